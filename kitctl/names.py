@@ -1,0 +1,104 @@
+"""Names that more than one place must agree on: labels, environment variables, ports, exit codes.
+
+Each says who sets it and who reads it. ``trainer/env.py`` states the trainer's half once more (kitctl and trainer
+never import each other); ``tests/contract`` holds the two equal.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kitctl.quantity import seconds
+
+FIELD_MANAGER: Final = "kitctl"  # server-side apply: kitctl owns the fields that it sets
+
+# -- labels and annotations: set by render on every object, read by list, status and logs -------------------------
+LABEL_NAME: Final = "app.kubernetes.io/name"  # always "kitctl-job"
+LABEL_INSTANCE: Final = "app.kubernetes.io/instance"  # the job's name; what list and logs select by
+LABEL_COMPONENT: Final = "app.kubernetes.io/component"  # trainer | rendezvous | status | snapshots | access
+LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"  # kitctl, or Helm
+LABEL_VERSION: Final = "app.kubernetes.io/version"  # kitctl's version
+LABEL_QUEUE: Final = "kueue.x-k8s.io/queue-name"  # scheduling.queue; read by Kueue
+ANNOTATION_SPEC_HASH: Final = "kitctl.dev/spec-hash"  # which spec an object was rendered from; read by submit
+APP_NAME: Final = "kitctl-job"
+
+# Set by Kubernetes' Job controller and by Kubeflow's operator, read through the downward API.
+LABEL_JOB_UID: Final = "batch.kubernetes.io/controller-uid"
+ANNOTATION_JOB_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+LABEL_REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
+LABEL_PYTORCHJOB_NAME: Final = "training.kubeflow.org/job-name"
+
+# -- the container ------------------------------------------------------------------------------------------------
+CONTAINER: Final = "pytorch"  # Kubeflow's operator insists on this name
+PORT_NAME: Final = "pytorchjob-port"  # likewise
+RENDEZVOUS_PORT: Final = 29400  # torchrun's own default
+SNAPSHOT_PATH: Final = "/snapshots"
+WORKSPACE: Final = "/workspace"  # where synced sources are mounted; the ranks' working folder then
+TERMINATION_LOG: Final = "/dev/termination-log"
+DEFAULT_IMAGE: Final = "kitctl/trainer:0.1.0"
+DEFAULT_COMMAND: Final = ("-m", "trainer.workloads.digits")
+AGENT_COMMAND: Final = ("python", "-m", "trainer.agent")
+
+# -- environment: torchrun's own contract, so that a user's image with plain `torchrun` works too -------------------
+PET_NNODES: Final = "PET_NNODES"  # "3" or "2:4"
+PET_NPROC_PER_NODE: Final = "PET_NPROC_PER_NODE"
+PET_RDZV_BACKEND: Final = "PET_RDZV_BACKEND"
+PET_RDZV_ENDPOINT: Final = "PET_RDZV_ENDPOINT"  # host:port of node 0
+PET_RDZV_ID: Final = "PET_RDZV_ID"  # unique for each run
+PET_RDZV_CONF: Final = "PET_RDZV_CONF"  # key=value,key=value
+PET_MAX_RESTARTS: Final = "PET_MAX_RESTARTS"
+PET_LOCAL_ADDR: Final = "PET_LOCAL_ADDR"  # the pod's own address: cures a host that misdetects itself
+
+# -- environment: ours, set by manifests and by the local target, read by trainer.agent and the ranks --------------
+KIT_JOB: Final = "KIT_JOB"
+KIT_NAMESPACE: Final = "KIT_NAMESPACE"
+KIT_NODE_INDEX: Final = "KIT_NODE_INDEX"  # 0..max-1; node 0 hosts the rendezvous store
+KIT_NODE_NAME: Final = "KIT_NODE_NAME"  # the machine that the pod runs on
+KIT_POD: Final = "KIT_POD"
+KIT_GPUS_PER_NODE: Final = "KIT_GPUS_PER_NODE"  # what was asked for; fewer visible ones are a failure
+KIT_BACKEND: Final = "KIT_BACKEND"  # auto | nccl | gloo
+KIT_INTERFACE: Final = "KIT_INTERFACE"  # nccl.interface; absent: the agent finds it from the route to node 0
+KIT_SNAPSHOT_DIR: Final = "KIT_SNAPSHOT_DIR"  # absent: no snapshots
+KIT_SNAPSHOT_EVERY: Final = "KIT_SNAPSHOT_EVERY"  # optimizer steps
+KIT_SNAPSHOT_KEEP: Final = "KIT_SNAPSHOT_KEEP"
+KIT_RESUME: Final = "KIT_RESUME"  # "1": continue from an earlier run's snapshots too
+KIT_LOG_DIR: Final = "KIT_LOG_DIR"  # per-rank logs that outlive the pod
+KIT_REPORT: Final = "KIT_REPORT"  # file:<path> | configmap:<name>
+KIT_TERMINATION_LOG: Final = "KIT_TERMINATION_LOG"
+KIT_GRACE_SECONDS: Final = "KIT_GRACE_SECONDS"
+KIT_EXIT_CODES: Final = "KIT_EXIT_CODES"  # IndexedJob | PyTorchJob: which table of exit codes the agent uses
+KIT_VERSION: Final = "KIT_VERSION"  # kitctl's; the agent compares it with the image's
+
+# Knobs of torchrun's c10d rendezvous: a dead node is noticed after 5 x 1 s, not after 3 x 5 s as by default.
+_RENDEZVOUS_KNOBS: Final = "keep_alive_interval=1,keep_alive_max_attempt=5,read_timeout=15,close_timeout=5"
+
+
+def rendezvous_conf(join_timeout: str, last_call: str) -> str:
+    """PET_RDZV_CONF: durations as whole seconds, as torchrun wants them."""
+    return f"join_timeout={seconds(join_timeout)},last_call_timeout={seconds(last_call)},{_RENDEZVOUS_KNOBS}"
+
+
+RESERVED_ENV_PREFIXES: Final = ("PET_", "KIT_", "TORCHELASTIC_")
+RESERVED_ENV: Final = frozenset(
+    {
+        "RANK",
+        "LOCAL_RANK",
+        "GROUP_RANK",
+        "ROLE_RANK",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "GROUP_WORLD_SIZE",
+        "ROLE_WORLD_SIZE",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "JOB_COMPLETION_INDEX",
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",
+    }
+)
+
+# -- what the agent's exit code means to whoever restarts it --------------------------------------------------------
+# Kubeflow's ExitCode policy retries 128 and above only, so there "restart me" has to be a large number.
+EXIT_CODES: Final = {
+    "IndexedJob": {"done": 0, "drained": 75, "retryable": 76, "fatal": 78},
+    "PyTorchJob": {"done": 0, "drained": 143, "retryable": 144, "fatal": 78},
+}

@@ -1,0 +1,118 @@
+"""What the types of ``spec`` cannot say: one field against another, names at their length limit. Pure.
+
+Every rule is a function from a spec to problems; ``check`` runs them all, so that a person sees everything at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from kitctl import names
+from kitctl.errors import Problem, SpecError
+from kitctl.spec import JobSpec
+
+_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_LABEL_LIMIT = 63  # RFC 1035
+
+
+def check(spec: JobSpec, *, source: str = "") -> JobSpec:
+    """Return ``spec`` if every rule holds.
+
+    Raises:
+        SpecError: with one line for every problem.
+    """
+    if problems := [problem for rule in RULES for problem in rule(spec)]:
+        raise SpecError(problems, source=source)
+    return spec
+
+
+def name_limit(spec: JobSpec) -> int:
+    """How long the name may be, so that the longest pod host name is still a DNS label."""
+    infix = "-worker-" if spec.kind == "PyTorchJob" else "-"
+    return _LABEL_LIMIT - len(f"{infix}{spec.max_nodes - 1}")
+
+
+def _size(spec: JobSpec) -> Iterator[Problem]:
+    if spec.min_nodes < 1:
+        yield Problem.of("nodes", f"{spec.nodes} is no size", "give at least 1, as in 3 or 2:4")
+    elif spec.min_nodes > spec.max_nodes:
+        swapped = f"{spec.max_nodes}:{spec.min_nodes}"
+        yield Problem.of("nodes", f"{spec.nodes} has its minimum above its maximum", f"write {swapped}")
+
+
+def _name(spec: JobSpec) -> Iterator[Problem]:
+    limit = name_limit(spec)
+    if not _LABEL.fullmatch(spec.name):
+        fix = "use lower-case letters, digits and '-', a letter first and no '-' last"
+        yield Problem.of("name", f"{spec.name!r} is not a DNS label", fix)
+    elif len(spec.name) > limit:
+        what = f"{len(spec.name)} characters do not leave room for the node index in a host name"
+        yield Problem.of("name", what, f"use at most {limit}")
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", spec.namespace):
+        yield Problem.of("namespace", f"{spec.namespace!r} is not a DNS label", "use letters, digits and '-'")
+
+
+def _command(spec: JobSpec) -> Iterator[Problem]:
+    if not spec.command:
+        yield Problem.of("command", "is empty", 'give ["train.py"] or ["-m", "package.module"], or leave it out')
+    elif spec.command[0] == "-m" and len(spec.command) != 2:
+        yield Problem.of("command", "-m takes one module", "put its arguments under args")
+    elif spec.command[0].startswith("-") and spec.command[0] != "-m":
+        yield Problem.of("command", f"{spec.command[0]} is not known", "start with a script, or with -m")
+
+
+def _environment(spec: JobSpec) -> Iterator[Problem]:
+    for field, variables in (("env", spec.env), ("secrets", spec.secrets)):
+        for name in variables:
+            if name in names.RESERVED_ENV or name.startswith(names.RESERVED_ENV_PREFIXES):
+                yield Problem.of(f"{field}.{name}", "is set by the launcher for every rank", "use another name")
+    for name in spec.env.keys() & spec.secrets.keys():
+        yield Problem.of(f"secrets.{name}", "is also in env", "keep one of the two")
+    for number, source in enumerate(spec.env_from):
+        if bool(source.config_map) == bool(source.secret):
+            yield Problem.of(f"envFrom[{number}]", "needs one source", "give configMap or secret")
+
+
+def _volumes(spec: JobSpec) -> Iterator[Problem]:
+    taken = {"/dev/shm": "sharedMemory", "/tmp": "scratch space", names.WORKSPACE: "synced files"}  # noqa: S108
+    if spec.snapshots.enabled:
+        taken[spec.snapshots.path] = "snapshots"
+    for number, volume in enumerate(spec.volumes):
+        field = f"volumes[{number}]"
+        if sum(map(bool, (volume.claim, volume.config_map, volume.secret, volume.empty_dir))) != 1:
+            yield Problem.of(field, "needs one source", "give one of claim, configMap, secret, emptyDir")
+        if not volume.mount_path.startswith("/"):
+            yield Problem.of(f"{field}.mountPath", f"{volume.mount_path!r} is relative", "begin it with /")
+        if owner := taken.get(volume.mount_path):
+            yield Problem.of(f"{field}.mountPath", f"{volume.mount_path} is taken by {owner}", "use another path")
+        taken[volume.mount_path] = field
+
+
+def _snapshots(spec: JobSpec) -> Iterator[Problem]:
+    if spec.snapshots.enabled and spec.max_nodes > 1 and spec.snapshots.access_mode != "ReadWriteMany":
+        what = f"{spec.snapshots.access_mode} cannot be mounted by {spec.max_nodes} nodes"
+        yield Problem.of("snapshots.accessMode", what, "use ReadWriteMany, or nodes: 1")
+    if not spec.snapshots.path.startswith("/"):
+        yield Problem.of("snapshots.path", f"{spec.snapshots.path!r} is relative", "begin it with /")
+    if spec.resume and not spec.snapshots.enabled:
+        yield Problem.of("resume", "there is nothing to resume from without snapshots", "set snapshots.enabled")
+
+
+def _resources(spec: JobSpec) -> Iterator[Problem]:
+    for part, amounts in (("requests", spec.resources.requests), ("limits", spec.resources.limits)):
+        if spec.gpu_resource in amounts:
+            yield Problem.of(f"resources.{part}.{spec.gpu_resource}", "is gpusPerNode", "say it there alone")
+    if spec.backend == "nccl" and not spec.gpus_per_node:
+        yield Problem.of("backend", "nccl needs GPUs", "set gpusPerNode, or backend: gloo")
+
+
+RULES: tuple[Callable[[JobSpec], Iterator[Problem]], ...] = (
+    _size,
+    _name,
+    _command,
+    _environment,
+    _volumes,
+    _snapshots,
+    _resources,
+)

@@ -1,0 +1,270 @@
+"""What a job is: typed, frozen, validated once at the boundary, with the JSON Schema that a job file follows.
+
+What lives here: the fields, their defaults and their meaning (the docstring under a field is its documentation and
+its description in the schema). What never does: reading files or flags (``specfile``), checks of one field against
+another (``rules``), Kubernetes objects (``render``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from kitctl import names
+from kitctl.quantity import seconds
+
+Kind: TypeAlias = Literal["auto", "IndexedJob", "PyTorchJob"]
+Duration: TypeAlias = Annotated[str, Meta(pattern=r"^(\d+[dhms])+$|^\d+$")]
+Quantity: TypeAlias = Annotated[str, Meta(pattern=r"^\d+(\.\d+)?(m|[kMGTPE]i?)?$")]
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+Positive: TypeAlias = Annotated[int, Meta(ge=1)]
+Port: TypeAlias = Annotated[int, Meta(ge=1, le=65535)]
+Size: TypeAlias = Positive | Annotated[str, Meta(pattern=r"^\d+(:\d+)?$")]
+EnvName: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")]
+
+
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
+    """A part of a job file: unknown keys are errors, keys are camelCase, values never change."""
+
+
+class EnvSource(Section):
+    """Environment variables taken from an object that is in the namespace already: one of the two."""
+
+    config_map: str = ""
+    """Name of the ConfigMap whose keys become variables."""
+    secret: str = ""
+    """Name of the Secret whose keys become variables."""
+    prefix: str = ""
+    """Put before each variable's name."""
+
+
+class Volume(Section):
+    """A volume in every pod: exactly one of the sources."""
+
+    mount_path: str
+    """Where the ranks see it."""
+    claim: str = ""
+    """An existing PersistentVolumeClaim."""
+    config_map: str = ""
+    """An existing ConfigMap."""
+    secret: str = ""
+    """An existing Secret."""
+    empty_dir: Quantity | None = None
+    """Scratch space of this size; gone with the pod."""
+    read_only: bool = False
+    """Mount it read-only."""
+
+
+class Resources(Section):
+    """CPU, memory and other resources of a pod, as Kubernetes writes them. GPUs are ``gpusPerNode``."""
+
+    requests: dict[str, Quantity] = {}
+    """What a pod is promised."""
+    limits: dict[str, Quantity] = {}
+    """What a pod may use at most."""
+
+
+class Nccl(Section):
+    """The network of the collectives."""
+
+    debug: Literal["", "VERSION", "WARN", "INFO", "TRACE"] = ""
+    """NCCL_DEBUG."""
+    interface: str = ""
+    """Interface for NCCL and gloo. Empty: each node takes the one that its route to node 0 leaves by."""
+    hca: str = ""
+    """NCCL_IB_HCA: which InfiniBand adapters."""
+    ib_disable: bool = False
+    """NCCL_IB_DISABLE: never InfiniBand or RoCE."""
+    p2p_disable: bool = False
+    """NCCL_P2P_DISABLE: no direct copies between the GPUs of a node."""
+
+
+class Rendezvous(Section):
+    """How the nodes find each other."""
+
+    backend: Literal["c10d"] = "c10d"
+    """torchrun's rendezvous backend."""
+    port: Port = names.RENDEZVOUS_PORT
+    """Port of the store, on node 0."""
+    join_timeout: Duration = "15m"
+    """How long a node waits for the others (an image that is pulled for the first time counts)."""
+    last_call: Duration = "3s"
+    """How long an elastic job waits for more nodes once it has its minimum."""
+    cluster_domain: str = "cluster.local"
+    """The cluster's DNS domain."""
+
+
+class Snapshots(Section):
+    """Where training state is kept, and how often."""
+
+    enabled: bool = True
+    """Without snapshots a restart begins at step 0."""
+    claim: str = ""
+    """An existing PersistentVolumeClaim. Empty: ``<name>-snapshots`` is made, and outlives the job."""
+    size: Quantity = "10Gi"
+    """Size of the claim that is made."""
+    storage_class: str = ""
+    """Its storage class. Empty: the cluster's default."""
+    access_mode: Literal["ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"] = "ReadWriteMany"
+    """Its access mode; more than one node needs ReadWriteMany."""
+    path: str = names.SNAPSHOT_PATH
+    """Where the ranks see it."""
+    every_steps: Positive = 100
+    """Optimizer steps between two snapshots."""
+    keep: Positive = 3
+    """How many of the latest are kept."""
+
+
+class Toleration(Section):
+    """A taint that the pods accept, as Kubernetes writes it."""
+
+    key: str = ""
+    operator: Literal["Exists", "Equal"] = "Equal"
+    value: str = ""
+    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
+
+
+class Scheduling(Section):
+    """Where and when the pods run."""
+
+    queue: str = ""
+    """Kueue's LocalQueue; Kueue then releases the job."""
+    priority_class: str = ""
+    """PriorityClass of the pods."""
+    node_selector: dict[str, str] = {}
+    """Labels that a machine must have."""
+    tolerations: tuple[Toleration, ...] = ()
+    """Taints that the pods accept."""
+    spread: Literal["require", "prefer", "none"] = "prefer"
+    """Whether the pods must, should or need not be on different machines."""
+    scheduler: str = ""
+    """schedulerName; empty: the cluster's default."""
+
+
+class Policy(Section):
+    """What happens when something fails, and how long things may take."""
+
+    max_restarts: Count = 3
+    """Failures of a node's own ranks in a row, without a new snapshot in between, before the job fails."""
+    backoff_limit: Count = 100
+    """Pods that may be lost (killed, evicted, preempted) before the job fails."""
+    deadline: Duration | None = None
+    """Longest run time of the whole job."""
+    ttl: Duration | None = None
+    """When the finished job is deleted; its snapshots stay."""
+    grace_period: Duration = "60s"
+    """From SIGTERM to SIGKILL: a step and a snapshot must fit in."""
+
+
+class Security(Section):
+    """What the pods may do. The default passes the ``restricted`` Pod Security profile."""
+
+    profile: Literal["restricted", "none"] = "restricted"
+    """``none`` renders no securityContext: for images that must run as root."""
+    run_as_user: Positive = 1000
+    """User id of the ranks."""
+    fs_group: Positive = 1000
+    """Group that owns mounted volumes."""
+    read_only_root: bool = True
+    """Root file system read-only; /tmp is a volume."""
+    network_policy: bool = True
+    """Let only the job's own pods reach its ports: torch's store has no authentication."""
+    report_status: bool = True
+    """Give node 0 the right to write this job's one status ConfigMap."""
+    service_account: str = ""
+    """An existing ServiceAccount. Empty: one is made if ``reportStatus`` needs it."""
+
+
+class JobSpec(Section):
+    """One training job."""
+
+    version: Literal[1] = 1
+    """Version of this file's format."""
+    name: str = ""
+    """Name of the job: a DNS label that leaves room for ``-<node index>``. Empty: made from the command."""
+    namespace: str = "default"
+    """Namespace it runs in."""
+    kind: Kind = "auto"
+    """The Kubernetes kind. ``auto`` takes what the cluster has; rendered without a cluster it is IndexedJob."""
+    image: str = names.DEFAULT_IMAGE
+    """Container image; must have torch and this kit's ``trainer``."""
+    nodes: Size = 1
+    """Number of nodes: 3, or "2:4" for an elastic job."""
+    gpus_per_node: Count = 0
+    """GPUs of each node."""
+    gpu_resource: str = "nvidia.com/gpu"
+    """The extended resource that a GPU is."""
+    procs_per_node: Positive | Literal["auto"] = "auto"
+    """Ranks of each node; ``auto``: one a GPU, or one."""
+    command: tuple[str, ...] = names.DEFAULT_COMMAND
+    """What each rank runs: ["train.py"], or ["-m", "package.module"]."""
+    args: tuple[str, ...] = ()
+    """Its arguments."""
+    env: dict[EnvName, str] = {}
+    """Environment variables of the ranks."""
+    env_from: tuple[EnvSource, ...] = ()
+    """More of them, from ConfigMaps and Secrets."""
+    secrets: dict[EnvName, Annotated[str, Meta(pattern=r"^[^/]+/[^/]+$")]] = {}
+    """Variables from a Secret's key: {HF_TOKEN: my-secret/token}. Only the reference is ever written down."""
+    volumes: tuple[Volume, ...] = ()
+    """More volumes."""
+    sync: tuple[str, ...] = ()
+    """Files that travel with the job into its working folder; a script given by relative path is one of them."""
+    resume: bool = False
+    """Continue from the snapshots of an earlier run of this name."""
+    resources: Resources = Resources()
+    """CPU, memory and others."""
+    shared_memory: Quantity = "2Gi"
+    """Size of /dev/shm: data loaders and NCCL need it, a container's default is 64 MiB."""
+    backend: Literal["auto", "nccl", "gloo"] = "auto"
+    """Collectives; ``auto``: nccl with GPUs, gloo without. Only ``gloo`` goes on when asked-for GPUs are absent."""
+    nccl: Nccl = Nccl()
+    rendezvous: Rendezvous = Rendezvous()
+    snapshots: Snapshots = Snapshots()
+    scheduling: Scheduling = Scheduling()
+    policy: Policy = Policy()
+    security: Security = Security()
+
+    @property
+    def min_nodes(self) -> int:
+        """Fewest nodes that the job runs with."""
+        return int(str(self.nodes).partition(":")[0])
+
+    @property
+    def max_nodes(self) -> int:
+        """Most nodes that the job runs with."""
+        return int(str(self.nodes).rpartition(":")[2])
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the number of nodes may change while the job runs."""
+        return self.min_nodes < self.max_nodes
+
+    @property
+    def ranks_per_node(self) -> int:
+        """``procsPerNode`` as a number."""
+        return max(self.gpus_per_node, 1) if self.procs_per_node == "auto" else self.procs_per_node
+
+    @property
+    def script(self) -> str | None:
+        """The script's path, or None for a module."""
+        return None if self.command[0].startswith("-") else self.command[0]
+
+    @property
+    def grace_seconds(self) -> int:
+        """``policy.gracePeriod`` in seconds."""
+        return seconds(self.policy.grace_period)
+
+    @property
+    def hash(self) -> str:
+        """A digest of everything that the job is; equal specs have equal hashes."""
+        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:16]
+
+
+def json_schema() -> dict[str, object]:
+    """The JSON Schema (2020-12) of a job file."""
+    schema = msgspec.json.schema(JobSpec)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,0 +1,1 @@
+"""trainer: what runs in the image, on every node. Never imports kitctl."""

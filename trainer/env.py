@@ -1,0 +1,187 @@
+"""The environment of a node and of a rank as typed objects: read once, checked once, never looked up again.
+
+Standard library only: this is the first thing that runs in the container, before torch is imported. The names are
+also in ``kitctl/names.py`` (the side that sets them); ``tests/contract`` holds the two equal.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+Backend = Literal["auto", "nccl", "gloo"]
+
+EXIT_CODES: Final[Mapping[str, Mapping[str, int]]] = {
+    # Kubeflow's ExitCode policy retries 128 and above only.
+    "IndexedJob": {"done": 0, "drained": 75, "retryable": 76, "fatal": 78},
+    "PyTorchJob": {"done": 0, "drained": 143, "retryable": 144, "fatal": 78},
+}
+WORKER_DRAINED: Final = 75  # a rank that took its snapshot and wants to be started again; EX_TEMPFAIL
+
+
+class EnvError(Exception):
+    """The environment does not hold what the manifests promise; names the variable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeEnv:
+    """What a node is told about the job and about itself."""
+
+    job: str
+    namespace: str
+    run_id: str
+    node_index: int
+    pod: str
+    host: str
+    min_nodes: int
+    max_nodes: int
+    procs_per_node: int
+    gpus_per_node: int
+    backend: Backend
+    rendezvous_host: str
+    rendezvous_port: int
+    rendezvous_conf: Mapping[str, str]
+    local_addr: str | None
+    interface: str | None
+    max_restarts: int
+    snapshot_dir: Path | None
+    log_dir: Path | None
+    report: str | None
+    termination_log: Path | None
+    grace_seconds: float
+    exit_codes: Mapping[str, int]
+    version: str | None
+
+    @property
+    def hosts_store(self) -> bool:
+        """Whether the rendezvous store lives in this node's agent."""
+        return self.node_index == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankEnv:
+    """What a rank is told: torchrun's variables, and where its snapshots go. Defaults are one lone process."""
+
+    rank: int = 0
+    local_rank: int = 0
+    world_size: int = 1
+    local_world_size: int = 1
+    node_index: int = 0
+    job: str = "local"
+    run_id: str = "local"
+    backend: Backend = "auto"
+    snapshot_dir: Path | None = None
+    snapshot_every: int = 100
+    snapshot_keep: int = 3
+    resume: bool = False
+    progress_file: Path | None = None
+
+    @property
+    def distributed(self) -> bool:
+        """Whether an elastic agent started this process."""
+        return "RANK" in os.environ
+
+
+def node_env(environ: Mapping[str, str] = os.environ) -> NodeEnv:
+    """Read a node's environment.
+
+    Raises:
+        EnvError: a variable is missing or is not what it should be.
+    """
+    nodes = _text(environ, "PET_NNODES", "1")
+    low, _, high = nodes.partition(":")
+    host, _, port = _text(environ, "PET_RDZV_ENDPOINT", "127.0.0.1:29400").rpartition(":")
+    kind = environ.get("KIT_EXIT_CODES", "IndexedJob")
+    if kind not in EXIT_CODES:
+        raise EnvError(f"KIT_EXIT_CODES={kind!r}: not one of {', '.join(EXIT_CODES)}")
+    index = environ.get("KIT_NODE_INDEX") or environ.get("JOB_COMPLETION_INDEX") or "0"
+    return NodeEnv(
+        job=environ.get("KIT_JOB", "local"),
+        namespace=environ.get("KIT_NAMESPACE", "default"),
+        run_id=_text(environ, "PET_RDZV_ID", "local"),
+        node_index=_int("KIT_NODE_INDEX", index),
+        pod=environ.get("KIT_POD", f"local-{index}"),
+        host=environ.get("KIT_NODE_NAME", "localhost"),
+        min_nodes=_int("PET_NNODES", low),
+        max_nodes=_int("PET_NNODES", high or low),
+        procs_per_node=_int("PET_NPROC_PER_NODE", environ.get("PET_NPROC_PER_NODE", "1")),
+        gpus_per_node=_int("KIT_GPUS_PER_NODE", environ.get("KIT_GPUS_PER_NODE", "0")),
+        backend=_backend(environ),
+        rendezvous_host=host,
+        rendezvous_port=_int("PET_RDZV_ENDPOINT", port),
+        rendezvous_conf=_pairs("PET_RDZV_CONF", environ.get("PET_RDZV_CONF", "")),
+        local_addr=environ.get("PET_LOCAL_ADDR") or None,
+        interface=environ.get("KIT_INTERFACE") or None,
+        max_restarts=_int("PET_MAX_RESTARTS", environ.get("PET_MAX_RESTARTS", "3")),
+        snapshot_dir=_path(environ, "KIT_SNAPSHOT_DIR"),
+        log_dir=_path(environ, "KIT_LOG_DIR"),
+        report=environ.get("KIT_REPORT") or None,
+        termination_log=_path(environ, "KIT_TERMINATION_LOG"),
+        grace_seconds=float(_int("KIT_GRACE_SECONDS", environ.get("KIT_GRACE_SECONDS", "60"))),
+        exit_codes=EXIT_CODES[kind],
+        version=environ.get("KIT_VERSION") or None,
+    )
+
+
+def rank_env(environ: Mapping[str, str] = os.environ) -> RankEnv:
+    """Read a rank's environment; without an elastic agent it is one lone process.
+
+    Raises:
+        EnvError: a variable is not what it should be.
+    """
+
+    def number(name: str, default: int) -> int:
+        return _int(name, environ.get(name) or str(default))
+
+    return RankEnv(
+        rank=number("RANK", 0),
+        local_rank=number("LOCAL_RANK", 0),
+        world_size=number("WORLD_SIZE", 1),
+        local_world_size=number("LOCAL_WORLD_SIZE", 1),
+        node_index=number("KIT_NODE_INDEX", 0),
+        job=environ.get("KIT_JOB", "local"),
+        run_id=environ.get("PET_RDZV_ID", "local"),
+        backend=_backend(environ),
+        snapshot_dir=_path(environ, "KIT_SNAPSHOT_DIR"),
+        snapshot_every=number("KIT_SNAPSHOT_EVERY", 100),
+        snapshot_keep=number("KIT_SNAPSHOT_KEEP", 3),
+        resume=environ.get("KIT_RESUME") == "1",
+        progress_file=_path(environ, "KIT_PROGRESS_FILE"),  # set by the agent for its own ranks
+    )
+
+
+def _text(environ: Mapping[str, str], name: str, default: str) -> str:
+    return environ.get(name) or default
+
+
+def _int(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise EnvError(f"{name}={text!r}: not a whole number") from error
+
+
+def _path(environ: Mapping[str, str], name: str) -> Path | None:
+    text = environ.get(name)
+    return Path(text) if text else None
+
+
+def _backend(environ: Mapping[str, str]) -> Backend:
+    match environ.get("KIT_BACKEND", "auto"):
+        case "auto" | "nccl" | "gloo" as backend:
+            return backend
+        case other:
+            raise EnvError(f"KIT_BACKEND={other!r}: not one of auto, nccl, gloo")
+
+
+def _pairs(name: str, text: str) -> dict[str, str]:
+    pairs = {}
+    for item in filter(None, text.split(",")):
+        key, sign, value = item.partition("=")
+        if not sign:
+            raise EnvError(f"{name}={text!r}: {item!r} is not key=value")
+        pairs[key.strip()] = value.strip()
+    return pairs
