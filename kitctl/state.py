@@ -1,0 +1,222 @@
+"""From facts to what is true of a job: its phase, and what each node and rank is doing. Pure.
+
+A target gathers ``JobFacts`` (from files, or from a few API requests); ``derive`` turns them into a ``JobState``,
+which is what status, list and wait show. Nothing here asks anybody anything.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Phase = Literal[
+    "Pending",  # accepted; no node runs yet
+    "Starting",  # nodes run, and have not formed their first group
+    "Running",  # every node of the current group is alive: ranks are training
+    "Recovering",  # a node was lost or ranks failed: a new group is forming
+    "Suspended",  # no node runs, and none is to: resume starts it again from its last snapshot
+    "Succeeded",
+    "Failed",
+    "Cancelled",
+]
+Outcome = Literal["done", "drained", "retryable", "fatal"]
+END_PHASES = frozenset({"Succeeded", "Failed", "Cancelled"})
+
+
+class Termination(msgspec.Struct, frozen=True):
+    """Why an agent ended, in its own words (the container's termination message)."""
+
+    outcome: Outcome
+    reason: str = ""
+    rank: int | None = None
+    node: int | None = None
+    time: float = 0.0
+    error: str = ""
+    traceback: str = ""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far rank 0 says that training is."""
+
+    step: int | None = None
+    total_steps: int | None = None
+    epoch: int | None = None
+    epochs: int | None = None
+    loss: float | None = None
+    samples_per_second: float | None = None
+    eta_seconds: float | None = None
+    snapshot_step: int | None = None
+    metrics: dict[str, float] = {}
+
+
+class Place(msgspec.Struct, frozen=True):
+    """One node's place in the current group; ``ranks`` is first and last."""
+
+    pod: str = ""
+    host: str = ""
+    group_rank: int = 0
+    ranks: tuple[int, int] = (0, 0)
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What the agent of rank 0 publishes about the group: times are Unix seconds."""
+
+    run: str = ""
+    round: int = 0
+    formed: float = 0.0
+    forming: bool = False
+    world_size: int = 0
+    nodes: dict[str, Place] = {}
+    progress: Progress = Progress()
+
+
+class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known about one node; times are Unix seconds."""
+
+    index: int
+    pod: str
+    host: str = ""
+    alive: bool = False
+    attempts: int = 0
+    started: float | None = None
+    ended: float | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    termination: Termination | None = None
+    note: str = ""
+
+
+class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a target knows about a job."""
+
+    name: str
+    namespace: str
+    target: str
+    kind: str
+    nodes: str
+    wanted: int
+    created: float
+    suspended: bool = False
+    end: Literal["Succeeded", "Failed", "Cancelled"] | None = None
+    ended: float | None = None
+    failure: Termination | None = None
+    places: tuple[NodeFacts, ...] = ()
+    report: Report | None = None
+    snapshots: str = ""
+
+
+class NodeState(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of ``status``."""
+
+    index: int
+    state: str
+    ranks: str
+    pod: str
+    host: str
+    restarts: int
+    since: float | None
+    reason: str
+
+
+class JobState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a person (or ``-o json``) is told about a job."""
+
+    name: str
+    namespace: str
+    target: str
+    kind: str
+    phase: Phase
+    reason: str
+    nodes: str
+    ready: int
+    world_size: int
+    restarts: int
+    created: float
+    ended: float | None
+    progress: Progress
+    failure: Termination | None
+    places: tuple[NodeState, ...]
+    snapshots: str
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job has ended, one way or another."""
+        return self.phase in END_PHASES
+
+
+def derive(facts: JobFacts) -> JobState:
+    """Turn facts into state: the one place where a phase is decided."""
+    report = facts.report or Report()
+    return JobState(
+        name=facts.name,
+        namespace=facts.namespace,
+        target=facts.target,
+        kind=facts.kind,
+        phase=(phase := _phase(facts)),
+        reason=_reason(facts, phase),
+        nodes=facts.nodes,
+        ready=sum(node.alive for node in facts.places),
+        world_size=report.world_size if phase == "Running" else 0,
+        restarts=sum(max(node.attempts - 1, 0) for node in facts.places),
+        created=facts.created,
+        ended=facts.ended,
+        progress=report.progress,
+        failure=facts.failure,
+        places=tuple(_node(node, report, phase) for node in facts.places),
+        snapshots=facts.snapshots,
+    )
+
+
+def _phase(facts: JobFacts) -> Phase:
+    alive = [node for node in facts.places if node.alive]
+    if facts.end:
+        return facts.end
+    if not alive:
+        recovering = any(node.attempts for node in facts.places) and not facts.suspended
+        return "Suspended" if facts.suspended else "Recovering" if recovering else "Pending"
+    if facts.report is None or not facts.report.formed:
+        return "Recovering" if any(node.attempts > 1 for node in facts.places) else "Starting"
+    return "Running" if _whole(facts.report, alive) else "Recovering"
+
+
+def _whole(report: Report, alive: list[NodeFacts]) -> bool:
+    """Whether every member of the last group that formed is still the process that joined it."""
+    joined = {str(node.index) for node in alive if (node.started or 0.0) <= report.formed}
+    return not report.forming and report.nodes.keys() <= joined
+
+
+def _reason(facts: JobFacts, phase: Phase) -> str:
+    if phase == "Failed" and facts.failure:
+        return facts.failure.reason
+    if phase in ("Recovering", "Pending"):
+        notes = (node.note for node in facts.places if node.note and not node.alive)
+        return next(notes, "")
+    return ""
+
+
+def _node(node: NodeFacts, report: Report, phase: Phase) -> NodeState:
+    place = report.nodes.get(str(node.index)) if phase == "Running" else None
+    first, last = place.ranks if place else (0, 0)
+    return NodeState(
+        index=node.index,
+        state=_node_state(node, placed=place is not None, phase=phase),
+        ranks="" if place is None else f"{first}" if first == last else f"{first}-{last}",
+        pod=node.pod,
+        host=place.host if place else node.host,
+        restarts=max(node.attempts - 1, 0),
+        since=node.started if node.alive else node.ended,
+        reason=node.note or (node.termination.reason if node.termination else ""),
+    )
+
+
+def _node_state(node: NodeFacts, *, placed: bool, phase: Phase) -> str:
+    if node.alive:
+        return "Running" if placed else "Joining"
+    if node.exit_code == 0:
+        return "Done"
+    if node.attempts == 0:
+        return "Pending"
+    return {"drained": "Drained", "fatal": "Failed"}.get(
+        node.termination.outcome if node.termination else "", "Stopped" if phase in END_PHASES else "Lost"
+    )

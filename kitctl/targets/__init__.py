@@ -1,0 +1,108 @@
+"""Where jobs run: what every target can do, and which one is meant.
+
+What lives here: the ``Target`` protocol and the choice between targets. What never does: how any of them works
+(``local``, ``cluster``); they are imported by name, when chosen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Literal, Protocol
+
+from kitctl.logs import Line
+from kitctl.spec import JobSpec
+from kitctl.state import JobFacts
+
+TargetName = Literal["local", "cluster"]
+TARGETS: tuple[TargetName, ...] = ("local", "cluster")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """A job as it is handed to a target: the spec, the files that travel with it, and the folder they lie in."""
+
+    spec: JobSpec
+    sources: Mapping[str, str]
+    folder: Path
+
+
+class Target(Protocol):
+    """A place that runs jobs. Every call is complete when it returns; every name is looked up anew."""
+
+    def submit(self, submission: Submission) -> JobFacts:
+        """Start a job.
+
+        Raises:
+            ConflictError: a job of that name is there already.
+        """
+
+    def jobs(self, namespace: str | None) -> list[JobFacts]:
+        """All jobs of a namespace, or of all of them."""
+
+    def job(self, namespace: str, name: str) -> JobFacts:
+        """What is known about one job.
+
+        Raises:
+            NotFound: there is none of that name.
+        """
+
+    def lines(self, namespace: str, name: str) -> list[Iterator[Line]]:
+        """Everything that was logged so far: one stream a node, each in order."""
+
+    def follow(self, namespace: str, name: str) -> Iterator[list[Line]]:
+        """All lines from the first on, in batches as they arrive, until the job ends; a batch may be empty."""
+
+    def scale(self, namespace: str, name: str, nodes: int) -> JobFacts:
+        """Change how many nodes an elastic job runs with."""
+
+    def suspend(self, namespace: str, name: str) -> JobFacts:
+        """Take a snapshot and stop all nodes; nothing is lost."""
+
+    def resume(self, namespace: str, name: str) -> JobFacts:
+        """Start a suspended job again from its last snapshot."""
+
+    def restart(self, namespace: str, name: str) -> JobFacts:
+        """Start all nodes anew, from the last snapshot; a failed or cancelled job too."""
+
+    def cancel(self, namespace: str, name: str) -> JobFacts:
+        """End a job; its logs, its spec and its snapshots stay."""
+
+    def delete(self, namespace: str, name: str, *, snapshots: bool) -> None:
+        """End a job and forget it; its snapshots stay unless they are to go too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Which target, and why: ``reason`` is for the person when nobody asked for it by name."""
+
+    name: TargetName
+    reason: str = ""
+
+
+def choose(asked: TargetName | None, environ: Mapping[str, str] = os.environ) -> Choice:
+    """The target that was asked for; else the cluster of the kubeconfig; else, where there is none, this machine.
+
+    A kubeconfig that is broken or unreachable is never a reason to run on this machine.
+    """
+    if asked:
+        return Choice(name=asked)
+    if environ.get("KUBERNETES_SERVICE_HOST") or any(path.exists() for path in _kubeconfigs(environ)):
+        return Choice(name="cluster")
+    return Choice(name="local", reason="no kubeconfig: running on this machine (--target local)")
+
+
+def connect(name: TargetName) -> Target:
+    """The target itself; its module is imported here."""
+    target: Target = import_module(f"kitctl.targets.{name}").connect()
+    return target
+
+
+def _kubeconfigs(environ: Mapping[str, str]) -> list[Path]:
+    listed = environ.get("KUBECONFIG", "")
+    if listed:
+        return [Path(path) for path in listed.split(os.pathsep) if path]
+    return [Path(environ.get("HOME") or Path.home()) / ".kube" / "config"]

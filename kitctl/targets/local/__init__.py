@@ -1,0 +1,27 @@
+"""The local target: the same job as processes on this machine. Linux and macOS.
+
+A job is a folder (``folder``). What is wanted of it stands in one file, what is true of it in others, and three kinds
+of process act on that:
+
+    kitctl submit ──> supervisor, one a job: makes what is wanted true (``reconcile`` decides, ``supervisor`` acts)
+                        └── shim, one a node: starts the agent in a session of its own, keeps its log and its end
+                              └── trainer.agent: torchrun's elastic agent, and below it the ranks
+
+Like a control plane, the supervisor keeps nothing in memory that is not in the folder: when it is killed the nodes
+train on, and the next kitctl command starts another. A process is alive if it holds the lock on its file, which
+the kernel takes away in the moment it dies; no process id is ever trusted for that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kitctl.targets.local.target import LocalTarget
+
+
+def connect() -> LocalTarget:
+    """The target, with its state in the user's state folder."""
+    from kitctl.targets.local.target import LocalTarget  # not needed by the supervisor and the shims
+
+    return LocalTarget.of_user()

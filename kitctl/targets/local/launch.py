@@ -1,0 +1,109 @@
+"""What a node is started with on this machine: its command and its environment. Pure.
+
+The environment is the one that manifests declare (``names``), so that a job cannot tell the two targets apart.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import kitctl
+from kitctl import names
+from kitctl.spec import JobSpec
+from kitctl.targets.local.folder import Job, JobFolder
+
+LOOPBACK = "127.0.0.1"
+
+
+def command(job: Job) -> list[str]:
+    """The agent's command line, with the interpreter that the job was submitted with."""
+    return [job.python, *names.AGENT_COMMAND[1:], "--", *job.spec.command, *job.spec.args]
+
+
+def snapshot_dir(spec: JobSpec, state: Path) -> Path | None:
+    """Where snapshots lie: beside the jobs, not in them, since they outlive a job as a claim does."""
+    if not spec.snapshots.enabled:
+        return None
+    return state / "snapshots" / spec.namespace / spec.snapshots.claim / spec.name
+
+
+def environment(
+    folder: JobFolder, job: Job, index: int, attempt: int, *, port: int, state: Path, base: Mapping[str, str]
+) -> dict[str, str]:
+    """Everything in node ``index``'s environment; ``base`` is what the caller's own shell has."""
+    spec = job.spec
+    ours = {
+        names.PET_NNODES: str(spec.nodes),
+        names.PET_NPROC_PER_NODE: str(spec.ranks_per_node),
+        names.PET_RDZV_BACKEND: spec.rendezvous.backend,
+        names.PET_RDZV_ENDPOINT: f"{LOOPBACK}:{port}",
+        names.PET_RDZV_ID: job.run,
+        names.PET_RDZV_CONF: names.rendezvous_conf(spec.rendezvous.join_timeout, spec.rendezvous.last_call),
+        names.PET_MAX_RESTARTS: str(spec.policy.max_restarts),
+        names.PET_LOCAL_ADDR: LOOPBACK,
+        names.KIT_JOB: spec.name,
+        names.KIT_NAMESPACE: spec.namespace,
+        names.KIT_NODE_INDEX: str(index),
+        names.KIT_NODE_NAME: "localhost",
+        names.KIT_POD: pod(spec.name, index),
+        names.KIT_GPUS_PER_NODE: str(spec.gpus_per_node),
+        names.KIT_BACKEND: spec.backend,
+        names.KIT_LOG_DIR: str(folder.path / "ranks"),
+        names.KIT_REPORT: f"file:{folder.report_path}",
+        names.KIT_TERMINATION_LOG: str(folder.node(index).termination_path(attempt)),
+        names.KIT_GRACE_SECONDS: str(spec.grace_seconds),
+        names.KIT_EXIT_CODES: "IndexedJob",
+        names.KIT_VERSION: kitctl.__version__,
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+    return {**_inherited(base), **_devices(spec, index, base), **ours, **_optional(spec, state), **spec.env}
+
+
+def pod(name: str, index: int) -> str:
+    """What a node is called; a pod's host name on a cluster."""
+    return f"{name}-{index}"
+
+
+def _inherited(base: Mapping[str, str]) -> dict[str, str]:
+    """The caller's environment without what belongs to a launcher: it may itself be a rank of something."""
+    return {
+        name: value
+        for name, value in base.items()
+        if name not in names.RESERVED_ENV and not name.startswith(names.RESERVED_ENV_PREFIXES)
+    }
+
+
+def _devices(spec: JobSpec, index: int, base: Mapping[str, str]) -> dict[str, str]:
+    """This node's share of the machine: its own GPUs, and not more threads than there are cores."""
+    share = {} if "OMP_NUM_THREADS" in base else {"OMP_NUM_THREADS": str(_threads(spec))}
+    if spec.gpus_per_node:
+        visible = [gpu for gpu in base.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
+        gpus = visible or [str(gpu) for gpu in range(spec.gpus_per_node * spec.max_nodes)]
+        share["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[index * spec.gpus_per_node :][: spec.gpus_per_node])
+    return share
+
+
+def _threads(spec: JobSpec) -> int:
+    return max(1, (os.cpu_count() or 1) // (spec.max_nodes * spec.ranks_per_node))
+
+
+def _optional(spec: JobSpec, state: Path) -> dict[str, str]:
+    """What is set only if the job asks for it."""
+    chosen = {
+        names.KIT_INTERFACE: spec.nccl.interface,
+        "NCCL_DEBUG": spec.nccl.debug,
+        "NCCL_IB_HCA": spec.nccl.hca,
+        "NCCL_IB_DISABLE": "1" if spec.nccl.ib_disable else "",
+        "NCCL_P2P_DISABLE": "1" if spec.nccl.p2p_disable else "",
+    }
+    if (snapshots := snapshot_dir(spec, state)) is not None:
+        chosen |= {
+            names.KIT_SNAPSHOT_DIR: str(snapshots),
+            names.KIT_SNAPSHOT_EVERY: str(spec.snapshots.every_steps),
+            names.KIT_SNAPSHOT_KEEP: str(spec.snapshots.keep),
+            names.KIT_RESUME: "1" if spec.resume else "",
+        }
+    return {name: value for name, value in chosen.items() if value}

@@ -1,0 +1,236 @@
+"""The verbs of the local target: each reads or changes a job's folder, and sees to it that somebody supervises it."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+import kitctl
+from kitctl.errors import ConflictError, NotFound, Problem, SpecError, TargetError, UnsupportedError, UsageError
+from kitctl.logs import Line
+from kitctl.state import JobFacts, NodeFacts
+from kitctl.targets import Submission
+from kitctl.targets.local import launch, reading, supervisor
+from kitctl.targets.local.folder import Job, JobFolder, NodeFolder, Wanted, create, hold, state_home
+from kitctl.targets.local.reconcile import Observed, describe
+
+STOP_SLACK_SECONDS = 15.0  # beyond the grace period: until SIGKILL was sent and noticed
+
+
+class LocalTarget:
+    """All jobs of one state folder. Implements ``kitctl.targets.Target``."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+
+    @classmethod
+    def of_user(cls) -> LocalTarget:
+        """The target of the user who calls."""
+        return cls(state_home())
+
+    def submit(self, submission: Submission) -> JobFacts:
+        """Write the job down and start its supervisor.
+
+        Raises:
+            ConflictError: a job of that name is there already.
+            UsageError: this machine cannot run it.
+        """
+        spec = submission.spec
+        _check_machine(submission)
+        job = Job(
+            spec=spec,
+            run=uuid.uuid4().hex,
+            created=time.time(),
+            folder=str(submission.folder),
+            python=sys.executable,
+            version=kitctl.__version__,
+        )
+        try:
+            folder = create(self._path(spec.namespace, spec.name), job, Wanted(nodes=spec.max_nodes))
+        except FileExistsError as error:
+            phase = self.job(spec.namespace, spec.name).end or "running"
+            raise ConflictError(
+                f"name: a job {spec.name!r} is there already ({phase.lower()})",
+                fix=f"choose another --name, or remove it: kitctl delete {spec.name}",
+            ) from error
+        supervisor.spawn(folder)
+        return self._facts(folder)
+
+    def jobs(self, namespace: str | None) -> list[JobFacts]:
+        """All jobs, the oldest first."""
+        pattern = f"{namespace or '*'}/[!.]*/job.json"
+        folders = [JobFolder(path.parent) for path in (self.state / "jobs").glob(pattern)]
+        return sorted(map(self._facts, folders), key=lambda facts: facts.created)
+
+    def job(self, namespace: str, name: str) -> JobFacts:
+        """One job; a supervisor that was killed is replaced."""
+        folder = self._open(namespace, name)
+        self._supervise(folder)
+        return self._facts(folder)
+
+    def lines(self, namespace: str, name: str) -> list[Iterator[Line]]:
+        """What was logged so far: one stream a node."""
+        return [reading.node_lines(node) for node in self._open(namespace, name).nodes()]
+
+    def follow(self, namespace: str, name: str) -> Iterator[list[Line]]:
+        """What is logged, as it is, until the job ends or is suspended."""
+        folder = self._open(namespace, name)
+        self._supervise(folder)
+        return reading.follow(folder)
+
+    def scale(self, namespace: str, name: str, nodes: int) -> JobFacts:
+        """Run an elastic job with ``nodes`` nodes from now on.
+
+        Raises:
+            UsageError: the job is not elastic, or not for that many.
+        """
+        spec = self._open(namespace, name).job.spec
+        if not spec.min_nodes <= nodes <= spec.max_nodes:
+            many = f"{spec.min_nodes} to {spec.max_nodes} nodes" if spec.elastic else f"exactly {spec.nodes} nodes"
+            fix = "choose a number in that range, or submit it anew with --nodes MIN:MAX"
+            raise UsageError(f"nodes: {nodes}, but {name!r} was submitted for {many}", fix=fix)
+        return self._change(namespace, name, lambda wanted: msgspec.structs.replace(wanted, nodes=nodes))
+
+    def suspend(self, namespace: str, name: str) -> JobFacts:
+        """Drain all nodes, and wait until they are."""
+        self._change(namespace, name, lambda wanted: msgspec.structs.replace(wanted, suspended=True))
+        return self._stopped(namespace, name)
+
+    def resume(self, namespace: str, name: str) -> JobFacts:
+        """Start a suspended job again."""
+        return self._change(namespace, name, lambda wanted: msgspec.structs.replace(wanted, suspended=False))
+
+    def restart(self, namespace: str, name: str) -> JobFacts:
+        """Start all nodes anew.
+
+        Raises:
+            ConflictError: the job has succeeded; there is nothing left to do.
+        """
+        folder = self._open(namespace, name)
+        end = folder.end
+        if end and end.phase == "Succeeded":
+            fix = f"submit it again; with --resume it goes on from the snapshots of {name!r}"
+            raise ConflictError(f"{name!r} has succeeded", fix=fix)
+        wanted = folder.wanted
+        folder.write(Wanted(nodes=wanted.nodes, restarts=wanted.restarts + 1))
+        if end:
+            with hold(folder.lock):  # the supervisor that wrote it down is leaving
+                folder.reopen()
+        self._supervise(folder)
+        return self._facts(folder)
+
+    def cancel(self, namespace: str, name: str) -> JobFacts:
+        """End a job, and wait until it has ended."""
+        self._change(namespace, name, lambda wanted: msgspec.structs.replace(wanted, cancelled=True))
+        return self._stopped(namespace, name)
+
+    def delete(self, namespace: str, name: str, *, snapshots: bool) -> None:
+        """End a job and remove its folder."""
+        folder = self._open(namespace, name)
+        if not folder.end:
+            self.cancel(namespace, name)
+        kept = launch.snapshot_dir(folder.job.spec, self.state)
+        grave = folder.path.with_name(f".gone-{uuid.uuid4().hex}")
+        folder.path.rename(grave)  # at once nobody sees a job that is half gone
+        shutil.rmtree(grave, ignore_errors=True)
+        if snapshots and kept:
+            shutil.rmtree(kept, ignore_errors=True)
+
+    def _path(self, namespace: str, name: str) -> Path:
+        return self.state / "jobs" / namespace / name
+
+    def _open(self, namespace: str, name: str) -> JobFolder:
+        path = self._path(namespace, name)
+        if not (path / "job.json").is_file():
+            fix = "kitctl list -A shows all jobs"
+            raise NotFound(f"no job {name!r} in namespace {namespace!r} on this machine", fix=fix)
+        return JobFolder(path)
+
+    def _supervise(self, folder: JobFolder) -> None:
+        """Start a supervisor if there is something to supervise and nobody who does."""
+        idle = folder.wanted.suspended and not any(node.alive() for node in folder.nodes())
+        if not (folder.end or idle or folder.supervised()):
+            supervisor.spawn(folder)
+
+    def _change(self, namespace: str, name: str, change: Callable[[Wanted], Wanted]) -> JobFacts:
+        folder = self._open(namespace, name)
+        if end := folder.end:
+            raise ConflictError(
+                f"{name!r} has ended already ({end.phase.lower()})", fix="kitctl restart starts a failed job again"
+            )
+        folder.write(change(folder.wanted))
+        self._supervise(folder)
+        return self._facts(folder)
+
+    def _stopped(self, namespace: str, name: str) -> JobFacts:
+        """Wait until no node runs and, if the job is to end, until that is written down."""
+        folder = self._open(namespace, name)
+        deadline = time.monotonic() + folder.job.spec.grace_seconds + STOP_SLACK_SECONDS
+        while any(node.alive() for node in folder.nodes()) or not (folder.end or folder.wanted.suspended):
+            if time.monotonic() > deadline:
+                raise TargetError(f"{name!r} did not stop", fix=f"see {folder.path / 'supervisor.log'}")
+            self._supervise(folder)
+            time.sleep(supervisor.POLL_SECONDS)
+        return self._facts(folder)
+
+    def _facts(self, folder: JobFolder) -> JobFacts:
+        job, wanted, end = folder.job, folder.wanted, folder.end
+        count = max(wanted.nodes, len(folder.nodes()))
+        snapshots = launch.snapshot_dir(job.spec, self.state)
+        return JobFacts(
+            name=job.spec.name,
+            namespace=job.spec.namespace,
+            target="local",
+            kind="processes",
+            nodes=str(job.spec.nodes),
+            wanted=wanted.nodes,
+            created=job.created,
+            suspended=wanted.suspended,
+            end=end.phase if end else None,
+            ended=end.time if end else None,
+            failure=end.failure if end else None,
+            places=tuple(_node_facts(job, folder.node(index)) for index in range(count)),
+            report=folder.report,
+            snapshots=str(snapshots or ""),
+        )
+
+
+def _node_facts(job: Job, node: NodeFolder) -> NodeFacts:
+    attempts, alive = node.attempts, node.alive()
+    started, exited = node.started(attempts), node.exited(attempts)
+    termination = node.termination(attempts)
+    gone = attempts and not alive
+    seen = Observed(index=node.index, alive=alive, attempts=attempts, exited=exited, termination=termination)
+    return NodeFacts(
+        index=node.index,
+        pod=launch.pod(job.spec.name, node.index),
+        host="localhost",
+        alive=alive,
+        attempts=attempts,
+        started=started.time if started else None,
+        ended=exited.time if exited else None,
+        exit_code=exited.code if exited else None,
+        signal=exited.signal if exited else None,
+        termination=termination,
+        note=describe(seen) if gone and seen.outcome != "done" else "",
+    )
+
+
+def _check_machine(submission: Submission) -> None:
+    """Refuse what could only fail later: no trainer here, a script that is not there."""
+    if missing := [name for name in ("torch", "trainer") if importlib.util.find_spec(name) is None]:
+        raise UnsupportedError(
+            f"the local target runs the ranks with {sys.executable}, which lacks {' and '.join(missing)}",
+            fix="install the kit with its trainer there: pip install 'kitctl[trainer]'",
+        )
+    script = submission.spec.script
+    if script and not (submission.folder / script).is_file():
+        fix = f"give a path that is right from {submission.folder}, or -m MODULE"
+        raise SpecError([Problem.of("command", f"no script {script!r}", fix)])

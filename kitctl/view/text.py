@@ -1,0 +1,107 @@
+"""Jobs as plain text: the list, a job's page, the line of its progress. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kitctl.quantity import duration
+from kitctl.state import JobState, Progress
+from kitctl.view.columns import columns
+
+_LIST = ("NAME", "PHASE", "NODES", "RANKS", "STEP", "LOSS", "RESTARTS", "AGE")
+_WIDE = ("TARGET", "KIND", "SNAPSHOT", "REASON")
+_NODES = ("NODE", "STATE", "RANKS", "POD", "HOST", "RESTARTS", "SINCE", "REASON")
+
+
+def job_list(jobs: Sequence[JobState], now: float, *, namespaces: bool = False, wide: bool = False) -> list[str]:
+    """One line a job."""
+    header = (("NAMESPACE",) if namespaces else ()) + _LIST + (_WIDE if wide else ())
+    return columns(header, [_list_row(job, now, namespaces=namespaces, wide=wide) for job in jobs])
+
+
+def job_page(job: JobState, now: float) -> list[str]:
+    """Everything about one job, the most important first."""
+    facts = [
+        ("Job", f"{job.namespace}/{job.name}"),
+        ("Phase", job.phase + (f": {job.reason}" if job.reason else "")),
+        ("Runs on", f"{job.target} ({job.kind})"),
+        ("Nodes", _nodes(job)),
+        ("Progress", progress_line(job.progress)),
+        ("Metrics", "  ".join(f"{name} {value:.4g}" for name, value in job.progress.metrics.items())),
+        ("Snapshot", _snapshot(job)),
+        ("Age", duration((job.ended or now) - job.created) + (" (ended)" if job.ended else "")),
+    ]
+    width = max(len(name) for name, _ in facts) + 3
+    head = [f"{name:<{width}}{text}" for name, text in facts if text]
+    return [*head, "", *columns(_NODES, _node_rows(job, now)), *_failure(job)]
+
+
+def progress_line(progress: Progress) -> str:
+    """``epoch 2/5  step 120/450 (27 %)  loss 0.1234  812 samples/s  42s left``; empty before the first step."""
+    parts = []
+    if progress.epoch is not None:
+        parts.append(f"epoch {progress.epoch}" + (f"/{progress.epochs}" if progress.epochs else ""))
+    if progress.step is not None:
+        share = f"/{progress.total_steps} ({100 * progress.step // progress.total_steps} %)" if progress.total_steps else ""
+        parts.append(f"step {progress.step}{share}")
+    if progress.loss is not None:
+        parts.append(f"loss {progress.loss:.4f}")
+    if progress.samples_per_second is not None:
+        parts.append(f"{progress.samples_per_second:.0f} samples/s")
+    if progress.eta_seconds:
+        parts.append(f"{duration(progress.eta_seconds)} left")
+    return "  ".join(parts)
+
+
+def _list_row(job: JobState, now: float, *, namespaces: bool, wide: bool) -> list[str]:
+    progress = job.progress
+    row = [
+        *([job.namespace] if namespaces else []),
+        job.name,
+        job.phase,
+        f"{job.ready}/{job.nodes}",
+        str(job.world_size or "-"),
+        "-" if progress.step is None else str(progress.step),
+        "-" if progress.loss is None else f"{progress.loss:.4f}",
+        str(job.restarts),
+        duration(now - job.created),
+    ]
+    return row + ([job.target, job.kind, str(progress.snapshot_step or "-"), job.reason] if wide else [])
+
+
+def _nodes(job: JobState) -> str:
+    ranks = f", {job.world_size} ranks" if job.world_size else ""
+    restarts = f", {job.restarts} restarts" if job.restarts else ""
+    return f"{job.ready} of {job.nodes} up{ranks}{restarts}"
+
+
+def _snapshot(job: JobState) -> str:
+    step = job.progress.snapshot_step
+    return "" if not job.snapshots else f"{'none yet' if step is None else f'step {step}'}, in {job.snapshots}"
+
+
+def _node_rows(job: JobState, now: float) -> list[list[str]]:
+    return [
+        [
+            str(node.index),
+            node.state,
+            node.ranks or "-",
+            node.pod,
+            node.host or "-",
+            str(node.restarts),
+            "-" if node.since is None else duration(now - node.since),
+            node.reason,
+        ]
+        for node in job.places
+    ]
+
+
+def _failure(job: JobState) -> list[str]:
+    failure = job.failure
+    if failure is None:
+        return []
+    where = [] if failure.rank is None else [f"rank {failure.rank}"]
+    where += [] if failure.node is None else [f"node {failure.node}"]
+    title = "First failure" + (f" ({', '.join(where)})" if where else "")
+    lines = (failure.traceback or failure.error).rstrip().split("\n")
+    return ["", f"{title}:", *(f"  {line}" for line in lines)]

@@ -1,0 +1,83 @@
+"""A job as it changes: its states until it has ended, its log lines in order, and what its end means.
+
+What lives here: everything that ``submit --wait``, ``wait``, ``status -w`` and ``logs -f`` have in common, for any
+target. What never does: printing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from kitctl import logs, state
+from kitctl.errors import JobCancelled, JobFailed, KitError, NotFinished, WaitTimeout
+from kitctl.state import JobState, Phase
+from kitctl.targets import Target
+
+POLL_SECONDS = 0.5
+REORDER_SECONDS = 0.3  # how long a followed line waits for an older one of another node
+
+
+def current(target: Target, namespace: str, name: str) -> JobState:
+    """A job's state now."""
+    return state.derive(target.job(namespace, name))
+
+
+def states(target: Target, namespace: str, name: str, *, timeout: float | None = None) -> Iterator[JobState]:
+    """A job's state again and again; the last one is an end.
+
+    Raises:
+        WaitTimeout: after ``timeout`` seconds; the job goes on.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        job = current(target, namespace, name)
+        yield job
+        if job.finished:
+            return
+        if deadline is not None and time.monotonic() > deadline:
+            raise WaitTimeout(f"{name!r} is still {job.phase.lower()}", fix=f"it goes on: kitctl status {name}")
+        time.sleep(POLL_SECONDS)
+
+
+def until(
+    target: Target, namespace: str, name: str, phases: frozenset[Phase], *, timeout: float | None = None
+) -> JobState:
+    """The first state in one of ``phases``, or the job's end.
+
+    Raises:
+        WaitTimeout: after ``timeout`` seconds.
+    """
+    reached = (job for job in states(target, namespace, name, timeout=timeout) if job.finished or job.phase in phases)
+    return next(reached)
+
+
+def lines(target: Target, namespace: str, name: str, wanted: logs.Filter, tail: int | None) -> Iterator[logs.Line]:
+    """What was logged so far, in the order of time."""
+    merged = logs.merge(target.lines(namespace, name))
+    return iter(logs.tail(filter(wanted.wants, merged), tail))
+
+
+def follow(target: Target, namespace: str, name: str, wanted: logs.Filter) -> Iterator[logs.Line]:
+    """What is logged, from the first line on, in the order of time, until the job ends."""
+
+    def horizon() -> str:
+        limit = datetime.now(UTC) - timedelta(seconds=REORDER_SECONDS)
+        return limit.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+    return filter(wanted.wants, logs.settle(target.follow(namespace, name), horizon))
+
+
+def verdict(job: JobState) -> KitError | None:
+    """What a job's state means to somebody who needed it to succeed; None if it has."""
+    where = f"kitctl logs {job.name}"
+    match job.phase:
+        case "Succeeded":
+            return None
+        case "Failed":
+            return JobFailed(f"{job.name!r} failed: {job.reason or 'no reason is known'}", fix=f"see {where}")
+        case "Cancelled":
+            return JobCancelled(f"{job.name!r} was cancelled")
+        case _:
+            return NotFinished(f"{job.name!r} has not ended: {job.phase}", fix=f"kitctl wait {job.name}")

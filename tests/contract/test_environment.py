@@ -1,0 +1,82 @@
+"""What kitctl sets and what the trainer reads: the one place that imports both sides."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from pathlib import Path
+
+from kitctl import names
+from kitctl.spec import JobSpec, Policy, Rendezvous, Snapshots
+from kitctl.targets.local import launch
+from kitctl.targets.local.folder import Job, JobFolder
+from trainer import env
+
+SPEC = JobSpec(
+    name="job",
+    namespace="team",
+    nodes="2:4",
+    procs_per_node=2,
+    backend="gloo",
+    resume=True,
+    snapshots=Snapshots(every_steps=7, keep=2),
+    policy=Policy(max_restarts=5, grace_period="90s"),
+    rendezvous=Rendezvous(join_timeout="20m", last_call="4s"),
+)
+
+
+def local_environment(tmp_path: Path, spec: JobSpec = SPEC) -> dict[str, str]:
+    job = Job(spec=spec, run="run-1", created=0.0, folder="/", python="python", version="0")
+    return launch.environment(JobFolder(tmp_path), job, 3, 1, port=20000, state=tmp_path, base={"RANK": "9", "HOME": "/x"})
+
+
+def test_exit_codes_are_stated_twice_and_equal() -> None:
+    assert {kind: dict(codes) for kind, codes in env.EXIT_CODES.items()} == names.EXIT_CODES
+    assert names.EXIT_CODES["IndexedJob"]["drained"] == env.WORKER_DRAINED
+
+
+def test_every_variable_that_the_trainer_reads_has_a_name_here() -> None:
+    read = set(re.findall(r'"((?:KIT|PET)_[A-Z_]+)"', Path(env.__file__).read_text()))
+    ours = {value for value in vars(names).values() if isinstance(value, str)}
+    assert read - ours == {"KIT_PROGRESS_FILE"}, "only the agent's own variables may be missing"
+
+
+def test_the_local_target_sets_what_a_node_reads(tmp_path: Path) -> None:
+    node = asdict(env.node_env(local_environment(tmp_path)))
+    expected = {
+        "job": "job",
+        "namespace": "team",
+        "run_id": "run-1",
+        "node_index": 3,
+        "pod": "job-3",
+        "min_nodes": 2,
+        "max_nodes": 4,
+        "procs_per_node": 2,
+        "gpus_per_node": 0,
+        "backend": "gloo",
+        "rendezvous_host": "127.0.0.1",
+        "rendezvous_port": 20000,
+        "max_restarts": 5,
+        "grace_seconds": 90.0,
+        "version": __import__("kitctl").__version__,
+    }
+    assert {name: node[name] for name in expected} == expected
+    assert node["rendezvous_conf"]["join_timeout"] == "1200"
+    assert node["rendezvous_conf"]["last_call_timeout"] == "4"
+
+
+def test_the_local_target_sets_what_a_rank_reads(tmp_path: Path) -> None:
+    rank = env.rank_env(local_environment(tmp_path))
+    assert (rank.snapshot_every, rank.snapshot_keep, rank.resume) == (7, 2, True)
+    assert rank.snapshot_dir == tmp_path / "snapshots" / "team" / "job"
+    assert rank.rank == 0, "the caller's own RANK is not passed on"
+
+
+def test_without_snapshots_there_is_no_folder_for_them(tmp_path: Path) -> None:
+    spec = JobSpec(name="job", snapshots=Snapshots(enabled=False))
+    assert env.rank_env(local_environment(tmp_path, spec)).snapshot_dir is None
+
+
+def test_each_node_of_one_machine_has_its_own_gpus(tmp_path: Path) -> None:
+    spec = JobSpec(name="job", nodes=4, gpus_per_node=2)
+    assert local_environment(tmp_path, spec)["CUDA_VISIBLE_DEVICES"] == "6,7"

@@ -1,0 +1,71 @@
+"""A job's folder: whole or absent, and who is alive."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kitctl.spec import JobSpec
+from kitctl.targets.local.folder import Job, JobFolder, Started, Wanted, create, hold, locked, read
+
+
+def job(name: str = "job") -> Job:
+    spec = JobSpec(name=name, nodes="2:4", env={"LR": "1e-3"})
+    return Job(spec=spec, run="r", created=1.0, folder="/", python=sys.executable, version="0")
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    create(tmp_path / "ns" / "job", job(), Wanted(nodes=4))
+    folder = JobFolder(tmp_path / "ns" / "job")
+    assert folder.job == job()
+    assert folder.wanted == Wanted(nodes=4)
+    assert folder.end is None
+    assert (folder.path.stat().st_mode & 0o077) == 0, "env may hold what is private"
+
+
+def test_a_second_job_of_a_name_leaves_the_first_as_it_was(tmp_path: Path) -> None:
+    create(tmp_path / "job", job("first"), Wanted(nodes=2))
+    with pytest.raises(FileExistsError):
+        create(tmp_path / "job", job("second"), Wanted(nodes=3))
+    assert JobFolder(tmp_path / "job").job.spec.name == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["job"], "nothing is left behind"
+
+
+def test_a_half_written_file_counts_as_absent(tmp_path: Path) -> None:
+    path = tmp_path / "1.start.json"
+    path.write_text('{"time": 1.0, "pi')
+    assert read(path, Started) is None
+
+
+def test_a_lock_is_gone_in_the_moment_its_holder_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    code = f"from kitctl.targets.local.folder import *\nwith hold(Path({str(path)!r})): print('held', flush=True); time.sleep(60)"
+    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    assert locked(path)
+    with hold(path, patience=0.0) as second:
+        assert second is None
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.wait()
+    holder.stdout.close()
+    assert not locked(path)
+    with hold(path, patience=0.0) as third:
+        assert third is not None
+
+
+def test_asking_does_not_get_in_the_way_of_taking(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    path.touch()
+    end = time.monotonic() + 0.3
+    while time.monotonic() < end:
+        assert not locked(path)
+        with hold(path) as lock:
+            assert lock is not None
+            assert locked(path)

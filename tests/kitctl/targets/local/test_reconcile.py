@@ -1,0 +1,161 @@
+"""What the supervisor decides, case by case."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kitctl.spec import JobSpec, Policy
+from kitctl.state import Termination
+from kitctl.targets.local.folder import Exited, Started, Wanted
+from kitctl.targets.local.reconcile import Finish, Observed, Start, Stop, pause, reconcile
+
+NOW = 1000.0
+THREE = JobSpec(name="job", nodes=3)
+ELASTIC = JobSpec(name="job", nodes="2:4")
+
+
+def node(index: int, *, code: int | None = None, signal: int | None = None, **more: object) -> Observed:
+    """A node that has ended, with a code, by a signal, or without a trace (neither)."""
+    exited = Exited(time=NOW - 60, code=code, signal=signal) if code is not None or signal else None
+    started = Started(time=NOW - 90, pid=1, restarts=0)
+    fields = {"index": index, "alive": False, "attempts": 1, "started": started, "exited": exited, **more}
+    return Observed(**fields)
+
+
+def running(index: int, **more: object) -> Observed:
+    return node(index, **{"alive": True, **more})
+
+
+def absent(index: int) -> Observed:
+    return Observed(index=index, alive=False)
+
+
+def decide(spec: JobSpec, seen: list[Observed], /, *, created: float = NOW, **wanted: object) -> list[object]:
+    return list(reconcile(spec, Wanted(**{"nodes": spec.max_nodes, **wanted}), seen, NOW, created))
+
+
+def test_a_new_job_starts_all_its_nodes() -> None:
+    assert decide(THREE, [absent(0), absent(1), absent(2)]) == [Start(0), Start(1), Start(2)]
+
+
+def test_nothing_to_do_while_all_run() -> None:
+    assert decide(THREE, [running(0), running(1), running(2)]) == []
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [node(1, signal=9), node(1, code=75), node(1, code=76), node(1, code=1), node(1)],
+    ids=["killed", "drained", "retryable", "unknown code", "killed with its shim"],
+)
+def test_a_lost_node_is_started_again(lost: Observed) -> None:
+    assert decide(THREE, [running(0), lost, running(2)]) == [Start(1)]
+
+
+def test_a_node_that_is_lost_again_and_again_comes_back_later_each_time() -> None:
+    pauses = [pause(node(0, signal=9, losses_in_a_row=row)) for row in range(1, 9)]
+    assert pauses == sorted(pauses)
+    assert pauses[0] < 1
+    soon = node(1, signal=9, losses_in_a_row=5, exited=Exited(time=NOW - 1, signal=9))
+    assert decide(THREE, [running(0), soon, running(2)]) == []
+
+
+def test_a_drained_node_comes_back_at_once() -> None:
+    assert pause(node(0, code=75, losses_in_a_row=3)) == 0
+
+
+def test_a_fatal_node_stops_the_others_then_fails_the_job_with_the_first_failure() -> None:
+    first = Termination(outcome="fatal", reason="first", time=10.0)
+    second = Termination(outcome="fatal", reason="second", time=11.0)
+    fatal = [node(1, code=78, termination=second), node(2, code=78, termination=first)]
+    assert decide(THREE, [running(0), *fatal]) == [Stop(0)]
+    (finish,) = decide(THREE, [node(0, code=75), *fatal])
+    assert isinstance(finish, Finish)
+    assert (finish.end.phase, finish.end.failure) == ("Failed", first)
+
+
+def test_a_stopped_node_is_killed_when_its_grace_is_over() -> None:
+    spec = JobSpec(name="job", nodes=2, policy=Policy(grace_period="30s"))
+    patient = [running(0, stopping_since=NOW - 29), running(1, stopping_since=NOW - 31)]
+    assert decide(spec, patient, cancelled=True) == [Stop(1, hard=True)]
+
+
+def test_success_needs_every_node_of_a_fixed_size() -> None:
+    done = [node(0, code=0), node(1, code=0)]
+    assert decide(THREE, [*done, running(2)]) == []
+    assert decide(THREE, [*done, node(2, signal=9)]) == [Start(2)]
+    (finish,) = decide(THREE, [*done, node(2, code=0)])
+    assert isinstance(finish, Finish)
+    assert finish.end.phase == "Succeeded"
+
+
+def test_an_elastic_job_that_never_got_its_last_node_succeeds() -> None:
+    some = [node(0, code=0), node(1, code=0)]
+    assert decide(ELASTIC, [*some, running(2), node(3, signal=9)]) == []
+    (finish,) = decide(ELASTIC, [*some, node(2, signal=9), absent(3)])
+    assert isinstance(finish, Finish)
+    assert finish.end.phase == "Succeeded"
+
+
+def test_scaling_down_drains_the_highest_nodes() -> None:
+    assert decide(ELASTIC, [running(i) for i in range(4)], nodes=2) == [Stop(2), Stop(3)]
+
+
+def test_scaling_up_starts_the_missing_ones() -> None:
+    assert decide(ELASTIC, [running(0), running(1), node(2, code=75), absent(3)], nodes=4) == [Start(2), Start(3)]
+
+
+def test_suspending_stops_all_and_starts_none() -> None:
+    assert decide(THREE, [running(0), node(1, signal=9), running(2)], suspended=True) == [Stop(0), Stop(2)]
+    assert decide(THREE, [node(i, code=75) for i in range(3)], suspended=True) == []
+
+
+def test_cancelling_ends_the_job_only_when_nothing_runs() -> None:
+    assert decide(THREE, [running(0), node(1, code=75), node(2, code=75)], cancelled=True) == [Stop(0)]
+    (finish,) = decide(THREE, [node(i, code=75) for i in range(3)], cancelled=True)
+    assert isinstance(finish, Finish)
+    assert finish.end.phase == "Cancelled"
+
+
+def test_a_restart_replaces_nodes_of_before_and_forgives_their_failure() -> None:
+    nodes = [running(0), node(1, code=78), node(2, code=0)]
+    assert decide(THREE, nodes, restarts=1) == [Stop(0), Start(1), Start(2)]
+
+
+def test_too_many_losses_fail_the_job() -> None:
+    spec = JobSpec(name="job", nodes=2, policy=Policy(backoff_limit=3))
+    (finish,) = decide(spec, [node(0, signal=9, losses=3), node(1, signal=9, losses=1)])
+    assert isinstance(finish, Finish)
+    assert finish.end.failure is not None
+    assert "killed by signal 9" in finish.end.failure.reason
+
+
+def test_the_deadline_fails_the_job() -> None:
+    spec = JobSpec(name="job", nodes=1, policy=Policy(deadline="10m"))
+    assert decide(spec, [running(0)], created=NOW - 599) == []
+    assert decide(spec, [running(0)], created=NOW - 601) == [Stop(0)]
+
+
+ANY_NODE = st.one_of(
+    st.builds(absent, st.just(0)),
+    st.builds(running, st.just(0), stopping_since=st.one_of(st.none(), st.floats(NOW - 200, NOW))),
+    st.builds(node, st.just(0), code=st.sampled_from([0, 1, 75, 76, 78]), losses_in_a_row=st.integers(0, 9)),
+    st.builds(node, st.just(0), signal=st.sampled_from([9, 15]), losses_in_a_row=st.integers(0, 9)),
+)
+
+
+@given(st.lists(ANY_NODE, min_size=4, max_size=4), st.integers(2, 4), st.booleans(), st.booleans())
+def test_whatever_is_true_no_node_is_started_twice_and_no_end_leaves_one_alive(
+    seen: list[Observed], wanted: int, suspended: bool, cancelled: bool
+) -> None:
+    nodes = [Observed(**{**{f: getattr(n, f) for f in Observed.__dataclass_fields__}, "index": i}) for i, n in enumerate(seen)]
+    actions = decide(ELASTIC, nodes, nodes=wanted, suspended=suspended, cancelled=cancelled)
+    started = {action.index for action in actions if isinstance(action, Start)}
+    assert not started & {n.index for n in nodes if n.alive}
+    assert all(index < wanted for index in started)
+    if any(isinstance(action, Finish) for action in actions):
+        assert len(actions) == 1
+        assert not any(n.alive for n in nodes)
+    if suspended or cancelled:
+        assert not started

@@ -1,0 +1,86 @@
+"""The shim with real processes and real signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kitctl.targets.local import shim
+from kitctl.targets.local.folder import NodeFolder
+
+WAIT_SECONDS = 20.0
+
+
+def start(folder: Path, *command: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-S", shim.__file__, str(folder), "1", "0", "--", *command])
+
+
+def eventually(check: Callable[[], object]) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not check():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize(("command", "end"), [("exit 0", {"code": 0}), ("exit 75", {"code": 75}), ("kill -9 $$", {"signal": 9})])
+def test_it_records_how_the_agent_ended(tmp_path: Path, command: str, end: dict[str, int]) -> None:
+    start(tmp_path, "sh", "-c", command).wait(WAIT_SECONDS)
+    told = json.loads((tmp_path / "1.exit.json").read_text())
+    assert {key: told[key] for key in end} == end
+    assert ("code" in told) != ("signal" in told)
+
+
+def test_it_logs_both_streams_line_by_line_with_times(tmp_path: Path) -> None:
+    start(tmp_path, "sh", "-c", "echo one; echo two >&2; printf three").wait(WAIT_SECONDS)
+    lines = (tmp_path / "1.log").read_text().splitlines()
+    assert [line.partition(" ")[2] for line in lines] == ["one", "two", "three"]
+    assert all(len(line.partition(" ")[0]) == len("2026-01-01T00:00:00.000000Z") for line in lines)
+
+
+def test_a_command_that_cannot_be_started_says_so(tmp_path: Path) -> None:
+    start(tmp_path, str(tmp_path / "absent")).wait(WAIT_SECONDS)
+    assert json.loads((tmp_path / "1.exit.json").read_text())["code"] == 127
+    assert "cannot start" in (tmp_path / "1.log").read_text()
+
+
+def test_it_holds_its_lock_while_the_agent_runs(tmp_path: Path) -> None:
+    node = NodeFolder(tmp_path, 0)
+    process = start(tmp_path, "sleep", "60")
+    eventually(lambda: node.alive() and node.started(1))
+    started = node.started(1)
+    assert started is not None
+    assert os.getsid(started.pid) == started.pid, "a session of its own"
+    os.kill(started.pid, signal.SIGTERM)
+    process.wait(WAIT_SECONDS)
+    assert not node.alive()
+    exited = node.exited(1)
+    assert exited is not None
+    assert exited.signal == signal.SIGTERM
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="child subreapers are Linux'; elsewhere ranks watch their agent")
+def test_a_killed_agent_takes_everything_below_it_along(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    tree = f"(setsid sh -c 'echo $$ >> {pids}; sleep 60' & setsid sh -c 'echo $$ >> {pids}; sleep 60' & sleep 60)"
+    process = start(tmp_path, "sh", "-c", f"echo $$ >> {pids}; {tree}; true")
+    eventually(lambda: pids.exists() and len(pids.read_text().split()) == 3)
+    agent, *ranks = map(int, pids.read_text().split())
+    os.kill(agent, signal.SIGKILL)
+    process.wait(WAIT_SECONDS)
+    assert not [pid for pid in ranks if alive(pid)]
+    assert json.loads((tmp_path / "1.exit.json").read_text())["signal"] == signal.SIGKILL

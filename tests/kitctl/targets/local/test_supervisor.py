@@ -1,0 +1,194 @@
+"""The supervisor and its shims: real processes, real signals; the agent is a shell script that does as it is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kitctl import state
+from kitctl.errors import ConflictError, NotFound, UsageError
+from kitctl.spec import JobSpec, Policy
+from kitctl.targets.local import supervisor
+from kitctl.targets.local.folder import Job, JobFolder, Wanted, create
+from kitctl.targets.local.target import LocalTarget
+
+WAIT_SECONDS = 30.0
+SLEEP = "trap 'exit 75' TERM; sleep 60 & wait $!"  # an agent that drains
+
+
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalTarget]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    target = LocalTarget.of_user()
+    yield target
+    for facts in target.jobs(None):
+        target.delete(facts.namespace, facts.name, snapshots=True)
+
+
+def begin(target: LocalTarget, script: str, *, name: str = "job", spec: JobSpec | None = None) -> JobFolder:
+    """A job whose agents run ``script`` ($KIT_NODE_INDEX says which node), supervised."""
+    spec = spec or JobSpec(name=name, nodes=2)
+    agent = target.state / f"{spec.name}.sh"
+    agent.parent.mkdir(parents=True, exist_ok=True)
+    agent.write_text(f"#!/bin/sh\n{script}\n")
+    agent.chmod(0o755)
+    job = Job(spec=spec, run="run", created=time.time(), folder=str(target.state), python=str(agent), version="0")
+    folder = create(target.state / "jobs" / "default" / spec.name, job, Wanted(nodes=spec.max_nodes))
+    supervisor.spawn(folder)
+    return JobFolder(target.state / "jobs" / "default" / spec.name)
+
+
+def eventually(check: Callable[[], object], why: str = "it never came true") -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not check():
+        assert time.monotonic() < deadline, why
+        time.sleep(0.02)
+
+
+def up(folder: JobFolder, *indexes: int) -> bool:
+    nodes = {node.index: node for node in folder.nodes()}
+    return all(index in nodes and nodes[index].alive() and nodes[index].started(nodes[index].attempts) for index in indexes)
+
+
+def agent_pid(folder: JobFolder, index: int) -> int:
+    node = folder.node(index)
+    started = node.started(node.attempts)
+    assert started is not None
+    return started.pid
+
+
+def supervisor_pid(folder: JobFolder) -> int:
+    """The supervisor's process id, which the kit itself never needs."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            parts = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if str(folder.path).encode() in parts and b"kitctl.targets.local.supervisor" in parts:
+            return int(path.parent.name)
+    raise AssertionError("no supervisor runs")
+
+
+def test_a_job_whose_nodes_all_succeed_has_succeeded(target: LocalTarget) -> None:
+    folder = begin(target, "exit 0")
+    eventually(lambda: folder.end)
+    assert state.derive(target.job("default", "job")).phase == "Succeeded"
+
+
+def test_a_node_killed_by_sigkill_is_started_again(target: LocalTarget) -> None:
+    folder = begin(target, SLEEP)
+    eventually(lambda: up(folder, 0, 1))
+    os.killpg(agent_pid(folder, 1), signal.SIGKILL)
+    eventually(lambda: folder.node(1).attempts == 2 and up(folder, 0, 1))
+    assert folder.node(0).attempts == 1, "the other one is left alone"
+
+
+def test_nodes_outlive_a_killed_supervisor_and_the_next_command_brings_another(target: LocalTarget) -> None:
+    folder = begin(target, SLEEP)
+    eventually(lambda: up(folder, 0, 1))
+    pids = agent_pid(folder, 0), agent_pid(folder, 1)
+    os.kill(supervisor_pid(folder), signal.SIGKILL)
+    eventually(lambda: not folder.supervised())
+    os.killpg(pids[1], signal.SIGKILL)
+    eventually(lambda: not folder.node(1).alive())
+    target.job("default", "job")
+    eventually(lambda: folder.node(1).attempts == 2 and up(folder, 0, 1))
+    assert agent_pid(folder, 0) == pids[0], "node 0 never noticed"
+
+
+def test_an_agent_whose_shim_was_killed_does_not_run_beside_its_replacement(target: LocalTarget) -> None:
+    folder = begin(target, SLEEP)
+    eventually(lambda: up(folder, 0, 1))
+    orphan = agent_pid(folder, 1)
+    shim = int(Path(f"/proc/{orphan}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(shim, signal.SIGKILL)
+    eventually(lambda: folder.node(1).attempts == 2 and up(folder, 1))
+    eventually(lambda: not Path(f"/proc/{orphan}").exists() or "Z" in Path(f"/proc/{orphan}/stat").read_text().split())
+
+
+def test_a_fatal_node_fails_the_job_and_the_reason_is_kept(target: LocalTarget) -> None:
+    told = '{"outcome":"fatal","reason":"rank 1 failed (ValueError: no)","rank":1,"node":1,"time":5.0}'
+    folder = begin(target, f"""[ $KIT_NODE_INDEX = 0 ] && {{ {SLEEP}; }}
+        echo '{told}' > "$KIT_TERMINATION_LOG"; exit 78""")
+    eventually(lambda: folder.end)
+    job = state.derive(target.job("default", "job"))
+    assert (job.phase, job.reason) == ("Failed", "rank 1 failed (ValueError: no)")
+    assert [node.state for node in job.places] == ["Stopped", "Failed"]
+
+
+def test_suspend_drains_all_and_resume_starts_them_again(target: LocalTarget) -> None:
+    folder = begin(target, SLEEP)
+    eventually(lambda: up(folder, 0, 1))
+    assert state.derive(target.suspend("default", "job")).phase == "Suspended"
+    assert [folder.node(i).exited(1).code for i in (0, 1)] == [75, 75]  # type: ignore[union-attr]
+    eventually(lambda: not folder.supervised(), "there is nothing left to supervise")
+    target.resume("default", "job")
+    eventually(lambda: up(folder, 0, 1) and folder.node(0).attempts == 2)
+
+
+def test_scale_changes_the_nodes_of_an_elastic_job_only(target: LocalTarget) -> None:
+    folder = begin(target, SLEEP, spec=JobSpec(name="elastic", nodes="1:3"))
+    eventually(lambda: up(folder, 0, 1, 2))
+    target.scale("default", "elastic", 1)
+    eventually(lambda: not folder.node(1).alive() and not folder.node(2).alive())
+    target.scale("default", "elastic", 2)
+    eventually(lambda: up(folder, 0, 1))
+    with pytest.raises(UsageError, match="1 to 3 nodes"):
+        target.scale("default", "elastic", 4)
+    begin(target, SLEEP, name="fixed")
+    with pytest.raises(UsageError, match="exactly 2 nodes"):
+        target.scale("default", "fixed", 1)
+
+
+def test_restart_replaces_every_node_of_a_running_job(target: LocalTarget) -> None:
+    folder = begin(target, SLEEP)
+    eventually(lambda: up(folder, 0, 1))
+    target.restart("default", "job")
+    eventually(lambda: up(folder, 0, 1) and [folder.node(i).attempts for i in (0, 1)] == [2, 2])
+
+
+def test_restart_starts_a_failed_job_again_but_not_one_that_succeeded(target: LocalTarget) -> None:
+    folder = begin(target, 'if [ -e "$KIT_LOG_DIR.mended" ]; then exit 0; else exit 78; fi')
+    eventually(lambda: folder.end)
+    Path(f"{folder.path}/ranks.mended").touch()
+    target.restart("default", "job")
+    eventually(lambda: state.derive(target.job("default", "job")).phase == "Succeeded")
+    with pytest.raises(ConflictError, match="has succeeded"):
+        target.restart("default", "job")
+
+
+def test_cancel_waits_for_the_end_and_a_node_that_ignores_sigterm_is_killed(target: LocalTarget) -> None:
+    spec = JobSpec(name="stubborn", nodes=1, policy=Policy(grace_period="1s"))
+    folder = begin(target, "trap '' TERM; while :; do sleep 0.1; done", spec=spec)
+    eventually(lambda: up(folder, 0))
+    job = state.derive(target.cancel("default", "stubborn"))
+    assert job.phase == "Cancelled"
+    exited = folder.node(0).exited(1)
+    assert exited is not None
+    assert exited.signal == signal.SIGKILL
+    with pytest.raises(ConflictError, match="has ended"):
+        target.suspend("default", "stubborn")
+
+
+def test_delete_leaves_nothing_but_the_snapshots(target: LocalTarget) -> None:
+    folder = begin(target, 'mkdir -p "$KIT_SNAPSHOT_DIR" && touch "$KIT_SNAPSHOT_DIR/kept"; ' + SLEEP)
+    kept = target.state / "snapshots" / "default" / "job" / "kept"
+    eventually(kept.exists)
+    pid = agent_pid(folder, 0)
+    target.delete("default", "job", snapshots=False)
+    assert not list((target.state / "jobs" / "default").iterdir())
+    assert not Path(f"/proc/{pid}").exists()
+    assert kept.exists()
+    with pytest.raises(NotFound):
+        target.job("default", "job")
+
+
+def test_two_jobs_have_ports_of_their_own(target: LocalTarget) -> None:
+    one, two = begin(target, SLEEP, name="one"), begin(target, SLEEP, name="two")
+    eventually(lambda: up(one, 0, 1) and up(two, 0, 1))
+    assert one.runtime != two.runtime

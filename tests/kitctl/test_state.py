@@ -1,0 +1,73 @@
+"""From facts to phases."""
+
+from __future__ import annotations
+
+import pytest
+
+from kitctl.state import JobFacts, NodeFacts, Place, Progress, Report, Termination, derive
+
+
+def node(index: int, **more: object) -> NodeFacts:
+    return NodeFacts(**{"index": index, "pod": f"job-{index}", "alive": True, "attempts": 1, "started": 10.0, **more})
+
+
+def gone(index: int, **more: object) -> NodeFacts:
+    return node(index, **{"alive": False, "ended": 50.0, "signal": 9, "note": "was killed by signal 9", **more})
+
+
+def facts(*places: NodeFacts, **more: object) -> JobFacts:
+    known = {"name": "job", "namespace": "default", "target": "local", "kind": "processes", "nodes": "2", "wanted": 2}
+    return JobFacts(**{**known, "created": 1.0, "places": places, **more})
+
+
+FORMED = Report(
+    run="r",
+    round=1,
+    formed=20.0,
+    world_size=4,
+    nodes={"0": Place(group_rank=1, ranks=(2, 3)), "1": Place(group_rank=0, ranks=(0, 1))},
+    progress=Progress(step=7, loss=0.5),
+)
+
+
+@pytest.mark.parametrize(
+    ("known", "phase"),
+    [
+        (facts(), "Pending"),
+        (facts(node(0), node(1)), "Starting"),
+        (facts(node(0), node(1), report=FORMED), "Running"),
+        (facts(node(0), gone(1), report=FORMED), "Recovering"),
+        (facts(node(0), node(1, attempts=2, started=30.0), report=FORMED), "Recovering"),
+        (facts(node(0), node(1), report=Report(formed=20.0, forming=True, nodes=FORMED.nodes)), "Recovering"),
+        (facts(gone(0), gone(1), report=FORMED), "Recovering"),
+        (facts(node(0), gone(1, exit_code=75), suspended=True, report=FORMED), "Recovering"),
+        (facts(gone(0), gone(1), suspended=True, report=FORMED), "Suspended"),
+        (facts(gone(0), gone(1), end="Cancelled"), "Cancelled"),
+        (facts(node(0), node(1), end="Succeeded", report=FORMED), "Succeeded"),
+    ],
+)
+def test_phases(known: JobFacts, phase: str) -> None:
+    assert derive(known).phase == phase
+
+
+def test_a_node_that_joins_later_does_not_make_a_running_job_look_broken() -> None:
+    job = derive(facts(node(0), node(1), node(2, started=30.0), nodes="2:3", report=FORMED))
+    assert job.phase == "Running"
+    assert [place.state for place in job.places] == ["Running", "Running", "Joining"]
+
+
+def test_ranks_are_the_published_ones_and_only_while_they_are_true() -> None:
+    assert [place.ranks for place in derive(facts(node(0), node(1), report=FORMED)).places] == ["2-3", "0-1"]
+    assert [place.ranks for place in derive(facts(node(0), gone(1), report=FORMED)).places] == ["", ""]
+
+
+def test_a_failed_job_tells_why() -> None:
+    failure = Termination(outcome="fatal", reason="rank 1 failed (ValueError: no)", rank=1)
+    job = derive(facts(gone(0), gone(1, exit_code=78, termination=failure), end="Failed", failure=failure))
+    assert job.reason == "rank 1 failed (ValueError: no)"
+    assert job.places[1].state == "Failed"
+    assert job.finished
+
+
+def test_a_recovering_job_names_the_node_that_was_lost() -> None:
+    assert derive(facts(node(0), gone(1), report=FORMED)).reason == "was killed by signal 9"
