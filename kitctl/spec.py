@@ -30,7 +30,7 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """A part of a job file: unknown keys are errors, keys are camelCase, values never change."""
 
 
-class EnvSource(Section):
+class EnvSource(Section, frozen=True, kw_only=True):
     """Environment variables taken from an object that is in the namespace already: one of the two."""
 
     config_map: str = ""
@@ -41,7 +41,7 @@ class EnvSource(Section):
     """Put before each variable's name."""
 
 
-class Volume(Section):
+class Volume(Section, frozen=True, kw_only=True):
     """A volume in every pod: exactly one of the sources."""
 
     mount_path: str
@@ -58,7 +58,7 @@ class Volume(Section):
     """Mount it read-only."""
 
 
-class Resources(Section):
+class Resources(Section, frozen=True, kw_only=True):
     """CPU, memory and other resources of a pod, as Kubernetes writes them. GPUs are ``gpusPerNode``."""
 
     requests: dict[str, Quantity] = {}
@@ -67,7 +67,7 @@ class Resources(Section):
     """What a pod may use at most."""
 
 
-class Nccl(Section):
+class Nccl(Section, frozen=True, kw_only=True):
     """The network of the collectives."""
 
     debug: Literal["", "VERSION", "WARN", "INFO", "TRACE"] = ""
@@ -82,7 +82,7 @@ class Nccl(Section):
     """NCCL_P2P_DISABLE: no direct copies between the GPUs of a node."""
 
 
-class Rendezvous(Section):
+class Rendezvous(Section, frozen=True, kw_only=True):
     """How the nodes find each other."""
 
     backend: Literal["c10d"] = "c10d"
@@ -97,7 +97,7 @@ class Rendezvous(Section):
     """The cluster's DNS domain."""
 
 
-class Snapshots(Section):
+class Snapshots(Section, frozen=True, kw_only=True):
     """Where training state is kept, and how often."""
 
     enabled: bool = True
@@ -118,7 +118,7 @@ class Snapshots(Section):
     """How many of the latest are kept."""
 
 
-class Toleration(Section):
+class Toleration(Section, frozen=True, kw_only=True):
     """A taint that the pods accept, as Kubernetes writes it."""
 
     key: str = ""
@@ -127,7 +127,7 @@ class Toleration(Section):
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
 
 
-class Scheduling(Section):
+class Scheduling(Section, frozen=True, kw_only=True):
     """Where and when the pods run."""
 
     queue: str = ""
@@ -144,7 +144,7 @@ class Scheduling(Section):
     """schedulerName; empty: the cluster's default."""
 
 
-class Policy(Section):
+class Policy(Section, frozen=True, kw_only=True):
     """What happens when something fails, and how long things may take."""
 
     max_restarts: Count = 3
@@ -159,7 +159,7 @@ class Policy(Section):
     """From SIGTERM to SIGKILL: a step and a snapshot must fit in."""
 
 
-class Security(Section):
+class Security(Section, frozen=True, kw_only=True):
     """What the pods may do. The default passes the ``restricted`` Pod Security profile."""
 
     profile: Literal["restricted", "none"] = "restricted"
@@ -178,7 +178,7 @@ class Security(Section):
     """An existing ServiceAccount. Empty: one is made if ``reportStatus`` needs it."""
 
 
-class JobSpec(Section):
+class JobSpec(Section, frozen=True, kw_only=True):
     """One training job."""
 
     version: Literal[1] = 1

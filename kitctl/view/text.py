@@ -42,7 +42,9 @@ def progress_line(progress: Progress) -> str:
     if progress.epoch is not None:
         parts.append(f"epoch {progress.epoch}" + (f"/{progress.epochs}" if progress.epochs else ""))
     if progress.step is not None:
-        share = f"/{progress.total_steps} ({100 * progress.step // progress.total_steps} %)" if progress.total_steps else ""
+        share = (
+            f"/{progress.total_steps} ({100 * progress.step // progress.total_steps} %)" if progress.total_steps else ""
+        )
         parts.append(f"step {progress.step}{share}")
     if progress.loss is not None:
         parts.append(f"loss {progress.loss:.4f}")
@@ -71,7 +73,7 @@ def _list_row(job: JobState, now: float, *, namespaces: bool, wide: bool) -> lis
 
 def _nodes(job: JobState) -> str:
     ranks = f", {job.world_size} ranks" if job.world_size else ""
-    restarts = f", {job.restarts} restarts" if job.restarts else ""
+    restarts = f", {job.restarts} restart{'s'[: job.restarts > 1]}" if job.restarts else ""
     return f"{job.ready} of {job.nodes} up{ranks}{restarts}"
 
 

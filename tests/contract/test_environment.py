@@ -27,7 +27,8 @@ SPEC = JobSpec(
 
 def local_environment(tmp_path: Path, spec: JobSpec = SPEC) -> dict[str, str]:
     job = Job(spec=spec, run="run-1", created=0.0, folder="/", python="python", version="0")
-    return launch.environment(JobFolder(tmp_path), job, 3, 1, port=20000, state=tmp_path, base={"RANK": "9", "HOME": "/x"})
+    this = launch.Launch(folder=JobFolder(tmp_path), job=job, index=3, attempt=1, port=20000, state=tmp_path)
+    return launch.environment(this, {"RANK": "9", "HOME": "/x"})
 
 
 def test_exit_codes_are_stated_twice_and_equal() -> None:

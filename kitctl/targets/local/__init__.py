@@ -22,6 +22,6 @@ if TYPE_CHECKING:
 
 def connect() -> LocalTarget:
     """The target, with its state in the user's state folder."""
-    from kitctl.targets.local.target import LocalTarget  # not needed by the supervisor and the shims
+    from kitctl.targets.local.target import LocalTarget  # noqa: PLC0415 - the supervisor does without
 
     return LocalTarget.of_user()

@@ -1,14 +1,14 @@
 """A job's folder: where everything that is known about it lies. Reads and writes files, decides nothing.
 
-    <state>/jobs/<namespace>/<name>/
-        job.json            what was submitted: spec, run id, folder (written once)
-        wanted.json         what is wanted of it: nodes, suspended, cancelled, restarts (written by verbs)
-        runtime.json        what the supervisor chose: the rendezvous port
-        end.json            how it ended; absent while it lives
-        report.json         published by rank 0's agent
-        supervisor.lock     held by the supervisor that is alive;  supervisor.log  its words
-        nodes/<i>/lock      held by the shim that is alive
-        nodes/<i>/<attempt>.{start,exit}.json  <attempt>.log  <attempt>.termination.json
+<state>/jobs/<namespace>/<name>/
+    job.json            what was submitted: spec, run id, folder (written once)
+    wanted.json         what is wanted of it: nodes, suspended, cancelled, restarts (written by verbs)
+    runtime.json        what the supervisor chose: the rendezvous port
+    end.json            how it ended; absent while it lives
+    report.json         published by rank 0's agent
+    supervisor.lock     held by the supervisor that is alive;  supervisor.log  its words
+    nodes/<i>/lock      held by the shim that is alive
+    nodes/<i>/<attempt>.{start,exit}.json  <attempt>.log  <attempt>.termination.json
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import kitctl
@@ -29,37 +30,47 @@ def snapshot_dir(spec: JobSpec, state: Path) -> Path | None:
     return state / "snapshots" / spec.namespace / spec.snapshots.claim / spec.name
 
 
-def environment(
-    folder: JobFolder, job: Job, index: int, attempt: int, *, port: int, state: Path, base: Mapping[str, str]
-) -> dict[str, str]:
-    """Everything in node ``index``'s environment; ``base`` is what the caller's own shell has."""
-    spec = job.spec
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """One attempt of one node, about to be started."""
+
+    folder: JobFolder
+    job: Job
+    index: int
+    attempt: int
+    port: int
+    state: Path
+
+
+def environment(this: Launch, base: Mapping[str, str]) -> dict[str, str]:
+    """Everything in a node's environment; ``base`` is what the caller's own shell has."""
+    spec = this.job.spec
     ours = {
         names.PET_NNODES: str(spec.nodes),
         names.PET_NPROC_PER_NODE: str(spec.ranks_per_node),
         names.PET_RDZV_BACKEND: spec.rendezvous.backend,
-        names.PET_RDZV_ENDPOINT: f"{LOOPBACK}:{port}",
-        names.PET_RDZV_ID: job.run,
+        names.PET_RDZV_ENDPOINT: f"{LOOPBACK}:{this.port}",
+        names.PET_RDZV_ID: this.job.run,
         names.PET_RDZV_CONF: names.rendezvous_conf(spec.rendezvous.join_timeout, spec.rendezvous.last_call),
         names.PET_MAX_RESTARTS: str(spec.policy.max_restarts),
         names.PET_LOCAL_ADDR: LOOPBACK,
         names.KIT_JOB: spec.name,
         names.KIT_NAMESPACE: spec.namespace,
-        names.KIT_NODE_INDEX: str(index),
+        names.KIT_NODE_INDEX: str(this.index),
         names.KIT_NODE_NAME: "localhost",
-        names.KIT_POD: pod(spec.name, index),
+        names.KIT_POD: pod(spec.name, this.index),
         names.KIT_GPUS_PER_NODE: str(spec.gpus_per_node),
         names.KIT_BACKEND: spec.backend,
-        names.KIT_LOG_DIR: str(folder.path / "ranks"),
-        names.KIT_REPORT: f"file:{folder.report_path}",
-        names.KIT_TERMINATION_LOG: str(folder.node(index).termination_path(attempt)),
+        names.KIT_LOG_DIR: str(this.folder.path / "ranks"),
+        names.KIT_REPORT: f"file:{this.folder.report_path}",
+        names.KIT_TERMINATION_LOG: str(this.folder.node(this.index).termination_path(this.attempt)),
         names.KIT_GRACE_SECONDS: str(spec.grace_seconds),
         names.KIT_EXIT_CODES: "IndexedJob",
         names.KIT_VERSION: kitctl.__version__,
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         "PYTHONUNBUFFERED": "1",
     }
-    return {**_inherited(base), **_devices(spec, index, base), **ours, **_optional(spec, state), **spec.env}
+    return {**_inherited(base), **_devices(spec, this.index, base), **ours, **_optional(spec, this.state), **spec.env}
 
 
 def pod(name: str, index: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from kitctl import names
 from kitctl.quantity import seconds
@@ -80,23 +80,31 @@ def reconcile(spec: JobSpec, wanted: Wanted, nodes: list[Observed], now: float, 
 
 def _verdict(spec: JobSpec, wanted: Wanted, nodes: list[Observed], now: float, created: float) -> End | None:
     """How the job ends, if it does."""
-    current = [node for node in nodes if node.index < wanted.nodes]
-    done = [node for node in current if _settled(node, wanted)]
     if wanted.cancelled:
         return End(phase="Cancelled", time=now)
+    if failure := _failure(spec, wanted, nodes, now - created):
+        return End(phase="Failed", time=now, failure=failure)
+    return End(phase="Succeeded", time=now) if _succeeded(spec, wanted, nodes) else None
+
+
+def _failure(spec: JobSpec, wanted: Wanted, nodes: list[Observed], age: float) -> Termination | None:
+    """Why the job has failed, if it has."""
     if fatal := [node for node in nodes if node.outcome == "fatal" and not _renewed(node, wanted)]:
-        return End(phase="Failed", time=now, failure=_first_failure(fatal))
-    if done and len(done) == len(current):
-        return End(phase="Succeeded", time=now)
-    if done and spec.elastic and not any(node.alive for node in nodes):
-        return End(phase="Succeeded", time=now)  # the last group finished; who was lost or never joined is not missed
-    if spec.policy.deadline and now - created > seconds(spec.policy.deadline):
-        return End(phase="Failed", time=now, failure=_own("DeadlineExceeded", f"ran longer than {spec.policy.deadline}"))
+        return _first_failure(fatal)
+    if spec.policy.deadline and age > seconds(spec.policy.deadline):
+        return _own("DeadlineExceeded", f"ran longer than {spec.policy.deadline}")
     if sum(node.losses for node in nodes) > spec.policy.backoff_limit:
-        lost = max(nodes, key=lambda node: node.ended if node.losses else 0.0)
-        reason = f"more than {spec.policy.backoff_limit} nodes were lost; the last, node {lost.index}, {describe(lost)}"
-        return End(phase="Failed", time=now, failure=_own("BackoffLimitExceeded", reason))
+        last = max(nodes, key=lambda node: node.ended if node.losses else 0.0)
+        what = f"more than {spec.policy.backoff_limit} nodes were lost; the last, node {last.index}, {describe(last)}"
+        return _own("BackoffLimitExceeded", what)
     return None
+
+
+def _succeeded(spec: JobSpec, wanted: Wanted, nodes: list[Observed]) -> bool:
+    """Whether every node is done; of an elastic job those that took part to the end, who was lost is not missed."""
+    done = [node for node in nodes if _settled(node, wanted)]
+    everyone = all(node in done for node in nodes[: wanted.nodes])
+    return everyone or (spec.elastic and bool(done) and not any(node.alive for node in nodes))
 
 
 def _keep(spec: JobSpec, wanted: Wanted, nodes: list[Observed], now: float) -> list[Action]:

@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
 
 def start(command: list[str]) -> subprocess.Popen[bytes]:
     """Start the agent in a session of its own, so that its pid is its process group's as well."""
-    return subprocess.Popen(  # noqa: S603 - the command is the job's
+    return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

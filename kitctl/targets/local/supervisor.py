@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
 def spawn(folder: JobFolder) -> None:
     """Start a supervisor that outlives the caller and its terminal."""
     with (folder.path / "supervisor.log").open("ab") as log:
-        subprocess.Popen(  # noqa: S603 - our own module
+        subprocess.Popen(
             [sys.executable, "-m", __name__, str(folder.path)],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -110,14 +110,14 @@ class Supervisor:
         if attempt > 1:
             self._end_remains(node, attempt - 1)
         node.log(attempt).touch()  # from here on the attempt counts, whatever happens to us
-        environment = launch.environment(
-            self.folder, self.job, node.index, attempt, port=self._port(), state=state_home(), base=os.environ
+        this = launch.Launch(
+            folder=self.folder, job=self.job, index=node.index, attempt=attempt, port=self._port(), state=state_home()
         )
         arguments = [str(node.path), str(attempt), str(self.folder.wanted.restarts)]
-        process = subprocess.Popen(  # noqa: S603 - our own script
+        process = subprocess.Popen(
             [sys.executable, "-S", "-E", shim.__file__, *arguments, "--", *launch.command(self.job)],
             cwd=self.job.folder,
-            env=environment,
+            env=launch.environment(this, os.environ),
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )

@@ -14,6 +14,15 @@ import pytest
 from kitctl.spec import JobSpec
 from kitctl.targets.local.folder import Job, JobFolder, Started, Wanted, create, hold, locked, read
 
+HOLDER = """
+import sys, time
+from pathlib import Path
+from kitctl.targets.local.folder import hold
+with hold(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
 
 def job(name: str = "job") -> Job:
     spec = JobSpec(name=name, nodes="2:4", env={"LR": "1e-3"})
@@ -45,8 +54,7 @@ def test_a_half_written_file_counts_as_absent(tmp_path: Path) -> None:
 
 def test_a_lock_is_gone_in_the_moment_its_holder_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    code = f"from kitctl.targets.local.folder import *\nwith hold(Path({str(path)!r})): print('held', flush=True); time.sleep(60)"
-    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
     assert locked(path)

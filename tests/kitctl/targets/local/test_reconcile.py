@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -145,17 +147,20 @@ ANY_NODE = st.one_of(
 )
 
 
-@given(st.lists(ANY_NODE, min_size=4, max_size=4), st.integers(2, 4), st.booleans(), st.booleans())
+@given(
+    seen=st.lists(ANY_NODE, min_size=4, max_size=4),
+    wanted=st.builds(Wanted, nodes=st.integers(2, 4)),
+    stop=st.booleans(),
+)
 def test_whatever_is_true_no_node_is_started_twice_and_no_end_leaves_one_alive(
-    seen: list[Observed], wanted: int, suspended: bool, cancelled: bool
+    seen: list[Observed], wanted: Wanted, *, stop: bool
 ) -> None:
-    nodes = [Observed(**{**{f: getattr(n, f) for f in Observed.__dataclass_fields__}, "index": i}) for i, n in enumerate(seen)]
-    actions = decide(ELASTIC, nodes, nodes=wanted, suspended=suspended, cancelled=cancelled)
+    nodes = [replace(node, index=index) for index, node in enumerate(seen)]
+    actions = decide(ELASTIC, nodes, nodes=wanted.nodes, suspended=stop)
     started = {action.index for action in actions if isinstance(action, Start)}
-    assert not started & {n.index for n in nodes if n.alive}
-    assert all(index < wanted for index in started)
+    assert not started & {node.index for node in nodes if node.alive}
+    assert all(index < wanted.nodes for index in started)
+    assert not (stop and started)
     if any(isinstance(action, Finish) for action in actions):
         assert len(actions) == 1
-        assert not any(n.alive for n in nodes)
-    if suspended or cancelled:
-        assert not started
+        assert not any(node.alive for node in nodes)

@@ -37,7 +37,9 @@ def alive(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize(("command", "end"), [("exit 0", {"code": 0}), ("exit 75", {"code": 75}), ("kill -9 $$", {"signal": 9})])
+@pytest.mark.parametrize(
+    ("command", "end"), [("exit 0", {"code": 0}), ("exit 75", {"code": 75}), ("kill -9 $$", {"signal": 9})]
+)
 def test_it_records_how_the_agent_ended(tmp_path: Path, command: str, end: dict[str, int]) -> None:
     start(tmp_path, "sh", "-c", command).wait(WAIT_SECONDS)
     told = json.loads((tmp_path / "1.exit.json").read_text())

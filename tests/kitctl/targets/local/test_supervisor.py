@@ -51,8 +51,8 @@ def eventually(check: Callable[[], object], why: str = "it never came true") -> 
 
 
 def up(folder: JobFolder, *indexes: int) -> bool:
-    nodes = {node.index: node for node in folder.nodes()}
-    return all(index in nodes and nodes[index].alive() and nodes[index].started(nodes[index].attempts) for index in indexes)
+    nodes = [folder.node(index) for index in indexes]
+    return all(node.alive() and node.started(node.attempts) for node in nodes)
 
 
 def agent_pid(folder: JobFolder, index: int) -> int:
@@ -113,8 +113,11 @@ def test_an_agent_whose_shim_was_killed_does_not_run_beside_its_replacement(targ
 
 def test_a_fatal_node_fails_the_job_and_the_reason_is_kept(target: LocalTarget) -> None:
     told = '{"outcome":"fatal","reason":"rank 1 failed (ValueError: no)","rank":1,"node":1,"time":5.0}'
-    folder = begin(target, f"""[ $KIT_NODE_INDEX = 0 ] && {{ {SLEEP}; }}
-        echo '{told}' > "$KIT_TERMINATION_LOG"; exit 78""")
+    folder = begin(
+        target,
+        f"""[ $KIT_NODE_INDEX = 0 ] && {{ {SLEEP}; }}
+        echo '{told}' > "$KIT_TERMINATION_LOG"; exit 78""",
+    )
     eventually(lambda: folder.end)
     job = state.derive(target.job("default", "job"))
     assert (job.phase, job.reason) == ("Failed", "rank 1 failed (ValueError: no)")

@@ -1,0 +1,92 @@
+"""What a person reads."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kitctl.state import JobState, NodeState, Progress, Termination
+from kitctl.view.columns import columns
+from kitctl.view.text import job_list, job_page, progress_line
+
+RUNNING = JobState(
+    name="digits",
+    namespace="default",
+    target="local",
+    kind="processes",
+    phase="Running",
+    reason="",
+    nodes="2",
+    ready=2,
+    world_size=4,
+    restarts=1,
+    created=100.0,
+    ended=None,
+    progress=Progress(
+        step=120,
+        total_steps=450,
+        epoch=2,
+        epochs=5,
+        loss=0.12345,
+        samples_per_second=812.4,
+        eta_seconds=42.0,
+        snapshot_step=100,
+    ),
+    failure=None,
+    places=(
+        NodeState(index=0, state="Running", ranks="2-3", pod="digits-0", host="a", restarts=1, since=150.0, reason=""),
+        NodeState(index=1, state="Running", ranks="0-1", pod="digits-1", host="b", restarts=0, since=101.0, reason=""),
+    ),
+    snapshots="/snapshots",
+)
+
+
+def test_a_job_s_page() -> None:
+    assert job_page(RUNNING, now=200.0) == [
+        "Job        default/digits",
+        "Phase      Running",
+        "Runs on    local (processes)",
+        "Nodes      2 of 2 up, 4 ranks, 1 restart",
+        "Progress   epoch 2/5  step 120/450 (26 %)  loss 0.1235  812 samples/s  42s left",
+        "Snapshot   step 100, in /snapshots",
+        "Age        1m40s",
+        "",
+        "NODE   STATE     RANKS   POD        HOST   RESTARTS   SINCE   REASON",
+        "0      Running   2-3     digits-0   a      1          50s",
+        "1      Running   0-1     digits-1   b      0          1m39s",
+    ]
+
+
+def test_a_failed_job_shows_the_first_failure_s_traceback() -> None:
+    failure = Termination(
+        outcome="fatal", reason="rank 1 failed", rank=1, node=0, traceback="Traceback:\n  x\nValueError: no\n"
+    )
+    page = job_page(replace(RUNNING, phase="Failed", reason="rank 1 failed", failure=failure), now=200.0)
+    assert "Phase      Failed: rank 1 failed" in page
+    assert page[-4:] == ["First failure (rank 1, node 0):", "  Traceback:", "    x", "  ValueError: no"]
+
+
+def test_the_list_has_a_line_a_job() -> None:
+    assert job_list([RUNNING], now=200.0) == [
+        "NAME     PHASE     NODES   RANKS   STEP   LOSS     RESTARTS   AGE",
+        "digits   Running   2/2     4       120    0.1235   1          1m40s",
+    ]
+
+
+def test_nothing_is_said_of_what_is_not_known() -> None:
+    assert progress_line(Progress()) == ""
+    assert progress_line(Progress(step=3)) == "step 3"
+    assert not [line for line in job_page(replace(RUNNING, progress=Progress()), now=200.0) if "Progress" in line]
+
+
+@given(st.lists(st.tuples(st.text("ab ", max_size=5), st.text("ab", min_size=1, max_size=5)), max_size=5))
+def test_columns_begin_at_the_same_place(rows: list[tuple[str, str]]) -> None:
+    lines = columns(("FIRST", "SECOND"), rows)
+    place = lines[0].index("SECOND")
+    assert [line[place:] for line in lines[1:]] == [second for _, second in rows]
+    assert all(line == line.rstrip() for line in lines)
+
+
+def replace(job: JobState, **changes: object) -> JobState:
+    fields = {name: getattr(job, name) for name in job.__struct_fields__}
+    return JobState(**{**fields, **changes})
