@@ -1,0 +1,120 @@
+"""Runs real agents on the loopback interface, for tests: each node is a process group of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+SCRIPTS = Path(__file__).parent / "scripts"
+PATIENCE = 60.0  # seconds until a test gives up; only ever spent on failure
+
+
+class Nodes:
+    """The nodes of one job. A context: whatever still runs at its end is killed."""
+
+    def __init__(self, folder: Path, *command: str, nodes: str = "2", **env: str) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.snapshots = folder / "snapshots"
+        self.snapshots.mkdir(exist_ok=True)
+        self._command = command
+        self._env = {
+            "PET_NNODES": nodes,
+            "PET_RDZV_ENDPOINT": f"127.0.0.1:{self.port}",
+            "PET_RDZV_ID": "test-run",
+            "KIT_REPORT": f"file:{folder / 'report.json'}",
+            "KIT_SNAPSHOT_DIR": str(self.snapshots),
+            "KIT_GRACE_SECONDS": "20",
+            "OMP_NUM_THREADS": "1",
+            **env,
+        }
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for index in list(self._running):
+            self.kill(index)
+
+    def start(self, *indices: int, **env: str) -> None:
+        """Start nodes; output of a node that is started again is appended."""
+        for index in indices:
+            own = {"KIT_NODE_INDEX": str(index), "KIT_TERMINATION_LOG": str(self.folder / f"end-{index}.json")}
+            with self._log(index).open("ab") as log:
+                self._running[index] = subprocess.Popen(
+                    [sys.executable, "-m", "trainer.agent", "--", *self._command],
+                    env={**os.environ, **self._env, **own, **env},
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+
+    def kill(self, index: int) -> None:
+        """SIGKILL to the node's whole process group, as a lost machine would look like."""
+        process = self._running.pop(index)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def signal(self, index: int, number: signal.Signals) -> None:
+        """A signal to the agent alone, as a container runtime sends it."""
+        self._running[index].send_signal(number)
+
+    def wait(self, index: int) -> int:
+        """The exit code of a node's agent."""
+        try:
+            return self._running[index].wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"node {index} did not end:\n{self.everything()}") from None
+
+    def finish(self) -> None:
+        """Let ``scripts/steps.py`` come to its end."""
+        (self.snapshots / "enough").touch()
+
+    def output(self, index: int) -> str:
+        """All that a node has printed."""
+        return self._log(index).read_text()
+
+    def everything(self) -> str:
+        """The output of all nodes."""
+        return "".join(path.read_text() for path in sorted(self.folder.glob("node-*.log")))
+
+    def until(self, index: int, text: str, *, times: int = 1) -> None:
+        """Wait until a node has printed a text."""
+        self.until_true(lambda: self.output(index).count(text) >= times, f"{text!r} from node {index}")
+
+    def until_true(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for a condition."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < deadline, f"no {what}:\n{self.everything()}"
+            time.sleep(0.02)
+
+    def report(self) -> dict[str, Any]:
+        """The job's report."""
+        report: dict[str, Any] = json.loads((self.folder / "report.json").read_text())
+        return report
+
+    def end(self, index: int) -> dict[str, Any]:
+        """A node's termination message."""
+        end: dict[str, Any] = json.loads((self.folder / f"end-{index}.json").read_text())
+        return end
+
+    def _log(self, index: int) -> Path:
+        return self.folder / f"node-{index}.log"
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,104 @@
+"""Whole nodes on the loopback interface: start, report, failure, and what may not be started at all."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.nodes import SCRIPTS, Nodes
+
+pytestmark = pytest.mark.slow
+
+
+def test_ranks_of_unequal_nodes_finish_together(tmp_path: Path) -> None:
+    with Nodes(tmp_path, str(SCRIPTS / "allreduce.py"), KIT_LOG_DIR=str(tmp_path / "logs")) as nodes:
+        nodes.start(0)
+        nodes.start(1, PET_NPROC_PER_NODE="2")
+        assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
+        report = nodes.report()
+        lines = nodes.everything().splitlines()
+    assert {f"[rank {rank}]: sum of ranks 3.0 of 3" for rank in range(3)} <= set(lines)
+    assert all(line.startswith(("[rank ", "[agent ")) for line in lines)
+    assert report["run"] == "test-run"
+    assert report["world_size"] == 3
+    seats = report["nodes"]
+    assert seats["1"]["ranks"][1] - seats["1"]["ranks"][0] == 1
+    assert sorted(seat["group_rank"] for seat in seats.values()) == [0, 1]
+    rank = seats["0"]["ranks"][0]
+    assert (tmp_path / "logs" / "node-0" / f"rank-{rank}.log").read_text() == "sum of ranks 3.0 of 3\n"
+    assert nodes.end(0)["outcome"] == "done"
+
+
+def test_failing_for_good_ends_fatally_with_the_first_ranks_traceback(tmp_path: Path) -> None:
+    script = tmp_path / "failing.py"
+    script.write_text(
+        "import os, time\n"
+        "def explode():\n"
+        "    raise ValueError('nothing to learn from')\n"
+        "if os.environ['RANK'] == '1':\n"
+        "    print('last words')\n"
+        "    explode()\n"
+        "time.sleep(600)\n"
+    )
+    with Nodes(tmp_path, str(script), nodes="1", PET_MAX_RESTARTS="1", PET_NPROC_PER_NODE="2") as nodes:
+        nodes.start(0)
+        assert nodes.wait(0) == 78
+        output = nodes.output(0)
+        end = nodes.end(0)
+    assert "rank 1 failed (ValueError: nothing to learn from), restart 1 of 1" in output
+    assert output.count("[rank 1]: last words") == 2
+    assert (end["outcome"], end["rank"], end["node"]) == ("fatal", 1, 0)
+    assert end["error"] == "ValueError: nothing to learn from"
+    assert "in explode" in end["traceback"]
+    assert "runpy" not in end["traceback"]
+    assert "worker.py" not in output
+
+
+def test_a_missing_script_is_fatal_before_anything_starts(tmp_path: Path) -> None:
+    with Nodes(tmp_path, "trian.py") as nodes:
+        nodes.start(0)
+        assert nodes.wait(0) == 78
+        assert "the script trian.py does not exist" in nodes.end(0)["reason"]
+
+
+def test_a_finished_run_is_done_at_once(tmp_path: Path) -> None:
+    with Nodes(tmp_path, str(SCRIPTS / "steps.py")) as nodes:
+        (nodes.snapshots / ".finished-test-run").touch()
+        nodes.start(1)  # node 0 is not there, and nobody waits for it
+        assert nodes.wait(1) == 0
+
+
+def test_a_busy_port_is_retryable_and_named(tmp_path: Path) -> None:
+    with Nodes(tmp_path, str(SCRIPTS / "allreduce.py")) as nodes, socket.socket() as other:
+        other.bind(("127.0.0.1", nodes.port))
+        other.listen()
+        nodes.start(0)
+        assert nodes.wait(0) == 76
+        assert f"port {nodes.port} " in nodes.end(0)["reason"]
+
+
+def test_absent_gpus_are_fatal_unless_gloo_was_asked_for(tmp_path: Path) -> None:
+    script = tmp_path / "idle.py"
+    script.touch()
+    with Nodes(tmp_path, str(script), nodes="1", KIT_GPUS_PER_NODE="2", CUDA_VISIBLE_DEVICES="") as nodes:
+        nodes.start(0)
+        assert nodes.wait(0) == 78
+        assert "2 GPUs were asked for, 0 are visible" in nodes.end(0)["reason"]
+        nodes.start(0, KIT_BACKEND="gloo")
+        assert nodes.wait(0) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("PET_NNODES", "two"), ("KIT_BACKEND", "mpi"), ("PET_RDZV_CONF", "join_timeout=soon")],
+)
+def test_a_bad_environment_is_fatal_and_names_the_variable(tmp_path: Path, name: str, value: str) -> None:
+    with Nodes(tmp_path, str(SCRIPTS / "allreduce.py"), **{name: value}) as nodes:
+        nodes.start(0)
+        assert nodes.wait(0) == 78
+        end = json.loads((tmp_path / "end-0.json").read_text())
+    assert end["outcome"] == "fatal"
+    assert name in end["reason"]

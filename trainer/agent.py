@@ -1,0 +1,109 @@
+"""One node of a job: ``python -m trainer.agent -- train.py --epochs 5`` (or ``-- -m package.module``).
+
+Finds the other nodes, runs torchrun's own elastic agent on the command, begins anew when the rendezvous is lost, and
+ends with an exit code that tells whoever restarts nodes what to do (``trainer.env.EXIT_CODES``).
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from trainer import termination
+from trainer.console import say
+from trainer.drain import Drain, DrainRequested
+from trainer.env import EXIT_CODES, EnvError, NodeEnv, node_env
+from trainer.marker import finished
+from trainer.termination import Ending
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Be a node; returns the agent's exit code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    command = arguments[1:] if arguments[:1] == ["--"] else arguments
+    drain = Drain()
+    drain.install()
+    try:
+        node = node_env()
+    except EnvError as error:
+        return _misconfigured(error)
+    ending = _check(node, command) or _run(node, command, drain)
+    termination.write(node.termination_log, ending, node_index=node.node_index)
+    say(node.node_index, f"{ending.outcome}: {ending.reason}")
+    return node.exit_codes[ending.outcome]
+
+
+def _misconfigured(error: EnvError) -> int:
+    """The environment cannot be read, so neither can the exit codes; the default table's then."""
+    path = os.environ.get("KIT_TERMINATION_LOG")
+    termination.write(Path(path) if path else None, Ending(outcome="fatal", reason=str(error)), node_index=-1)
+    say(-1, f"fatal: {error}")
+    return EXIT_CODES["IndexedJob"]["fatal"]
+
+
+def _check(node: NodeEnv, command: list[str]) -> Ending | None:
+    """What can be told before torch is imported."""
+    if node.snapshot_dir and finished(node.snapshot_dir, node.run_id):
+        return Ending(outcome="done", reason="the run has finished already")
+    if not command:
+        return Ending(outcome="fatal", reason="no command: give a script, or -m and a module, after --")
+    if command[0] == "-m":
+        return None if len(command) > 1 else Ending(outcome="fatal", reason="-m without a module")
+    if not Path(command[0]).is_file():
+        return Ending(outcome="fatal", reason=f"the script {command[0]} does not exist in {Path.cwd()}")
+    return None
+
+
+def _run(node: NodeEnv, command: list[str], drain: Drain) -> Ending:
+    if node.version not in {None, version()}:
+        say(node.node_index, f"warning: kitctl is version {node.version}, the trainer here {version()}")
+    scratch = Path(tempfile.mkdtemp(prefix="kit-agent-"))
+    try:
+        with drain.interruptible(), _quiet_torch():
+            from trainer.supervise import Supervisor  # noqa: PLC0415  imports torch
+        return Supervisor(node, command, drain=drain, scratch=scratch).run()
+    except DrainRequested:
+        return Ending(outcome="drained", reason="the node was told to leave")
+    except Exception as error:  # noqa: BLE001  whatever it was, it must reach the termination message
+        say(node.node_index, traceback.format_exc())
+        return Ending(outcome="retryable", reason=f"the agent failed: {type(error).__name__}: {error}")
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def _quiet_torch() -> Iterator[None]:
+    """Import torch so that this process, not its ranks, keeps to itself what the agent tells in its own words.
+
+    A store that goes away with its node is no news here, but torch prints a C++ stack for each attempt to use it.
+    """
+    name = "TORCH_CPP_LOG_LEVEL"  # read once, when torch is loaded
+    given = os.environ.get(name)
+    os.environ.setdefault(name, "ERROR")
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ[name]
+    if "LOGLEVEL" not in os.environ:  # torchrun's own switch for its logs
+        logging.getLogger("torch.distributed").handlers[:] = [logging.NullHandler()]  # it has no other way out
+
+
+def version() -> str:
+    """The version of this package, or ``unknown`` where it runs from bare files."""
+    try:
+        return importlib.metadata.version("kitctl")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""What the ranks print, as it leaves the node: whole lines, each with its rank in front, and copies that outlive it.
+
+Torch's own tee polls files ten times a second and cuts lines that it catches half written; here every rank writes
+into a pipe, and one thread passes on whole lines in the order in which they were written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import threading
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs
+
+from trainer import console
+
+LONGEST_LINE: Final = 1 << 16  # bytes; a longer one is passed on in pieces
+
+
+class _Stream:
+    """One rank's output."""
+
+    def __init__(self, pipe: Path, *, rank: str, copy: Path | None) -> None:
+        os.mkfifo(pipe, 0o600)
+        # Open for writing too: the pipe then never ends, and torch's open() of the other end never waits.
+        self.fd = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+        self._prefix = f"[rank {rank}]: ".encode()
+        self._rest = b""
+        self._copy: BinaryIO | None = copy.open("ab", buffering=0) if copy else None
+
+    def pass_on(self) -> bool:
+        """Pass on what is there; whether there was anything."""
+        try:
+            data = os.read(self.fd, LONGEST_LINE)
+        except BlockingIOError:
+            return False
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > LONGEST_LINE:
+            lines, self._rest = [*lines, self._rest], b""
+        self._emit(lines)
+        return True
+
+    def close(self) -> None:
+        """Pass on all that is left, an unfinished line too."""
+        while self.pass_on():
+            pass
+        self._emit([self._rest] if self._rest else [])
+        os.close(self.fd)
+        if self._copy:
+            self._copy.close()
+
+    def _emit(self, lines: list[bytes]) -> None:
+        if not lines:
+            return
+        console.write(b"".join(self._prefix + line + b"\n" for line in lines))
+        if self._copy:
+            with contextlib.suppress(OSError):  # a full disk costs the copy, not the run
+                self._copy.write(b"\n".join([*lines, b""]))
+
+
+class RankLogs(LogsSpecs):
+    """Gives each rank of a round its pipe and its error file.
+
+    Args:
+        scratch: a folder of this agent's own.
+        log_dir: where ``rank-<rank>.log`` files are kept, appended to round after round; None keeps none.
+    """
+
+    def __init__(self, *, scratch: Path, log_dir: Path | None) -> None:
+        super().__init__(str(scratch))
+        self._scratch = scratch
+        self._log_dir = log_dir
+        self._rounds = 0
+        self._streams: list[_Stream] = []
+        self._finished = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def root_log_dir(self) -> str:
+        """See the base class."""
+        return str(self._scratch)
+
+    def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
+        """See the base class: called by torch just before it starts the ranks of a round."""
+        self.finish()
+        self._rounds += 1
+        folder = self._scratch / f"round-{self._rounds}"
+        folder.mkdir()
+        if self._log_dir:
+            self._log_dir.mkdir(parents=True, exist_ok=True)
+        pipes = {local_rank: str(folder / f"{local_rank}.pipe") for local_rank in envs}
+        errors = {local_rank: str(folder / f"{local_rank}.error.json") for local_rank in envs}
+        for local_rank, env in envs.items():
+            env["TORCHELASTIC_ERROR_FILE"] = errors[local_rank]
+            copy = self._log_dir / f"rank-{env['RANK']}.log" if self._log_dir else None
+            self._streams.append(_Stream(Path(pipes[local_rank]), rank=env["RANK"], copy=copy))
+        self._finished.clear()
+        self._thread = threading.Thread(target=self._pump, name="rank-logs", daemon=True)
+        self._thread.start()
+        return LogsDest(stdouts=pipes, stderrs=dict(pipes), error_files=errors)
+
+    def finish(self) -> None:
+        """Pass on the last lines of ranks that have ended; harmless when there are none."""
+        if self._thread:
+            self._finished.set()
+            self._thread.join()
+            self._thread = None
+            for stream in self._streams:
+                stream.close()
+            self._streams.clear()
+
+    def _pump(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            for stream in self._streams:
+                selector.register(stream.fd, selectors.EVENT_READ, stream)
+            while not self._finished.is_set():
+                for key, _ in selector.select(timeout=0.1):
+                    key.data.pass_on()
