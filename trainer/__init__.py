@@ -1,1 +1,37 @@
-"""trainer: what runs in the image, on every node. Never imports kitctl."""
+"""trainer: what runs in the image, on every node. Never imports kitctl.
+
+What a training script needs is here by name, and imported when it is first used: the agent looks at the environment,
+and may be done, before it imports torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainer.data import Cursor, Data
+    from trainer.distributed import World, join
+    from trainer.evaluation import evaluate
+    from trainer.loop import Drained, Training
+    from trainer.pulse import Step
+
+_HOMES = {
+    "Cursor": "trainer.data",
+    "Data": "trainer.data",
+    "Drained": "trainer.loop",
+    "Step": "trainer.pulse",
+    "Training": "trainer.loop",
+    "World": "trainer.distributed",
+    "evaluate": "trainer.evaluation",
+    "join": "trainer.distributed",
+}
+
+__all__ = ["Cursor", "Data", "Drained", "Step", "Training", "World", "evaluate", "join"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name where it lives (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

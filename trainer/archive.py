@@ -1,0 +1,165 @@
+"""A folder of snapshots: which one to go on from, publishing under the fence, and which ones to drop.
+
+There is no pointer to the latest snapshot that could be stale or torn: a reader looks at all of them, newest first,
+and takes the first that proves to be whole. What is damaged is put aside under ``bad-``, never deleted.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer import snapshot
+from trainer.fence import Fence
+from trainer.files import Buffer
+from trainer.ledger import LedgerError, audit
+from trainer.data import Order
+from trainer.snapshot import CorruptError, ForeignError, Manifest
+
+Say = Callable[[str], None]
+
+
+class SnapshotError(Exception):
+    """The snapshots cannot be used or written, and training on without them would lose work; says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A snapshot that proved to be whole and fitting."""
+
+    manifest: Manifest
+    contents: dict[str, bytes]
+
+
+class Archive:
+    """The snapshots of one run, in a folder that earlier runs may have left theirs in.
+
+    Args:
+        folder: is made where it does not exist.
+        run: the run's id.
+        model: the model's signature.
+        order: the data's order.
+        keep: how many of the run's snapshots to keep.
+        say: takes lines for a person.
+    """
+
+    def __init__(self, folder: Path, *, run: str, model: str, order: Order, keep: int, say: Say) -> None:
+        self._folder = folder
+        self._fence = Fence(folder)
+        self._run = run
+        self._model = model
+        self._order = order
+        self._keep = keep
+        self._say = say
+
+    def claim(self) -> int:
+        """Claim the next generation, and clear away what killed writers of earlier ones left half-written.
+
+        Raises:
+            SnapshotError: the folder cannot be written.
+        """
+        try:
+            generation = self._fence.claim(self._run)
+        except OSError as error:
+            raise SnapshotError(f"no snapshots can be written to {self._folder}: {error}") from error
+        for scratch in self._folder.glob(f"{snapshot.SCRATCH}*"):
+            shutil.rmtree(scratch, ignore_errors=True)
+        return generation
+
+    def newest(self, *, resume: bool) -> Found | None:
+        """The newest good snapshot of this run, else (with ``resume``) of any earlier run that fits.
+
+        Raises:
+            SnapshotError: this run's own snapshot is of another model or other data.
+        """
+        for manifest in self._candidates(resume=resume):
+            path = self._folder / manifest.name
+            try:
+                self._fits(manifest)
+                audit_cursor(manifest, self._order)
+                return Found(manifest=manifest, contents=snapshot.read_files(path, manifest))
+            except ForeignError as error:
+                if manifest.run == self._run:
+                    raise SnapshotError(f"{path} is of this run, but {error}; give the run a folder of its own") from error
+                self._say(f"passing over {path}: {error}")
+            except (CorruptError, OSError) as error:
+                self._put_aside(path, error)
+        return None
+
+    def publish(self, manifest: Manifest, contents: Mapping[str, Buffer]) -> Manifest:
+        """Write a snapshot, prove that it can be read, and then drop the oldest ones beyond ``keep``.
+
+        Raises:
+            Fenced: a newer generation has taken over.
+            OSError: it could not be written; all earlier ones are still there.
+            CorruptError: it could not be read back as it was written; likewise.
+        """
+        self._fence.check(manifest.generation)
+        written = snapshot.write(self._folder, manifest, contents)
+        snapshot.read_files(self._folder / written.name, snapshot.read_manifest(self._folder / written.name))
+        for old in self._own()[self._keep :]:
+            self._drop(old)
+        return written
+
+    def _candidates(self, *, resume: bool) -> list[Manifest]:
+        everything = list(self._readable())
+        own = [one for one in everything if one.run == self._run]
+        others = [one for one in everything if one.run != self._run] if resume else []
+        own.sort(key=_history, reverse=True)
+        others.sort(key=lambda one: one.created, reverse=True)
+        return own + others
+
+    def _readable(self) -> Iterator[Manifest]:
+        for path in self._folder.glob("step-*"):
+            try:
+                yield snapshot.read_manifest(path)
+            except ForeignError as error:
+                self._say(f"passing over {path}: {error}")
+            except (CorruptError, OSError) as error:
+                self._put_aside(path, error)
+
+    def _own(self) -> list[Manifest]:
+        return sorted((one for one in self._readable() if one.run == self._run), key=_history, reverse=True)
+
+    def _fits(self, manifest: Manifest) -> None:
+        if manifest.model != self._model:
+            raise ForeignError("its model has other parameters")
+        if manifest.data != self._order.fingerprint:
+            raise ForeignError("its data have another length, batch size or seed")
+
+    def _put_aside(self, path: Path, error: Exception) -> None:
+        if not isinstance(error, CorruptError):
+            self._say(f"passing over {path}: {error}")
+            return
+        bad = path.with_name(f"bad-{path.name}")
+        with suppress(OSError):  # a folder that can only be read: passed over again next time
+            path.rename(bad)
+        self._say(f"passing over {path}: {error}; it is kept as {bad.name}")
+
+    def _drop(self, manifest: Manifest) -> None:
+        scratch = self._folder / f"{snapshot.SCRATCH}{manifest.name}-dropped"
+        with suppress(OSError):  # dropped with the next one
+            (self._folder / manifest.name).rename(scratch)
+            shutil.rmtree(scratch)
+
+
+def audit_cursor(manifest: Manifest, order: Order) -> None:
+    """Hold a manifest's ledger against its cursor.
+
+    Raises:
+        CorruptError: the ledger does not count each sample up to the cursor once.
+    """
+    try:
+        reached = audit(manifest.ledger, order)
+    except LedgerError as error:
+        raise CorruptError(f"its ledger does not hold: {error}") from error
+    if reached != manifest.cursor:
+        raise CorruptError(f"its ledger ends at {reached}, its cursor is {manifest.cursor}")
+
+
+def _history(manifest: Manifest) -> tuple[int, int]:
+    """What came later in a run: a newer generation first, whatever step a stale writer had reached."""
+    return manifest.generation, manifest.step

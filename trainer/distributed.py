@@ -1,0 +1,157 @@
+"""All ranks as one world: joining it, its device, and the few collectives that the rest of the trainer needs.
+
+Every method of World but the properties is collective: all ranks call it, in the same order. A lone process is a
+world of one, without a process group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed import distributed_c10d
+from torch.nn.parallel import DistributedDataParallel
+
+from trainer.env import RankEnv, rank_env
+from trainer.rng import seed_all
+
+T = TypeVar("T")
+
+# Public from torch 2.12 on, and private under another name before that.
+set_timeout = getattr(dist, "set_timeout", None) or distributed_c10d._set_pg_timeout  # noqa: SLF001
+
+JOIN_TIMEOUT: Final = timedelta(minutes=15)  # imports and a first CUDA context differ by minutes between nodes
+STEP_TIMEOUT: Final = timedelta(minutes=5)  # a step, an evaluation's share, or rank 0's publishing of a snapshot
+
+
+class DistributedError(Exception):
+    """The world cannot be joined as it was asked for; says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """This rank's view of all ranks."""
+
+    env: RankEnv
+    device: torch.device
+
+    @property
+    def rank(self) -> int:
+        """0 to size - 1."""
+        return self.env.rank
+
+    @property
+    def size(self) -> int:
+        """How many ranks there are."""
+        return self.env.world_size
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this rank speaks and writes for all."""
+        return self.rank == 0
+
+    def share(self, value: T | None) -> T:
+        """What rank 0 gave, on every rank."""
+        box = [value]
+        if dist.is_initialized():
+            dist.broadcast_object_list(box, src=0, device=self.device)
+        return cast("T", box[0])
+
+    def gather(self, value: T) -> list[T]:
+        """What each rank gave, by rank, on rank 0; elsewhere an empty list."""
+        if not dist.is_initialized():
+            return [value]
+        values: list[T | None] = [None] * self.size if self.is_main else []
+        dist.gather_object(value, values if self.is_main else None, dst=0)
+        return cast("list[T]", values)
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The element-wise sum over all ranks, in place."""
+        if dist.is_initialized():
+            dist.all_reduce(tensor)
+        return tensor
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        if dist.is_initialized():
+            dist.barrier()
+
+    def parallel(self, model: nn.Module) -> nn.Module:
+        """The model, with gradients averaged over all ranks in each backward pass.
+
+        DDP's defaults hold: buffers are rank 0's at each forward pass, and the graph may change between steps. Only
+        the second copy of all gradients is saved.
+        """
+        if not dist.is_initialized():
+            return model
+        return DistributedDataParallel(model, gradient_as_bucket_view=True)
+
+    def equalize_buffers(self, model: nn.Module) -> None:
+        """Give every rank rank 0's buffers: each rank's batch statistics moved on by themselves since the last step."""
+        if dist.is_initialized():
+            for buffer in model.buffers():
+                dist.broadcast(buffer, src=0)
+
+    def synchronize_batchnorm(self, model: nn.Module) -> nn.Module:
+        """The model with statistics over the global batch where torch can do it, which is on GPUs only.
+
+        Raises:
+            DistributedError: several ranks on CPUs were asked to.
+        """
+        if self.size == 1:
+            return model
+        if self.device.type != "cuda":
+            raise DistributedError("torch's SyncBatchNorm needs a GPU for each rank; train without it on CPUs")
+        return nn.SyncBatchNorm.convert_sync_batchnorm(model)
+
+
+@contextmanager
+def join(*, seed: int = 0, env: RankEnv | None = None) -> Iterator[World]:
+    """Join the world that the environment describes, and leave it at the end.
+
+    All ranks are seeded alike, so that all build the same model.
+
+    Raises:
+        DistributedError: the backend asked for cannot work here; names the cause.
+    """
+    env = env or rank_env()
+    backend, device = choose(env, gpus=torch.cuda.device_count())
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    seed_all(seed)
+    if not env.distributed:
+        yield World(env=env, device=device)
+        return
+    eager = device if backend == "nccl" else None  # NCCL connects now, where a failure is easy to place
+    dist.init_process_group(backend, timeout=JOIN_TIMEOUT, device_id=eager)
+    set_timeout(STEP_TIMEOUT)
+    try:
+        yield World(env=env, device=device)
+    finally:
+        dist.destroy_process_group()
+
+
+def choose(env: RankEnv, *, gpus: int) -> tuple[str, torch.device]:
+    """Backend and device of a rank: NCCL with a GPU for each rank of this node, gloo with none, never a mixture.
+
+    Args:
+        env: what was asked for.
+        gpus: how many this process sees.
+
+    Raises:
+        DistributedError: NCCL was asked for without GPUs, or there are too few for this node's ranks.
+    """
+    if env.backend == "gloo" or (env.backend == "auto" and gpus == 0):
+        return "gloo", torch.device("cpu")
+    if gpus < env.local_world_size:
+        raise DistributedError(
+            f"{env.local_world_size} ranks on this node see {gpus} GPUs: backend {env.backend} needs one for each rank; "
+            f"start fewer ranks, or set KIT_BACKEND=gloo to train on CPUs"
+        )
+    return "nccl", torch.device("cuda", env.local_rank)

@@ -1,0 +1,52 @@
+"""Generations: each start of a run's ranks claims the next number, and whoever holds a lower one may not publish.
+
+A claim is a file created exclusively, which even network file systems do atomically. Two runs that share a folder
+share the numbers too: the one that started last owns the folder.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from trainer import files
+
+
+class Fenced(Exception):
+    """A newer generation has taken over: this process must not write any more."""
+
+
+class Fence:
+    """The claims beside a folder of snapshots."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / ".fence"
+
+    def claim(self, run_id: str) -> int:
+        """Claim the next generation; from now on all lower ones are fenced off.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        while True:
+            generation = self.highest() + 1
+            with suppress(FileExistsError):  # somebody was faster: take the number after theirs
+                files.write(self._folder / f"{generation:04}", run_id.encode(), exclusive=True)
+                files.sync_folder(self._folder)
+                return generation
+
+    def highest(self) -> int:
+        """The newest generation; 0 before the first claim."""
+        return max((int(entry.name) for entry in self._folder.iterdir()), default=0)
+
+    def check(self, generation: int) -> None:
+        """Make sure that a generation is still the newest.
+
+        Raises:
+            Fenced: it is not.
+            OSError: the folder cannot be read.
+        """
+        newest = self.highest()
+        if newest > generation:
+            raise Fenced(f"generation {newest} has taken over from generation {generation}: it must not publish any more")

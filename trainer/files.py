@@ -1,0 +1,54 @@
+"""Files that are whole or absent, whatever moment the machine dies at. Standard library only."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+Buffer = bytes | bytearray | memoryview
+
+
+def write(path: Path, content: Buffer, *, exclusive: bool = False) -> None:
+    """Write a file through to the disk.
+
+    Args:
+        path: the file; its folder exists.
+        content: all of it.
+        exclusive: fail with FileExistsError where the file is there already.
+
+    Raises:
+        OSError: as the system said it.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if exclusive else os.O_TRUNC)
+    descriptor = os.open(path, flags, 0o644)
+    try:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Write a folder's entries through to the disk: a rename is durable only after this."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace(path: Path, content: Buffer) -> None:
+    """Replace a file durably: a reader sees the old content or the new one, never a part.
+
+    Raises:
+        OSError: as the system said it; the old content stays.
+    """
+    scratch = path.with_name(f".tmp-{path.name}.{os.getpid()}")
+    try:
+        write(scratch, content)
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)
+    sync_folder(path.parent)

@@ -1,0 +1,157 @@
+"""The training loop: steps in the data's order, snapshots on the way, and the same end on all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from trainer.data import Batch, Cursor, Data, to_device
+from trainer.distributed import World
+from trainer.env import WORKER_DRAINED
+from trainer.history import History
+from trainer.pulse import Pulse, Step, StopRequest
+from trainer.report import Reporter
+from trainer.state import State
+
+Loss = Callable[[nn.Module, Any], Tensor]
+OnStep = Callable[[Step], None]
+OnEpoch = Callable[[int], Mapping[str, float]]
+
+
+class Drained(SystemExit):
+    """All ranks stopped at the same step because one was asked to; the exit code says that they want to go on."""
+
+    def __init__(self) -> None:
+        super().__init__(WORKER_DRAINED)
+
+
+class Training:
+    """A model, how it learns, and what from. Collective: all ranks make one alike.
+
+    Args:
+        world: from ``join``; its environment says where snapshots go and how many steps lie between them.
+        model: any module; it is moved to the world's device, and stays the caller's own.
+        optimizer: of the model's parameters.
+        loss: from the model and a batch, the mean loss over the batch's samples.
+        data: what to learn from.
+        epochs: passes over the data, those before a restart included.
+        scheduler: of the learning rate; stepped once an optimizer step.
+        snapshot_every: steps between snapshots, instead of the environment's.
+        on_step: called on every rank for every step, in order, once its loss is known, and before a snapshot that
+            includes it is committed.
+        on_epoch: called on all ranks behind each epoch; what it gives is told as metrics.
+
+    Raises:
+        ValueError: there is nothing to train, or no step between snapshots.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        model: nn.Module,
+        optimizer: Optimizer,
+        loss: Loss,
+        data: Data,
+        *,
+        epochs: int,
+        scheduler: LRScheduler | None = None,
+        snapshot_every: int | None = None,
+        on_step: OnStep | None = None,
+        on_epoch: OnEpoch | None = None,
+    ) -> None:
+        self.world = world
+        self.model = model.to(world.device)
+        self.data = data
+        self.epochs = epochs
+        self._loss = loss
+        self._optimizer = optimizer
+        self._scheduler = scheduler
+        self._snapshot_every = world.env.snapshot_every if snapshot_every is None else snapshot_every
+        self._on_step = on_step
+        self._on_epoch = on_epoch
+        if epochs < 1 or self._snapshot_every < 1:
+            raise ValueError(f"{epochs} epochs, a snapshot every {self._snapshot_every} steps: both need to be 1 or more")
+        self._report = Reporter(world, data.order, epochs=epochs)
+        state = State(model=model, optimizer=optimizer, scheduler=scheduler)
+        self._history = History(world, state, data.order, say=self._report.say)
+        self._pulse = Pulse(world)
+
+    def fit(self) -> None:
+        """Train from the newest snapshot, or from the start, to the end of the last epoch.
+
+        Then the folder of snapshots holds the model's file and the mark that the run has finished.
+
+        Raises:
+            Drained: a rank was asked to stop; a snapshot was taken.
+            SnapshotError: the snapshots cannot be used, or the trained model cannot be written.
+            Fenced: newer ranks of this run have taken over.
+        """
+        with StopRequest() as request, self._report:
+            begin = cursor = self._history.restore()
+            self._tell_start(begin)
+            self._parallel = self.world.parallel(self.model)
+            for batch in self.data.batches(begin, self.epochs, self.world):
+                cursor = self._learn(batch, stop=request.asked)
+                if cursor.position == 0:
+                    self._end_epoch(batch.span.epoch)
+                if cursor.epoch == self.epochs:
+                    break
+                if self._pulse.stop:
+                    self._drain(cursor)
+                if self.data.order.step(cursor) % self._snapshot_every == 0:
+                    self._commit(cursor)
+            if cursor != begin:
+                self._commit(cursor)
+            self._history.finish()
+
+    def _learn(self, batch: Batch, *, stop: bool) -> Cursor:
+        """One optimizer step; gives the cursor behind it."""
+        self._optimizer.zero_grad()
+        loss = self._loss(self._parallel, to_device(batch.samples, self.world.device)) * batch.weight
+        loss.backward()
+        self._optimizer.step()
+        if self._scheduler:
+            self._scheduler.step()
+        cursor = self.data.order.after(batch.span)
+        step = Step(
+            number=self.data.order.step(cursor),
+            generation=self._history.generation,
+            cursor=cursor,
+            ids=batch.ids,
+            size=batch.span.size,
+        )
+        self._tell(self._pulse.send(step, loss / self.world.size, stop=stop))
+        return cursor
+
+    def _end_epoch(self, epoch: int) -> None:
+        self._tell(self._pulse.flush())
+        self._report.epoch(epoch, self._on_epoch(epoch) if self._on_epoch else {})
+
+    def _commit(self, cursor: Cursor) -> None:
+        self._tell(self._pulse.flush())
+        self._history.commit(cursor)
+        self._report.snapshot_step = self._history.step
+
+    def _drain(self, cursor: Cursor) -> None:
+        self._commit(cursor)
+        self._report.say(f"stopping at step {self.data.order.step(cursor)}, as asked")
+        self.world.barrier()  # so that exit code 75 means committed, whichever rank it comes from
+        raise Drained
+
+    def _tell(self, step: Step | None) -> None:
+        if step is None:
+            return
+        self._report.step(step)
+        if self._on_step:
+            self._on_step(step)
+
+    def _tell_start(self, begin: Cursor) -> None:
+        ranks = f"{self.world.size} ranks" if self.world.size > 1 else "1 rank"
+        steps = self.data.order.step(begin)
+        where = f"going on behind step {steps} (epoch {begin.epoch + 1}, sample {begin.position})" if steps else "training"
+        self._report.begin(steps)
+        self._report.say(f"{where} with {ranks} on {self.world.device.type}, {self.data.order.batch} samples a step")

@@ -1,0 +1,128 @@
+"""What all ranks tell each other with every step: the step's loss, and whether anyone was asked to stop.
+
+The sum over the ranks is started behind a step and read behind the next one, so nobody waits for it; and as all ranks
+read the same sum at the same step, all of them stop there.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Any, Self
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from trainer.data import Cursor
+from trainer.distributed import World
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A finished optimizer step.
+
+    Attributes:
+        number: from 1 on.
+        generation: of the ranks that took it.
+        cursor: where the data stand behind it.
+        ids: the samples that this rank took part with.
+        size: samples of all ranks.
+        loss: mean over the global batch.
+    """
+
+    number: int
+    generation: int
+    cursor: Cursor
+    ids: list[int]
+    size: int
+    loss: float = float("nan")
+
+
+class Pulse:
+    """Collective: all ranks send and flush at the same steps.
+
+    Attributes:
+        stop: whether any rank was asked to stop, as of the last step read; equal on all ranks.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._pending: tuple[Step, _Sum] | None = None
+        self.stop = False
+
+    def send(self, step: Step, loss: Tensor, *, stop: bool) -> Step | None:
+        """Start telling a step, and read the one before it, if any.
+
+        Args:
+            step: without its loss.
+            loss: this rank's part of the loss; the ranks' parts add up to the mean over the global batch.
+            stop: whether this rank was asked to stop.
+        """
+        started = step, _Sum(self._world, loss, stop=stop)
+        before = self.flush()
+        self._pending = started
+        return before
+
+    def flush(self) -> Step | None:
+        """Read the step sent last, if it has not been read yet."""
+        if self._pending is None:
+            return None
+        step, total = self._pending
+        self._pending = None
+        loss, stops = total.read()
+        self.stop = stops > 0
+        return replace(step, loss=loss)
+
+
+class _Sum:
+    """The sum of (loss, stop) over all ranks, on its way."""
+
+    def __init__(self, world: World, loss: Tensor, *, stop: bool) -> None:
+        values = torch.empty(2, dtype=torch.float64, device=world.device)
+        values[0] = loss.detach()
+        values[1] = float(stop)
+        self._values = values
+        self._work = dist.all_reduce(values, async_op=True) if dist.is_initialized() else None
+        self._copied: torch.cuda.Event | None = None
+        if world.device.type == "cuda":  # copied as soon as it is known, so that reading waits for no later kernel
+            self._wait()  # of the stream, not of this process
+            self._values = torch.empty(2, dtype=torch.float64, pin_memory=True).copy_(values, non_blocking=True)
+            self._copied = torch.cuda.Event()
+            self._copied.record()
+
+    def read(self) -> tuple[float, float]:
+        if self._copied:
+            self._copied.synchronize()
+        else:
+            self._wait()
+        loss, stops = self._values.tolist()
+        return loss, stops
+
+    def _wait(self) -> None:
+        if self._work:
+            self._work.wait()
+
+
+class StopRequest:
+    """SIGTERM or SIGINT, noted and not acted on: true once one came. Later ones change nothing.
+
+    A context, in the main thread; the former handlers come back at its end.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._former: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._former[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._former.items():
+            signal.signal(number, handler)
+
+    def _note(self, _signal: int, _frame: FrameType | None) -> None:
+        self.asked = True

@@ -1,0 +1,92 @@
+"""A linear regression on random numbers, for trying out launches and for tests: seconds long, no files.
+
+    python -m trainer.workloads.toy 5 1
+    torchrun --nproc-per-node 2 -m trainer.workloads.toy 5 1 --batch_size 64
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.data import TensorDataset
+
+from trainer import Data, Step, Training, World, join
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Train."""
+    args = options().parse_args(argv)
+    with join(seed=args.seed) as world:
+        model = nn.Linear(20, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
+        data = Data(random_samples(args.samples), batch=args.batch_size, seed=args.seed)
+        Training(
+            world,
+            model,
+            optimizer,
+            slowed(args.step_time),
+            data,
+            epochs=args.total_epochs,
+            snapshot_every=args.save_every and args.save_every * data.order.steps_per_epoch,
+            on_step=observer(args, world),
+        ).fit()
+
+
+def random_samples(count: int) -> TensorDataset:
+    """Inputs (count, 20) and targets (count, 1), the same ones everywhere."""
+    generator = torch.Generator().manual_seed(0)
+    return TensorDataset(torch.rand(count, 20, generator=generator), torch.rand(count, 1, generator=generator))
+
+
+def slowed(seconds: float) -> Callable[[nn.Module, list[Tensor]], Tensor]:
+    """Mean squared error, after a rest."""
+
+    def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
+        time.sleep(seconds)
+        inputs, targets = batch
+        return F.mse_loss(model(inputs), targets)
+
+    return loss
+
+
+def observer(args: argparse.Namespace, world: World) -> Callable[[Step], None]:
+    """What is done about each step: ``--record`` and ``--fail-at``."""
+    name = f"rank-{world.rank}-pid-{os.getpid()}.jsonl"
+    if args.record:
+        args.record.mkdir(parents=True, exist_ok=True)
+
+    def observe(step: Step) -> None:
+        if args.record:
+            facts = {"generation": step.generation, "step": step.number, "ids": step.ids, "loss": step.loss}
+            with (args.record / name).open("a") as lines:
+                lines.write(json.dumps(facts) + "\n")
+        if step.number == args.fail_at and world.rank == args.fail_rank:
+            raise ValueError(f"failing at step {step.number}, as --fail-at asked")
+
+    return observe
+
+
+def options() -> argparse.ArgumentParser:
+    """The command line; its first part is that of PyTorch's DDP tutorials."""
+    parser = argparse.ArgumentParser("toy", description="Fit a line to random numbers.")
+    parser.add_argument("total_epochs", type=int, help="epochs to train")
+    parser.add_argument("save_every", type=int, nargs="?", help="epochs between snapshots (default: KIT_SNAPSHOT_EVERY)")
+    parser.add_argument("--batch_size", "--batch-size", type=int, default=32, help="samples in a step, over all ranks")
+    parser.add_argument("--samples", type=int, default=2048, help="size of the data set")
+    parser.add_argument("--seed", type=int, default=0, help="of the weights and of the data's order")
+    parser.add_argument("--step-time", type=float, default=0.0, metavar="SECONDS", help="rest before each step")
+    parser.add_argument("--record", type=Path, metavar="DIR", help="write each rank's steps, sample ids and losses here")
+    parser.add_argument("--fail-at", type=int, metavar="STEP", help="raise a ValueError at this step")
+    parser.add_argument("--fail-rank", type=int, default=0, metavar="RANK", help="on this rank")
+    return parser
+
+
+if __name__ == "__main__":
+    main()
