@@ -14,6 +14,7 @@ from kitctl.spec import JobSpec
 
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LABEL_LIMIT = 63  # RFC 1035
+_NO_PROCESS_TAKES = re.compile(r"[\0\ud800-\udfff]")
 
 
 def check(spec: JobSpec, *, source: str = "") -> JobSpec:
@@ -56,7 +57,7 @@ def _name(spec: JobSpec) -> Iterator[Problem]:
 def _command(spec: JobSpec) -> Iterator[Problem]:
     if not spec.command:
         yield Problem.of("command", "is empty", 'give ["train.py"] or ["-m", "package.module"], or leave it out')
-    elif spec.command[0] == "-m" and len(spec.command) != 2:
+    elif spec.command[0] == "-m" and len(spec.command) != len(("-m", "module")):
         yield Problem.of("command", "-m takes one module", "put its arguments under args")
     elif spec.command[0].startswith("-") and spec.command[0] != "-m":
         yield Problem.of("command", f"{spec.command[0]} is not known", "start with a script, or with -m")
@@ -72,6 +73,15 @@ def _environment(spec: JobSpec) -> Iterator[Problem]:
     for number, source in enumerate(spec.env_from):
         if bool(source.config_map) == bool(source.secret):
             yield Problem.of(f"envFrom[{number}]", "needs one source", "give configMap or secret")
+
+
+def _texts(spec: JobSpec) -> Iterator[Problem]:
+    texts = {f"command[{number}]": text for number, text in enumerate(spec.command)}
+    texts |= {f"args[{number}]": text for number, text in enumerate(spec.args)}
+    texts |= {f"env.{name}": text for name, text in spec.env.items()}
+    for field, text in texts.items():
+        if _NO_PROCESS_TAKES.search(text):
+            yield Problem.of(field, f"{text!r} cannot be handed to a process", "give UTF-8 text without NUL")
 
 
 def _volumes(spec: JobSpec) -> Iterator[Problem]:
@@ -112,6 +122,7 @@ RULES: tuple[Callable[[JobSpec], Iterator[Problem]], ...] = (
     _name,
     _command,
     _environment,
+    _texts,
     _volumes,
     _snapshots,
     _resources,

@@ -1,7 +1,7 @@
-"""What a job is: typed, frozen, validated once at the boundary, with the JSON Schema that a job file follows.
+"""What a job is: typed, frozen, validated once at the boundary.
 
 What lives here: the fields, their defaults and their meaning (the docstring under a field is its documentation and
-its description in the schema). What never does: reading files or flags (``specfile``), checks of one field against
+its description in ``schema``). What never does: reading files or flags (``specfile``), checks of one field against
 another (``rules``), Kubernetes objects (``render``).
 """
 
@@ -17,13 +17,13 @@ from kitctl import names
 from kitctl.quantity import seconds
 
 Kind: TypeAlias = Literal["auto", "IndexedJob", "PyTorchJob"]
-Duration: TypeAlias = Annotated[str, Meta(pattern=r"^(\d+[dhms])+$|^\d+$")]
-Quantity: TypeAlias = Annotated[str, Meta(pattern=r"^\d+(\.\d+)?(m|[kMGTPE]i?)?$")]
+Duration: TypeAlias = Annotated[str, Meta(pattern=r"^(\d+[dhms])+$|^\d+$", examples=["90s", "1h30m"])]
+Quantity: TypeAlias = Annotated[str, Meta(pattern=r"^\d+(\.\d+)?(m|[kMGTPE]i?)?$", examples=["4", "500m", "10Gi"])]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Port: TypeAlias = Annotated[int, Meta(ge=1, le=65535)]
-Size: TypeAlias = Positive | Annotated[str, Meta(pattern=r"^\d+(:\d+)?$")]
-EnvName: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")]
+Size: TypeAlias = Positive | Annotated[str, Meta(pattern=r"^\d+(:\d+)?$", examples=["2:4"])]
+EnvName: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", examples=["LEARNING_RATE"])]
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
@@ -122,9 +122,13 @@ class Toleration(Section, frozen=True, kw_only=True):
     """A taint that the pods accept, as Kubernetes writes it."""
 
     key: str = ""
+    """The taint's key. Empty, with ``Exists``: every taint."""
     operator: Literal["Exists", "Equal"] = "Equal"
+    """Whether the key is enough, or its value counts, too."""
     value: str = ""
+    """The taint's value, with ``Equal``."""
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
+    """The taint's effect. Empty: any."""
 
 
 class Scheduling(Section, frozen=True, kw_only=True):
@@ -207,7 +211,7 @@ class JobSpec(Section, frozen=True, kw_only=True):
     """Environment variables of the ranks."""
     env_from: tuple[EnvSource, ...] = ()
     """More of them, from ConfigMaps and Secrets."""
-    secrets: dict[EnvName, Annotated[str, Meta(pattern=r"^[^/]+/[^/]+$")]] = {}
+    secrets: dict[EnvName, Annotated[str, Meta(pattern=r"^[^/]+/[^/]+$", examples=["my-secret/token"])]] = {}
     """Variables from a Secret's key: {HF_TOKEN: my-secret/token}. Only the reference is ever written down."""
     volumes: tuple[Volume, ...] = ()
     """More volumes."""
@@ -222,11 +226,17 @@ class JobSpec(Section, frozen=True, kw_only=True):
     backend: Literal["auto", "nccl", "gloo"] = "auto"
     """Collectives; ``auto``: nccl with GPUs, gloo without. Only ``gloo`` goes on when asked-for GPUs are absent."""
     nccl: Nccl = Nccl()
+    """The network of the collectives."""
     rendezvous: Rendezvous = Rendezvous()
+    """How the nodes find each other."""
     snapshots: Snapshots = Snapshots()
+    """Where training state is kept, and how often."""
     scheduling: Scheduling = Scheduling()
+    """Where and when the pods run."""
     policy: Policy = Policy()
+    """What happens when something fails, and how long things may take."""
     security: Security = Security()
+    """What the pods may do."""
 
     @property
     def min_nodes(self) -> int:
@@ -262,9 +272,3 @@ class JobSpec(Section, frozen=True, kw_only=True):
     def hash(self) -> str:
         """A digest of everything that the job is; equal specs have equal hashes."""
         return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:16]
-
-
-def json_schema() -> dict[str, object]:
-    """The JSON Schema (2020-12) of a job file."""
-    schema = msgspec.json.schema(JobSpec)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

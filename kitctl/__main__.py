@@ -1,0 +1,45 @@
+"""Where kitctl begins and ends: the one place that turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from kitctl.cli import cli
+from kitctl.errors import KitError
+
+INTERRUPTED = 130  # what a shell expects of a process that SIGINT ended
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line (``sys.argv`` by default) and return its exit code."""
+    try:
+        result = cli.main(args=argv, prog_name="kitctl", standalone_mode=False)
+    except KitError as error:
+        _tell(error)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except Exception as error:
+        if os.environ.get("KITCTL_DEBUG"):
+            raise
+        click.echo(f"error: {type(error).__name__}: {error}", err=True)
+        click.echo("this is a bug in kitctl; KITCTL_DEBUG=1 shows the traceback", err=True)
+        return 1
+    return result if isinstance(result, int) else 0
+
+
+def _tell(error: KitError) -> None:
+    click.echo(f"error: {error.message}", err=True)
+    if error.fix:
+        click.echo(f"fix: {error.fix}", err=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""The command line: one thin file a verb, imported only when that verb is run.
+
+What lives here: the table of verbs and the group that shows it without importing any of them. What never does: work.
+A verb parses, calls one function below this layer, and prints.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import click
+
+import kitctl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Verb(NamedTuple):
+    """A line of ``kitctl --help``."""
+
+    section: str
+    help: str
+
+
+# The module ``kitctl.cli.<verb>`` holds the verb as ``command``.
+VERBS: Final = {
+    "submit": Verb("Run", "Run a script or a module on several nodes"),
+    "render": Verb("Run", "Print the Kubernetes objects that a job would be"),
+    "list": Verb("Watch", "List jobs"),
+    "status": Verb("Watch", "Show a job's phase, progress, nodes and ranks"),
+    "logs": Verb("Watch", "Print what the ranks have said, in the order of time"),
+    "wait": Verb("Watch", "Wait until a job has ended"),
+    "scale": Verb("Change", "Change how many nodes an elastic job runs with"),
+    "restart": Verb("Change", "Start all nodes anew, from the last snapshot"),
+    "suspend": Verb("Change", "Take a snapshot and stop all nodes"),
+    "resume": Verb("Change", "Start a suspended job again"),
+    "cancel": Verb("Change", "End a job; its logs and snapshots stay"),
+    "delete": Verb("Change", "End a job and forget it"),
+    "schema": Verb("Tools", "Print the JSON Schema of a job file"),
+    "completion": Verb("Tools", "Print the completion script of a shell"),
+    "version": Verb("Tools", "Print the version"),
+}
+
+EPILOG = """\b
+Examples:
+  kitctl submit --nodes 3                          # the default workload on three nodes
+  kitctl submit --nodes 3 --gpus-per-node 4 -- train.py --epochs 5
+  kitctl logs -f digits                            # all ranks, merged
+"""
+
+
+class LazyGroup(click.Group):
+    """A group that knows its verbs by name and imports one when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """The verbs in the table's order."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - likewise
+        """Import a verb; None if there is no such verb."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"kitctl.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Like click's, but an unknown verb is told its nearest neighbour."""
+        if args and args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"no such verb {args[0]!r}; {_nearest(args[0])}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - likewise
+        """The table, section by section."""
+        for section, rows in _sections():
+            with formatter.section(section):
+                formatter.write_dl(rows)
+
+
+def _sections() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    for section in dict.fromkeys(verb.section for verb in VERBS.values()):
+        yield section, [(name, verb.help) for name, verb in VERBS.items() if verb.section == section]
+
+
+def _nearest(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, VERBS, n=1)
+    return f"did you mean {near[0]}?" if near else "kitctl --help lists them"
+
+
+@click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(kitctl.__version__, prog_name="kitctl", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Multi-node PyTorch jobs that start, survive and explain themselves.
+
+    One job spec runs as a Kubernetes Indexed Job, as a Kubeflow PyTorchJob, or as processes of this machine.
+    """

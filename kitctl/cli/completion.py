@@ -1,0 +1,25 @@
+"""``kitctl completion``: the script that makes a shell complete verbs, options and job names."""
+
+from __future__ import annotations
+
+import click
+
+EPILOG = """\b
+Examples:
+  source <(kitctl completion bash)
+  kitctl completion zsh > ~/.zfunc/_kitctl
+  kitctl completion fish > ~/.config/fish/completions/kitctl.fish
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def command(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of a shell."""
+    from click.shell_completion import get_completion_class
+
+    completion = get_completion_class(shell)
+    assert completion is not None, "click knows every choice"
+    root = ctx.find_root()
+    click.echo(completion(root.command, {}, "kitctl", "_KITCTL_COMPLETE").source())

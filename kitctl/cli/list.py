@@ -1,0 +1,48 @@
+"""``kitctl list``: all jobs, one a line."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from kitctl.cli.common import connect, encode
+from kitctl.cli.options import namespace_option, output_option, target_option
+
+if TYPE_CHECKING:
+    from kitctl.targets import TargetName
+
+EPILOG = """\b
+Examples:
+  kitctl list
+  kitctl list -A -o wide
+  kitctl list --phase Running -o name | xargs -n1 kitctl cancel
+"""
+
+
+@click.command(epilog=EPILOG)
+@namespace_option
+@click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of all namespaces.")
+@click.option("--phase", help="Only jobs in this phase, as in Running.")
+@target_option
+@output_option("wide", "json", "name")
+def command(
+    namespace: str, all_namespaces: bool, phase: str | None, target: TargetName | None, output: str | None
+) -> None:
+    """List jobs."""
+    from kitctl import state
+    from kitctl.view import text
+
+    found = connect(target).jobs(None if all_namespaces else namespace)
+    jobs = [job for job in map(state.derive, found) if phase is None or job.phase.lower() == phase.lower()]
+    if output == "json":
+        click.echo(encode(jobs))
+    elif output == "name":
+        click.echo("".join(f"{job.name}\n" for job in jobs), nl=False)
+    elif jobs:
+        lines = text.job_list(jobs, time.time(), namespaces=all_namespaces, wide=output == "wide")
+        click.echo("\n".join(lines))
+    else:
+        where = "in any namespace" if all_namespaces else f"in namespace {namespace!r}"
+        click.echo(f"no jobs {where}", err=True)

@@ -1,0 +1,33 @@
+"""``kitctl render``: the Kubernetes objects of a job, without a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kitctl.cli.options import JobCommand, job_options, output_option
+
+if TYPE_CHECKING:
+    from kitctl.jobinput import JobInput
+
+EPILOG = """\b
+Examples:
+  kitctl render --nodes 3 --gpus-per-node 4 -- train.py --epochs 5
+  kitctl render -f job.yaml --kind PyTorchJob -o json
+  kitctl render -f job.yaml | kubectl apply --server-side -f -
+"""
+
+
+@click.command(cls=JobCommand, epilog=EPILOG)
+@job_options
+@output_option("yaml", "json", "name")
+def command(job: JobInput, output: str | None) -> None:
+    """Print the Kubernetes objects that a job would be; nothing is sent anywhere."""
+    from kitctl import render, specfile
+
+    spec = specfile.build(job)
+    objects = render.manifests(spec, specfile.sources(spec, Path.cwd()))
+    printers = {"yaml": render.to_yaml, "json": render.to_json, "name": render.to_names}
+    click.echo(printers[output or "yaml"](objects), nl=False)

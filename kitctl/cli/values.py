@@ -1,0 +1,78 @@
+"""How values of flags are written: ``K=V``, ``claim:/path``, ``key=value:Effect``. Text in, parts of a job file out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+def size(text: str) -> int | str:
+    """A number where it is one; ``2:4`` and ``auto`` stay text, for the spec to judge."""
+    return int(text) if text.isascii() and text.isdecimal() else text
+
+
+def pairs(items: Iterable[str]) -> dict[str, str]:
+    """``["a=b", ...]`` as a mapping; the last of equal keys wins."""
+    return dict(_pair(item) for item in items)
+
+
+def variables(items: Iterable[str]) -> dict[str, str]:
+    """As ``pairs``; a bare ``K`` is taken from the caller's environment."""
+    return dict(_pair(item) if "=" in item else (item, _inherited(item)) for item in items)
+
+
+def variables_of_files(paths: Sequence[str]) -> dict[str, str]:
+    """``K=V`` lines of files; blank lines and lines that begin with # are skipped."""
+    lines = [line.strip() for path in paths for line in _text(path).splitlines()]
+    return variables(line for line in lines if line and not line.startswith("#"))
+
+
+def volumes(items: Iterable[str]) -> list[dict[str, Any]]:
+    """``claim:/path`` or ``claim:/path:ro``."""
+    return [_volume(item) for item in items]
+
+
+def tolerations(items: Iterable[str]) -> list[dict[str, str]]:
+    """``key``, ``key=value``, ``key:Effect`` or ``key=value:Effect``."""
+    return [_toleration(item) for item in items]
+
+
+def _pair(item: str) -> tuple[str, str]:
+    key, sign, value = item.partition("=")
+    if not (key and sign):
+        raise click.BadParameter(f"{item!r} is not KEY=VALUE")
+    return key, value
+
+
+def _inherited(name: str) -> str:
+    if name not in os.environ:
+        raise click.BadParameter(f"{name} is not set in your environment; give {name}=VALUE, or set it")
+    return os.environ[name]
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{path} cannot be read: {error}") from error
+
+
+def _volume(item: str) -> dict[str, Any]:
+    match item.split(":"):
+        case [claim, path] if claim and path:
+            return {"claim": claim, "mountPath": path}
+        case [claim, path, "ro"] if claim and path:
+            return {"claim": claim, "mountPath": path, "readOnly": True}
+        case _:
+            raise click.BadParameter(f"{item!r} is not CLAIM:/PATH or CLAIM:/PATH:ro")
+
+
+def _toleration(item: str) -> dict[str, str]:
+    taint, _, effect = item.partition(":")
+    key, sign, value = taint.partition("=")
+    wanted = {"key": key, "operator": "Equal" if sign else "Exists", "value": value, "effect": effect}
+    return {name: text for name, text in wanted.items() if text}

@@ -1,0 +1,63 @@
+"""``kitctl wait``: return when a job has ended, with an exit code that says how."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kitctl.cli.common import connect, job_argument, say, seconds, timeout_option
+from kitctl.cli.options import namespace_option, target_option
+
+if TYPE_CHECKING:
+    from kitctl.targets import Target, TargetName
+
+EPILOG = """\b
+Exit codes: 0 succeeded, 100 failed, 102 no such job, 103 cancelled, 124 --timeout is over.
+
+\b
+Examples:
+  kitctl wait digits --timeout 30m
+  kitctl wait digits && kitctl logs digits --rank 0 --tail 1
+"""
+
+
+@click.command(epilog=EPILOG)
+@job_argument
+@namespace_option
+@target_option
+@timeout_option
+def command(name: str, namespace: str, target: TargetName | None, timeout: str | None) -> None:
+    """Wait until a job has ended."""
+    wait_to_the_end(connect(target), namespace, name, seconds(timeout))
+
+
+def wait_to_the_end(target: Target, namespace: str, name: str, timeout: float | None) -> None:
+    """Say each change of phase, and raise what the end means."""
+    from kitctl import watching
+
+    phase, job = "", None
+    try:
+        for job in watching.states(target, namespace, name, timeout=timeout):
+            if job.phase != phase:
+                say(f"{name}: {job.phase}" + (f" ({job.reason})" if job.reason else ""))
+            phase = job.phase
+    except KeyboardInterrupt:
+        leave(name)
+    if job and (error := watching.verdict(job)):
+        raise error
+
+
+def leave(name: str) -> None:
+    """Ctrl-C while watching: the job lives on, and the person is told how to come back.
+
+    Raises:
+        SystemExit: 130, as a shell expects of what SIGINT ended.
+    """
+    say(
+        f"\nleft {name!r} running\n"
+        f"  kitctl logs -f {name}      come back to its logs\n"
+        f"  kitctl status {name}       see how it is\n"
+        f"  kitctl cancel {name}       end it"
+    )
+    raise SystemExit(130)

@@ -1,0 +1,231 @@
+"""What the templates show: a job as plain values, so that ``manifests/`` needs no logic beyond if and for. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+import kitctl
+from kitctl import environment, names
+from kitctl.quantity import seconds
+from kitctl.spec import EnvSource, JobSpec, Volume
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mount:
+    """A volume of the pods, and where the container sees it."""
+
+    name: str
+    path: str
+    kind: str  # as Kubernetes calls it: emptyDir, configMap, ...
+    source: Mapping[str, Any]
+    read_only: bool = False
+    sub_path: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """A job as the templates see it."""
+
+    spec: JobSpec
+    kind: Literal["IndexedJob", "PyTorchJob"]
+    sources: Mapping[str, str]
+    suspended: bool
+    labels: Mapping[str, Mapping[str, str]]  # by component
+    selector: Mapping[str, str]
+    env: tuple[Mapping[str, Any], ...]
+    mounts: tuple[Mount, ...]
+    env_from: tuple[Mapping[str, Any], ...]
+    command: tuple[str, ...]
+    resources: Mapping[str, Mapping[str, str]]
+    tolerations: tuple[Mapping[str, str], ...]
+    deadline: int | None  # seconds, as is ttl
+    ttl: int | None
+
+    names = names
+
+    @property
+    def name(self) -> str:
+        """Name of the job, its Service and its access objects."""
+        return self.spec.name
+
+    @property
+    def status_name(self) -> str:
+        """Name of the ConfigMap that rank 0's agent reports to."""
+        return f"{self.name}-status"
+
+    @property
+    def sources_name(self) -> str:
+        """Name of the ConfigMap that holds the files that travel with the job."""
+        return f"{self.name}-sources"
+
+    @property
+    def claim(self) -> str:
+        """Name of the claim for snapshots."""
+        return self.spec.snapshots.claim or f"{self.name}-snapshots"
+
+    @property
+    def service_account(self) -> str:
+        """Who the pods are to the API server; empty: nobody."""
+        return self.spec.security.service_account or (self.name if self.spec.security.report_status else "")
+
+    @property
+    def exit_codes(self) -> Mapping[str, int]:
+        """What the agent's exit codes mean to this kind of job."""
+        return names.EXIT_CODES[self.kind]
+
+    @property
+    def rendezvous_id(self) -> str:
+        """Tells runs apart where no label of the job's uid does."""
+        return f"{self.name}-{self.spec.hash}"
+
+    @property
+    def rendezvous_conf(self) -> Mapping[str, str]:
+        """PET_RDZV_CONF by key."""
+        conf = environment.launcher(self.spec)[names.PET_RDZV_CONF]
+        return dict(pair.split("=") for pair in conf.split(","))
+
+
+def view(spec: JobSpec, sources: Mapping[str, str], *, suspended: bool) -> View:
+    """Everything that the templates show of a job."""
+    kind: Literal["IndexedJob", "PyTorchJob"] = "PyTorchJob" if spec.kind == "PyTorchJob" else "IndexedJob"
+    components = ("trainer", "rendezvous", "status", "sources", "snapshots", "access")
+    return View(
+        spec=spec,
+        kind=kind,
+        sources={source_key(path): text for path, text in sources.items()},
+        suspended=suspended or bool(spec.scheduling.queue),
+        labels={component: _labels(spec, component) for component in components} | {"job": _job_labels(spec)},
+        selector={names.LABEL_INSTANCE: spec.name, names.LABEL_COMPONENT: "trainer"},
+        env=tuple(_env(spec, kind)),
+        env_from=tuple(map(_env_from, spec.env_from)),
+        mounts=tuple(_mounts(spec, sources)),
+        command=tuple(map(literal, (*names.AGENT_COMMAND, "--", *spec.command, *spec.args))),
+        resources=_resources(spec),
+        tolerations=tuple(map(msgspec.to_builtins, spec.scheduling.tolerations)),
+        deadline=seconds(spec.policy.deadline) if spec.policy.deadline else None,
+        ttl=seconds(spec.policy.ttl) if spec.policy.ttl else None,
+    )
+
+
+def literal(text: str) -> str:
+    """Text that Kubernetes hands on as it is: it would expand ``$(NAME)``, and takes ``$$`` for ``$``."""
+    return text.replace("$", "$$")
+
+
+def source_key(path: str) -> str:
+    """A ConfigMap's key for a file: its path where that is one, else a like name that no other file has."""
+    key = re.sub(r"[^-._a-zA-Z0-9]", "_", path)
+    return key if key == path else f"{key}.{hashlib.sha256(path.encode()).hexdigest()[:8]}"
+
+
+def _labels(spec: JobSpec, component: str) -> dict[str, str]:
+    return {
+        names.LABEL_NAME: names.APP_NAME,
+        names.LABEL_INSTANCE: spec.name,
+        names.LABEL_COMPONENT: component,
+        names.LABEL_MANAGED_BY: names.FIELD_MANAGER,
+        names.LABEL_VERSION: kitctl.__version__,
+    }
+
+
+def _job_labels(spec: JobSpec) -> dict[str, str]:
+    queue = {names.LABEL_QUEUE: spec.scheduling.queue} if spec.scheduling.queue else {}
+    return _labels(spec, "trainer") | queue
+
+
+def _env(spec: JobSpec, kind: str) -> list[dict[str, Any]]:
+    """Every variable once; the user's own win over ours."""
+    texts = environment.declared(spec) | _places(spec, kind) | spec.env
+    if kind == "IndexedJob":
+        texts = environment.launcher(spec) | texts
+    return [
+        *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in _fields(kind).items()),
+        *({"name": name, "value": literal(value)} for name, value in texts.items()),
+        *({"name": name, "valueFrom": _secret(reference)} for name, reference in spec.secrets.items()),
+    ]
+
+
+def _fields(kind: str) -> dict[str, str]:
+    """What only the pod itself knows, from the downward API."""
+    common = {
+        names.PET_LOCAL_ADDR: "status.podIP",
+        names.KIT_POD: "metadata.name",
+        names.KIT_NODE_NAME: "spec.nodeName",
+    }
+    if kind == "PyTorchJob":
+        return common | {names.KIT_NODE_INDEX: f"metadata.labels['{names.LABEL_REPLICA_INDEX}']"}
+    return common | {
+        names.KIT_NODE_INDEX: f"metadata.annotations['{names.ANNOTATION_JOB_INDEX}']",
+        names.PET_RDZV_ID: f"metadata.labels['{names.LABEL_JOB_UID}']",
+    }
+
+
+def _places(spec: JobSpec, kind: str) -> dict[str, str]:
+    """Where things are, on a cluster."""
+    places = {names.KIT_TERMINATION_LOG: names.TERMINATION_LOG, names.KIT_EXIT_CODES: kind}
+    if kind == "IndexedJob":
+        host = f"{spec.name}-0.{spec.name}.{spec.namespace}.svc.{spec.rendezvous.cluster_domain}"
+        places[names.PET_RDZV_ENDPOINT] = f"{host}:{spec.rendezvous.port}"
+    if spec.snapshots.enabled:
+        places[names.KIT_SNAPSHOT_DIR] = spec.snapshots.path
+        places[names.KIT_LOG_DIR] = f"{spec.snapshots.path}/logs"
+    if spec.security.report_status:
+        places[names.KIT_REPORT] = f"configmap:{spec.name}-status"
+    return places
+
+
+def _secret(reference: str) -> dict[str, Any]:
+    name, _, key = reference.partition("/")
+    return {"secretKeyRef": {"name": name, "key": key}}
+
+
+def _env_from(source: EnvSource) -> dict[str, Any]:
+    kind, name = ("configMapRef", source.config_map) if source.config_map else ("secretRef", source.secret)
+    return {kind: {"name": name}} | ({"prefix": source.prefix} if source.prefix else {})
+
+
+def _mounts(spec: JobSpec, sources: Mapping[str, str]) -> list[Mount]:
+    shm = {"medium": "Memory", "sizeLimit": spec.shared_memory}
+    mounts = [Mount(name="shm", path="/dev/shm", kind="emptyDir", source=shm)]  # noqa: S108 - the pod's own
+    if spec.security.profile == "restricted" and spec.security.read_only_root:
+        mounts.append(Mount(name="tmp", path="/tmp", kind="emptyDir", source={}))  # noqa: S108 - likewise
+    if spec.snapshots.enabled:
+        mounts.append(_snapshots(spec))
+    if sources:
+        items = [{"key": source_key(path), "path": path} for path in sources]
+        source = {"name": f"{spec.name}-sources", "items": items}
+        mounts.append(Mount(name="sources", path=names.WORKSPACE, kind="configMap", source=source, read_only=True))
+    return mounts + [_volume(number, volume) for number, volume in enumerate(spec.volumes)]
+
+
+def _snapshots(spec: JobSpec) -> Mount:
+    return Mount(
+        name="snapshots",
+        path=spec.snapshots.path,
+        kind="persistentVolumeClaim",
+        source={"claimName": spec.snapshots.claim or f"{spec.name}-snapshots"},
+        sub_path=spec.name if spec.snapshots.claim else "",  # others may keep theirs on an existing claim, too
+    )
+
+
+def _volume(number: int, volume: Volume) -> Mount:
+    sources = (  # exactly one is given: ``rules`` has seen to it
+        ("persistentVolumeClaim", "claimName", volume.claim),
+        ("configMap", "name", volume.config_map),
+        ("secret", "secretName", volume.secret),
+        ("emptyDir", "sizeLimit", volume.empty_dir),
+    )
+    kind, source = next((kind, {key: given}) for kind, key, given in sources if given)
+    return Mount(name=f"volume-{number}", path=volume.mount_path, kind=kind, source=source, read_only=volume.read_only)
+
+
+def _resources(spec: JobSpec) -> dict[str, dict[str, str]]:
+    gpus = {spec.gpu_resource: str(spec.gpus_per_node)} if spec.gpus_per_node else {}
+    amounts = {"requests": {**spec.resources.requests, **gpus}, "limits": {**spec.resources.limits, **gpus}}
+    return {part: given for part, given in amounts.items() if given}

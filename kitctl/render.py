@@ -1,0 +1,88 @@
+"""From a ``JobSpec`` to Kubernetes objects. Pure: no cluster, no clock, nothing random.
+
+What lives here: one function a step, spec -> view -> templates -> YAML -> objects -> text. What never does: values
+(``podview`` computes them), the objects' form (``manifests/`` holds it, as Jinja without logic).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kitctl import yamlstrict
+from kitctl.podview import View, view
+from kitctl.spec import JobSpec
+
+if TYPE_CHECKING:
+    import jinja2
+
+# In the order in which objects have to be there: what a job mounts, uses or is found by comes before the job.
+TEMPLATES: Final = ("rbac", "configmaps", "snapshots", "service", "network-policy")
+JOB_TEMPLATES: Final = {"IndexedJob": "indexed-job", "PyTorchJob": "pytorchjob"}
+
+
+def manifests(
+    spec: JobSpec, sources: Mapping[str, str] | None = None, *, suspended: bool = False
+) -> list[dict[str, Any]]:
+    """The objects that a job is, in the order in which to apply them.
+
+    Args:
+        spec: the job; its kind ``auto`` is taken as IndexedJob.
+        sources: files that travel with it, text by relative path.
+        suspended: whether the job waits for being released.
+    """
+    shown = view(spec, sources or {}, suspended=suspended)
+    return [document for template in _templates(shown) for document in yamlstrict.parse(_filled(template, shown))]
+
+
+def to_yaml(objects: Iterable[Mapping[str, Any]]) -> str:
+    """A stream of YAML documents, every string quoted."""
+    return yamlstrict.write(objects)
+
+
+def to_json(objects: Iterable[Mapping[str, Any]]) -> str:
+    """One v1 List, as kubectl prints and reads it."""
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}, indent=2) + "\n"
+
+
+def to_names(objects: Iterable[Mapping[str, Any]]) -> str:
+    """A line an object, as ``kubectl -o name`` writes it: ``job.batch/digits``."""
+    return "".join(f"{_resource(thing)}/{thing['metadata']['name']}\n" for thing in objects)
+
+
+def _templates(shown: View) -> tuple[str, ...]:
+    return (*TEMPLATES, JOB_TEMPLATES[shown.kind])
+
+
+def _filled(template: str, shown: View) -> str:
+    text: str = _environment().get_template(f"{template}.yaml.j2").render(job=shown)
+    return text
+
+
+def _resource(thing: Mapping[str, Any]) -> str:
+    group, slash, _ = thing["apiVersion"].rpartition("/")
+    return f"{thing['kind'].lower()}{'.' if slash else ''}{group}"
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    import jinja2  # noqa: PLC0415 - half of the time that `kitctl render` takes
+
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_folder()),
+        undefined=jinja2.StrictUndefined,
+        finalize=yamlstrict.quote,  # every {{ value }} is written as JSON: no value can break out of its place
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,  # noqa: S701 - YAML, not HTML
+    )
+
+
+def _folder() -> Path:
+    """``manifests/``: inside an installed package, beside it in a checkout."""
+    package = Path(__file__).parent
+    installed = package / "manifests"
+    return installed if installed.is_dir() else package.parent / "manifests"

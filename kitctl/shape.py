@@ -1,0 +1,153 @@
+"""The spec's types seen from a position in a job file: its keys, whether it holds text, what is wrong with a value.
+
+msgspec checks the same, but stops at the first fault and words it for programmers.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+
+from kitctl.errors import Problem
+
+_ADVICE = {
+    int: "give a whole number",
+    str: "give text; quote what looks like a number",
+    bool: "give true or false",
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One type, seen through annotations and unions."""
+
+    type: Any
+
+    @cached_property
+    def fields(self) -> dict[str, Shape]:
+        """The keys of a section; of anything else none."""
+        return {field.encode_name: Shape(field.type) for field in self._struct_fields()}
+
+    @property
+    def required(self) -> list[str]:
+        """The keys that a section cannot do without."""
+        return [field.encode_name for field in self._struct_fields() if field.required]
+
+    @cached_property
+    def values(self) -> Shape | None:
+        """What a mapping with free keys maps to."""
+        return Shape(get_args(self.type)[1]) if get_origin(self.type) is dict else None
+
+    @cached_property
+    def items(self) -> Shape | None:
+        """What a list is of."""
+        return Shape(get_args(self.type)[0]) if get_origin(self.type) is tuple else None
+
+    @cached_property
+    def holds(self) -> frozenset[type]:
+        """The types that a scalar here may have."""
+        return frozenset(
+            scalar
+            for part in _parts(self.type)
+            for scalar in (map(type, get_args(part)) if get_origin(part) is Literal else [_bare(part)])
+        )
+
+    @property
+    def is_text(self) -> bool:
+        """Whether a scalar here is text and never a number."""
+        return str in self.holds and int not in self.holds
+
+    @property
+    def advice(self) -> str:
+        """What to give here."""
+        if self.items:
+            return "give a list"
+        if self.fields or self.values:
+            return "give a mapping of keys to values"
+        return ", or ".join(advice for part in _parts(self.type) if (advice := _advice(part)))
+
+    def child(self, key: str) -> Shape | None:
+        """The shape below ``key``; None if there is no such key."""
+        return self.fields.get(key) or self.values
+
+    def unknown(self, path: str, key: str, where: str = "") -> Problem:
+        """What to say about a key that is not there."""
+        from difflib import get_close_matches  # noqa: PLC0415 - only mistakes have to pay for it
+
+        near = get_close_matches(key, self.fields, n=1)
+        fix = f"did you mean {near[0]}?" if near else f"the keys here are {', '.join(self.fields)}"
+        return Problem.of(path, f"unknown key{where}", fix)
+
+    def faults(self, value: Any, path: str = "") -> Iterator[Problem]:
+        """Everything that is wrong with a value here."""
+        if isinstance(value, Mapping) and (self.fields or self.values):
+            for key, part in value.items():
+                yield from self._faults_below(str(key), part, join(path, str(key)))
+            for key in self.required:
+                if key not in value:
+                    yield Problem.of(join(path, key), "is missing", self.fields[key].advice)
+        elif isinstance(value, list) and self.items:
+            for number, item in enumerate(value):
+                yield from self.items.faults(item, f"{path}[{number}]")
+        elif not _fits(value, self.type):
+            yield Problem.of(path, f"{_shown(value)} is not allowed", self.advice)
+
+    def _faults_below(self, key: str, value: Any, path: str) -> Iterator[Problem]:
+        child = self.child(key)
+        if child is None:
+            yield self.unknown(path, key)
+        elif self.values and not _fits(key, get_args(self.type)[0]):
+            yield Problem.of(path, "is not a name that is allowed here", Shape(get_args(self.type)[0]).advice)
+        else:
+            yield from child.faults(value, path)
+
+    def _struct_fields(self) -> tuple[msgspec.structs.FieldInfo, ...]:
+        section = isinstance(self.type, type) and issubclass(self.type, msgspec.Struct)
+        return msgspec.structs.fields(self.type) if section else ()
+
+
+def join(path: str, key: str) -> str:
+    """``a`` and ``b`` as ``a.b``."""
+    return f"{path}.{key}" if path else key
+
+
+def _parts(kind: Any) -> Iterator[Any]:
+    """The members of a union, of unions in it, too."""
+    if get_origin(kind) in {Union, types.UnionType}:
+        for part in get_args(kind):
+            yield from _parts(part)
+    else:
+        yield kind
+
+
+def _bare(kind: Any) -> Any:
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def _advice(part: Any) -> str:
+    if get_origin(part) is Literal:
+        return f"give one of {', '.join(str(value) or 'nothing' for value in get_args(part))}"
+    for meta in get_args(part)[1:] if get_origin(part) is Annotated else ():
+        if meta.examples:
+            return f"write it like {' or '.join(meta.examples)}"
+        if meta.ge is not None:
+            return f"give a whole number of at least {meta.ge}"
+    return _ADVICE.get(_bare(part), "")
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
