@@ -1,0 +1,111 @@
+# Every habit of this project is a target here. Paths are relative, so a clone's path may hold spaces.
+
+PYTHON  ?= python3
+WORKERS ?= auto
+NODES   ?= 3
+KILL    ?=
+
+PY      := .venv/bin/python
+READY   := .venv/ready
+BENCHES := start loop nodes recovery
+
+export OMP_NUM_THREADS ?= 1
+export TORCH_INDEX_URL
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Explain every target
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo "  NODES=3 KILL=1       for demo: how many nodes; kill one of them on the way"
+	@echo "  WORKERS=auto         for test: parallel test processes"
+	@echo "  PYTHON=python3       for setup: the interpreter of .venv (3.11 or later)"
+	@echo "  TORCH_INDEX_URL=...  for setup: another package index for torch, such as one without CUDA"
+
+# -- the environment ------------------------------------------------------------------------------------------------
+
+.PHONY: setup
+setup: $(READY) ## Make .venv with all that running and testing need; quick when it is there
+	@:
+
+$(READY): pyproject.toml tools/setup.py
+	@command -v $(PYTHON) >/dev/null || { echo "setup: no $(PYTHON) here; install Python 3.11 or later"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "setup: $$($(PYTHON) --version) is too old: 3.11 or later is needed; try make PYTHON=python3.11"; exit 1; }
+	@$(PYTHON) tools/setup.py $(READY)
+
+.PHONY: clean
+clean: ## Remove .venv, caches and whatever was built
+	rm -rf .venv .cache dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# -- using it -------------------------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: setup ## Train the handwritten digits on NODES local nodes; KILL=1 kills one of them on the way
+	@$(PY) -m tools.demo --nodes $(NODES) $(if $(KILL),--kill)
+
+# -- checking it ----------------------------------------------------------------------------------------------------
+
+.PHONY: test
+test: setup lint ## Set up, lint, and run every test
+	@echo "== tests"
+	@$(PY) -m pytest -n $(WORKERS)
+
+.PHONY: test-fast
+test-fast: setup ## Run the tests that start no training processes
+	@echo "== fast tests"
+	@$(PY) -m pytest -n $(WORKERS) -m "not slow"
+
+.PHONY: lint
+lint: setup ## Check style, types and layers
+	@echo "== ruff: style"
+	@$(PY) -m ruff check
+	@$(PY) -m ruff format --check
+	@echo "== mypy: types"
+	@$(PY) -m mypy
+	@echo "== import-linter: layers"
+	@.venv/bin/lint-imports --no-logo
+
+.PHONY: format
+format: setup ## Rewrite the code the way the linter wants it
+	@$(PY) -m ruff check --fix --show-fixes
+	@$(PY) -m ruff format
+
+# -- what is generated ----------------------------------------------------------------------------------------------
+
+.PHONY: docs
+docs: setup ## Write docs/cli.md, docs/job-file.md and docs/job.schema.json anew from the code
+	@$(PY) -m tools.gen_docs
+
+.PHONY: goldens
+goldens: setup ## Write tests/golden anew: review the diff
+	@$(PY) -m pytest -q tests/kitctl --update-goldens
+
+.PHONY: bench $(BENCHES:%=bench-%)
+bench: $(BENCHES:%=bench-%) ## Run every benchmark (some 15 minutes) and write docs/performance.md
+
+bench-start: setup ## How fast kitctl starts, beside torchx
+bench-loop: setup ## What the training loop costs, beside a bare DDP loop
+bench-nodes: setup ## The digits on 1, 2 and 3 nodes: accuracy and seconds
+bench-recovery: setup ## From a node's kill -9 to the next optimizer step
+$(BENCHES:%=bench-%):
+	@echo "== $@"
+	@$(PY) -m bench.$(@:bench-%=%)
+	@$(PY) -m bench.tables
+
+# -- on a real cluster: docs/cluster-tests.md -----------------------------------------------------------------------
+
+.PHONY: cluster-up
+cluster-up: ## Bring up a Kubernetes cluster in docker: three workers, a registry, simulated GPUs
+	@$(PYTHON) -m tests.cluster.kind up
+
+.PHONY: cluster-down
+cluster-down: ## Delete that cluster; what was built for it is kept
+	@$(PYTHON) -m tests.cluster.kind down
+
+.PHONY: test-cluster
+test-cluster: setup ## Bring up the cluster, build the trainer image, and run the tests that need them
+	@$(PY) -m tests.cluster.kind up image || echo "== no cluster: the tests say why"
+	@KITCTL_CLUSTER_TESTS=1 $(PY) -m pytest -n 2 tests/cluster

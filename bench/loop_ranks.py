@@ -1,0 +1,105 @@
+"""What each rank of the loop benchmark does: the trainer's loop and a bare DDP loop, in turn, in the same process.
+
+The trainer's loop runs as always; from its per-step callback, after every BLOCK steps, as many steps of a bare loop
+are taken, on a model, an optimizer and data of their own. Both are timed by the wall clock of rank 0.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+from trainer import Data, Step, Training, World, join
+
+BATCH_PER_RANK = 128  # about 80 ms a step on one CPU core
+BLOCK = 6  # steps of one loop before it is the other's turn; the first is not counted: it finds cold caches
+PAIRS = 120
+LEARNING_RATE = 0.01
+
+
+def convnet() -> nn.Module:
+    """Two convolutions of 16 and 32 channels with batch normalization, for images of 28x28 pixels."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 16, 5, padding=2), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(16, 32, 5, padding=2), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(7 * 7 * 32, 10)),
+    )
+
+
+def loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    """What both loops minimize."""
+    images, labels = batch
+    return cross_entropy(model(images), labels)
+
+
+def bare_steps(dataset: TensorDataset) -> Iterator[None]:
+    """The loop of the tutorials, one step a turn: nothing is told, kept or checked."""
+    model = DistributedDataParallel(convnet())
+    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
+    sampler: DistributedSampler[Any] = DistributedSampler(dataset)
+    loader = DataLoader(dataset, batch_size=BATCH_PER_RANK, sampler=sampler)
+    while True:
+        for batch in loader:
+            optimizer.zero_grad()
+            loss(model, batch).backward()
+            optimizer.step()
+            yield
+
+
+class Turns:
+    """The trainer's callback: times its steps, and lets the bare loop take its turn."""
+
+    def __init__(self, bare: Iterator[None]) -> None:
+        self._bare = bare
+        self._block: list[float] = []
+        self._since = time.perf_counter()
+        self.pairs: list[dict[str, list[float]]] = []
+
+    def __call__(self, _step: Step) -> None:
+        """A step of the trainer's loop is done."""
+        self._block.append(time.perf_counter() - self._since)
+        if len(self._block) == BLOCK:
+            self.pairs.append({"trainer": self._block, "bare": [self._bare_step() for _ in range(BLOCK)]})
+            self._block = []
+        self._since = time.perf_counter()
+
+    def _bare_step(self) -> float:
+        start = time.perf_counter()
+        next(self._bare)
+        return time.perf_counter() - start
+
+
+def main(out: Path) -> None:
+    """Run both loops; rank 0 writes the seconds of every step."""
+    with join() as world:
+        generator = torch.Generator().manual_seed(0)
+        size = 8 * BATCH_PER_RANK * world.size
+        images = torch.randn(size, 1, 28, 28, generator=generator)
+        dataset = TensorDataset(images, torch.randint(0, 10, (size,), generator=generator))
+        turns = Turns(bare_steps(dataset))
+        train(world, dataset, turns)
+        if world.is_main:
+            out.write_text(json.dumps(turns.pairs), encoding="utf-8")
+
+
+def train(world: World, dataset: TensorDataset, turns: Turns) -> None:
+    """The trainer's loop as a user writes it, for at least PAIRS blocks."""
+    model = convnet()
+    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
+    data = Data(dataset, batch=BATCH_PER_RANK * world.size)
+    epochs = -(-PAIRS * BLOCK // data.order.steps_per_epoch) + 1
+    Training(world, model, optimizer, loss, data, epochs=epochs, on_step=turns).fit()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,60 @@
+"""What every benchmark needs: where results go, on what machine they were taken, and medians with their interval."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A median and the interval that a bootstrap gives it."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One benchmark's outcome as a table; ``note`` says what was done, how often, and what was aimed at."""
+
+    note: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    raw: object
+
+
+def save(name: str, result: Result) -> None:
+    """Write ``bench/results/<name>.json`` and say what is in it."""
+    RESULTS.mkdir(exist_ok=True)
+    content = {"machine": machine(), **asdict(result)}
+    (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    for row in (result.columns, *result.rows):
+        print("  " + " | ".join(row))
+
+
+def machine() -> str:
+    """What a reader has to know to compare: cores, load, system, versions; never which machine it was."""
+    return (
+        f"{os.cpu_count()} cores ({platform.machine()}), load {os.getloadavg()[0]:.1f}, {platform.system()}, "
+        f"Python {platform.python_version()}, torch {version('torch').partition('+')[0]}"
+    )
+
+
+def interval(samples: Sequence[float], *, confidence: float = 0.95, resamples: int = 4000) -> Interval:
+    """The median of independent samples, with a percentile-bootstrap interval (Efron, 1979)."""
+    draw = random.Random(0)
+    medians = sorted(statistics.median(draw.choices(samples, k=len(samples))) for _ in range(resamples))
+    tail = int(resamples * (1 - confidence) / 2)
+    return Interval(median=statistics.median(samples), low=medians[tail], high=medians[-1 - tail])

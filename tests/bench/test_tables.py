@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from bench.tables import PAGE, with_table
+
+PAGE_BEFORE = "# P\n<!-- bench:start -->\nold\n<!-- /bench:start -->\n\nafter \\1\n"
+RESULT = {"note": "How \\1 it was done.", "columns": ["a", "b"], "rows": [["1", "2"]], "machine": "2 cores"}
+
+
+def test_a_table_replaces_what_stands_between_its_markers_and_nothing_else() -> None:
+    page = with_table(PAGE_BEFORE, "start", RESULT)
+    assert page.startswith("# P\n<!-- bench:start -->\nHow \\1 it was done.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
+    assert "old" not in page
+    assert page.endswith("<!-- /bench:start -->\n\nafter \\1\n")
+    assert with_table(page, "start", RESULT) == page
+
+
+def test_a_result_without_a_place_is_an_error() -> None:
+    with pytest.raises(ValueError, match="bench:loop"):
+        with_table(PAGE_BEFORE, "loop", RESULT)
+
+
+def test_every_benchmark_has_a_place_on_the_page() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert set(re.findall(r"<!-- bench:(\w+) -->", page)) == {"start", "loop", "nodes", "recovery"}

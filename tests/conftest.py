@@ -1,0 +1,65 @@
+"""What every test relies on: a user's home of its own, one thread a process, goldens, and no silent skip under CI."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+# Ranks of one test share the machine's cores with those of others.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+Golden = Callable[[Path, str], None]
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-goldens", action="store_true", help="write tests/golden anew instead of comparing")
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees, or leaves anything in, the state and the kubeconfig of whoever runs it."""
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+    monkeypatch.setenv("KUBECONFIG", str(home / "no-kubeconfig"))
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """``golden(path, text)``: the file holds exactly this text; with ``--update-goldens`` it will."""
+
+    def check(path: Path, text: str) -> None:
+        if request.config.getoption("--update-goldens"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.exists(), f"{path.name} is missing: make goldens"
+        assert text == path.read_text(encoding="utf-8"), f"{path.name} differs: make goldens, and review the diff"
+
+    return check
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    return _never_skipped(report, item.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    return _never_skipped(report, collector.nodeid)
+
+
+def _never_skipped(report: Report, name: str) -> Report:
+    """Under CI everything that a test needs has been set up, so a skip is a hole in the set-up."""
+    if os.environ.get("CI") and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"{name} was skipped, and CI allows no skips: {report.longrepr}"
+    return report

@@ -1,0 +1,65 @@
+"""The documents say what the code does: generated pages are fresh, verbs are explained, links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from kitctl.cli import VERBS, cli
+from tools.gen_docs import pages
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
+
+
+@pytest.mark.parametrize("path", pages(), ids=lambda path: path.name)
+def test_a_generated_page_is_fresh(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == pages()[path], "make docs"
+
+
+def verb_command(verb: str) -> click.Command:
+    found = cli.get_command(click.Context(cli), verb)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_has_help_and_an_example_of_itself(verb: str) -> None:
+    found = verb_command(verb)
+    assert found.help
+    assert "Examples:\n" in (found.epilog or "")
+    assert f"kitctl {verb}" in (found.epilog or "")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_table_of_verbs_says_what_the_verb_says_of_itself(verb: str) -> None:
+    first_words = VERBS[verb].help.split()[0]
+    assert (verb_command(verb).help or "").startswith(first_words)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_option_is_explained(verb: str) -> None:
+    options = [option for option in verb_command(verb).params if isinstance(option, click.Option)]
+    silent = [option.name for option in options if not option.hidden and not (option.help or "").rstrip().endswith(".")]
+    assert silent == [], "their help is missing or does not end as a sentence"
+
+
+def test_every_verb_that_is_a_file_is_in_the_table() -> None:
+    files = (ROOT / "kitctl" / "cli").glob("*.py")
+    assert {path.stem for path in files if "\n@click.command" in path.read_text(encoding="utf-8")} == VERBS.keys()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    local = [(path, anchor) for path, anchor in LINK.findall(text) if not path.startswith("http")]
+    for path, anchor in local:
+        target = (page.parent / path) if path else page
+        assert target.exists(), path
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in {heading.lower().replace(" ", "-") for heading in headings}, anchor

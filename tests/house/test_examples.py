@@ -1,0 +1,83 @@
+"""Every ``kitctl`` command in a document or in a verb's help is one that kitctl understands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from kitctl.cli import VERBS, cli
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+JOB_FILE = "name: digits\nnodes: 2\n"
+
+
+def commands() -> Iterator[str]:
+    """Each line of a shell block, and each example of a verb."""
+    for page in PAGES:
+        for block in BLOCK.findall(page.read_text(encoding="utf-8")):
+            yield from block.splitlines()
+    for verb in VERBS:
+        found = cli.get_command(click.Context(cli), verb)
+        yield from ((found and found.epilog) or "").splitlines()
+
+
+def kitctl_calls() -> list[list[str]]:
+    """What follows ``kitctl`` in them, up to a pipe or another command."""
+    calls = []
+    for command in commands():
+        words = shlex.split(command.strip(), comments=True)
+        if words[:1] == ["kitctl"]:
+            end = next((index for index, word in enumerate(words) if word in {"|", "&&", ";", ">"}), len(words))
+            calls.append(words[1:end])
+    return calls
+
+
+@pytest.fixture(autouse=True)
+def _somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with the files that the examples speak of."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.yaml").write_text(JOB_FILE)
+    (tmp_path / "train.py").write_text("print('trained')\n")
+
+
+@pytest.mark.parametrize("call", kitctl_calls(), ids=" ".join)
+def test_an_example_is_understood(call: list[str]) -> None:
+    command = cli.get_command(click.Context(cli), call[0])
+    assert command is not None, call[0]
+    command.make_context(call[0], call[1:])
+
+
+def test_what_is_not_understood_is_noticed() -> None:
+    with pytest.raises(click.UsageError):
+        test_an_example_is_understood(["submit", "--knodes", "3"])
+
+
+@pytest.mark.parametrize("call", [call for call in kitctl_calls() if call[:1] == ["render"]], ids=" ".join)
+def test_a_render_example_prints_kubernetes_objects(call: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-m", "kitctl", *call], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    if "name" not in call:
+        objects = [item for found in yaml.safe_load_all(done.stdout) for item in found.get("items", [found])]
+        assert {"Job", "PyTorchJob"} & {item["kind"] for item in objects}
+
+
+def test_there_are_examples() -> None:
+    assert len(kitctl_calls()) > 2 * len(VERBS)
+
+
+def test_the_readme_has_its_two_commands() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert re.search(r"^make demo ", readme, re.MULTILINE)
+    assert re.search(r"^make test ", readme, re.MULTILINE)
+    assert ci.rstrip().endswith("exec make test")

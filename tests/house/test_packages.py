@@ -1,0 +1,120 @@
+"""What is installed stands alone: kitctl without torch, the trainer without kitctl, the wheel with its templates."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import venv
+from importlib.metadata import distribution, requires
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment's bin folder: kitctl from its wheel, what it declares to need, and nothing else."""
+    folder = tmp_path_factory.mktemp("bare")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    venv.create(folder / "env", with_pip=False)
+    site = next((folder / "env" / "lib").glob("python*/site-packages"))
+    for name in needed_by("kitctl"):
+        found = distribution(name)
+        for part in {file.parts[0] for file in found.files or () if file.parts[0] != ".."}:
+            (site / part).symlink_to(Path(str(found.locate_file(part))))
+    wheel = str(next(folder.glob("*.whl")))
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "env" / "bin" / "python"), "install", "--quiet"]
+    subprocess.run([*pip, "--no-deps", "--no-index", wheel], check=True)
+    return folder / "env" / "bin"
+
+
+def needed_by(package: str) -> set[str]:
+    """The distributions that ``package`` requires without extras, and those that they require."""
+    found: set[str] = set()
+    waiting = [package]
+    while waiting:
+        for requirement in map(Requirement, requires(waiting.pop()) or ()):
+            name = re.sub(r"[-_.]+", "-", requirement.name).lower()
+            if name not in found and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+                found.add(name)
+                waiting.append(name)
+    return found
+
+
+def run(bare: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "PYTHONPATH": ""}
+    command = [str(bare / "kitctl"), *arguments]
+    return subprocess.run(command, check=False, cwd=folder, env=environ, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("module", ["torch", "numpy", "sklearn", "pytest"])
+def test_the_bare_environment_is_bare(bare: Path, module: str) -> None:
+    done = subprocess.run([bare / "python", "-c", f"import {module}"], check=False, capture_output=True, text=True)
+    assert "ModuleNotFoundError" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["submit", "--help"], ["schema"], ["list"]])
+def test_kitctl_runs_without_torch(bare: Path, tmp_path: Path, arguments: list[str]) -> None:
+    done = run(bare, tmp_path, *arguments)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("verb", [["render"], ["submit", "--dry-run=client"]])
+@pytest.mark.parametrize("kind", ["IndexedJob", "PyTorchJob"])
+def test_an_installed_kitctl_renders_in_any_folder(bare: Path, tmp_path: Path, verb: list[str], kind: str) -> None:
+    done = run(bare, tmp_path, *verb, "--name", "digits", "--nodes", "3", "--kind", kind)
+    assert done.returncode == 0, done.stderr
+    kinds = [document["kind"] for document in yaml.safe_load_all(done.stdout)]
+    assert kinds[-1] == {"IndexedJob": "Job", "PyTorchJob": "PyTorchJob"}[kind]
+    assert "NetworkPolicy" in kinds
+
+
+def test_the_local_target_says_what_it_lacks(bare: Path, tmp_path: Path) -> None:
+    done = run(bare, tmp_path, "submit", "--target", "local", "--nodes", "1")
+    assert done.returncode == 2
+    assert "lacks torch" in done.stderr
+    assert "fix: " in done.stderr
+
+
+BLOCK = """
+import importlib, pkgutil, sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {blocked!r}:
+            raise ModuleNotFoundError(f"blocked: {{name}}", name=name)
+sys.meta_path.insert(0, Blocker())
+"""
+
+
+def imports(code: str, *blocked: str) -> subprocess.CompletedProcess[str]:
+    """Run ``code`` where the packages ``blocked`` cannot be imported."""
+    command = [sys.executable, "-c", BLOCK.format(blocked=blocked) + code]
+    return subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
+
+
+def test_every_module_of_the_trainer_imports_without_kitctl() -> None:
+    code = """
+import trainer
+for module in pkgutil.walk_packages(trainer.__path__, "trainer."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+"""
+    done = imports(code, "kitctl", "click", "jinja2", "kubernetes", "msgspec", "rich", "yaml")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("module", ["trainer.env", "trainer.marker", "trainer.failures", "trainer.agent"])
+def test_what_comes_before_torch_does_not_need_it(module: str) -> None:
+    done = imports(f"import {module}", "torch", "numpy")
+    assert done.returncode == 0, done.stderr
+
+
+def test_blocking_blocks() -> None:
+    assert imports("import trainer.rendezvous", "torch").returncode == 1

@@ -1,0 +1,70 @@
+"""``make setup`` on a machine that is not as it should be: it says what is wrong. (That it works, every test shows.)"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tools import setup
+
+ROOT = Path(__file__).parents[2]
+
+
+def make_setup(folder: Path, python: str) -> subprocess.CompletedProcess[str]:
+    """Run ``make setup`` in a fresh clone whose path has a space."""
+    clone = folder / "a clone"
+    (clone / "tools").mkdir(parents=True)
+    for name in ("Makefile", "pyproject.toml", "tools/setup.py"):
+        shutil.copy(ROOT / name, clone / name)
+    command = ["make", "setup", f"PYTHON={python}"]
+    return subprocess.run(command, check=False, cwd=clone, capture_output=True, text=True)
+
+
+def test_a_python_that_is_too_old_is_named(tmp_path: Path) -> None:
+    old = tmp_path / "python3.9"
+    old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.9.2\n[ "$1" = --version ]\n')
+    old.chmod(0o755)
+    done = make_setup(tmp_path, str(old))
+    assert done.returncode != 0
+    assert "Python 3.9.2 is too old: 3.11 or later is needed" in done.stdout
+    assert not (tmp_path / "a clone" / ".venv").exists()
+
+
+def test_no_python_is_told(tmp_path: Path) -> None:
+    done = make_setup(tmp_path, str(tmp_path / "nothing"))
+    assert done.returncode != 0
+    assert "install Python 3.11" in done.stdout
+
+
+def test_a_missing_kubectl_fails_under_ci_and_is_told_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CI", raising=False)
+    setup._need_kubectl()
+    assert "kubectl is not on PATH" in capsys.readouterr().out
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(SystemExit, match="kubectl is not on PATH"):
+        setup._need_kubectl()
+
+
+def test_a_wheel_index_for_torch_gets_torch_and_its_companions_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert [name.partition(">")[0] for name in setup._torch_requirements()] == ["torch", "torchvision"]
+
+
+def test_what_is_ready_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tools").mkdir()
+    for name in setup.INPUTS:
+        shutil.copy(ROOT / name, tmp_path / name)
+    ready = tmp_path / "ready"
+    ready.touch()
+    before = max(path.stat().st_mtime for path in setup.INPUTS)
+    os.utime(ready, (before + 1, before + 1))
+    setup.main(ready)
+    assert not (tmp_path / ".venv").exists()

@@ -1,0 +1,41 @@
+"""What a command imports before it has to: the start of the command line is bought by importing late."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"torch", "kubernetes", "rich", "jinja2", "trainer"}
+PROBE = """
+import atexit, sys
+atexit.register(lambda: print(*sorted(sys.modules), file=sys.stderr))
+from kitctl.__main__ import main
+sys.exit(main())
+"""
+
+
+def imported_by(*arguments: str) -> set[str]:
+    """Every module that ``kitctl ARGUMENTS`` has imported when it ends."""
+    command = [sys.executable, "-c", PROBE, *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["submit", "--help"], ["--version"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    modules = imported_by(*arguments)
+    assert "click" in modules
+    assert not modules & HEAVY
+
+
+def test_help_of_the_group_imports_no_verb_and_no_spec() -> None:
+    modules = imported_by("--help")
+    assert not modules & {"msgspec", "yaml", "kitctl.spec", "kitctl.cli.submit"}
+
+
+def test_render_imports_neither_torch_nor_kubernetes() -> None:
+    modules = imported_by("render", "--nodes", "2")
+    assert "jinja2" in modules
+    assert not modules & {"torch", "kubernetes", "rich", "trainer"}

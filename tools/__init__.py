@@ -1,0 +1,1 @@
+"""Helpers of the Makefile and the benchmarks; nothing here is installed."""

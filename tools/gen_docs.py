@@ -1,0 +1,130 @@
+"""Write the pages that are generated from the code; ``--check`` writes nothing and fails if one is stale."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kitctl.cli import VERBS, cli
+from kitctl.cli.common import encode
+from kitctl.schema import json_schema
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+WIDTH = 100
+Schema = dict[str, Any]
+
+CLI_INTRO = """\
+# Command line reference
+
+Written by `make docs` from the commands themselves: this is what `kitctl VERB --help` prints.
+"""
+JOB_FILE_INTRO = """\
+# The job file
+
+Written by `make docs` from `kitctl/spec.py`. A job file is YAML with these keys; flags win over it, key by key. All
+keys have defaults, and an unknown key is an error that names the nearest known one. For editors, `kitctl schema` prints
+the JSON Schema ([job.schema.json](job.schema.json)): `# yaml-language-server: $schema=job.schema.json`.
+
+Text that a YAML reader could take for something else (`yes`, `0644`, `1e-3`) has to be quoted where text is meant.
+
+```yaml
+name: digits
+nodes: 3
+command: ["-m", "trainer.workloads.digits"]
+args: ["--epochs", "5"]
+env:
+  LEARNING_RATE: "1e-3"
+```
+"""
+
+
+def main(*, check: bool) -> int:
+    """Write the pages, or say which of them are stale."""
+    stale = {path: text for path, text in pages().items() if not path.exists() or path.read_text("utf-8") != text}
+    for path, text in stale.items():
+        if not check:
+            path.write_text(text, encoding="utf-8")
+        print(f"{path.relative_to(DOCS.parent)}: {'is stale: make docs' if check else 'written'}")
+    return 1 if check and stale else 0
+
+
+def pages() -> dict[Path, str]:
+    """Every generated page."""
+    schema = json_schema()
+    return {
+        DOCS / "cli.md": "\n".join([CLI_INTRO, *_verbs()]),
+        DOCS / "job-file.md": "\n".join([JOB_FILE_INTRO, *_sections(schema)]),
+        DOCS / "job.schema.json": encode(schema) + "\n",
+    }
+
+
+def _verbs() -> Iterator[str]:
+    top = _context(cli, "kitctl")
+    yield f"```text\n{cli.get_help(top)}\n```\n"
+    for verb in VERBS:
+        command = cli.get_command(top, verb)
+        assert command, verb
+        yield f"## kitctl {verb}\n\n```text\n{command.get_help(_context(command, verb, top))}\n```\n"
+
+
+def _context(command: click.Command, name: str, parent: click.Context | None = None) -> click.Context:
+    settings = {**command.context_settings, "terminal_width": WIDTH, "max_content_width": WIDTH}
+    return click.Context(command, info_name=name, parent=parent, **settings)
+
+
+def _sections(schema: Schema) -> Iterator[str]:
+    """The top level first, then every section in the order in which it is first mentioned."""
+    waiting = [_name(schema)]
+    for name in waiting:
+        section = schema["$defs"][name]
+        title = "Top level" if name == waiting[0] else f"{name[0].lower()}{name[1:]}"
+        rows = [_row(key, field) for key, field in section["properties"].items()]
+        yield f"## {title}\n\n{section.get('description', '')}\n\n| Key | Type | Default | Meaning |\n|---|---|---|---|"
+        yield "\n".join(rows) + "\n"
+        waiting += [ref for field in section["properties"].values() for ref in _refs(field) if ref not in waiting]
+
+
+def _row(key: str, field: Schema) -> str:
+    default = f"`{json.dumps(field['default'])}`" if "default" in field else "required"
+    meaning = field.get("description", "").replace("``", "`")
+    cells = (f"`{key}`", _type(field), "" if any(_refs(field)) else default, meaning)
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def _type(field: Schema) -> str:
+    if "$ref" in field:
+        name = _name(field)
+        return f"[{name}](#{name.lower()})"
+    if "enum" in field:
+        return ", ".join(f"`{json.dumps(value)}`" for value in field["enum"])
+    if "anyOf" in field:
+        return " or ".join(_type(option) for option in field["anyOf"])
+    if field.get("type") == "array":
+        return f"list of {_type(field['items'])}"
+    if field.get("type") == "object":
+        return f"map to {_type(field['additionalProperties'])}"
+    return str(field.get("type", "any"))
+
+
+def _refs(field: Schema) -> Iterator[str]:
+    """The sections that a field leads to."""
+    if "$ref" in field:
+        yield _name(field)
+    for part in (*field.get("anyOf", ()), *(field[key] for key in ("items", "additionalProperties") if key in field)):
+        if isinstance(part, dict):
+            yield from _refs(part)
+
+
+def _name(field: Schema) -> str:
+    return str(field["$ref"]).rpartition("/")[2]
+
+
+if __name__ == "__main__":
+    os.environ["NO_COLOR"] = "1"
+    sys.exit(main(check="--check" in sys.argv[1:]))
