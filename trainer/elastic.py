@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import textwrap
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -32,7 +31,6 @@ from trainer.termination import Ending
 MONITOR_INTERVAL: Final = 0.1  # seconds
 EXIT_PATIENCE: Final = 300.0  # seconds that a node whose ranks are done waits for the others
 MARKED_PATIENCE: Final = 10.0  # the same once the run is marked as finished
-LONGEST_ERROR: Final = 200  # characters of an error within a sentence
 KILL_RESERVE: Final = 5.0  # seconds of the grace period that are kept for the way out after SIGKILL
 
 
@@ -90,13 +88,13 @@ class NodeAgent(LocalElasticAgent):
         with self._drain.interruptible():
             super()._rendezvous(worker_group)
             self.joined = True
-            ranks = [worker.global_rank for worker in worker_group.workers]
+            group: Any = worker_group  # torch declares what a rendezvous fills in as None
             self._reporter.begin(
-                self._store,
-                group_rank=worker_group.group_rank,
-                group_size=worker_group.group_world_size,
-                ranks=(ranks[0], ranks[-1]),
-                world=worker_group.workers[0].world_size,
+                group.store,
+                group_rank=group.group_rank,
+                group_size=group.group_world_size,
+                ranks=(group.workers[0].global_rank, group.workers[-1].global_rank),
+                world=group.workers[0].world_size,
             )
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
@@ -120,6 +118,7 @@ class NodeAgent(LocalElasticAgent):
         return result
 
     def _stop_workers(self, worker_group: WorkerGroup) -> None:  # noqa: ARG002  torch's signature
+        self._reporter.dissolve()
         self._shutdown(timeout=int(self._patience))
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
@@ -128,12 +127,12 @@ class NodeAgent(LocalElasticAgent):
 
     def _exit_barrier(self) -> None:
         """Stay until the ranks of all nodes are done: on node 0 the store must outlive them."""
-        group = self._worker_group
-        self._store.set(f"kit/done/{group.group_rank}", "")
+        group: Any = self._worker_group
+        group.store.set(f"kit/done/{group.group_rank}", "")
         everyone = [f"kit/done/{rank}" for rank in range(group.group_world_size)]
         began = time.monotonic()
         with suppress(*LOST):  # node 0 has seen everyone and left
-            while not self._store.check(everyone) and not self._drain.requested:
+            while not group.store.check(everyone) and not self._drain.requested:
                 # A node that was killed at the very end finds the run finished and never comes back.
                 patience = MARKED_PATIENCE if self._run_is_marked_finished() else EXIT_PATIENCE
                 if time.monotonic() > began + patience:
@@ -173,18 +172,18 @@ class NodeAgent(LocalElasticAgent):
                 handler.proc.send_signal(number)
 
     def _processes(self) -> list[Any]:
-        return list(self._pcontext.subprocess_handlers.values()) if self._pcontext else []
+        context: Any = self._pcontext  # a SubprocessContext, since the entry point is a program
+        return list(context.subprocess_handlers.values()) if context else []
 
 
 def _verdict(cause: Failure, *, restart: bool, budget: Budget) -> Ending:
-    error = textwrap.shorten(cause.error, LONGEST_ERROR, placeholder="...")
     if cause.kind == "drained":
         return Ending(outcome="retryable", reason="the ranks were drained by another node")
     if cause.kind == "peer":
-        what = f"rank {cause.rank} lost its peers ({error})"
+        what = f"rank {cause.rank} lost its peers ({cause.brief})"
         after = f"after {budget.peer} such losses without a new snapshot"
         return Ending(outcome="retryable", reason=what if restart else f"{what} {after}", failure=cause)
-    what = f"rank {cause.rank} failed ({error})"
+    what = f"rank {cause.rank} failed ({cause.brief})"
     if restart:
         return Ending(
             outcome="retryable", reason=f"{what}, restart {budget.own} of {budget.max_restarts}", failure=cause

@@ -29,7 +29,9 @@ CAUSES: Final[tuple[tuple[str, Kind], ...]] = (
 # Which of several failures at once is told as the cause: the earlier row. A rank that the agent itself stopped
 # because another one failed explains nothing.
 PRECEDENCE: Final[tuple[Kind, ...]] = ("own", "drained", "peer", "stopped")
+BRIEF: Final = 100  # characters of an error in a sentence; all of it is told beside
 SIGTERM_EXIT: Final = -15
+SNAPSHOT: Final = re.compile(r"step-(\d+)-g\d+")  # a published snapshot's folder, as trainer.snapshot names it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +43,12 @@ class Failure:
     error: str  # "ValueError: message", or how the process ended if it could not tell
     traceback: str = ""
     time: int  # unix seconds
+
+    @property
+    def brief(self) -> str:
+        """The error in one short line, without the place in torch's own source that it was raised at."""
+        line = re.sub(r"\[/[^\]]*\] ", "", self.error.partition("\n")[0])
+        return line if len(line) <= BRIEF else f"{line[: BRIEF - 1]}…"
 
     @property
     def kind(self) -> Kind:
@@ -66,7 +74,7 @@ def newest_step(snapshot_dir: Path | None) -> int:
     """Step of the newest published snapshot, -1 where there is none."""
     if snapshot_dir is None or not snapshot_dir.is_dir():
         return -1
-    found = (re.fullmatch(r"step-(\d+)", entry.name) for entry in snapshot_dir.iterdir())
+    found = (SNAPSHOT.fullmatch(entry.name) for entry in snapshot_dir.iterdir())
     return max((int(match[1]) for match in found if match), default=-1)
 
 

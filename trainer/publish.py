@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -109,6 +110,10 @@ class Reporter:
             self._lead(self._sink, {str(one["seat"].pop("index")): one["seat"] for one in told}, world)
         return self._round
 
+    def dissolve(self) -> None:
+        """Tell that the group is no more, and that another one is forming."""
+        self._report = {**self._report, "forming": True}
+
     def stop(self) -> None:
         """Tell the last of it, and stop."""
         if self._thread:
@@ -117,7 +122,14 @@ class Reporter:
             self._thread = None
 
     def _lead(self, sink: Sink, nodes: Mapping[str, Any], world: int) -> None:
-        self._report = {"run": self._node.run_id, "round": self._round, "world_size": world, "nodes": nodes}
+        self._report = {
+            "run": self._node.run_id,
+            "round": self._round,
+            "formed": time.time(),
+            "forming": False,
+            "world_size": world,
+            "nodes": nodes,
+        }
         self._stopped.clear()
         self._thread = threading.Thread(target=self._tell, args=(sink,), name="report", daemon=True)
         self._thread.start()

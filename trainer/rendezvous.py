@@ -123,7 +123,7 @@ def join(node: NodeEnv, knobs: Knobs, store: dist.TCPStore, *, local_addr: str) 
     """A handler for one attempt. ``local_addr`` is where the other nodes reach this one."""
     # Else the ranks would use the first round's store: a node that comes later waits for keys that nobody sets again.
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
-    return DynamicRendezvousHandler.from_backend(
+    handler: DynamicRendezvousHandler = DynamicRendezvousHandler.from_backend(
         run_id=node.run_id,
         store=store,
         backend=C10dRendezvousBackend(store, node.run_id),
@@ -136,6 +136,7 @@ def join(node: NodeEnv, knobs: Knobs, store: dist.TCPStore, *, local_addr: str) 
         keep_alive_interval=knobs.keep_alive_interval,
         keep_alive_max_attempt=knobs.keep_alive_max_attempt,
     )
+    return handler
 
 
 def leave(handler: DynamicRendezvousHandler) -> None:

@@ -80,16 +80,29 @@ def test_lost_peers_and_drains_use_no_restart_but_peers_are_bounded() -> None:
 
 
 def test_a_newer_snapshot_wipes_the_slate(tmp_path: Path) -> None:
-    (tmp_path / "step-000010").mkdir()
+    (tmp_path / "step-00000010-g0001").mkdir()
     budget = Budget(max_restarts=1, snapshot_dir=tmp_path)
     assert budget.charge("own")
-    (tmp_path / "step-000011").mkdir()
+    (tmp_path / "step-00000011-g0002").mkdir()
     assert budget.charge("own")
     assert not budget.charge("own")  # nothing new since
 
 
 def test_only_published_snapshots_count(tmp_path: Path) -> None:
     assert newest_step(None) == newest_step(tmp_path / "absent") == newest_step(tmp_path) == -1
-    for name in ("step-000009", "step-000010", ".tmp-step-000099", "step-000098.bad", "notes"):
+    for name in (
+        "step-00000009-g0002",
+        "step-00000010-g0001",
+        ".tmp-step-00000099-g0003",
+        "step-00000098-g0002.bad",
+        "notes",
+    ):
         (tmp_path / name).mkdir()
     assert newest_step(tmp_path) == 10
+
+
+def test_an_error_in_brief_is_one_short_line_about_what_happened() -> None:
+    told = "RuntimeError: [/build/gloo/transport/tcp/pair.cc:545] Read error [127.0.0.1]:5: Connection reset by peer.\nmore"
+    failure = Failure(rank=0, exit_code=1, error=told, time=0)
+    assert failure.brief == "RuntimeError: Read error [127.0.0.1]:5: Connection reset by peer."
+    assert len(Failure(rank=0, exit_code=1, error="x" * 500, time=0).brief) == 100

@@ -68,6 +68,24 @@ def test_seats_follow_the_group_rank_and_rounds_only_grow(tmp_path: Path) -> Non
     assert report["nodes"]["0"]["ranks"] == [2, 3]
     assert report["progress"] == {}
     assert report["updated"].endswith("Z")
+    assert report["forming"] is False
+    del store
+
+
+def test_a_group_that_is_no_more_is_told_until_the_next_one_formed(tmp_path: Path) -> None:
+    leader = reporter(tmp_path, 0)
+    port = free_port()
+    store = connect(port, host=True)
+    meet(port, "a", [leader])
+    leader.dissolve()
+    leader.stop()
+    broken = json.loads((tmp_path / "report.json").read_text())
+    assert broken["forming"] is True
+    meet(port, "b", [leader])
+    leader.stop()
+    mended = json.loads((tmp_path / "report.json").read_text())
+    assert mended["forming"] is False
+    assert mended["formed"] > broken["formed"]
     del store
 
 

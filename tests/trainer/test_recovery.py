@@ -26,7 +26,7 @@ def test_killed_nodes_come_back_and_the_run_goes_on_at_no_charge(tmp_path: Path)
         nodes.finish()
         assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
         report = nodes.report()
-        last = max(int(entry.name[5:]) for entry in nodes.snapshots.glob("step-*"))
+        last = max(int(entry.name[5:13]) for entry in nodes.snapshots.glob("step-*"))
         assert nodes.everything().count(f"finished at step {last}") == 2
     assert report["round"] == 3
     assert report["progress"] == {"step": last}

@@ -14,11 +14,11 @@ import torch.distributed as dist
 GO_ON, DRAIN, FINISH = range(3)
 
 snapshots = Path(os.environ["KIT_SNAPSHOT_DIR"])
-told = []
+told: list[bool] = []
 signal.signal(signal.SIGTERM, lambda *_: told.append(True))
 dist.init_process_group("gloo")
 rank = dist.get_rank()
-start = max((int(entry.name[5:]) for entry in snapshots.glob("step-*")), default=0)
+start = max((int(entry.name[5:13]) for entry in snapshots.glob("step-*")), default=0)
 print("world of", dist.get_world_size(), "from step", start)
 for step in count(start + 1):
     time.sleep(0.05)
@@ -26,7 +26,7 @@ for step in count(start + 1):
     agreed = torch.tensor([wish])
     dist.all_reduce(agreed, dist.ReduceOp.MAX)  # also the collective that fails when a peer dies
     if rank == 0:
-        (snapshots / f"step-{step:06}").mkdir(exist_ok=True)
+        (snapshots / f"step-{step:08}-g0001").mkdir(exist_ok=True)
         Path(os.environ["KIT_PROGRESS_FILE"]).write_text(json.dumps({"step": step}))
     dist.barrier()
     if agreed.item() == DRAIN:

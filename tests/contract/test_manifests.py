@@ -1,0 +1,96 @@
+"""What manifests set is what the trainer reads, for both kinds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from kitctl import environment, names, render
+from kitctl.spec import JobSpec, Kind, Nccl, Policy, Snapshots
+from kitctl.targets.local import launch
+from kitctl.targets.local.folder import Job, JobFolder
+from trainer import env
+
+SPEC = JobSpec(
+    name="job",
+    namespace="team",
+    nodes="2:4",
+    gpus_per_node=8,
+    procs_per_node=2,
+    resume=True,
+    nccl=Nccl(interface="eth1"),
+    snapshots=Snapshots(every_steps=7, keep=2),
+    policy=Policy(max_restarts=5, grace_period="90s"),
+)
+# What the pod's own fields would say on a cluster.
+FIELDS = {
+    "status.podIP": "10.0.0.3",
+    "metadata.name": "the-pod",
+    "spec.nodeName": "the-machine",
+    f"metadata.annotations['{names.ANNOTATION_JOB_INDEX}']": "3",
+    f"metadata.labels['{names.LABEL_REPLICA_INDEX}']": "3",
+    f"metadata.labels['{names.LABEL_JOB_UID}']": "the-uid",
+}
+
+
+def pod_environment(kind: Kind) -> dict[str, str]:
+    job = render.manifests(msgspec.structs.replace(SPEC, kind=kind))[-1]["spec"]
+    if kind == "IndexedJob":
+        return _values(job["template"])
+    return _values(job["pytorchReplicaSpecs"]["Worker"]["template"]) | _operators(job)
+
+
+def _values(template: dict[str, Any]) -> dict[str, str]:
+    variables = template["spec"]["containers"][0]["env"]
+    return {
+        one["name"]: one["value"] if "value" in one else FIELDS[one["valueFrom"]["fieldRef"]["fieldPath"]]
+        for one in variables
+    }
+
+
+def _operators(job: dict[str, Any]) -> dict[str, str]:
+    """What Kubeflow's operator adds from ``elasticPolicy`` (training-operator 1.9, pkg/controller.v1/pytorch)."""
+    policy = job["elasticPolicy"]
+    return {
+        "PET_NNODES": f"{policy['minReplicas']}:{policy['maxReplicas']}",
+        "PET_NPROC_PER_NODE": job["nprocPerNode"],
+        "PET_RDZV_BACKEND": policy["rdzvBackend"],
+        "PET_RDZV_ENDPOINT": f"{policy['rdzvHost']}:{policy['rdzvPort']}",
+        "PET_RDZV_ID": policy["rdzvId"],
+        "PET_RDZV_CONF": ",".join(f"{pair['key']}={pair['value']}" for pair in policy["rdzvConf"]),
+        "PET_MAX_RESTARTS": str(policy["maxRestarts"]),
+    }
+
+
+@pytest.mark.parametrize("kind", ["IndexedJob", "PyTorchJob"])
+def test_a_node_reads_what_was_asked_for(kind: Kind) -> None:
+    node = env.node_env(pod_environment(kind))
+    assert (node.job, node.namespace, node.node_index) == ("job", "team", 3)
+    assert (node.pod, node.host, node.local_addr) == ("the-pod", "the-machine", "10.0.0.3")
+    assert (node.min_nodes, node.max_nodes, node.procs_per_node, node.gpus_per_node) == (2, 4, 2, 8)
+    assert (node.rendezvous_port, node.interface, node.max_restarts) == (29400, "eth1", 5)
+    node_0 = "job-0.job" if kind == "IndexedJob" else "job-worker-0"
+    assert node.rendezvous_host == f"{node_0}.team.svc.cluster.local"
+    assert node.rendezvous_conf["join_timeout"] == "900"
+    assert (str(node.snapshot_dir), str(node.log_dir)) == ("/snapshots", "/snapshots/logs")
+    assert (node.report, node.grace_seconds) == ("configmap:job-status", 90)
+    assert node.exit_codes == env.EXIT_CODES[kind]
+    assert node.run_id != "local"
+
+
+@pytest.mark.parametrize("kind", ["IndexedJob", "PyTorchJob"])
+def test_a_rank_reads_what_was_asked_for(kind: Kind) -> None:
+    rank = env.rank_env(pod_environment(kind))
+    assert (rank.snapshot_every, rank.snapshot_keep, rank.resume) == (7, 2, True)
+    assert (str(rank.snapshot_dir), rank.backend, rank.node_index) == ("/snapshots", "auto", 3)
+
+
+def test_the_local_target_declares_what_manifests_declare(tmp_path: Path) -> None:
+    job = Job(spec=SPEC, run="run-1", created=0.0, folder="/", python="python", version="0")
+    this = launch.Launch(folder=JobFolder(tmp_path), job=job, index=3, attempt=1, port=20000, state=tmp_path)
+    local = launch.environment(this, base={})
+    shared = environment.launcher(SPEC) | environment.declared(SPEC)
+    assert {name: local.get(name) for name in shared} == shared

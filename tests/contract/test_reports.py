@@ -1,0 +1,40 @@
+"""What the trainer writes and what kitctl reads of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import msgspec
+
+from kitctl import state
+from tests.trainer.nodes import free_port
+from tests.trainer.test_publish import connect, meet, reporter
+from trainer import termination
+from trainer.failures import Failure
+from trainer.termination import Ending
+
+
+def test_kitctl_reads_the_report_of_rank_0_s_agent(tmp_path: Path) -> None:
+    first, second = reporter(tmp_path, 0), reporter(tmp_path, 1)
+    port = free_port()
+    store = connect(port, host=True)
+    meet(port, "a", [second, first])
+    second.stop()
+    report = msgspec.json.decode((tmp_path / "report.json").read_bytes(), type=state.Report)
+    assert (report.run, report.round, report.world_size, report.forming) == ("run-1", 1, 4, False)
+    assert report.formed > 0
+    assert report.nodes["1"] == state.Place(pod="job-1", host="localhost", group_rank=0, ranks=(0, 1))
+    told = json.loads((tmp_path / "report.json").read_text())
+    assert set(told) - set(state.Report.__struct_fields__) == {"updated"}
+    del store
+
+
+def test_kitctl_reads_a_termination_message() -> None:
+    failure = Failure(rank=3, exit_code=1, error="ValueError: no", traceback="Traceback", time=12)
+    ending = Ending(outcome="fatal", reason="rank 3 failed", failure=failure)
+    told = msgspec.json.decode(termination.message(ending, node_index=1), type=state.Termination)
+    assert (told.outcome, told.reason, told.rank, told.node, told.time) == ("fatal", "rank 3 failed", 3, 1, 12)
+    assert (told.error, told.traceback) == ("ValueError: no", "Traceback")
+    assert set(asdict(ending)) <= {"outcome", "reason", "failure"}

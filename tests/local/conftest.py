@@ -1,0 +1,87 @@
+"""Whole jobs on the local target, driven by the command line as a user would."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kitctl.state import END_PHASES
+from kitctl.targets.local.folder import JobFolder, state_home
+
+WAIT_SECONDS = 240.0  # far more than anything takes: two cores may be busy with other tests
+
+
+class Kit:
+    """The command line, and what it leaves in the state folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """A command that is left running."""
+        command = [sys.executable, "-m", "kitctl", *words]
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def run(self, *words: str, exit_code: int = 0) -> str:
+        """A command's output; its exit code must be as expected."""
+        process = self.start(*words)
+        output, errors = process.communicate(timeout=WAIT_SECONDS)
+        assert process.returncode == exit_code, f"kitctl {' '.join(words)}: {process.returncode}\n{output}\n{errors}"
+        return output + errors
+
+    def status(self, name: str) -> dict[str, Any]:
+        """A job's state as JSON."""
+        process = self.start("status", name, "-o", "json")
+        output, errors = process.communicate(timeout=WAIT_SECONDS)
+        assert process.returncode == 0, errors
+        state: dict[str, Any] = json.loads(output)
+        return state
+
+    def until(self, name: str, check: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+        """A job's state once ``check`` holds for it."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not check(state := self.status(name)):
+            waiting = time.monotonic() < deadline and state["phase"] not in END_PHASES
+            assert waiting, f"never came true of {state}\n{self.run('logs', name, '--tail', '40')}"
+            time.sleep(0.2)
+        return state
+
+    def job(self, name: str) -> JobFolder:
+        """A job's folder."""
+        return JobFolder(state_home() / "jobs" / "default" / name)
+
+    def agent(self, name: str, index: int) -> int:
+        """The process id, and process group, of a node's agent."""
+        node = self.job(name).node(index)
+        started = node.started(node.attempts)
+        assert started is not None
+        return started.pid
+
+    def snapshots(self, name: str) -> Path:
+        """Where a job's snapshots lie."""
+        return state_home() / "snapshots" / "default" / name
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Iterator[Kit]:
+    kit = Kit(tmp_path)
+    os.environ.pop("KITCTL_TARGET", None)
+    yield kit
+    for name in kit.run("list", "-o", "name").split():
+        if not name.startswith("no"):
+            kit.run("delete", name, "--snapshots", "-y")
