@@ -1,6 +1,8 @@
-"""The part of a node's environment that follows from the job alone, whichever target runs it. Pure."""
+"""The environment of a node: the part that follows from the job alone, whichever target runs it, and a pod's. Pure."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import kitctl
 from kitctl import names
@@ -38,6 +40,29 @@ def declared(spec: JobSpec) -> dict[str, str]:
     return {name: value for name, value in (variables | _snapshots(spec)).items() if value}
 
 
+def of_pod(spec: JobSpec, kind: str) -> list[dict[str, Any]]:
+    """A pod's variables as Kubernetes writes them: each once; the user's own win over ours."""
+    texts = declared(spec) | _places(spec, kind) | spec.env
+    if kind == "IndexedJob":
+        texts = launcher(spec) | texts
+    return [
+        *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in _fields(kind).items()),
+        *({"name": name, "value": literal(text)} for name, text in texts.items() if name not in spec.secrets),
+        *({"name": name, "valueFrom": _secret(reference)} for name, reference in spec.secrets.items()),
+    ]
+
+
+def rendezvous_host(spec: JobSpec, kind: str) -> str:
+    """DNS name of node 0: a host name under the job's Service, or a Service of its own from Kubeflow's operator."""
+    node = f"{spec.name}-worker-0" if kind == "PyTorchJob" else f"{spec.name}-0.{spec.name}"
+    return f"{node}.{spec.namespace}.svc.{spec.rendezvous.cluster_domain}"
+
+
+def literal(text: str) -> str:
+    """Text that Kubernetes hands on as it is: it would expand ``$(NAME)``, and takes ``$$`` for ``$``."""
+    return text.replace("$", "$$")
+
+
 def _snapshots(spec: JobSpec) -> dict[str, str]:
     if not spec.snapshots.enabled:
         return {}
@@ -46,3 +71,36 @@ def _snapshots(spec: JobSpec) -> dict[str, str]:
         names.KIT_SNAPSHOT_KEEP: str(spec.snapshots.keep),
         names.KIT_RESUME: "1" if spec.resume else "",
     }
+
+
+def _fields(kind: str) -> dict[str, str]:
+    """What only the pod itself knows, from the downward API."""
+    common = {
+        names.PET_LOCAL_ADDR: "status.podIP",
+        names.KIT_POD: "metadata.name",
+        names.KIT_NODE_NAME: "spec.nodeName",
+    }
+    if kind == "PyTorchJob":
+        return common | {names.KIT_NODE_INDEX: f"metadata.labels['{names.LABEL_REPLICA_INDEX}']"}
+    return common | {
+        names.KIT_NODE_INDEX: f"metadata.annotations['{names.ANNOTATION_JOB_INDEX}']",
+        names.PET_RDZV_ID: f"metadata.labels['{names.LABEL_JOB_UID}']",
+    }
+
+
+def _places(spec: JobSpec, kind: str) -> dict[str, str]:
+    """Where things are, on a cluster."""
+    places = {names.KIT_TERMINATION_LOG: names.TERMINATION_LOG, names.KIT_EXIT_CODES: kind}
+    if kind == "IndexedJob":
+        places[names.PET_RDZV_ENDPOINT] = f"{rendezvous_host(spec, kind)}:{spec.rendezvous.port}"
+    if spec.snapshots.enabled:
+        places[names.KIT_SNAPSHOT_DIR] = spec.snapshots.path
+        places[names.KIT_LOG_DIR] = f"{spec.snapshots.path}/logs"
+    if spec.security.report_status:
+        places[names.KIT_REPORT] = f"configmap:{names.status_name(spec.name)}"
+    return places
+
+
+def _secret(reference: str) -> dict[str, Any]:
+    name, _, key = reference.partition("/")
+    return {"secretKeyRef": {"name": name, "key": key}}

@@ -39,6 +39,24 @@ DEFAULT_IMAGE: Final = "kitctl/trainer:0.1.0"
 DEFAULT_COMMAND: Final = ("-m", "trainer.workloads.digits")
 AGENT_COMMAND: Final = ("python", "-m", "trainer.agent")
 
+# -- objects beside the job, named after it -------------------------------------------------------------------------
+
+
+def status_name(job: str) -> str:
+    """The ConfigMap that the agent of rank 0 reports to, and status reads."""
+    return f"{job}-status"
+
+
+def sources_name(job: str) -> str:
+    """The ConfigMap with the files that travel with the job."""
+    return f"{job}-sources"
+
+
+def snapshots_name(job: str) -> str:
+    """The PersistentVolumeClaim that is made for snapshots."""
+    return f"{job}-snapshots"
+
+
 # -- environment: torchrun's own contract, so that a user's image with plain `torchrun` works too -------------------
 PET_NNODES: Final = "PET_NNODES"  # "3" or "2:4"
 PET_NPROC_PER_NODE: Final = "PET_NPROC_PER_NODE"
@@ -57,6 +75,7 @@ KIT_NODE_NAME: Final = "KIT_NODE_NAME"  # the machine that the pod runs on
 KIT_POD: Final = "KIT_POD"
 KIT_GPUS_PER_NODE: Final = "KIT_GPUS_PER_NODE"  # what was asked for; fewer visible ones are a failure
 KIT_BACKEND: Final = "KIT_BACKEND"  # auto | nccl | gloo
+KIT_AUTO_BACKEND: Final = "KIT_AUTO_BACKEND"  # what `auto` means in an image; set by one that is made for no GPUs
 KIT_INTERFACE: Final = "KIT_INTERFACE"  # nccl.interface; absent: the agent finds it from the route to node 0
 KIT_SNAPSHOT_DIR: Final = "KIT_SNAPSHOT_DIR"  # absent: no snapshots
 KIT_SNAPSHOT_EVERY: Final = "KIT_SNAPSHOT_EVERY"  # optimizer steps

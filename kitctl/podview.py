@@ -57,17 +57,17 @@ class View:
     @property
     def status_name(self) -> str:
         """Name of the ConfigMap that rank 0's agent reports to."""
-        return f"{self.name}-status"
+        return names.status_name(self.name)
 
     @property
     def sources_name(self) -> str:
         """Name of the ConfigMap that holds the files that travel with the job."""
-        return f"{self.name}-sources"
+        return names.sources_name(self.name)
 
     @property
     def claim(self) -> str:
         """Name of the claim for snapshots."""
-        return self.spec.snapshots.claim or f"{self.name}-snapshots"
+        return _claim(self.spec)
 
     @property
     def service_account(self) -> str:
@@ -83,6 +83,11 @@ class View:
     def rendezvous_id(self) -> str:
         """Tells runs apart where no label of the job's uid does."""
         return f"{self.name}-{self.spec.hash}"
+
+    @property
+    def rendezvous_host(self) -> str:
+        """DNS name of node 0."""
+        return environment.rendezvous_host(self.spec, self.kind)
 
     @property
     def rendezvous_conf(self) -> Mapping[str, str]:
@@ -102,20 +107,15 @@ def view(spec: JobSpec, sources: Mapping[str, str], *, suspended: bool) -> View:
         suspended=suspended or bool(spec.scheduling.queue),
         labels={component: _labels(spec, component) for component in components} | {"job": _job_labels(spec)},
         selector={names.LABEL_INSTANCE: spec.name, names.LABEL_COMPONENT: "trainer"},
-        env=tuple(_env(spec, kind)),
+        env=tuple(environment.of_pod(spec, kind)),
         env_from=tuple(map(_env_from, spec.env_from)),
         mounts=tuple(_mounts(spec, sources)),
-        command=tuple(map(literal, (*names.AGENT_COMMAND, "--", *spec.command, *spec.args))),
+        command=tuple(map(environment.literal, (*names.AGENT_COMMAND, "--", *spec.command, *spec.args))),
         resources=_resources(spec),
         tolerations=tuple(map(msgspec.to_builtins, spec.scheduling.tolerations)),
         deadline=seconds(spec.policy.deadline) if spec.policy.deadline else None,
         ttl=seconds(spec.policy.ttl) if spec.policy.ttl else None,
     )
-
-
-def literal(text: str) -> str:
-    """Text that Kubernetes hands on as it is: it would expand ``$(NAME)``, and takes ``$$`` for ``$``."""
-    return text.replace("$", "$$")
 
 
 def source_key(path: str) -> str:
@@ -139,52 +139,6 @@ def _job_labels(spec: JobSpec) -> dict[str, str]:
     return _labels(spec, "trainer") | queue
 
 
-def _env(spec: JobSpec, kind: str) -> list[dict[str, Any]]:
-    """Every variable once; the user's own win over ours."""
-    texts = environment.declared(spec) | _places(spec, kind) | spec.env
-    if kind == "IndexedJob":
-        texts = environment.launcher(spec) | texts
-    return [
-        *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in _fields(kind).items()),
-        *({"name": name, "value": literal(value)} for name, value in texts.items()),
-        *({"name": name, "valueFrom": _secret(reference)} for name, reference in spec.secrets.items()),
-    ]
-
-
-def _fields(kind: str) -> dict[str, str]:
-    """What only the pod itself knows, from the downward API."""
-    common = {
-        names.PET_LOCAL_ADDR: "status.podIP",
-        names.KIT_POD: "metadata.name",
-        names.KIT_NODE_NAME: "spec.nodeName",
-    }
-    if kind == "PyTorchJob":
-        return common | {names.KIT_NODE_INDEX: f"metadata.labels['{names.LABEL_REPLICA_INDEX}']"}
-    return common | {
-        names.KIT_NODE_INDEX: f"metadata.annotations['{names.ANNOTATION_JOB_INDEX}']",
-        names.PET_RDZV_ID: f"metadata.labels['{names.LABEL_JOB_UID}']",
-    }
-
-
-def _places(spec: JobSpec, kind: str) -> dict[str, str]:
-    """Where things are, on a cluster."""
-    places = {names.KIT_TERMINATION_LOG: names.TERMINATION_LOG, names.KIT_EXIT_CODES: kind}
-    if kind == "IndexedJob":
-        host = f"{spec.name}-0.{spec.name}.{spec.namespace}.svc.{spec.rendezvous.cluster_domain}"
-        places[names.PET_RDZV_ENDPOINT] = f"{host}:{spec.rendezvous.port}"
-    if spec.snapshots.enabled:
-        places[names.KIT_SNAPSHOT_DIR] = spec.snapshots.path
-        places[names.KIT_LOG_DIR] = f"{spec.snapshots.path}/logs"
-    if spec.security.report_status:
-        places[names.KIT_REPORT] = f"configmap:{spec.name}-status"
-    return places
-
-
-def _secret(reference: str) -> dict[str, Any]:
-    name, _, key = reference.partition("/")
-    return {"secretKeyRef": {"name": name, "key": key}}
-
-
 def _env_from(source: EnvSource) -> dict[str, Any]:
     kind, name = ("configMapRef", source.config_map) if source.config_map else ("secretRef", source.secret)
     return {kind: {"name": name}} | ({"prefix": source.prefix} if source.prefix else {})
@@ -199,9 +153,13 @@ def _mounts(spec: JobSpec, sources: Mapping[str, str]) -> list[Mount]:
         mounts.append(_snapshots(spec))
     if sources:
         items = [{"key": source_key(path), "path": path} for path in sources]
-        source = {"name": f"{spec.name}-sources", "items": items}
+        source = {"name": names.sources_name(spec.name), "items": items}
         mounts.append(Mount(name="sources", path=names.WORKSPACE, kind="configMap", source=source, read_only=True))
     return mounts + [_volume(number, volume) for number, volume in enumerate(spec.volumes)]
+
+
+def _claim(spec: JobSpec) -> str:
+    return spec.snapshots.claim or names.snapshots_name(spec.name)
 
 
 def _snapshots(spec: JobSpec) -> Mount:
@@ -209,7 +167,7 @@ def _snapshots(spec: JobSpec) -> Mount:
         name="snapshots",
         path=spec.snapshots.path,
         kind="persistentVolumeClaim",
-        source={"claimName": spec.snapshots.claim or f"{spec.name}-snapshots"},
+        source={"claimName": _claim(spec)},
         sub_path=spec.name if spec.snapshots.claim else "",  # others may keep theirs on an existing claim, too
     )
 

@@ -143,14 +143,15 @@ def _problems(node: yaml.Node, shape: Shape, path: str) -> Iterator[Problem]:
 
 def _keys(node: yaml.MappingNode, shape: Shape, path: str) -> Iterator[Problem]:
     for key, value in node.value:
-        field = join(path, str(key.value))
+        name = key.value if isinstance(key, yaml.ScalarNode) else "?"
+        field = join(path, name)
         if key.tag == _MERGE:
             yield from _problems(value, shape, path)
-        elif child := shape.child(str(key.value)):
+        elif child := shape.child(name):
             yield from _scalar(key, _TEXT, field) if shape.values else ()
             yield from _problems(value, child, field)
         else:
-            yield shape.unknown(field, str(key.value), _line(key))
+            yield shape.unknown(field, name, _line(key))
 
 
 def _scalar(node: yaml.ScalarNode, shape: Shape, path: str) -> Iterator[Problem]:

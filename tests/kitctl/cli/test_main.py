@@ -1,0 +1,139 @@
+"""The command line as a whole: messages, exit codes, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kitctl
+from kitctl.__main__ import main
+from kitctl.cli import VERBS
+
+
+def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    code = main(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field", "fix"),
+    [
+        (["--nodes", "0"], "nodes: 0", "fix: give a whole number of at least 1"),
+        (["--nodes", "4:2"], "nodes: 4:2", "fix: write 2:4"),
+        (["absent.py"], "command: absent.py does not exist", "fix: give a path from this folder"),
+        (["--name", "a" * 70], "name: 70 characters", "fix: use at most 61"),
+        (["-e", "WORLD_SIZE=3"], "env.WORLD_SIZE: ", "fix: use another name"),
+        (
+            ["--nodes", "2", "--set", "snapshots.accessMode=ReadWriteOnce"],
+            "snapshots.accessMode: ",
+            "fix: use ReadWriteMany",
+        ),
+        (["-f", "unknown.yaml"], "polcy: unknown key (line 1)", "fix: did you mean policy?"),
+        (["-f", "broken.yaml"], "broken.yaml:2: ", "fix: make it a YAML"),
+        (["--backend", "nccl"], "backend: nccl needs GPUs", "fix: set gpusPerNode"),
+        (["-e", "KITCTL_TEST_IS_NOT_SET"], "KITCTL_TEST_IS_NOT_SET is not set", "give KITCTL_TEST_IS_NOT_SET=VALUE"),
+        (["-e", "=x"], "'=x' is not KEY=VALUE", "--env"),
+        (["--volume", "data"], "'data' is not CLAIM:/PATH", "--volume"),
+        (["--env-file", "absent"], "absent cannot be read", "--env-file"),
+        (["-m"], "-m needs a module", "as in -m package.module"),
+        (["-f", "absent.yaml"], "absent.yaml", "does not exist"),
+    ],
+)
+@pytest.mark.parametrize("verb", [["render"], ["submit", "--dry-run=client"]])
+def test_bad_input_names_field_and_fix_and_leaves_nothing(
+    verb: list[str],
+    arguments: list[str],
+    field: str,
+    fix: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("unknown.yaml").write_text("polcy: {}\n")
+    Path("broken.yaml").write_text("env: [\nnodes: }\n")
+    before = sorted(tmp_path.rglob("*"))
+    code, out, err = run(*verb, *arguments, capsys=capsys)
+    assert code == 2
+    assert field in err
+    assert fix in err
+    assert not out
+    assert sorted(tmp_path.rglob("*")) == before
+    assert not Path(os.environ["XDG_STATE_HOME"]).exists()
+
+
+def test_render_prints_and_does_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run("render", "--nodes", "2", "-o", "name", capsys=capsys)
+    assert (code, err) == (0, "")
+    assert out.endswith("job.batch/digits\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unknown_verb_is_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "did you mean submit?" in run("sumbit", capsys=capsys)[2]
+    code, _, err = run("frobnicate", capsys=capsys)
+    assert code == 2
+    assert "kitctl --help lists them" in err
+
+
+def test_help_lists_every_verb_by_section(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run("--help", capsys=capsys)
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines() if line[:2] == "  " and line.split()[:1][0] in VERBS] == list(
+        VERBS
+    )
+
+
+def test_versions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--version", capsys=capsys)[:2] == (0, f"kitctl {kitctl.__version__}\n")
+    assert f"kitctl {kitctl.__version__}\n" in run("version", capsys=capsys)[1]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_complete_kitctl(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "_KITCTL_COMPLETE" in run("completion", shell, capsys=capsys)[1]
+
+
+def test_completion_completes_verbs() -> None:
+    environment = {**os.environ, "_KITCTL_COMPLETE": "bash_complete", "COMP_WORDS": "kitctl sus", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "kitctl"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "plain,suspend\n"
+
+
+def test_an_unexpected_error_is_one_line_and_says_how_to_see_more(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr("kitctl.render.manifests", fails)
+    code, _, err = run("render", capsys=capsys)
+    assert code == 1
+    assert err == "error: ZeroDivisionError: by zero\nthis is a bug in kitctl; KITCTL_DEBUG=1 shows the traceback\n"
+    monkeypatch.setenv("KITCTL_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        main(["render"])
+
+
+def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kitctl.render.manifests", interrupted)
+    assert main(["render"]) == 130
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = f"{sys.executable} -m kitctl schema | head -c 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("{", "")

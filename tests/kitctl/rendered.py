@@ -1,0 +1,40 @@
+"""Looking into rendered objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kitctl import render
+from kitctl.spec import JobSpec
+
+Object = dict[str, Any]
+
+
+def of_kind(objects: list[Object], kind: str, name: str | None = None) -> Object:
+    (found,) = [thing for thing in objects if thing["kind"] == kind and name in {None, thing["metadata"]["name"]}]
+    return found
+
+
+def job_of(spec: JobSpec, *, suspended: bool = False) -> Object:
+    return render.manifests(spec, suspended=suspended)[-1]
+
+
+def pod_in(objects: list[Object]) -> Object:
+    body = objects[-1]["spec"]
+    pods = body if "template" in body else body["pytorchReplicaSpecs"]["Worker"]
+    pod: Object = pods["template"]["spec"]
+    return pod
+
+
+def pod_of(spec: JobSpec) -> Object:
+    return pod_in(render.manifests(spec))
+
+
+def mounts_of(spec: JobSpec) -> dict[str, Object]:
+    return {mount["name"]: mount for mount in pod_of(spec)["containers"][0]["volumeMounts"]}
+
+
+def env_of(spec: JobSpec) -> dict[str, Any]:
+    variables = pod_of(spec)["containers"][0]["env"]
+    assert len({variable["name"] for variable in variables}) == len(variables)
+    return {variable["name"]: variable.get("value", variable.get("valueFrom")) for variable in variables}

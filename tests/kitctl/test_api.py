@@ -1,0 +1,54 @@
+"""Every key that is rendered is one that the Kubernetes API knows, where it is and with its type."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes.client import models
+
+GOLDENS = sorted((Path(__file__).parent.parent / "golden" / "render").glob("*.yaml"))
+SCALARS: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "bool": bool, "object": (str, int)}
+# The operator's own kind is no part of the API; its pods are.
+OUTSIDE = {"PyTorchJob"}
+
+
+def faults(value: Any, kind: str, path: str) -> list[str]:
+    """What does not fit ``kind``, a type as the generated client names it: V1Job, List[V1EnvVar], Dict[str, str]."""
+    if inner := re.fullmatch(r"[Ll]ist\[(.+)\]", kind):
+        return [fault for number, item in enumerate(value) for fault in faults(item, inner[1], f"{path}[{number}]")]
+    if inner := re.fullmatch(r"(?:Dict\[|dict\()str, (.+)[\])]", kind):
+        return [fault for key, item in value.items() for fault in faults(item, inner[1], f"{path}.{key}")]
+    if kind in SCALARS:
+        return [] if isinstance(value, SCALARS[kind]) else [f"{path}: {value!r} is no {kind}"]
+    model = getattr(models, kind)
+    types = {wire: model.openapi_types[name] for name, wire in model.attribute_map.items()}
+    unknown = [f"{path}.{key}: unknown to {kind}" for key in value if key not in types]
+    return unknown + [
+        fault for key, item in value.items() if key in types for fault in faults(item, types[key], f"{path}.{key}")
+    ]
+
+
+def test_the_check_itself_finds_what_is_wrong() -> None:
+    wrong = {
+        "kind": "Job",
+        "spec": {"completion": 1, "parallelism": "2", "template": {"spec": {"containers": [{"img": "x"}]}}},
+    }
+    assert faults(wrong, "V1Job", "job") == [
+        "job.spec.completion: unknown to V1JobSpec",
+        "job.spec.parallelism: '2' is no int",
+        "job.spec.template.spec.containers[0].img: unknown to V1Container",
+    ]
+
+
+@pytest.mark.parametrize("golden", GOLDENS, ids=lambda path: path.stem)
+def test_every_key_is_known_to_the_api(golden: Path) -> None:
+    for thing in yaml.safe_load_all(golden.read_text(encoding="utf-8")):
+        if thing["kind"] in OUTSIDE:
+            template = thing["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
+            assert not faults(template, "V1PodTemplateSpec", "template")
+        else:
+            assert not faults(thing, f"V1{thing['kind']}", thing["kind"])

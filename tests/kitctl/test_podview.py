@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from kitctl import names, render
+from kitctl.rules import check
+from kitctl.spec import JobSpec, Kind, Nccl
+from tests.kitctl.rendered import env_of, job_of
+
+
+@pytest.mark.parametrize("kind", ["IndexedJob", "PyTorchJob"])
+def test_a_users_own_variable_wins_and_none_is_given_twice(kind: Kind) -> None:
+    spec = JobSpec(name="job", kind=kind, env={"NCCL_DEBUG": "TRACE", "PYTHONUNBUFFERED": "0"}, nccl=Nccl(debug="INFO"))
+    assert (env_of(spec)["NCCL_DEBUG"], env_of(spec)["PYTHONUNBUFFERED"]) == ("TRACE", "0")
+
+
+def test_the_operator_sets_torchruns_variables_itself() -> None:
+    spec = JobSpec(name="job", kind="PyTorchJob", nodes="2:4", procs_per_node=3)
+    ours = {name for name in env_of(spec) if name.startswith("PET_")}
+    assert ours == {"PET_LOCAL_ADDR"}
+    body = job_of(spec)["spec"]
+    assert body["nprocPerNode"] == "3"
+    assert (body["elasticPolicy"]["minReplicas"], body["elasticPolicy"]["maxReplicas"]) == (2, 4)
+    assert {"key": "join_timeout", "value": "900"} in body["elasticPolicy"]["rdzvConf"]
+
+
+def test_secrets_are_references_and_win_over_ours() -> None:
+    spec = JobSpec(name="job", secrets={"TOKEN": "hub/token", "NCCL_DEBUG": "net/level"}, nccl=Nccl(debug="INFO"))
+    assert env_of(spec)["TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
+    assert env_of(spec)["NCCL_DEBUG"] == {"secretKeyRef": {"name": "net", "key": "level"}}
+
+
+def expanded(text: str, variables: dict[str, str]) -> str:
+    """What the kubelet makes of a command, an argument or a variable: ``$$`` is ``$``, ``$(NAME)`` is looked up."""
+    return re.sub(
+        r"\$(\$|\(([^)]*)\))",
+        lambda match: "$" if match[1] == "$" else variables.get(match[2], match[0]),
+        text,
+    )
+
+
+@example(["$(V1) and $(HOME)", "$$", "costs $5", "$$$(V0)", "$"])
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0") | st.sampled_from("$()")), max_size=4))
+def test_any_text_reaches_the_process_as_it_was_given(texts: list[str]) -> None:
+    env = {f"V{number}": text for number, text in enumerate(texts)}
+    spec = check(JobSpec(name="job", args=tuple(texts), env=env))
+    (job,) = yaml.safe_load_all(render.to_yaml(render.manifests(spec)[-1:]))
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    got = [expanded(text, env) for text in container["command"]]
+    assert got == [*names.AGENT_COMMAND, "--", *spec.command, *texts]
+    values = {variable["name"]: expanded(variable.get("value", ""), env) for variable in container["env"]}
+    assert {name: values[name] for name in env} == env

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kitctl import names, render, specfile
+from kitctl.jobinput import JobInput
+from kitctl.spec import JobSpec, Kind, Scheduling, Section, Security, Snapshots
+from tests.conftest import Golden
+from tests.kitctl.rendered import env_of, job_of, mounts_of, of_kind, pod_in, pod_of
+
+TESTS = Path(__file__).parent.parent
+CASES = sorted((TESTS / "cases").glob("*.yaml"))
+KINDS = ("IndexedJob", "PyTorchJob")
+SOURCES = {"train.py": "import lib.model\nprint('trained')\n", "lib/model.py": "SIZE = 3\n"}
+BOTH_KINDS = [(case, kind) for case in CASES for kind in KINDS if not case.stem.startswith("longest-name")]
+LIMITS = [
+    (TESTS / "cases/longest-name-indexed.yaml", "IndexedJob"),
+    (TESTS / "cases/longest-name-pytorch.yaml", "PyTorchJob"),
+]
+
+
+def case_objects(case: Path, kind: str) -> list[dict[str, Any]]:
+    spec = specfile.build(JobInput(file=case, flags={"kind": kind}))
+    return render.manifests(spec, SOURCES if spec.script == "train.py" else {})
+
+
+@pytest.mark.parametrize(("case", "kind"), BOTH_KINDS + LIMITS, ids=lambda value: getattr(value, "stem", value))
+def test_golden(case: Path, kind: str, golden: Golden) -> None:
+    text = render.to_yaml(case_objects(case, kind))
+    golden(TESTS / "golden" / "render" / f"{case.stem}.{kind}.yaml", text)
+    assert list(yaml.safe_load_all(text)) == case_objects(case, kind)
+
+
+def test_the_case_with_every_option_leaves_no_key_at_its_default() -> None:
+    # The version has one value; c10d is the one backend; of these two values the other would switch the rest off.
+    fixed = {
+        "version",
+        "rendezvous.backend",
+        "snapshots.enabled",
+        "snapshots.accessMode",
+        "security.profile",
+        "security.reportStatus",
+    }
+    spec = specfile.build(JobInput(file=TESTS / "cases" / "every-option.yaml"))
+    assert set(_defaults(spec, JobSpec())) == fixed
+
+
+def _defaults(section: Any, plain: Any, path: str = "") -> list[str]:
+    found: list[str] = []
+    for field in type(section).__struct_fields__:
+        value, default = getattr(section, field), getattr(plain, field)
+        key = path + re.sub(r"_(.)", lambda match: match[1].upper(), field)
+        if isinstance(value, Section):
+            found += _defaults(value, default, f"{key}.")
+        elif value == default:
+            found.append(key)
+    return found
+
+
+def test_objects_come_in_the_order_in_which_they_are_needed() -> None:
+    spec = JobSpec(name="job", command=("train.py",))
+    kinds = [thing["kind"] for thing in render.manifests(spec, SOURCES)]
+    needed = ["ServiceAccount", "Role", "RoleBinding", "ConfigMap", "ConfigMap", "PersistentVolumeClaim"]
+    assert kinds == [*needed, "Service", "NetworkPolicy", "Job"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_object_is_the_jobs_own(kind: Kind) -> None:
+    spec = JobSpec(name="job", namespace="team", kind=kind)
+    for thing in render.manifests(spec):
+        assert thing["metadata"]["namespace"] == "team"
+        assert thing["metadata"]["labels"][names.LABEL_INSTANCE] == "job"
+        assert thing["metadata"]["name"].startswith("job")
+
+
+def test_names_are_printed_as_kubectl_does() -> None:
+    assert render.to_names(render.manifests(JobSpec(name="job"))).splitlines()[-3:] == [
+        "service/job",
+        "networkpolicy.networking.k8s.io/job",
+        "job.batch/job",
+    ]
+
+
+def test_auto_without_a_cluster_is_an_indexed_job() -> None:
+    assert job_of(JobSpec(name="job"))["kind"] == "Job"
+
+
+# -- what survives, and who may what --------------------------------------------------------------------------------
+
+
+def test_a_fatal_exit_fails_the_job_and_a_drained_one_costs_nothing() -> None:
+    rules = job_of(JobSpec(name="job"))["spec"]["podFailurePolicy"]["rules"]
+    by_code = {
+        code: rule["action"] for rule in rules if "onExitCodes" in rule for code in rule["onExitCodes"]["values"]
+    }
+    codes = names.EXIT_CODES["IndexedJob"]
+    assert by_code == {codes["fatal"]: "FailJob", codes["drained"]: "Ignore"}, "retryable is counted, as are signals"
+
+
+def test_only_an_elastic_job_may_complete_without_its_last_node() -> None:
+    assert job_of(JobSpec(name="job", nodes="2:4"))["spec"]["successPolicy"] == {"rules": [{"succeededCount": 2}]}
+    assert "successPolicy" not in job_of(JobSpec(name="job", nodes=4))["spec"]
+
+
+def test_a_job_waits_for_its_release_or_for_its_queue() -> None:
+    assert "suspend" not in job_of(JobSpec(name="job"))["spec"]
+    assert job_of(JobSpec(name="job"), suspended=True)["spec"]["suspend"] is True
+    queued = job_of(JobSpec(name="job", scheduling=Scheduling(queue="research")))
+    assert queued["spec"]["suspend"] is True
+    assert queued["metadata"]["labels"][names.LABEL_QUEUE] == "research"
+
+
+def test_the_role_is_limited_to_the_one_status_object() -> None:
+    (rule,) = of_kind(render.manifests(JobSpec(name="job")), "Role")["rules"]
+    assert rule["resourceNames"] == ["job-status"]
+    assert set(rule["verbs"]) == {"get", "patch", "update"}
+
+
+def test_without_reports_pods_are_nobody() -> None:
+    spec = JobSpec(name="job", security=Security(report_status=False))
+    assert pod_of(spec)["automountServiceAccountToken"] is False
+    assert "serviceAccountName" not in pod_of(spec)
+    kinds = {thing["kind"] for thing in render.manifests(spec)}
+    assert not kinds & {"ServiceAccount", "Role", "RoleBinding", "ConfigMap"}
+    assert names.KIT_REPORT not in env_of(spec)
+
+
+def test_snapshots_are_kept_apart_on_a_claim_that_others_use() -> None:
+    own = JobSpec(name="job")
+    shared = JobSpec(name="job", snapshots=Snapshots(claim="shared"))
+    assert "subPath" not in mounts_of(own)["snapshots"]
+    assert mounts_of(shared)["snapshots"]["subPath"] == "job"
+    assert not [thing for thing in render.manifests(shared) if thing["kind"] == "PersistentVolumeClaim"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_default_passes_the_restricted_profile(kind: Kind) -> None:
+    """https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted, control by control."""
+    pod = pod_of(JobSpec(name="job", kind=kind, gpus_per_node=1))
+    (container,) = pod["containers"]
+    assert not pod.keys() & {"hostNetwork", "hostPID", "hostIPC"}
+    assert all(
+        volume.keys() & {"configMap", "emptyDir", "persistentVolumeClaim", "secret"} for volume in pod["volumes"]
+    )
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize(("case", "kind"), BOTH_KINDS + LIMITS, ids=lambda value: getattr(value, "stem", value))
+def test_references_between_objects_hold(case: Path, kind: Kind) -> None:
+    objects = case_objects(case, kind)
+    spec = specfile.build(JobInput(file=case, flags={"kind": kind}))
+    pod = pod_in(objects)
+    (container,) = pod["containers"]
+    made = {(thing["kind"], thing["metadata"]["name"]) for thing in objects}
+    mounted = [mount["name"] for mount in container["volumeMounts"]]
+    assert mounted == [volume["name"] for volume in pod["volumes"]]
+    assert len({mount["mountPath"] for mount in container["volumeMounts"]}) == len(mounted)
+    for volume in pod["volumes"]:
+        if volume["name"] == "snapshots" and not spec.snapshots.claim:
+            assert ("PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"]) in made
+        if volume["name"] == "sources":
+            held = of_kind(objects, "ConfigMap", volume["configMap"]["name"])["data"]
+            assert {item["key"] for item in volume["configMap"]["items"]} == held.keys()
+    if spec.security.report_status:
+        assert ("ConfigMap", f"{spec.name}-status") in made
+    for name in host_names(spec, kind):
+        assert re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name), name
+
+
+def host_names(spec: JobSpec, kind: str) -> list[str]:
+    infix = "-worker-" if kind == "PyTorchJob" else "-"
+    return [f"{spec.name}{infix}{index}" for index in range(spec.max_nodes)]
+
+
+def test_files_of_any_name_travel() -> None:
+    sources = {"train.py": "a", "lib/train.py": "b", "lib_train.py": "c", "a b/ü.py": "d"}
+    objects = render.manifests(JobSpec(name="job", command=("train.py",)), sources)
+    held = of_kind(objects, "ConfigMap", "job-sources")["data"]
+    assert all(re.fullmatch(r"[-._a-zA-Z0-9]{1,253}", key) for key in held)
+    (volume,) = [volume for volume in pod_in(objects)["volumes"] if volume["name"] == "sources"]
+    assert {item["path"]: held[item["key"]] for item in volume["configMap"]["items"]} == sources

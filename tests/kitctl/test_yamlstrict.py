@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kitctl import yamlstrict
+from kitctl.errors import UsageError
+from kitctl.shape import Shape
+from kitctl.spec import JobSpec
+
+JOB = Shape(JobSpec)
+
+# Each is something else than text to at least one of: YAML 1.1 (kubectl, Helm, PyYAML), YAML 1.2.
+AMBIGUOUS = [
+    *("yes", "No", "ON", "off", "y", "N", "true", "False", "null", "Null", "~", ""),
+    *("3", "+3", "-3", "0", "0644", "08", "0o17", "0x1F", "0b11", "1_000", "12:30:45", "2:4", "190:20:30.15"),
+    *(
+        "1e3",
+        "1e-3",
+        "3E-4",
+        "1.",
+        ".5",
+        "+.5e1",
+        "6.022_1",
+        ".inf",
+        "-.INF",
+        ".NaN",
+        "2001-12-14",
+        "2001-12-14t21:59:43.10-05:00",
+    ),
+]
+PLAIN = [
+    "train.py",
+    "10Gi",
+    "500m",
+    "a:b",
+    "1h30m",
+    "5d",
+    "v1.2.3",
+    "1.2.3",
+    "e3",
+    "nope",
+    "yesterday",
+    "0x",
+    "--lr",
+    "1,2",
+]
+
+
+def problems(text: str) -> list[str]:
+    return [str(problem) for problem in yamlstrict.read(text, "job.yaml", JOB)[1]]
+
+
+@pytest.mark.parametrize("scalar", AMBIGUOUS)
+def test_an_unquoted_scalar_that_some_reader_takes_for_no_text_is_refused(scalar: str) -> None:
+    (problem,) = problems(f"env:\n  A: {scalar}\n")
+    assert problem.startswith("env.A: ")
+    assert "(line 2)" in problem
+    assert f"quote it: {json.dumps(scalar)}" in problem
+
+
+@pytest.mark.parametrize("scalar", AMBIGUOUS)
+def test_the_same_scalar_quoted_is_text(scalar: str) -> None:
+    tree, wrong = yamlstrict.read(f"env:\n  A: '{scalar}'\nargs: [\"{scalar}\"]\n", "job.yaml", JOB)
+    assert not wrong
+    assert tree == {"env": {"A": scalar}, "args": [scalar]}
+
+
+@pytest.mark.parametrize("scalar", PLAIN)
+def test_sure_text_needs_no_quotes(scalar: str) -> None:
+    tree, wrong = yamlstrict.read(f"env:\n  A: {scalar}\n", "job.yaml", JOB)
+    assert not wrong
+    assert tree == {"env": {"A": scalar}}
+
+
+def test_keys_of_free_mappings_are_text_too() -> None:
+    (problem,) = problems('env:\n  yes: "1"\n')
+    assert problem == 'env.yes: yes (line 2) is not text to every YAML reader; fix: quote it: "yes"'
+
+
+def test_an_elastic_size_has_to_be_quoted() -> None:
+    assert problems("nodes: 2:4\n") == ['nodes: 2:4 (line 1) is not text to every YAML reader; fix: quote it: "2:4"']
+    assert yamlstrict.read('nodes: "2:4"\n', "job.yaml", JOB) == ({"nodes": "2:4"}, [])
+    assert yamlstrict.read("nodes: 3\n", "job.yaml", JOB) == ({"nodes": 3}, [])
+
+
+def test_a_number_that_readers_differ_on_is_refused_where_numbers_belong() -> None:
+    (problem,) = problems("policy:\n  maxRestarts: 010\n")
+    assert problem.startswith("policy.maxRestarts: 010 (line 2) is not the same number to every YAML reader")
+
+
+def test_null_is_allowed_where_a_field_may_be_absent() -> None:
+    assert yamlstrict.read("policy:\n  deadline: null\n", "job.yaml", JOB) == ({"policy": {"deadline": None}}, [])
+
+
+def test_unknown_keys_are_told_with_the_nearest_and_all_at_once() -> None:
+    assert problems("polcy: {}\npolicy:\n  maxRestart: 1\nvolumes:\n  - mountpath: /x\n") == [
+        "polcy: unknown key (line 1); fix: did you mean policy?",
+        "policy.maxRestart: unknown key (line 3); fix: did you mean maxRestarts?",
+        "volumes[0].mountpath: unknown key (line 5); fix: did you mean mountPath?",
+    ]
+
+
+def test_anchors_and_merge_keys_are_followed() -> None:
+    text = (
+        'env: &common\n  A: "1"\nsecrets: {}\nresources:\n  requests: &amounts {cpu: "4"}\n  limits: {<<: *amounts}\n'
+    )
+    tree, wrong = yamlstrict.read(text, "job.yaml", JOB)
+    assert not wrong
+    assert tree["resources"]["limits"] == {"cpu": "4"}
+    assert problems("resources:\n  requests: &a {cpu: 4}\n  limits: {<<: *a}\n") != []
+
+
+def test_an_alias_that_contains_itself_is_refused_and_never_followed() -> None:
+    (problem,) = problems("policy: &a\n  policy: *a\n")
+    assert problem.startswith("policy.policy: unknown key")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nodes: 2\nnodes: 3\n", "job.yaml:2: the key nodes is given twice"),
+        ("env:\n  A: b\n  A: c\n", "job.yaml:3: the key A is given twice"),
+        ("a: [1\nb: 2\n", "job.yaml:2: "),
+        ("nodes: {{ nodes }}\n", "job.yaml:1: found unhashable key"),
+        ("\tnodes: 3\n", "job.yaml:1: found character"),
+        ("just text\n", "job.yaml: not a mapping"),
+        ("- a\n- b\n", "job.yaml: not a mapping"),
+        ("", "job.yaml: not a mapping"),
+        ("nodes: 3\n---\nnodes: 4\n", "job.yaml:2: but found another document"),
+        ("nodes: \x00\n", "job.yaml"),
+    ],
+)
+def test_what_is_no_mapping_is_refused_with_its_line(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        yamlstrict.read(text, "job.yaml", JOB)
+    assert caught.value.message.startswith(message)
+    assert caught.value.fix
+
+
+def test_parsing_refuses_a_key_that_is_given_twice() -> None:
+    with pytest.raises(yaml.YAMLError, match="twice"):
+        yamlstrict.parse("a:\n  b: 1\n  b: 1\n")
+    assert yamlstrict.parse("---\n{}\n---\n# nothing\n---\na: 1\n") == [{}, {"a": 1}]
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.recursive(
+        st.text(st.characters(codec="utf-8")) | st.integers() | st.booleans() | st.none(),
+        lambda parts: st.lists(parts) | st.dictionaries(st.text(st.characters(codec="utf-8")), parts),
+    )
+)
+def test_whatever_is_written_is_read_back(value: object) -> None:
+    assert list(yaml.safe_load_all(yamlstrict.write([{"value": value}]))) == [{"value": value}]
+
+
+@settings(deadline=None)
+@given(st.text(st.characters(codec="utf-8")))
+def test_a_quoted_value_is_yaml(text: str) -> None:
+    assert yaml.safe_load(f"a: {yamlstrict.quote(text)}") == {"a": text}
