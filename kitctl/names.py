@@ -37,7 +37,7 @@ WORKSPACE: Final = "/workspace"  # where synced sources are mounted; the ranks' 
 TERMINATION_LOG: Final = "/dev/termination-log"
 DEFAULT_IMAGE: Final = "kitctl/trainer:0.1.0"
 DEFAULT_COMMAND: Final = ("-m", "trainer.workloads.digits")
-AGENT_COMMAND: Final = ("python", "-m", "trainer.agent")
+AGENT_COMMAND: Final = ("python", "-P", "-m", "trainer.agent")  # -P: a user's trainer.py must not hide ours
 
 # -- objects beside the job, named after it -------------------------------------------------------------------------
 

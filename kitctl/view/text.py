@@ -61,7 +61,7 @@ def _list_row(job: JobState, now: float, *, namespaces: bool, wide: bool) -> lis
         *([job.namespace] if namespaces else []),
         job.name,
         job.phase,
-        f"{job.ready}/{job.nodes}",
+        job.nodes if job.finished else f"{job.ready}/{job.nodes}",
         str(job.world_size or "-"),
         "-" if progress.step is None else str(progress.step),
         "-" if progress.loss is None else f"{progress.loss:.4f}",
@@ -74,7 +74,7 @@ def _list_row(job: JobState, now: float, *, namespaces: bool, wide: bool) -> lis
 def _nodes(job: JobState) -> str:
     ranks = f", {job.world_size} ranks" if job.world_size else ""
     restarts = f", {job.restarts} restart{'s'[: job.restarts > 1]}" if job.restarts else ""
-    return f"{job.ready} of {job.nodes} up{ranks}{restarts}"
+    return f"{job.nodes if job.finished else f'{job.ready} of {job.nodes} up'}{ranks}{restarts}"
 
 
 def _snapshot(job: JobState) -> str:

@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -54,11 +55,9 @@ def test_five_kills_and_every_sample_is_counted_exactly_once(kit: Kit) -> None:
     chance.shuffle(victims)
     for number, victim in enumerate(victims):
         step = STEPS * (number + 1) // 7 + chance.randrange(10)
-        kit.until(
-            "kills", lambda job, step=step: (job["progress"].get("step") or 0) >= step and job["phase"] == "Running"
-        )
+        kit.until("kills", partial(reached, step))
         os.killpg(kit.agent("kills", victim), signal.SIGKILL)
-        kit.until("kills", lambda job, lost=number + 1: job["restarts"] >= lost)
+        kit.until("kills", partial(lost, number + 1))
     kit.run("wait", "kills")
 
     ledger = committed(kit.snapshots("kills"))
@@ -67,6 +66,16 @@ def test_five_kills_and_every_sample_is_counted_exactly_once(kit: Kit) -> None:
     assert counted(ledger, recorded(records)) == {epoch: Counter(range(SAMPLES)) for epoch in range(EPOCHS)}
     for name, value in undisturbed(kit.folder).items():
         torch.testing.assert_close(weights(kit.snapshots("kills"))[name], value, rtol=1e-5, atol=1e-6)
+
+
+def reached(step: int, job: dict[str, Any]) -> bool:
+    """Whether all ranks train, and have come to ``step``."""
+    return bool(job["phase"] == "Running" and (job["progress"].get("step") or 0) >= step)
+
+
+def lost(nodes: int, job: dict[str, Any]) -> bool:
+    """Whether that many nodes have been started again."""
+    return bool(job["restarts"] >= nodes)
 
 
 def committed(snapshots: Path) -> tuple[Entry, ...]:

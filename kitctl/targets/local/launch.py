@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import kitctl
 from kitctl import names
+from kitctl.environment import declared, launcher
 from kitctl.spec import JobSpec
 from kitctl.targets.local.folder import Job, JobFolder
 
@@ -46,31 +46,21 @@ def environment(this: Launch, base: Mapping[str, str]) -> dict[str, str]:
     """Everything in a node's environment; ``base`` is what the caller's own shell has."""
     spec = this.job.spec
     ours = {
-        names.PET_NNODES: str(spec.nodes),
-        names.PET_NPROC_PER_NODE: str(spec.ranks_per_node),
-        names.PET_RDZV_BACKEND: spec.rendezvous.backend,
         names.PET_RDZV_ENDPOINT: f"{LOOPBACK}:{this.port}",
         names.PET_RDZV_ID: this.job.run,
-        names.PET_RDZV_CONF: names.rendezvous_conf(spec.rendezvous.join_timeout, spec.rendezvous.last_call),
-        names.PET_MAX_RESTARTS: str(spec.policy.max_restarts),
         names.PET_LOCAL_ADDR: LOOPBACK,
-        names.KIT_JOB: spec.name,
-        names.KIT_NAMESPACE: spec.namespace,
         names.KIT_NODE_INDEX: str(this.index),
         names.KIT_NODE_NAME: "localhost",
         names.KIT_POD: pod(spec.name, this.index),
-        names.KIT_GPUS_PER_NODE: str(spec.gpus_per_node),
-        names.KIT_BACKEND: spec.backend,
         names.KIT_LOG_DIR: str(this.folder.path / "ranks"),
         names.KIT_REPORT: f"file:{this.folder.report_path}",
         names.KIT_TERMINATION_LOG: str(this.folder.node(this.index).termination_path(this.attempt)),
-        names.KIT_GRACE_SECONDS: str(spec.grace_seconds),
         names.KIT_EXIT_CODES: "IndexedJob",
-        names.KIT_VERSION: kitctl.__version__,
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-        "PYTHONUNBUFFERED": "1",
     }
-    return {**_inherited(base), **_devices(spec, this.index, base), **ours, **_optional(spec, this.state), **spec.env}
+    if (snapshots := snapshot_dir(spec, this.state)) is not None:
+        ours[names.KIT_SNAPSHOT_DIR] = str(snapshots)
+    share = _share(spec, this.index, base)
+    return {**_inherited(base), **share, **launcher(spec), **declared(spec), **ours, **spec.env}
 
 
 def pod(name: str, index: int) -> str:
@@ -87,7 +77,7 @@ def _inherited(base: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _devices(spec: JobSpec, index: int, base: Mapping[str, str]) -> dict[str, str]:
+def _share(spec: JobSpec, index: int, base: Mapping[str, str]) -> dict[str, str]:
     """This node's share of the machine: its own GPUs, and not more threads than there are cores."""
     share = {} if "OMP_NUM_THREADS" in base else {"OMP_NUM_THREADS": str(_threads(spec))}
     if spec.gpus_per_node:
@@ -99,22 +89,3 @@ def _devices(spec: JobSpec, index: int, base: Mapping[str, str]) -> dict[str, st
 
 def _threads(spec: JobSpec) -> int:
     return max(1, (os.cpu_count() or 1) // (spec.max_nodes * spec.ranks_per_node))
-
-
-def _optional(spec: JobSpec, state: Path) -> dict[str, str]:
-    """What is set only if the job asks for it."""
-    chosen = {
-        names.KIT_INTERFACE: spec.nccl.interface,
-        "NCCL_DEBUG": spec.nccl.debug,
-        "NCCL_IB_HCA": spec.nccl.hca,
-        "NCCL_IB_DISABLE": "1" if spec.nccl.ib_disable else "",
-        "NCCL_P2P_DISABLE": "1" if spec.nccl.p2p_disable else "",
-    }
-    if (snapshots := snapshot_dir(spec, state)) is not None:
-        chosen |= {
-            names.KIT_SNAPSHOT_DIR: str(snapshots),
-            names.KIT_SNAPSHOT_EVERY: str(spec.snapshots.every_steps),
-            names.KIT_SNAPSHOT_KEEP: str(spec.snapshots.keep),
-            names.KIT_RESUME: "1" if spec.resume else "",
-        }
-    return {name: value for name, value in chosen.items() if value}

@@ -203,9 +203,11 @@ class LocalTarget:
 
 
 def _node_facts(job: Job, node: NodeFolder) -> NodeFacts:
-    attempts, alive = node.attempts, node.alive()
+    alive, attempts = node.alive(), node.attempts
     started, exited = node.started(attempts), node.exited(attempts)
     termination = node.termination(attempts)
+    if not (alive or started or exited):
+        attempts -= attempts > 0  # its shim is on the way
     gone = attempts and not alive
     seen = Observed(index=node.index, alive=alive, attempts=attempts, exited=exited, termination=termination)
     return NodeFacts(

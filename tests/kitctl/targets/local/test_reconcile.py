@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,15 +19,22 @@ THREE = JobSpec(name="job", nodes=3)
 ELASTIC = JobSpec(name="job", nodes="2:4")
 
 
-def node(index: int, *, code: int | None = None, signal: int | None = None, **more: object) -> Observed:
+def node(index: int, *, code: int | None = None, signal: int | None = None, **more: Any) -> Observed:
     """A node that has ended, with a code, by a signal, or without a trace (neither)."""
     exited = Exited(time=NOW - 60, code=code, signal=signal) if code is not None or signal else None
     started = Started(time=NOW - 90, pid=1, restarts=0)
-    fields = {"index": index, "alive": False, "attempts": 1, "started": started, "exited": exited, **more}
+    fields: dict[str, Any] = {
+        "index": index,
+        "alive": False,
+        "attempts": 1,
+        "started": started,
+        "exited": exited,
+        **more,
+    }
     return Observed(**fields)
 
 
-def running(index: int, **more: object) -> Observed:
+def running(index: int, **more: Any) -> Observed:
     return node(index, **{"alive": True, **more})
 
 
@@ -34,7 +42,7 @@ def absent(index: int) -> Observed:
     return Observed(index=index, alive=False)
 
 
-def decide(spec: JobSpec, seen: list[Observed], /, *, created: float = NOW, **wanted: object) -> list[object]:
+def decide(spec: JobSpec, seen: list[Observed], /, *, created: float = NOW, **wanted: Any) -> list[object]:
     return list(reconcile(spec, Wanted(**{"nodes": spec.max_nodes, **wanted}), seen, NOW, created))
 
 
