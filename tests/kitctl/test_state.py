@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kitctl.state import JobFacts, NodeFacts, Place, Progress, Report, Termination, derive
 
 
-def node(index: int, **more: object) -> NodeFacts:
+def node(index: int, **more: Any) -> NodeFacts:
     return NodeFacts(**{"index": index, "pod": f"job-{index}", "alive": True, "attempts": 1, "started": 10.0, **more})
 
 
-def gone(index: int, **more: object) -> NodeFacts:
+def gone(index: int, **more: Any) -> NodeFacts:
     return node(index, **{"alive": False, "ended": 50.0, "signal": 9, "note": "was killed by signal 9", **more})
 
 
-def facts(*places: NodeFacts, **more: object) -> JobFacts:
-    known = {"name": "job", "namespace": "default", "target": "local", "kind": "processes", "nodes": "2", "wanted": 2}
+def facts(*places: NodeFacts, **more: Any) -> JobFacts:
+    known: dict[str, Any] = {
+        "name": "job",
+        "namespace": "default",
+        "target": "local",
+        "kind": "processes",
+        "nodes": "2",
+        "wanted": 2,
+    }
     return JobFacts(**{**known, "created": 1.0, "places": places, **more})
 
 

@@ -26,17 +26,7 @@ if TYPE_CHECKING:
 EPOCHS, SAMPLES, BATCH = 6, 512, 16
 ORDER = Order(samples=SAMPLES, batch=BATCH, seed=3)
 STEPS = EPOCHS * ORDER.steps_per_epoch
-WORKLOAD = [
-    "-m",
-    "trainer.workloads.toy",
-    str(EPOCHS),
-    "--samples",
-    str(SAMPLES),
-    "--batch_size",
-    str(BATCH),
-    "--seed",
-    "3",
-]
+WORKLOAD = f"-m trainer.workloads.toy {EPOCHS} --samples {SAMPLES} --batch_size {BATCH} --seed 3".split()
 Recorded = dict[tuple[int, int], list[int]]
 
 
@@ -47,10 +37,8 @@ def test_five_kills_and_every_sample_is_counted_exactly_once(kit: Kit) -> None:
     print(f"seed {seed}")
     chance = random.Random(seed)
     records = kit.folder / "records"
-    kit.run(
-        "submit", "--name", "kills", "--nodes", "3", "--snapshot-every", "10",
-        *WORKLOAD, "--step-time", "0.05", "--record", str(records),
-    )  # fmt: skip
+    observed = [*WORKLOAD, "--step-time", "0.05", "--record", str(records)]
+    kit.run("submit", "--name", "kills", "--nodes", "3", "--snapshot-every", "10", *observed)
     victims = [0, *chance.choices(range(3), k=4)]
     chance.shuffle(victims)
     for number, victim in enumerate(victims):
