@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer import snapshot
+from trainer.data import Order
 from trainer.fence import Fence
 from trainer.files import Buffer
 from trainer.ledger import LedgerError, audit
-from trainer.data import Order
 from trainer.snapshot import CorruptError, ForeignError, Manifest
 
 Say = Callable[[str], None]
@@ -62,11 +62,11 @@ class Archive:
             SnapshotError: the folder cannot be written.
         """
         try:
-            generation = self._fence.claim(self._run)
+            generation = self._fence.claim(self._run, above=self._highest())
         except OSError as error:
             raise SnapshotError(f"no snapshots can be written to {self._folder}: {error}") from error
         for scratch in self._folder.glob(f"{snapshot.SCRATCH}*"):
-            shutil.rmtree(scratch, ignore_errors=True)
+            shutil.rmtree(scratch) if scratch.is_dir() else scratch.unlink()
         return generation
 
     def newest(self, *, resume: bool) -> Found | None:
@@ -83,7 +83,7 @@ class Archive:
                 return Found(manifest=manifest, contents=snapshot.read_files(path, manifest))
             except ForeignError as error:
                 if manifest.run == self._run:
-                    raise SnapshotError(f"{path} is of this run, but {error}; give the run a folder of its own") from error
+                    raise SnapshotError(f"{path} is of this run, but {error}; start a new run") from error
                 self._say(f"passing over {path}: {error}")
             except (CorruptError, OSError) as error:
                 self._put_aside(path, error)
@@ -103,6 +103,11 @@ class Archive:
         for old in self._own()[self._keep :]:
             self._drop(old)
         return written
+
+    def _highest(self) -> int:
+        """The newest generation that left a snapshot: somebody may have copied those without their claims."""
+        told = (path.name.rpartition("-g")[2] for path in self._folder.glob("step-*"))
+        return max((int(generation) for generation in told if generation.isdecimal()), default=0)
 
     def _candidates(self, *, resume: bool) -> list[Manifest]:
         everything = list(self._readable())

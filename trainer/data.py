@@ -157,7 +157,7 @@ class Data:
         """This rank's part of each step, from a cursor to the end of the last epoch."""
         loader = DataLoader(
             self._source,
-            batch_sampler=self._keys(cursor, epochs, world),  # type: ignore[arg-type]  # any iterable will do
+            batch_sampler=self._keys(cursor, epochs, world),
             num_workers=self._workers,
             collate_fn=self._collate,
             pin_memory=world.device.type == "cuda",

@@ -1,11 +1,12 @@
 """All ranks as one world: joining it, its device, and the few collectives that the rest of the trainer needs.
 
-Every method of World but the properties is collective: all ranks call it, in the same order. A lone process is a
+Every method of World but ``say`` is collective: all ranks call it, in the same order. A lone process is a
 world of one, without a process group.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,13 +18,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
+from tqdm import tqdm
 
 from trainer.env import RankEnv, rank_env
 from trainer.rng import seed_all
 
 T = TypeVar("T")
 
-# Public from torch 2.12 on, and private under another name before that.
+# Newer versions of torch have it as a public name.
 set_timeout = getattr(dist, "set_timeout", None) or distributed_c10d._set_pg_timeout  # noqa: SLF001
 
 JOIN_TIMEOUT: Final = timedelta(minutes=15)  # imports and a first CUDA context differ by minutes between nodes
@@ -55,6 +57,12 @@ class World:
     def is_main(self) -> bool:
         """Whether this rank speaks and writes for all."""
         return self.rank == 0
+
+    def say(self, text: str) -> None:
+        """A line for a person, from rank 0; not collective."""
+        if self.is_main:
+            tqdm.write(text, file=sys.stdout)  # keeps clear of a progress bar
+            sys.stdout.flush()
 
     def share(self, value: T | None) -> T:
         """What rank 0 gave, on every rank."""
@@ -108,7 +116,8 @@ class World:
             return model
         if self.device.type != "cuda":
             raise DistributedError("torch's SyncBatchNorm needs a GPU for each rank; train without it on CPUs")
-        return nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        synchronized: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        return synchronized
 
 
 @contextmanager
@@ -131,10 +140,8 @@ def join(*, seed: int = 0, env: RankEnv | None = None) -> Iterator[World]:
     eager = device if backend == "nccl" else None  # NCCL connects now, where a failure is easy to place
     dist.init_process_group(backend, timeout=JOIN_TIMEOUT, device_id=eager)
     set_timeout(STEP_TIMEOUT)
-    try:
-        yield World(env=env, device=device)
-    finally:
-        dist.destroy_process_group()
+    yield World(env=env, device=device)
+    dist.destroy_process_group()  # but not after an error: it could wait for ranks that are gone
 
 
 def choose(env: RankEnv, *, gpus: int) -> tuple[str, torch.device]:
@@ -151,7 +158,7 @@ def choose(env: RankEnv, *, gpus: int) -> tuple[str, torch.device]:
         return "gloo", torch.device("cpu")
     if gpus < env.local_world_size:
         raise DistributedError(
-            f"{env.local_world_size} ranks on this node see {gpus} GPUs: backend {env.backend} needs one for each rank; "
+            f"{env.local_world_size} ranks on this node see {gpus} GPUs, and backend {env.backend} needs one for each: "
             f"start fewer ranks, or set KIT_BACKEND=gloo to train on CPUs"
         )
     return "nccl", torch.device("cuda", env.local_rank)

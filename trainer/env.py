@@ -170,11 +170,16 @@ def _path(environ: Mapping[str, str], name: str) -> Path | None:
 
 
 def _backend(environ: Mapping[str, str]) -> Backend:
-    match environ.get("KIT_BACKEND", "auto"):
-        case "auto" | "nccl" | "gloo" as backend:
-            return backend
-        case other:
-            raise EnvError(f"KIT_BACKEND={other!r}: not one of auto, nccl, gloo")
+    """What the job says; where it leaves it open, what the image says: one without GPUs means gloo."""
+    for name in ("KIT_BACKEND", "KIT_AUTO_BACKEND"):
+        match environ.get(name, "auto"):
+            case "auto":
+                continue
+            case "nccl" | "gloo" as backend:
+                return backend
+            case other:
+                raise EnvError(f"{name}={other!r}: not one of auto, nccl, gloo")
+    return "auto"
 
 
 def _pairs(name: str, text: str) -> dict[str, str]:

@@ -22,15 +22,19 @@ class Fence:
     def __init__(self, folder: Path) -> None:
         self._folder = folder / ".fence"
 
-    def claim(self, run_id: str) -> int:
+    def claim(self, run_id: str, *, above: int = 0) -> int:
         """Claim the next generation; from now on all lower ones are fenced off.
+
+        Args:
+            run_id: who claims it; kept for a person to read.
+            above: generations up to this one are in use, whatever the claims say.
 
         Raises:
             OSError: the folder cannot be written.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         while True:
-            generation = self.highest() + 1
+            generation = max(self.highest(), above) + 1
             with suppress(FileExistsError):  # somebody was faster: take the number after theirs
                 files.write(self._folder / f"{generation:04}", run_id.encode(), exclusive=True)
                 files.sync_folder(self._folder)
@@ -38,7 +42,7 @@ class Fence:
 
     def highest(self) -> int:
         """The newest generation; 0 before the first claim."""
-        return max((int(entry.name) for entry in self._folder.iterdir()), default=0)
+        return max((int(entry.name) for entry in self._folder.iterdir() if entry.name.isdecimal()), default=0)
 
     def check(self, generation: int) -> None:
         """Make sure that a generation is still the newest.
@@ -49,4 +53,4 @@ class Fence:
         """
         newest = self.highest()
         if newest > generation:
-            raise Fenced(f"generation {newest} has taken over from generation {generation}: it must not publish any more")
+            raise Fenced(f"generation {newest} has taken over: generation {generation} must not publish any more")

@@ -7,13 +7,12 @@ holds rank 0, and is read once, not once a rank.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Final
 
 import torch
 
 from trainer import files, marker, rng
-from trainer.archive import Archive, Found, Say, SnapshotError
+from trainer.archive import Archive, Found, SnapshotError
 from trainer.data import Cursor, Order
 from trainer.distributed import World
 from trainer.ledger import Ledger, extend
@@ -32,14 +31,12 @@ class History:
         world: all ranks; its environment names the folder and the run.
         state: what is saved and restored.
         order: the data's order.
-        say: takes lines for a person, on rank 0.
     """
 
-    def __init__(self, world: World, state: State, order: Order, *, say: Say) -> None:
+    def __init__(self, world: World, state: State, order: Order) -> None:
         self._world = world
         self._state = state
         self._order = order
-        self._say = say
         self._archive = self._open()
         self._ledger: Ledger = ()
         self._parent: Parent | None = None
@@ -87,8 +84,8 @@ class History:
         try:
             self._publish(self._archive, cursor, generators)
         except (OSError, CorruptError) as error:
-            last = self._parent.name if self._parent else "none"
-            self._say(f"warning: no snapshot at step {self._order.step(cursor)}: {error}; the last good one is {last}")
+            step, last = self._order.step(cursor), self._parent.name if self._parent else "none"
+            self._world.say(f"warning: no snapshot at step {step}: {error}; the last good one is {last}")
 
     def finish(self) -> None:
         """Leave the model's file, which plain torch loads, and the mark that the run has finished.
@@ -115,7 +112,7 @@ class History:
             model=self._state.signature,
             order=self._order,
             keep=env.snapshot_keep,
-            say=self._say,
+            say=self._world.say,
         )
 
     def _claim(self) -> tuple[int, Found | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from torch import Tensor, nn
@@ -29,10 +30,11 @@ class Drained(SystemExit):
         super().__init__(WORKER_DRAINED)
 
 
+@dataclass
 class Training:
     """A model, how it learns, and what from. Collective: all ranks make one alike.
 
-    Args:
+    Attributes:
         world: from ``join``; its environment says where snapshots go and how many steps lie between them.
         model: any module; it is moved to the world's device, and stays the caller's own.
         optimizer: of the model's parameters.
@@ -43,42 +45,33 @@ class Training:
         snapshot_every: steps between snapshots, instead of the environment's.
         on_step: called on every rank for every step, in order, once its loss is known, and before a snapshot that
             includes it is committed.
-        on_epoch: called on all ranks behind each epoch; what it gives is told as metrics.
+        on_epoch: called on all ranks behind each epoch, with its number from 0 on; what it gives is told as metrics.
 
     Raises:
         ValueError: there is nothing to train, or no step between snapshots.
     """
 
-    def __init__(
-        self,
-        world: World,
-        model: nn.Module,
-        optimizer: Optimizer,
-        loss: Loss,
-        data: Data,
-        *,
-        epochs: int,
-        scheduler: LRScheduler | None = None,
-        snapshot_every: int | None = None,
-        on_step: OnStep | None = None,
-        on_epoch: OnEpoch | None = None,
-    ) -> None:
-        self.world = world
-        self.model = model.to(world.device)
-        self.data = data
-        self.epochs = epochs
-        self._loss = loss
-        self._optimizer = optimizer
-        self._scheduler = scheduler
-        self._snapshot_every = world.env.snapshot_every if snapshot_every is None else snapshot_every
-        self._on_step = on_step
-        self._on_epoch = on_epoch
-        if epochs < 1 or self._snapshot_every < 1:
-            raise ValueError(f"{epochs} epochs, a snapshot every {self._snapshot_every} steps: both need to be 1 or more")
-        self._report = Reporter(world, data.order, epochs=epochs)
-        state = State(model=model, optimizer=optimizer, scheduler=scheduler)
-        self._history = History(world, state, data.order, say=self._report.say)
-        self._pulse = Pulse(world)
+    world: World
+    model: nn.Module
+    optimizer: Optimizer
+    loss: Loss
+    data: Data
+    _: KW_ONLY
+    epochs: int
+    scheduler: LRScheduler | None = None
+    snapshot_every: int | None = None
+    on_step: OnStep | None = None
+    on_epoch: OnEpoch | None = None
+
+    def __post_init__(self) -> None:
+        every = self.world.env.snapshot_every if self.snapshot_every is None else self.snapshot_every
+        if self.epochs < 1 or every < 1:
+            raise ValueError(f"{self.epochs} epochs, a snapshot every {every} steps: both need to be 1 or more")
+        self._every = every
+        self._report = Reporter(self.world, self.data.order, epochs=self.epochs)
+        state = State(model=self.model.to(self.world.device), optimizer=self.optimizer, scheduler=self.scheduler)
+        self._history = History(self.world, state, self.data.order)
+        self._pulse = Pulse(self.world)
 
     def fit(self) -> None:
         """Train from the newest snapshot, or from the start, to the end of the last epoch.
@@ -102,7 +95,7 @@ class Training:
                     break
                 if self._pulse.stop:
                     self._drain(cursor)
-                if self.data.order.step(cursor) % self._snapshot_every == 0:
+                if self.data.order.step(cursor) % self._every == 0:
                     self._commit(cursor)
             if cursor != begin:
                 self._commit(cursor)
@@ -110,12 +103,12 @@ class Training:
 
     def _learn(self, batch: Batch, *, stop: bool) -> Cursor:
         """One optimizer step; gives the cursor behind it."""
-        self._optimizer.zero_grad()
-        loss = self._loss(self._parallel, to_device(batch.samples, self.world.device)) * batch.weight
+        self.optimizer.zero_grad()
+        loss = self.loss(self._parallel, to_device(batch.samples, self.world.device)) * batch.weight
         loss.backward()
-        self._optimizer.step()
-        if self._scheduler:
-            self._scheduler.step()
+        self.optimizer.step()
+        if self.scheduler:
+            self.scheduler.step()
         cursor = self.data.order.after(batch.span)
         step = Step(
             number=self.data.order.step(cursor),
@@ -129,7 +122,7 @@ class Training:
 
     def _end_epoch(self, epoch: int) -> None:
         self._tell(self._pulse.flush())
-        self._report.epoch(epoch, self._on_epoch(epoch) if self._on_epoch else {})
+        self._report.epoch(epoch, self.on_epoch(epoch) if self.on_epoch else {})
 
     def _commit(self, cursor: Cursor) -> None:
         self._tell(self._pulse.flush())
@@ -138,7 +131,7 @@ class Training:
 
     def _drain(self, cursor: Cursor) -> None:
         self._commit(cursor)
-        self._report.say(f"stopping at step {self.data.order.step(cursor)}, as asked")
+        self.world.say(f"stopping at step {self.data.order.step(cursor)}, as asked")
         self.world.barrier()  # so that exit code 75 means committed, whichever rank it comes from
         raise Drained
 
@@ -146,12 +139,12 @@ class Training:
         if step is None:
             return
         self._report.step(step)
-        if self._on_step:
-            self._on_step(step)
+        if self.on_step:
+            self.on_step(step)
 
     def _tell_start(self, begin: Cursor) -> None:
         ranks = f"{self.world.size} ranks" if self.world.size > 1 else "1 rank"
         steps = self.data.order.step(begin)
-        where = f"going on behind step {steps} (epoch {begin.epoch + 1}, sample {begin.position})" if steps else "training"
+        where = f"going on after step {steps}, in epoch {begin.epoch + 1}" if steps else "training"
         self._report.begin(steps)
-        self._report.say(f"{where} with {ranks} on {self.world.device.type}, {self.data.order.batch} samples a step")
+        self.world.say(f"{where} with {ranks} on {self.world.device.type}, {self.data.order.batch} samples a step")

@@ -34,13 +34,14 @@ class Reporter:
 
     def __init__(self, world: World, order: Order, *, epochs: int) -> None:
         self._main = world.is_main
+        self._say = world.say
         self._file = world.env.progress_file
         self._order = order
         self._epochs = epochs
         self._total = epochs * order.steps_per_epoch
         self._bar = tqdm(total=self._total, unit="step", disable=not (self._main and sys.stderr.isatty()))
-        self._speed = Speed()
         self._last_tick = self._last_line = time.monotonic()
+        self._speed = Speed(self._last_tick)
         self._step: Step | None = None
         self._metrics: dict[str, float] = {}
         self.snapshot_step = 0
@@ -54,12 +55,6 @@ class Reporter:
         self._bar.close()
         if self._main:
             self._write()
-
-    def say(self, text: str) -> None:
-        """A line for a person."""
-        if self._main:
-            tqdm.write(text, file=sys.stdout)
-            sys.stdout.flush()
 
     def begin(self, steps: int) -> None:
         """Training goes on behind a number of steps."""
@@ -80,14 +75,14 @@ class Reporter:
         self._write()
         if self._bar.disable and now >= self._last_line + LINE:
             self._last_line = now
-            self.say(self._line(step))
+            self._say(self._line(step))
 
     def epoch(self, epoch: int, metrics: Mapping[str, float]) -> None:
         """An epoch is complete, and its metrics are known."""
         self._metrics = dict(metrics)
         loss = f" loss {self._step.loss:.4f}" if self._step else ""
         told = "".join(f" {name} {value:.4f}" for name, value in metrics.items())
-        self.say(f"epoch {epoch + 1}/{self._epochs} done{loss}{told}")
+        self._say(f"epoch {epoch + 1}/{self._epochs} done{loss}{told}")
 
     def _line(self, step: Step) -> str:
         within = (step.number - 1) % self._order.steps_per_epoch + 1
@@ -124,11 +119,11 @@ class Reporter:
 
 
 class Speed:
-    """Samples a second, over the last ticks of the clock."""
+    """Samples a second, over the last ticks of the clock; times are those of a steady clock in seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: float) -> None:
         self._counted = 0
-        self._ticks = deque([(time.monotonic(), 0)], maxlen=WINDOW)
+        self._ticks = deque([(now, 0)], maxlen=WINDOW)
         self.rate = 0.0
 
     def count(self, samples: int) -> None:

@@ -36,15 +36,20 @@ class State:
 
     def dump(self) -> Buffer:
         """All of it as bytes."""
-        parts = {"model": self.model, "optimizer": self.optimizer, "scheduler": self.scheduler}
-        return dump({name: part.state_dict() for name, part in parts.items() if part is not None})
+        return dump(
+            {
+                "model": self.model.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "scheduler": self.scheduler.state_dict() if self.scheduler else None,
+            }
+        )
 
     def load(self, content: bytes) -> None:
         """Set it from verified bytes, in place."""
         states = load(content)
         self.model.load_state_dict(states["model"])
         self.optimizer.load_state_dict(states["optimizer"])
-        if self.scheduler is not None and "scheduler" in states:
+        if self.scheduler and states["scheduler"]:
             self.scheduler.load_state_dict(states["scheduler"])
 
 

@@ -1,7 +1,9 @@
-"""A linear regression on random numbers, for trying out launches and for tests: seconds long, no files.
+"""A linear regression on random numbers, for trying out launches and for tests.
 
     python -m trainer.workloads.toy 5 1
     torchrun --nproc-per-node 2 -m trainer.workloads.toy 5 1 --batch_size 64
+
+Its options are for tests: to slow it down, to make it fail, and to record what was really learned from.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 from torch.utils.data import TensorDataset
 
 from trainer import Data, Step, Training, World, join
+
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Train."""
@@ -51,7 +54,7 @@ def slowed(seconds: float) -> Callable[[nn.Module, list[Tensor]], Tensor]:
     def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
         time.sleep(seconds)
         inputs, targets = batch
-        return F.mse_loss(model(inputs), targets)
+        return functional.mse_loss(model(inputs), targets)
 
     return loss
 
@@ -77,12 +80,12 @@ def options() -> argparse.ArgumentParser:
     """The command line; its first part is that of PyTorch's DDP tutorials."""
     parser = argparse.ArgumentParser("toy", description="Fit a line to random numbers.")
     parser.add_argument("total_epochs", type=int, help="epochs to train")
-    parser.add_argument("save_every", type=int, nargs="?", help="epochs between snapshots (default: KIT_SNAPSHOT_EVERY)")
+    parser.add_argument("save_every", type=int, nargs="?", help="epochs between snapshots")
     parser.add_argument("--batch_size", "--batch-size", type=int, default=32, help="samples in a step, over all ranks")
     parser.add_argument("--samples", type=int, default=2048, help="size of the data set")
     parser.add_argument("--seed", type=int, default=0, help="of the weights and of the data's order")
     parser.add_argument("--step-time", type=float, default=0.0, metavar="SECONDS", help="rest before each step")
-    parser.add_argument("--record", type=Path, metavar="DIR", help="write each rank's steps, sample ids and losses here")
+    parser.add_argument("--record", type=Path, metavar="DIR", help="write each rank's steps here")
     parser.add_argument("--fail-at", type=int, metavar="STEP", help="raise a ValueError at this step")
     parser.add_argument("--fail-rank", type=int, default=0, metavar="RANK", help="on this rank")
     return parser

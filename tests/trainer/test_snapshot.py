@@ -1,0 +1,122 @@
+"""A snapshot is there as a whole or not at all, and damage is found and named."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from tests.trainer.saved import CONTENTS, archive, manifest
+from tests.trainer.worlds import finish, fork
+from trainer.snapshot import CorruptError, ForeignError, Parent, read_files, read_manifest, write
+
+CALLS = ("mkdir", "open", "write", "fsync", "rename", "unlink", "rmdir")  # of os: all that publishing does to the disk
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Path:
+    return tmp_path / write(tmp_path, manifest(), CONTENTS).name
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    parent = Parent(name="step-00000001-g0001", digest="d")
+    written = write(tmp_path, manifest(parent=parent), CONTENTS)
+    path = tmp_path / "step-00000003-g0001"
+    assert read_manifest(path) == written
+    assert read_files(path, written) == CONTENTS
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("name", ["state.pt", "rng.pt", "manifest.json"])
+def test_one_flipped_bit_is_found(snapshot: Path, name: str) -> None:
+    content = bytearray((snapshot / name).read_bytes())
+    for position in {0, len(content) // 2, len(content) - 1}:
+        for bit in (0, 7):
+            content[position] ^= 1 << bit
+            (snapshot / name).write_bytes(content)
+            with pytest.raises(CorruptError, match=name):
+                read_files(snapshot, read_manifest(snapshot))
+            content[position] ^= 1 << bit
+
+
+@pytest.mark.parametrize("name", ["state.pt", "rng.pt", "manifest.json"])
+def test_a_missing_end_or_file_is_found(snapshot: Path, name: str) -> None:
+    os.truncate(snapshot / name, (snapshot / name).stat().st_size - 1)
+    with pytest.raises(CorruptError, match=name):
+        read_files(snapshot, read_manifest(snapshot))
+    (snapshot / name).unlink()
+    with pytest.raises(CorruptError, match=f"{name} is missing"):
+        read_files(snapshot, read_manifest(snapshot))
+
+
+def test_a_changed_word_in_the_manifest_is_found(snapshot: Path) -> None:
+    path = snapshot / "manifest.json"
+    path.write_text(path.read_text().replace('"world_size": 2', '"world_size": 3'))
+    with pytest.raises(CorruptError, match=r"manifest\.json differs from its digest"):
+        read_manifest(snapshot)
+
+
+def test_a_renamed_snapshot_is_not_believed(snapshot: Path) -> None:
+    with pytest.raises(CorruptError, match="is that of step-00000003-g0001"):
+        read_manifest(snapshot.rename(snapshot.with_name("step-00000009-g0001")))
+
+
+def test_another_format_is_foreign_not_corrupt(tmp_path: Path) -> None:
+    write(tmp_path, manifest(format=2), CONTENTS)
+    with pytest.raises(ForeignError, match="format 2"):
+        read_manifest(tmp_path / "step-00000003-g0001")
+
+
+def test_a_writer_killed_at_any_moment_leaves_a_good_snapshot(tmp_path: Path) -> None:
+    """Each system call of a publish in turn: the writer is killed before it, or in the middle of it."""
+    before = tmp_path / "before"
+    archive(before).claim()
+    archive(before).publish(manifest(1), CONTENTS)
+    codes, results = [], []
+    for number in range(100):
+        folder = tmp_path / str(number)
+        shutil.copytree(before, folder)
+        codes.append(finish(fork(publish_and_die, folder, number)))
+        found = archive(folder).newest(resume=False)
+        assert found is not None
+        assert found.contents == CONTENTS
+        assert not list(folder.glob("bad-*"))
+        results.append(found.manifest.step)
+        archive(folder).claim()
+        assert not list(folder.glob(".tmp-*"))
+        if codes[-1] == 0:
+            break
+    assert len(codes) > 20
+    assert codes == [-signal.SIGKILL] * (len(codes) - 1) + [0]
+    assert results == sorted(results)  # the old one up to the rename, the new one from then on
+    assert results[0] == 1
+    assert results[-1] == 3
+
+
+def publish_and_die(folder: Path, survived: int) -> None:
+    """Publish, and be killed once a number of system calls has passed: a write gets half of its bytes through."""
+    left = iter(range(survived))
+
+    def deadly(call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if next(left, None) is None:
+                if call is os_write:
+                    os_write(args[0], args[1][: len(args[1]) // 2])
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*args, **kwargs)
+
+        return wrapper
+
+    os_write = os.write
+    patches = [patch(f"os.{name}", deadly(getattr(os, name))) for name in CALLS]
+    for one in patches:
+        one.start()
+    archive(folder, keep=1).publish(manifest(3), CONTENTS)  # drops the old one at the end
+    for one in patches:
+        one.stop()

@@ -1,0 +1,102 @@
+"""Runs real ranks for tests, as processes with torch already imported, on the loopback interface."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import runpy
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from tests.trainer.nodes import PATIENCE, free_port
+
+# The server is forked for each rank; what it has imported costs nothing more. Each child imports pytest, as the
+# parent's main module, and torch imports its compiler at the first optimizer step.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(
+    ["pytest", "torch._dynamo", "trainer.workloads.digits", "trainer.workloads.toy", "tests.trainer.saved"]
+)
+
+
+class Ranks:
+    """The ranks of one world, started again and again over the same snapshots."""
+
+    def __init__(self, folder: Path, *command: str, **env: str) -> None:
+        self.folder = folder
+        self.snapshots = folder / "snapshots"
+        self.records = folder / "records"
+        self.log = folder / "log"
+        self._command = command
+        self._env = {"KIT_SNAPSHOT_DIR": str(self.snapshots), "KIT_BACKEND": "gloo", **env}
+        self._processes: list[BaseProcess] = []
+
+    def start(self, size: int, *more: str) -> None:
+        """Start a world of this size."""
+        port = str(free_port())
+        self._processes = []
+        for rank in range(size):
+            own = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+            env = {
+                **self._env,
+                **{name: str(value) for name, value in own.items()},
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": port,
+            }
+            self._processes.append(fork(run_module, [*self._command, *more], env, self.log))
+
+    def signal(self, rank: int, number: signal.Signals) -> None:
+        """A signal to one rank."""
+        pid = self._processes[rank].pid
+        assert pid is not None
+        os.kill(pid, number)
+
+    def wait(self) -> list[int | None]:
+        """The exit codes by rank."""
+        return [finish(process) for process in self._processes]
+
+    def run(self, size: int, *more: str) -> list[int | None]:
+        """Start and wait."""
+        self.start(size, *more)
+        return self.wait()
+
+    def recorded(self) -> list[dict[str, Any]]:
+        """What the ranks of all worlds recorded with ``--record``."""
+        files = self.records.glob("*.jsonl")
+        return [json.loads(line) for path in files for line in path.read_text().splitlines()]
+
+    def losses(self) -> list[float]:
+        """The losses by step, as the latest generation that took a step saw them."""
+        latest = {line["step"]: line["loss"] for line in sorted(self.recorded(), key=lambda line: line["generation"])}
+        return [latest[step] for step in sorted(latest)]
+
+
+def fork(target: Callable[..., None], *args: Any) -> BaseProcess:
+    """Call a module's function in a process of its own."""
+    process = FORKS.Process(target=target, args=args, daemon=True)
+    process.start()
+    return process
+
+
+def finish(process: BaseProcess) -> int | None:
+    """The exit code, negative for a signal."""
+    process.join(PATIENCE)
+    if process.exitcode is None:
+        process.kill()
+    return process.exitcode
+
+
+def run_module(command: Sequence[str], env: dict[str, str], log: Path) -> None:
+    """Be ``python -m`` a module, with stdout and stderr appended to a file."""
+    os.environ.update(env)
+    with log.open("ab") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+    sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    sys.argv = list(command)
+    runpy.run_module(command[0], run_name="__main__", alter_sys=True)
