@@ -1,4 +1,4 @@
-"""What the trainer's loop costs beside a bare DDP loop of the same model: two ranks on gloo, blocks of steps in turn."""
+"""What the trainer's loop costs beside a bare DDP loop of the same model: two ranks, blocks of steps in turn."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ def main() -> None:
     save(
         "loop",
         Result(
-            note=f"A ConvNet (28x28 images, 16 and 32 channels, 5x5 kernels, batch normalization), {RANKS} ranks on gloo, "
-            f"one core each. {len(pairs)} pairs of blocks, each a few steps of the trainer's loop (loss told, progress "
-            "file, stop agreed on at each step; no snapshots) and as many of a bare DDP loop, in the same processes. The "
-            "cost in throughput is the median of the pairs' own, with its 95 % interval. Aim: at most 2 %.",
+            note=f"A ConvNet (28x28 images, 16 and 32 channels, 5x5 kernels, batch normalization), {RANKS} ranks on "
+            f"gloo, one core each. {len(pairs)} pairs of blocks, each a few steps of the trainer's loop (loss "
+            "told, progress file, stop agreed on at each step; no snapshots) and as many of a bare DDP loop, in "
+            "the same processes. The cost in throughput is the median of the pairs' own, with a 95 % interval. "
+            "Aim: at most 2 %.",
             columns=("bare DDP, ms a step", "trainer, ms a step", "cost in throughput", "interval"),
             rows=[
                 (

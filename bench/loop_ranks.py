@@ -23,7 +23,7 @@ from trainer import Data, Step, Training, World, join
 
 BATCH_PER_RANK = 128  # about 80 ms a step on one CPU core
 BLOCK = 6  # steps of one loop before it is the other's turn; the first is not counted: it finds cold caches
-PAIRS = 120
+PAIRS = 100
 LEARNING_RATE = 0.01
 
 

@@ -169,20 +169,20 @@ def derive(facts: JobFacts) -> JobState:
 
 
 def _phase(facts: JobFacts) -> Phase:
-    alive = [node for node in facts.places if node.alive]
+    present = [node for node in facts.places if node.alive or node.exit_code == 0]
     if facts.end:
         return facts.end
-    if not alive:
+    if not present:
         recovering = any(node.attempts for node in facts.places) and not facts.suspended
         return "Suspended" if facts.suspended else "Recovering" if recovering else "Pending"
     if facts.report is None or not facts.report.formed:
         return "Recovering" if any(node.attempts > 1 for node in facts.places) else "Starting"
-    return "Running" if _whole(facts.report, alive) else "Recovering"
+    return "Running" if _whole(facts.report, present) else "Recovering"
 
 
-def _whole(report: Report, alive: list[NodeFacts]) -> bool:
-    """Whether every member of the last group that formed is still the process that joined it."""
-    joined = {str(node.index) for node in alive if (node.started or 0.0) <= report.formed}
+def _whole(report: Report, present: list[NodeFacts]) -> bool:
+    """Whether every member of the last group that formed is still the process that joined it, or is done."""
+    joined = {str(node.index) for node in present if not node.alive or (node.started or 0.0) <= report.formed}
     return not report.forming and report.nodes.keys() <= joined
 
 

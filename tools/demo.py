@@ -27,7 +27,7 @@ def main() -> int:
 
 def kill_one(job: LocalJob, node: int) -> None:
     """Kill a node once there is a snapshot to come back to."""
-    if job.wait_for(lambda job: job.report.progress.snapshot_step is not None):
+    if job.wait_for(lambda job: bool(job.report.progress.snapshot_step)):
         job.kill(node)
         print(f"demo: node {node} killed (SIGKILL to its whole process group); watch it come back", flush=True)
 

@@ -69,7 +69,8 @@ def _installer() -> tuple[str, ...]:
     index = _output(*pip, "config", "get", "global.index-url")
     if index:  # uv does not read pip's configuration
         ENVIRON.setdefault("UV_DEFAULT_INDEX", index)
-    return (str(PYTHON), "-m", "uv", "pip", "install", "--quiet", "--python", str(PYTHON))
+    # As pip does by itself: what is not compiled now is compiled by every process that may not write next to torch.
+    return (str(PYTHON), "-m", "uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", str(PYTHON))
 
 
 def _torch_requirements() -> list[str]:

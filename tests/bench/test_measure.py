@@ -1,19 +1,23 @@
 from __future__ import annotations
 
+import math
 import random
 import statistics
+
+import pytest
 
 from bench.measure import interval
 
 
-def test_the_interval_holds_the_median_and_narrows_with_samples() -> None:
+def test_the_interval_is_as_wide_as_theory_says() -> None:
     draw = random.Random(1)
-    few = [draw.gauss(100, 5) for _ in range(10)]
-    many = [draw.gauss(100, 5) for _ in range(400)]
-    wide, narrow = interval(few), interval(many)
-    assert wide.low <= wide.median <= wide.high
-    assert wide.median == statistics.median(few)
-    assert narrow.high - narrow.low < wide.high - wide.low
+    spread, count = 5.0, 400
+    samples = [draw.gauss(100, spread) for _ in range(count)]
+    found = interval(samples)
+    assert found.low <= found.median <= found.high
+    assert found.median == statistics.median(samples)
+    standard_error = spread * math.sqrt(math.pi / 2 / count)  # of the median of normal samples
+    assert found.high - found.low == pytest.approx(2 * 1.96 * standard_error, rel=0.4)
 
 
 def test_equal_samples_leave_no_doubt() -> None:

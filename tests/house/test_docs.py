@@ -63,3 +63,12 @@ def test_links_lead_somewhere(page: Path) -> None:
         if anchor:
             headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
             assert anchor in {heading.lower().replace(" ", "-") for heading in headings}, anchor
+
+
+@pytest.mark.parametrize("package", ["kitctl", "trainer"])
+def test_the_architecture_names_every_module(package: str) -> None:
+    told = set(re.findall(r"`(\w+)`", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")))
+    modules = {
+        path.stem for path in (ROOT / package).iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert modules - told == {"__init__"}

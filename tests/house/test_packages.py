@@ -16,6 +16,8 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 
+pytestmark = pytest.mark.xdist_group("packages")  # one process builds the bare environment, and all its tests use it
+
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:

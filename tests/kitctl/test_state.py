@@ -49,6 +49,8 @@ FORMED = Report(
         (facts(node(0), node(1, attempts=2, started=30.0), report=FORMED), "Recovering"),
         (facts(node(0), node(1), report=Report(formed=20.0, forming=True, nodes=FORMED.nodes)), "Recovering"),
         (facts(gone(0), gone(1), report=FORMED), "Recovering"),
+        (facts(node(0), gone(1, signal=None, exit_code=0), report=FORMED), "Running"),
+        (facts(gone(0, signal=None, exit_code=0), gone(1, signal=None, exit_code=0), report=FORMED), "Running"),
         (facts(node(0), gone(1, exit_code=75), suspended=True, report=FORMED), "Recovering"),
         (facts(gone(0), gone(1), suspended=True, report=FORMED), "Suspended"),
         (facts(gone(0), gone(1), end="Cancelled"), "Cancelled"),

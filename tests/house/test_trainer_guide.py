@@ -1,0 +1,27 @@
+"""The script in the trainer's guide is one that trains."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GUIDE = Path(__file__).parents[2] / "docs" / "trainer.md"
+
+
+@pytest.mark.slow
+def test_the_guides_script_trains(tmp_path: Path) -> None:
+    scripts = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert len(scripts) == 1
+    (tmp_path / "train.py").write_text(scripts[0], encoding="utf-8")
+    environ = {**os.environ, "KIT_SNAPSHOT_DIR": str(tmp_path / "snapshots")}
+    command = [sys.executable, "train.py"]
+    done = subprocess.run(command, check=True, cwd=tmp_path, env=environ, capture_output=True, text=True)
+    told = re.search(r"mean squared error (\S+) on 1000 samples", done.stdout)
+    assert told is not None, done.stdout
+    assert float(told[1]) < 0.01
+    assert (tmp_path / "snapshots" / "model.pt").exists()
