@@ -51,12 +51,12 @@ demo: setup ## Train the handwritten digits on NODES local nodes; KILL=1 kills o
 .PHONY: test
 test: setup lint ## Set up, lint, and run every test
 	@echo "== tests"
-	@$(PY) -m pytest -n $(WORKERS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup
 
 .PHONY: test-fast
 test-fast: setup ## Run the tests that start no training processes
 	@echo "== fast tests"
-	@$(PY) -m pytest -n $(WORKERS) -m "not slow"
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup -m "not slow"
 
 .PHONY: lint
 lint: setup ## Check style, types and layers
@@ -108,4 +108,4 @@ cluster-down: ## Delete that cluster; what was built for it is kept
 .PHONY: test-cluster
 test-cluster: setup ## Bring up the cluster, build the trainer image, and run the tests that need them
 	@$(PY) -m tests.cluster.kind up image || echo "== no cluster: the tests say why"
-	@KITCTL_CLUSTER_TESTS=1 $(PY) -m pytest -n 2 tests/cluster
+	@KITCTL_CLUSTER_TESTS=1 $(PY) -m pytest tests/cluster
