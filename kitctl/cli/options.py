@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -52,6 +51,8 @@ def job_options(function: F) -> F:
 
     @functools.wraps(function)
     def verb(*, file: str | None, settings: tuple[str, ...], words: tuple[str, ...], **rest: Any) -> Any:
+        from pathlib import Path
+
         typed = {flag: rest.pop(flag.parameter) for flag in FLAGS}
         flags = tree({flag: value for flag, value in typed.items() if value is not None})
         job = JobInput(file=Path(file) if file else None, flags=flags | _program(words), settings=settings)

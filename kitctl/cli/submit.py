@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import random
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from kitctl.cli.common import connect, encode, say, seconds, show, timeout_option
-from kitctl.cli.logs import follow_to_the_end
 from kitctl.cli.options import JobCommand, job_options, output_option, target_option
-from kitctl.cli.wait import wait_to_the_end
 
 if TYPE_CHECKING:
     from kitctl.cli.options import JobInput
@@ -49,10 +45,12 @@ def command(
     timeout: str | None,
 ) -> None:
     """Run a script (or a module) on several nodes, as one job."""
+    from pathlib import Path
+
     from kitctl import specfile
     from kitctl.targets import Submission
 
-    suffix = "" if dry_run else "".join(random.choices(_SUFFIX_LETTERS, k=4))  # noqa: S311 - a name, not a secret
+    suffix = "" if dry_run else _suffix()
     spec = specfile.build(job, suffix=suffix)
     folder = Path.cwd()
     submission = Submission(spec=spec, sources=specfile.sources(spec, folder), folder=folder)
@@ -64,8 +62,17 @@ def command(
     _report(chosen, submission, output, how, seconds(timeout))
 
 
+def _suffix() -> str:
+    """What tells jobs of one script apart."""
+    from random import choices
+
+    return "".join(choices(_SUFFIX_LETTERS, k=4))  # noqa: S311 - a name, not a secret
+
+
 def _report(target: Target, submission: Submission, output: str | None, how: str, timeout: float | None) -> None:
     from kitctl import watching
+    from kitctl.cli.logs import follow_to_the_end
+    from kitctl.cli.wait import wait_to_the_end
 
     namespace, name = submission.spec.namespace, submission.spec.name
     if how == "follow":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -56,6 +55,8 @@ def _inherited(name: str) -> str:
 
 def _text(path: str) -> str:
     try:
+        from pathlib import Path
+
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"{path} cannot be read: {error}") from error

@@ -52,7 +52,7 @@ def test_any_text_reaches_the_process_as_it_was_given(texts: list[str]) -> None:
     spec = check(JobSpec(name="job", args=tuple(texts), env=env))
     (job,) = yaml.safe_load_all(render.to_yaml(render.manifests(spec)[-1:]))
     container = job["spec"]["template"]["spec"]["containers"][0]
-    got = [expanded(text, env) for text in container["command"]]
+    got = [expanded(text, env) for text in container["args"]]
     assert got == [*names.AGENT_COMMAND, "--", *spec.command, *texts]
     values = {variable["name"]: expanded(variable.get("value", ""), env) for variable in container["env"]}
     assert {name: values[name] for name in env} == env

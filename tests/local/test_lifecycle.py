@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 TOY = ["-m", "trainer.workloads.toy", "100", "--samples", "512", "--batch_size", "16", "--step-time", "0.02"]
 
 
+def trains(kit: Kit, name: str, *, ranks: int, after: int | None = None) -> None:
+    """Wait until a group of that size has taken steps, beyond what the groups before it told."""
+    formed = kit.until(name, lambda job: job["phase"] == "Running" and job["worldSize"] == ranks)
+    reached = max(after or 0, formed["progress"]["step"] or 0)
+    kit.until(name, lambda job: (job["progress"]["step"] or 0) > reached)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_an_elastic_job_through_every_verb(kit: Kit) -> None:
@@ -36,18 +43,18 @@ def test_an_elastic_job_through_every_verb(kit: Kit) -> None:
     assert kept == job["progress"]["step"], "a suspended job has lost nothing"
 
     kit.run("resume", "life")
-    kit.until("life", lambda job: job["phase"] == "Running" and job["progress"].get("step", 0) > kept)
+    trains(kit, "life", ranks=2, after=kept)
     kit.run("scale", "life", "--nodes", "1")
-    kit.until("life", lambda job: job["phase"] == "Running" and job["worldSize"] == 1)
+    trains(kit, "life", ranks=1)
     kit.run("scale", "life", "--nodes", "2")
-    kit.until("life", lambda job: job["phase"] == "Running" and job["worldSize"] == 2)
+    trains(kit, "life", ranks=2)
     assert "1 to 2 nodes" in kit.run("scale", "life", "--nodes", "3", exit_code=2)
 
     kit.run("cancel", "life")
     assert kit.status("life")["phase"] == "Cancelled"
     kit.run("wait", "life", exit_code=103)
     kit.run("restart", "life")
-    kit.until("life", lambda job: job["phase"] == "Running" and job["progress"].get("step", 0) > kept)
+    trains(kit, "life", ranks=2)
     said = kit.run("logs", "life", "--include", "going on after step")
     assert len(said.splitlines()) == 4, "after resume, twice scale, and restart"
     kit.run("delete", "life")
@@ -98,7 +105,7 @@ def test_ctrl_c_while_following_leaves_the_job_running_and_says_how_to_come_back
     assert follower.returncode == 130
     assert "left 'lives' running" in told
     assert "kitctl logs -f lives" in told
-    step = kit.until("lives", lambda job: job["phase"] == "Running" and job["progress"])["progress"]["step"]
+    step = kit.until("lives", lambda job: job["progress"]["step"])["progress"]["step"]
     kit.until("lives", lambda job: job["progress"]["step"] > step)
     before = time.monotonic()
     kit.run("wait", "lives", "--timeout", "1s", exit_code=124)

@@ -82,9 +82,9 @@ def correct(model: nn.Module, batch: list[Tensor]) -> Tensor:
 def digits() -> tuple[TensorDataset, TensorDataset]:
     """Images to train with and images held back, always the same ones."""
     package = importlib.util.find_spec("sklearn")  # not imported: its file is all that is needed
-    if package is None or package.origin is None:
+    if package is None or not package.submodule_search_locations:
         raise SystemExit("digits: scikit-learn, whose images this workload trains on, is not installed")
-    with gzip.open(Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz", "rt") as table:
+    with gzip.open(Path(package.submodule_search_locations[0], "datasets", "data", "digits.csv.gz"), "rt") as table:
         rows = torch.from_numpy(np.loadtxt(table, delimiter=",", dtype=np.float32))
     images, labels = rows[:, :64].reshape(-1, 1, 8, 8) / 16, rows[:, 64].long()
     held_back = torch.arange(len(rows)) % HELD_BACK == HELD_BACK - 1
