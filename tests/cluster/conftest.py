@@ -1,0 +1,38 @@
+"""Tests against a real cluster; `make test-cluster` brings it up and runs them, `make test` leaves them out."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.kind import host
+from tests.cluster.kind.steps import works
+from tests.cluster.kubectl import kubectl
+
+collect_ignore_glob = [] if os.environ.get("KITCTL_CLUSTER_TESTS") == "1" else ["test_*.py"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "cluster: needs the cluster of `make cluster-up`")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cluster() -> None:
+    obstacle = host.obstacle()
+    if obstacle:
+        pytest.skip(obstacle)
+    if not works("kubectl", "get", "--raw", "/readyz"):
+        pytest.fail("no cluster answers: make cluster-up")
+
+
+@pytest.fixture
+def namespace() -> Iterator[str]:
+    """A namespace of the test's own, which enforces the strictest of Kubernetes' security profiles."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    kubectl("create", "namespace", name)
+    kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
+    yield name
+    kubectl("delete", "namespace", name, "--wait=false")

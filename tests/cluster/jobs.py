@@ -1,0 +1,78 @@
+"""Jobs on the test cluster: rendered by kitctl, applied by kubectl, and what they left on their volume."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.cluster.kind.images import pushed
+from tests.cluster.kind.settings import SHARED, TRAINER_IMAGE
+from tests.cluster.kubectl import get, kubectl
+
+# Kind -> what kubectl calls it, the condition of one that is done, and the label with a node's index.
+KINDS: Final = {
+    "IndexedJob": ("job.batch", "Complete", "batch.kubernetes.io/job-completion-index"),
+    "PyTorchJob": ("pytorchjob.kubeflow.org", "Succeeded", "training.kubeflow.org/replica-index"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A job that was submitted."""
+
+    namespace: str
+    name: str
+    kind: str
+
+    def pods(self, index: int | None = None) -> list[dict[str, Any]]:
+        """Its pods, or those that are or were node ``index``."""
+        label = KINDS[self.kind][2]
+        selector = f"app.kubernetes.io/instance={self.name}"
+        selector += "" if index is None else f",{label}={index}"
+        found: list[dict[str, Any]] = get(self.namespace, "pods", "-l", selector)["items"]
+        return found
+
+    def wait(self, seconds: int = 150) -> None:
+        """Wait until it is done.
+
+        Raises:
+            AssertionError: it is not within ``seconds``; shows its pods and the ends of their logs.
+        """
+        resource, condition, _ = KINDS[self.kind]
+        try:
+            kubectl(
+                *("wait", "-n", self.namespace, f"{resource}/{self.name}"),
+                *(f"--for=condition={condition}", f"--timeout={seconds}s"),
+            )
+        except AssertionError as error:
+            error.add_note(kubectl("get", "pods", "-n", self.namespace, "-o", "wide"))
+            error.add_note(self.logs("--tail=20"))
+            raise
+
+    def logs(self, *options: str) -> str:
+        """What all its pods have printed, pod by pod."""
+        instance = f"app.kubernetes.io/instance={self.name}"
+        return kubectl("logs", "-n", self.namespace, "-l", instance, "--prefix", *(options or ("--tail=-1",)))
+
+    def steps(self) -> Iterator[dict[str, Any]]:
+        """What ``toy --record /snapshots/record`` has written so far: one a step and rank."""
+        for path in SHARED.glob(f"pvc-*_{self.namespace}_{self.name}-snapshots/record/rank-*.jsonl"):
+            whole_lines, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
+            yield from map(json.loads, whole_lines.splitlines())
+
+
+def submit(namespace: str, kind: str, *arguments: str) -> Run:
+    """Render a job with kitctl and send it to the cluster."""
+    options = ("--name", "run", "--namespace", namespace, "--kind", kind, "--image", pushed(TRAINER_IMAGE))
+    rendered = subprocess.run(
+        [sys.executable, "-m", "kitctl", "render", "-o", "json", *options, *arguments],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    kubectl("apply", "--server-side", "-f", "-", given=rendered.stdout)
+    return Run(namespace=namespace, name="run", kind=kind)

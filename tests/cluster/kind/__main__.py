@@ -1,0 +1,109 @@
+"""``python3 -m tests.cluster.kind COMMAND...``: each may be run again at any time, and several one after the other.
+
+up      make what is missing, of all that a ready cluster needs
+image   build the trainer image from the repository's Dockerfile and push it, as localhost:5001/kitctl/trainer:test
+down    delete the cluster, its volumes and the registry; what was built is kept. --all: also what was pushed, and
+        the docker daemon that `up` started
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
+from tests.cluster.kind import addons, cluster, host, images, programs
+from tests.cluster.kind.settings import BIN, HERE, KUBECONFIG, STORAGE, TORCH_IMAGE, TRAINER_IMAGE, WITH_KWOK
+from tests.cluster.kind.steps import alone, run, step
+
+Steps: TypeAlias = dict[str, Callable[[], None]]
+
+
+def up() -> None:
+    """Make a ready cluster."""
+    began = time.monotonic()
+    BIN.mkdir(parents=True, exist_ok=True)
+    _do({"host packages": host.packages, "docker": host.docker})
+    published = step("image registry?", images.registry_answers)
+    _do(_nodes(published=published) | _cluster(published=published) | _addons())
+    print(f"ready after {time.monotonic() - began:.0f} s\n")
+    print(f"export KUBECONFIG={KUBECONFIG}\nexport PATH={BIN}:$PATH")
+
+
+def _nodes(*, published: bool) -> Steps:
+    debian = {"debian bookworm": partial(images.debian, "bookworm", published=published)}
+    kind = {"build kind": partial(programs.build, "kind")}
+    if published:
+        return kind | debian | {"published node image": images.published_node}
+    builds = {f"build {name}": partial(programs.build, name) for name in ("kubernetes", "etcd", "coredns")}
+    return kind | builds | debian | {"node image": images.built_node}
+
+
+def _cluster(*, published: bool) -> Steps:
+    network: Steps = {} if published else {"pod network": cluster.network}
+    return {
+        "registry image": images.registry,
+        "registry": cluster.registry,
+        "cluster": partial(cluster.create, published=published),
+        **network,
+        "nodes use registry": cluster.nodes_use_registry,
+        "fake GPUs": cluster.fake_gpus,
+    }
+
+
+def _addons() -> Steps:
+    clients = ["helm", *(["kwok"] if WITH_KWOK else [])]
+    builds = ["local-path", "training-operator", *clients]
+    return {
+        **{f"build {name}": partial(programs.build, name) for name in builds},
+        "add-ons image": images.addons,
+        "storage class": addons.storage_class,
+        "training operator": addons.training_operator,
+        "nodes ready": cluster.ready,
+        "add-ons ready": addons.ready,
+    }
+
+
+def image() -> None:
+    """Build the trainer image for the cluster, and push it."""
+    published = step("image registry?", images.registry_answers)
+    repository = HERE.parents[2]
+    _do(
+        {
+            "debian sid": partial(images.debian, "sid", published=published),
+            "torch image": images.torch_cpu,
+            "trainer image": partial(
+                run, "docker", "build", "-t", TRAINER_IMAGE, "--build-arg", f"BASE_IMAGE={TORCH_IMAGE}", repository
+            ),
+            "push": partial(images.push, TRAINER_IMAGE),
+        }
+    )
+    print(TRAINER_IMAGE)
+
+
+def down() -> None:
+    """Delete the cluster."""
+    _do({"delete cluster": cluster.delete})
+
+
+def forget() -> None:
+    """Delete what was pushed, and stop the docker daemon."""
+    _do({"delete pushed images": partial(shutil.rmtree, STORAGE, ignore_errors=True), "stop docker": host.stop_daemon})
+
+
+def _do(steps: Steps) -> None:
+    for name, work in steps.items():
+        step(name, work)
+
+
+COMMANDS = {"up": up, "image": image, "down": down, "forget": forget}
+
+if __name__ == "__main__":
+    if not sys.argv[1:] or set(sys.argv[1:]) - COMMANDS.keys():
+        sys.exit(__doc__)
+    with alone():
+        for command in sys.argv[1:]:
+            COMMANDS[command]()

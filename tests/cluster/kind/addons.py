@@ -1,0 +1,47 @@
+"""What is added to the cluster: a ReadWriteMany storage class and Kubeflow's training operator.
+
+Each is its upstream's own manifests, taken from the Go module that it was built from, under a small kustomization.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tests.cluster.kind.images import ADDONS_IMAGE
+from tests.cluster.kind.programs import source
+from tests.cluster.kind.settings import HERE, STATE
+from tests.cluster.kind.steps import run, works
+
+
+def storage_class() -> None:
+    """The class ``shared``, ReadWriteMany, the cluster's default: one folder that every node sees."""
+    folder = _kustomization("local-path", "deploy")
+    run("kubectl", "delete", "storageclass", "standard", "--ignore-not-found")  # kind's own: one folder a node
+    run("kubectl", "apply", "--server-side", "--force-conflicts", "-k", folder)
+
+
+def training_operator() -> None:
+    """PyTorchJob, and none of the operator's other kinds: their definitions would be five sixths of it."""
+    if works("kubectl", "-n", "kubeflow", "get", "deployment", "training-operator"):
+        return  # it has written its certificate into its Secret and webhook: applying would take that back
+    folder = _kustomization("training-operator", "manifests")
+    definitions = folder / "upstream/base/crds/kustomization.yaml"
+    definitions.write_text("resources: [kubeflow.org_pytorchjobs.yaml]\n", encoding="utf-8")
+    run("kubectl", "apply", "--server-side", "--force-conflicts", "-k", folder)
+
+
+def _kustomization(name: str, upstream: str) -> Path:
+    folder = STATE / "manifests" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(source(name) / upstream, folder / "upstream", copy_function=shutil.copyfile)
+    run("chmod", "-R", "u+w", folder)  # Go's module cache is read-only
+    text = (HERE / "manifests" / f"{name}.yaml").read_text(encoding="utf-8")
+    (folder / "kustomization.yaml").write_text(text.replace("ADDONS_IMAGE", ADDONS_IMAGE), encoding="utf-8")
+    return folder
+
+
+def ready() -> None:
+    """Wait for both."""
+    for namespace, name in (("local-path-storage", "local-path-provisioner"), ("kubeflow", "training-operator")):
+        run("kubectl", "-n", namespace, "rollout", "status", f"deployment/{name}", "--timeout=120s")

@@ -1,0 +1,176 @@
+"""The cluster itself: kind's nodes, the pod network between them, the registry beside them, simulated GPUs."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Final
+
+from tests.cluster.kind.host import missing_capabilities
+from tests.cluster.kind.images import REGISTRY_IMAGE, image_id
+from tests.cluster.kind.settings import (
+    CLUSTER,
+    FAKE_GPUS,
+    KUBECONFIG,
+    NODE_IMAGE,
+    REGISTRY,
+    REGISTRY_CONTAINER,
+    REGISTRY_PORT,
+    SHARED,
+    STATE,
+    STORAGE,
+    WORKERS,
+)
+from tests.cluster.kind.steps import digest, eventually, finish, finished, forget, read, run, works
+
+SHARED_ON_NODES: Final = "/kitctl-shared"  # also in manifests/local-path.yaml
+_POD_NETWORK: Final = "10.244.0.0/16"  # kind's default
+_FIELDS: Final = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+
+
+def nodes() -> list[str]:
+    """The containers that are the cluster's nodes."""
+    return sorted(read("kind", "get", "nodes", "--name", CLUSTER).split())
+
+
+def registry() -> None:
+    """A registry beside the nodes, reached as localhost:PORT from here and from them.
+
+    Pushing and pulling move only the layers that changed; ``kind load`` would write whole images to every node.
+    """
+    state = read("docker", "ps", "--no-trunc", "-f", f"name=^{REGISTRY_CONTAINER}$", "--format", "{{.Image}}")
+    if state != REGISTRY_IMAGE:
+        run("docker", "rm", "-f", REGISTRY_CONTAINER)
+        if not works("docker", "network", "inspect", "kind"):
+            run("docker", "network", "create", "kind")  # kind would make it later
+        run(
+            *("docker", "run", "-d", "--name", REGISTRY_CONTAINER, "--restart", "unless-stopped"),
+            *("--network", "kind", "-p", f"127.0.0.1:{REGISTRY_PORT}:5000"),
+            *("-v", f"{STORAGE}:/var/lib/registry", REGISTRY_IMAGE),
+        )
+    eventually(_registry_listens, seconds=20, what=f"a registry at {REGISTRY}")
+
+
+def _registry_listens() -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", REGISTRY_PORT)) == 0
+
+
+def create(*, published: bool) -> None:
+    """All nodes or none: a cluster whose making was cut short, or that has changed since, is made anew."""
+    SHARED.mkdir(exist_ok=True)
+    SHARED.chmod(0o777)
+    config = json.dumps(_config(published=published))
+    if finished("cluster", _state_of(config)) and works("kubectl", "get", "--raw", "/readyz"):
+        return
+    forget("cluster")
+    run("kind", "delete", "cluster", "--name", CLUSTER)
+    run(
+        *("kind", "create", "cluster", "--name", CLUSTER, "--image", NODE_IMAGE, "--config", "-"),
+        *("--kubeconfig", KUBECONFIG),
+        given=config,
+    )
+    finish("cluster", _state_of(config))
+
+
+def _state_of(config: str) -> str:
+    """What the cluster was made from, and which containers it is: one that was restarted has new addresses."""
+    containers = [read("docker", "inspect", "-f", "{{.Id}} {{.State.StartedAt}}", node) for node in nodes()]
+    return digest(config, image_id(NODE_IMAGE), *containers)
+
+
+def _config(*, published: bool) -> dict[str, object]:
+    # The same folder in every node is what makes a ReadWriteMany volume of a plain path.
+    mounts = [{"hostPath": str(SHARED), "containerPath": SHARED_ON_NODES}]
+    patches = ['[plugins."io.containerd.grpc.v1.cri".registry]\nconfig_path = "/etc/containerd/certs.d"']
+    gates = {}
+    if "CAP_SYS_RESOURCE" in missing_capabilities():  # then no process may lower its oom_score_adj, or set rlimits
+        patches.append('[plugins."io.containerd.grpc.v1.cri"]\nrestrict_oom_score_adj = true')
+        gates = {"KubeletInUserNamespace": True}
+    return {
+        "kind": "Cluster",
+        "apiVersion": "kind.x-k8s.io/v1alpha4",
+        "networking": {"disableDefaultCNI": not published, "podSubnet": _POD_NETWORK},
+        "containerdConfigPatches": patches,
+        "featureGates": gates,
+        "nodes": [{"role": role, "extraMounts": mounts} for role in ["control-plane", *["worker"] * WORKERS]],
+    }
+
+
+def network() -> None:
+    """The pod network of a built node image: on each node a bridge-less ``ptp``, between nodes plain routes.
+
+    kind's own network plugin comes as an image. Nothing here enforces a NetworkPolicy.
+    """
+    pods = {}
+    for node in nodes():
+        run("kubectl", "wait", f"node/{node}", "--for=jsonpath={.spec.podCIDR}", "--timeout=60s")
+        pods[node] = read("kubectl", "get", "node", node, "-o", "jsonpath={.spec.podCIDR}")
+    addresses = {node: read("docker", "inspect", "-f", _FIELDS, node) for node in pods}
+    for node, own in pods.items():
+        routes = [f"ip route replace {pods[other]} via {addresses[other]}" for other in pods if other != node]
+        script = _NETWORK.format(own=own, all=_POD_NETWORK, plugins=_plugins(own), routes="\n".join(routes))
+        run("docker", "exec", "-i", node, "bash", "-eux", given=script)
+
+
+# A pod reaches what is outside the cluster under its node's address. The file appears whole: containerd watches it.
+_NETWORK: Final = """
+{routes}
+masquerade='POSTROUTING -s {own} ! -d {all} -j MASQUERADE'
+iptables -t nat -C $masquerade || iptables -t nat -A $masquerade
+mkdir -p /etc/cni/net.d
+cat > /etc/cni/net.d/10-kitctl.new <<'JSON'
+{plugins}
+JSON
+mv /etc/cni/net.d/10-kitctl.new /etc/cni/net.d/10-kitctl.conflist
+"""
+
+
+def _plugins(subnet: str) -> str:
+    ipam = {
+        "type": "host-local",
+        "dataDir": "/run/cni-ipam-state",
+        "routes": [{"dst": "0.0.0.0/0"}],
+        "ranges": [[{"subnet": subnet}]],
+    }
+    plugins = [
+        {"type": "ptp", "ipMasq": False, "mtu": 1500, "ipam": ipam},
+        {"type": "portmap", "capabilities": {"portMappings": True}},
+    ]
+    return json.dumps({"cniVersion": "0.3.1", "name": "pods", "plugins": plugins})
+
+
+def nodes_use_registry() -> None:
+    """What localhost:PORT means to the nodes' containerd."""
+    folder = f"/etc/containerd/certs.d/{REGISTRY}"
+    for node in nodes():
+        host = f'[host."http://{REGISTRY_CONTAINER}:5000"]\n'
+        run("docker", "exec", "-i", node, "sh", "-ec", f"mkdir -p {folder}; cat > {folder}/hosts.toml", given=host)
+
+
+def fake_gpus() -> None:
+    """Pods that ask for GPUs get scheduled; no device appears in them.
+
+    The kubelet keeps extended resources that somebody else wrote into its node's status.
+    """
+    gpus = {"nvidia.com/gpu": str(FAKE_GPUS)}
+    patch = json.dumps({"status": {"capacity": gpus, "allocatable": gpus}})
+    for node in nodes():
+        if "control-plane" not in node:
+            run("kubectl", "patch", "node", node, "--subresource=status", "--type=merge", "-p", patch)
+
+
+def ready() -> None:
+    """Wait for nodes and DNS."""
+    run("kubectl", "wait", "node", "--all", "--for=condition=Ready", "--timeout=120s")
+    run("kubectl", "-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=120s")
+
+
+def delete() -> None:
+    """Delete the nodes, what their volumes held, and the registry; keep what was built and pushed."""
+    forget("cluster")
+    if (STATE / "bin" / "kind").exists() and works("docker", "info"):
+        run("kind", "delete", "cluster", "--name", CLUSTER, "--kubeconfig", KUBECONFIG)
+        run("docker", "rm", "-f", REGISTRY_CONTAINER)
+    KUBECONFIG.unlink(missing_ok=True)
+    run("rm", "-rf", SHARED)

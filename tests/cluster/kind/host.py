@@ -1,0 +1,141 @@
+"""What the machine itself must have: a few Debian packages, and a docker daemon that can run kind's nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.cluster.kind.settings import ENVIRON, HERE, STATE
+from tests.cluster.kind.steps import StepError, eventually, is_root, read, run, works
+
+# Program -> the Debian package that has it.
+NEEDED: Final = {
+    "docker": "docker.io",
+    "dockerd": "docker.io",
+    "runc": "runc",
+    "jq": "jq",
+    "ip": "iproute2",
+    "iptables": "iptables",
+    "debootstrap": "debootstrap",
+}
+POLICY: Final = Path("/usr/sbin/policy-rc.d")
+RUNC: Final = STATE / "runc-narrow"  # a copy: the daemon outlives this checkout
+DAEMON: Final = STATE / "dockerd.json"
+DAEMON_PID: Final = STATE / "dockerd.pid"
+
+
+def obstacle() -> str:
+    """Why this user cannot have a cluster on this machine; empty if nothing is known to be in the way."""
+    if is_root() or works("docker", "info"):
+        return ""
+    return "no docker daemon answers, and only root can install and start one"
+
+
+def packages() -> None:
+    """Install what is missing.
+
+    Raises:
+        StepError: something is missing, and this user may not install it.
+    """
+    missing = {package for program, package in NEEDED.items() if not shutil.which(program, path=ENVIRON["PATH"])}
+    if missing:
+        if not is_root():
+            raise StepError(f"not root, and {', '.join(sorted(missing))} not installed")
+        with _no_services():
+            run("apt-get", "update", "-qq")
+            run(
+                *("apt-get", "install", "-y", "-qq", "--no-install-recommends", *sorted(missing)),
+                env={"DEBIAN_FRONTEND": "noninteractive"},
+            )
+    if not shutil.which("go", path=ENVIRON["PATH"]):
+        raise StepError("no Go toolchain: install Go 1.26 or later (Debian 12's own is too old for Kubernetes)")
+
+
+@contextmanager
+def _no_services() -> Iterator[None]:
+    """Debian's docker.io would start a daemon of its own, without ``runc-narrow``."""
+    if POLICY.exists():
+        yield
+        return
+    POLICY.write_text("#!/bin/sh\nexit 101\n", encoding="utf-8")
+    POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        POLICY.unlink()
+
+
+def missing_capabilities() -> str:
+    """What privileged containers cannot be given on this machine; see ``runc-narrow``."""
+    return read(HERE / "runc-narrow", "--missing")
+
+
+def docker() -> None:
+    """Use the daemon that answers, or start one.
+
+    Raises:
+        StepError: the daemon that answers cannot run privileged containers here, or none can be started.
+    """
+    shutil.copy2(HERE / "runc-narrow", RUNC)
+    missing = missing_capabilities()
+    if not works("docker", "info"):
+        if obstacle():
+            raise StepError(obstacle())
+        _start_daemon(narrow=bool(missing))
+    if missing and read("docker", "info", "-f", "{{.DefaultRuntime}}") != "narrow":
+        raise StepError(
+            f"this machine lacks {missing}, and its docker daemon does not know how to do without: stop it "
+            f"(a new one is started here), or make {RUNC} its default runtime"
+        )
+
+
+def _start_daemon(*, narrow: bool) -> None:
+    config: dict[str, object] = {"data-root": str(STATE / "docker")}
+    if narrow:
+        config |= {"default-runtime": "narrow", "runtimes": {"narrow": {"path": str(RUNC)}}}
+    DAEMON.write_text(json.dumps(config), encoding="utf-8")
+    DAEMON_PID.unlink(missing_ok=True)  # after a crash it names some other process, and dockerd would not start
+    with (STATE / "log" / "dockerd.log").open("a") as log:
+        subprocess.Popen(
+            ["dockerd", "--config-file", DAEMON, "--pidfile", DAEMON_PID],
+            env=ENVIRON,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    eventually(lambda: works("docker", "info"), seconds=60, what="a docker daemon that answers (log/dockerd.log)")
+
+
+def stop_daemon() -> None:
+    """Stop the docker daemon that :func:`docker` started, and no other."""
+    process = _own_daemon()
+    if process:
+        os.kill(process, signal.SIGTERM)
+        eventually(lambda: _own_daemon() is None, seconds=60, what="the end of the docker daemon")
+
+
+def _own_daemon() -> int | None:
+    if not DAEMON_PID.exists():
+        return None
+    process = DAEMON_PID.read_text(encoding="utf-8").strip()
+    command = Path("/proc", process, "cmdline")
+    ours = command.exists() and str(DAEMON).encode() in command.read_bytes()  # process ids are used again
+    return int(process) if ours else None
+
+
+def debian_mirror() -> str:
+    """The mirror that this machine's apt takes Debian from, whatever it is."""
+    lines = read("apt-get", "indextargets", "--format", "$(RELEASE) $(REPO_URI)", "Created-By: Packages").splitlines()
+    for line in lines:
+        release, _, address = line.partition(" ")
+        if release in {"bookworm", "stable"}:
+            return address
+    raise StepError("apt knows no Debian 12 mirror here, and no image registry answers")

@@ -1,0 +1,205 @@
+"""The container images: Debian's packages and the Go programs, so that no image registry is needed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.cluster.kind.host import debian_mirror, missing_capabilities
+from tests.cluster.kind.programs import source
+from tests.cluster.kind.settings import (
+    BIN,
+    HERE,
+    KIND_IMAGE,
+    KUBERNETES,
+    NODE_IMAGE,
+    PUBLISHED_NODE,
+    REGISTRY,
+    STATE,
+    TORCH_IMAGE,
+)
+from tests.cluster.kind.steps import digest, finish, finished, read, run, works
+
+IMAGES: Final = HERE / "images"
+ADDONS_IMAGE: Final = f"{REGISTRY}/kitctl/addons:test"
+REGISTRY_IMAGE: Final = "kitctl/registry"
+CONTROL_PLANE: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "etcd", "coredns")
+CONTROL_PLANE_TARGETS: Final = ("pause", "kube-proxy", "coredns", "control-plane")  # as in control-plane.Dockerfile
+_BUILDER: Final = "kitctl-node-build"
+
+
+def registry_answers() -> bool:
+    """Whether published images can be pulled. Asked until one way was taken; then that way is kept."""
+    if KIND_IMAGE:
+        return True
+    ways = {way: (STATE / "stamp" / f"node-{way}").exists() for way in ("pulled", "built")}
+    if any(ways.values()):
+        return ways["pulled"]
+    return works("docker", "manifest", "inspect", PUBLISHED_NODE, seconds=8)
+
+
+def image_id(image: str) -> str:
+    """An image's id; empty where there is none of that name."""
+    return read("docker", "images", "-q", "--no-trunc", image)
+
+
+def build(name: str, tag: str, *files: Path, target: str = "", **arguments: str) -> None:
+    """Build ``images/<name>.Dockerfile`` from these files and folders, and tag it."""
+    options = [option for key, value in arguments.items() for option in ("--build-arg", f"{key}={value}")]
+    if target:
+        options += ["--target", target]
+    with _folder(*files) as context:
+        run("docker", "build", "-t", tag, *options, "-f", IMAGES / f"{name}.Dockerfile", context)
+
+
+@contextmanager
+def _folder(*files: Path) -> Iterator[Path]:
+    """A folder with these files in it: links, since some are large; copies where they lie on another file system."""
+    with tempfile.TemporaryDirectory(dir=STATE, prefix="image-") as name:
+        folder = Path(name)
+        for file in files:
+            if file.is_dir():
+                shutil.copytree(file, folder / file.name, copy_function=shutil.copyfile)
+                continue
+            try:
+                os.link(file, folder / file.name)
+            except OSError:
+                shutil.copy2(file, folder / file.name)
+        yield folder
+
+
+def debian(suite: str, *, published: bool) -> None:
+    """A small Debian as the local image ``kitctl/debian:SUITE``."""
+    tag = f"kitctl/debian:{suite}"
+    if finished(f"debian-{suite}", image_id(tag)):
+        return
+    if published:
+        run("docker", "pull", f"debian:{suite}-slim")
+        run("docker", "tag", f"debian:{suite}-slim", tag)
+    else:
+        _bootstrap(suite, tag)
+    finish(f"debian-{suite}", image_id(tag))
+
+
+def _bootstrap(suite: str, tag: str) -> None:
+    root = STATE / f"root-{suite}"
+    shutil.rmtree(root, ignore_errors=True)
+    run("debootstrap", "--variant=minbase", suite, root, debian_mirror())
+    shutil.copy(IMAGES / "debian.conf", root / "etc/apt/apt.conf.d/90kitctl")
+    for unwanted in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale"):
+        shutil.rmtree(root / unwanted)
+        (root / unwanted).mkdir()
+    run("sh", "-c", 'tar -C "$1" -c . | docker import --change \'CMD ["bash"]\' - "$2"', "sh", root, tag)
+    shutil.rmtree(root)
+
+
+def built_node() -> None:
+    """A node image like kind's own, with the control plane's images in containerd's store."""
+    parts = [STATE / "stamp" / f"built-{name}" for name in ("kind", "kubernetes", "etcd", "coredns")]
+    key = digest(IMAGES / "node.Dockerfile", IMAGES / "control-plane.Dockerfile", HERE / "runc-narrow", *parts)
+    if finished("node-built", key + image_id(NODE_IMAGE)):
+        return
+    for target in CONTROL_PLANE_TARGETS:
+        build(
+            "control-plane",
+            f"{REGISTRY}/kitctl/kubernetes:{target}",
+            *(BIN / name for name in CONTROL_PLANE),
+            target=target,
+        )
+    wanted = read("kubeadm", "config", "images", "list", "--kubernetes-version", KUBERNETES).splitlines()
+    build(
+        "node",
+        "kitctl/node:base",
+        source("kind") / "images/base/files",
+        HERE / "runc-narrow",
+        *(BIN / program for program in ("kubeadm", "kubelet", "kubectl")),
+        KUBERNETES=KUBERNETES,
+        PAUSE=next(image for image in wanted if "/pause:" in image),
+    )
+    _preload(wanted)
+    finish("node-built", key + image_id(NODE_IMAGE))
+
+
+def _preload(wanted: list[str]) -> None:
+    """Only a running containerd imports images: so let one run in a container, and keep what that became."""
+    archive = STATE / "control-plane.tar"
+    run(
+        "docker", "save", "-o", archive, *(f"{REGISTRY}/kitctl/kubernetes:{target}" for target in CONTROL_PLANE_TARGETS)
+    )
+    run("docker", "rm", "-f", _BUILDER)
+    run(
+        *("docker", "run", "-d", "--privileged", "--name", _BUILDER, "--entrypoint", "sleep"),
+        *("-v", f"{archive}:/control-plane.tar:ro", "kitctl/node:base", "infinity"),
+    )
+    run("docker", "exec", "-i", _BUILDER, "bash", "-eux", given=_IMPORT.format(tags="\n".join(map(_tag, wanted))))
+    entrypoint = 'ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]'
+    run("docker", "commit", "-c", entrypoint, _BUILDER, NODE_IMAGE)
+    run("docker", "rm", "-f", _BUILDER)
+    archive.unlink()
+
+
+def _tag(image: str) -> str:
+    """Give one of our images the name that kubeadm asks for: on the nodes only, never in this machine's docker."""
+    name = image.rpartition("/")[2].partition(":")[0]
+    target = name if name in CONTROL_PLANE_TARGETS else "control-plane"
+    return f"ctr -n k8s.io images tag {REGISTRY}/kitctl/kubernetes:{target} {image}"
+
+
+_IMPORT: Final = """
+containerd > /tmp/containerd.log 2>&1 &
+until ctr version > /dev/null 2>&1; do kill -0 $! || {{ cat /tmp/containerd.log; exit 1; }}; sleep 0.1; done
+ctr -n k8s.io images import --no-unpack /control-plane.tar
+{tags}
+kill $!
+wait $! || true
+rm /tmp/containerd.log
+"""
+
+
+def published_node() -> None:
+    """A published node image; its runc is narrowed like this machine's own, and its kubectl is taken out for us."""
+    image = KIND_IMAGE or PUBLISHED_NODE
+    key = image + missing_capabilities()
+    if finished("node-pulled", key + image_id(NODE_IMAGE)):
+        return
+    run("docker", "pull", image)
+    lines = [f"FROM {image}"]
+    if missing_capabilities():
+        lines += ["RUN mv /usr/local/sbin/runc /usr/local/sbin/runc.real", "COPY runc-narrow /usr/local/sbin/runc"]
+    with _folder(HERE / "runc-narrow") as context:
+        (context / "Dockerfile").write_text("\n".join(lines), encoding="utf-8")
+        run("docker", "build", "-t", NODE_IMAGE, context)
+    run("sh", "-c", f"docker run --rm --entrypoint cat {NODE_IMAGE} /usr/bin/kubectl > {BIN}/kubectl")
+    (BIN / "kubectl").chmod(0o755)
+    finish("node-pulled", key + image_id(NODE_IMAGE))
+
+
+def registry() -> None:
+    """A registry's image."""
+    build("registry", REGISTRY_IMAGE)
+
+
+def addons() -> None:
+    """The add-ons' image, pushed."""
+    build("addons", ADDONS_IMAGE, BIN / "local-path-provisioner", BIN / "training-operator")
+    push(ADDONS_IMAGE)
+
+
+def torch_cpu() -> None:
+    """The CPU base of the trainer image; built on, so it need not be pushed by itself."""
+    build("torch-cpu", TORCH_IMAGE, Path("/etc/ssl/certs/ca-certificates.crt"))
+
+
+def push(image: str) -> None:
+    """Put an image into the registry: only layers that it does not have yet travel."""
+    run("docker", "push", "-q", image)
+
+
+def pushed(image: str) -> str:
+    """A pushed image by its digest: what pods have to name, or a node would go on using an older one of that name."""
+    return read("docker", "image", "inspect", "-f", "{{index .RepoDigests 0}}", image)

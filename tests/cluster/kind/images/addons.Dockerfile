@@ -1,0 +1,4 @@
+# The add-ons' programs, where their own manifests look for them; also the shell that prepares a new volume.
+FROM kitctl/debian:bookworm
+COPY local-path-provisioner /usr/local/bin/
+COPY training-operator /manager

@@ -1,0 +1,126 @@
+"""The Go programs, built from the module proxy at pinned versions into ``BIN``."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.cluster.kind.settings import (
+    BIN,
+    COREDNS,
+    ETCD,
+    HELM,
+    KIND,
+    KUBERNETES,
+    KWOK,
+    LOCAL_PATH,
+    STATE,
+    TRAINING_OPERATOR,
+)
+from tests.cluster.kind.steps import digest, finish, finished, read, run
+
+_VERSION: Final = "k8s.io/component-base/version"
+# toolchain: never fetch another Go. -mod=mod: the versions that the program's own go.mod pins.
+GO_ENV: Final = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=mod -buildvcs=false"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module:
+    """A Go module and the programs that are built from it."""
+
+    path: str
+    version: str
+    programs: Mapping[str, str]  # name -> package, relative to the module
+    variables: Mapping[str, str] = field(default_factory=dict)  # set by the linker
+
+
+MODULES: Final = {
+    "kind": Module(path="sigs.k8s.io/kind", version=KIND, programs={"kind": ""}),
+    "kubernetes": Module(
+        path="k8s.io/kubernetes",
+        version=KUBERNETES,
+        programs={
+            name: f"/cmd/{name}"
+            for name in (
+                "kubeadm",
+                "kubelet",
+                "kubectl",
+                "kube-apiserver",
+                "kube-controller-manager",
+                "kube-scheduler",
+                "kube-proxy",
+            )
+        },
+        variables={
+            f"{_VERSION}.gitVersion": KUBERNETES,
+            f"{_VERSION}.gitMajor": KUBERNETES.split(".")[0].removeprefix("v"),
+            f"{_VERSION}.gitMinor": KUBERNETES.split(".")[1],
+        },
+    ),
+    "etcd": Module(path="go.etcd.io/etcd/server/v3", version=ETCD, programs={"etcd": ""}),
+    "coredns": Module(path="github.com/coredns/coredns", version=COREDNS, programs={"coredns": ""}),
+    "local-path": Module(
+        path="github.com/rancher/local-path-provisioner", version=LOCAL_PATH, programs={"local-path-provisioner": ""}
+    ),
+    "training-operator": Module(
+        path="github.com/kubeflow/training-operator",
+        version=TRAINING_OPERATOR,
+        programs={"training-operator": "/cmd/training-operator.v1"},
+    ),
+    "helm": Module(
+        path="helm.sh/helm/v3",
+        version=HELM,
+        programs={"helm": "/cmd/helm"},
+        variables={"helm.sh/helm/v3/internal/version.version": HELM},
+    ),
+    "kwok": Module(path="sigs.k8s.io/kwok", version=KWOK, programs={"kwok": "/cmd/kwok"}),
+}
+
+
+def build(name: str) -> None:
+    """Build a module's programs, unless they are there already."""
+    module = MODULES[name]
+    key = digest(repr(module), read("go", "env", "GOVERSION"))
+    if finished(f"built-{name}", key) and all((BIN / program).exists() for program in module.programs):
+        return
+    folder = STATE / "go" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / "go.mod").write_text(_go_mod(name, module), encoding="utf-8")
+    flags = " ".join(["-s -w", *(f"-X {variable}={value}" for variable, value in module.variables.items())])
+    for program, package in module.programs.items():
+        target = f"{module.path}{package}"
+        run("go", "build", "-trimpath", "-ldflags", flags, "-o", BIN / program, target, cwd=folder, env=GO_ENV)
+    shutil.rmtree(folder)
+    finish(f"built-{name}", key)
+
+
+def _go_mod(name: str, module: Module) -> str:
+    """A module of our own that requires the program's: from there the ``replace`` lines in its go.mod do not count.
+
+    They make ``go install PROGRAM@VERSION`` refuse. Kubernetes needs some all the same: it requires its staging
+    modules as v0.0.0 and replaces them by folders; published they are v0.<minor>.<patch>.
+    """
+    upstream = Path(_download(module)["GoMod"]).read_text(encoding="utf-8")
+    go = re.search(r"^go .*$", upstream, re.MULTILINE)
+    staging = sorted(set(re.findall(r"(k8s\.io/[a-z0-9-]+) v0\.0\.0$", upstream, re.MULTILINE)))
+    published = module.version.replace("v1", "v0", 1)
+    replaced = [f"replace {path} => {path} {published}" for path in staging]
+    return "\n".join(
+        [f"module build.local/{name}", go[0] if go else "", f"require {module.path} {module.version}", *replaced]
+    )
+
+
+def source(name: str) -> Path:
+    """The folder that holds a module's own files, read-only."""
+    return Path(_download(MODULES[name])["Dir"])
+
+
+def _download(module: Module) -> dict[str, str]:
+    found: dict[str, str] = json.loads(read("go", "mod", "download", "-json", f"{module.path}@{module.version}"))
+    return found

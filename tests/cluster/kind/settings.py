@@ -1,0 +1,51 @@
+"""Names, folders, sizes and pinned versions; what is read from the environment here may be set there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).parent
+_CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+# Everything that is kept lies in STATE, but for the machine's Debian packages and Go's own caches.
+STATE: Final = Path(os.environ.get("KITCTL_CLUSTER_STATE") or _CACHE / "kitctl-cluster")
+BIN: Final = STATE / "bin"
+KUBECONFIG: Final = STATE / "kubeconfig"  # never the user's own
+SHARED: Final = STATE / "shared"  # what ReadWriteMany volumes hold; mounted into every node
+STORAGE: Final = STATE / "registry"  # what was pushed
+
+CLUSTER: Final = "kitctl"
+WORKERS: Final = int(os.environ.get("CLUSTER_WORKERS", "3"))
+FAKE_GPUS: Final = int(os.environ.get("FAKE_GPUS", "4"))  # nvidia.com/gpu of each worker
+WITH_KWOK: Final = os.environ.get("WITH_KWOK") == "1"  # the client that simulates more nodes
+
+REGISTRY_PORT: Final = int(os.environ.get("REGISTRY_PORT", "5001"))
+REGISTRY: Final = f"localhost:{REGISTRY_PORT}"  # the same name on this machine and on the nodes
+REGISTRY_CONTAINER: Final = "kitctl-registry"
+TORCH_IMAGE: Final = f"{REGISTRY}/kitctl/torch-cpu:sid"  # the BASE_IMAGE of the CPU trainer image
+TRAINER_IMAGE: Final = f"{REGISTRY}/kitctl/trainer:test"
+
+# The easy way: a published node image. Set, it is the only way: that is CI's matrix over Kubernetes versions.
+KIND_IMAGE: Final = os.environ.get("KIND_IMAGE", "")
+# What the pinned kind pulls by default.
+PUBLISHED_NODE: Final = "kindest/node:v1.34.0@sha256:7416a61b42b1662ca6ca89f02028ac133a309a2a30ba309614e8ec94d976dc5a"
+NODE_IMAGE: Final = "kitctl/node:built"
+
+KUBERNETES: Final = "v1.34.4"  # not 1.35: its kubelet refuses cgroup v1, which some machines have
+ETCD: Final = "v3.6.5"  # this one and the next: what kubeadm names for that Kubernetes
+COREDNS: Final = "v1.12.1"
+KIND: Final = "v0.30.0"
+HELM: Final = "v3.22.0"
+LOCAL_PATH: Final = "v0.0.30"
+TRAINING_OPERATOR: Final = "v1.9.3"
+KWOK: Final = "v0.7.0"
+
+# For every command that is run. Only ever this machine's own docker daemon, and no BuildKit: Debian has no buildx.
+ENVIRON: Final = {
+    **{name: value for name, value in os.environ.items() if name not in {"DOCKER_HOST", "DOCKER_CONTEXT"}},
+    "DOCKER_BUILDKIT": "0",
+    "KUBECONFIG": str(KUBECONFIG),
+    "PATH": f"{BIN}:{os.environ['PATH']}:/usr/local/go/bin:/usr/sbin",
+}

@@ -1,0 +1,143 @@
+"""One step of the work: where its output goes, how long it took, and how finished work is remembered."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO, TypeVar
+
+from tests.cluster.kind.settings import ENVIRON, STATE
+
+
+class StepError(Exception):
+    """A step cannot be done; says why and what would help."""
+
+
+_log: TextIO = sys.stderr  # where the running step's commands write
+Result = TypeVar("Result")
+
+
+def step(name: str, work: Callable[[], Result]) -> Result:
+    """Do one step, log it to a file of its own, and print how long it took.
+
+    Raises:
+        SystemExit: it failed; the end of its log has been printed.
+    """
+    path = STATE / "log" / f"{name.replace(' ', '-')}.log"
+    print(f"{name:<28}", end="", flush=True)
+    began = time.monotonic()
+    try:
+        with _logged(path):
+            result = work()
+    except (StepError, OSError, subprocess.CalledProcessError) as error:
+        tail = path.read_text(encoding="utf-8", errors="replace").splitlines()[-25:]
+        sys.exit("\n".join([f"failed: {error}", *tail, f"(all of it: {path})"]))
+    print(f"{time.monotonic() - began:7.1f} s", flush=True)
+    return result
+
+
+@contextmanager
+def _logged(path: Path) -> Iterator[None]:
+    global _log  # noqa: PLW0603  one step runs at a time, and every command in it writes to its log
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as _log:
+        try:
+            yield
+        finally:
+            _log = sys.stderr
+
+
+def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None, given: str = "") -> None:
+    """Run a command into the step's log; ``given`` is its standard input."""
+    subprocess.run(
+        command, check=True, cwd=cwd, env=ENVIRON | (env or {}), input=given, text=True, stdout=_log, stderr=_log
+    )
+
+
+def read(*command: str | Path) -> str:
+    """What a command prints, stripped."""
+    done = subprocess.run(
+        command, check=True, env=ENVIRON, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=_log, text=True
+    )
+    return done.stdout.strip()
+
+
+def works(*command: str | Path, seconds: float = 10) -> bool:
+    """Whether a command can be run and succeeds within ``seconds``."""
+    try:
+        done = subprocess.run(
+            command, check=False, env=ENVIRON, stdin=subprocess.DEVNULL, stdout=_log, stderr=_log, timeout=seconds
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def eventually(condition: Callable[[], bool], *, seconds: float, what: str) -> None:
+    """Wait until a condition holds.
+
+    Raises:
+        StepError: it did not within ``seconds``.
+    """
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise StepError(f"{what}: not after {seconds:g} s")
+        time.sleep(0.2)
+
+
+def finished(name: str, key: str) -> bool:
+    """Whether the work called ``name`` was done from what ``key`` stands for, and so need not be done again."""
+    stamp = STATE / "stamp" / name
+    return stamp.exists() and stamp.read_text(encoding="utf-8") == key
+
+
+def finish(name: str, key: str) -> None:
+    """Remember finished work. Called last: a run that was killed does again just what it was doing."""
+    stamp = STATE / "stamp" / name
+    stamp.parent.mkdir(parents=True, exist_ok=True)
+    new = stamp.with_suffix(".new")
+    new.write_text(key, encoding="utf-8")
+    new.replace(stamp)
+
+
+def forget(name: str) -> None:
+    """The work called ``name`` has to be done again."""
+    (STATE / "stamp" / name).unlink(missing_ok=True)
+
+
+def digest(*parts: str | Path) -> str:
+    """A short digest of texts, files and folders of files."""
+    total = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, str):
+            total.update(part.encode())
+            continue
+        for file in [part] if part.is_file() else sorted(path for path in part.rglob("*") if path.is_file()):
+            total.update(file.name.encode() + file.read_bytes())
+    return total.hexdigest()[:16]
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """One run at a time; a second one waits. No child inherits the lock, so a daemon left behind does not hold it."""
+    STATE.mkdir(parents=True, exist_ok=True)
+    with (STATE / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("another run is at work; waiting for it", flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def is_root() -> bool:
+    """Whether packages may be installed and daemons started."""
+    return os.geteuid() == 0

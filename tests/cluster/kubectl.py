@@ -1,0 +1,42 @@
+"""kubectl on the test cluster, as tests use it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.cluster.kind.settings import ENVIRON
+
+Object = dict[str, Any]
+
+
+def kubectl(*arguments: str, given: str = "") -> str:
+    """What kubectl prints; ``given`` is its standard input."""
+    done = subprocess.run(
+        ["kubectl", *arguments], check=False, env=ENVIRON, input=given, capture_output=True, text=True
+    )
+    assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
+    return done.stdout
+
+
+def apply(namespace: str, *objects: Object) -> None:
+    """Server-side apply, as JSON: the way kitctl does it."""
+    given = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    kubectl("apply", "--server-side", "-n", namespace, "-f", "-", given=given)
+
+
+def get(namespace: str, *what: str) -> Object:
+    """An object, or a list of them (``items``)."""
+    found: Object = json.loads(kubectl("get", "-n", namespace, *what, "-o", "json"))
+    return found
+
+
+def until(condition: Callable[[], object], *, seconds: float = 120) -> None:
+    """Wait until a condition holds; the time is an upper bound, no measurement."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds:g} s"
+        time.sleep(0.5)

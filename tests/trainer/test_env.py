@@ -1,0 +1,63 @@
+"""A node's and a rank's environment: what is read, what is assumed, and what is refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainer.env import EXIT_CODES, EnvError, node_env, rank_env
+
+
+def test_nothing_set_is_one_lone_process() -> None:
+    node, rank = node_env({}), rank_env({})
+    assert (node.min_nodes, node.max_nodes, node.procs_per_node, node.hosts_store) == (1, 1, 1, True)
+    assert (rank.rank, rank.world_size, rank.snapshot_dir, rank.resume) == (0, 1, None, False)
+
+
+def test_sizes_of_fixed_and_elastic_jobs() -> None:
+    assert (node_env({"PET_NNODES": "3"}).min_nodes, node_env({"PET_NNODES": "3"}).max_nodes) == (3, 3)
+    assert (node_env({"PET_NNODES": "2:4"}).min_nodes, node_env({"PET_NNODES": "2:4"}).max_nodes) == (2, 4)
+
+
+def test_the_index_is_ours_or_else_the_job_controller_s() -> None:
+    assert node_env({"JOB_COMPLETION_INDEX": "2"}).node_index == 2
+    assert node_env({"JOB_COMPLETION_INDEX": "2", "KIT_NODE_INDEX": "1"}).node_index == 1
+
+
+@pytest.mark.parametrize(
+    ("job", "image", "backend"),
+    [("auto", "", "auto"), ("auto", "gloo", "gloo"), ("nccl", "gloo", "nccl"), ("gloo", "", "gloo")],
+)
+def test_the_image_decides_a_backend_only_where_the_job_leaves_it_open(job: str, image: str, backend: str) -> None:
+    environ = {"KIT_BACKEND": job} | ({"KIT_AUTO_BACKEND": image} if image else {})
+    assert rank_env(environ).backend == backend
+    assert node_env(environ).backend == backend
+
+
+def test_each_kind_of_job_has_its_exit_codes() -> None:
+    assert node_env({"KIT_EXIT_CODES": "PyTorchJob"}).exit_codes == EXIT_CODES["PyTorchJob"]
+    assert all(code >= 128 for name, code in EXIT_CODES["PyTorchJob"].items() if name in {"drained", "retryable"})
+
+
+def test_folders_and_pairs() -> None:
+    node = node_env({"KIT_SNAPSHOT_DIR": "/snapshots", "PET_RDZV_CONF": "join_timeout=900, read_timeout=15"})
+    assert node.snapshot_dir == Path("/snapshots")
+    assert dict(node.rendezvous_conf) == {"join_timeout": "900", "read_timeout": "15"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PET_NNODES", "two"),
+        ("KIT_NODE_INDEX", "first"),
+        ("PET_RDZV_ENDPOINT", "host:port"),
+        ("PET_RDZV_CONF", "join_timeout"),
+        ("KIT_BACKEND", "mpi"),
+        ("KIT_AUTO_BACKEND", "mpi"),
+        ("KIT_EXIT_CODES", "CronJob"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(name: str, value: str) -> None:
+    with pytest.raises(EnvError, match=name):
+        node_env({name: value})
