@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobInput:
-    """A job file and the flags that win over it."""
+class JobInput(NamedTuple):
+    """A job file and the flags that win over it. No dataclass: `submit --help` has no time to make one."""
 
     file: Path | None = None
     """The job file; ``-`` is standard input."""
-    flags: Mapping[str, Any] = field(default_factory=dict)
+    flags: Mapping[str, Any] = MappingProxyType({})
     """A tree with a job file's keys."""
     settings: tuple[str, ...] = ()
     """``a.b=c`` for any field, as written; these win over ``flags``."""
