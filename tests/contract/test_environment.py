@@ -9,7 +9,8 @@ from pathlib import Path
 from kitctl import names
 from kitctl.spec import JobSpec, Policy, Rendezvous, Snapshots
 from kitctl.targets.local import launch
-from kitctl.targets.local.folder import Job, JobFolder
+from kitctl.targets.local.folder import JobFolder
+from kitctl.targets.local.records import Job
 from trainer import env
 
 SPEC = JobSpec(

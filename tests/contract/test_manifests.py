@@ -11,7 +11,8 @@ import pytest
 from kitctl import environment, names, render
 from kitctl.spec import JobSpec, Kind, Nccl, Policy, Snapshots
 from kitctl.targets.local import launch
-from kitctl.targets.local.folder import Job, JobFolder
+from kitctl.targets.local.folder import JobFolder
+from kitctl.targets.local.records import Job
 from trainer import env
 
 SPEC = JobSpec(

@@ -21,64 +21,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Literal, TypeVar
+from typing import IO, TypeVar
 
 import msgspec
 
-from kitctl.spec import JobSpec
 from kitctl.state import Report, Termination
+from kitctl.targets.local.records import End, Exited, Job, Runtime, Started, Wanted
 
 T = TypeVar("T")
-
-
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What was submitted. ``python`` is the interpreter that runs the nodes."""
-
-    spec: JobSpec
-    run: str
-    created: float
-    folder: str
-    python: str
-    version: str
-
-
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wanted of a job; a higher ``restarts`` than a node was started with means: start it anew."""
-
-    nodes: int
-    suspended: bool = False
-    cancelled: bool = False
-    restarts: int = 0
-
-
-class Runtime(msgspec.Struct, frozen=True, kw_only=True):
-    """What the supervisor chose for this run."""
-
-    port: int
-
-
-class End(msgspec.Struct, frozen=True, kw_only=True):
-    """How a job ended."""
-
-    phase: Literal["Succeeded", "Failed", "Cancelled"]
-    time: float
-    failure: Termination | None = None
-
-
-class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """Written by a shim once its agent runs; the agent's pid is also its session and process group."""
-
-    time: float
-    pid: int
-    restarts: int
-
-
-class Exited(msgspec.Struct, frozen=True, kw_only=True):
-    """Written by a shim when its agent is gone: an exit code, or the signal that ended it."""
-
-    time: float
-    code: int | None = None
-    signal: int | None = None
 
 
 def state_home() -> Path:

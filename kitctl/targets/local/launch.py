@@ -13,7 +13,8 @@ from pathlib import Path
 from kitctl import names
 from kitctl.environment import declared, launcher
 from kitctl.spec import JobSpec
-from kitctl.targets.local.folder import Job, JobFolder
+from kitctl.targets.local.folder import JobFolder
+from kitctl.targets.local.records import Job
 
 LOOPBACK = "127.0.0.1"
 

@@ -9,7 +9,7 @@ from kitctl import names
 from kitctl.quantity import seconds
 from kitctl.spec import JobSpec
 from kitctl.state import Termination
-from kitctl.targets.local.folder import End, Exited, Started, Wanted
+from kitctl.targets.local.records import End, Exited, Started, Wanted
 
 # What an agent's end means: the same table that manifests give to Kubernetes (podFailurePolicy).
 # Everything else (retryable, a code that is not in it, a signal) is a node that was lost.

@@ -16,8 +16,9 @@ import time
 from pathlib import Path
 
 from kitctl.targets.local import launch, shim
-from kitctl.targets.local.folder import JobFolder, NodeFolder, Runtime, hold, state_home
+from kitctl.targets.local.folder import JobFolder, NodeFolder, hold, state_home
 from kitctl.targets.local.reconcile import Action, Finish, Observed, Start, Stop, outcome, reconcile
+from kitctl.targets.local.records import Runtime
 
 POLL_SECONDS = 0.1
 QUICK_SECONDS = 20.0  # a node that lived longer than this was not lost "in a row"

@@ -18,8 +18,9 @@ from kitctl.logs import Line
 from kitctl.state import JobFacts, NodeFacts
 from kitctl.targets import Submission
 from kitctl.targets.local import launch, reading, supervisor
-from kitctl.targets.local.folder import Job, JobFolder, NodeFolder, Wanted, create, hold, state_home
+from kitctl.targets.local.folder import JobFolder, NodeFolder, create, hold, state_home
 from kitctl.targets.local.reconcile import Observed, describe
+from kitctl.targets.local.records import Job, Wanted
 
 STOP_SLACK_SECONDS = 15.0  # beyond the grace period: until SIGKILL was sent and noticed
 

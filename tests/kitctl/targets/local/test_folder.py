@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from kitctl.spec import JobSpec
-from kitctl.targets.local.folder import Job, JobFolder, Started, Wanted, create, hold, locked, read
+from kitctl.targets.local.folder import JobFolder, create, hold, locked, read
+from kitctl.targets.local.records import Job, Started, Wanted
 
 HOLDER = """
 import sys, time

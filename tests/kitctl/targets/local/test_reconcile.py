@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kitctl.spec import JobSpec, Policy
 from kitctl.state import Termination
-from kitctl.targets.local.folder import Exited, Started, Wanted
 from kitctl.targets.local.reconcile import Finish, Observed, Start, Stop, pause, reconcile
+from kitctl.targets.local.records import Exited, Started, Wanted
 
 NOW = 1000.0
 THREE = JobSpec(name="job", nodes=3)

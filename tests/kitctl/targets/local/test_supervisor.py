@@ -14,7 +14,8 @@ from kitctl import state
 from kitctl.errors import ConflictError, NotFound, UsageError
 from kitctl.spec import JobSpec, Policy
 from kitctl.targets.local import supervisor
-from kitctl.targets.local.folder import Job, JobFolder, Wanted, create
+from kitctl.targets.local.folder import JobFolder, create
+from kitctl.targets.local.records import Job, Wanted
 from kitctl.targets.local.target import LocalTarget
 
 WAIT_SECONDS = 30.0
