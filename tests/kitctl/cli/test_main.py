@@ -134,6 +134,6 @@ def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
-    command = f"{sys.executable} -m kitctl schema | head -c 1"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    command = ["bash", "-c", '"$0" -m kitctl schema | head -c 1', sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("{", "")
