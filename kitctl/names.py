@@ -26,7 +26,6 @@ APP_NAME: Final = "kitctl-job"
 LABEL_JOB_UID: Final = "batch.kubernetes.io/controller-uid"
 ANNOTATION_JOB_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 LABEL_REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
-LABEL_PYTORCHJOB_NAME: Final = "training.kubeflow.org/job-name"
 
 # -- the container ------------------------------------------------------------------------------------------------
 CONTAINER: Final = "pytorch"  # Kubeflow's operator insists on this name

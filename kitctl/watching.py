@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from kitctl import logs, state
 from kitctl.errors import JobCancelled, JobFailed, KitError, NotFinished, WaitTimeout
-from kitctl.state import JobState, Phase
+from kitctl.state import JobState
 from kitctl.targets import Target
 
 POLL_SECONDS = 0.5
@@ -39,18 +39,6 @@ def states(target: Target, namespace: str, name: str, *, timeout: float | None =
         if deadline is not None and time.monotonic() > deadline:
             raise WaitTimeout(f"{name!r} is still {job.phase.lower()}", fix=f"it goes on: kitctl status {name}")
         time.sleep(POLL_SECONDS)
-
-
-def until(
-    target: Target, namespace: str, name: str, phases: frozenset[Phase], *, timeout: float | None = None
-) -> JobState:
-    """The first state in one of ``phases``, or the job's end.
-
-    Raises:
-        WaitTimeout: after ``timeout`` seconds.
-    """
-    reached = (job for job in states(target, namespace, name, timeout=timeout) if job.finished or job.phase in phases)
-    return next(reached)
 
 
 def lines(target: Target, namespace: str, name: str, wanted: logs.Filter, tail: int | None) -> Iterator[logs.Line]:

@@ -18,7 +18,6 @@ from kitctl.spec import JobSpec
 from kitctl.state import JobFacts
 
 TargetName = Literal["local", "cluster"]
-TARGETS: tuple[TargetName, ...] = ("local", "cluster")
 
 
 @dataclass(frozen=True, kw_only=True)

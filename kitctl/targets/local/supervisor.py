@@ -55,6 +55,7 @@ class Supervisor:
         self.folder = folder
         self.job = folder.job
         self.stopping: dict[tuple[int, int], float] = {}  # (node, attempt) -> when it was asked to stop
+        self.fates: dict[tuple[int, int], float | None] = {}  # of attempts that others followed: they never change
         self.shims: list[subprocess.Popen[bytes]] = []
 
     def run(self) -> None:
@@ -90,7 +91,7 @@ class Supervisor:
     def _observe(self, node: NodeFolder) -> Observed:
         attempts = node.attempts
         alive = node.alive()  # before its end is read: a node that ends in between is seen as alive once more
-        fates = [_lost_after(node, attempt) for attempt in range(1, attempts + (not alive))]
+        fates = [self._fate(node, attempt, last=attempts) for attempt in range(1, attempts + (not alive))]
         lives = [life for life in fates if life is not None]
         quick = next((i for i, life in enumerate(reversed(fates)) if life is None or life > QUICK_SECONDS), len(fates))
         return Observed(
@@ -104,6 +105,15 @@ class Supervisor:
             termination=node.termination(attempts),
             stopping_since=self.stopping.get((node.index, attempts)),
         )
+
+    def _fate(self, node: NodeFolder, attempt: int, *, last: int) -> float | None:
+        """As ``_lost_after``, but read once for each attempt that is history."""
+        if attempt == last:
+            return _lost_after(node, attempt)
+        key = (node.index, attempt)
+        if key not in self.fates:
+            self.fates[key] = _lost_after(node, attempt)
+        return self.fates[key]
 
     def _start(self, node: NodeFolder) -> None:
         node.path.mkdir(parents=True, exist_ok=True)
