@@ -221,7 +221,7 @@ def _node_state(node: NodeFacts, *, placed: bool, phase: Phase) -> str:
     if node.exit_code == 0:
         return "Done"
     if node.attempts == 0:
-        return "Pending"
+        return "Absent" if phase in END_PHASES else "Pending"
     return {"drained": "Drained", "fatal": "Failed"}.get(
         node.termination.outcome if node.termination else "", "Stopped" if phase in END_PHASES else "Lost"
     )

@@ -61,4 +61,4 @@ def _render(job: JobState, output: str | None) -> list[str]:
 
     if output == "json":
         return [encode(job)]
-    return [job.name] if output == "name" else text.job_page(job, time.time())
+    return [job.name] if output == "name" else text.job_page(job, time.time(), wide=output == "wide")

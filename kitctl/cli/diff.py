@@ -28,7 +28,7 @@ Examples:
 @job_options
 @target_options
 def command(job: JobInput, where: Where) -> int:
-    """Compare a job with what is on the cluster, as the API server itself would merge it; change nothing."""
+    """Show what submitting would change, as the API server itself would merge it; nothing is changed."""
     from pathlib import Path
 
     from kitctl import specfile

@@ -28,7 +28,7 @@ Examples:
 
 @click.command(epilog=EPILOG)
 @named_job
-@output_option("json", "name")
+@output_option("wide", "json", "name")
 @click.option("-w", "--watch", is_flag=True, help="Show it again and again until the job has ended.")
 @click.option("--exit-code", is_flag=True, help="Say the job's state by the exit code, too.")
 def command(job: NamedJob, output: str | None, watch: bool, exit_code: bool) -> None:

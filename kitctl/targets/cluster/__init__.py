@@ -20,4 +20,4 @@ def connect(where: Where) -> ClusterTarget:
     from kitctl.targets.cluster.target import ClusterTarget  # noqa: PLC0415
 
     api = Api(access.client(where.context, where.kubeconfig), where.tell)
-    return ClusterTarget(api, access.namespace(where.context, where.kubeconfig), where.tell)
+    return ClusterTarget(api, access.place(where.context, where.kubeconfig), where.tell)

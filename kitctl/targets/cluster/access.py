@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kubernetes import config
 from kubernetes.client import Configuration
@@ -14,6 +14,13 @@ from kubernetes.client.api_client import ApiClient
 from kitctl.errors import UsageError
 
 UNUSABLE = (config.ConfigException, OSError, ValueError)
+
+
+class Place(NamedTuple):
+    """A cluster by the name that a person gave it, and the namespace that is meant there."""
+
+    name: str
+    namespace: str
 
 
 def client(context: str | None, kubeconfig: Path | None) -> ApiClient:
@@ -34,13 +41,13 @@ def client(context: str | None, kubeconfig: Path | None) -> ApiClient:
     return chosen
 
 
-def namespace(context: str | None, kubeconfig: Path | None) -> str:
-    """The namespace of the kubeconfig's context; ``default`` where it has none."""
+def place(context: str | None, kubeconfig: Path | None) -> Place:
+    """The kubeconfig's context, as a person knows it; in a pod without one, that cluster."""
     with suppress(*UNUSABLE):
         contexts, active = config.list_kube_config_contexts(str(kubeconfig) if kubeconfig else None)
         chosen: dict[str, Any] = next((one for one in contexts if one["name"] == context), active)
-        return str(chosen["context"].get("namespace") or "default")
-    return "default"
+        return Place(name=chosen["name"], namespace=chosen["context"].get("namespace") or "default")
+    return Place(name="this cluster", namespace="default")
 
 
 def _has_kubeconfig() -> bool:

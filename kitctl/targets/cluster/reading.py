@@ -15,7 +15,7 @@ from typing import Final
 
 from kitctl.errors import KitError, NotFound
 from kitctl.logs import Line, parse
-from kitctl.targets.cluster import facts
+from kitctl.targets.cluster import companion, facts
 from kitctl.targets.cluster.api import Api, Object
 
 POLL_SECONDS: Final = 1.0
@@ -28,6 +28,12 @@ def pod_lines(api: Api, pod: Object) -> Iterator[Line]:
     with suppress(NotFound):
         for text in api.lines(where["namespace"], where["name"]):
             yield parse(text, facts.index(pod) or 0)
+
+
+def kept_lines(api: Api, job: Object, folder: str) -> Iterator[Line]:
+    """What the agents kept beside the snapshots, rank by rank: when it was said nobody knows any more."""
+    for text in companion.output(api, job, ("python", "-P", "-m", "trainer.kept", folder)):
+        yield Line("", 0, text.partition(" ")[2])
 
 
 def follow(api: Api, pods: Callable[[], list[Object]], over: Callable[[], bool]) -> Iterator[list[Line]]:

@@ -15,9 +15,11 @@ from kitctl.logs import Line
 from kitctl.state import JobFacts
 from kitctl.targets import Change, Submission
 from kitctl.targets.cluster import facts, lifecycle, reading, submitting
+from kitctl.targets.cluster.access import Place
 from kitctl.targets.cluster.api import Api, Object
 
 OURS: Final = f"{names.LABEL_NAME}={names.APP_NAME}"
+PODS: Final = f"{OURS},{names.LABEL_COMPONENT}=trainer"
 STATUS: Final = f"{OURS},{names.LABEL_COMPONENT}=status"
 STOP_SLACK_SECONDS: Final = 30.0  # beyond the grace period
 
@@ -27,9 +29,10 @@ class ClusterTarget:
 
     poll_seconds = 2.0
 
-    def __init__(self, api: Api, namespace: str, tell: Callable[[str], None]) -> None:
+    def __init__(self, api: Api, place: Place, tell: Callable[[str], None]) -> None:
         self.api = api
-        self.namespace = namespace
+        self.namespace = place.namespace
+        self._place = place.name
         self._tell = tell
 
     def submit(self, submission: Submission) -> JobFacts:
@@ -43,14 +46,14 @@ class ClusterTarget:
     def jobs(self, namespace: str | None) -> list[JobFacts]:
         """All jobs, the oldest first: a request for each kind, one for pods, one for reports."""
         found = [job for kind in submitting.KINDS for job in self._jobs(kind, namespace)]
-        pods = _by_job(self.api.select("Pod", namespace, labelSelector=OURS)) if found else {}
+        pods = _by_job(self.api.select("Pod", namespace, labelSelector=PODS)) if found else {}
         reports = _by_job(self.api.select("ConfigMap", namespace, labelSelector=STATUS)) if found else {}
         told = [
             facts.job_facts(
                 job,
                 pods.get(_key(job), ()),
                 facts.report(next(iter(reports.get(_key(job), ())), None)),
-                target=self.api.server,
+                target=self._place,
                 now=time.time(),
             )
             for job in found
@@ -62,9 +65,16 @@ class ClusterTarget:
         return self._facts(self._find(namespace, name))
 
     def lines(self, namespace: str, name: str) -> list[Iterator[Line]]:
-        """What the pods that are still there have logged."""
-        self._find(namespace, name)
-        return [reading.pod_lines(self.api, pod) for pod in self._pods(namespace, name) if facts.has_logs(pod)]
+        """What the pods that are still there have logged; where none is, what their agents kept on the claim."""
+        job = self._find(namespace, name)
+        pods = [pod for pod in self._pods(namespace, name) if facts.has_logs(pod)]
+        if pods:
+            return [reading.pod_lines(self.api, pod) for pod in pods]
+        folder = facts.environment(job).get(names.KIT_LOG_DIR)
+        if not folder or not self._begun(job):
+            return []
+        self._tell(f"its pods are gone: a short-lived one reads their logs from {facts.snapshots(job)}")
+        return [reading.kept_lines(self.api, job, folder)]
 
     def follow(self, namespace: str, name: str) -> Iterator[list[Line]]:
         """What is logged, from before the first pod exists until the job has ended, or is suspended."""
@@ -139,6 +149,9 @@ class ClusterTarget:
             raise NotFound(f"no job {name!r} in namespace {namespace!r}", fix="kitctl list -A shows all jobs")
         return job
 
+    def _begun(self, job: Object) -> bool:
+        return bool(job.get("status", {}).get("startTime")) or names.ANNOTATION_CANCELLED in lifecycle.noted(job)
+
     def _jobs(self, kind: str, namespace: str | None) -> list[Object]:
         try:
             return [job | {"kind": kind} for job in self.api.select(kind, namespace, labelSelector=OURS)]
@@ -148,14 +161,14 @@ class ClusterTarget:
             return []  # no operator here, or no right to see its jobs
 
     def _pods(self, namespace: str, name: str) -> list[Object]:
-        return self.api.select("Pod", namespace, labelSelector=f"{OURS},{names.LABEL_INSTANCE}={name}")
+        return self.api.select("Pod", namespace, labelSelector=f"{PODS},{names.LABEL_INSTANCE}={name}")
 
     def _facts(self, job: Object) -> JobFacts:
         namespace, name = _key(job)
         pods = self._pods(namespace, name)
         report = facts.report(self.api.find("ConfigMap", namespace, names.status_name(name)))
         events = () if len(pods) >= facts.wanted(job) or facts.suspended(job) else self._warnings(namespace, name)
-        return facts.job_facts(job, pods, report, target=self.api.server, now=time.time(), events=events)
+        return facts.job_facts(job, pods, report, target=self._place, now=time.time(), events=events)
 
     def _warnings(self, namespace: str, name: str) -> Sequence[Object]:
         """What was said of a job that lacks pods."""
