@@ -1,7 +1,7 @@
 """``python3 -m tests.cluster.kind COMMAND...``: each may be run again at any time, and several one after the other.
 
 up      make what is missing, of all that a ready cluster needs
-image   build the trainer image from the repository's Dockerfile and push it, as localhost:5001/kitctl/trainer:test
+image   build the trainer image from the repository's Dockerfile and push it, as localhost:5001/kitctl/trainer:<version>
 down    delete the cluster, its volumes and the registry; what was built is kept
 stop    stop the docker daemon that `up` started
 forget  delete what was pushed
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
+from kitctl.names import DEFAULT_IMAGE
 from tests.cluster.kind import addons, cluster, host, images, programs
 from tests.cluster.kind.settings import BIN, HERE, KUBECONFIG, STORAGE, TORCH_IMAGE, TRAINER_IMAGE
 from tests.cluster.kind.steps import alone, run, step
@@ -82,6 +83,7 @@ def image() -> None:
                 run, "docker", "build", "-t", TRAINER_IMAGE, "--build-arg", f"BASE_IMAGE={TORCH_IMAGE}", repository
             ),
             "push": partial(images.push, TRAINER_IMAGE),
+            "nodes forget": partial(cluster.nodes_forget, DEFAULT_IMAGE),
         }
     )
     print(TRAINER_IMAGE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from itertools import product
 from typing import Final
 
 from tests.cluster.kind.host import missing_capabilities
@@ -149,11 +150,17 @@ def _plugins(subnet: str) -> str:
 
 
 def nodes_use_registry() -> None:
-    """What localhost:PORT means to the nodes' containerd."""
-    folder = f"/etc/containerd/certs.d/{REGISTRY}"
-    for node in nodes():
-        host = f'[host."http://{REGISTRY_CONTAINER}:5000"]\n'
+    """What localhost:PORT means to the nodes' containerd; what has no registry in its name is looked for there first."""
+    host = f'[host."http://{REGISTRY_CONTAINER}:5000"]\n'
+    for node, name in product(nodes(), (REGISTRY, "docker.io")):
+        folder = f"/etc/containerd/certs.d/{name}"
         run("docker", "exec", "-i", node, "sh", "-ec", f"mkdir -p {folder}; cat > {folder}/hosts.toml", given=host)
+
+
+def nodes_forget(image: str) -> None:
+    """Have the nodes pull an image anew that they know by a name without a registry."""
+    for node in nodes():
+        run("docker", "exec", node, "ctr", "--namespace=k8s.io", "images", "rm", f"docker.io/{image}")
 
 
 def fake_gpus() -> None:

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from kitctl.names import DEFAULT_IMAGE
+
 HERE: Final = Path(__file__).parent
 _CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
@@ -24,7 +26,7 @@ REGISTRY_PORT: Final = int(os.environ.get("REGISTRY_PORT", "5001"))
 REGISTRY: Final = f"localhost:{REGISTRY_PORT}"  # the same name on this machine and on the nodes
 REGISTRY_CONTAINER: Final = "kitctl-registry"
 TORCH_IMAGE: Final = f"{REGISTRY}/kitctl/torch-cpu:sid"  # the BASE_IMAGE of the CPU trainer image
-TRAINER_IMAGE: Final = f"{REGISTRY}/kitctl/trainer:test"
+TRAINER_IMAGE: Final = f"{REGISTRY}/{DEFAULT_IMAGE}"
 
 # The easy way: a published node image. Set, it is the only way: that is CI's matrix over Kubernetes versions.
 KIND_IMAGE: Final = os.environ.get("KIND_IMAGE", "")
