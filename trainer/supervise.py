@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from pathlib import Path
 from typing import Final
 
 import torch
+from torch.distributed.elastic.rendezvous import RendezvousTimeoutError
 
 from trainer import rendezvous, surroundings, termination
 from trainer.console import say
@@ -22,6 +24,7 @@ from trainer.surroundings import Facts, SurroundingsError
 from trainer.termination import Ending
 
 PAUSE: Final = 0.5  # seconds between two attempts to join
+PLACE_PATIENCE: Final = 30.0  # seconds that a node beyond the minimum keeps its place while node 0 has none
 
 
 class Supervisor:
@@ -42,10 +45,10 @@ class Supervisor:
         self._settled = False
         self._budget = Budget(max_restarts=node.max_restarts, snapshot_dir=node.snapshot_dir)
         folder = node.log_dir / f"node-{node.node_index}" if node.log_dir else None
-        self._logs = RankLogs(scratch=scratch, log_dir=folder)
+        self._logs = RankLogs(scratch=scratch, log_dir=folder, warn=self._say)
         progress = scratch / "progress.json"
         os.environ["KIT_PROGRESS_FILE"] = str(progress)  # the ranks inherit it
-        self._reporter = Reporter(node, sink=sink_of(node.report), progress_file=progress)
+        self._reporter = Reporter(node, sink=sink_of(node.report, self._say), progress_file=progress)
 
     def run(self) -> Ending:
         """Run to the end.
@@ -87,8 +90,17 @@ class Supervisor:
     def _attempt(self, knobs: Knobs, deadline: float) -> Ending:
         """One rendezvous handler's life, with as many rounds as it holds."""
         self._joined = False
-        with self._drain.interruptible():
-            store = rendezvous.connect(self._node, knobs, deadline=deadline, waiting=self._say)
+        try:
+            with self._drain.interruptible():
+                patience = PLACE_PATIENCE if self._node.node_index >= self._node.min_nodes else knobs.join_timeout
+                until = min(deadline, time.monotonic() + patience)
+                store = rendezvous.connect(self._node, knobs, deadline=until, waiting=self._say)
+        except RendezvousTimeoutError as error:
+            # Node 0 has no name yet, so no place. Where there is room for the minimum, and node 0 has none of it, at
+            # least one node beyond the minimum has; it leaves, and its next attempt queues up behind node 0.
+            if until < deadline and has_no_name(error):
+                return Ending(outcome="drained", reason="node 0 has no place yet: it may have this one's")
+            raise
         facts = surroundings.look(self._node)
         self._settle(facts)
         handler = rendezvous.join(self._node, knobs, store, local_addr=facts.local_addr)
@@ -133,6 +145,11 @@ class Supervisor:
 
     def _say(self, text: str) -> None:
         say(self._node.node_index, text)
+
+
+def has_no_name(error: BaseException | None) -> bool:
+    """Whether the host that was looked for does not resolve."""
+    return error is not None and (isinstance(error, socket.gaierror) or has_no_name(error.__cause__))
 
 
 def first_line(error: BaseException) -> str:
