@@ -20,7 +20,7 @@ LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"  # kitctl, or Helm
 LABEL_VERSION: Final = "app.kubernetes.io/version"  # kitctl's version
 LABEL_QUEUE: Final = "kueue.x-k8s.io/queue-name"  # scheduling.queue; read by Kueue
 ANNOTATION_SPEC_HASH: Final = "kitctl.dev/spec-hash"  # which job an object was rendered from; read by submit
-ANNOTATION_RELEASED: Final = "kitctl.dev/released"  # set by submit when all children are there; read by submit
+ANNOTATION_RELEASED: Final = "kitctl.dev/released"  # "false" from submit until all children are there; read by submit
 ANNOTATION_CANCELLED: Final = "kitctl.dev/cancelled"  # when; set by cancel, taken away by restart
 APP_NAME: Final = "kitctl-job"
 

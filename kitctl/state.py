@@ -103,6 +103,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     failure: Termination | None = None
     places: tuple[NodeFacts, ...] = ()
     report: Report | None = None
+    reports: bool = True  # whether there will be one
     snapshots: str = ""
     note: str = ""
 
@@ -164,7 +165,7 @@ def derive(facts: JobFacts) -> JobState:
         ended=facts.ended,
         progress=report.progress,
         failure=facts.failure,
-        places=tuple(_node(node, report, phase) for node in facts.places),
+        places=tuple(_node(node, report, phase, told=facts.reports) for node in facts.places),
         snapshots=facts.snapshots,
     )
 
@@ -175,6 +176,8 @@ def _phase(facts: JobFacts) -> Phase:
         return facts.end
     if not present:
         return "Suspended" if facts.suspended else "Recovering" if _begun(facts) else "Pending"
+    if not facts.reports and len(present) >= facts.wanted:
+        return "Running"  # as far as anybody can tell
     if facts.report is None or not facts.report.formed:
         return "Recovering" if any(node.attempts > 1 for node in facts.places) else "Starting"
     return "Running" if _whole(facts.report, present) else "Recovering"
@@ -200,12 +203,12 @@ def _reason(facts: JobFacts, phase: Phase) -> str:
     return next(notes, facts.note)
 
 
-def _node(node: NodeFacts, report: Report, phase: Phase) -> NodeState:
+def _node(node: NodeFacts, report: Report, phase: Phase, *, told: bool) -> NodeState:
     place = report.nodes.get(str(node.index)) if phase == "Running" else None
     first, last = place.ranks if place else (0, 0)
     return NodeState(
         index=node.index,
-        state=_node_state(node, placed=place is not None, phase=phase),
+        state=_node_state(node, placed=place is not None or not told, phase=phase),
         ranks="" if place is None else f"{first}" if first == last else f"{first}-{last}",
         pod=node.pod,
         host=place.host if place else node.host,
@@ -221,7 +224,7 @@ def _node_state(node: NodeFacts, *, placed: bool, phase: Phase) -> str:
     if node.exit_code == 0:
         return "Done"
     if node.attempts == 0:
-        return "Absent" if phase in END_PHASES else "Pending"
+        return "Absent" if phase in END_PHASES or phase == "Suspended" else "Pending"
     return {"drained": "Drained", "fatal": "Failed"}.get(
         node.termination.outcome if node.termination else "", "Stopped" if phase in END_PHASES else "Lost"
     )

@@ -28,5 +28,5 @@ def command(job: NamedJob, snapshots: bool, yes: bool) -> None:
     """End a job if it runs, and delete it; its snapshots stay unless --snapshots is given."""
     if snapshots and not yes and sys.stdin.isatty():
         click.confirm(f"delete {job.name!r} and all its snapshots?", abort=True, err=True)
-    job.target.delete(job.namespace, job.name, snapshots=snapshots)
-    say(f"{job.name}: deleted" + (" with its snapshots" if snapshots else "; its snapshots stay"))
+    gone = job.target.delete(job.namespace, job.name, snapshots=snapshots)
+    say(f"{job.name}: deleted" + (" with its snapshots" if gone else "; its snapshots stay"))

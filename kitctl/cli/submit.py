@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import encode, manifests, say, seconds, show, timeout_option
+from kitctl.cli.common import encode, manifests, say, seconds, timeout_option
 from kitctl.cli.options import JobCommand, job_options, output_option
 from kitctl.cli.place import connect, target_options
 
@@ -22,8 +22,7 @@ Examples:
   kitctl submit -f job.yaml --nodes 8 --dry-run=client -o yaml
   kitctl submit -f job.yaml --replace --resume    # anew, from its last snapshot
 """
-_COME_BACK = """
-job {name!r} submitted
+_COME_BACK = """\
   kitctl logs -f {name}{where}      its ranks' logs
   kitctl status -w {name}{where}    its progress"""
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so no words; nothing that looks like another
@@ -107,7 +106,7 @@ def _report(target: Target, submission: Submission, output: str | None, how: str
     elif output == "name":
         click.echo(name)
     else:
-        show(watching.current(target, namespace, name), output)
+        click.echo(f"job {name!r} submitted")
         say(_COME_BACK.format(name=name, where="" if namespace == target.namespace else f" -n {namespace}"))
 
 

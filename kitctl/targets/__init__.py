@@ -106,8 +106,8 @@ class Target(Protocol):
     def cancel(self, namespace: str, name: str) -> JobFacts:
         """End a job; its logs, its spec and its snapshots stay."""
 
-    def delete(self, namespace: str, name: str, *, snapshots: bool) -> None:
-        """End a job and forget it; its snapshots stay unless they are to go too."""
+    def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:
+        """End a job and forget it; its snapshots stay unless they are to go too. Whether they are gone."""
 
 
 @dataclass(frozen=True, kw_only=True)

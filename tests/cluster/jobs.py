@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from tests.cluster.kind.images import pushed
@@ -36,7 +37,7 @@ class Run:
         found: list[dict[str, Any]] = get(self.namespace, "pods", "-l", selector)["items"]
         return found
 
-    def wait(self, seconds: int = 150) -> None:
+    def wait(self, seconds: int = 400) -> None:
         """Wait until it is done.
 
         Raises:
@@ -58,16 +59,35 @@ class Run:
         instance = f"app.kubernetes.io/instance={self.name}"
         return kubectl("logs", "-n", self.namespace, "-l", instance, "--prefix", *(options or ("--tail=-1",)))
 
-    def steps(self) -> Iterator[dict[str, Any]]:
-        """What ``toy --record /snapshots/record`` has written so far: one a step and rank."""
+    def report(self) -> dict[str, Any]:
+        """What rank 0's agent published; empty before it has."""
+        data = get(self.namespace, "configmap", f"{self.name}-status").get("data", {})
+        report: dict[str, Any] = json.loads(data.get("report", "{}"))
+        return report
+
+    @property
+    def folder(self) -> Path:
+        """What is in its claim for snapshots, as this machine sees it."""
+        (folder,) = SHARED.glob(f"pvc-*_{self.namespace}_{self.name}-snapshots")
+        return folder
+
+    def step(self) -> int:
+        """The latest step that ``toy --record /snapshots/record`` has taken."""
+        return max((step["step"] for step in self._steps()), default=0)
+
+    def generation(self) -> int:
+        """How often its ranks have been started and have come to a step."""
+        return max((step["generation"] for step in self._steps()), default=0)
+
+    def _steps(self) -> Iterator[dict[str, Any]]:
         for path in SHARED.glob(f"pvc-*_{self.namespace}_{self.name}-snapshots/record/rank-*.jsonl"):
             whole_lines, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
             yield from map(json.loads, whole_lines.splitlines())
 
 
-def submit(namespace: str, kind: str, *arguments: str) -> Run:
+def submit(namespace: str, kind: str, *arguments: str, name: str = "run") -> Run:
     """Render a job with kitctl and send it to the cluster."""
-    options = ("--name", "run", "--namespace", namespace, "--kind", kind, "--image", pushed(TRAINER_IMAGE))
+    options = ("--name", name, "--namespace", namespace, "--kind", kind, "--image", pushed(TRAINER_IMAGE))
     rendered = subprocess.run(
         [sys.executable, "-m", "kitctl", "render", "-o", "json", *options, *arguments],
         check=True,
@@ -75,4 +95,4 @@ def submit(namespace: str, kind: str, *arguments: str) -> Run:
         text=True,
     )
     kubectl("apply", "--server-side", "-f", "-", given=rendered.stdout)
-    return Run(namespace=namespace, name="run", kind=kind)
+    return Run(namespace=namespace, name=name, kind=kind)

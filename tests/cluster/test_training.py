@@ -1,20 +1,23 @@
-"""Jobs of both kinds train on the cluster to the end, whatever happens to their pods."""
+"""Jobs of both kinds train on the cluster to the end: beside each other, under any name, and in any DNS domain."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
 
 import pytest
 
-from tests.cluster.jobs import KINDS, Run, submit
-from tests.cluster.kubectl import kubectl, until
+from tests.cluster.jobs import KINDS, submit
+from tests.cluster.kubectl import get, kubectl
+from tests.cluster.toy import assert_complete_and_exact, submit_toy
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-SAMPLES, EPOCHS = 1024, 8
-TOY = ("-m", "trainer.workloads.toy", str(EPOCHS), "1", "--samples", str(SAMPLES), "--batch_size", "64")
-SLOW = ("--step-time", "0.1", "--record", "/snapshots/record")
+DOMAIN: Final = "kitctl.test"  # besides cluster.local
+# The longest that leave room for the suffixes of two nodes.
+LONGEST: Final = {"IndexedJob": "i" * (63 - len("-1")), "PyTorchJob": "p" * (63 - len("-worker-1"))}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -27,24 +30,35 @@ def test_twelve_ranks_on_three_nodes_learn_the_digits(namespace: str, kind: str)
     assert len({pod["spec"]["nodeName"] for pod in run.pods()}) == 3
 
 
-@pytest.mark.parametrize("index", [1, 0], ids=["node-1", "the-node-with-the-rendezvous"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_deleted_pod_is_replaced_and_each_sample_counts_once(namespace: str, kind: str, index: int) -> None:
-    run = submit(namespace, kind, "--nodes", "3", "--procs-per-node", "1", *TOY, *SLOW)
-    until(lambda: any(step["step"] > 20 for step in run.steps()))
-    (pod,) = run.pods(index)
-    kubectl("delete", "pod", "-n", namespace, pod["metadata"]["name"], "--wait=false")
-    run.wait()
-    assert {pod["metadata"]["uid"] for pod in run.pods(index)} != {pod["metadata"]["uid"]}
-    assert_each_sample_counts_once(run)
-
-
-def assert_each_sample_counts_once(run: Run) -> None:
-    """A step that was taken again, after a restart, counts as its last generation took it."""
-    generations: dict[int, int] = defaultdict(int)
-    for step in run.steps():
-        generations[step["step"]] = max(generations[step["step"]], step["generation"])
-    counted = [
-        sample for step in run.steps() if step["generation"] == generations[step["step"]] for sample in step["ids"]
+@pytest.mark.usefixtures("second_domain")
+def test_jobs_beside_each_other_under_any_name_and_in_another_domain(namespace: str, elsewhere: str) -> None:
+    two = ("--nodes", "2")
+    domain = ("--set", f"rendezvous.clusterDomain={DOMAIN}")
+    runs = [
+        submit_toy(namespace, "IndexedJob", *two, epochs=1),
+        submit_toy(elsewhere, "IndexedJob", *two, *domain, epochs=1),  # the same name
+        *(submit_toy(namespace, kind, *two, name=name, epochs=1) for kind, name in LONGEST.items()),
     ]
-    assert sorted(counted) == sorted([*range(SAMPLES)] * EPOCHS)
+    for run in runs:
+        assert_complete_and_exact(run, epochs=1)
+        assert len(run.report()["nodes"]) == 2
+
+
+@pytest.fixture
+def elsewhere(namespace: str) -> Iterator[str]:
+    """Another namespace."""
+    name = f"{namespace}-too"
+    kubectl("create", "namespace", name)
+    yield name
+    kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def second_domain() -> None:
+    """Services have names under a second domain, too; it stays."""
+    corefile = get("kube-system", "configmap", "coredns")["data"]["Corefile"]
+    if DOMAIN not in corefile:
+        data = {"Corefile": corefile.replace("cluster.local", f"cluster.local {DOMAIN}")}
+        kubectl("patch", "-n", "kube-system", "configmap", "coredns", "-p", json.dumps({"data": data}))
+        kubectl("rollout", "restart", "-n", "kube-system", "deployment/coredns")
+    kubectl("rollout", "status", "-n", "kube-system", "deployment/coredns", "--timeout=120s")

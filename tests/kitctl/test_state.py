@@ -82,3 +82,21 @@ def test_a_failed_job_tells_why() -> None:
 
 def test_a_recovering_job_names_the_node_that_was_lost() -> None:
     assert derive(facts(node(0), gone(1), report=FORMED)).reason == "was killed by signal 9"
+
+
+def test_a_job_that_nobody_reports_of_runs_when_its_nodes_do() -> None:
+    alive = tuple(NodeFacts(index=index, pod=f"p-{index}", alive=True, attempts=1) for index in range(2))
+    known = JobFacts(
+        name="j",
+        namespace="n",
+        target="t",
+        kind="IndexedJob",
+        nodes="2",
+        wanted=2,
+        created=0,
+        reports=False,
+        places=alive,
+    )
+    state = derive(known)
+    assert (state.phase, [place.state for place in state.places]) == ("Running", ["Running", "Running"])
+    assert derive(msgspec.structs.replace(known, places=alive[:1])).phase == "Starting"

@@ -7,13 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
 from kubernetes import config
 from kubernetes.client import Configuration
 from kubernetes.client.api_client import ApiClient
 
 from kitctl.errors import UsageError
 
-UNUSABLE = (config.ConfigException, OSError, ValueError)
+UNUSABLE = (config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError)
 
 
 class Place(NamedTuple):

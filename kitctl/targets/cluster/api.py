@@ -13,7 +13,7 @@ import urllib3
 from kubernetes.client.api_client import ApiClient
 
 from kitctl import names
-from kitctl.errors import NotFound
+from kitctl.errors import NotFound, UnsupportedError
 from kitctl.targets.cluster.refusals import refusal, unreachable
 
 Object: TypeAlias = dict[str, Any]
@@ -83,7 +83,7 @@ class Api:
 
     def find(self, kind: str, namespace: str | None, name: str) -> Object | None:
         """One object, or None; also where the server does not know its kind."""
-        with suppress(NotFound):
+        with suppress(NotFound, UnsupportedError):
             return self.get(kind, namespace, name)
         return None
 

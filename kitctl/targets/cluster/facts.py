@@ -54,7 +54,8 @@ def job_facts(
         failure=_failure(places, message) if end == "Failed" else None,
         places=places,
         report=report,
-        snapshots=snapshots(job),
+        reports=names.KIT_REPORT in environment(job),
+        snapshots=f"claim {claim(job)}" if claim(job) else "",
         note=notes.of_job(job, events),
     )
 
@@ -81,12 +82,12 @@ def suspended(job: Object) -> bool:
     return bool(holder.get("suspend", False))
 
 
-def snapshots(job: Object) -> str:
-    """Where its snapshots are: ``claim digits-snapshots``; empty if it keeps none."""
-    pod = template(job)["spec"]
-    claims = {volume["name"]: volume.get("persistentVolumeClaim") for volume in pod.get("volumes", [])}
-    claim = claims.get("snapshots")
-    return f"claim {claim['claimName']}" if claim else ""
+def claim(job: Object) -> str:
+    """The claim that its snapshots are on; empty if it keeps none."""
+    volumes = template(job)["spec"].get("volumes", [])
+    claims = {volume["name"]: volume.get("persistentVolumeClaim", {}).get("claimName", "") for volume in volumes}
+    found: str = claims.get("snapshots", "")
+    return found
 
 
 def run(job: Object) -> str:
@@ -155,9 +156,9 @@ def _places(job: Object, pods: Iterable[Object], now: float) -> tuple[NodeFacts,
     for pod in pods:
         if (number := index(pod)) is not None:
             groups[number].append(pod)
-    name = job["metadata"]["name"]
+    pod = job["metadata"]["name"] + ("" if job["kind"] == "Job" else "-worker")
     count = max(wanted(job), *(number + 1 for number in groups), 0)
-    absent = {number: NodeFacts(index=number, pod=f"{name}-{number}") for number in range(count)}
+    absent = {number: NodeFacts(index=number, pod=f"{pod}-{number}") for number in range(count)}
     return tuple((absent | {number: _node(number, group, now) for number, group in groups.items()}).values())
 
 

@@ -40,10 +40,28 @@ def belongs(found: Object, job: Object) -> bool:
     return any(owner["uid"] == job["metadata"]["uid"] for owner in owners)
 
 
+def leaving(found: Object, job: Object) -> bool:
+    """Whether an object is on its way out: deleted, or left by a job of this name that is gone."""
+    owners = found["metadata"].get("ownerReferences", [])
+    mine = job["metadata"]
+    orphaned = ours(found) and any(owner["name"] == mine["name"] and owner["uid"] != mine["uid"] for owner in owners)
+    return orphaned or "deletionTimestamp" in found["metadata"]
+
+
 def half_submitted(job: Object, digest: str) -> bool:
     """Whether this is the job of that digest, created and never released."""
-    marks = noted(job)
-    return ours(job) and names.ANNOTATION_RELEASED not in marks and marks.get(names.ANNOTATION_SPEC_HASH) == digest
+    return ours(job) and waits_for_release(job) and noted(job).get(names.ANNOTATION_SPEC_HASH) == digest
+
+
+def waits_for_release(job: Object) -> bool:
+    """Whether a submit has made this job and not come to its end."""
+    return noted(job).get(names.ANNOTATION_RELEASED) == "false"
+
+
+def unreleased(manifest: Object) -> Object:
+    """A job as submit makes it: its release is still to come."""
+    marks = noted(manifest) | {names.ANNOTATION_RELEASED: "false"}
+    return manifest | {"metadata": manifest["metadata"] | {"annotations": marks}}
 
 
 def release(kind: str, *, queued: bool) -> Object:

@@ -7,9 +7,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from kitctl import names
+from kitctl.targets.cluster import lifecycle
 
 Object = dict[str, Any]
 UNREMARKABLE: Final = frozenset({"Completed", "Error", "ContainerCreating", "PodInitializing"})
+# Declares a node's pods failed. Deleting one by force does not: the Job controller still waits to see how it ended.
+OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 SLACK_SECONDS: Final = 15.0  # from the end of the grace period until a pod that is still there is stuck
 
 # Waiting reasons that a person has to cure, and how.
@@ -28,8 +31,7 @@ def of_pod(pod: Object, state: Object, now: float) -> str:
 
 def of_job(job: Object, events: Sequence[Object]) -> str:
     """Why a job has no pods: half submitted, waiting in a queue, or what its controllers warned of last."""
-    noted = job["metadata"].get("annotations", {})
-    if names.ANNOTATION_SPEC_HASH in noted and names.ANNOTATION_RELEASED not in noted and _waits(job):
+    if lifecycle.waits_for_release(job):
         return "its submit was cut short: run it again, or kitctl delete"
     if queue := job["metadata"].get("labels", {}).get(names.LABEL_QUEUE):
         return f"waits in queue {queue}" if _waits(job) else ""
@@ -69,11 +71,10 @@ def _leaving(pod: Object, now: float) -> Iterator[str]:
     if now < datetime.fromisoformat(since).timestamp() + SLACK_SECONDS:  # the time when its grace period is over
         yield "is being deleted"
         return
-    name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
     node = pod["spec"].get("nodeName", "its node")
     yield (
-        f"its end is not confirmed, since {node} does not answer; it is replaced once {node} is back, "
-        f"or at once by: kubectl delete pod -n {namespace} {name} --force (only if {node} is really off)"
+        f"its end is not confirmed, since {node} does not answer; it is replaced once {node} is back, or soon after "
+        f"kubectl taint node {node} {OUT_OF_SERVICE} (only if {node} is really off, and until it is back)"
     )
 
 

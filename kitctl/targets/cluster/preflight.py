@@ -76,9 +76,11 @@ def check(api: Api, spec: JobSpec) -> None:
         NotFound: the claim that it names is not there.
     """
     if spec.snapshots.enabled:
-        _check_storage(api, spec)
+        with suppress(Forbidden):
+            _check_storage(api, spec)
     if spec.gpus_per_node:
-        _check_gpus(api, spec)
+        with suppress(Forbidden):
+            _check_gpus(api, spec)
 
 
 def _check_storage(api: Api, spec: JobSpec) -> None:
@@ -88,8 +90,7 @@ def _check_storage(api: Api, spec: JobSpec) -> None:
         fix = "create it, or leave --claim out: the job then makes its own"
         raise NotFound(f"snapshots.claim: no claim {name!r} in namespace {spec.namespace!r}", fix=fix)
     if claim is None:
-        with suppress(Forbidden):
-            _check_class(spec, {one["metadata"]["name"]: one for one in api.select("StorageClass")})
+        _check_class(spec, {one["metadata"]["name"]: one for one in api.select("StorageClass")})
     elif spec.max_nodes > 1 and MANY not in claim["spec"]["accessModes"]:
         modes = ", ".join(claim["spec"]["accessModes"])
         what = f"claim {name!r} is {modes}, but {spec.nodes} nodes need {MANY}"
@@ -110,14 +111,13 @@ def _check_class(spec: JobSpec, classes: Mapping[str, Any]) -> None:
 
 def _check_gpus(api: Api, spec: JobSpec) -> None:
     most = 0
-    with suppress(Forbidden):
-        for page in api.pages("Node", NODES_A_PAGE):
-            most = max(most, *(_allocatable(node, spec.gpu_resource) for node in page), 0)
-            if most >= spec.gpus_per_node:
-                return
-        what = f"{spec.gpus_per_node}, but no node of the cluster has more than {most} {spec.gpu_resource}"
-        fix = "ask for fewer, or use --no-checks if nodes are added on demand"
-        raise UsageError(f"gpusPerNode: {what}", fix=fix)
+    for page in api.pages("Node", NODES_A_PAGE):
+        most = max(most, *(_allocatable(node, spec.gpu_resource) for node in page), 0)
+        if most >= spec.gpus_per_node:
+            return
+    what = f"{spec.gpus_per_node}, but no node of the cluster has more than {most} {spec.gpu_resource}"
+    fix = "ask for fewer, or use --no-checks if nodes are added on demand"
+    raise UsageError(f"gpusPerNode: {what}", fix=fix)
 
 
 def _allocatable(node: Mapping[str, Any], resource: str) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from kitctl import names, render
@@ -19,7 +19,7 @@ from kitctl.targets.cluster.api import Api, Object
 
 KINDS: Final = ("Job", "PyTorchJob")
 POLL_SECONDS: Final = 0.5
-GONE_SECONDS: Final = 30.0  # beyond the grace period of the pods
+GONE_SECONDS: Final = 30.0  # for what needs no grace; pods have theirs on top
 
 
 def submit(api: Api, submission: Submission, tell: Callable[[str], None]) -> Object:
@@ -34,10 +34,11 @@ def submit(api: Api, submission: Submission, tell: Callable[[str], None]) -> Obj
         preflight.check(api, spec)
     run = uuid.uuid4().hex[:8]
     *children, manifest = render.manifests(spec, submission.sources, suspended=True, run=run)
-    begun = _begun(api, manifest, children, replace=submission.replace, tell=tell)
-    job = begun or api.apply(manifest)
+    begun = _begun(api, manifest, replace=submission.replace, tell=tell)
+    job = begun or api.apply(lifecycle.unreleased(manifest))
     try:
-        for child in children:
+        # What outlives the job comes last: if anything else is refused, nothing stays.
+        for child in sorted(children, key=lambda one: one["kind"] in lifecycle.OUTLIVES):
             _attach(api, child, job)
     except KitError:
         if not begun:
@@ -69,24 +70,21 @@ def find(api: Api, namespace: str, name: str, *kinds: str) -> Object | None:
     return None
 
 
-def gone(api: Api, namespace: str, things: Sequence[tuple[str, str]], seconds: float) -> None:
-    """Wait until these objects, kind and name, are no more.
+def gone(api: Api, kind: str, namespace: str, name: str, seconds: float = GONE_SECONDS) -> None:
+    """Wait until an object is no more.
 
     Raises:
-        TargetError: one of them still is after ``seconds``.
+        TargetError: it still is after ``seconds``.
     """
     deadline = time.monotonic() + seconds
-    for kind, name in things:
-        while api.find(kind, namespace, name):
-            if time.monotonic() > deadline:
-                fix = f"see what holds it: kubectl get {kind} -n {namespace} {name} -o yaml"
-                raise TargetError(f"{kind} {name!r} is not gone after {seconds:.0f} s", fix=fix)
-            time.sleep(POLL_SECONDS)
+    while api.find(kind, namespace, name):
+        if time.monotonic() > deadline:
+            fix = f"see what holds it: kubectl get {kind} -n {namespace} {name} -o yaml"
+            raise TargetError(f"{kind} {name!r} is not gone after {seconds:.0f} s", fix=fix)
+        time.sleep(POLL_SECONDS)
 
 
-def _begun(
-    api: Api, manifest: Object, children: Sequence[Object], *, replace: bool, tell: Callable[[str], None]
-) -> Object | None:
+def _begun(api: Api, manifest: Object, *, replace: bool, tell: Callable[[str], None]) -> Object | None:
     """This very job, half submitted by an earlier call; None if there is no job of that name (any more)."""
     namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
     job = find(api, namespace, name)
@@ -105,14 +103,16 @@ def _begun(
         raise ConflictError(f"name: a job {name!r} is there already", fix=fix)
     tell(f"replacing job {name!r}: waiting until its pods have ended")
     api.delete(job["kind"], namespace, name)
-    things = [(one["kind"], one["metadata"]["name"]) for one in children if one["kind"] not in lifecycle.OUTLIVES]
-    gone(api, namespace, [(job["kind"], name), *things], facts.grace(job) + GONE_SECONDS)
+    gone(api, job["kind"], namespace, name, facts.grace(job) + GONE_SECONDS)
     return None
 
 
 def _attach(api: Api, child: Object, job: Object) -> None:
-    kind, name = child["kind"], child["metadata"]["name"]
-    found = api.find(kind, child["metadata"]["namespace"], name)
+    kind, namespace, name = child["kind"], child["metadata"]["namespace"], child["metadata"]["name"]
+    found = api.find(kind, namespace, name)
+    if found and lifecycle.leaving(found, job):
+        gone(api, kind, namespace, name)
+        found = None
     if found is None:
         api.apply(lifecycle.owned(child, job))
     elif not lifecycle.belongs(found | {"kind": kind}, job):

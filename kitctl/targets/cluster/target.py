@@ -73,7 +73,7 @@ class ClusterTarget:
         folder = facts.environment(job).get(names.KIT_LOG_DIR)
         if not folder or not self._begun(job):
             return []
-        self._tell(f"its pods are gone: a short-lived one reads their logs from {facts.snapshots(job)}")
+        self._tell(f"its pods are gone: a short-lived one reads their logs from claim {facts.claim(job)}")
         return [reading.kept_lines(self.api, job, folder)]
 
     def follow(self, namespace: str, name: str) -> Iterator[list[Line]]:
@@ -81,7 +81,8 @@ class ClusterTarget:
 
         def over() -> bool:
             known = self.job(namespace, name)
-            return known.end is not None or (known.suspended and not any(place.alive for place in known.places))
+            left = known.report is not None and not any(place.alive for place in known.places)
+            return known.end is not None or (known.suspended and left)  # one in a queue has not begun
 
         self._find(namespace, name)
         return reading.follow(self.api, lambda: self._pods(namespace, name), over)
@@ -134,14 +135,16 @@ class ClusterTarget:
         self._change(job, lifecycle.cancel(job["kind"], now))
         return self._stopped(job)
 
-    def delete(self, namespace: str, name: str, *, snapshots: bool) -> None:
-        """Delete a job with all that it owns, wait until it is gone, and delete its claim if ``snapshots`` is set."""
+    def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:
+        """Delete a job with all that it owns, and its claim if ``snapshots`` is set; one that was given stays."""
         job = self._find(namespace, name)
         self.api.delete(job["kind"], namespace, name)
-        submitting.gone(self.api, namespace, [(job["kind"], name)], facts.grace(job) + STOP_SLACK_SECONDS)
-        claim = names.snapshots_name(name)
-        if snapshots and facts.snapshots(job).endswith(f" {claim}"):
-            self.api.delete("PersistentVolumeClaim", namespace, claim)
+        submitting.gone(self.api, job["kind"], namespace, name, facts.grace(job) + STOP_SLACK_SECONDS)
+        own = facts.claim(job) == names.snapshots_name(name)
+        if snapshots and own:
+            self.api.delete("PersistentVolumeClaim", namespace, names.snapshots_name(name))
+            submitting.gone(self.api, "PersistentVolumeClaim", namespace, names.snapshots_name(name))
+        return snapshots and own
 
     def _find(self, namespace: str, name: str) -> Object:
         job = submitting.find(self.api, namespace, name)
@@ -167,13 +170,15 @@ class ClusterTarget:
         namespace, name = _key(job)
         pods = self._pods(namespace, name)
         report = facts.report(self.api.find("ConfigMap", namespace, names.status_name(name)))
-        events = () if len(pods) >= facts.wanted(job) or facts.suspended(job) else self._warnings(namespace, name)
+        events = () if len(pods) >= facts.wanted(job) or facts.suspended(job) else self._warnings(job)
         return facts.job_facts(job, pods, report, target=self._place, now=time.time(), events=events)
 
-    def _warnings(self, namespace: str, name: str) -> Sequence[Object]:
-        """What was said of a job that lacks pods."""
+    def _warnings(self, job: Object) -> Sequence[Object]:
+        """What was said of a job that lacks pods; not of earlier ones of its name."""
+        where = job["metadata"]
+        chosen = f"type=Warning,involvedObject.uid={where['uid']}"
         with suppress(Forbidden):
-            return self.api.select("Event", namespace, fieldSelector=f"type=Warning,involvedObject.name={name}")
+            return self.api.select("Event", where["namespace"], fieldSelector=chosen)
         return ()
 
     def _change(self, job: Object, change: Object) -> JobFacts:

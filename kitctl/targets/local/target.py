@@ -146,7 +146,7 @@ class LocalTarget:
         self._change(namespace, name, lambda wanted: msgspec.structs.replace(wanted, cancelled=True))
         return self._stopped(namespace, name)
 
-    def delete(self, namespace: str, name: str, *, snapshots: bool) -> None:
+    def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:
         """End a job and remove its folder."""
         folder = self._open(namespace, name)
         if not folder.end:
@@ -157,6 +157,7 @@ class LocalTarget:
         shutil.rmtree(grave, ignore_errors=True)
         if snapshots and kept:
             shutil.rmtree(kept, ignore_errors=True)
+        return snapshots
 
     def _path(self, namespace: str, name: str) -> Path:
         return self.state / "jobs" / namespace / name

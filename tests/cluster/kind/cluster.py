@@ -27,7 +27,7 @@ from tests.cluster.kind.steps import StepError, digest, eventually, finish, fini
 SHARED_ON_NODES: Final = "/kitctl-shared"  # also in manifests/local-path.yaml
 _POD_NETWORK: Final = "10.244.0.0/16"  # kind's default
 _SUBNETS: Final = '{range .items[*]}{.metadata.name} {.spec.podCIDR}{"\\n"}{end}'
-_FIELDS: Final = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+_ADDRESS: Final = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
 
 
 def nodes() -> list[str]:
@@ -83,8 +83,8 @@ def _serves() -> bool:
 
 
 def _state_of(config: str) -> str:
-    """What the cluster was made from, and which containers it is: one that was restarted has new addresses."""
-    state = "{{.Id}} {{.State.StartedAt}} {{.State.Running}}"
+    """What the cluster was made from, which containers it is, and whether they run at the addresses that they had."""
+    state = "{{.Id}} {{.State.Running}} " + _ADDRESS
     containers = [read("docker", "inspect", "-f", state, node) for node in nodes()]
     return digest(config, image_id(NODE_IMAGE), *containers)
 
@@ -115,7 +115,7 @@ def network() -> None:
     names = [f"node/{node}" for node in nodes()]
     run("kubectl", "wait", *names, "--for=jsonpath={.spec.podCIDR}", "--timeout=60s")
     pods = dict(line.split() for line in read("kubectl", "get", *names, "-o", f"jsonpath={_SUBNETS}").splitlines())
-    addresses = {node: read("docker", "inspect", "-f", _FIELDS, node) for node in pods}
+    addresses = {node: read("docker", "inspect", "-f", _ADDRESS, node) for node in pods}
     for node, own in pods.items():
         routes = [f"ip route replace {pods[other]} via {addresses[other]}" for other in pods if other != node]
         script = _NETWORK.format(own=own, all=_POD_NETWORK, plugins=_plugins(own), routes="\n".join(routes))

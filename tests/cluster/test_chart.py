@@ -1,0 +1,119 @@
+"""The chart on a cluster: what it renders is accepted, and a release lives, grows, goes and comes back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from kitctl import render, specfile
+from kitctl.jobinput import JobInput
+from kitctl.targets.cluster.facts import suspended, wanted
+from kitctl.targets.cluster.lifecycle import suspend
+from tests.charts.helm import CHART, helm, rendered
+from tests.cluster.jobs import KINDS, Run
+from tests.cluster.kind.images import pushed
+from tests.cluster.kind.settings import TRAINER_IMAGE
+from tests.cluster.kubectl import Object, get, kubectl, until
+from tests.cluster.toy import EPOCHS, ORDER, assert_complete_and_exact
+from tests.exact import committed
+from tests.kitctl.test_render import BOTH_KINDS, LIMITS, SOURCES
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+TOY: Final = (
+    *(str(EPOCHS), "1", "--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch)),
+    *("--record", "/snapshots/record"),
+)
+SLOW: Final = (*TOY, "--step-time", "0.5")
+# In every namespace, whatever was installed there.
+ALWAYS_THERE: Final = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
+
+
+@pytest.mark.parametrize(("case", "kind"), BOTH_KINDS + LIMITS, ids=lambda value: getattr(value, "stem", value))
+def test_the_server_accepts_a_case_by_kitctl_and_by_the_chart(namespace: str, case: Path, kind: str) -> None:
+    spec = specfile.build(JobInput(file=case, flags={"kind": kind, "namespace": namespace}))
+    sources = SOURCES if spec.script == "train.py" else {}
+    chart = rendered("-f", str(case), "--set", f"kind={kind},namespace={namespace}", given={"sources": sources})
+    for objects in (render.manifests(spec, sources), chart):
+        accepted = kubectl("apply", "--server-side", "--dry-run=server", "-f", "-", given=render.to_json(objects))
+        assert len(accepted.splitlines()) == len(objects)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_release_is_tested_scaled_taken_away_and_taken_up_again(namespace: str, kind: str) -> None:
+    run = installed(namespace, kind, scale=1, args=SLOW)
+    assert "nodes: 1, ranks: 1" in helm_does(namespace, "test", "run")
+    upgraded(namespace, "scale=2")
+    until(lambda: len(run.report()["nodes"]) == 2)
+    assert "nodes: 2, ranks: 2" in helm_does(namespace, "test", "run")
+    until(lambda: run.step() > ORDER.steps_per_epoch)
+    helm_does(namespace, "uninstall", "run", "--wait", "--cascade", "foreground")
+    until(lambda: left_in(namespace) == {"persistentvolumeclaim/run-snapshots"})
+    before = run.generation()
+    installed(namespace, kind, resume=True, args=TOY)
+    assert_complete_and_exact(run)
+    generations = {entry.generation for entry in committed(run.folder)}
+    assert min(generations) <= before < max(generations), "both installs have had their part in it"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_upgrade_may_change_what_is_not_the_pods(namespace: str, kind: str) -> None:
+    run = installed(namespace, kind, args=TOY, scheduling={"queue": "research", "nodeSelector": {"no": "machine"}})
+    assert suspended(live(run)), "until its queue releases it"
+    release(run)
+    assert "scale: 3 is outside nodes, 1:2; fix: give 1 to 2" in upgrade_refused(namespace, "scale=3")
+    told = upgrade_refused(namespace, "backend=gloo")
+    assert "its pods would change, and those of a job that is there cannot (scale can); fix: helm uninstall" in told
+    upgraded(namespace, "scale=1,policy.ttl=1h,policy.deadline=1h,policy.backoffLimit=5,keepSnapshots=false")
+    assert (wanted(live(run)), suspended(live(run))) == (1, False)
+    helm_does(namespace, "uninstall", "run", "--wait", "--cascade", "foreground")
+    until(lambda: left_in(namespace) == set())
+
+
+def installed(namespace: str, kind: str, **values: Any) -> Run:
+    """An elastic job as a release."""
+    command = ["-m", "trainer.workloads.toy"]
+    given = {"kind": kind, "image": pushed(TRAINER_IMAGE), "nodes": "1:2", "command": command, **values}
+    helm_does(namespace, "install", "run", str(CHART), "-f", "-", given=given)
+    return Run(namespace=namespace, name="run", kind=kind)
+
+
+def live(run: Run) -> Object:
+    """The job as the cluster has it."""
+    return get(run.namespace, KINDS[run.kind][0], run.name)
+
+
+def release(run: Run) -> None:
+    """Release a suspended job, as Kueue would."""
+    patch = json.dumps(suspend(live(run)["kind"], wanted=False))
+    kubectl("patch", "-n", run.namespace, f"{KINDS[run.kind][0]}/{run.name}", "--type=merge", "-p", patch)
+
+
+def upgraded(namespace: str, setting: str) -> None:
+    """The release with one value changed."""
+    helm_does(namespace, "upgrade", "run", str(CHART), "--reuse-values", "--set", setting)
+
+
+def upgrade_refused(namespace: str, setting: str) -> str:
+    """What helm says of a change that it refuses."""
+    done = helm("upgrade", "-n", namespace, "run", str(CHART), "--reuse-values", "--set", setting)
+    assert done.returncode != 0, done.stdout
+    return done.stderr
+
+
+def helm_does(namespace: str, *arguments: str, given: dict[str, Any] | None = None) -> str:
+    """What helm prints."""
+    done = helm(*arguments, "-n", namespace, given=given)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def left_in(namespace: str) -> set[str]:
+    """Everything in a namespace that somebody has put there."""
+    kinds = kubectl("api-resources", "--namespaced", "--verbs=list", "-o", "name").split()
+    lasting = ",".join(kind for kind in kinds if not kind.startswith("events"))
+    items = json.loads(kubectl("get", lasting, "-n", namespace, "-o", "json"))["items"]
+    return {f"{item['kind']}/{item['metadata']['name']}".lower() for item in items} - ALWAYS_THERE

@@ -1,0 +1,122 @@
+"""What cannot run on a cluster is refused before anything is made, or says why it waits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kitctl.targets.cluster import api
+from tests.cluster.commands import IDLE, job, kitctl, status, until_status
+from tests.cluster.kind.settings import KUBECONFIG, REGISTRY
+from tests.cluster.kubectl import apply, get, kubectl, until
+from tests.cluster.test_submit import left
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+NO_CLAIM = ("--set", "snapshots.enabled=false")
+
+
+@pytest.mark.parametrize(
+    ("options", "told", "fix"),
+    [
+        (["--nodes", "3", "--claim", "disk"], "'disk' is ReadWriteOnce, but 3 nodes need ReadWriteMany", "shared"),
+        (["--claim", "absent"], "no claim 'absent' in namespace", "leave --claim out"),
+        (["--storage-class", "absent"], "the cluster has no storage class 'absent'; there ", "--storage-class"),
+        (["--nodes", "2", "--storage-class", "{namespace}"], "makes disks (ebs.csi.aws.com)", "--storage-class"),
+        (["--gpus-per-node", "99"], "gpusPerNode: 99, but no node of the cluster has more than", "--no-checks"),
+    ],
+)
+def test_what_the_cluster_could_never_run(namespace: str, options: list[str], told: str, fix: str) -> None:
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+    apply(namespace, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "disk"}, "spec": claim})
+    disks = {"provisioner": "ebs.csi.aws.com", "metadata": {"name": namespace}}
+    apply(namespace, {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass"} | disks)
+    try:
+        words = job("run", namespace, *(option.format(namespace=namespace) for option in options))
+        exit_code = 102 if "absent" in options[-1] and options[0] == "--claim" else 2
+        problem, _, advice = kitctl("submit", *words, exit_code=exit_code).partition("fix: ")
+        assert told in problem
+        assert fix in advice
+        assert left(namespace) == set()
+    finally:
+        kubectl("delete", "storageclass", namespace)
+
+
+def test_a_namespace_that_is_not_there() -> None:
+    told = kitctl("submit", *job("run", "no-such-namespace", *IDLE), exit_code=102)
+    assert 'namespaces "no-such-namespace" not found' in told
+    assert "fix: create it (kubectl create namespace NAME), or choose another with -n" in told
+
+
+def test_a_cluster_without_the_operator(namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its API group is asked for by a name that no server has."""
+    monkeypatch.setitem(api.RESOURCES, "PyTorchJob", api.Resource("none.kitctl.dev/v1", "pytorchjobs"))
+    told = kitctl("submit", *job("run", namespace, *IDLE, "--kind", "PyTorchJob"), exit_code=2)
+    assert "the cluster does not know this kind of object" in told
+    assert "--kind IndexedJob" in told
+    assert left(namespace) == set()
+    kitctl("submit", *job("run", namespace, *IDLE))
+    assert "run" in kitctl("list", "-n", namespace)
+    kitctl("status", "other", "-n", namespace, exit_code=102)
+    kitctl("delete", "run", "-n", namespace)
+
+
+def test_credentials_that_are_wrong_or_expired(namespace: str, tmp_path: Path) -> None:
+    path = kubeconfig_with({"token": "expired"}, namespace, tmp_path)
+    for words in (("list",), ("status", "run"), ("submit", "--name", "run")):
+        told = kitctl(*words, exit_code=1, kubeconfig=path)
+        assert "Unauthorized" in told
+        assert "fix: the credentials are wrong or expired" in told
+
+
+def test_an_image_that_cannot_be_pulled_and_gpus_that_no_node_has(namespace: str) -> None:
+    kitctl("submit", "--name", "image", "-n", namespace, "--image", f"{REGISTRY}/no/such:image", *NO_CLAIM)
+    kitctl("submit", *job("gpus", namespace, *NO_CLAIM, "--gpus-per-node", "99", "--no-checks"))
+    waits = until_status("gpus", namespace, lambda state: "Insufficient nvidia.com/gpu" in state["reason"])
+    assert waits["phase"] == "Pending"
+    waits = until_status("image", namespace, lambda state: "no/such:image" in state["reason"])
+    assert waits["phase"] == "Pending"
+    assert waits["places"][0]["reason"].endswith("(check the image's name, and the cluster's right to pull it)")
+    told = kitctl("wait", "image", "-n", namespace, "--timeout", "1s", exit_code=124)
+    assert "image: Pending (" in told
+
+
+def test_a_quota_that_is_too_small_for_the_pods(namespace: str) -> None:
+    kubectl("create", "quota", "small", "-n", namespace, "--hard=pods=0")
+    until(lambda: get(namespace, "quota", "small").get("status"))
+    kitctl("submit", *job("run", namespace, *NO_CLAIM))
+    until_status("run", namespace, lambda state: "exceeded quota: small" in state["reason"])
+    told = kitctl("wait", "run", "-n", namespace, "--timeout", "1s", exit_code=124)
+    assert "exceeded quota: small" in told
+
+
+def test_a_quota_that_is_too_small_for_the_job_itself(namespace: str) -> None:
+    kubectl("create", "quota", "none", "-n", namespace, "--hard=count/jobs.batch=0")
+    until(lambda: get(namespace, "quota", "none").get("status"))
+    told = kitctl("submit", *job("run", namespace, *NO_CLAIM), exit_code=2)
+    assert "exceeded quota: none" in told
+    assert "fix: ask for less, or for a larger quota" in told
+    assert left(namespace) == set()
+
+
+def test_pods_that_break_the_security_profile(namespace: str) -> None:
+    told = kitctl("submit", *job("run", namespace, *NO_CLAIM, "--set", "security.profile=none"))
+    assert "the cluster warns: would violate PodSecurity" in told or "violates PodSecurity" in told
+    waits = until_status("run", namespace, lambda state: "violates PodSecurity" in state["reason"])
+    assert (waits["phase"], status("run", namespace)["ready"]) == ("Pending", 0)
+
+
+def kubeconfig_with(user: dict[str, str], namespace: str, folder: Path) -> Path:
+    """The cluster as another user sees it."""
+    known = json.loads(kubectl("config", "view", "--raw", "-o", "json", f"--kubeconfig={KUBECONFIG}"))
+    context = {"cluster": known["clusters"][0]["name"], "user": "other", "namespace": namespace}
+    changes = {
+        "users": [{"name": "other", "user": user}],
+        "contexts": [{"name": "other", "context": context}],
+        "current-context": "other",
+    }
+    path = folder / "kubeconfig"
+    path.write_text(json.dumps(known | changes))
+    return path

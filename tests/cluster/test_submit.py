@@ -1,0 +1,203 @@
+"""What submit leaves on a cluster: all of a job or nothing of it, whatever is there already, wherever it is killed."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import defaultdict
+from typing import Final
+
+import pytest
+
+from kitctl import names
+from tests.cluster.commands import IDLE, NOWHERE, job, kitctl, status, survives
+from tests.cluster.kubectl import Object, apply, get, kubectl, until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+KINDS: Final = {"IndexedJob": "job.batch", "PyTorchJob": "pytorchjob.kubeflow.org"}
+# Everything that kitctl makes.
+RESOURCES: Final = ",".join(
+    (
+        *KINDS.values(),
+        *("serviceaccounts", "roles", "rolebindings", "configmaps", "services", "networkpolicies"),
+        "persistentvolumeclaims",
+    )
+)
+# Of a PyTorchJob only what is not the same as for an Indexed Job.
+BARE: Final = (*IDLE, "--set", "security.reportStatus=false", "--set", "security.networkPolicy=false")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_job_owns_all_that_is_made_for_it_but_its_snapshots(namespace: str, kind: str) -> None:
+    words = job("run", namespace, "--kind", kind, *NOWHERE)
+    kitctl("submit", *words)
+    (made,) = jobs(namespace)
+    owner = {"apiVersion": made["apiVersion"], "kind": made["kind"], "name": "run", "uid": made["metadata"]["uid"]}
+    for child in children(namespace):
+        owners = child["metadata"].get("ownerReferences", [])
+        assert owners == ([] if child["kind"] == "PersistentVolumeClaim" else [owner]), child["kind"]
+    assert is_released(made)
+
+    assert kitctl("diff", *words) == ""
+    assert "replicas" if kind == "PyTorchJob" else "completions" in kitctl("diff", *words, "--nodes", "3", exit_code=1)
+    assert kitctl("diff", *words) == "", "a diff changes nothing"
+    told = kitctl("submit", *words, exit_code=2)
+    assert "'run' is there already" in told
+    assert "fix: choose another --name, replace it with --replace" in told
+
+    (claim,) = get(namespace, "pvc")["items"]
+    assert "replacing job 'run'" in kitctl("submit", *words, "--replace", "--nodes", "2")
+    (replaced,) = jobs(namespace)
+    assert replaced["metadata"]["uid"] != made["metadata"]["uid"]
+    assert {uid_of_owner(child) for child in children(namespace)} == {replaced["metadata"]["uid"], None}
+    assert get(namespace, "pvc")["items"][0]["metadata"]["uid"] == claim["metadata"]["uid"]
+
+    kitctl("delete", "run", "-n", namespace)
+    kitctl("submit", *words)  # at once: what the garbage collector still has to take is waited for
+    (again,) = jobs(namespace)
+    assert {uid_of_owner(child) for child in children(namespace)} == {again["metadata"]["uid"], None}
+    kitctl("delete", "run", "-n", namespace)
+    until(lambda: left(namespace) == {"PersistentVolumeClaim/run-snapshots"})
+    kitctl("submit", *words)
+    kitctl("delete", "run", "-n", namespace, "--snapshots", "-y")
+    until(lambda: left(namespace) == set())
+
+
+def test_another_kind_replaces_a_job_too(namespace: str) -> None:
+    kitctl("submit", *job("run", namespace, *IDLE))
+    kitctl("submit", *job("run", namespace, *IDLE, "--kind", "PyTorchJob", "--replace"))
+    (replaced,) = jobs(namespace)
+    assert replaced["kind"] == "PyTorchJob"
+    assert {uid_of_owner(child) for child in children(namespace)} == {replaced["metadata"]["uid"]}
+
+
+def test_a_claim_that_is_being_deleted_is_waited_for_and_made_anew(namespace: str) -> None:
+    words = ("submit", *job("run", namespace, *NOWHERE))
+    claim = ("pvc", "run-snapshots", "-n", namespace)
+    kitctl(*words)
+    kitctl("delete", "run", "-n", namespace)
+    old = get(namespace, "pvc", "run-snapshots")["metadata"]["uid"]
+    kubectl("patch", *claim, "--type=merge", '--patch={"metadata": {"finalizers": ["kitctl.test/held"]}}')
+    kubectl("delete", *claim, "--wait=false")
+
+    def let_go() -> None:
+        until(lambda: jobs(namespace))
+        kubectl("patch", *claim, "--type=merge", '--patch={"metadata": {"finalizers": null}}')
+
+    helper = threading.Thread(target=let_go)
+    helper.start()
+    kitctl(*words)
+    helper.join()
+    assert get(namespace, "pvc", "run-snapshots")["metadata"]["uid"] != old
+
+
+@pytest.mark.parametrize("kind", ["Service", "ConfigMap", "PersistentVolumeClaim", "Job"])
+def test_what_somebody_else_made_is_not_touched_and_nothing_else_stays(namespace: str, kind: str) -> None:
+    theirs = foreign(kind)
+    apply(namespace, theirs)
+    uid = get(namespace, kind, theirs["metadata"]["name"])["metadata"]["uid"]
+    for more in ((), ("--replace",)):
+        told = kitctl("submit", *job("run", namespace, *NOWHERE, *more), exit_code=2)
+        assert f"{kind} {theirs['metadata']['name']!r} is there already, and not " in told
+        assert "fix: choose another --name" in told
+    until(lambda: left(namespace) == set())
+    after = get(namespace, kind, theirs["metadata"]["name"], "--show-managed-fields")["metadata"]
+    assert after["uid"] == uid
+    assert names.FIELD_MANAGER not in {entry["manager"] for entry in after["managedFields"]}
+
+
+@pytest.mark.parametrize(("kind", "options"), [("IndexedJob", NOWHERE), ("PyTorchJob", BARE)])
+def test_killed_before_any_request_it_is_finished_by_the_next_submit(
+    namespace: str, kind: str, options: tuple[str, ...]
+) -> None:
+    """Each time under another name; in the end all have what the one that nobody killed has."""
+    for number in itertools.count(1):
+        words = ("submit", *job(f"run-{number}", namespace, "--kind", kind, *options))
+        if survives(number, *words):
+            break
+        made = [one for one in jobs(namespace) if one["metadata"]["name"] == f"run-{number}"]
+        if made and is_released(made[0]):  # it only was to be told
+            assert "is there already" in kitctl(*words, exit_code=2)
+        else:
+            assert ("was half submitted; going on" in kitctl(*words)) is bool(made)
+    assert number > 6, "requests were counted"
+    groups: dict[str, set[str]] = defaultdict(set)
+    uids = {one["metadata"]["name"]: one["metadata"]["uid"] for one in jobs(namespace)}
+    for thing in get(namespace, RESOURCES, "-l", f"{names.LABEL_NAME}={names.APP_NAME}")["items"]:
+        name = thing["metadata"]["labels"][names.LABEL_INSTANCE]
+        groups[name].add(f"{thing['kind']}/{thing['metadata']['name'].removeprefix(name)}")
+        assert uid_of_owner(thing) in {uids[name], None}
+    assert groups.keys() == {f"run-{one}" for one in range(1, number + 1)}
+    assert set(map(frozenset, groups.values())) == {frozenset(groups[f"run-{number}"])}
+    assert all(map(is_released, jobs(namespace)))
+
+
+def test_a_half_submitted_job_says_so_and_can_be_deleted(namespace: str) -> None:
+    words = ("submit", *job("run", namespace, *NOWHERE))
+    assert not survives(12, *words)
+    assert 1 < len(left(namespace)) < 8
+    cut = status("run", namespace)
+    assert (cut["phase"], cut["reason"]) == ("Suspended", "its submit was cut short: run it again, or kitctl delete")
+    assert "is there already" in kitctl(*words, "--nodes", "2", exit_code=2), "that is another job"
+    kitctl("delete", "run", "-n", namespace)
+    until(lambda: left(namespace) <= {"PersistentVolumeClaim/run-snapshots"})
+
+
+def test_the_same_name_in_two_namespaces(namespace: str) -> None:
+    other = f"{namespace}-b"
+    kubectl("create", "namespace", other)
+    try:
+        for place, nodes in ((namespace, "1"), (other, "2")):
+            kitctl("submit", *job("run", place, *IDLE, "--nodes", nodes))
+        assert [len(status("run", place)["places"]) for place in (namespace, other)] == [1, 2]
+        kitctl("delete", "run", "-n", other)
+        assert status("run", namespace)["phase"] == "Pending"
+        kitctl("status", "run", "-n", other, exit_code=102)
+    finally:
+        kubectl("delete", "namespace", other, "--wait=false")
+
+
+def jobs(namespace: str) -> list[Object]:
+    found: list[Object] = get(namespace, ",".join(KINDS.values()))["items"]
+    return found
+
+
+def children(namespace: str) -> list[Object]:
+    """Everything but jobs; what the operator and the cluster make is not kitctl's."""
+    found = get(namespace, RESOURCES, "-l", f"{names.LABEL_NAME}={names.APP_NAME}")["items"]
+    return [thing for thing in found if thing["kind"] not in {"Job", "PyTorchJob"}]
+
+
+def left(namespace: str) -> set[str]:
+    """All of kitctl's objects that are there."""
+    found = get(namespace, RESOURCES, "-l", f"{names.LABEL_NAME}={names.APP_NAME}")["items"]
+    return {f"{thing['kind']}/{thing['metadata']['name']}" for thing in found}
+
+
+def is_released(thing: Object) -> bool:
+    holder = thing["spec"] if thing["kind"] == "Job" else thing["spec"]["runPolicy"]
+    return thing["metadata"]["annotations"].get(names.ANNOTATION_RELEASED) == "true" and not holder.get("suspend")
+
+
+def uid_of_owner(thing: Object) -> str | None:
+    """None of what has no owner."""
+    owners = thing["metadata"].get("ownerReferences", [])
+    return str(owners[0]["uid"]) if owners else None
+
+
+def foreign(kind: str) -> Object:
+    """An object that is in a job's way, of somebody who does not know kitctl."""
+    image = {"name": "main", "image": "none"}
+    pod = {"restartPolicy": "Never", "containers": [image]}
+    claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Mi"}}}
+    return {
+        "Service": {"apiVersion": "v1", "metadata": {"name": "run"}, "spec": {"ports": [{"port": 1}]}},
+        "ConfigMap": {"apiVersion": "v1", "metadata": {"name": "run-status"}, "data": {"theirs": "data"}},
+        "PersistentVolumeClaim": {"apiVersion": "v1", "metadata": {"name": "run-snapshots"}, "spec": claim},
+        "Job": {
+            "apiVersion": "batch/v1",
+            "metadata": {"name": "run"},
+            "spec": {"suspend": True, "template": {"spec": pod}},
+        },
+    }[kind] | {"kind": kind}

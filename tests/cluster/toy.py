@@ -1,0 +1,58 @@
+"""Jobs that are disturbed while they train, and must count each sample once all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
+
+from tests.cluster.jobs import KINDS, Run, submit
+from tests.cluster.kubectl import until
+from tests.exact import assert_each_sample_counts_once
+from trainer.data import Order
+
+ORDER: Final = Order(samples=1024, batch=64, seed=0)
+EPOCHS: Final = 12  # long enough to be disturbed three times
+
+
+def submit_toy(namespace: str, kind: str, *options: str, name: str = "run", epochs: int = EPOCHS) -> Run:
+    """A job that takes ten steps a second, and keeps a record of them."""
+    workload = ("-m", "trainer.workloads.toy", str(epochs), "1", "--step-time", "0.1", "--record", "/snapshots/record")
+    data = ("--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch))
+    return submit(namespace, kind, *options, *workload, *data, name=name)
+
+
+def submit_both(namespace: str, *options: str) -> list[Run]:
+    """A job of each kind on the same three nodes; both have been training for a while."""
+    options = ("--nodes", "3", "--set", "scheduling.spread=require", *options)
+    # Names of their own: nodes are everybody's.
+    runs = [submit_toy(namespace, kind, *options, name=f"{kind.lower()}-{namespace}") for kind in KINDS]
+    for run in runs:
+        until(partial(has_trained, run, steps=20), seconds=300)
+    return runs
+
+
+@contextmanager
+def all_recover(runs: list[Run]) -> Iterator[None]:
+    """What happens within costs each of them its ranks, and all go on after it."""
+    after = [run.generation() + 1 for run in runs]
+    yield
+    for run, generation in zip(runs, after, strict=True):
+        until(partial(has_trained, run, generation=generation), seconds=300)
+
+
+def has_trained(run: Run, *, generation: int = 1, steps: int = 1) -> bool:
+    """Whether a generation of its ranks has begun, and so many steps have been taken."""
+    return run.generation() >= generation and run.step() >= steps
+
+
+def assert_complete_and_exact(run: Run, *, epochs: int = EPOCHS) -> None:
+    """It comes to its end, and has counted each sample once."""
+    run.wait()
+    assert_exact(run, epochs=epochs)
+
+
+def assert_exact(run: Run, *, epochs: int = EPOCHS) -> None:
+    """It has counted each sample once."""
+    assert_each_sample_counts_once(run.folder, run.folder / "record", ORDER, epochs=epochs)

@@ -1,0 +1,31 @@
+"""Jobs as a real cluster had them: ``objects/*.json`` are kubectl's answers, without what nobody reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kitctl.state import JobFacts
+from kitctl.targets.cluster import facts
+
+Object = dict[str, Any]
+
+
+class Recorded(NamedTuple):
+    """What the API server has of one job."""
+
+    job: Object
+    pods: list[Object]
+    config_map: Object | None
+    events: list[Object]
+
+    def facts(self, *, now: float = 0.0) -> JobFacts:
+        """What kitctl reads from it at that time."""
+        report = facts.report(self.config_map)
+        return facts.job_facts(self.job, self.pods, report, target="kind", now=now, events=self.events)
+
+
+def recorded(name: str) -> Recorded:
+    """The job of that file."""
+    return Recorded(**json.loads(Path(__file__).with_name("objects").joinpath(f"{name}.json").read_text()))

@@ -1,0 +1,107 @@
+"""What a person is told whose kubeconfig, context or API server is not what it should be. No cluster needed."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kitctl.__main__ import main
+
+CONTEXTS = {"one": "default", "two": "team"}
+
+
+@pytest.fixture
+def closed() -> Iterator[int]:
+    """A port that nobody listens at, and that nobody else gets."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, closed: int) -> Path:
+    """Two contexts of a cluster that is not there."""
+    clusters = [{"name": "c", "cluster": {"server": f"https://127.0.0.1:{closed}"}}]
+    contexts = [
+        {"name": name, "context": {"cluster": "c", "user": "u", "namespace": namespace}}
+        for name, namespace in CONTEXTS.items()
+    ]
+    users = [{"name": "u", "user": {"token": "secret-token"}}]
+    known = {"clusters": clusters, "contexts": contexts, "users": users, "current-context": "one"}
+    path = tmp_path / "config"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config"} | known))
+    return path
+
+
+VERBS = [
+    ["list"],
+    ["status", "run"],
+    ["logs", "run"],
+    ["delete", "run"],
+    ["submit", "--name", "run"],
+    ["diff", "--name", "run"],
+]
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
+def test_a_server_that_does_not_answer(verb: list[str], kubeconfig: Path, closed: int, capsys) -> None:
+    assert main([verb[0], "--kubeconfig", str(kubeconfig), *verb[1:]]) == 1
+    told = capsys.readouterr()
+    assert f"error: the cluster at https://127.0.0.1:{closed} cannot be reached" in told.err
+    assert "fix: check network, VPN and context" in told.err
+    assert "Traceback" not in told.err
+    assert "secret-token" not in told.err
+    assert told.out == ""
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
+def test_no_such_context_names_those_that_exist(verb: list[str], kubeconfig: Path, capsys) -> None:
+    flags = ["--kubeconfig", str(kubeconfig), "--context", "three"]
+    assert main([verb[0], *flags, *verb[1:]]) == 2
+    told = capsys.readouterr().err
+    assert "three" in told
+    assert "fix: choose one of its contexts with --context: one, two" in told
+
+
+# fmt: off
+BROKEN = {
+    "empty": "",
+    "nothing in it": "apiVersion: v1\nkind: Config\n",
+    "a context without its cluster": json.dumps({
+        "current-context": "one",
+        "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}], "clusters": [], "users": [],
+    }),
+}
+NOT_A_KUBECONFIG = {"not YAML": "clusters: [\n}", "a list": "[]"}
+# fmt: on
+
+
+@pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN.keys())
+def test_a_broken_kubeconfig(text: str, tmp_path: Path, capsys) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    assert main(["list", "--kubeconfig", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: the kubeconfig cannot be used: ")
+    assert "fix: " in told
+
+
+@pytest.mark.parametrize("text", NOT_A_KUBECONFIG.values(), ids=NOT_A_KUBECONFIG.keys())
+def test_a_file_that_is_no_kubeconfig(text: str, tmp_path: Path, capsys) -> None:
+    test_a_broken_kubeconfig(text, tmp_path, capsys)
+
+
+def test_a_kubeconfig_that_is_not_there(tmp_path: Path, capsys) -> None:
+    assert main(["list", "--kubeconfig", str(tmp_path / "absent")]) == 2
+    assert "absent" in capsys.readouterr().err
+
+
+def test_the_context_has_the_namespace(kubeconfig: Path) -> None:
+    from kitctl.targets import Where, connect  # noqa: PLC0415 - with the client, a quarter of a second
+
+    for context, namespace in [(None, "default"), *CONTEXTS.items()]:
+        assert connect(Where(tell=print, context=context, kubeconfig=kubeconfig)).namespace == namespace

@@ -1,0 +1,119 @@
+"""From the objects of real jobs to what is known about them, and to what a person is told."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from kitctl import names, state
+from kitctl.targets.cluster import facts
+from tests.kitctl.targets.cluster.recorded import recorded
+
+
+def at(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()
+
+
+def test_a_job_that_runs() -> None:
+    told = recorded("running").facts()
+    assert (told.name, told.namespace, told.kind) == ("leaves", "team", "IndexedJob")
+    assert (told.nodes, told.wanted, told.suspended, told.end) == ("2", 2, False, None)
+    assert told.created == at("2026-11-21T14:19:42Z")
+    assert told.snapshots == "claim leaves-snapshots"
+    assert [(place.index, place.pod, place.host, place.alive) for place in told.places] == [
+        (0, "leaves-0-ntnjj", "kitctl-worker", True),
+        (1, "leaves-1-g5d6j", "kitctl-worker3", True),
+    ]
+    assert [place.started for place in told.places] == [at("2026-11-21T14:19:57Z"), at("2026-11-21T14:19:58Z")]
+    assert [place.attempts for place in told.places] == [1, 1]
+    page = state.derive(told)
+    assert (page.phase, page.world_size) == ("Running", 2)
+    assert [place.ranks for place in page.places] == ["1", "0"]
+
+
+def test_a_pod_that_is_being_deleted_is_not_alive() -> None:
+    told = recorded("leaving").facts(now=at("2026-11-21T14:20:51Z"))
+    assert [(place.alive, place.note) for place in told.places] == [(True, ""), (False, "is being deleted")]
+    page = state.derive(told)
+    assert (page.phase, page.reason) == ("Recovering", "is being deleted")
+
+
+def test_a_failed_job_tells_the_first_failure_in_the_agents_words() -> None:
+    told = recorded("failed-pytorchjob").facts()
+    assert (told.kind, told.nodes, told.end) == ("PyTorchJob", "2", "Failed")
+    assert told.ended == at("2026-11-21T14:13:39Z")
+    assert told.failure is not None
+    assert (told.failure.rank, told.failure.node) == (1, 1)
+    assert told.failure.error == "ValueError: failing at step 1, as --fail-at asked"
+    assert "in observe" in told.failure.traceback
+    assert [(place.index, place.exit_code) for place in told.places] == [(0, None), (1, 78)]
+    assert state.derive(told).places[1].state == "Failed"
+
+
+def test_of_several_failures_the_earliest_counts() -> None:
+    known = recorded("failed-pytorchjob")
+    other = json.loads(json.dumps(known.pods[1]).replace("1795270403", "1795270402").replace("rank 1", "rank 0"))
+    other["metadata"]["labels"][names.LABEL_REPLICA_INDEX] = "0"
+    failure = known._replace(pods=[other, known.pods[1]]).facts().failure
+    assert failure is not None
+    assert failure.reason.startswith("rank 0 failed")
+
+
+def test_a_failed_job_without_an_agents_word_fails_in_the_controllers() -> None:
+    failure = recorded("failed-pytorchjob")._replace(pods=[]).facts().failure
+    assert failure is not None
+    assert failure.reason == 'PyTorchJobFailed: job "fails" is failing because "Worker" replica(s) failed.'
+
+
+def test_a_job_without_pods_has_places_all_the_same() -> None:
+    told = recorded("quota").facts()
+    assert [(place.index, place.pod, place.attempts) for place in told.places] == [(0, "quota-0", 0), (1, "quota-1", 0)]
+    assert 'pods "quota-0-' in told.note
+    assert "exceeded quota: small" in state.derive(told).reason
+
+
+@pytest.mark.parametrize(
+    ("name", "attempts", "reason"),
+    [
+        ("too-many-gpus", [0, 0], "Unschedulable: 0/4 nodes are available: "),
+        ("no-image", [0], 'ErrImagePull: failed to pull and unpack image "no/such:image"'),
+    ],
+)
+def test_pods_that_cannot_start_say_why(name: str, attempts: list[int], reason: str) -> None:
+    told = recorded(name).facts()
+    assert [place.attempts for place in told.places] == attempts
+    page = state.derive(told)
+    assert page.phase == "Pending"
+    assert reason in page.reason
+
+
+def test_the_youngest_pod_of_a_node_is_what_it_is_now() -> None:
+    known = recorded("running")
+    dead = json.loads(json.dumps(known.pods[0]))
+    dead["metadata"] |= {"name": "leaves-0-first", "creationTimestamp": "2026-11-21T14:00:00Z"}
+    for pods in ([dead, *known.pods], [*known.pods, dead]):
+        place = known._replace(pods=pods).facts().places[0]
+        assert (place.pod, place.attempts, place.alive) == ("leaves-0-ntnjj", 2, True)
+
+
+def test_a_cancelled_job_has_ended_when_it_was_cancelled() -> None:
+    known = recorded("failed-pytorchjob")
+    known.job["metadata"]["annotations"][names.ANNOTATION_CANCELLED] = "2026-11-21T15:00:00+00:00"
+    told = known.facts()
+    assert (told.end, told.ended, told.failure) == ("Cancelled", at("2026-11-21T15:00:00Z"), None)
+
+
+@pytest.mark.parametrize(
+    "config_map", [None, {}, {"data": None}, {"data": {"report": "{"}}, {"data": {"report": "[]"}}]
+)
+def test_a_report_that_is_not_there_yet_is_none(config_map: dict[str, Any] | None) -> None:
+    assert facts.report(config_map) is None
+
+
+def test_what_tells_runs_apart_is_read_from_the_job() -> None:
+    assert facts.run(recorded("failed-pytorchjob").job) == "2df9ac6b"
+    assert facts.run(recorded("running").job) == ""
+    assert facts.grace(recorded("running").job) == 60.0
