@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from kitctl.state import JobFacts, NodeFacts, Place, Progress, Report, Termination, derive

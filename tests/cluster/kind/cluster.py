@@ -150,7 +150,7 @@ def _plugins(subnet: str) -> str:
 
 
 def nodes_use_registry() -> None:
-    """What localhost:PORT means to the nodes' containerd; what has no registry in its name is looked for there first."""
+    """What localhost:PORT means to the nodes; an image without a registry in its name is looked for there first."""
     host = f'[host."http://{REGISTRY_CONTAINER}:5000"]\n'
     for node, name in product(nodes(), (REGISTRY, "docker.io")):
         folder = f"/etc/containerd/certs.d/{name}"
