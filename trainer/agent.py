@@ -95,7 +95,7 @@ def _supervise(node: NodeEnv, command: list[str], drain: Drain) -> Ending:
                 stack.enter_context(hosted(node, knobs))
             with _quiet_stores() if node.rendezvous == "c10d" else nullcontext():
                 from trainer.supervise import Supervisor  # noqa: PLC0415  imports torch
-            warm = node.warm_ranks and sys.platform == "linux"
+            warm = node.warm_workers and sys.platform == "linux"
             zygote = stack.enter_context(closing(Zygote())) if warm else None
         _quiet_torch()
         return Supervisor(node, command, knobs=knobs, zygote=zygote, drain=drain, scratch=scratch).run()

@@ -49,7 +49,7 @@ class NodeEnv:
     local_addr: str | None
     interface: str | None
     max_restarts: int
-    warm_ranks: bool
+    warm_workers: bool
     snapshot_dir: Path | None
     log_dir: Path | None
     report: str | None
@@ -120,7 +120,7 @@ def node_env(environ: Mapping[str, str] = os.environ) -> NodeEnv:
         local_addr=environ.get("PET_LOCAL_ADDR") or None,
         interface=environ.get("KIT_INTERFACE") or None,
         max_restarts=_int("PET_MAX_RESTARTS", environ.get("PET_MAX_RESTARTS", "3")),
-        warm_ranks=environ.get("KIT_WARM_RANKS") != "0",
+        warm_workers=environ.get("KIT_WARM_WORKERS") != "0",
         snapshot_dir=_path(environ, "KIT_SNAPSHOT_DIR"),
         log_dir=_path(environ, "KIT_LOG_DIR"),
         report=environ.get("KIT_REPORT") or None,

@@ -54,7 +54,17 @@ class Starter:
     def __init__(self, command: Sequence[str], *, zygote: Zygote | None, say: Callable[[str], None]) -> None:
         self._command = list(command)
         self._zygote = zygote
+        self._warm = False
         self._say = say
+
+    def prepare(self) -> None:
+        """Wait until ranks can be started without delay; others should not have to wait for that."""
+        if self._zygote and not self._warm:
+            try:
+                self._zygote.await_warmth()
+                self._warm = True
+            except ZygoteLost as error:
+                self._go_on_cold(error)
 
     def start(self, env: Mapping[str, str], output: Path) -> Process:
         """Start a rank whose output goes to a file or pipe; ``env`` is added to this process's own."""
@@ -63,12 +73,15 @@ class Starter:
             try:
                 return Forked(self._zygote.start(Order(command=self._command, env=whole, output=str(output))))
             except ZygoteLost as error:
-                self._say(f"warning: the warm process is lost ({error}); ranks start cold from now on")
-                self._zygote = None
+                self._go_on_cold(error)
         # -P: a trainer.py in the working folder must not hide this package
         command = [sys.executable, "-P", "-m", "trainer.worker", *self._command]
         with output.open("wb") as stream:
             return subprocess.Popen(command, env=whole, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def _go_on_cold(self, error: ZygoteLost) -> None:
+        self._say(f"warning: the warm process is lost ({error}); ranks start cold from now on")
+        self._zygote = None
 
 
 class Ranks:

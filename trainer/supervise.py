@@ -111,6 +111,8 @@ class Supervisor:
             backend.connect(deadline=deadline, waiting=self._say)
         facts = surroundings.look(self._node)
         self._settle(facts)
+        with self._drain.interruptible():
+            self._starter.prepare()
         rendezvous = backend.handler(facts.local_addr)
         agent = NodeAgent(
             rendezvous,

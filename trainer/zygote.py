@@ -22,11 +22,12 @@ from typing import Final, NoReturn
 
 from trainer import worker
 from trainer.lifeline import end_with
-from trainer.lines import ConnectionLost, Lines
+from trainer.lines import ConnectionLost, Lines, Message
 
 # What a script imports to train, and what torch imports for itself at the first optimizer step (1.3 s).
 PRELOADED: Final = ("trainer.distributed", "trainer.evaluation", "trainer.loop", "torch._dynamo")
-START_PATIENCE: Final = 60.0  # seconds for a rank to be forked, the imports before the first one included
+IMPORT_PATIENCE: Final = 300.0  # seconds for all imports, on a machine that is busy and has read none of it yet
+START_PATIENCE: Final = 30.0  # seconds for a rank to be forked
 
 
 class ZygoteLost(Exception):
@@ -59,6 +60,14 @@ class Zygote:
         theirs.close()
         self._lines = Lines(ours)
 
+    def await_warmth(self) -> None:
+        """Wait until all is imported; to be called once, before the first start.
+
+        Raises:
+            ZygoteLost: it will not be.
+        """
+        self._hear(IMPORT_PATIENCE)
+
     def start(self, order: Order) -> int:
         """Start a rank as a child of this process, in a session of its own; gives its process id.
 
@@ -67,18 +76,24 @@ class Zygote:
         """
         try:
             self._lines.send(asdict(order))
-            answer = self._lines.receive(START_PATIENCE)
         except ConnectionLost as error:
             raise ZygoteLost(str(error)) from error
-        if not answer:
-            raise ZygoteLost(f"no answer in {START_PATIENCE:.0f} s")
-        return int(answer["pid"])
+        return int(self._hear(START_PATIENCE)["pid"])
 
     def close(self) -> None:
         """End the process; ranks live on."""
         self._lines.close()
         os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
+
+    def _hear(self, patience: float) -> Message:
+        try:
+            answer = self._lines.receive(patience)
+        except ConnectionLost as error:
+            raise ZygoteLost(str(error)) from error
+        if not answer:
+            raise ZygoteLost(f"no answer in {patience:.0f} s")
+        return answer
 
 
 def _serve(connection: socket.socket, agent: int) -> None:
@@ -91,6 +106,7 @@ def _serve(connection: socket.socket, agent: int) -> None:
     gc.collect()
     gc.freeze()  # what is shared with the ranks stays shared
     lines = Lines(connection)
+    lines.send({"warm": True})
     while order := lines.receive():
         middle = os.fork()
         if not middle:

@@ -54,7 +54,7 @@ def test_a_rank_finds_what_a_new_interpreter_would_give_it(job: StartJob, warm: 
         "threading.Thread(target=lambda: (time.sleep(0.2), print('thread'))).start()\n"
         "print('half a line', end='')\n"
     )
-    with job(script, KIT_WARM_RANKS=warm) as nodes:
+    with job(script, KIT_WARM_WORKERS=warm) as nodes:
         assert nodes.wait(0) == 0
         assert said(nodes) == [
             str(warm == "1"),
@@ -71,7 +71,7 @@ def test_a_rank_finds_what_a_new_interpreter_would_give_it(job: StartJob, warm: 
     ("end", "code"), [("raise SystemExit(3)", 3), ("raise SystemExit('no')", 1), ("import os; os.abort()", -6)]
 )
 def test_how_a_rank_ended_is_known(job: StartJob, warm: str, end: str, code: int) -> None:
-    with job(end, KIT_WARM_RANKS=warm, PET_MAX_RESTARTS="0") as nodes:
+    with job(end, KIT_WARM_WORKERS=warm, PET_MAX_RESTARTS="0") as nodes:
         assert nodes.wait(0) == 78
         told = "killed by SIGABRT" if code < 0 else f"exit code {code}"
         assert nodes.end(0)["error"] == told
@@ -109,7 +109,7 @@ def test_what_a_rank_has_started_ends_with_it(job: StartJob, warm: str) -> None:
         "import os, subprocess, sys, time\n"
         "print('started', subprocess.Popen(['sleep', '600']).pid, os.getpid(), os.getppid())\ntime.sleep(600)\n"
     )
-    with job(script, KIT_WARM_RANKS=warm) as nodes:
+    with job(script, KIT_WARM_WORKERS=warm) as nodes:
         nodes.until(0, "started")
         _, orphan, rank, agent = said(nodes)[0].split()
         os.kill(int(rank), signal.SIGKILL)
