@@ -91,14 +91,14 @@ def _supervise(node: NodeEnv, command: list[str], drain: Drain) -> Ending:
         scratch = Path(tempfile.mkdtemp(prefix="kit-agent-"))  # a TemporaryDirectory would end with the first rank, too
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         with drain.interruptible():
-            if node.hosts_rendezvous and node.rendezvous == "hub":
-                stack.enter_context(hosted(node, knobs))
+            hosts = node.hosts_rendezvous and node.rendezvous == "hub"
+            hub = stack.enter_context(hosted(node, knobs)) if hosts else None
             with _quiet_stores() if node.rendezvous == "c10d" else nullcontext():
                 from trainer.supervise import Supervisor  # noqa: PLC0415  imports torch
             warm = node.warm_workers and sys.platform == "linux"
             zygote = stack.enter_context(closing(Zygote())) if warm else None
         _quiet_torch()
-        return Supervisor(node, command, knobs=knobs, zygote=zygote, drain=drain, scratch=scratch).run()
+        return Supervisor(node, command, knobs=knobs, hub=hub, zygote=zygote, drain=drain, scratch=scratch).run()
 
 
 @contextmanager

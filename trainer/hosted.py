@@ -14,8 +14,8 @@ from trainer.knobs import Knobs
 
 
 @contextmanager
-def hosted(node: NodeEnv, knobs: Knobs) -> Iterator[None]:
-    """Host the hub; it listens before this returns, and serves some moments later.
+def hosted(node: NodeEnv, knobs: Knobs) -> Iterator[subprocess.Popen[bytes]]:
+    """Host the hub, and give its process; it listens by then, and serves some moments later.
 
     A process of its own: importing torch would stop a thread for seconds, and the other nodes wait for nothing else.
 
@@ -30,7 +30,7 @@ def hosted(node: NodeEnv, knobs: Knobs) -> Iterator[None]:
             [sys.executable, "-P", "-m", "trainer.hub", *map(str, arguments)], pass_fds=[listener.fileno()]
         )
     try:
-        yield
+        yield hub
     finally:
         hub.kill()
         hub.wait()

@@ -81,7 +81,9 @@ class Starter:
 
     def _go_on_cold(self, error: ZygoteLost) -> None:
         self._say(f"warning: the warm process is lost ({error}); ranks start cold from now on")
-        self._zygote = None
+        if self._zygote:
+            self._zygote.close()  # it may only be slow, and a rank must not be started twice
+            self._zygote = None
 
 
 class Ranks:
@@ -125,10 +127,10 @@ class Ranks:
 
 
 def _bury(group: int) -> None:
-    """Wait for orphans of a process group, which are this process's children now."""
-    with suppress(ChildProcessError):
-        while os.waitid(os.P_PGID, group, os.WEXITED | os.WNOHANG):
-            pass
+    """Wait for the orphans of a killed process group, which are this process's children now."""
+    with suppress(ChildProcessError):  # there are none any more
+        while True:
+            os.waitpid(-group, 0)
 
 
 def rank_environment(group: Any, worker: Any, *, restarts: int, error_file: Path) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from subprocess import Popen
 from typing import Final
 
 import torch
@@ -36,6 +37,7 @@ class Supervisor:
         node: the node.
         command: ``script args`` or ``-m module args``.
         knobs: of the rendezvous.
+        hub: where the nodes meet, if it is this node's.
         zygote: what ranks are forked from.
         drain: whether the node was told to leave.
         scratch: a folder of this process's own.
@@ -47,12 +49,14 @@ class Supervisor:
         command: list[str],
         *,
         knobs: Knobs,
+        hub: Popen[bytes] | None,
         zygote: Zygote | None,
         drain: Drain,
         scratch: Path,
     ) -> None:
         self._node = node
         self._knobs = knobs
+        self._hub = hub
         self._starter = Starter(command, zygote=zygote, say=self._say)
         self._drain = drain
         self._joined = False
@@ -96,6 +100,8 @@ class Supervisor:
             except LOST as error:
                 if self._drain.requested:
                     raise DrainRequested from error
+                if self._hub and self._hub.poll() is not None:
+                    return Ending(outcome="retryable", reason="the process that the nodes meet at has ended")
                 if self._joined:
                     deadline = time.monotonic() + patience
                 if time.monotonic() > deadline:

@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -55,7 +56,9 @@ class Zygote:
             ours.close()
             try:
                 _serve(theirs, agent)
-            finally:  # never back into the agent's frames
+            except BaseException:  # noqa: BLE001  nothing may go back into the agent's frames
+                traceback.print_exc()
+            finally:
                 os._exit(1)
         theirs.close()
         self._lines = Lines(ours)
@@ -81,10 +84,11 @@ class Zygote:
         return int(self._hear(START_PATIENCE)["pid"])
 
     def close(self) -> None:
-        """End the process; ranks live on."""
+        """End the process; ranks live on, but for one that could not yet tell its process id."""
         self._lines.close()
-        os.kill(self._pid, signal.SIGKILL)
-        os.waitpid(self._pid, 0)
+        with suppress(ProcessLookupError, ChildProcessError):  # it was closed before
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
 
     def _hear(self, patience: float) -> Message:
         try:
@@ -102,7 +106,8 @@ def _serve(connection: socket.socket, agent: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):  # meant for the agent
         signal.signal(number, signal.SIG_IGN)
     for name in PRELOADED:
-        import_module(name)
+        with suppress(ImportError):  # a rank that needs it will tell the same
+            import_module(name)
     gc.collect()
     gc.freeze()  # what is shared with the ranks stays shared
     lines = Lines(connection)
