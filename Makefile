@@ -10,7 +10,7 @@ READY   := .venv/ready
 BENCHES := start loop nodes recovery
 
 export OMP_NUM_THREADS ?= 1
-export TORCH_INDEX_URL
+export TORCH_INDEX_URL WORKERS
 
 .DEFAULT_GOAL := help
 
@@ -19,7 +19,7 @@ help: ## Explain every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  NODES=3 KILL=1       for demo: how many nodes; kill one of them on the way"
-	@echo "  WORKERS=auto         for test: parallel test processes"
+	@echo "  WORKERS=auto         for test: parallel test processes, of the tests without a cluster"
 	@echo "  PYTHON=python3       for setup: the interpreter of .venv (3.11 or later)"
 	@echo "  TORCH_INDEX_URL=...  for setup: another package index for torch, such as one without CUDA"
 
@@ -49,17 +49,16 @@ demo: setup ## Train the handwritten digits on NODES local nodes; KILL=1 kills o
 # -- checking it ----------------------------------------------------------------------------------------------------
 
 .PHONY: test
-test: setup lint ## Set up, lint, and run every test
-	@echo "== tests"
-	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup
+test: setup lint ## Set up, lint, and run every test; the cluster is brought up while the others run
+	@$(PY) -m tools.run_tests local cluster
 
 .PHONY: test-fast
-test-fast: setup ## Run the tests that start no training processes
+test-fast: setup ## Run the tests that need no cluster and start no training processes
 	@echo "== fast tests"
-	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup -m "not slow"
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup -m "not slow" -rs
 
 .PHONY: lint
-lint: setup ## Check style, types and layers
+lint: setup ## Check style, types, layers and the CI workflow
 	@echo "== ruff: style"
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
@@ -67,6 +66,8 @@ lint: setup ## Check style, types and layers
 	@$(PY) -m mypy
 	@echo "== import-linter: layers"
 	@.venv/bin/lint-imports --no-logo
+	@echo "== actionlint: .github/workflows"
+	@$(PY) -m tools.lint_workflows
 
 .PHONY: format
 format: setup ## Rewrite the code the way the linter wants it
@@ -106,6 +107,9 @@ cluster-down: ## Delete that cluster; what was built for it is kept
 	@$(PYTHON) -m tests.cluster.kind down
 
 .PHONY: test-cluster
-test-cluster: setup ## Bring up the cluster, build the trainer image, and run the tests that need them
-	@$(PY) -m tests.cluster.kind up image || echo "== no cluster: the tests say why"
-	@KITCTL_CLUSTER_TESTS=1 $(PY) -m pytest tests/cluster
+test-cluster: setup ## Bring up the cluster and run only the tests that need it
+	@$(PY) -m tools.run_tests cluster
+
+.PHONY: chaos
+chaos: setup ## Bring up the cluster and run the longer tests of faults on it
+	@$(PY) -m tools.run_tests chaos

@@ -38,7 +38,7 @@ class Run:
 
 def main() -> None:
     """Measure, and write the table."""
-    _install_rival()
+    install_torchx()
     runs: dict[str, list[Run]] = {name: [] for name in COMMANDS}
     for number in range(ROUNDS + 1):
         for name, command in COMMANDS.items():
@@ -72,15 +72,21 @@ def _run(command: list[str]) -> Run:
     return Run(wall=wall, cpu=after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
 
 
-def _install_rival() -> None:
-    if (RIVAL / "bin" / "torchx").exists():
-        return
+def install_torchx() -> str:
+    """Torchx in an environment of its own, with what it needs for Kubernetes; the path of its program."""
+    program = str(RIVAL / "bin" / "torchx")
+    if (RIVAL / "kubernetes").exists():
+        return program
     print("  installing torchx into an environment of its own", flush=True)
     uv = [sys.executable, "-m", "uv", "--quiet"]
     environ = {"UV_SYSTEM_CERTS": "1", **os.environ}
     subprocess.run([*uv, "venv", "--clear", "--python", sys.executable, str(RIVAL)], check=True, env=environ)
     python = str(RIVAL / "bin" / "python")
-    subprocess.run([*uv, "pip", "install", "--compile-bytecode", "--python", python, "torchx"], check=True, env=environ)
+    subprocess.run(
+        [*uv, "pip", "install", "--compile-bytecode", "--python", python, "torchx[kubernetes]"], check=True, env=environ
+    )
+    (RIVAL / "kubernetes").touch()
+    return program
 
 
 if __name__ == "__main__":

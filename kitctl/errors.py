@@ -6,6 +6,7 @@
     │   ├── ConflictError        2   something of that name is there already, or is in the wrong state
     │   └── UnsupportedError     2   a real wish that this target or version cannot grant
     ├── TargetError              1   the place that runs jobs did not do what it was asked
+    │   └── Forbidden            1   this user may not do that there
     ├── JobFailed              100   the job ended as failed
     ├── NotFinished            101   the job has not ended yet
     ├── NotFound               102   no such job, node or rank
@@ -69,6 +70,10 @@ class UnsupportedError(UsageError):
 
 class TargetError(KitError):
     """The place that runs jobs (a cluster, this machine) did not do what it was asked."""
+
+
+class Forbidden(TargetError):
+    """This user may not do that there."""
 
 
 class JobFailed(KitError):

@@ -19,7 +19,9 @@ LABEL_COMPONENT: Final = "app.kubernetes.io/component"  # trainer | rendezvous |
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"  # kitctl, or Helm
 LABEL_VERSION: Final = "app.kubernetes.io/version"  # kitctl's version
 LABEL_QUEUE: Final = "kueue.x-k8s.io/queue-name"  # scheduling.queue; read by Kueue
-ANNOTATION_SPEC_HASH: Final = "kitctl.dev/spec-hash"  # which spec an object was rendered from; read by submit
+ANNOTATION_SPEC_HASH: Final = "kitctl.dev/spec-hash"  # which job an object was rendered from; read by submit
+ANNOTATION_RELEASED: Final = "kitctl.dev/released"  # set by submit when all children are there; read by submit
+ANNOTATION_CANCELLED: Final = "kitctl.dev/cancelled"  # when; set by cancel, taken away by restart
 APP_NAME: Final = "kitctl-job"
 
 # Set by Kubernetes' Job controller and by Kubeflow's operator, read through the downward API.
@@ -37,6 +39,8 @@ TERMINATION_LOG: Final = "/dev/termination-log"
 DEFAULT_IMAGE: Final = "kitctl/trainer:0.1.0"
 DEFAULT_COMMAND: Final = ("-m", "trainer.workloads.digits")
 AGENT_COMMAND: Final = ("python", "-P", "-m", "trainer.agent")  # -P: a user's trainer.py must not hide ours
+
+REPORT_KEY: Final = "report"  # of the status ConfigMap: the report as JSON; written by rank 0's agent
 
 # -- objects beside the job, named after it -------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ class View:
     kind: Literal["IndexedJob", "PyTorchJob"]
     sources: Mapping[str, str]
     suspended: bool
+    run: str
     labels: Mapping[str, Mapping[str, str]]  # by component
     selector: Mapping[str, str]
     env: tuple[Mapping[str, Any], ...]
@@ -82,7 +83,12 @@ class View:
     @property
     def rendezvous_id(self) -> str:
         """Tells runs apart where no label of the job's uid does."""
-        return f"{self.name}-{self.spec.hash}"
+        return f"{self.name}-{self.run or self.hash}"
+
+    @property
+    def hash(self) -> str:
+        """A digest of the job and of the files that travel with it."""
+        return self.spec.digest(self.sources)
 
     @property
     def rendezvous_host(self) -> str:
@@ -96,7 +102,7 @@ class View:
         return dict(pair.split("=") for pair in conf.split(","))
 
 
-def view(spec: JobSpec, sources: Mapping[str, str], *, suspended: bool) -> View:
+def view(spec: JobSpec, sources: Mapping[str, str], *, suspended: bool, run: str = "") -> View:
     """Everything that the templates show of a job."""
     kind: Literal["IndexedJob", "PyTorchJob"] = "PyTorchJob" if spec.kind == "PyTorchJob" else "IndexedJob"
     components = ("trainer", "rendezvous", "status", "sources", "snapshots", "access")
@@ -105,6 +111,7 @@ def view(spec: JobSpec, sources: Mapping[str, str], *, suspended: bool) -> View:
         kind=kind,
         sources={source_key(path): text for path, text in sources.items()},
         suspended=suspended or bool(spec.scheduling.queue),
+        run=run,
         labels={component: _labels(spec, component) for component in components} | {"job": _job_labels(spec)},
         selector={names.LABEL_INSTANCE: spec.name, names.LABEL_COMPONENT: "trainer"},
         env=tuple(environment.of_pod(spec, kind)),

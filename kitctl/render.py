@@ -26,7 +26,7 @@ JOB_TEMPLATES: Final = {"IndexedJob": "indexed-job", "PyTorchJob": "pytorchjob"}
 
 
 def manifests(
-    spec: JobSpec, sources: Mapping[str, str] | None = None, *, suspended: bool = False
+    spec: JobSpec, sources: Mapping[str, str] | None = None, *, suspended: bool = False, run: str = ""
 ) -> list[dict[str, Any]]:
     """The objects that a job is, in the order in which to apply them.
 
@@ -34,8 +34,9 @@ def manifests(
         spec: the job; its kind ``auto`` is taken as IndexedJob.
         sources: files that travel with it, text by relative path.
         suspended: whether the job waits for being released.
+        run: tells this run from others of the same job; empty: equal jobs are the same run.
     """
-    shown = view(spec, sources or {}, suspended=suspended)
+    shown = view(spec, sources or {}, suspended=suspended, run=run)
     return [document for template in _templates(shown) for document in yamlstrict.parse(_filled(template, shown))]
 
 

@@ -8,6 +8,7 @@ another (``rules``), Kubernetes objects (``render``).
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
@@ -268,7 +269,6 @@ class JobSpec(Section, frozen=True, kw_only=True):
         """``policy.gracePeriod`` in seconds."""
         return seconds(self.policy.grace_period)
 
-    @property
-    def hash(self) -> str:
-        """A digest of everything that the job is; equal specs have equal hashes."""
-        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:16]
+    def digest(self, sources: Mapping[str, str]) -> str:
+        """A digest of everything that the job is, and of the files that travel with it: equal jobs, equal digests."""
+        return hashlib.sha256(msgspec.json.encode((self, sources), order="sorted")).hexdigest()[:16]

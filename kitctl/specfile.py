@@ -27,10 +27,11 @@ SOURCES_LIMIT: Final = 900 * 1024  # bytes; they travel in a ConfigMap, and an o
 _JOB: Final = Shape(JobSpec)
 
 
-def build(job: JobInput, *, suffix: str = "") -> JobSpec:
+def build(job: JobInput, *, suffix: str = "", namespace: str = "default") -> JobSpec:
     """The spec that was asked for: ``--set`` over flags over the job file over the user's defaults.
 
-    A job without a name is named after its command, with ``-<suffix>`` if there is one.
+    A job without a name is named after its command, with ``-<suffix>`` if there is one; one without a namespace
+    runs in the one that is given here.
 
     Raises:
         SpecError: with one line for every problem.
@@ -38,7 +39,7 @@ def build(job: JobInput, *, suffix: str = "") -> JobSpec:
     """
     source = str(job.file or "")
     files = [_read(path) for path in (_defaults(), job.file) if path]
-    tree: dict[str, Any] = {}
+    tree: dict[str, Any] = {"namespace": namespace}
     for layer in (*files, job.flags, *map(_setting, job.settings)):
         tree = merge(tree, layer)
     if problems := list(_JOB.faults(tree)):

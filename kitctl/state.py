@@ -104,6 +104,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[NodeFacts, ...] = ()
     report: Report | None = None
     snapshots: str = ""
+    note: str = ""
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,11 +174,15 @@ def _phase(facts: JobFacts) -> Phase:
     if facts.end:
         return facts.end
     if not present:
-        recovering = any(node.attempts for node in facts.places) and not facts.suspended
-        return "Suspended" if facts.suspended else "Recovering" if recovering else "Pending"
+        return "Suspended" if facts.suspended else "Recovering" if _begun(facts) else "Pending"
     if facts.report is None or not facts.report.formed:
         return "Recovering" if any(node.attempts > 1 for node in facts.places) else "Starting"
     return "Running" if _whole(facts.report, present) else "Recovering"
+
+
+def _begun(facts: JobFacts) -> bool:
+    """Whether any node has run, or any group has formed (a node that was lost need not have left a trace)."""
+    return any(node.attempts for node in facts.places) or bool(facts.report and facts.report.formed)
 
 
 def _whole(report: Report, present: list[NodeFacts]) -> bool:
@@ -189,10 +194,10 @@ def _whole(report: Report, present: list[NodeFacts]) -> bool:
 def _reason(facts: JobFacts, phase: Phase) -> str:
     if phase == "Failed" and facts.failure:
         return facts.failure.reason
-    if phase in ("Recovering", "Pending"):
-        notes = (node.note for node in facts.places if node.note and not node.alive)
-        return next(notes, "")
-    return ""
+    if phase in END_PHASES or phase == "Running":
+        return ""
+    notes = (node.note for node in facts.places if node.note and not node.alive)
+    return next(notes, facts.note)
 
 
 def _node(node: NodeFacts, report: Report, phase: Phase) -> NodeState:
@@ -216,7 +221,7 @@ def _node_state(node: NodeFacts, *, placed: bool, phase: Phase) -> str:
     if node.exit_code == 0:
         return "Done"
     if node.attempts == 0:
-        return "Pending"
+        return "Absent" if phase in END_PHASES else "Pending"
     return {"drained": "Drained", "fatal": "Failed"}.get(
         node.termination.outcome if node.termination else "", "Stopped" if phase in END_PHASES else "Lost"
     )

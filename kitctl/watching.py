@@ -15,7 +15,6 @@ from kitctl.errors import JobCancelled, JobFailed, KitError, NotFinished, WaitTi
 from kitctl.state import JobState
 from kitctl.targets import Target
 
-POLL_SECONDS = 0.5
 REORDER_SECONDS = 0.3  # how long a followed line waits for an older one of another node
 
 
@@ -38,7 +37,7 @@ def states(target: Target, namespace: str, name: str, *, timeout: float | None =
             return
         if deadline is not None and time.monotonic() > deadline:
             raise WaitTimeout(f"{name!r} is still {job.phase.lower()}", fix=f"it goes on: kitctl status {name}")
-        time.sleep(POLL_SECONDS)
+        time.sleep(target.poll_seconds)
 
 
 def lines(target: Target, namespace: str, name: str, wanted: logs.Filter, tail: int | None) -> Iterator[logs.Line]:

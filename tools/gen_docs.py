@@ -14,8 +14,11 @@ import click
 from kitctl.cli import VERBS, cli
 from kitctl.cli.common import encode
 from kitctl.schema import json_schema
+from tools.chart_values import values_schema, values_yaml
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+CHART = ROOT / "charts" / "training-job"
 WIDTH = 100
 Schema = dict[str, Any]
 
@@ -50,7 +53,7 @@ def main(*, check: bool) -> int:
     for path, text in stale.items():
         if not check:
             path.write_text(text, encoding="utf-8")
-        print(f"{path.relative_to(DOCS.parent)}: {'is stale: make docs' if check else 'written'}")
+        print(f"{path.relative_to(ROOT)}: {'is stale: make docs' if check else 'written'}")
     return 1 if check and stale else 0
 
 
@@ -61,6 +64,8 @@ def pages() -> dict[Path, str]:
         DOCS / "cli.md": "\n".join([CLI_INTRO, *_verbs()]),
         DOCS / "job-file.md": "\n".join([JOB_FILE_INTRO, *_sections(schema)]),
         DOCS / "job.schema.json": encode(schema) + "\n",
+        CHART / "values.schema.json": encode(values_schema()) + "\n",
+        CHART / "values.yaml": values_yaml(),
     }
 
 

@@ -6,16 +6,17 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
+from trainer.configmap import ConfigMapSink
+from trainer.console import say
 from trainer.env import NodeEnv
 
-INTERVAL: Final = 1.0  # seconds between two reports at most
+LAST_WORDS: Final = 3.0  # seconds that the last report may take: a node that leaves has little time
 
 
 class Store(Protocol):
@@ -34,6 +35,10 @@ class Store(Protocol):
 class Sink(Protocol):
     """Where reports go."""
 
+    @property
+    def interval(self) -> float:
+        """Seconds between two reports while nothing but the progress changes."""
+
     def put(self, report: Mapping[str, Any]) -> None:
         """Replace the report.
 
@@ -46,6 +51,8 @@ class Sink(Protocol):
 class FileSink:
     """``file:<path>``: a JSON file, replaced atomically."""
 
+    interval: ClassVar[float] = 1.0
+
     path: Path
 
     def put(self, report: Mapping[str, Any]) -> None:
@@ -55,10 +62,17 @@ class FileSink:
         scratch.replace(self.path)
 
 
-def sink_of(address: str | None) -> Sink | None:
-    """The sink that KIT_REPORT names; None without one, or for a kind that this version does not know."""
+def sink_of(address: str | None, warn: Callable[[str], None]) -> Sink | None:
+    """The sink that KIT_REPORT names; None without one, and for a kind that this version does not know."""
     scheme, _, rest = (address or "").partition(":")
-    return FileSink(Path(rest)) if scheme == "file" and rest else None
+    match scheme:
+        case "file" if rest:
+            return FileSink(Path(rest))
+        case "configmap" if rest:
+            return ConfigMapSink(name=rest)
+    if address:
+        warn(f"warning: KIT_REPORT={address!r} is neither file:<path> nor configmap:<name>: status will know little")
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,16 +87,21 @@ class Seat:
 
 
 class Reporter:
-    """Takes part in telling the report, round after round; only the agent with group rank 0 writes it."""
+    """Takes part in telling the report, round after round; only the agent with group rank 0 writes it.
+
+    It is written by a thread of its own, so that a sink that fails or hangs costs the training nothing.
+    """
 
     def __init__(self, node: NodeEnv, *, sink: Sink | None, progress_file: Path) -> None:
         self._node = node
         self._sink = sink
         self._progress_file = progress_file
         self._round = 0
-        self._report: dict[str, Any] = {}
-        self._stopped = threading.Event()
+        self._report: dict[str, Any] | None = None  # while this node leads
+        self._news = threading.Event()
+        self._stopping = False
         self._thread: threading.Thread | None = None
+        self._troubles: set[str] = set()  # that were told
 
     def begin(self, store: Store, *, group_rank: int, group_size: int, ranks: tuple[int, int], world: int) -> int:
         """Tell the others this node's seat; returns the round's number, which only grows even if the store is new.
@@ -90,8 +109,6 @@ class Reporter:
         Raises:
             torch.distributed.DistError: the store or another node went away.
         """
-        led = self._thread is not None
-        self.stop()
         seat = Seat(
             index=self._node.node_index,
             pod=self._node.pod,
@@ -105,23 +122,27 @@ class Reporter:
             store.set("kit/round", str(max(one["round"] for one in told) + 1))
         self._round = int(store.get("kit/round"))
         if group_rank == 0 and self._sink:
-            if not led:
-                self._progress_file.unlink(missing_ok=True)  # of a round long ago
             self._lead(self._sink, {str(one["seat"].pop("index")): one["seat"] for one in told}, world)
+        else:
+            self._report = None  # it is another node's to tell now
         return self._round
 
     def dissolve(self) -> None:
         """Tell that the group is no more, and that another one is forming."""
-        self._report = {**self._report, "forming": True}
+        if self._report:
+            self._report = {**self._report, "forming": True}
+            self._news.set()
 
     def stop(self) -> None:
-        """Tell the last of it, and stop."""
+        """Tell the last of it, if that can be done soon, and stop for good."""
+        self._stopping = True
+        self._news.set()
         if self._thread:
-            self._stopped.set()
-            self._thread.join()
-            self._thread = None
+            self._thread.join(LAST_WORDS)
 
     def _lead(self, sink: Sink, nodes: Mapping[str, Any], world: int) -> None:
+        if not self._report:
+            self._progress_file.unlink(missing_ok=True)  # of a round long ago
         self._report = {
             "run": self._node.run_id,
             "round": self._round,
@@ -130,19 +151,30 @@ class Reporter:
             "world_size": world,
             "nodes": nodes,
         }
-        self._stopped.clear()
-        self._thread = threading.Thread(target=self._tell, args=(sink,), name="report", daemon=True)
-        self._thread.start()
+        self._news.set()
+        if not self._thread:
+            self._thread = threading.Thread(target=self._tell, args=(sink,), name="report", daemon=True)
+            self._thread.start()
 
     def _tell(self, sink: Sink) -> None:
-        while True:
-            last = self._stopped.is_set()
-            now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-            with suppress(OSError):  # a full disk must not end the training; the next report may get through
-                sink.put({**self._report, "updated": now, "progress": self._progress()})
-            if last:
-                return
-            self._stopped.wait(INTERVAL)
+        """Tell what is new about the group at once, and how far it is from time to time."""
+        last = False
+        while not last:
+            self._news.wait(sink.interval)
+            self._news.clear()
+            last, report = self._stopping, self._report
+            if report:
+                now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+                self._put(sink, {**report, "updated": now, "progress": self._progress()})
+
+    def _put(self, sink: Sink, report: Mapping[str, Any]) -> None:
+        try:
+            sink.put(report)
+        except OSError as error:  # a full disk, a server that is away: the next one may get through
+            trouble = str(error)
+            if trouble not in self._troubles:
+                self._troubles.add(trouble)
+                say(self._node.node_index, f"warning: status falls behind, its report cannot be written: {trouble}")
 
     def _progress(self) -> Any:
         try:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from pathlib import Path
 from subprocess import Popen
 from typing import Final
 
 import torch
+from torch.distributed.elastic.rendezvous import RendezvousTimeoutError
 
 from trainer import surroundings, termination
 from trainer.c10d import C10dBackend
@@ -28,6 +30,7 @@ from trainer.termination import Ending
 from trainer.zygote import Zygote
 
 PAUSE: Final = 0.1  # seconds between two attempts to join
+PLACE_PATIENCE: Final = 30.0  # seconds that a node beyond the minimum keeps its place while node 0 has none
 
 
 class Supervisor:
@@ -66,7 +69,7 @@ class Supervisor:
         self._logs = RankLogs(scratch=scratch, log_dir=folder, warn=self._say)
         progress = scratch / "progress.json"
         os.environ["KIT_PROGRESS_FILE"] = str(progress)  # the ranks inherit it
-        self._reporter = Reporter(node, sink=sink_of(node.report), progress_file=progress)
+        self._reporter = Reporter(node, sink=sink_of(node.report, self._say), progress_file=progress)
 
     def run(self) -> Ending:
         """Run to the end.
@@ -113,8 +116,8 @@ class Supervisor:
     def _attempt(self, backend: Backend, deadline: float) -> Ending:
         """One connection's life, with as many rounds as it holds."""
         self._joined = False
-        with self._drain.interruptible():
-            backend.connect(deadline=deadline, waiting=self._say)
+        if ending := self._connect(backend, deadline):
+            return ending
         facts = surroundings.look(self._node)
         self._settle(facts)
         with self._drain.interruptible():
@@ -136,6 +139,21 @@ class Supervisor:
         finally:
             self._joined = agent.joined
             rendezvous.leave()
+
+    def _connect(self, backend: Backend, deadline: float) -> Ending | None:
+        """Reach node 0, or end to make room for it."""
+        patience = PLACE_PATIENCE if self._node.node_index >= self._node.min_nodes else self._knobs.join_timeout
+        until = min(deadline, time.monotonic() + patience)
+        try:
+            with self._drain.interruptible():
+                backend.connect(deadline=until, waiting=self._say)
+        except RendezvousTimeoutError as error:
+            # Node 0 has no name yet, so no place. Where there is room for the minimum, and node 0 has none of it, at
+            # least one node beyond the minimum has; it leaves, and its next attempt queues up behind node 0.
+            if until < deadline and has_no_name(error):
+                return Ending(outcome="drained", reason="node 0 has no place yet: it may have this one's")
+            raise
+        return None
 
     def _settle(self, facts: Facts) -> None:
         """Act on the surroundings, and say once what was decided."""
@@ -162,6 +180,11 @@ class Supervisor:
 
     def _say(self, text: str) -> None:
         say(self._node.node_index, text)
+
+
+def has_no_name(error: BaseException | None) -> bool:
+    """Whether the host that was looked for does not resolve."""
+    return error is not None and (isinstance(error, socket.gaierror) or has_no_name(error.__cause__))
 
 
 def first_line(error: BaseException) -> str:

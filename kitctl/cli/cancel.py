@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import connect, job_argument, say
-from kitctl.cli.options import namespace_option, target_option
+from kitctl.cli.common import say
+from kitctl.cli.place import named_job
 
 if TYPE_CHECKING:
-    from kitctl.targets import TargetName
+    from kitctl.cli.place import NamedJob
 
 EPILOG = """\b
 Examples:
@@ -20,11 +20,9 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@job_argument
-@namespace_option
-@target_option
-def command(name: str, namespace: str, target: TargetName | None) -> None:
+@named_job
+def command(job: NamedJob) -> None:
     """End a job; its logs, its spec and its snapshots stay."""
-    say(f"{name}: draining its nodes")
-    connect(target).cancel(namespace, name)
-    say(f"{name}: cancelled; kitctl restart {name} would go on from its last snapshot")
+    say(f"{job.name}: draining its nodes")
+    job.target.cancel(job.namespace, job.name)
+    say(f"{job.name}: cancelled; kitctl restart {job.name} would go on from its last snapshot")

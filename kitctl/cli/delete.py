@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import connect, job_argument, say
-from kitctl.cli.options import namespace_option, target_option
+from kitctl.cli.common import say
+from kitctl.cli.place import named_job
 
 if TYPE_CHECKING:
-    from kitctl.targets import TargetName
+    from kitctl.cli.place import NamedJob
 
 EPILOG = """\b
 Examples:
@@ -21,14 +21,12 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@job_argument
-@namespace_option
-@target_option
+@named_job
 @click.option("--snapshots", is_flag=True, help="Delete its snapshots, too. They cannot be brought back.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def command(name: str, namespace: str, target: TargetName | None, snapshots: bool, yes: bool) -> None:
+def command(job: NamedJob, snapshots: bool, yes: bool) -> None:
     """End a job if it runs, and delete it; its snapshots stay unless --snapshots is given."""
     if snapshots and not yes and sys.stdin.isatty():
-        click.confirm(f"delete {name!r} and all its snapshots?", abort=True, err=True)
-    connect(target).delete(namespace, name, snapshots=snapshots)
-    say(f"{name}: deleted" + (" with its snapshots" if snapshots else "; its snapshots stay"))
+        click.confirm(f"delete {job.name!r} and all its snapshots?", abort=True, err=True)
+    job.target.delete(job.namespace, job.name, snapshots=snapshots)
+    say(f"{job.name}: deleted" + (" with its snapshots" if snapshots else "; its snapshots stay"))

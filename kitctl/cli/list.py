@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import connect, encode
-from kitctl.cli.options import namespace_option, output_option, target_option
+from kitctl.cli.common import encode
+from kitctl.cli.options import output_option
+from kitctl.cli.place import connect, namespace_option, target_options
 
 if TYPE_CHECKING:
-    from kitctl.targets import TargetName
+    from kitctl.targets import Where
 
 EPILOG = """\b
 Examples:
@@ -25,16 +26,16 @@ Examples:
 @namespace_option
 @click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of all namespaces.")
 @click.option("--phase", help="Only jobs in this phase, as in Running.")
-@target_option
+@target_options
 @output_option("wide", "json", "name")
-def command(
-    namespace: str, all_namespaces: bool, phase: str | None, target: TargetName | None, output: str | None
-) -> None:
+def command(where: Where, namespace: str | None, all_namespaces: bool, phase: str | None, output: str | None) -> None:
     """List jobs."""
     from kitctl import state
     from kitctl.view import text
 
-    found = connect(target).jobs(None if all_namespaces else namespace)
+    target = connect(where)
+    namespace = namespace or target.namespace
+    found = target.jobs(None if all_namespaces else namespace)
     jobs = [job for job in map(state.derive, found) if phase is None or job.phase.lower() == phase.lower()]
     if output == "json":
         click.echo(encode(jobs))
@@ -44,5 +45,5 @@ def command(
         lines = text.job_list(jobs, time.time(), namespaces=all_namespaces, wide=output == "wide")
         click.echo("\n".join(lines))
     else:
-        where = "in any namespace" if all_namespaces else f"in namespace {namespace!r}"
-        click.echo(f"no jobs {where}", err=True)
+        place = "in any namespace" if all_namespaces else f"in namespace {namespace!r}"
+        click.echo(f"no jobs {place}", err=True)

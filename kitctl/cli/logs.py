@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import connect, job_argument, seconds
-from kitctl.cli.options import namespace_option, target_option
+from kitctl.cli.common import seconds
+from kitctl.cli.place import named_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kitctl.cli.place import NamedJob
     from kitctl.logs import Filter, Line
-    from kitctl.targets import Target, TargetName
+    from kitctl.targets import Target
 
 EPILOG = """\b
 Examples:
@@ -28,9 +29,7 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@job_argument
-@namespace_option
-@target_option
+@named_job
 @click.option("-f", "--follow", is_flag=True, help="Go on printing until the job has ended.")
 @click.option("--rank", "ranks", type=click.IntRange(min=0), multiple=True, help="Only this rank (may be repeated).")
 @click.option("--node", "nodes", type=click.IntRange(min=0), multiple=True, help="Only this node (may be repeated).")
@@ -41,9 +40,7 @@ Examples:
 @click.option("--include", metavar="REGEX", help="Only lines in which this is found.")
 @click.option("--exclude", metavar="REGEX", help="No lines in which this is found.")
 def command(
-    name: str,
-    namespace: str,
-    target: TargetName | None,
+    job: NamedJob,
     follow: bool,
     ranks: tuple[int, ...],
     nodes: tuple[int, ...],
@@ -64,13 +61,13 @@ def command(
         include=_pattern(include),
         exclude=_pattern(exclude),
     )
-    chosen = connect(target)
+    where = (job.target, job.namespace, job.name)
     if follow:
-        follow_to_the_end(chosen, namespace, name, wanted, tail=tail, timestamps=timestamps, judge=False)
+        follow_to_the_end(*where, wanted, tail=tail, timestamps=timestamps, judge=False)
     else:
         from kitctl import watching
 
-        _print(watching.lines(chosen, namespace, name, wanted, tail), timestamps=timestamps)
+        _print(watching.lines(*where, wanted, tail), timestamps=timestamps)
 
 
 def follow_to_the_end(

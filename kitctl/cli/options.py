@@ -11,7 +11,7 @@ import click
 from kitctl.cli.flags import FLAGS, Flag, tree
 from kitctl.jobinput import JobInput
 
-__all__ = ["JobCommand", "JobInput", "job_options", "namespace_option", "output_option", "target_option"]
+__all__ = ["JobCommand", "JobInput", "job_options", "output_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,29 +61,6 @@ def job_options(function: F) -> F:
     decorated: Any = functools.reduce(lambda inner, decorate: decorate(inner), (*_TRAILING, *_table()), verb)
     result: F = decorated
     return result
-
-
-def namespace_option(function: F) -> F:
-    """``-n NAME``."""
-    return click.option(
-        "-n",
-        "--namespace",
-        metavar="NAME",
-        default="default",
-        envvar="KITCTL_NAMESPACE",
-        help="Namespace of the job.",
-        show_default=True,
-    )(function)
-
-
-def target_option(function: F) -> F:
-    """``--target local|cluster``."""
-    return click.option(
-        "--target",
-        type=click.Choice(["local", "cluster"]),
-        envvar="KITCTL_TARGET",
-        help="This machine, or the kubeconfig's cluster (the default where there is one).",
-    )(function)
 
 
 def output_option(*formats: str) -> Callable[[F], F]:

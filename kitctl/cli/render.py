@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kitctl.cli.common import manifests
 from kitctl.cli.options import JobCommand, job_options, output_option
 
 if TYPE_CHECKING:
@@ -28,6 +29,4 @@ def command(job: JobInput, output: str | None) -> None:
     from kitctl import render, specfile
 
     spec = specfile.build(job)
-    objects = render.manifests(spec, specfile.sources(spec, Path.cwd()))
-    printers = {"yaml": render.to_yaml, "json": render.to_json, "name": render.to_names}
-    click.echo(printers[output or "yaml"](objects), nl=False)
+    manifests(render.manifests(spec, specfile.sources(spec, Path.cwd())), output)

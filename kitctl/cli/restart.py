@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import connect, job_argument, say
-from kitctl.cli.options import namespace_option, target_option
+from kitctl.cli.common import say
+from kitctl.cli.place import named_job
 
 if TYPE_CHECKING:
-    from kitctl.targets import TargetName
+    from kitctl.cli.place import NamedJob
 
 EPILOG = """\b
 Examples:
@@ -19,10 +19,8 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@job_argument
-@namespace_option
-@target_option
-def command(name: str, namespace: str, target: TargetName | None) -> None:
+@named_job
+def command(job: NamedJob) -> None:
     """Start all nodes anew, from the last snapshot; a failed or cancelled job too."""
-    connect(target).restart(namespace, name)
-    say(f"{name}: restarting; kitctl status -w {name} shows it")
+    job.target.restart(job.namespace, job.name)
+    say(f"{job.name}: restarting; kitctl status -w {job.name} shows it")

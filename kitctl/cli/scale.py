@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import connect, job_argument, say
-from kitctl.cli.options import namespace_option, target_option
+from kitctl.cli.common import say
+from kitctl.cli.place import named_job
 
 if TYPE_CHECKING:
-    from kitctl.targets import TargetName
+    from kitctl.cli.place import NamedJob
 
 EPILOG = """\b
 Examples:
@@ -20,11 +20,9 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@job_argument
 @click.option("--nodes", type=click.IntRange(min=1), required=True, help="Within the job's MIN:MAX.")
-@namespace_option
-@target_option
-def command(name: str, nodes: int, namespace: str, target: TargetName | None) -> None:
+@named_job
+def command(job: NamedJob, nodes: int) -> None:
     """Change how many nodes an elastic job runs with; no sample is lost or repeated."""
-    connect(target).scale(namespace, name, nodes)
-    say(f"{name}: {nodes} nodes from now on; kitctl status -w {name} shows it")
+    job.target.scale(job.namespace, job.name, nodes)
+    say(f"{job.name}: {nodes} nodes from now on; kitctl status -w {job.name} shows it")

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import connect, encode, say, seconds, show, timeout_option
-from kitctl.cli.options import JobCommand, job_options, output_option, target_option
+from kitctl.cli.common import encode, manifests, say, seconds, show, timeout_option
+from kitctl.cli.options import JobCommand, job_options, output_option
+from kitctl.cli.place import connect, target_options
 
 if TYPE_CHECKING:
     from kitctl.cli.options import JobInput
-    from kitctl.targets import Submission, Target, TargetName
+    from kitctl.targets import Submission, Target, Where
 
 EPILOG = """\b
 Examples:
@@ -19,47 +20,65 @@ Examples:
   kitctl submit --nodes 3 --gpus-per-node 4 -- train.py --epochs 5
   kitctl submit --nodes 2:4 --follow -m my.module --lr 1e-3
   kitctl submit -f job.yaml --nodes 8 --dry-run=client -o yaml
+  kitctl submit -f job.yaml --replace --resume    # anew, from its last snapshot
 """
 _COME_BACK = """
 job {name!r} submitted
-  kitctl logs -f {name}      its ranks' logs
-  kitctl status -w {name}    its progress"""
+  kitctl logs -f {name}{where}      its ranks' logs
+  kitctl status -w {name}{where}    its progress"""
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so no words; nothing that looks like another
 
 
 @click.command(cls=JobCommand, epilog=EPILOG)
 @job_options
-@target_option
+@target_options
 @output_option("yaml", "json", "name")
-@click.option("--dry-run", type=click.Choice(["client"]), help="Print what would be applied; change nothing.")
+@click.option(
+    "--dry-run",
+    type=click.Choice(["client", "server"]),
+    help="Print what would be applied, as rendered or as the API server would have it; change nothing.",
+)
+@click.option("--replace", is_flag=True, help="Delete a job of that name first; its snapshots stay.")
+@click.option("--no-checks", is_flag=True, help="Do not ask the cluster first whether it could ever run the job.")
 @click.option("--detach", "how", flag_value="detach", default=True, help="Return at once (the default).")
 @click.option("--wait", "how", flag_value="wait", help="Return when the job has ended, with its exit code.")
 @click.option("--follow", "how", flag_value="follow", help="As --wait, and print the ranks' logs.")
 @timeout_option
 def command(
     job: JobInput,
-    target: TargetName | None,
+    where: Where,
     output: str | None,
     dry_run: str | None,
+    replace: bool,
+    no_checks: bool,
     how: str,
     timeout: str | None,
 ) -> None:
     """Run a script (or a module) on several nodes, as one job."""
+    if dry_run == "client":
+        manifests(_rendered(_submission(job)), output)
+        return
+    target = connect(where, announce=True)
+    suffix = "" if dry_run else _suffix()
+    submission = _submission(job, target.namespace, suffix, replace=replace, checks=not no_checks)
+    if dry_run == "server":
+        manifests([change.after for change in target.preview(submission)], output)
+        return
+    target.submit(submission)
+    _report(target, submission, output, how, seconds(timeout))
+
+
+def _submission(
+    job: JobInput, namespace: str = "default", suffix: str = "", *, replace: bool = False, checks: bool = True
+) -> Submission:
     from pathlib import Path
 
     from kitctl import specfile
     from kitctl.targets import Submission
 
-    suffix = "" if dry_run else _suffix()
-    spec = specfile.build(job, suffix=suffix)
-    folder = Path.cwd()
-    submission = Submission(spec=spec, sources=specfile.sources(spec, folder), folder=folder)
-    if dry_run:
-        _print_manifests(submission, output or "yaml")
-        return
-    chosen = connect(target, announce=True)
-    chosen.submit(submission)
-    _report(chosen, submission, output, how, seconds(timeout))
+    spec, folder = specfile.build(job, suffix=suffix, namespace=namespace), Path.cwd()
+    sources = specfile.sources(spec, folder)
+    return Submission(spec=spec, sources=sources, folder=folder, replace=replace, checks=checks)
 
 
 def _suffix() -> str:
@@ -82,19 +101,17 @@ def _report(target: Target, submission: Submission, output: str | None, how: str
         say(f"job {name!r} submitted; waiting for its end (Ctrl-C leaves it running)")
         wait_to_the_end(target, namespace, name, timeout)
     elif output == "yaml":
-        _print_manifests(submission, output)
+        manifests(_rendered(submission), output)
     elif output == "json":
         click.echo(encode(watching.current(target, namespace, name)))
     elif output == "name":
         click.echo(name)
     else:
         show(watching.current(target, namespace, name), output)
-        say(_COME_BACK.format(name=name))
+        say(_COME_BACK.format(name=name, where="" if namespace == target.namespace else f" -n {namespace}"))
 
 
-def _print_manifests(submission: Submission, output: str) -> None:
+def _rendered(submission: Submission) -> list[dict[str, object]]:
     from kitctl import render
 
-    objects = render.manifests(submission.spec, submission.sources)
-    printers = {"yaml": render.to_yaml, "json": render.to_json, "name": render.to_names}
-    click.echo(printers[output](objects), nl=False)
+    return render.manifests(submission.spec, submission.sources)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import connect, job_argument, say
-from kitctl.cli.options import namespace_option, target_option
+from kitctl.cli.common import say
+from kitctl.cli.place import named_job
 
 if TYPE_CHECKING:
-    from kitctl.targets import TargetName
+    from kitctl.cli.place import NamedJob
 
 EPILOG = """\b
 Examples:
@@ -19,11 +19,9 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@job_argument
-@namespace_option
-@target_option
-def command(name: str, namespace: str, target: TargetName | None) -> None:
+@named_job
+def command(job: NamedJob) -> None:
     """Take a snapshot, then stop all nodes; resume goes on from there."""
-    say(f"{name}: draining its nodes")
-    connect(target).suspend(namespace, name)
-    say(f"{name}: suspended; kitctl resume {name} goes on")
+    say(f"{job.name}: draining its nodes")
+    job.target.suspend(job.namespace, job.name)
+    say(f"{job.name}: suspended; kitctl resume {job.name} goes on")

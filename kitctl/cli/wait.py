@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import connect, job_argument, say, seconds, timeout_option
-from kitctl.cli.options import namespace_option, target_option
+from kitctl.cli.common import say, seconds, timeout_option
+from kitctl.cli.place import named_job
 
 if TYPE_CHECKING:
-    from kitctl.targets import Target, TargetName
+    from kitctl.cli.place import NamedJob
+    from kitctl.targets import Target
 
 EPILOG = """\b
 Exit codes: 0 succeeded, 100 failed, 102 no such job, 103 cancelled, 124 --timeout is over.
@@ -23,13 +24,11 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@job_argument
-@namespace_option
-@target_option
+@named_job
 @timeout_option
-def command(name: str, namespace: str, target: TargetName | None, timeout: str | None) -> None:
+def command(job: NamedJob, timeout: str | None) -> None:
     """Wait until a job has ended."""
-    wait_to_the_end(connect(target), namespace, name, seconds(timeout))
+    wait_to_the_end(job.target, job.namespace, job.name, seconds(timeout))
 
 
 def wait_to_the_end(target: Target, namespace: str, name: str, timeout: float | None) -> None:

@@ -7,11 +7,11 @@ What lives here: the ``Target`` protocol and the choice between targets. What ne
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from kitctl.logs import Line
 from kitctl.spec import JobSpec
@@ -21,22 +21,58 @@ TargetName = Literal["local", "cluster"]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Where:
+    """What a person said about the target; ``tell`` takes remarks for them, as a line each."""
+
+    tell: Callable[[str], None]
+    target: TargetName | None = None
+    context: str | None = None
+    kubeconfig: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Submission:
-    """A job as it is handed to a target: the spec, the files that travel with it, and the folder they lie in."""
+    """A job as it is handed to a target: the spec, the files that travel with it, and the folder they lie in.
+
+    With ``replace`` a job of that name is deleted first; without ``checks`` nobody asks whether it could ever run.
+    """
 
     spec: JobSpec
     sources: Mapping[str, str]
     folder: Path
+    replace: bool = False
+    checks: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One object as it is (None: not there) and as it would be; ``refusal`` says why the target would not do it."""
+
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any]
+    refusal: str = ""
 
 
 class Target(Protocol):
     """A place that runs jobs. Every call is complete when it returns; every name is looked up anew."""
+
+    namespace: str
+    """Where a job is looked for if nobody says so."""
+    poll_seconds: float
+    """How often it may be asked how a job is."""
 
     def submit(self, submission: Submission) -> JobFacts:
         """Start a job.
 
         Raises:
             ConflictError: a job of that name is there already.
+        """
+
+    def preview(self, submission: Submission) -> list[Change]:
+        """What submitting a job would change, object by object.
+
+        Raises:
+            UnsupportedError: this target has no objects.
         """
 
     def jobs(self, namespace: str | None) -> list[JobFacts]:
@@ -82,21 +118,22 @@ class Choice:
     reason: str = ""
 
 
-def choose(asked: TargetName | None, environ: Mapping[str, str] = os.environ) -> Choice:
+def choose(where: Where, environ: Mapping[str, str] = os.environ) -> Choice:
     """The target that was asked for; else the cluster of the kubeconfig; else, where there is none, this machine.
 
     A kubeconfig that is broken or unreachable is never a reason to run on this machine.
     """
-    if asked:
-        return Choice(name=asked)
-    if environ.get("KUBERNETES_SERVICE_HOST") or any(path.exists() for path in _kubeconfigs(environ)):
+    if where.target:
+        return Choice(name=where.target)
+    named = where.context or where.kubeconfig or environ.get("KUBERNETES_SERVICE_HOST")
+    if named or any(path.exists() for path in _kubeconfigs(environ)):
         return Choice(name="cluster")
     return Choice(name="local", reason="no kubeconfig: running on this machine (--target local)")
 
 
-def connect(name: TargetName) -> Target:
+def connect(where: Where) -> Target:
     """The target itself; its module is imported here."""
-    target: Target = import_module(f"kitctl.targets.{name}").connect()
+    target: Target = import_module(f"kitctl.targets.{choose(where).name}").connect(where)
     return target
 
 

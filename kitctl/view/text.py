@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from kitctl.quantity import duration
-from kitctl.state import JobState, Progress
+from kitctl.state import JobState, NodeState, Progress
 from kitctl.view.columns import columns
 
 _LIST = ("NAME", "PHASE", "NODES", "RANKS", "STEP", "LOSS", "RESTARTS", "AGE")
 _WIDE = ("TARGET", "KIND", "SNAPSHOT", "REASON")
 _NODES = ("NODE", "STATE", "RANKS", "POD", "HOST", "RESTARTS", "SINCE", "REASON")
+_MANY = 32  # rows of nodes that fit a screen
 
 
 def job_list(jobs: Sequence[JobState], now: float, *, namespaces: bool = False, wide: bool = False) -> list[str]:
@@ -19,8 +21,8 @@ def job_list(jobs: Sequence[JobState], now: float, *, namespaces: bool = False, 
     return columns(header, [_list_row(job, now, namespaces=namespaces, wide=wide) for job in jobs])
 
 
-def job_page(job: JobState, now: float) -> list[str]:
-    """Everything about one job, the most important first."""
+def job_page(job: JobState, now: float, *, wide: bool = False) -> list[str]:
+    """Everything about one job, the most important first; all its nodes if ``wide``, else those that matter."""
     facts = [
         ("Job", f"{job.namespace}/{job.name}"),
         ("Phase", job.phase + (f": {job.reason}" if job.reason else "")),
@@ -33,7 +35,8 @@ def job_page(job: JobState, now: float) -> list[str]:
     ]
     width = max(len(name) for name, _ in facts) + 3
     head = [f"{name:<{width}}{text}" for name, text in facts if text]
-    return [*head, "", *columns(_NODES, _node_rows(job, now)), *_failure(job)]
+    shown, rest = (job.places, []) if wide else _remarkable(job.places)
+    return [*head, "", *columns(_NODES, _node_rows(shown, now)), *rest, *_failure(job)]
 
 
 def progress_line(progress: Progress) -> str:
@@ -82,7 +85,18 @@ def _snapshot(job: JobState) -> str:
     return "" if not job.snapshots else f"{'none yet' if step is None else f'step {step}'}, in {job.snapshots}"
 
 
-def _node_rows(job: JobState, now: float) -> list[list[str]]:
+def _remarkable(places: Sequence[NodeState]) -> tuple[Sequence[NodeState], list[str]]:
+    """Of many nodes those that are not as most are, and a line that counts the others."""
+    if len(places) <= _MANY:
+        return places, []
+    (usual, _), *_ = Counter((node.state, node.reason) for node in places).most_common(1)
+    few = [node for node in places if (node.state, node.reason) != usual][:_MANY]
+    others = Counter(node.state for node in places) - Counter(node.state for node in few)
+    counted = ", ".join(f"{count} {state.lower()}" for state, count in others.most_common())
+    return few, [f"{'...' if few else ''}{' and ' if few else ''}{counted} (-o wide shows all)"]
+
+
+def _node_rows(places: Sequence[NodeState], now: float) -> list[list[str]]:
     return [
         [
             str(node.index),
@@ -94,7 +108,7 @@ def _node_rows(job: JobState, now: float) -> list[list[str]]:
             "-" if node.since is None else duration(now - node.since),
             node.reason,
         ]
-        for node in job.places
+        for node in places
     ]
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from kitctl import state
+from kitctl import names, state
 from tests.trainer.nodes import free_port
 from tests.trainer.test_publish import connect, meet, reporter
-from trainer import termination
+from trainer import configmap, termination
 from trainer.failures import Failure
 from trainer.termination import Ending
 
@@ -29,6 +29,10 @@ def test_kitctl_reads_the_report_of_rank_0_s_agent(tmp_path: Path) -> None:
     told = json.loads((tmp_path / "report.json").read_text())
     assert set(told) - set(state.Report.__struct_fields__) == {"updated"}
     del store
+
+
+def test_kitctl_finds_the_report_where_the_trainer_puts_it() -> None:
+    assert configmap.KEY == names.REPORT_KEY
 
 
 def test_kitctl_reads_a_termination_message() -> None:

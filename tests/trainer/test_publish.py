@@ -4,20 +4,37 @@ from __future__ import annotations
 
 import json
 import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch.distributed as dist
 
 from tests.trainer.nodes import free_port
+from trainer import publish
+from trainer.configmap import ConfigMapSink
 from trainer.env import node_env
-from trainer.publish import FileSink, Reporter, sink_of
+from trainer.publish import FileSink, Reporter, Sink, sink_of
 
 
-def reporter(folder: Path, index: int) -> Reporter:
+def reporter(folder: Path, index: int, sink: Sink | None = None) -> Reporter:
     node = node_env({"KIT_NODE_INDEX": str(index), "KIT_POD": f"job-{index}", "PET_RDZV_ID": "run-1"})
-    return Reporter(node, sink=FileSink(folder / "report.json"), progress_file=folder / f"progress-{index}.json")
+    sink = sink or FileSink(folder / "report.json")
+    return Reporter(node, sink=sink, progress_file=folder / f"progress-{index}.json")
+
+
+def until_told(folder: Path, key: str, *, expected: object) -> dict[str, Any]:
+    """The report, as soon as it says so."""
+    while True:
+        with suppress(FileNotFoundError):
+            report: dict[str, Any] = json.loads((folder / "report.json").read_text())
+            if report[key] == expected:
+                return report
+        time.sleep(0.01)
 
 
 def connect(port: int, *, host: bool = False) -> dist.TCPStore:
@@ -78,14 +95,62 @@ def test_a_group_that_is_no_more_is_told_until_the_next_one_formed(tmp_path: Pat
     store = connect(port, host=True)
     meet(port, "a", [leader])
     leader.dissolve()
-    leader.stop()
-    broken = json.loads((tmp_path / "report.json").read_text())
-    assert broken["forming"] is True
+    broken = until_told(tmp_path, "forming", expected=True)
     meet(port, "b", [leader])
-    leader.stop()
-    mended = json.loads((tmp_path / "report.json").read_text())
-    assert mended["forming"] is False
+    mended = until_told(tmp_path, "forming", expected=False)
     assert mended["formed"] > broken["formed"]
+    leader.stop()
+    del store
+
+
+class Sinkhole:
+    """Swallows reports: fails or hangs as told."""
+
+    interval = 0.01
+
+    def __init__(self, *, error: str = "", hangs: bool = False) -> None:
+        self.put_up = 0
+        self.released = threading.Event()
+        self._error = error
+        self._hangs = hangs
+
+    def put(self, _report: Mapping[str, Any]) -> None:
+        self.put_up += 1
+        if self._hangs:
+            self.released.wait()
+        if self._error:
+            raise OSError(self._error)
+
+
+def test_what_is_wrong_with_the_sink_is_said_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    sink = Sinkhole(error="the volume is full")
+    leader = reporter(tmp_path, 0, sink)
+    port = free_port()
+    store = connect(port, host=True)
+    meet(port, "a", [leader])
+    while sink.put_up < 3:
+        time.sleep(0.01)
+    leader.stop()
+    said = capfd.readouterr().out
+    assert said.splitlines() == [
+        "[agent 0]: warning: status falls behind, its report cannot be written: the volume is full"
+    ]
+    del store
+
+
+def test_a_sink_that_hangs_holds_up_neither_a_new_round_nor_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish, "LAST_WORDS", 0.01)
+    sink = Sinkhole(hangs=True)
+    leader = reporter(tmp_path, 0, sink)
+    port = free_port()
+    store = connect(port, host=True)
+    assert [meet(port, prefix, [leader]) for prefix in "ab"] == [[1], [2]]
+    leader.dissolve()
+    leader.stop()
+    assert sink.put_up == 1
+    sink.released.set()
     del store
 
 
@@ -98,6 +163,22 @@ def test_the_file_is_replaced_never_half_written(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
-@pytest.mark.parametrize("address", [None, "", "file:", "pigeon:home"])
-def test_without_a_known_address_nothing_is_told(address: str | None) -> None:
-    assert sink_of(address) is None
+@pytest.mark.parametrize(
+    ("address", "sink"),
+    [
+        (None, None),
+        ("", None),
+        ("file:/tmp/report.json", FileSink(Path("/tmp/report.json"))),
+        ("configmap:run-status", ConfigMapSink(name="run-status")),
+    ],
+)
+def test_the_address_names_the_sink(address: str | None, sink: Sink | None) -> None:
+    assert sink_of(address, pytest.fail) == sink
+
+
+@pytest.mark.parametrize("address", ["file:", "configmap:", "pigeon:home"])
+def test_an_address_that_leads_nowhere_is_a_warning(address: str) -> None:
+    warnings: list[str] = []
+    assert sink_of(address, warnings.append) is None
+    assert len(warnings) == 1
+    assert address in warnings[0]

@@ -1,19 +1,23 @@
-"""The cluster target: the only place that imports ``kubernetes``. Not in this version; ``render`` is."""
+"""The cluster target: jobs as Kubernetes objects. The only place that imports ``kubernetes``."""
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import TYPE_CHECKING
 
-from kitctl.errors import UnsupportedError
+if TYPE_CHECKING:
+    from kitctl.targets import Where
+    from kitctl.targets.cluster.target import ClusterTarget
 
 
-def connect() -> NoReturn:
-    """Say what works today.
+def connect(where: Where) -> ClusterTarget:
+    """The cluster of the kubeconfig's context; nothing is sent to it yet.
 
     Raises:
-        UnsupportedError: always.
+        UsageError: there is no such context, or the kubeconfig cannot be read.
     """
-    raise UnsupportedError(
-        "a kubeconfig was found, but this version does not yet speak to a cluster itself",
-        fix="apply what it renders (kitctl render ... | kubectl apply --server-side -f -), or use --target local",
-    )
+    from kitctl.targets.cluster import access  # noqa: PLC0415 - a quarter of a second
+    from kitctl.targets.cluster.api import Api  # noqa: PLC0415
+    from kitctl.targets.cluster.target import ClusterTarget  # noqa: PLC0415
+
+    api = Api(access.client(where.context, where.kubeconfig), where.tell)
+    return ClusterTarget(api, access.place(where.context, where.kubeconfig), where.tell)

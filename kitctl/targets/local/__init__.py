@@ -17,10 +17,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kitctl.targets import Where
     from kitctl.targets.local.target import LocalTarget
 
 
-def connect() -> LocalTarget:
+def connect(where: Where) -> LocalTarget:  # noqa: ARG001 - there is but one machine
     """The target, with its state in the user's state folder."""
     from kitctl.targets.local.target import LocalTarget  # noqa: PLC0415 - the supervisor does without
 

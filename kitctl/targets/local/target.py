@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
@@ -28,6 +29,9 @@ STOP_SLACK_SECONDS = 15.0  # beyond the grace period: until SIGKILL was sent and
 class LocalTarget:
     """All jobs of one state folder. Implements ``kitctl.targets.Target``."""
 
+    namespace = "default"
+    poll_seconds = 0.5
+
     def __init__(self, state: Path) -> None:
         self.state = state
 
@@ -45,6 +49,8 @@ class LocalTarget:
         """
         spec = submission.spec
         _check_machine(submission)
+        if submission.replace and (self._path(spec.namespace, spec.name) / "job.json").is_file():
+            self.delete(spec.namespace, spec.name, snapshots=False)
         job = Job(
             spec=spec,
             run=uuid.uuid4().hex,
@@ -59,10 +65,18 @@ class LocalTarget:
             phase = self.job(spec.namespace, spec.name).end or "running"
             raise ConflictError(
                 f"name: a job {spec.name!r} is there already ({phase.lower()})",
-                fix=f"choose another --name, or remove it: kitctl delete {spec.name}",
+                fix=f"choose another --name, replace it with --replace, or remove it: kitctl delete {spec.name}",
             ) from error
         supervisor.spawn(folder)
         return self._facts(folder)
+
+    def preview(self, submission: Submission) -> NoReturn:  # noqa: ARG002 - the protocol's
+        """There are no objects to compare.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError("processes of this machine have no manifests to compare", fix="use --target cluster")
 
     def jobs(self, namespace: str | None) -> list[JobFacts]:
         """All jobs, the oldest first."""

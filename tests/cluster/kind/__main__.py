@@ -1,9 +1,10 @@
 """``python3 -m tests.cluster.kind COMMAND...``: each may be run again at any time, and several one after the other.
 
 up      make what is missing, of all that a ready cluster needs
-image   build the trainer image from the repository's Dockerfile and push it, as localhost:5001/kitctl/trainer:test
-down    delete the cluster, its volumes and the registry; what was built is kept. --all: also what was pushed, and
-        the docker daemon that `up` started
+image   build the trainer image from the repository's Dockerfile and push it, as localhost:5001/kitctl/trainer:<version>
+down    delete the cluster, its volumes and the registry; what was built is kept
+stop    stop the docker daemon that `up` started
+forget  delete what was pushed
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
+from kitctl.names import DEFAULT_IMAGE
 from tests.cluster.kind import addons, cluster, host, images, programs
-from tests.cluster.kind.settings import BIN, HERE, KUBECONFIG, STORAGE, TORCH_IMAGE, TRAINER_IMAGE, WITH_KWOK
+from tests.cluster.kind.settings import BIN, HERE, KUBECONFIG, STORAGE, TORCH_IMAGE, TRAINER_IMAGE
 from tests.cluster.kind.steps import alone, run, step
 
 Steps: TypeAlias = dict[str, Callable[[], None]]
@@ -25,6 +27,8 @@ Steps: TypeAlias = dict[str, Callable[[], None]]
 def up() -> None:
     """Make a ready cluster."""
     began = time.monotonic()
+    if obstacle := host.obstacle():
+        sys.exit(f"no cluster: {obstacle}")
     BIN.mkdir(parents=True, exist_ok=True)
     _do({"host packages": host.packages, "docker": host.docker})
     published = step("image registry?", images.registry_answers)
@@ -35,11 +39,9 @@ def up() -> None:
 
 def _nodes(*, published: bool) -> Steps:
     debian = {"debian bookworm": partial(images.debian, "bookworm", published=published)}
-    kind = {"build kind": partial(programs.build, "kind")}
     if published:
-        return kind | debian | {"published node image": images.published_node}
-    builds = {f"build {name}": partial(programs.build, name) for name in ("kubernetes", "etcd", "coredns")}
-    return kind | builds | debian | {"node image": images.built_node}
+        return _builds("kind") | debian | {"published node image": images.published_node}
+    return _builds("kind", "kubernetes", "etcd", "coredns") | debian | {"node image": images.built_node}
 
 
 def _cluster(*, published: bool) -> Steps:
@@ -55,16 +57,18 @@ def _cluster(*, published: bool) -> Steps:
 
 
 def _addons() -> Steps:
-    clients = ["helm", *(["kwok"] if WITH_KWOK else [])]
-    builds = ["local-path", "training-operator", *clients]
     return {
-        **{f"build {name}": partial(programs.build, name) for name in builds},
+        **_builds("local-path", "training-operator", "helm", "kwok"),
         "add-ons image": images.addons,
         "storage class": addons.storage_class,
         "training operator": addons.training_operator,
         "nodes ready": cluster.ready,
         "add-ons ready": addons.ready,
     }
+
+
+def _builds(*names: str) -> Steps:
+    return {f"build {name}": partial(programs.build, name) for name in names}
 
 
 def image() -> None:
@@ -79,6 +83,7 @@ def image() -> None:
                 run, "docker", "build", "-t", TRAINER_IMAGE, "--build-arg", f"BASE_IMAGE={TORCH_IMAGE}", repository
             ),
             "push": partial(images.push, TRAINER_IMAGE),
+            "nodes forget": partial(cluster.nodes_forget, DEFAULT_IMAGE),
         }
     )
     print(TRAINER_IMAGE)
@@ -89,9 +94,14 @@ def down() -> None:
     _do({"delete cluster": cluster.delete})
 
 
+def stop() -> None:
+    """Stop the docker daemon."""
+    _do({"stop docker": host.stop_daemon})
+
+
 def forget() -> None:
-    """Delete what was pushed, and stop the docker daemon."""
-    _do({"delete pushed images": partial(shutil.rmtree, STORAGE, ignore_errors=True), "stop docker": host.stop_daemon})
+    """Delete what was pushed."""
+    _do({"delete pushed images": partial(shutil.rmtree, STORAGE, ignore_errors=True)})
 
 
 def _do(steps: Steps) -> None:
@@ -99,7 +109,7 @@ def _do(steps: Steps) -> None:
         step(name, work)
 
 
-COMMANDS = {"up": up, "image": image, "down": down, "forget": forget}
+COMMANDS = {"up": up, "image": image, "down": down, "stop": stop, "forget": forget}
 
 if __name__ == "__main__":
     if not sys.argv[1:] or set(sys.argv[1:]) - COMMANDS.keys():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from itertools import product
 from typing import Final
 
 from tests.cluster.kind.host import missing_capabilities
@@ -21,10 +22,11 @@ from tests.cluster.kind.settings import (
     STORAGE,
     WORKERS,
 )
-from tests.cluster.kind.steps import digest, eventually, finish, finished, forget, read, run, works
+from tests.cluster.kind.steps import StepError, digest, eventually, finish, finished, forget, read, run, works
 
 SHARED_ON_NODES: Final = "/kitctl-shared"  # also in manifests/local-path.yaml
 _POD_NETWORK: Final = "10.244.0.0/16"  # kind's default
+_SUBNETS: Final = '{range .items[*]}{.metadata.name} {.spec.podCIDR}{"\\n"}{end}'
 _FIELDS: Final = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
 
 
@@ -41,6 +43,8 @@ def registry() -> None:
     state = read("docker", "ps", "--no-trunc", "-f", f"name=^{REGISTRY_CONTAINER}$", "--format", "{{.Image}}")
     if state != REGISTRY_IMAGE:
         run("docker", "rm", "-f", REGISTRY_CONTAINER)
+        if _registry_listens():
+            raise StepError(f"port {REGISTRY_PORT} is in use by something else: set REGISTRY_PORT to another one")
         if not works("docker", "network", "inspect", "kind"):
             run("docker", "network", "create", "kind")  # kind would make it later
         run(
@@ -61,7 +65,7 @@ def create(*, published: bool) -> None:
     SHARED.mkdir(exist_ok=True)
     SHARED.chmod(0o777)
     config = json.dumps(_config(published=published))
-    if finished("cluster", _state_of(config)) and works("kubectl", "get", "--raw", "/readyz"):
+    if finished("cluster", _state_of(config)) and _serves():
         return
     forget("cluster")
     run("kind", "delete", "cluster", "--name", CLUSTER)
@@ -73,9 +77,15 @@ def create(*, published: bool) -> None:
     finish("cluster", _state_of(config))
 
 
+def _serves() -> bool:
+    """Whether the API server answers; on a busy machine it gets a second chance, and a third."""
+    return any(works("kubectl", "get", "--raw", "/readyz", seconds=20) for _ in range(3))
+
+
 def _state_of(config: str) -> str:
     """What the cluster was made from, and which containers it is: one that was restarted has new addresses."""
-    containers = [read("docker", "inspect", "-f", "{{.Id}} {{.State.StartedAt}}", node) for node in nodes()]
+    state = "{{.Id}} {{.State.StartedAt}} {{.State.Running}}"
+    containers = [read("docker", "inspect", "-f", state, node) for node in nodes()]
     return digest(config, image_id(NODE_IMAGE), *containers)
 
 
@@ -102,10 +112,9 @@ def network() -> None:
 
     kind's own network plugin comes as an image. Nothing here enforces a NetworkPolicy.
     """
-    pods = {}
-    for node in nodes():
-        run("kubectl", "wait", f"node/{node}", "--for=jsonpath={.spec.podCIDR}", "--timeout=60s")
-        pods[node] = read("kubectl", "get", "node", node, "-o", "jsonpath={.spec.podCIDR}")
+    names = [f"node/{node}" for node in nodes()]
+    run("kubectl", "wait", *names, "--for=jsonpath={.spec.podCIDR}", "--timeout=60s")
+    pods = dict(line.split() for line in read("kubectl", "get", *names, "-o", f"jsonpath={_SUBNETS}").splitlines())
     addresses = {node: read("docker", "inspect", "-f", _FIELDS, node) for node in pods}
     for node, own in pods.items():
         routes = [f"ip route replace {pods[other]} via {addresses[other]}" for other in pods if other != node]
@@ -141,11 +150,17 @@ def _plugins(subnet: str) -> str:
 
 
 def nodes_use_registry() -> None:
-    """What localhost:PORT means to the nodes' containerd."""
-    folder = f"/etc/containerd/certs.d/{REGISTRY}"
-    for node in nodes():
-        host = f'[host."http://{REGISTRY_CONTAINER}:5000"]\n'
+    """What localhost:PORT means to the nodes' containerd; what has no registry in its name is looked for there first."""
+    host = f'[host."http://{REGISTRY_CONTAINER}:5000"]\n'
+    for node, name in product(nodes(), (REGISTRY, "docker.io")):
+        folder = f"/etc/containerd/certs.d/{name}"
         run("docker", "exec", "-i", node, "sh", "-ec", f"mkdir -p {folder}; cat > {folder}/hosts.toml", given=host)
+
+
+def nodes_forget(image: str) -> None:
+    """Have the nodes pull an image anew that they know by a name without a registry."""
+    for node in nodes():
+        run("docker", "exec", node, "ctr", "--namespace=k8s.io", "images", "rm", f"docker.io/{image}")
 
 
 def fake_gpus() -> None:
@@ -162,7 +177,8 @@ def fake_gpus() -> None:
 
 def ready() -> None:
     """Wait for nodes and DNS."""
-    run("kubectl", "wait", "node", "--all", "--for=condition=Ready", "--timeout=120s")
+    own = [f"node/{node}" for node in nodes()]  # a killed test may have left others, which are only simulated
+    run("kubectl", "wait", *own, "--for=condition=Ready", "--timeout=120s")
     run("kubectl", "-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=120s")
 
 
@@ -170,6 +186,8 @@ def delete() -> None:
     """Delete the nodes, what their volumes held, and the registry; keep what was built and pushed."""
     forget("cluster")
     if (STATE / "bin" / "kind").exists() and works("docker", "info"):
+        for node in nodes()[:1]:  # what pods wrote is not ours to delete from here, unless we are root
+            works("docker", "exec", node, "find", SHARED_ON_NODES, "-mindepth", "1", "-delete", seconds=60)
         run("kind", "delete", "cluster", "--name", CLUSTER, "--kubeconfig", KUBECONFIG)
         run("docker", "rm", "-f", REGISTRY_CONTAINER)
     KUBECONFIG.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.cluster.kind.settings import ENVIRON, HERE, STATE
 from tests.cluster.kind.steps import StepError, eventually, is_root, read, run, works
 
 # Program -> the Debian package that has it.
-NEEDED: Final = {
+PACKAGES: Final = {
     "docker": "docker.io",
     "dockerd": "docker.io",
     "runc": "runc",
@@ -25,6 +26,7 @@ NEEDED: Final = {
     "iptables": "iptables",
     "debootstrap": "debootstrap",
 }
+_DAEMON: Final = ("docker", "dockerd", "runc", "jq", "ip", "iptables")
 POLICY: Final = Path("/usr/sbin/policy-rc.d")
 RUNC: Final = STATE / "runc-narrow"  # a copy: the daemon outlives this checkout
 DAEMON: Final = STATE / "dockerd.json"
@@ -33,29 +35,47 @@ DAEMON_PID: Final = STATE / "dockerd.pid"
 
 def obstacle() -> str:
     """Why this user cannot have a cluster on this machine; empty if nothing is known to be in the way."""
-    if is_root() or works("docker", "info"):
-        return ""
-    return "no docker daemon answers, and only root can install and start one"
+    # The cheap ones first; each is what the next one takes for granted.
+    obstacles = {
+        "the cluster's nodes need Linux": lambda: sys.platform != "linux",
+        "no Go toolchain, 1.26 or later (Debian 12's own is too old for Kubernetes)": lambda: not has_go(),
+        "no docker daemon answers, and only root can install and start one": lambda: not (is_root() or _answers()),
+    }
+    return next((why for why, stands in obstacles.items() if stands()), "")
+
+
+def has_go() -> bool:
+    """Whether there is a Go toolchain; kind and the other programs are built with it."""
+    return shutil.which("go", path=ENVIRON["PATH"]) is not None
+
+
+def _answers() -> bool:
+    return works("docker", "info")
 
 
 def packages() -> None:
-    """Install what is missing.
+    """Install what a docker daemon needs, unless one answers."""
+    if not _answers():
+        need(*_DAEMON)
+
+
+def need(*programs: str) -> None:
+    """Install the packages of those programs that are missing.
 
     Raises:
         StepError: something is missing, and this user may not install it.
     """
-    missing = {package for program, package in NEEDED.items() if not shutil.which(program, path=ENVIRON["PATH"])}
-    if missing:
-        if not is_root():
-            raise StepError(f"not root, and {', '.join(sorted(missing))} not installed")
-        with _no_services():
-            run("apt-get", "update", "-qq")
-            run(
-                *("apt-get", "install", "-y", "-qq", "--no-install-recommends", *sorted(missing)),
-                env={"DEBIAN_FRONTEND": "noninteractive"},
-            )
-    if not shutil.which("go", path=ENVIRON["PATH"]):
-        raise StepError("no Go toolchain: install Go 1.26 or later (Debian 12's own is too old for Kubernetes)")
+    missing = sorted({PACKAGES[name] for name in programs if not shutil.which(name, path=ENVIRON["PATH"])})
+    if not missing:
+        return
+    if not is_root():
+        raise StepError(f"not root, and {', '.join(missing)} not installed")
+    with _no_services():
+        run("apt-get", "update", "-qq")
+        run(
+            *("apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing),
+            env={"DEBIAN_FRONTEND": "noninteractive"},
+        )
 
 
 @contextmanager
@@ -85,10 +105,10 @@ def docker() -> None:
     """
     shutil.copy2(HERE / "runc-narrow", RUNC)
     missing = missing_capabilities()
-    if not works("docker", "info"):
-        if obstacle():
-            raise StepError(obstacle())
-        _start_daemon(narrow=bool(missing))
+    if not _answers():
+        if not _own_daemon():  # it may just be slow: a second one would take its socket away
+            _start_daemon(narrow=bool(missing))
+        eventually(_answers, seconds=60, what="a docker daemon that answers (log/dockerd.log)")
     if missing and read("docker", "info", "-f", "{{.DefaultRuntime}}") != "narrow":
         raise StepError(
             f"this machine lacks {missing}, and its docker daemon does not know how to do without: stop it "
@@ -111,7 +131,6 @@ def _start_daemon(*, narrow: bool) -> None:
             stderr=log,
             start_new_session=True,
         )
-    eventually(lambda: works("docker", "info"), seconds=60, what="a docker daemon that answers (log/dockerd.log)")
 
 
 def stop_daemon() -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.cluster.kind.host import debian_mirror, missing_capabilities
+from tests.cluster.kind.host import debian_mirror, missing_capabilities, need
 from tests.cluster.kind.programs import source
 from tests.cluster.kind.settings import (
     BIN,
@@ -87,6 +87,7 @@ def debian(suite: str, *, published: bool) -> None:
 
 
 def _bootstrap(suite: str, tag: str) -> None:
+    need("debootstrap")
     root = STATE / f"root-{suite}"
     shutil.rmtree(root, ignore_errors=True)
     run("debootstrap", "--variant=minbase", suite, root, debian_mirror())

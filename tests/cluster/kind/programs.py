@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.cluster.kind.settings import (
+    ACTIONLINT,
     BIN,
     COREDNS,
     ETCD,
@@ -79,15 +80,27 @@ MODULES: Final = {
         variables={"helm.sh/helm/v3/internal/version.version": HELM},
     ),
     "kwok": Module(path="sigs.k8s.io/kwok", version=KWOK, programs={"kwok": "/cmd/kwok"}),
+    "actionlint": Module(
+        path="github.com/rhysd/actionlint", version=ACTIONLINT, programs={"actionlint": "/cmd/actionlint"}
+    ),
 }
+
+
+def is_built(name: str) -> bool:
+    """Whether a module's programs are there, of its pinned version and by this Go."""
+    return finished(f"built-{name}", _key(name)) and all((BIN / program).exists() for program in MODULES[name].programs)
+
+
+def _key(name: str) -> str:
+    return digest(repr(MODULES[name]), read("go", "env", "GOVERSION"))
 
 
 def build(name: str) -> None:
     """Build a module's programs, unless they are there already."""
-    module = MODULES[name]
-    key = digest(repr(module), read("go", "env", "GOVERSION"))
-    if finished(f"built-{name}", key) and all((BIN / program).exists() for program in module.programs):
+    if is_built(name):
         return
+    module = MODULES[name]
+    BIN.mkdir(parents=True, exist_ok=True)
     folder = STATE / "go" / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -95,9 +108,10 @@ def build(name: str) -> None:
     flags = " ".join(["-s -w", *(f"-X {variable}={value}" for variable, value in module.variables.items())])
     for program, package in module.programs.items():
         target = f"{module.path}{package}"
-        run("go", "build", "-trimpath", "-ldflags", flags, "-o", BIN / program, target, cwd=folder, env=GO_ENV)
+        command = ("nice", "go", "build", "-trimpath", "-ldflags", flags, "-o", BIN / program, target)
+        run(*command, cwd=folder, env=GO_ENV)  # nice: tests may be running beside it
     shutil.rmtree(folder)
-    finish(f"built-{name}", key)
+    finish(f"built-{name}", _key(name))
 
 
 def _go_mod(name: str, module: Module) -> str:

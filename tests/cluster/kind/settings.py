@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from kitctl.names import DEFAULT_IMAGE
+
 HERE: Final = Path(__file__).parent
 _CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
@@ -19,13 +21,12 @@ STORAGE: Final = STATE / "registry"  # what was pushed
 CLUSTER: Final = "kitctl"
 WORKERS: Final = int(os.environ.get("CLUSTER_WORKERS", "3"))
 FAKE_GPUS: Final = int(os.environ.get("FAKE_GPUS", "4"))  # nvidia.com/gpu of each worker
-WITH_KWOK: Final = os.environ.get("WITH_KWOK") == "1"  # the client that simulates more nodes
 
 REGISTRY_PORT: Final = int(os.environ.get("REGISTRY_PORT", "5001"))
 REGISTRY: Final = f"localhost:{REGISTRY_PORT}"  # the same name on this machine and on the nodes
 REGISTRY_CONTAINER: Final = "kitctl-registry"
 TORCH_IMAGE: Final = f"{REGISTRY}/kitctl/torch-cpu:sid"  # the BASE_IMAGE of the CPU trainer image
-TRAINER_IMAGE: Final = f"{REGISTRY}/kitctl/trainer:test"
+TRAINER_IMAGE: Final = f"{REGISTRY}/{DEFAULT_IMAGE}"
 
 # The easy way: a published node image. Set, it is the only way: that is CI's matrix over Kubernetes versions.
 KIND_IMAGE: Final = os.environ.get("KIND_IMAGE", "")
@@ -41,6 +42,7 @@ HELM: Final = "v3.22.0"
 LOCAL_PATH: Final = "v0.0.30"
 TRAINING_OPERATOR: Final = "v1.9.3"
 KWOK: Final = "v0.7.0"
+ACTIONLINT: Final = "v1.7.12"
 
 # For every command that is run. Only ever this machine's own docker daemon, and no BuildKit: Debian has no buildx.
 ENVIRON: Final = {

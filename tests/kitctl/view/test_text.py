@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -90,3 +91,16 @@ def test_columns_begin_at_the_same_place(rows: list[tuple[str, str]]) -> None:
 def replace(job: JobState, **changes: object) -> JobState:
     fields = {name: getattr(job, name) for name in job.__struct_fields__}
     return JobState(**{**fields, **changes})
+
+
+def test_of_many_nodes_those_that_are_not_as_most_are_shown() -> None:
+    places = [
+        NodeState(index=i, state="Running", ranks=f"{i}", pod=f"p-{i}", host="h", restarts=0, since=1.0, reason="")
+        for i in range(1000)
+    ]
+    places[7] = msgspec.structs.replace(places[7], state="Lost", reason="OOMKilled (exit code 137)")
+    page = job_page(msgspec.structs.replace(RUNNING, places=tuple(places)), now=200.0)
+    assert [line for line in page if line.startswith("7 ")] != []
+    assert page[-1] == "... and 999 running (-o wide shows all)"
+    assert len(page) < 20
+    assert len(job_page(msgspec.structs.replace(RUNNING, places=tuple(places)), now=200.0, wide=True)) > 1000

@@ -1,0 +1,209 @@
+{{/* The pod template that both kinds include: the twin of manifests/pod.yaml.j2. */}}
+{{- define "training-job.pod" -}}
+{{- $job := include "training-job.view" . | fromJson -}}
+metadata:
+  labels: {{ $job.labels.trainer | toJson }}
+spec:
+  {{- if $job.indexed }}
+  restartPolicy: Never
+  subdomain: {{ $job.name | toJson }}
+  {{- end }}
+  enableServiceLinks: false
+  automountServiceAccountToken: {{ .Values.security.reportStatus }}
+  {{- with $job.serviceAccount }}
+  serviceAccountName: {{ . | toJson }}
+  {{- end }}
+  terminationGracePeriodSeconds: {{ include "training-job.seconds" .Values.policy.gracePeriod }}
+  {{- include "training-job.podSecurity" . | nindent 2 }}
+  {{- with .Values.scheduling.priorityClass }}
+  priorityClassName: {{ . | toJson }}
+  {{- end }}
+  {{- with .Values.scheduling.scheduler }}
+  schedulerName: {{ . | toJson }}
+  {{- end }}
+  {{- with .Values.scheduling.nodeSelector }}
+  nodeSelector: {{ . | toJson }}
+  {{- end }}
+  {{- with .Values.scheduling.tolerations }}
+  tolerations:
+    {{- range . }}
+    - {{ include "training-job.toleration" . }}
+    {{- end }}
+  {{- end }}
+  {{- if ne .Values.scheduling.spread "none" }}
+  affinity:
+    podAntiAffinity:
+      {{- if eq .Values.scheduling.spread "require" }}
+      requiredDuringSchedulingIgnoredDuringExecution:
+        - topologyKey: kubernetes.io/hostname
+          labelSelector:
+            matchLabels: {{ $job.selector | toJson }}
+      {{- else }}
+      preferredDuringSchedulingIgnoredDuringExecution:
+        - weight: 100
+          podAffinityTerm:
+            topologyKey: kubernetes.io/hostname
+            labelSelector:
+              matchLabels: {{ $job.selector | toJson }}
+      {{- end }}
+  {{- end }}
+  containers:
+    - name: pytorch
+      image: {{ .Values.image | toJson }}
+      args: # not command: the image's entrypoint is its init
+        {{- range concat (list "python" "-P" "-m" "trainer.agent" "--") .Values.command .Values.args }}
+        - {{ include "training-job.literal" . }}
+        {{- end }}
+      {{- if .Values.sources }}
+      workingDir: /workspace
+      {{- end }}
+      ports:
+        - name: pytorchjob-port
+          containerPort: {{ .Values.rendezvous.port | toJson }}
+      env:
+        - name: PET_LOCAL_ADDR
+          valueFrom: {fieldRef: {fieldPath: status.podIP}}
+        - name: KIT_POD
+          valueFrom: {fieldRef: {fieldPath: metadata.name}}
+        - name: KIT_NODE_NAME
+          valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
+        - name: KIT_NODE_INDEX
+          {{- if $job.indexed }}
+          valueFrom: {fieldRef: {fieldPath: "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
+        - name: PET_RDZV_ID
+          valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/controller-uid']"}}
+          {{- else }}
+          valueFrom: {fieldRef: {fieldPath: "metadata.labels['training.kubeflow.org/replica-index']"}}
+          {{- end }}
+        {{- range $name, $text := include "training-job.texts" . | fromJson }}
+        - name: {{ $name | toJson }}
+          value: {{ include "training-job.literal" $text }}
+        {{- end }}
+        {{- range $name, $reference := .Values.secrets }}
+        - name: {{ $name | toJson }}
+          valueFrom:
+            secretKeyRef:
+              name: {{ splitList "/" $reference | first | toJson }}
+              key: {{ splitList "/" $reference | last | toJson }}
+        {{- end }}
+      {{- with .Values.envFrom }}
+      envFrom:
+        {{- range . }}
+        - {{ empty .configMap | ternary "secretRef" "configMapRef" }}:
+            name: {{ .configMap | default .secret | toJson }}
+          {{- with .prefix }}
+          prefix: {{ . | toJson }}
+          {{- end }}
+        {{- end }}
+      {{- end }}
+      {{- with include "training-job.resources" . | fromYaml }}
+      resources: {{ . | toJson }}
+      {{- end }}
+      terminationMessagePath: /dev/termination-log
+      terminationMessagePolicy: File
+      {{- include "training-job.containerSecurity" . | nindent 6 }}
+      volumeMounts:
+        - name: shm
+          mountPath: /dev/shm
+        {{- if $job.needsTmp }}
+        - name: tmp
+          mountPath: /tmp
+        {{- end }}
+        {{- if .Values.snapshots.enabled }}
+        - name: snapshots
+          mountPath: {{ .Values.snapshots.path | toJson }}
+          {{- if .Values.snapshots.claim }}
+          subPath: {{ $job.name | toJson }} # others may keep theirs on an existing claim, too
+          {{- end }}
+        {{- end }}
+        {{- if .Values.sources }}
+        - name: sources
+          mountPath: /workspace
+          readOnly: true
+        {{- end }}
+        {{- range $number, $volume := .Values.volumes }}
+        - name: volume-{{ $number }}
+          mountPath: {{ .mountPath | toJson }}
+          {{- if .readOnly }}
+          readOnly: true
+          {{- end }}
+        {{- end }}
+  volumes:
+    - name: shm
+      emptyDir: {medium: Memory, sizeLimit: {{ .Values.sharedMemory | toJson }}}
+    {{- if $job.needsTmp }}
+    - name: tmp
+      emptyDir: {}
+    {{- end }}
+    {{- if .Values.snapshots.enabled }}
+    - name: snapshots
+      persistentVolumeClaim: {claimName: {{ $job.claim | toJson }}}
+    {{- end }}
+    {{- with .Values.sources }}
+    - name: sources
+      configMap:
+        name: {{ $job.sourcesName | toJson }}
+        items:
+          {{- range $path, $_ := . }}
+          - key: {{ include "training-job.sourceKey" $path | toJson }}
+            path: {{ $path | toJson }}
+          {{- end }}
+    {{- end }}
+    {{- range $number, $volume := .Values.volumes }}
+    - name: volume-{{ $number }}
+      {{- if .claim }}
+      persistentVolumeClaim: {claimName: {{ .claim | toJson }}}
+      {{- else if .configMap }}
+      configMap: {name: {{ .configMap | toJson }}}
+      {{- else if .secret }}
+      secret: {secretName: {{ .secret | toJson }}}
+      {{- else }}
+      emptyDir: {sizeLimit: {{ .emptyDir | toJson }}}
+      {{- end }}
+    {{- end }}
+{{- end }}
+
+{{/* What is not at Kubernetes' own default, as JSON. */}}
+{{- define "training-job.toleration" -}}
+{{- $toleration := dict }}
+{{- range $key, $value := . }}
+{{- if not (has $value (list "" "Equal")) }}
+{{- $_ := set $toleration $key $value }}
+{{- end }}
+{{- end }}
+{{- toJson $toleration }}
+{{- end }}
+
+{{- define "training-job.podSecurity" -}}
+{{- if eq .Values.security.profile "restricted" -}}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: {{ .Values.security.runAsUser | toJson }}
+  fsGroup: {{ .Values.security.fsGroup | toJson }}
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile: {type: RuntimeDefault}
+{{- end }}
+{{- end }}
+
+{{- define "training-job.containerSecurity" -}}
+{{- if eq .Values.security.profile "restricted" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: {{ .Values.security.readOnlyRoot }}
+  capabilities: {drop: [ALL]}
+{{- end }}
+{{- end }}
+
+{{/* What was asked for, and the GPUs in both parts; a part that would be empty is left out. */}}
+{{- define "training-job.resources" -}}
+{{- $gpus := dict }}
+{{- if int .Values.gpusPerNode }}
+{{- $gpus = dict .Values.gpuResource (int64 .Values.gpusPerNode | toString) }}
+{{- end }}
+{{- with merge (deepCopy .Values.resources.requests) $gpus }}
+requests: {{ . | toJson }}
+{{- end }}
+{{- with merge (deepCopy .Values.resources.limits) $gpus }}
+limits: {{ . | toJson }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,124 @@
+{{/*
+What the schema cannot say, a line a problem: the rules of kitctl/rules.py without which a job would start and then not
+do what was asked, in the same words, and the chart's own.
+*/}}
+
+{{- define "training-job.problems" -}}
+{{- include "training-job.sizeProblems" . }}
+{{- include "training-job.nameProblems" . }}
+{{- include "training-job.environmentProblems" . }}
+{{- include "training-job.volumeProblems" . }}
+{{- include "training-job.snapshotProblems" . }}
+{{- include "training-job.resourceProblems" . }}
+{{- include "training-job.sourceProblems" . }}
+{{- include "training-job.upgradeProblems" . }}
+{{- end }}
+
+{{- define "training-job.sizeProblems" -}}
+{{- $job := include "training-job.view" . | fromJson }}
+{{- $min := int64 $job.minNodes }}
+{{- $max := int64 $job.maxNodes }}
+{{- $size := int64 $job.size }}
+{{- if lt $min 1 }}
+nodes: {{ .Values.nodes }} is no size; fix: give at least 1, as in 3 or 2:4
+{{- else if gt $min $max }}
+nodes: {{ .Values.nodes }} has its minimum above its maximum; fix: write {{ $max }}:{{ $min }}
+{{- else if and (ne $size $max) (eq $min $max) }}
+scale: {{ $size }} nodes are not the {{ $max }} of nodes, which is fixed; fix: leave scale out, or install an elastic job, as in nodes: "2:4"
+{{- else if or (lt $size $min) (gt $size $max) }}
+scale: {{ $size }} is outside nodes, {{ .Values.nodes }}; fix: give {{ $min }} to {{ $max }}, or install the job anew with other nodes
+{{- end }}
+{{- end }}
+
+{{- define "training-job.nameProblems" -}}
+{{- $job := include "training-job.view" . | fromJson }}
+{{- $ending := printf "%s%d" ($job.indexed | ternary "-" "-worker-") (sub $job.maxNodes 1) }}
+{{- $limit := sub 63 (len $ending) | int }}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $job.name) }}
+name: '{{ $job.name }}' is not a DNS label; fix: use lower-case letters, digits and '-', a letter first and no '-' last
+{{- else if gt (len $job.name) $limit }}
+name: {{ len $job.name }} characters do not leave room for the node index in a host name; fix: use at most {{ $limit }}
+{{- end }}
+{{- end }}
+
+{{- define "training-job.environmentProblems" -}}
+{{- $reserved := list
+  "RANK" "LOCAL_RANK" "GROUP_RANK" "ROLE_RANK"
+  "WORLD_SIZE" "LOCAL_WORLD_SIZE" "GROUP_WORLD_SIZE" "ROLE_WORLD_SIZE"
+  "MASTER_ADDR" "MASTER_PORT" "JOB_COMPLETION_INDEX" "TORCH_DISABLE_SHARE_RDZV_TCP_STORE" }}
+{{- range $field := list "env" "secrets" }}
+{{- range $name, $_ := get $.Values $field }}
+{{- if or (has $name $reserved) (regexMatch "^(PET_|KIT_|TORCHELASTIC_)" $name) }}
+{{ $field }}.{{ $name }}: is set by the launcher for every rank; fix: use another name
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range $name, $_ := .Values.secrets }}
+{{- if hasKey $.Values.env $name }}
+secrets.{{ $name }}: is also in env; fix: keep one of the two
+{{- end }}
+{{- end }}
+{{- range $number, $source := .Values.envFrom }}
+{{- if eq (empty .configMap) (empty .secret) }}
+envFrom[{{ $number }}]: needs one source; fix: give configMap or secret
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "training-job.volumeProblems" -}}
+{{- range $number, $volume := .Values.volumes }}
+{{- if ne (len (compact (list .claim .configMap .secret .emptyDir))) 1 }}
+volumes[{{ $number }}]: needs one source; fix: give one of claim, configMap, secret, emptyDir
+{{- end }}
+{{- if not (hasPrefix "/" .mountPath) }}
+volumes[{{ $number }}].mountPath: '{{ .mountPath }}' is relative; fix: begin it with /
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "training-job.snapshotProblems" -}}
+{{- $job := include "training-job.view" . | fromJson }}
+{{- with .Values.snapshots }}
+{{- if and .enabled (gt (int64 $job.maxNodes) 1) (ne .accessMode "ReadWriteMany") }}
+snapshots.accessMode: {{ .accessMode }} cannot be mounted by {{ $job.maxNodes }} nodes; fix: use ReadWriteMany, or nodes: 1
+{{- end }}
+{{- if not (hasPrefix "/" .path) }}
+snapshots.path: '{{ .path }}' is relative; fix: begin it with /
+{{- end }}
+{{- if and $.Values.resume (not .enabled) }}
+resume: there is nothing to resume from without snapshots; fix: set snapshots.enabled
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "training-job.resourceProblems" -}}
+{{- range $part := list "requests" "limits" }}
+{{- if hasKey (get $.Values.resources $part) $.Values.gpuResource }}
+resources.{{ $part }}.{{ $.Values.gpuResource }}: is gpusPerNode; fix: say it there alone
+{{- end }}
+{{- end }}
+{{- if and (eq .Values.backend "nccl") (not (int64 .Values.gpusPerNode)) }}
+backend: nccl needs GPUs; fix: set gpusPerNode, or backend: gloo
+{{- end }}
+{{- end }}
+
+{{/* A chart cannot read files beside the job file, as kitctl does. */}}
+{{- define "training-job.sourceProblems" -}}
+{{- with first .Values.command }}
+{{- $script := clean . }}
+{{- if not (or (hasPrefix "-" .) (hasPrefix "/" .) (hasKey $.Values.sources $script)) }}
+command: {{ . }} does not travel with the chart by itself; fix: add --set-file 'sources.{{ replace "." "\\." $script }}={{ $script }}', or give an absolute path in the image
+{{- end }}
+{{- end }}
+{{- if and .Values.sync (not .Values.sources) }}
+sync: a chart cannot read the files; fix: add --set-file 'sources.PATH=FILE' for each, with every dot of PATH as \.
+{{- end }}
+{{- end }}
+
+{{- define "training-job.upgradeProblems" -}}
+{{- $live := include "training-job.live" . | fromJson }}
+{{- $digest := include "training-job.podDigest" . }}
+{{- if ne $digest (dig "metadata" "annotations" "kitctl.dev/pod-digest" $digest $live) }}
+{{ .Release.Name }}: its pods would change, and those of a job that is there cannot (scale can); fix: helm uninstall --wait --cascade foreground -n {{ .Release.Namespace }} {{ .Release.Name }}, then helm install it with resume: true to go on from its snapshots
+{{- end }}
+{{- end }}

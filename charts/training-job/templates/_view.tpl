@@ -1,0 +1,66 @@
+{{/* What the templates show of a job, worked out from its values: the twin of kitctl/podview.py. */}}
+
+{{/* The job as JSON: `$job := include "training-job.view" . | fromJson` */}}
+{{- define "training-job.view" -}}
+{{- $name := .Values.name | default .Release.Name }}
+{{- $namespace := .Values.namespace | default .Release.Namespace }}
+{{- $indexed := ne .Values.kind "PyTorchJob" }}
+{{- $sizes := splitList ":" (toString .Values.nodes) }}
+{{- $min := first $sizes | atoi }}
+{{- $max := last $sizes | atoi }}
+{{- $ranks := eq (toString .Values.procsPerNode) "auto" | ternary (max 1 .Values.gpusPerNode) .Values.procsPerNode }}
+{{- $node := $indexed | ternary (printf "%s-0.%s" $name $name) (printf "%s-worker-0" $name) }}
+{{- $common := dict
+  "app.kubernetes.io/name" "kitctl-job"
+  "app.kubernetes.io/instance" $name
+  "app.kubernetes.io/managed-by" .Release.Service
+  "app.kubernetes.io/version" .Chart.AppVersion }}
+{{- $labels := dict }}
+{{- range list "trainer" "rendezvous" "status" "sources" "snapshots" "access" "test" }}
+{{- $_ := set $labels . (set (deepCopy $common) "app.kubernetes.io/component" .) }}
+{{- end }}
+{{- $_ := set $labels "job" (deepCopy $labels.trainer) }}
+{{- with .Values.scheduling.queue }}
+{{- $_ := set $labels.job "kueue.x-k8s.io/queue-name" . }}
+{{- end }}
+{{- dict
+  "name" $name
+  "namespace" $namespace
+  "kind" ($indexed | ternary "IndexedJob" "PyTorchJob")
+  "indexed" $indexed
+  "nodes" (eq $min $max | ternary (toString $min) .Values.nodes)
+  "minNodes" $min
+  "maxNodes" $max
+  "size" (.Values.scale | default $max | int64)
+  "ranksPerNode" (int64 $ranks)
+  "labels" $labels
+  "selector" (pick $labels.trainer "app.kubernetes.io/instance" "app.kubernetes.io/component")
+  "needsTmp" (and (eq .Values.security.profile "restricted") .Values.security.readOnlyRoot)
+  "serviceAccount" (.Values.security.serviceAccount | default (.Values.security.reportStatus | ternary $name ""))
+  "claim" (.Values.snapshots.claim | default (printf "%s-snapshots" $name))
+  "statusName" (printf "%s-status" $name)
+  "sourcesName" (printf "%s-sources" $name)
+  "rendezvousHost" (printf "%s.%s.svc.%s" $node $namespace .Values.rendezvous.clusterDomain)
+  | toJson }}
+{{- end }}
+
+{{/* "1h30m" or "90" as whole seconds. */}}
+{{- define "training-job.seconds" -}}
+{{- $total := regexMatch "^[0-9]+$" . | ternary (atoi .) 0 }}
+{{- range regexFindAll "[0-9]+[dhms]" . -1 }}
+{{- $unit := get (dict "d" 86400 "h" 3600 "m" 60 "s" 1) (regexFind "[dhms]" .) }}
+{{- $total = add $total (mul (regexFind "[0-9]+" . | atoi) $unit) }}
+{{- end }}
+{{- $total }}
+{{- end }}
+
+{{/* A ConfigMap's key for a file: its path where that is one, else a like name that no other file has. */}}
+{{- define "training-job.sourceKey" -}}
+{{- $key := regexReplaceAll "[^-._a-zA-Z0-9]" . "_" }}
+{{- eq $key . | ternary $key (printf "%s.%s" $key (sha256sum . | trunc 8)) }}
+{{- end }}
+
+{{/* Text that Kubernetes hands on as it is: it would expand $(NAME), and takes $$ for $. */}}
+{{- define "training-job.literal" -}}
+{{- replace "$" "$$" . | toJson }}
+{{- end }}

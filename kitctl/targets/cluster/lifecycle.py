@@ -1,0 +1,80 @@
+"""How a job's objects change over its life: owned, released, suspended, cancelled. Pure: manifests and patches.
+
+A job is created suspended and has its children attached before it is released, so a crash in between leaks nothing:
+what is not owned yet is the one claim that is to outlive the job, and what is not released runs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+from kitctl import names
+
+Object: TypeAlias = dict[str, Any]
+OUTLIVES: Final = frozenset({"PersistentVolumeClaim"})  # snapshots stay when the job goes
+
+
+def owned(child: Object, job: Object) -> Object:
+    """The child, to be deleted with the job; a claim is left as it is."""
+    if child["kind"] in OUTLIVES:
+        return child
+    owner = {
+        "apiVersion": job["apiVersion"],
+        "kind": job["kind"],
+        "name": job["metadata"]["name"],
+        "uid": job["metadata"]["uid"],
+    }
+    return child | {"metadata": child["metadata"] | {"ownerReferences": [owner]}}
+
+
+def ours(job: Object) -> bool:
+    """Whether kitctl (or its chart) made this object."""
+    return bool(job["metadata"].get("labels", {}).get(names.LABEL_NAME) == names.APP_NAME)
+
+
+def belongs(found: Object, job: Object) -> bool:
+    """Whether an object that is there already is this job's child, or the claim of an earlier job of its name."""
+    owners = found["metadata"].get("ownerReferences", [])
+    if found["kind"] in OUTLIVES:
+        return ours(found) and not owners
+    return any(owner["uid"] == job["metadata"]["uid"] for owner in owners)
+
+
+def half_submitted(job: Object, digest: str) -> bool:
+    """Whether this is the job of that digest, created and never released."""
+    marks = noted(job)
+    return ours(job) and names.ANNOTATION_RELEASED not in marks and marks.get(names.ANNOTATION_SPEC_HASH) == digest
+
+
+def release(kind: str, *, queued: bool) -> Object:
+    """The patch that lets a job's pods be made; with a queue that is Kueue's to do."""
+    mark = {"metadata": {"annotations": {names.ANNOTATION_RELEASED: "true"}}}
+    return mark if queued else mark | suspend(kind, wanted=False)
+
+
+def suspend(kind: str, *, wanted: bool) -> Object:
+    """The patch that suspends or resumes a job of either kind."""
+    return {"spec": {"suspend": wanted} if kind == "Job" else {"runPolicy": {"suspend": wanted}}}
+
+
+def cancel(kind: str, now: str) -> Object:
+    """The patch that stops a job for good: its pods go, its spec stays."""
+    return {"metadata": {"annotations": {names.ANNOTATION_CANCELLED: now}}} | suspend(kind, wanted=True)
+
+
+def reopen(kind: str) -> Object:
+    """The patch that starts a suspended or cancelled job."""
+    return {"metadata": {"annotations": {names.ANNOTATION_CANCELLED: None}}} | suspend(kind, wanted=False)
+
+
+def scale(kind: str, nodes: int) -> Object:
+    """The patch that changes how many nodes an elastic job has: for an Indexed Job both numbers at once."""
+    if kind == "Job":
+        return {"spec": {"parallelism": nodes, "completions": nodes}}
+    return {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": nodes}}}}
+
+
+def noted(job: Object) -> dict[str, str]:
+    """A job's annotations."""
+    found: dict[str, str] = job["metadata"].get("annotations", {})
+    return found

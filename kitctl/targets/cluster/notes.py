@@ -1,0 +1,86 @@
+"""Why a pod, or a whole job, is not simply running, in a sentence: read from what Kubernetes wrote about it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from kitctl import names
+
+Object = dict[str, Any]
+UNREMARKABLE: Final = frozenset({"Completed", "Error", "ContainerCreating", "PodInitializing"})
+SLACK_SECONDS: Final = 15.0  # from the end of the grace period until a pod that is still there is stuck
+
+# Waiting reasons that a person has to cure, and how.
+CURES: Final = {
+    "ErrImagePull": "check the image's name, and the cluster's right to pull it",
+    "ImagePullBackOff": "check the image's name, and the cluster's right to pull it",
+    "InvalidImageName": "check the image's name",
+    "CreateContainerConfigError": "create the Secret or ConfigMap that it names",
+}
+
+
+def of_pod(pod: Object, state: Object, now: float) -> str:
+    """Why a pod is not simply running; empty if it is. ``state`` is that of the container that trains."""
+    return next(_pod_notes(pod, state, now), "")
+
+
+def of_job(job: Object, events: Sequence[Object]) -> str:
+    """Why a job has no pods: half submitted, waiting in a queue, or what its controllers warned of last."""
+    noted = job["metadata"].get("annotations", {})
+    if names.ANNOTATION_SPEC_HASH in noted and names.ANNOTATION_RELEASED not in noted and _waits(job):
+        return "its submit was cut short: run it again, or kitctl delete"
+    if queue := job["metadata"].get("labels", {}).get(names.LABEL_QUEUE):
+        return f"waits in queue {queue}" if _waits(job) else ""
+    latest = max(events, key=_time, default=None)
+    return told(latest) if latest else ""
+
+
+def told(condition: Mapping[str, Any]) -> str:
+    """``Reason: message`` of a condition, an event or a container's state."""
+    return ": ".join(filter(None, (condition.get("reason"), condition.get("message"))))
+
+
+def _pod_notes(pod: Object, state: Object, now: float) -> Iterator[str]:
+    """The most telling first."""
+    yield from _leaving(pod, now)
+    conditions = {condition["type"]: condition for condition in pod["status"].get("conditions") or []}
+    scheduled = conditions.get("PodScheduled", {})
+    if scheduled.get("status") == "False":
+        yield told(scheduled)
+    waiting = state.get("waiting") or {}
+    if waiting and waiting.get("reason") not in UNREMARKABLE:
+        cure = CURES.get(waiting.get("reason", ""), "")
+        yield told(waiting) + (f" ({cure})" if cure else "")
+    ended = state.get("terminated") or {}
+    if ended.get("reason", "Error") not in UNREMARKABLE:
+        yield f"{ended['reason']} (exit code {ended['exitCode']})"
+    if disruption := conditions.get("DisruptionTarget"):
+        yield told(disruption)
+    if pod["status"].get("reason"):  # Evicted, NodeLost: the kubelet's, or the node controller's
+        yield told(pod["status"])
+
+
+def _leaving(pod: Object, now: float) -> Iterator[str]:
+    """A pod that is being deleted; stuck if its kubelet has not confirmed that within its grace period."""
+    if (since := pod["metadata"].get("deletionTimestamp")) is None:
+        return
+    if now < datetime.fromisoformat(since).timestamp() + SLACK_SECONDS:  # the time when its grace period is over
+        yield "is being deleted"
+        return
+    name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+    node = pod["spec"].get("nodeName", "its node")
+    yield (
+        f"its end is not confirmed, since {node} does not answer; it is replaced once {node} is back, "
+        f"or at once by: kubectl delete pod -n {namespace} {name} --force (only if {node} is really off)"
+    )
+
+
+def _waits(job: Object) -> bool:
+    spec = job["spec"]
+    return bool(spec.get("suspend") or spec.get("runPolicy", {}).get("suspend"))
+
+
+def _time(event: Object) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])

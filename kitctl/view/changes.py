@@ -1,0 +1,30 @@
+"""The difference between an object as it is and as it would be, as a unified diff of YAML. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from kitctl import yamlstrict
+
+# What the API server writes, not whoever applies.
+SERVERS_OWN: Final = frozenset({"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp"})
+
+
+def lines(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of the difference, each with its end; none where nothing would change."""
+    label = f"{after['kind']}/{after['metadata']['name']}"
+    old = yamlstrict.write([_applied(before)]) if before else ""
+    new = yamlstrict.write([_applied(after)])
+    yield from difflib.unified_diff(
+        old.splitlines(keepends=True),
+        new.splitlines(keepends=True),
+        fromfile=label if before else "/dev/null",
+        tofile=label,
+    )
+
+
+def _applied(thing: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = {key: value for key, value in thing["metadata"].items() if key not in SERVERS_OWN}
+    return {key: value for key, value in thing.items() if key != "status"} | {"metadata": metadata}

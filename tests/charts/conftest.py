@@ -1,0 +1,13 @@
+"""Tests of the chart need helm: on the PATH, or where `make cluster-up` builds it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.charts.helm import HELM
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _helm() -> None:
+    if HELM is None:
+        pytest.skip("no helm: install it (https://helm.sh), or build it with make cluster-up")

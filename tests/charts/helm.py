@@ -1,0 +1,104 @@
+"""The chart as helm renders it, the job as kitctl does, and what may differ between them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from kitctl import names
+from tests.cluster.kind.settings import ENVIRON
+
+Object = dict[str, Any]
+
+CHART: Final = Path(__file__).parents[2] / "charts" / "training-job"
+HELM: Final = shutil.which("helm", path=ENVIRON["PATH"])
+KUBERNETES: Final = "1.31"  # said to helm: one built without its release's linker flags assumes an older one
+TEMPLATE: Final = ("template", "--no-hooks", "--kube-version", KUBERNETES)
+
+
+def helm(*arguments: str, given: Mapping[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run helm; ``given`` is what ``-f -`` reads."""
+    command = [HELM or "helm", *arguments]
+    text = json.dumps(given, ensure_ascii=False)
+    return subprocess.run(command, check=False, env=ENVIRON, input=text, capture_output=True, text=True)
+
+
+def rendered(*arguments: str, release: str = "job", given: Mapping[str, Any] | None = None) -> list[Object]:
+    """The objects of a release, but for its test."""
+    done = helm(*TEMPLATE, release, str(CHART), "-f", "-", *arguments, given=given or {})
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def refusal(given: Mapping[str, Any], *arguments: str, release: str = "job") -> list[str]:
+    """What helm says of values that it refuses, line by line."""
+    done = helm(*TEMPLATE, release, str(CHART), "-f", "-", *arguments, given=given)
+    assert done.returncode != 0, done.stdout
+    return done.stderr.splitlines()
+
+
+# -- what may differ: docs/helm.md lists the same -------------------------------------------------------------------
+
+
+def _managed_by(thing: Object) -> None:
+    for labels in _all_labels(thing):
+        labels.pop(names.LABEL_MANAGED_BY, None)
+
+
+def _digests(thing: Object) -> None:
+    for annotation in (names.ANNOTATION_SPEC_HASH, "kitctl.dev/pod-digest"):
+        _drop_annotation(thing, annotation)
+
+
+def _resource_policy(thing: Object) -> None:
+    _drop_annotation(thing, "helm.sh/resource-policy")
+
+
+def _rendezvous_id(thing: Object) -> None:
+    thing.get("spec", {}).get("elasticPolicy", {}).pop("rdzvId", None)
+
+
+def _order_of_env(thing: Object) -> None:
+    for template in _pod_templates(thing):
+        template["spec"]["containers"][0]["env"].sort(key=lambda variable: variable["name"])
+
+
+DIFFERENCES: Final[Mapping[str, Callable[[Object], None]]] = {
+    "the label `app.kubernetes.io/managed-by`": _managed_by,
+    "the annotations `kitctl.dev/spec-hash` and `kitctl.dev/pod-digest`": _digests,
+    "the annotation `helm.sh/resource-policy`": _resource_policy,
+    "`rdzvId` of a PyTorchJob": _rendezvous_id,
+    "the order of objects and of variables": _order_of_env,
+}
+
+
+def alike(objects: Iterable[Object], *, but_for: Iterable[str] = DIFFERENCES) -> dict[str, Object]:
+    """Objects by kind and name, without what may differ. Changes them."""
+    found = {f"{thing['kind']} {thing['metadata']['name']}": thing for thing in objects}
+    for thing in found.values():
+        for difference in but_for:
+            DIFFERENCES[difference](thing)
+    return found
+
+
+def _all_labels(thing: Object) -> list[dict[str, str]]:
+    return [part["metadata"]["labels"] for part in (thing, *_pod_templates(thing))]
+
+
+def _pod_templates(thing: Object) -> list[Object]:
+    spec = thing.get("spec", {})
+    workers = [spec["pytorchReplicaSpecs"]["Worker"]] if "pytorchReplicaSpecs" in spec else [spec]
+    return [holder["template"] for holder in workers if "template" in holder]
+
+
+def _drop_annotation(thing: Object, annotation: str) -> None:
+    annotations = thing["metadata"].pop("annotations", {})
+    annotations.pop(annotation, None)
+    if annotations:
+        thing["metadata"]["annotations"] = annotations

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kitctl import names, specfile
+from kitctl.errors import SpecError
+from kitctl.jobinput import JobInput
+from tests.charts.helm import refusal, rendered
+
+
+def told_by_kitctl(job: dict[str, Any]) -> set[str]:
+    with pytest.raises(SpecError) as caught:
+        specfile.build(JobInput(flags={"name": "job", **job}))
+    return {str(problem) for problem in caught.value.problems}
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"nodes": "0:2"},
+        {"nodes": "4:2"},
+        {"name": "a.b"},
+        {"name": "7b"},
+        {"name": "job-"},
+        {"name": "a" * 62},
+        {"name": "a" * 54, "kind": "PyTorchJob", "nodes": 11},
+        {"secrets": {"RANK": "a/b"}},
+        {"env": {"A": ""}, "secrets": {"A": "a/b"}},
+        {"envFrom": [{}]},
+        {"envFrom": [{"prefix": "A_"}, {"configMap": "a", "secret": "b"}]},
+        {"volumes": [{"mountPath": "/x"}]},
+        {"volumes": [{"mountPath": "/x", "claim": "a", "secret": "b"}]},
+        {"volumes": [{"mountPath": "x", "emptyDir": "1Gi"}]},
+        {"nodes": "1:2", "snapshots": {"accessMode": "ReadWriteOnce"}},
+        {"snapshots": {"path": "x"}},
+        {"snapshots": {"enabled": False}, "resume": True},
+        {"resources": {"requests": {"amd.com/gpu": "1"}}, "gpuResource": "amd.com/gpu"},
+        {"resources": {"limits": {"nvidia.com/gpu": "1"}}},
+        {"backend": "nccl"},
+    ],
+    ids=json.dumps,
+)
+def test_a_rule_is_told_in_the_words_of_kitctl(job: dict[str, Any]) -> None:
+    assert told_by_kitctl(job) <= set(refusal({"name": "job", **job}))
+
+
+def test_every_reserved_name_is_known() -> None:
+    reserved = [*names.RESERVED_ENV, *(f"{prefix}X" for prefix in names.RESERVED_ENV_PREFIXES)]
+    job = {"env": dict.fromkeys(reserved, "")}
+    assert len(told_by_kitctl(job)) == len(reserved)
+    assert told_by_kitctl(job) <= set(refusal(job))
+
+
+def test_all_problems_are_told_at_once() -> None:
+    job = {"nodes": "4:2", "resume": True, "snapshots": {"enabled": False, "path": "x"}, "backend": "nccl"}
+    problems = told_by_kitctl(job)
+    assert len(problems) == 4
+    assert problems <= set(refusal(job))
+
+
+def test_the_longest_name_is_as_long_as_kitctl_s() -> None:
+    rendered(given={"name": "a" * 61})
+    rendered(given={"name": "a" * 53, "kind": "PyTorchJob", "nodes": 10})
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"nodes": "2:4", "scale": 5}, "scale: 5 is outside nodes, 2:4; fix: give 2 to 4"),
+        ({"nodes": "2:4", "scale": 1}, "scale: 1 is outside nodes, 2:4; fix: give 2 to 4"),
+        ({"nodes": 3, "scale": 4}, "scale: 4 nodes are not the 3 of nodes, which is fixed; fix: leave scale out"),
+        ({"command": ["a/b.py"]}, "command: a/b.py does not travel with the chart by itself; fix: add --set-file "),
+        ({"command": ["a/b.py"]}, "'sources.a/b\\.py=a/b.py'"),
+        ({"sync": ["lib"]}, "sync: a chart cannot read the files; fix: add --set-file 'sources.PATH=FILE'"),
+    ],
+)
+def test_the_charts_own_rules_name_the_field_and_the_fix(values: dict[str, Any], message: str) -> None:
+    assert message in "\n".join(refusal(values))
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "message"),
+    [
+        ({"polcy": {}}, "''", "'polcy' not allowed"),
+        ({"policy": {"maxRestart": 1}}, "/policy", "'maxRestart' not allowed"),
+        ({"volumes": [{"mountPath": "/x", "pvc": "a"}]}, "/volumes/0", "'pvc' not allowed"),
+        ({"volumes": [{"claim": "data"}]}, "/volumes/0", "missing property 'mountPath'"),
+        ({"nodes": "4:"}, "/nodes", "does not match pattern"),
+        ({"kind": "Deployment"}, "/kind", "must be one of"),
+        ({"env": {"A": 1}}, "/env/A", "got number, want string"),
+        ({"env": {"A B": "1"}}, "''", "'A B' does not match pattern"),
+        ({"scale": 0}, "/scale", "minimum"),
+        ({"sharedMemory": None}, "''", "missing property 'sharedMemory'"),
+        ({"policy": {"gracePeriod": None}}, "/policy", "missing property 'gracePeriod'"),
+    ],
+    ids=json.dumps,
+)
+def test_the_schema_names_what_is_mistyped(values: dict[str, Any], field: str, message: str) -> None:
+    told = "\n".join(refusal(values))
+    assert field in told
+    assert message in told

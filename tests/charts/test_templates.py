@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kitctl import render, specfile
+from kitctl.jobinput import JobInput
+from kitctl.spec import JobSpec
+from tests.charts.helm import CHART, DIFFERENCES, Object, alike, rendered
+from tests.kitctl.rendered import of_kind, pod_in
+from tests.kitctl.test_render import BOTH_KINDS, KINDS, LIMITS, SOURCES
+
+DOCS = CHART.parents[1] / "docs"
+
+
+def both(case: Path, kind: str) -> tuple[list[Object], list[Object]]:
+    """A case by kitctl and by the chart, with the files that travel with its script."""
+    spec = specfile.build(JobInput(file=case, flags={"kind": kind}))
+    sources = SOURCES if spec.script == "train.py" else {}
+    chart = rendered("-f", str(case), "--set", f"kind={kind}", given={"sources": sources})
+    return render.manifests(spec, dict(sorted(sources.items()))), chart
+
+
+def assert_equal(job: dict[str, Any], sources: dict[str, str] | None = None) -> None:
+    """A job is the same objects by kitctl and by the chart."""
+    spec = specfile.build(JobInput(flags=job))
+    chart = rendered(given=job | {"sources": sources or {}})
+    assert alike(chart) == alike(render.manifests(spec, dict(sorted((sources or {}).items()))))
+
+
+@pytest.mark.parametrize(("case", "kind"), BOTH_KINDS + LIMITS, ids=lambda value: getattr(value, "stem", value))
+def test_kitctl_and_the_chart_give_equal_objects(case: Path, kind: str) -> None:
+    kitctl, chart = both(case, kind)
+    assert alike(chart) == alike(kitctl)
+
+
+@pytest.mark.parametrize("difference", DIFFERENCES)
+def test_no_difference_is_listed_in_vain(difference: str) -> None:
+    others = DIFFERENCES.keys() - {difference}
+    pairs = [both(case, kind) for case, kind in BOTH_KINDS if case.stem == "cpu-2-nodes"]
+    assert any(alike(chart, but_for=others) != alike(kitctl, but_for=others) for kitctl, chart in pairs)
+
+
+def test_the_document_lists_the_same_differences() -> None:
+    text = (DOCS / "helm.md").read_text(encoding="utf-8")
+    listed = text.partition("## Where it differs")[2].partition("\n## ")[0]
+    assert [line.split(":")[0].removeprefix("- ") for line in listed.splitlines() if line.startswith("- ")] == list(
+        DIFFERENCES
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_job_without_a_name_is_named_after_its_release(kind: str) -> None:
+    chart = rendered("--namespace", "team", release="my-run", given={"kind": kind})
+    spec = specfile.build(JobInput(flags={"name": "my-run", "namespace": "team", "kind": kind}))
+    assert alike(chart) == alike(render.manifests(spec))
+
+
+def test_auto_is_an_indexed_job() -> None:
+    assert {thing["kind"] for thing in rendered(given={"kind": "auto"})} >= {"Job", "Service"}
+
+
+@pytest.mark.parametrize("nodes", [3, "3", "3:3", "2:3"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_size_may_be_written_in_any_way(nodes: int | str, kind: str) -> None:
+    assert_equal({"name": "job", "kind": kind, "nodes": nodes})
+
+
+def test_numbers_of_any_length_are_whole() -> None:
+    security = {"runAsUser": 1000660000, "fsGroup": 1000660000}
+    numbers = {"snapshots": {"everySteps": 12345678}, "policy": {"backoffLimit": 12345678}, "security": security}
+    assert_equal({"name": "job", **numbers})
+    set_by_flag = rendered("--set", "snapshots.everySteps=12345678,policy.backoffLimit=12345678")
+    assert set_by_flag[-1]["spec"]["backoffLimit"] == 12345678
+    assert {"name": "KIT_SNAPSHOT_EVERY", "value": "12345678"} in pod_in(set_by_flag)["containers"][0]["env"]
+
+
+@pytest.mark.parametrize("duration", ["90", "010", "08m", "1h30m", "2d3h4m5s"])
+def test_durations_are_seconds(duration: str) -> None:
+    assert_equal({"name": "job", "policy": {"deadline": duration, "gracePeriod": duration}})
+
+
+@pytest.mark.parametrize(
+    "text", ["$(HOME) $$ $", "a \"b\" 'c' \\", "a\nb\t", "{{ .Values }}", "yes", "1e3", "", "ü 🦆"]
+)
+def test_text_arrives_as_it_is(text: str) -> None:
+    assert_equal({"name": "job", "args": [text], "env": {"TEXT": text, "NO": text}})
+
+
+def test_the_users_own_variables_win_over_ours() -> None:
+    assert_equal({"name": "job", "nccl": {"debug": "INFO"}, "env": {"NCCL_DEBUG": ""}})
+    assert_equal({"name": "job", "nccl": {"debug": "INFO"}, "secrets": {"NCCL_DEBUG": "settings/debug"}})
+
+
+def test_files_of_any_name_travel() -> None:
+    sources = {"train.py": "a", "lib/train.py": "b", "lib_train.py": "c", "a b/ü.py": "d"}
+    assert_equal({"name": "job", "command": ["./train.py"]}, sources)
+
+
+def test_a_script_travels_by_set_file(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('ü')\n", encoding="utf-8")
+    option = f"sources.src/train\\.py={tmp_path / 'train.py'}"
+    chart = rendered("--set-file", option, given={"command": ["src/train.py"]})
+    spec = JobSpec(name="job", command=("src/train.py",))
+    assert alike(chart) == alike(render.manifests(spec, {"src/train.py": "print('ü')\n"}))
+
+
+# -- what only a chart has ------------------------------------------------------------------------------------------
+
+
+def test_scale_is_how_many_nodes_an_elastic_job_has_now() -> None:
+    spec = rendered("--set", "scale=3", given={"nodes": "2:4"})[-1]["spec"]
+    assert (spec["completions"], spec["parallelism"]) == (3, 3)
+    assert spec["successPolicy"] == {"rules": [{"succeededCount": 2}]}
+    spec = rendered("--set", "scale=3", given={"nodes": "2:4", "kind": "PyTorchJob"})[-1]["spec"]
+    assert spec["pytorchReplicaSpecs"]["Worker"]["replicas"] == 3
+    assert (spec["elasticPolicy"]["minReplicas"], spec["elasticPolicy"]["maxReplicas"]) == (2, 4)
+
+
+def digest(**values: Any) -> str:
+    found: str = rendered(given={"nodes": "2:4", **values})[-1]["metadata"]["annotations"]["kitctl.dev/pod-digest"]
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_digest_of_pods_tells_what_an_upgrade_may_change(kind: str) -> None:
+    may: list[dict[str, Any]] = [
+        {"scale": 3},
+        {"keepSnapshots": False},
+        {"policy": {"ttl": "1h", "deadline": "1h", "backoffLimit": 1}},
+    ]
+    may_not: list[dict[str, Any]] = [
+        {"image": "other"},
+        {"nodes": "2:3"},
+        {"policy": {"maxRestarts": 1}},
+        {"sources": {"a.py": "1"}},
+        {"sources": {"a.py": "2"}},
+    ]
+    assert {digest(kind=kind, **values) for values in may} == {digest(kind=kind)}
+    assert len({digest(kind=kind, **values) for values in [{}, *may_not]}) == 1 + len(may_not)
+
+
+def test_snapshots_outlive_the_release_unless_told_otherwise() -> None:
+    kept, not_kept = (
+        of_kind(rendered("--set", setting), "PersistentVolumeClaim")["metadata"]
+        for setting in ("keepSnapshots=true", "keepSnapshots=false")
+    )
+    assert kept["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert "annotations" not in not_kept

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+import yaml
+
+import kitctl
+from kitctl.schema import json_schema
+from kitctl.spec import JobSpec, Section
+from tests.charts.helm import CHART, KUBERNETES, helm, rendered
+from tools.chart_values import CHART_ONLY
+
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+SCHEMA = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))["$defs"]
+
+
+def test_the_chart_is_of_this_version() -> None:
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))["appVersion"] == kitctl.__version__
+
+
+def test_the_keys_are_those_of_a_job_file_and_a_few() -> None:
+    job = json_schema()["$defs"]
+    assert SCHEMA.keys() == job.keys()
+    for name, section in job.items():
+        more = {*CHART_ONLY, "global"} if name == "JobSpec" else set()
+        assert SCHEMA[name]["properties"].keys() == section["properties"].keys() | more
+        assert SCHEMA[name]["additionalProperties"] is False
+
+
+def test_the_defaults_are_those_of_the_spec() -> None:
+    own = {key: field["default"] for key, field in CHART_ONLY.items()}
+    assert everything(JobSpec()) | {"namespace": ""} | own == VALUES
+
+
+def everything(section: Section) -> dict[str, object]:
+    """A section with its defaults, by the keys of a job file."""
+    values = {field.encode_name: getattr(section, field.name) for field in msgspec.structs.fields(section)}
+    return {
+        key: everything(value) if isinstance(value, Section) else msgspec.json.decode(msgspec.json.encode(value))
+        for key, value in values.items()
+    }
+
+
+def test_a_chart_of_charts_may_set_what_is_global() -> None:
+    assert rendered("--set", "global.registry=example")
+
+
+def test_lint_accepts_the_chart_and_no_mistyped_key() -> None:
+    lint = ("lint", "--strict", "--kube-version", KUBERNETES, str(CHART))
+    assert helm(*lint).returncode == 0
+    done = helm(*lint, "--set", "polcy.ttl=1h")
+    assert done.returncode != 0
+    assert "'polcy' not allowed" in done.stdout + done.stderr
