@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import statistics
 import tempfile
 import time
@@ -20,6 +21,7 @@ from typing import Literal
 
 from bench.measure import RESULTS, Result, interval, save
 from bench.recovery_jobs import NODES, POLL_SECONDS, RIVALS, Job, Rank, alive
+from bench.recovery_ranks import SNAPSHOT_EVERY, STEP_SECONDS
 
 Shape = Literal["2:3", "3"]
 
@@ -117,6 +119,7 @@ def suffer(rival: str, shape: str) -> Iterator[Trial]:
 
 def trial(job: Job, rival: str, fault: Fault) -> Trial:
     """Do one fault to a job that trains."""
+    time.sleep(random.uniform(0, SNAPSHOT_EVERY * STEP_SECONDS))
     before = job.ranks()
     moment = time.monotonic()
     fault.strike(job, fault.node)

@@ -111,12 +111,13 @@ def _serve(connection: socket.socket, agent: int) -> None:
     gc.collect()
     gc.freeze()  # what is shared with the ranks stays shared
     lines = Lines(connection)
-    lines.send({"warm": True})
-    while order := lines.receive():
-        middle = os.fork()
-        if not middle:
-            _fork_rank(Order(**order), lines, agent)
-        os.waitpid(middle, 0)
+    with suppress(ConnectionLost):  # the agent needs no more ranks, or is gone
+        lines.send({"warm": True})
+        while order := lines.receive():
+            middle = os.fork()
+            if not middle:
+                _fork_rank(Order(**order), lines, agent)
+            os.waitpid(middle, 0)
 
 
 def _fork_rank(order: Order, lines: Lines, agent: int) -> NoReturn:
