@@ -85,12 +85,12 @@ goldens: setup ## Write tests/golden anew: review the diff
 	@$(PY) -m pytest -q tests/kitctl --update-goldens
 
 .PHONY: bench $(BENCHES:%=bench-%)
-bench: $(BENCHES:%=bench-%) ## Run every benchmark (some 15 minutes) and write docs/performance.md
+bench: $(BENCHES:%=bench-%) ## Run every benchmark (some 75 minutes) and write docs/performance.md
 
 bench-start: setup ## How fast kitctl starts, beside torchx
 bench-loop: setup ## What the training loop costs, beside a bare DDP loop
 bench-nodes: setup ## The digits on 1, 2 and 3 nodes: accuracy and seconds
-bench-recovery: setup ## From a node's kill -9 to the next optimizer step
+bench-recovery: setup ## From a fault to the next optimizer step, beside torchrun; goes on where it was stopped
 $(BENCHES:%=bench-%):
 	@echo "== $@"
 	@$(PY) -m bench.$(@:bench-%=%)

@@ -14,7 +14,7 @@ def launcher(spec: JobSpec) -> dict[str, str]:
     return {
         names.PET_NNODES: str(spec.nodes),
         names.PET_NPROC_PER_NODE: str(spec.ranks_per_node),
-        names.PET_RDZV_BACKEND: spec.rendezvous.backend,
+        names.PET_RDZV_BACKEND: "c10d",  # the only one that a plain torchrun knows of ours
         names.PET_RDZV_CONF: names.rendezvous_conf(spec.rendezvous.join_timeout, spec.rendezvous.last_call),
         names.PET_MAX_RESTARTS: str(spec.policy.max_restarts),
         "PYTHONUNBUFFERED": "1",
@@ -28,6 +28,7 @@ def declared(spec: JobSpec) -> dict[str, str]:
         names.KIT_NAMESPACE: spec.namespace,
         names.KIT_GPUS_PER_NODE: str(spec.gpus_per_node),
         names.KIT_BACKEND: spec.backend,
+        names.KIT_RENDEZVOUS: "" if spec.rendezvous.backend == "hub" else spec.rendezvous.backend,
         names.KIT_INTERFACE: spec.nccl.interface,
         names.KIT_GRACE_SECONDS: str(spec.grace_seconds),
         names.KIT_VERSION: kitctl.__version__,

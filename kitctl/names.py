@@ -73,12 +73,14 @@ PET_LOCAL_ADDR: Final = "PET_LOCAL_ADDR"  # the pod's own address: cures a host 
 # -- environment: ours, set by manifests and by the local target, read by trainer.agent and the ranks --------------
 KIT_JOB: Final = "KIT_JOB"
 KIT_NAMESPACE: Final = "KIT_NAMESPACE"
-KIT_NODE_INDEX: Final = "KIT_NODE_INDEX"  # 0..max-1; node 0 hosts the rendezvous store
+KIT_NODE_INDEX: Final = "KIT_NODE_INDEX"  # 0..max-1; node 0 hosts the rendezvous
 KIT_NODE_NAME: Final = "KIT_NODE_NAME"  # the machine that the pod runs on
 KIT_POD: Final = "KIT_POD"
 KIT_GPUS_PER_NODE: Final = "KIT_GPUS_PER_NODE"  # what was asked for; fewer visible ones are a failure
 KIT_BACKEND: Final = "KIT_BACKEND"  # auto | nccl | gloo
 KIT_AUTO_BACKEND: Final = "KIT_AUTO_BACKEND"  # what `auto` means in an image; set by one that is made for no GPUs
+KIT_RENDEZVOUS: Final = "KIT_RENDEZVOUS"  # c10d; absent: the hub (plain torchrun reads PET_RDZV_BACKEND, always c10d)
+KIT_WARM_WORKERS: Final = "KIT_WARM_WORKERS"  # "0", set by an image: start each rank as a new interpreter
 KIT_INTERFACE: Final = "KIT_INTERFACE"  # nccl.interface; absent: the agent finds it from the route to node 0
 KIT_SNAPSHOT_DIR: Final = "KIT_SNAPSHOT_DIR"  # absent: no snapshots
 KIT_SNAPSHOT_EVERY: Final = "KIT_SNAPSHOT_EVERY"  # optimizer steps

@@ -86,10 +86,10 @@ class Nccl(Section, frozen=True, kw_only=True):
 class Rendezvous(Section, frozen=True, kw_only=True):
     """How the nodes find each other."""
 
-    backend: Literal["c10d"] = "c10d"
-    """torchrun's rendezvous backend."""
+    backend: Literal["hub", "c10d"] = "hub"
+    """hub: lost nodes are seen at once and ranks follow the order of the pods; c10d: torchrun's own."""
     port: Port = names.RENDEZVOUS_PORT
-    """Port of the store, on node 0."""
+    """Port of the rendezvous, on node 0."""
     join_timeout: Duration = "15m"
     """How long a node waits for the others (an image that is pulled for the first time counts)."""
     last_call: Duration = "3s"

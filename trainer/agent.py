@@ -14,15 +14,20 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
 
 from trainer import termination
 from trainer.console import say
 from trainer.drain import Drain, DrainRequested
 from trainer.env import EXIT_CODES, EnvError, NodeEnv, node_env
+from trainer.hosted import hosted
+from trainer.knobs import Knobs
+from trainer.lifeline import adopt_orphans
 from trainer.marker import finished
+from trainer.port import PortBusyError
 from trainer.termination import Ending
+from trainer.zygote import Zygote
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -65,34 +70,53 @@ def _check(node: NodeEnv, command: list[str]) -> Ending | None:
 def _run(node: NodeEnv, command: list[str], drain: Drain) -> Ending:
     if node.version not in {None, version()}:
         say(node.node_index, f"warning: kitctl is version {node.version}, the trainer here {version()}")
-    scratch = Path(tempfile.mkdtemp(prefix="kit-agent-"))
     try:
-        with drain.interruptible(), _quiet_torch():
-            from trainer.supervise import Supervisor  # noqa: PLC0415  imports torch
-        return Supervisor(node, command, drain=drain, scratch=scratch).run()
+        return _supervise(node, command, drain)
     except DrainRequested:
         return Ending(outcome="drained", reason="the node was told to leave")
+    except EnvError as error:
+        return Ending(outcome="fatal", reason=str(error))
+    except PortBusyError as error:
+        return Ending(outcome="retryable", reason=str(error))
     except Exception as error:  # noqa: BLE001  whatever it was, it must reach the termination message
         say(node.node_index, traceback.format_exc())
         return Ending(outcome="retryable", reason=f"the agent failed: {type(error).__name__}: {error}")
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _supervise(node: NodeEnv, command: list[str], drain: Drain) -> Ending:
+    """Set up what one node needs, in the order in which others wait for it, and run the node to its end."""
+    knobs = Knobs.of(node.rendezvous_conf)
+    adopt_orphans()
+    with ExitStack() as stack:
+        scratch = Path(tempfile.mkdtemp(prefix="kit-agent-"))  # a TemporaryDirectory would end with the first rank, too
+        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        with drain.interruptible():
+            hosts = node.hosts_rendezvous and node.rendezvous == "hub"
+            hub = stack.enter_context(hosted(node, knobs)) if hosts else None
+            with _quiet_stores() if node.rendezvous == "c10d" else nullcontext():
+                from trainer.supervise import Supervisor  # noqa: PLC0415  imports torch
+            warm = node.warm_workers and sys.platform == "linux"
+            zygote = stack.enter_context(closing(Zygote())) if warm else None
+        _quiet_torch()
+        return Supervisor(node, command, knobs=knobs, hub=hub, zygote=zygote, drain=drain, scratch=scratch).run()
 
 
 @contextmanager
-def _quiet_torch() -> Iterator[None]:
-    """Import torch so that this process, not its ranks, keeps to itself what the agent tells in its own words.
+def _quiet_stores() -> Iterator[None]:
+    """Import torch so that a store that goes away with its node is no news: each attempt to use it prints a C++ stack.
 
-    A store that goes away with its node is no news here, but torch prints a C++ stack for each attempt to use it.
+    Ranks that are forked from here keep their errors, but not their warnings.
     """
     name = "TORCH_CPP_LOG_LEVEL"  # read once, when torch is loaded
     given = os.environ.get(name)
     os.environ.setdefault(name, "ERROR")
-    try:
-        yield
-    finally:
-        if given is None:
-            del os.environ[name]
+    yield
+    if given is None:
+        del os.environ[name]
+
+
+def _quiet_torch() -> None:
+    """Keep to this process, not its ranks, what the agent tells in its own words."""
     if "LOGLEVEL" not in os.environ:  # torchrun's own switch for its logs
         logging.getLogger("torch.distributed").handlers[:] = [logging.NullHandler()]  # it has no other way out
 

@@ -1,23 +1,28 @@
-"""torchrun's own elastic agent with the few hooks that a job in a cluster needs.
+"""torchrun's own elastic agent with what a job in a cluster needs of it.
 
-Torch's agent starts, watches and restarts the ranks; the hooks decide what a failure costs, pass a drain on to the
-ranks and wait for it, and tell the others who runs where. What never lives here: finding the other nodes.
+Torch's agent decides when ranks are started, restarted and given up; here they are started, watched and stopped, it is
+decided what a failure costs, a drain is passed on to the ranks and waited for, and the others are told who runs where.
+What never lives here: finding the other nodes.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
-from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
-from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.agent.server.api import (
+    RunResult,
+    SimpleElasticAgent,
+    WorkerGroup,
+    WorkerSpec,
+    WorkerState,
+)
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
-from torch.distributed.elastic.rendezvous import RendezvousHandler
 
 from trainer.drain import Drain
 from trainer.env import WORKER_DRAINED, NodeEnv
@@ -25,35 +30,37 @@ from trainer.failures import Budget, Failure, root_cause
 from trainer.marker import finished
 from trainer.publish import Reporter
 from trainer.ranklogs import RankLogs
-from trainer.rendezvous import LOST
+from trainer.ranks import Ranks, Starter, rank_environment
+from trainer.rendezvous import LOST, Rendezvous
 from trainer.termination import Ending
 
-MONITOR_INTERVAL: Final = 0.1  # seconds
+MONITOR_INTERVAL: Final = 0.05  # seconds between two looks at ranks and rendezvous
 EXIT_PATIENCE: Final = 300.0  # seconds that a node whose ranks are done waits for the others
 MARKED_PATIENCE: Final = 10.0  # the same once the run is marked as finished
 KILL_RESERVE: Final = 5.0  # seconds of the grace period that are kept for the way out after SIGKILL
+LOST_PATIENCE: Final = 1.0  # seconds for the last words of ranks whose group is broken: they may hang in a collective
 
 
-def worker_spec(node: NodeEnv, command: list[str], handler: RendezvousHandler) -> WorkerSpec:
-    """What torch's agent is to run. ``-P``: a ``trainer.py`` in the working folder must not hide this package."""
+def worker_spec(node: NodeEnv, rendezvous: Rendezvous) -> WorkerSpec:
+    """What torch's agent is told of the ranks."""
     return WorkerSpec(
         role="default",
         local_world_size=node.procs_per_node,
         entrypoint=sys.executable,
-        args=("-P", "-m", "trainer.worker", *command),
-        rdzv_handler=handler,
+        rdzv_handler=rendezvous,
         max_restarts=node.max_restarts,
         monitor_interval=MONITOR_INTERVAL,
     )
 
 
-class NodeAgent(LocalElasticAgent):
+class NodeAgent(SimpleElasticAgent):
     """The elastic agent of one node, for as long as its rendezvous holds.
 
     Args:
-        spec: from :func:`worker_spec`.
+        rendezvous: one connection's.
         node: the node.
-        logs: takes the ranks' output.
+        starter: starts the ranks.
+        logs: takes their output.
         drain: whether the node was told to leave.
         budget: what failures are charged against; outlives this agent.
         reporter: tells the round's seats.
@@ -62,25 +69,30 @@ class NodeAgent(LocalElasticAgent):
 
     def __init__(
         self,
-        spec: WorkerSpec,
+        rendezvous: Rendezvous,
         *,
         node: NodeEnv,
+        starter: Starter,
         logs: RankLogs,
         drain: Drain,
         budget: Budget,
         reporter: Reporter,
         tell: Callable[[Ending], None],
     ) -> None:
-        super().__init__(spec, logs)
+        super().__init__(worker_spec(node, rendezvous))
         self.ending = Ending(outcome="retryable", reason="the ranks have not run yet")  # how the last round failed
         self.joined = False  # whether it came through a rendezvous at all
+        self._handler = rendezvous
         self._patience = max(node.grace_seconds - KILL_RESERVE, 1.0)
         self._node = node
+        self._starter = starter
         self._logs = logs
         self._drain = drain
         self._budget = budget
         self._reporter = reporter
         self._tell = tell
+        self._ranks = Ranks()
+        self._errors: list[Path] = []  # where each rank leaves its error
         self._told_ranks = False
         self._stop_deadline: float | None = None
 
@@ -99,40 +111,60 @@ class NodeAgent(LocalElasticAgent):
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         self._stop_deadline = None
-        os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = "SIGQUIT"  # SIGTERM and SIGINT are the drain's,
-        started: dict[int, Any] = super()._start_workers(worker_group)
-        self._drain.install()  # and a torch that does not know this variable has just taken them
-        return started
+        ranks = [worker.global_rank for worker in worker_group.workers]
+        folder = self._logs.begin(ranks)
+        self._errors = [folder / f"{rank}.error.json" for rank in ranks]
+        self._ranks = Ranks()
+        restarts = worker_group.spec.max_restarts - self._remaining_restarts
+        for worker, error in zip(worker_group.workers, self._errors, strict=True):
+            env = rank_environment(worker_group, worker, restarts=restarts, error_file=error)
+            self._ranks.add(self._starter.start(env, folder / f"{worker.global_rank}.pipe"))
+        return dict(enumerate(self._ranks.pids))
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         if self._drain.requested and not self._told_ranks:
             self._told_ranks = True
-            self._signal(signal.SIGTERM)
-        if self._ranks_are_stopping():
+            self._ranks.signal(signal.SIGTERM)
+        codes = self._ranks.codes()
+        if self._ranks_are_stopping(codes):
             return RunResult(state=WorkerState.HEALTHY)
-        result: RunResult = super()._monitor_workers(worker_group)
-        if result.is_failed():
-            self._logs.finish()
-            restart = self._judge([_failure(rank, one) for rank, one in result.failures.items()])
-            self._remaining_restarts = self._budget.max_restarts - self._budget.own + 1 if restart else 0
-        return result
+        if any(codes):
+            return self._failed(worker_group)
+        if None in codes:
+            return RunResult(state=WorkerState.HEALTHY)
+        return RunResult(
+            state=WorkerState.SUCCEEDED,
+            return_values=dict.fromkeys(worker.global_rank for worker in worker_group.workers),
+        )
+
+    def _failed(self, worker_group: WorkerGroup) -> RunResult:
+        drained = WORKER_DRAINED in self._ranks.codes()
+        with suppress(*LOST):  # then everyone knows already
+            self._handler.end(lost=not drained)
+        self._ranks.stop(LOST_PATIENCE)
+        self._logs.finish()
+        failures = {}
+        for worker, code, error in zip(worker_group.workers, self._ranks.codes(), self._errors, strict=True):
+            if code:
+                failures[worker.global_rank] = ProcessFailure(worker.local_rank, worker.id, code, str(error))
+        restart = self._judge([_failure(rank, one) for rank, one in failures.items()])
+        self._remaining_restarts = self._budget.max_restarts - self._budget.own + 1 if restart else 0
+        return RunResult(state=WorkerState.FAILED, failures=failures)
 
     def _stop_workers(self, worker_group: WorkerGroup) -> None:  # noqa: ARG002  torch's signature
         self._reporter.dissolve()
-        self._shutdown(timeout=int(self._patience))
+        self._shutdown()
 
-    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
-        super()._shutdown(death_sig, timeout)
+    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:  # noqa: ARG002  torch's
+        agreed = self._drain.requested or WORKER_DRAINED in self._ranks.codes() or not self._handler.lost
+        self._ranks.stop(self._patience if agreed else LOST_PATIENCE)
         self._logs.finish()
 
     def _exit_barrier(self) -> None:
         """Stay until the ranks of all nodes are done: on node 0 the store must outlive them."""
-        group: Any = self._worker_group
-        group.store.set(f"kit/done/{group.group_rank}", "")
-        everyone = [f"kit/done/{rank}" for rank in range(group.group_world_size)]
         began = time.monotonic()
         with suppress(*LOST):  # node 0 has seen everyone and left
-            while not group.store.check(everyone) and not self._drain.requested:
+            while not self._handler.done() and not self._drain.requested:
                 # A node that was killed at the very end finds the run finished and never comes back.
                 patience = MARKED_PATIENCE if self._run_is_marked_finished() else EXIT_PATIENCE
                 if time.monotonic() > began + patience:
@@ -143,15 +175,14 @@ class NodeAgent(LocalElasticAgent):
         folder = self._node.snapshot_dir
         return folder is not None and finished(folder, self._node.run_id)
 
-    def _ranks_are_stopping(self) -> bool:
-        """Whether to wait for ranks that take their snapshot: torch would stop all of them as soon as one is out."""
-        codes = [handler.proc.poll() for handler in self._processes()]
+    def _ranks_are_stopping(self, codes: list[int | None]) -> bool:
+        """Whether to wait for ranks that take their snapshot, though others are out already."""
         if None not in codes or not (self._drain.requested or WORKER_DRAINED in codes):
             return False
         now = time.monotonic()
         self._stop_deadline = self._stop_deadline or now + self._patience
         if now > self._stop_deadline:
-            self._signal(signal.SIGKILL)
+            self._ranks.signal(signal.SIGKILL)
             return False
         return True
 
@@ -165,15 +196,6 @@ class NodeAgent(LocalElasticAgent):
         self.ending = _verdict(cause, restart=restart, budget=self._budget)
         self._tell(self.ending)
         return restart
-
-    def _signal(self, number: signal.Signals) -> None:
-        for handler in self._processes():
-            if handler.proc.poll() is None:
-                handler.proc.send_signal(number)
-
-    def _processes(self) -> list[Any]:
-        context: Any = self._pcontext  # a SubprocessContext, since the entry point is a program
-        return list(context.subprocess_handlers.values()) if context else []
 
 
 def _verdict(cause: Failure, *, restart: bool, budget: Budget) -> Ending:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 Backend = Literal["auto", "nccl", "gloo"]
+Rendezvous = Literal["hub", "c10d"]
 
 EXIT_CODES: Final[Mapping[str, Mapping[str, int]]] = {
     # Kubeflow's ExitCode policy retries 128 and above only.
@@ -41,12 +42,14 @@ class NodeEnv:
     procs_per_node: int
     gpus_per_node: int
     backend: Backend
+    rendezvous: Rendezvous
     rendezvous_host: str
     rendezvous_port: int
     rendezvous_conf: Mapping[str, str]
     local_addr: str | None
     interface: str | None
     max_restarts: int
+    warm_workers: bool
     snapshot_dir: Path | None
     log_dir: Path | None
     report: str | None
@@ -56,8 +59,8 @@ class NodeEnv:
     version: str | None
 
     @property
-    def hosts_store(self) -> bool:
-        """Whether the rendezvous store lives in this node's agent."""
+    def hosts_rendezvous(self) -> bool:
+        """Whether the others meet at this node's agent."""
         return self.node_index == 0
 
 
@@ -110,12 +113,14 @@ def node_env(environ: Mapping[str, str] = os.environ) -> NodeEnv:
         procs_per_node=_int("PET_NPROC_PER_NODE", environ.get("PET_NPROC_PER_NODE", "1")),
         gpus_per_node=_int("KIT_GPUS_PER_NODE", environ.get("KIT_GPUS_PER_NODE", "0")),
         backend=_backend(environ),
+        rendezvous=_rendezvous(environ),
         rendezvous_host=host,
         rendezvous_port=_int("PET_RDZV_ENDPOINT", port),
         rendezvous_conf=_pairs("PET_RDZV_CONF", environ.get("PET_RDZV_CONF", "")),
         local_addr=environ.get("PET_LOCAL_ADDR") or None,
         interface=environ.get("KIT_INTERFACE") or None,
         max_restarts=_int("PET_MAX_RESTARTS", environ.get("PET_MAX_RESTARTS", "3")),
+        warm_workers=environ.get("KIT_WARM_WORKERS") != "0",
         snapshot_dir=_path(environ, "KIT_SNAPSHOT_DIR"),
         log_dir=_path(environ, "KIT_LOG_DIR"),
         report=environ.get("KIT_REPORT") or None,
@@ -180,6 +185,15 @@ def _backend(environ: Mapping[str, str]) -> Backend:
             case other:
                 raise EnvError(f"{name}={other!r}: not one of auto, nccl, gloo")
     return "auto"
+
+
+def _rendezvous(environ: Mapping[str, str]) -> Rendezvous:
+    """PET_RDZV_BACKEND says what a plain torchrun is to use, which knows only ``c10d`` of the two."""
+    match environ.get("KIT_RENDEZVOUS") or "hub":
+        case "hub" | "c10d" as backend:
+            return backend
+        case other:
+            raise EnvError(f"KIT_RENDEZVOUS={other!r}: not one of hub, c10d")
 
 
 def _pairs(name: str, text: str) -> dict[str, str]:

@@ -10,11 +10,9 @@ import contextlib
 import os
 import selectors
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
-
-from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs
 
 from trainer import console
 
@@ -24,9 +22,9 @@ LONGEST_LINE: Final = 1 << 16  # bytes; a longer one is passed on in pieces
 class _Stream:
     """One rank's output."""
 
-    def __init__(self, pipe: Path, *, rank: str, copy: BinaryIO | None) -> None:
+    def __init__(self, pipe: Path, *, rank: int, copy: BinaryIO | None) -> None:
         os.mkfifo(pipe, 0o600)
-        # Open for writing too: the pipe then never ends, and torch's open() of the other end never waits.
+        # Open for writing too: the pipe then never ends, and open() of the other end never waits.
         self.fd = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
         self._prefix = f"[rank {rank}]: ".encode()
         self._rest = b""
@@ -62,8 +60,8 @@ class _Stream:
                 self._copy.write(b"\n".join([*lines, b""]))
 
 
-class RankLogs(LogsSpecs):
-    """Gives each rank of a round its pipe and its error file.
+class RankLogs:
+    """Takes what the ranks of a round print.
 
     Args:
         scratch: a folder of this agent's own.
@@ -72,7 +70,6 @@ class RankLogs(LogsSpecs):
     """
 
     def __init__(self, *, scratch: Path, log_dir: Path | None, warn: Callable[[str], None]) -> None:
-        super().__init__(str(scratch))
         self._scratch = scratch
         self._log_dir = log_dir
         self._warn = warn
@@ -81,27 +78,18 @@ class RankLogs(LogsSpecs):
         self._finished = threading.Event()
         self._thread: threading.Thread | None = None
 
-    @property
-    def root_log_dir(self) -> str:
-        """See the base class."""
-        return str(self._scratch)
-
-    def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
-        """See the base class: called by torch just before it starts the ranks of a round."""
+    def begin(self, ranks: Sequence[int]) -> Path:
+        """Take the output of a round's ranks; gives a new folder with a pipe ``<rank>.pipe`` for each of them."""
         self.finish()
         self._rounds += 1
         folder = self._scratch / f"round-{self._rounds}"
         folder.mkdir()
-        pipes = {local_rank: str(folder / f"{local_rank}.pipe") for local_rank in envs}
-        errors = {local_rank: str(folder / f"{local_rank}.error.json") for local_rank in envs}
-        for local_rank, env in envs.items():
-            env["TORCHELASTIC_ERROR_FILE"] = errors[local_rank]
-            rank = env["RANK"]
-            self._streams.append(_Stream(Path(pipes[local_rank]), rank=rank, copy=self._copy(rank)))
+        for rank in ranks:
+            self._streams.append(_Stream(folder / f"{rank}.pipe", rank=rank, copy=self._copy(rank)))
         self._finished.clear()
         self._thread = threading.Thread(target=self._pump, name="rank-logs", daemon=True)
         self._thread.start()
-        return LogsDest(stdouts=pipes, stderrs=dict(pipes), error_files=errors)
+        return folder
 
     def finish(self) -> None:
         """Pass on the last lines of ranks that have ended; harmless when there are none."""
@@ -113,7 +101,7 @@ class RankLogs(LogsSpecs):
                 stream.close()
             self._streams.clear()
 
-    def _copy(self, rank: str) -> BinaryIO | None:
+    def _copy(self, rank: int) -> BinaryIO | None:
         """The file that outlives the node; a volume that cannot be written costs this, not the run."""
         if self._log_dir is None:
             return None

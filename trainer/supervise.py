@@ -1,4 +1,4 @@
-"""The life of a node: decide from its surroundings, host the store on node 0, and run elastic agents until an end."""
+"""The life of a node: decide from its surroundings, find the others, and run elastic agents until an end."""
 
 from __future__ import annotations
 
@@ -6,24 +6,30 @@ import os
 import socket
 import time
 from pathlib import Path
+from subprocess import Popen
 from typing import Final
 
 import torch
 from torch.distributed.elastic.rendezvous import RendezvousTimeoutError
 
-from trainer import rendezvous, surroundings, termination
+from trainer import surroundings, termination
+from trainer.c10d import C10dBackend
 from trainer.console import say
 from trainer.drain import Drain, DrainRequested
-from trainer.elastic import NodeAgent, worker_spec
-from trainer.env import EnvError, NodeEnv
+from trainer.elastic import NodeAgent
+from trainer.env import NodeEnv
 from trainer.failures import Budget
+from trainer.knobs import Knobs
+from trainer.meeting import HubBackend
 from trainer.publish import Reporter, sink_of
 from trainer.ranklogs import RankLogs
-from trainer.rendezvous import LOST, Knobs, PortBusyError
+from trainer.ranks import Starter
+from trainer.rendezvous import LOST, Backend
 from trainer.surroundings import Facts, SurroundingsError
 from trainer.termination import Ending
+from trainer.zygote import Zygote
 
-PAUSE: Final = 0.5  # seconds between two attempts to join
+PAUSE: Final = 0.1  # seconds between two attempts to join
 PLACE_PATIENCE: Final = 30.0  # seconds that a node beyond the minimum keeps its place while node 0 has none
 
 
@@ -33,13 +39,28 @@ class Supervisor:
     Args:
         node: the node.
         command: ``script args`` or ``-m module args``.
+        knobs: of the rendezvous.
+        hub: where the nodes meet, if it is this node's.
+        zygote: what ranks are forked from.
         drain: whether the node was told to leave.
         scratch: a folder of this process's own.
     """
 
-    def __init__(self, node: NodeEnv, command: list[str], *, drain: Drain, scratch: Path) -> None:
+    def __init__(
+        self,
+        node: NodeEnv,
+        command: list[str],
+        *,
+        knobs: Knobs,
+        hub: Popen[bytes] | None,
+        zygote: Zygote | None,
+        drain: Drain,
+        scratch: Path,
+    ) -> None:
         self._node = node
-        self._command = command
+        self._knobs = knobs
+        self._hub = hub
+        self._starter = Starter(command, zygote=zygote, say=self._say)
         self._drain = drain
         self._joined = False
         self._settled = False
@@ -57,56 +78,55 @@ class Supervisor:
             DrainRequested: the node was told to leave while it waited for others.
         """
         try:
-            knobs = Knobs.of(self._node.rendezvous_conf)
             surroundings.check_gpus(self._node, visible=torch.cuda.device_count())
-            with self._drain.interruptible():
-                store = rendezvous.host_store(self._node) if self._node.hosts_store else None
-        except (EnvError, SurroundingsError) as error:
+        except SurroundingsError as error:
             return Ending(outcome="fatal", reason=str(error))
-        except PortBusyError as error:
-            return Ending(outcome="retryable", reason=str(error))
+        with self._drain.interruptible():
+            backend = self._backend()
         try:
-            return self._until_end(knobs)
+            return self._until_end(backend)
         finally:
             self._reporter.stop()
-            del store  # hosted until here
+            del backend  # whatever it hosts, it hosts until here
 
-    def _until_end(self, knobs: Knobs) -> Ending:
-        deadline = time.monotonic() + knobs.join_timeout
+    def _backend(self) -> Backend:
+        if self._node.rendezvous == "c10d":
+            return C10dBackend(self._node, self._knobs)
+        return HubBackend(self._node, self._knobs, born=time.time())
+
+    def _until_end(self, backend: Backend) -> Ending:
+        patience = self._knobs.join_timeout
+        deadline = time.monotonic() + patience
         while True:
             try:
-                return self._attempt(knobs, deadline)
+                return self._attempt(backend, deadline)
             except LOST as error:
                 if self._drain.requested:
                     raise DrainRequested from error
+                if self._hub and self._hub.poll() is not None:
+                    return Ending(outcome="retryable", reason="the process that the nodes meet at has ended")
                 if self._joined:
-                    deadline = time.monotonic() + knobs.join_timeout
+                    deadline = time.monotonic() + patience
                 if time.monotonic() > deadline:
-                    return Ending(outcome="retryable", reason=f"no rendezvous in {knobs.join_timeout} s: {error}")
+                    return Ending(outcome="retryable", reason=f"no rendezvous in {patience} s: {error}")
                 self._say(f"the rendezvous was lost, joining again ({first_line(error)})")
             with self._drain.interruptible():
                 time.sleep(PAUSE)
 
-    def _attempt(self, knobs: Knobs, deadline: float) -> Ending:
-        """One rendezvous handler's life, with as many rounds as it holds."""
+    def _attempt(self, backend: Backend, deadline: float) -> Ending:
+        """One connection's life, with as many rounds as it holds."""
         self._joined = False
-        try:
-            with self._drain.interruptible():
-                patience = PLACE_PATIENCE if self._node.node_index >= self._node.min_nodes else knobs.join_timeout
-                until = min(deadline, time.monotonic() + patience)
-                store = rendezvous.connect(self._node, knobs, deadline=until, waiting=self._say)
-        except RendezvousTimeoutError as error:
-            # Node 0 has no name yet, so no place. Where there is room for the minimum, and node 0 has none of it, at
-            # least one node beyond the minimum has; it leaves, and its next attempt queues up behind node 0.
-            if until < deadline and has_no_name(error):
-                return Ending(outcome="drained", reason="node 0 has no place yet: it may have this one's")
-            raise
+        if ending := self._connect(backend, deadline):
+            return ending
         facts = surroundings.look(self._node)
         self._settle(facts)
-        handler = rendezvous.join(self._node, knobs, store, local_addr=facts.local_addr)
+        with self._drain.interruptible():
+            self._starter.prepare()
+        rendezvous = backend.handler(facts.local_addr)
         agent = NodeAgent(
-            worker_spec(self._node, self._command, handler),
+            rendezvous,
             node=self._node,
+            starter=self._starter,
             logs=self._logs,
             drain=self._drain,
             budget=self._budget,
@@ -118,7 +138,22 @@ class Supervisor:
             return agent.ending if result.is_failed() else Ending(outcome="done", reason="all ranks succeeded")
         finally:
             self._joined = agent.joined
-            rendezvous.leave(handler)
+            rendezvous.leave()
+
+    def _connect(self, backend: Backend, deadline: float) -> Ending | None:
+        """Reach node 0, or end to make room for it."""
+        patience = PLACE_PATIENCE if self._node.node_index >= self._node.min_nodes else self._knobs.join_timeout
+        until = min(deadline, time.monotonic() + patience)
+        try:
+            with self._drain.interruptible():
+                backend.connect(deadline=until, waiting=self._say)
+        except RendezvousTimeoutError as error:
+            # Node 0 has no name yet, so no place. Where there is room for the minimum, and node 0 has none of it, at
+            # least one node beyond the minimum has; it leaves, and its next attempt queues up behind node 0.
+            if until < deadline and has_no_name(error):
+                return Ending(outcome="drained", reason="node 0 has no place yet: it may have this one's")
+            raise
+        return None
 
     def _settle(self, facts: Facts) -> None:
         """Act on the surroundings, and say once what was decided."""

@@ -6,26 +6,23 @@ python -P -m trainer.worker -m package.module --epochs 5
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import os
 import runpy
 import signal
 import sys
-import threading
-import time
 from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
+from trainer.lifeline import end_with
+
 OWN_FILES: Final = (__file__, runpy.__file__, "<frozen runpy>")
 
 
 def main(command: list[str]) -> None:
     """Run the command; an exception ends the process with code 1, a SystemExit with its own."""
-    die_with_agent()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # a line reaches the agent when it is complete, and as one piece
@@ -70,22 +67,6 @@ def without_own_frames(traceback: TracebackType | None) -> TracebackType | None:
     return traceback
 
 
-def die_with_agent() -> None:
-    """End with the agent: torch gives each rank a session of its own, so a killed agent would leave orphans."""
-    agent = os.getppid()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != agent:  # it was gone before the kernel took note
-            os._exit(1)
-    else:
-        threading.Thread(target=_watch, args=(agent,), daemon=True).start()
-
-
-def _watch(agent: int) -> None:
-    while os.getppid() == agent:
-        time.sleep(0.5)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 if __name__ == "__main__":
+    end_with(os.getppid())
     main(sys.argv[1:])

@@ -22,7 +22,7 @@ SPEC = JobSpec(
     resume=True,
     snapshots=Snapshots(every_steps=7, keep=2),
     policy=Policy(max_restarts=5, grace_period="90s"),
-    rendezvous=Rendezvous(join_timeout="20m", last_call="4s"),
+    rendezvous=Rendezvous(join_timeout="20m", last_call="4s", backend="c10d"),
 )
 
 
@@ -56,6 +56,7 @@ def test_the_local_target_sets_what_a_node_reads(tmp_path: Path) -> None:
         "procs_per_node": 2,
         "gpus_per_node": 0,
         "backend": "gloo",
+        "rendezvous": "c10d",
         "rendezvous_host": "127.0.0.1",
         "rendezvous_port": 20000,
         "max_restarts": 5,

@@ -37,10 +37,9 @@ def test_golden(case: Path, kind: str, golden: Golden) -> None:
 
 
 def test_the_case_with_every_option_leaves_no_key_at_its_default() -> None:
-    # The version has one value; c10d is the one backend; of these two values the other would switch the rest off.
+    # The version has one value; of these two values the other would switch the rest off.
     fixed = {
         "version",
-        "rendezvous.backend",
         "snapshots.enabled",
         "snapshots.accessMode",
         "security.profile",

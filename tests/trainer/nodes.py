@@ -69,6 +69,10 @@ class Nodes:
         """A signal to the agent alone, as a container runtime sends it."""
         self._running[index].send_signal(number)
 
+    def pid(self, index: int) -> int:
+        """The process id of a node's agent."""
+        return self._running[index].pid
+
     def wait(self, index: int) -> int:
         """The exit code of a node's agent."""
         try:

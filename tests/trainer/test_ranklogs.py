@@ -17,7 +17,8 @@ def logs(tmp_path: Path) -> RankLogs:
 
 
 def begin(logs: RankLogs, *ranks: int) -> dict[int, str]:
-    return logs.reify({local: {"RANK": str(rank)} for local, rank in enumerate(ranks)}).stdouts
+    folder = logs.begin(ranks)
+    return {local: str(folder / f"{rank}.pipe") for local, rank in enumerate(ranks)}
 
 
 def test_pieces_of_a_line_arrive_as_one(logs: RankLogs, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -61,9 +62,8 @@ def test_an_endless_line_is_passed_on_in_pieces(logs: RankLogs, capfdbinary: pyt
     assert out.count(b"[rank 0]: ") > 1
 
 
-def test_each_round_has_its_own_error_files_and_kept_logs_go_on(logs: RankLogs, tmp_path: Path) -> None:
-    rounds = [logs.reify({0: {"RANK": "4"}}) for _ in range(2)]
-    assert rounds[0].error_files[0] != rounds[1].error_files[0]
+def test_each_round_has_its_own_folder_and_kept_logs_go_on(logs: RankLogs, tmp_path: Path) -> None:
+    assert logs.begin([4]) != logs.begin([4])
     for words in (b"first\n", b"second\n"):
         pipe = begin(logs, 4)[0]
         fd = os.open(pipe, os.O_WRONLY)

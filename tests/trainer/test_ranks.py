@@ -1,129 +1,129 @@
-"""Several ranks: curves, restarts with other world sizes, and draining, with real processes over gloo."""
+"""Ranks that are forked from a warm process are what ranks that start cold are; and whatever dies, the job goes on."""
 
 from __future__ import annotations
 
+import os
 import signal
-import time
 from collections.abc import Callable
-from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
-import torch
 
-from tests.trainer.nodes import PATIENCE
-from tests.trainer.worlds import Ranks
-from trainer import evaluate, join, marker, snapshot
-from trainer.data import Order
-from trainer.ledger import audit
-from trainer.workloads.digits import correct, digits, network
+from tests.trainer.nodes import Nodes
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="ranks are warm on Linux only"),
+]
 
-TOY = "trainer.workloads.toy"
-SIZE = ("3", "--samples", "50", "--batch_size", "8")  # 7 steps an epoch, the last of 2 samples: fewer than 3 ranks
-ORDER = Order(samples=50, batch=8)
+StartJob = Callable[..., Nodes]
 
 
-def toy(folder: Path, **env: str) -> Ranks:
-    folder.mkdir(exist_ok=True)
-    return Ranks(folder, TOY, *SIZE, "--record", str(folder / "records"), **env)
+@pytest.fixture
+def job(tmp_path: Path) -> StartJob:
+    def start(script: str, **env: str) -> Nodes:
+        (tmp_path / "train.py").write_text(script)
+        nodes = Nodes(tmp_path, str(tmp_path / "train.py"), nodes="1", **env)
+        nodes.start(0)
+        return nodes
+
+    return start
 
 
-def until(ranks: Ranks, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, ranks.log.read_text()
-        time.sleep(0.01)
+def children(parent: int) -> set[int]:
+    listed = Path(f"/proc/{parent}/task/{parent}/children").read_text()
+    return {int(child) for child in listed.split()}
 
 
-@pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Ranks]:
-    """Undisturbed runs by world size."""
-    worlds = {size: toy(tmp_path_factory.mktemp(f"world-{size}")) for size in (1, 2, 3)}
-    for size, ranks in worlds.items():
-        assert ranks.run(size) == [0] * size, ranks.log.read_text()
-    return worlds
+def said(nodes: Nodes, rank: int = 0) -> list[str]:
+    """What a rank has printed."""
+    lines = nodes.output(0).splitlines()
+    return [line.partition(": ")[2] for line in lines if line.startswith(f"[rank {rank}]")]
 
 
-def test_the_curve_and_the_batches_are_those_of_one_rank(straight: dict[int, Ranks]) -> None:
-    assert len(straight[1].losses()) == 21
-    for size in (2, 3):
-        assert straight[size].losses() == pytest.approx(straight[1].losses(), rel=1e-5)
-        for step in range(1, 22):
-            parts = [line["ids"] for line in straight[size].recorded() if line["step"] == step]
-            whole = next(line["ids"] for line in straight[1].recorded() if line["step"] == step)
-            assert len(parts) == size
-            assert sorted(chain(*parts)) == sorted(whole)
-    assert any(line["ids"] == [] for line in straight[3].recorded())  # the dummy was needed, and weighed nothing
-
-
-def test_all_ranks_drain_at_one_step_and_go_on_bit_by_bit(tmp_path: Path, straight: dict[int, Ranks]) -> None:
-    ranks = toy(tmp_path)
-    ranks.start(2, "--step-time", "0.2")
-    until(ranks, lambda: any(line["step"] >= 3 for line in ranks.recorded()))
-    ranks.signal(1, signal.SIGTERM)
-    ranks.signal(1, signal.SIGTERM)
-    assert ranks.wait() == [75, 75], ranks.log.read_text()
-    (step,) = {len(path.read_text().splitlines()) for path in ranks.records.glob("*.jsonl")}  # a line a step, each rank
-    assert step < 21
-    assert (ranks.snapshots / f"step-{step:08}-g0001").is_dir()
-    assert not marker.finished(ranks.snapshots, "local")
-    assert ranks.run(2) == [0, 0], ranks.log.read_text()
-    assert ranks.losses() == straight[2].losses()
-    assert marker.finished(ranks.snapshots, "local")
-
-
-def test_changing_worlds_and_kills_count_each_sample_once(tmp_path: Path, straight: dict[int, Ranks]) -> None:
-    ranks = toy(tmp_path, KIT_SNAPSHOT_EVERY="3")
-    for generation, size in enumerate((2, 1, 3), start=1):
-        ranks.start(size, "--step-time", "0.2")
-        until(ranks, lambda: any(ranks.snapshots.glob(f"step-*-g{generation:04}")))  # noqa: B023  called here only
-        for rank in range(size):
-            ranks.signal(rank, signal.SIGKILL)
-        ranks.wait()
-    assert ranks.run(2) == [0, 0], ranks.log.read_text()
-    assert ranks.losses() == pytest.approx(straight[1].losses(), rel=1e-5)
-
-    newest = max(ranks.snapshots.glob("step-*"))
-    ledger = snapshot.read_manifest(newest).ledger
-    assert audit(ledger, ORDER).epoch == 3
-    assert all(before.generation <= after.generation for before, after in pairwise(ledger))
-    assert len({entry.generation for entry in ledger}) == 4
-    recorded = ranks.recorded()
-    for epoch in range(3):
-        committed = [
-            sample
-            for entry in ledger
-            if entry.epoch == epoch
-            for line in recorded
-            if line["generation"] == entry.generation and entry.first_step <= line["step"] <= entry.last_step
-            for sample in line["ids"]
+@pytest.mark.parametrize("warm", ["1", "0"])
+def test_a_rank_finds_what_a_new_interpreter_would_give_it(job: StartJob, warm: str) -> None:
+    script = (
+        "import sys\n"
+        "print('torch' in sys.modules)\n"
+        "import os, signal, threading, time, atexit\n"
+        "print(__name__, sys.argv[1:], os.environ['RANK'], os.getsid(0) == os.getpid(), os.getcwd())\n"
+        "print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, signal.getsignal(signal.SIGINT).__name__)\n"
+        "print(len(os.listdir('/proc/self/fd')), os.environ.get('TORCH_CPP_LOG_LEVEL'), sys.path[0])\n"
+        "atexit.register(print, 'at exit')\n"
+        "threading.Thread(target=lambda: (time.sleep(0.2), print('thread'))).start()\n"
+        "print('half a line', end='')\n"
+    )
+    with job(script, KIT_WARM_WORKERS=warm) as nodes:
+        assert nodes.wait(0) == 0
+        assert said(nodes) == [
+            str(warm == "1"),
+            f"__main__ [] 0 True {Path.cwd()}",
+            "True default_int_handler",
+            f"4 None {nodes.folder}",  # three, and the folder that is being listed
+            "half a linethread",
+            "at exit",
         ]
-        assert sorted(committed) == list(range(50))
 
 
-def test_the_model_file_is_what_plain_torch_loads(straight: dict[int, Ranks]) -> None:
-    weights = torch.load(straight[2].snapshots / "model.pt", weights_only=True)
-    torch.nn.Linear(20, 1).load_state_dict(weights)
+@pytest.mark.parametrize("warm", ["1", "0"])
+@pytest.mark.parametrize(
+    ("end", "code"), [("raise SystemExit(3)", 3), ("raise SystemExit('no')", 1), ("import os; os.abort()", -6)]
+)
+def test_how_a_rank_ended_is_known(job: StartJob, warm: str, end: str, code: int) -> None:
+    with job(end, KIT_WARM_WORKERS=warm, PET_MAX_RESTARTS="0") as nodes:
+        assert nodes.wait(0) == 78
+        told = "killed by SIGABRT" if code < 0 else f"exit code {code}"
+        assert nodes.end(0)["error"] == told
 
 
-def test_digits_are_recognized(tmp_path: Path) -> None:
-    ranks = Ranks(tmp_path, "trainer.workloads.digits", "--epochs", "4")
-    assert ranks.run(2) == [0, 0]
-    told = ranks.log.read_text().splitlines()[-1].split()
-    assert told[0] == "accuracy"
-    assert told[2:] == ["%", "on", "359", "held-back", "images"]
-    assert float(told[1]) >= 97
-    model = network(batchnorm=True)
-    model.load_state_dict(torch.load(ranks.snapshots / "model.pt", weights_only=True))
-    with join() as world:
-        accuracy = evaluate(world, model, digits()[1], correct)
-    assert f"{100 * accuracy:.2f}" == told[1]  # what was told is true of the file
+def test_ranks_have_chances_of_their_own(job: StartJob) -> None:
+    script = "import random, numpy\nprint('drew', random.random(), numpy.random.random())\n"
+    with job(script, PET_NPROC_PER_NODE="2") as nodes:
+        assert nodes.wait(0) == 0
+        drawn = [line.split()[1:] for rank in (0, 1) for line in said(nodes, rank)]
+        assert len({number for numbers in drawn for number in numbers}) == 4
 
 
-def test_a_rank_that_is_made_to_fail_says_so(tmp_path: Path) -> None:
-    ranks = toy(tmp_path)
-    assert ranks.run(1, "--fail-at", "3") == [1]
-    assert "ValueError: failing at step 3, as --fail-at asked" in ranks.log.read_text()
-    assert max(line["step"] for line in ranks.recorded()) == 3
+def test_without_the_warm_process_ranks_start_cold(job: StartJob) -> None:
+    script = (
+        "import sys\nwarm = 'torch' in sys.modules\nimport os, time\n"
+        "print('rank', os.getppid(), os.getpid(), 'warm' if warm else 'cold')\ntime.sleep(600)\n"
+    )
+    with job(script) as nodes:
+        nodes.until(0, "warm")
+        _, agent, rank, _ = said(nodes)[0].split()
+        hub_and_zygote = children(int(agent)) - {int(rank)}
+        (zygote,) = (pid for pid in hub_and_zygote if b"trainer.agent" in Path(f"/proc/{pid}/cmdline").read_bytes())
+        os.kill(zygote, signal.SIGKILL)
+        os.kill(int(rank), signal.SIGKILL)
+        nodes.until(0, "cold\n")
+        assert "warning: the warm process is lost" in nodes.output(0)
+        nodes.signal(0, signal.SIGTERM)
+        assert nodes.wait(0) == 75
+
+
+@pytest.mark.parametrize("warm", ["1", "0"])
+def test_what_a_rank_has_started_ends_with_it(job: StartJob, warm: str) -> None:
+    script = (
+        "import os, subprocess, sys, time\n"
+        "print('started', subprocess.Popen(['sleep', '600']).pid, os.getpid(), os.getppid())\ntime.sleep(600)\n"
+    )
+    with job(script, KIT_WARM_WORKERS=warm) as nodes:
+        nodes.until(0, "started")
+        _, orphan, rank, agent = said(nodes)[0].split()
+        os.kill(int(rank), signal.SIGKILL)
+        nodes.until(0, "started", times=2)
+        assert not Path(f"/proc/{orphan}").exists()
+        assert int(orphan) not in children(int(agent))
+
+
+def test_a_rank_that_does_not_listen_is_killed_when_its_group_is_lost(job: StartJob) -> None:
+    script = (
+        "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print('deaf', os.getpid())\ntime.sleep(600)\n"
+    )
+    with job(script, PET_NPROC_PER_NODE="2", KIT_GRACE_SECONDS="600") as nodes:
+        nodes.until(0, "deaf", times=2)
+        os.kill(int(said(nodes, 1)[0].split()[1]), signal.SIGKILL)
+        nodes.until(0, "deaf", times=4)  # long before the grace period is over

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -49,6 +50,37 @@ def test_an_elastic_job_grows_and_drains_back_at_one_step(tmp_path: Path) -> Non
         steps = [line.split()[-1] for line in nodes.everything().splitlines() if "drained at" in line]
     assert len(steps) == 3  # rank 0 alone as node 1 joined, then both of them
     assert len(set(steps)) == 2
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_survivor_goes_on_alone_and_takes_in_the_node_that_comes_back(tmp_path: Path, lost: int) -> None:
+    survivor = 1 - lost
+    with Nodes(tmp_path, STEPS, nodes="1:2", PET_MAX_RESTARTS="0") as nodes:
+        nodes.start(0, 1)
+        nodes.until(survivor, "world of 2")
+        nodes.kill(lost)
+        if lost != 0:
+            nodes.until(survivor, "world of 1")
+        nodes.start(lost)
+        nodes.until(survivor, "world of 1")  # where node 0 was lost, as soon as its hub is there
+        nodes.until(survivor, "world of 2", times=2)
+        nodes.finish()
+        assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
+
+
+def test_node_0_ends_with_its_hub_so_that_whoever_restarts_nodes_restarts_both(tmp_path: Path) -> None:
+    with Nodes(tmp_path, STEPS, nodes="1") as nodes:
+        nodes.start(0)
+        nodes.until(0, "world of 1")
+        os.kill(hub_of(nodes.pid(0)), signal.SIGKILL)
+        assert nodes.wait(0) == 76
+
+
+def hub_of(agent: int) -> int:
+    """The hub's process id."""
+    children = Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
+    (hub,) = (int(pid) for pid in children if b"trainer.hub" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    return hub
 
 
 def test_a_script_that_knows_no_drain_is_stopped_as_drained(tmp_path: Path) -> None:

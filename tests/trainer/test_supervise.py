@@ -9,6 +9,7 @@ import pytest
 from trainer import supervise
 from trainer.drain import Drain
 from trainer.env import node_env
+from trainer.knobs import Knobs
 from trainer.supervise import Supervisor
 from trainer.termination import Ending
 
@@ -25,7 +26,8 @@ def ending_of(index: int, folder: Path, *, host: str = NOWHERE) -> Ending:
             "KIT_NODE_INDEX": str(index),
         }
     )
-    return Supervisor(node, ["train.py"], drain=Drain(), scratch=folder).run()
+    knobs = Knobs.of(node.rendezvous_conf)
+    return Supervisor(node, ["train.py"], knobs=knobs, hub=None, zygote=None, drain=Drain(), scratch=folder).run()
 
 
 @pytest.fixture(autouse=True)

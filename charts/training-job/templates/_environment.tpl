@@ -20,7 +20,7 @@
 {{- end }}
 PET_NNODES: {{ $job.nodes | toJson }}
 PET_NPROC_PER_NODE: {{ int64 $job.ranksPerNode | toString | toJson }}
-PET_RDZV_BACKEND: {{ .Values.rendezvous.backend | toJson }}
+PET_RDZV_BACKEND: "c10d" # the only one that a plain torchrun knows of ours
 PET_RDZV_CONF: {{ join "," $conf | toJson }}
 PET_RDZV_ENDPOINT: {{ printf "%s:%d" $job.rendezvousHost (int64 .Values.rendezvous.port) | toJson }}
 PET_MAX_RESTARTS: {{ int64 .Values.policy.maxRestarts | toString | toJson }}
@@ -34,6 +34,9 @@ KIT_JOB: {{ $job.name | toJson }}
 KIT_NAMESPACE: {{ $job.namespace | toJson }}
 KIT_GPUS_PER_NODE: {{ int64 .Values.gpusPerNode | toString | toJson }}
 KIT_BACKEND: {{ .Values.backend | toJson }}
+{{- if ne .Values.rendezvous.backend "hub" }}
+KIT_RENDEZVOUS: {{ .Values.rendezvous.backend | toJson }}
+{{- end }}
 {{- with .Values.nccl.interface }}
 KIT_INTERFACE: {{ . | toJson }}
 {{- end }}

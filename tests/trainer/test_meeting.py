@@ -1,0 +1,162 @@
+"""Nodes that meet at a real hub, each over a connection of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousInfo
+
+from tests.trainer.nodes import free_port
+from trainer.env import NodeEnv, node_env
+from trainer.hosted import hosted
+from trainer.knobs import Knobs
+from trainer.meeting import HubBackend, HubRendezvous, RoundOver
+
+KNOBS = Knobs(join_timeout=60, last_call_timeout=1)
+
+
+class Meeting:
+    """A hub, and nodes that are threads."""
+
+    def __init__(self, nodes: str) -> None:
+        self.node = node_env({"PET_NNODES": nodes, "PET_RDZV_ENDPOINT": f"127.0.0.1:{free_port()}"})
+        self._pool = ThreadPoolExecutor()
+        self._hub = ExitStack()
+        self.host()
+
+    def host(self) -> None:
+        """Start the hub, anew if there was one."""
+        self._hub.close()
+        self._hub.enter_context(hosted(self.node, KNOBS))
+
+    def close(self) -> None:
+        self._hub.close()
+        self._pool.shutdown()
+
+    def backend(self, index: int, *, born: float = 0.0, **changed: str) -> HubBackend:
+        node: NodeEnv = replace(self.node, node_index=index, **changed)  # type: ignore[arg-type]
+        return HubBackend(node, KNOBS, born=born)
+
+    def enter(self, *backends: HubBackend) -> list[HubRendezvous]:
+        for backend in backends:
+            backend.connect(deadline=time.monotonic() + 30)
+        return [backend.handler("127.0.0.1") for backend in backends]
+
+    def rounds(self, *nodes: HubRendezvous) -> list[RendezvousInfo]:
+        """Have nodes wait for a round, all at once."""
+        return list(self._pool.map(HubRendezvous.next_rendezvous, nodes))
+
+
+@pytest.fixture
+def meeting(request: pytest.FixtureRequest) -> Iterator[Meeting]:
+    meeting = Meeting(request.param)
+    yield meeting
+    meeting.close()
+
+
+def until_over(node: HubRendezvous) -> None:
+    """What torch's agent does while its ranks run."""
+    deadline = time.monotonic() + 30
+    while not node.num_nodes_waiting():
+        assert time.monotonic() < deadline, "the round is never over"
+        time.sleep(0.01)
+
+
+two_nodes = pytest.mark.parametrize("meeting", ["2"], indirect=True)
+elastic = pytest.mark.parametrize("meeting", ["1:2"], indirect=True)
+
+
+@two_nodes
+def test_nodes_of_a_round_have_ranks_in_the_pods_order_one_master_and_one_store(meeting: Meeting) -> None:
+    ten, two = meeting.rounds(*meeting.enter(meeting.backend(10), meeting.backend(2)))
+    assert (two.rank, ten.rank, two.world_size) == (0, 1, 2)
+    assert two.bootstrap_store_info
+    assert ten.bootstrap_store_info
+    assert two.bootstrap_store_info.master_addr == "127.0.0.1"
+    assert two.bootstrap_store_info.master_port == ten.bootstrap_store_info.master_port
+    ten.store.set("of ten", "10")
+    two.store.set("of two", "2")
+    assert ten.store.multi_get(["of two", "of ten"]) == [b"2", b"10"]
+
+
+@two_nodes
+def test_a_lost_node_ends_the_round_and_what_is_asked_in_it(meeting: Meeting) -> None:
+    survivor, lost = meeting.enter(meeting.backend(0), meeting.backend(1))
+    info, _ = meeting.rounds(survivor, lost)
+    lost.leave()
+    with pytest.raises(RoundOver):
+        info.store.get("never set")
+    until_over(survivor)
+    assert survivor.lost
+    (back,) = meeting.enter(meeting.backend(1))
+    again, _ = meeting.rounds(survivor, back)
+    assert not survivor.num_nodes_waiting()
+    again.store.set("never set", "unknown to the new round")
+    assert again.store.get("never set") == b"unknown to the new round"
+
+
+@two_nodes
+def test_a_round_that_all_ranks_leave_by_agreement_is_over_but_not_lost(meeting: Meeting) -> None:
+    first, second = meeting.enter(meeting.backend(0), meeting.backend(1))
+    meeting.rounds(first, second)
+    first.end(lost=False)
+    until_over(second)
+    assert not second.lost
+
+
+@elastic
+def test_a_node_that_comes_later_ends_the_round_by_agreement(meeting: Meeting) -> None:
+    (first,) = meeting.enter(meeting.backend(0))
+    assert meeting.rounds(first)[0].world_size == 1
+    (second,) = meeting.enter(meeting.backend(1))
+    later = meeting._pool.submit(second.next_rendezvous)
+    until_over(first)
+    assert not first.lost
+    assert first.next_rendezvous().world_size == 2
+    assert later.result().rank == 1
+
+
+@two_nodes
+def test_a_new_hub_goes_on_where_the_lost_one_was(meeting: Meeting) -> None:
+    backends = [meeting.backend(0), meeting.backend(1)]
+    first, second = meeting.enter(*backends)
+    meeting.rounds(first, second)
+    meeting.host()
+    with pytest.raises(RendezvousConnectionError, match="node 0 is gone"):
+        until_over(second)
+    assert second.lost
+    meeting.rounds(*meeting.enter(*backends))
+    assert backends[0]._past.round == 2
+
+
+@two_nodes
+def test_a_round_ends_well_when_all_are_done_and_nobody_is_lost_by_leaving_then(meeting: Meeting) -> None:
+    first, second = meeting.enter(meeting.backend(0), meeting.backend(1))
+    meeting.rounds(first, second)
+    assert not first.done()
+    first.leave()
+    assert second.done()
+    assert not second.num_nodes_waiting()
+
+
+@two_nodes
+def test_an_agent_that_was_replaced_is_refused_and_its_successor_is_not(meeting: Meeting) -> None:
+    old, other = meeting.enter(meeting.backend(1), meeting.backend(0))
+    meeting.rounds(old, other)
+    (young,) = meeting.enter(meeting.backend(1, born=1.0))
+    assert meeting.rounds(young, other)[0].rank == 1
+    (late,) = meeting.enter(meeting.backend(1))
+    with pytest.raises(RendezvousConnectionError, match="younger agent"):
+        late.next_rendezvous()
+
+
+@two_nodes
+def test_a_node_of_another_run_is_refused(meeting: Meeting) -> None:
+    (stranger,) = meeting.enter(meeting.backend(1, run_id="another"))
+    with pytest.raises(RendezvousConnectionError, match="rendezvous of run local"):
+        stranger.next_rendezvous()

@@ -1,0 +1,170 @@
+"""Where the nodes of a job meet: one small process beside node 0's agent, ``python -m trainer.hub FD OPTIONS``.
+
+It imports no torch, so it is back as soon as node 0 is, and it holds nothing that the nodes could not tell it anew.
+Each node keeps one connection, and a connection that ends is a node that is gone. Messages, as in ``trainer.lines``:
+
+    node: hello {run, node, born} · join {address, port, round, size} · end {lost} · done {}
+          set {values} · get {keys}                          what the nodes of a round tell each other
+    hub:  round {number, rank, size, address, port} · over {lost} · finished {all} · values {values} · refused {reason}
+
+What belongs to a round is heard from its nodes only: whoever still speaks of a former round has been sent ``over``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import socket
+import time
+from collections import defaultdict
+from contextlib import suppress
+from typing import Final
+
+from trainer.lifeline import end_with
+from trainer.lines import LONGEST, Message, encode, notice_silence
+from trainer.roster import Node, Roster, Superseded
+
+TICK: Final = 0.1  # seconds between two looks at the last call's clock
+
+
+class Hub:
+    """Listens to the nodes and tells them what the roster decides.
+
+    Args:
+        run: the id of the run; nodes of another one are refused.
+        roster: the rules.
+        interval: seconds between two signs of life of a silent connection.
+        attempts: how many may be missing.
+    """
+
+    def __init__(self, run: str, roster: Roster, *, interval: int, attempts: int) -> None:
+        self._run = run
+        self._roster = roster
+        self._interval = interval
+        self._attempts = attempts
+        self._writers: dict[Node, asyncio.StreamWriter] = {}
+        self._values: defaultdict[str, asyncio.Future[str]] = defaultdict(asyncio.Future)
+        self._answers: set[asyncio.Task[None]] = set()
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Serve until the process ends."""
+        server = await asyncio.start_server(self._talk, sock=listener, limit=LONGEST)
+        async with server:
+            while True:  # the last call has a clock
+                await asyncio.sleep(TICK)
+                self._decide()
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection: socket.socket = writer.get_extra_info("socket")
+        notice_silence(connection, interval=self._interval, attempts=self._attempts)
+        node: Node | None = None
+        try:
+            node = self._greet(json.loads(await reader.readline() or "{}"), writer)
+            while node and (line := await reader.readline()):
+                self._hear(node, json.loads(line))
+        except (OSError, ValueError):  # a port scanner, or a node that was reset
+            pass
+        finally:
+            if node:
+                self._lose(node)
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    def _greet(self, hello: Message, writer: asyncio.StreamWriter) -> Node | None:
+        if hello.get("run") != self._run:
+            writer.write(encode({"say": "refused", "reason": f"this is the rendezvous of run {self._run}"}))
+            return None
+        node = Node(index=hello["node"], born=hello["born"])
+        try:
+            rival = self._roster.rival(node)
+        except Superseded:
+            writer.write(encode({"say": "refused", "reason": f"a younger agent has the place of node {node.index}"}))
+            return None
+        if rival:  # it was killed, and its connection has not noticed yet
+            self._lose(rival)
+        self._roster.enter(node)
+        self._writers[node] = writer
+        return node
+
+    def _hear(self, node: Node, message: Message) -> None:
+        match message:
+            case {"say": "join", "address": address, "port": port, "round": number, "size": size}:
+                node.address, node.port = address, port
+                self._over(self._roster.join(node, round=number, size=size), lost=True)
+                self._decide()
+            case {"say": "end", "lost": lost}:
+                self._over(self._roster.end(node), lost=lost)
+            case _ if node not in self._roster.group:
+                pass  # of a round that is over, as the node will read
+            case {"say": "set", "values": values}:
+                for key in values.keys() - {key for key, known in self._values.items() if known.done()}:
+                    self._values[key].set_result(values[key])
+            case {"say": "get", "keys": keys}:
+                answer = asyncio.create_task(self._answer(node, keys))
+                self._answers.add(answer)
+                answer.add_done_callback(self._answers.discard)
+            case {"say": "done"}:
+                node.done = True
+                self._tell(node, {"say": "finished", "all": self._roster.all_done()})
+
+    async def _answer(self, node: Node, keys: list[str]) -> None:
+        """Answer when all keys are set; a round that is over before takes the question with it."""
+        self._tell(node, {"say": "values", "values": [await self._values[key] for key in keys]})
+
+    def _lose(self, node: Node) -> None:
+        writer = self._writers.pop(node, None)
+        if writer:  # else its successor has made sure already
+            writer.close()
+            self._over(self._roster.leave(node), lost=True)
+            self._decide()
+
+    def _decide(self) -> None:
+        """Let the roster act on what has happened, the passing of time included."""
+        now = time.monotonic()
+        self._over(self._roster.grow(now), lost=False)
+        if not self._roster.form(now):
+            return
+        first, size = self._roster.group[0], len(self._roster.group)
+        seat = {"say": "round", "number": self._roster.round, "size": size, "address": first.address}
+        for rank, node in enumerate(self._roster.group):
+            self._tell(node, seat | {"port": first.port, "rank": rank})
+
+    def _over(self, group: list[Node], *, lost: bool) -> None:
+        """Tell nodes that their round is over, and forget what they told each other."""
+        for node in group:
+            self._tell(node, {"say": "over", "lost": lost})
+        if group:
+            self._values.clear()
+            for answer in self._answers:
+                answer.cancel()
+
+    def _tell(self, node: Node, message: Message) -> None:
+        if node in self._writers:
+            self._writers[node].write(encode(message))
+
+
+def main() -> None:
+    """Serve on a socket that listens already, whose file descriptor is the first argument."""
+    parser = argparse.ArgumentParser("trainer.hub", description="Where the nodes of a job meet.")
+    parser.add_argument("listener", type=int, metavar="FD", help="file descriptor of a listening socket")
+    parser.add_argument("parent", type=int, metavar="PID", help="process to end with")
+    parser.add_argument("run", help="id of the run")
+    parser.add_argument("fewest", type=int, help="nodes of a round")
+    parser.add_argument("most", type=int, help="nodes of a round")
+    parser.add_argument("last_call", type=float, help="seconds that fewer nodes wait for more")
+    parser.add_argument("interval", type=int, help="seconds between signs of life")
+    parser.add_argument("attempts", type=int, help="how many of them may be missing")
+    args = parser.parse_args()
+    for number in (signal.SIGTERM, signal.SIGINT):  # they are the agent's to act on; the other nodes need this process
+        signal.signal(number, signal.SIG_IGN)
+    end_with(args.parent)
+    roster = Roster(fewest=args.fewest, most=args.most, last_call=args.last_call)
+    hub = Hub(args.run, roster, interval=args.interval, attempts=args.attempts)
+    asyncio.run(hub.serve(socket.socket(fileno=args.listener)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The rendezvous port on node 0: listening there, and reaching it from wherever a node is."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+import time
+from collections.abc import Callable
+from typing import Final
+
+BIND_PATIENCE: Final = 5.0  # seconds for a port that a killed agent left busy
+LOOK_AGAIN: Final = 0.05  # seconds between two attempts to connect
+CONNECT_TIMEOUT: Final = 2.0  # seconds for one attempt: packets to a pod that is gone are not answered at all
+
+
+class PortBusyError(Exception):
+    """Another process listens on the rendezvous port."""
+
+
+def listen(host: str, port: int, *, patience: float = BIND_PATIENCE) -> socket.socket:
+    """Listen on this machine, on the loopback address only if that is the host's: a rendezvous has no authentication.
+
+    Raises:
+        PortBusyError: the port stayed busy for ``patience`` seconds.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return _listen(host, port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            if time.monotonic() > deadline:
+                raise PortBusyError(f"port {port} is used by another process") from error
+            time.sleep(LOOK_AGAIN)
+
+
+def reach(host: str, port: int, *, deadline: float, waiting: Callable[[str], None] = lambda _: None) -> socket.socket:
+    """Connect to node 0, which may not be up yet and whose name may not resolve yet.
+
+    Args:
+        host: node 0's name or address.
+        port: there.
+        deadline: when to give up, in ``time.monotonic()``.
+        waiting: told why it has to wait, once.
+
+    Raises:
+        TimeoutError: it could not be reached in time.
+    """
+    told = False
+    while True:
+        try:
+            return socket.create_connection((host, port), timeout=CONNECT_TIMEOUT)
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"node 0 cannot be reached at {host}:{port}: {error}") from error
+            if not told:
+                waiting(f"waiting for node 0 at {host}:{port} ({error})")
+                told = True
+        time.sleep(LOOK_AGAIN)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror:
+        found = []  # the pod's own name may not resolve yet; it is no loopback name then
+    for family, _, _, _, (address, *_) in found:
+        if ipaddress.ip_address(address).is_loopback:
+            return socket.create_server((str(address), port), family=family)
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", port))
