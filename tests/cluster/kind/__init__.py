@@ -1,8 +1,8 @@
 """A real Kubernetes cluster for the tests, on a bare machine: ``python3 -m tests.cluster.kind up``.
 
 kind's nodes are docker containers, so three workers fit on one machine. Where no image registry is in reach, the
-node image, the control plane and the add-ons are built from Go modules and Debian packages. Standard library only,
-and nothing of kitctl: this runs before anything of the project is installed.
+node image, the control plane and the add-ons are built from Go modules and Debian packages. Standard library only:
+this runs before anything of the project is installed.
 
     settings    names, folders, sizes, pinned versions
     steps       one step of the work: its log, its seconds, and how finished work is remembered

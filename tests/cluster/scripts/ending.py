@@ -1,0 +1,26 @@
+"""A rank that ends its node's agent in the way that its argument names, at the first attempt; then it ends well."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+outcome = sys.argv[1]
+attempts = Path(os.environ["KIT_SNAPSHOT_DIR"]) / "attempts"
+first = not attempts.exists()
+with attempts.open("a") as file:
+    file.write(f"{outcome}\n")
+
+match outcome if first else "done":
+    case "drained":
+        os.kill(1, signal.SIGTERM)  # to the container's init, as the kubelet does it
+        signal.pause()
+    case "retryable":  # something is wrong with the node, not with the program
+        for scratch in Path("/tmp").glob("kit-agent-*"):
+            shutil.rmtree(scratch)
+        sys.exit("the agent cannot start ranks again")
+    case "fatal":
+        sys.exit("this never goes well")

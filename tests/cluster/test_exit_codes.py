@@ -1,0 +1,84 @@
+"""What each of the agent's exit codes makes the controllers do, on real pods of both kinds."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+import pytest
+
+from kitctl.names import EXIT_CODES
+from tests.cluster.jobs import KINDS, Run, submit
+from tests.cluster.kubectl import Object, get, until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+# How the one node of a job ends at first -> how the job ends, and what the last pod says.
+TABLE: Final = {
+    "done": ("Succeeded", "done"),
+    "drained": ("Succeeded", "done"),
+    "retryable": ("Succeeded", "done"),
+    "fatal": ("Failed", "fatal"),
+}
+ENDS: Final = {"Complete": "Succeeded", "Succeeded": "Succeeded", "Failed": "Failed"}
+SCRIPT: Final = "tests/cluster/scripts/ending.py"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_exit_code_means_the_same_to_both_kinds(namespace: str, kind: str) -> None:
+    codes = EXIT_CODES[kind]
+    runs = {outcome: submit_ending(namespace, kind, outcome) for outcome in TABLE}
+    for outcome, (end, last) in TABLE.items():
+        run = runs[outcome]
+        assert (outcome, ENDS[end_of(run)["type"]]) == (outcome, end)
+        assert exit_codes_of(run) == {codes[outcome], codes[last]}
+        assert attempts_of(run) == (1 if outcome == last else 2)
+        assert last_words_of(run) == last
+
+
+def test_what_counts_as_a_lost_pod_of_an_indexed_job(namespace: str) -> None:
+    """Kubeflow's operator counts any against a limit of 0, and none against a higher one."""
+    drained, retryable = (submit_ending(namespace, "IndexedJob", end, spare=0) for end in ("drained", "retryable"))
+    fatal = submit_ending(namespace, "IndexedJob", "fatal", spare=5)
+    assert end_of(retryable)["reason"] == "BackoffLimitExceeded"
+    assert end_of(fatal)["reason"] == "PodFailurePolicy"
+    assert end_of(drained)["type"] == "Complete"
+
+
+def submit_ending(namespace: str, kind: str, outcome: str, *, spare: int = 1) -> Run:
+    """A job of one node that ends in this way at first, and may lose so many pods."""
+    restarts = "0" if outcome == "fatal" else "1"
+    limits = ("--max-restarts", restarts, "--set", f"policy.backoffLimit={spare}")
+    return submit(namespace, kind, *limits, SCRIPT, outcome, name=outcome)
+
+
+def end_of(run: Run) -> Object:
+    """The condition that says how it ended, once it has."""
+    found: list[Object] = []
+
+    def ended() -> bool:
+        job = get(run.namespace, KINDS[run.kind][0], run.name)
+        conditions = job.get("status", {}).get("conditions") or []
+        found[:] = [one for one in conditions if one["type"] in ENDS and one["status"] == "True"]
+        return bool(found)
+
+    until(ended, seconds=240)
+    return found[0]
+
+
+def attempts_of(run: Run) -> int:
+    return len((run.folder / "attempts").read_text().splitlines())
+
+
+def exit_codes_of(run: Run) -> set[int]:
+    """Of all its pods: the operator deletes one that it tries again, but leaves an event."""
+    ended = [pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] for pod in run.pods()]
+    told = get(run.namespace, "events", "--field-selector", f"involvedObject.name={run.name},reason=ExitedWithCode")
+    return {*ended, *(int(event["message"].rpartition(" ")[2]) for event in told["items"])}
+
+
+def last_words_of(run: Run) -> str:
+    """The outcome that its last pod told."""
+    last = max(run.pods(), key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+    outcome: str = json.loads(last["status"]["containerStatuses"][0]["state"]["terminated"]["message"])["outcome"]
+    return outcome

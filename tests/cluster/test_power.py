@@ -1,0 +1,72 @@
+"""A machine loses its power, and comes back, or does not."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import Any, Final
+
+import pytest
+
+from tests.cluster.commands import until_status
+from tests.cluster.jobs import Run
+from tests.cluster.kubectl import kubectl, until
+from tests.cluster.power import powered_off, until_noticed
+from tests.cluster.toy import (
+    all_recover,
+    assert_complete_and_exact,
+    assert_exact,
+    has_trained,
+    submit_both,
+    submit_toy,
+)
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
+
+SHORT: Final = ("--grace-period", "20s")
+
+
+def test_a_node_that_was_off_for_a_moment(namespace: str) -> None:
+    runs = submit_both(namespace, *SHORT)
+    with all_recover(runs), powered_off(node_without_stores(runs)):
+        pass
+    for run in runs:
+        assert_complete_and_exact(run)
+
+
+def test_a_node_that_never_comes_back(namespace: str) -> None:
+    elastic = submit_toy(namespace, "IndexedJob", *SHORT, "--nodes", "2:3", name="elastic")
+    fixed = submit_toy(namespace, "IndexedJob", *SHORT, "--nodes", "3", name="fixed")
+    for run in (elastic, fixed):
+        until(partial(has_trained, run, steps=20), seconds=300)
+    node = node_without_stores([elastic, fixed])
+    with powered_off(node):
+        # Kubernetes calls a job complete when all its pods are gone for sure; kitctl, when that cannot change any more.
+        until_status("elastic", namespace, lambda state: state["phase"] == "Succeeded")
+        assert_exact(elastic)
+        until_noticed(node)
+        (lost,) = (pod["metadata"]["name"] for pod in fixed.pods() if pod["spec"]["nodeName"] == node)
+        kubectl("delete", "pod", "-n", namespace, lost, "--grace-period=1", "--wait=false")  # as Kubernetes would later
+        state = until_status("fixed", namespace, lambda state: "not confirmed" in reason_of(lost, state))
+        reason = reason_of(lost, state)
+        told = re.search(rf"since {node} does not answer;.* kubectl (taint node {node} (\S+)=\S+)", reason)
+        assert told
+        kubectl(*told[1].split())
+        try:
+            assert_complete_and_exact(fixed)
+        finally:
+            kubectl("taint", "node", node, f"{told[2]}-")
+
+
+def node_without_stores(runs: list[Run]) -> str:
+    """A machine that has a pod of each of these jobs, but no node 0: the store of the rendezvous is there."""
+    stores = {pod["spec"]["nodeName"] for run in runs for pod in run.pods(0)}
+    places = [{pod["spec"]["nodeName"] for pod in run.pods()} for run in runs]
+    shared: set[str] = set.intersection(*places) - stores
+    return min(shared)
+
+
+def reason_of(pod: str, state: dict[str, Any]) -> str:
+    """What ``kitctl status`` tells about a pod."""
+    (place,) = (place for place in state["places"] if place["pod"] == pod)
+    return str(place["reason"])
