@@ -22,8 +22,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD, Optimizer
 from torch.utils.data import TensorDataset
 
-from trainer import Data, Step, Training, join
-
 STEP_SECONDS = 0.05
 SNAPSHOT_EVERY = 10  # steps
 BATCH = 32
@@ -64,6 +62,8 @@ def started() -> float:
 
 def train_by_the_trainer(_folder: Path, diary: Diary) -> None:
     """The loop of the trainer; the environment says where its snapshots go."""
+    from trainer import Data, Step, Training, join  # noqa: PLC0415  the plain loop must not pay for it
+
     with join() as world:
         diary.joined(world.size)
         model, optimizer = made()
