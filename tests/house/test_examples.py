@@ -25,7 +25,7 @@ def commands() -> Iterator[str]:
     """Each line of a shell block, and each example of a verb."""
     for page in PAGES:
         for block in BLOCK.findall(page.read_text(encoding="utf-8")):
-            yield from block.splitlines()
+            yield from block.replace("\\\n", " ").splitlines()
     for verb in VERBS:
         found = cli.get_command(click.Context(cli), verb)
         yield from ((found and found.epilog) or "").splitlines()
@@ -80,4 +80,4 @@ def test_the_readme_has_its_two_commands() -> None:
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert re.search(r"^make demo ", readme, re.MULTILINE)
     assert re.search(r"^make test ", readme, re.MULTILINE)
-    assert ci.rstrip().endswith("exec make test")
+    assert re.search(r"^make test ", ci, re.MULTILINE)

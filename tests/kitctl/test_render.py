@@ -117,7 +117,7 @@ def test_a_job_waits_for_its_release_or_for_its_queue() -> None:
 def test_the_role_is_limited_to_the_one_status_object() -> None:
     (rule,) = of_kind(render.manifests(JobSpec(name="job")), "Role")["rules"]
     assert rule["resourceNames"] == ["job-status"]
-    assert rule["verbs"] == ["patch"]
+    assert rule["verbs"] == ["get", "patch"]
 
 
 def test_without_reports_pods_are_nobody() -> None:
