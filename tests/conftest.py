@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TypeVar
@@ -11,6 +12,9 @@ import pytest
 
 # Ranks of one test share the machine's cores with those of others.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# A shell that runs the tests in the background has them, and all that they start, ignore SIGINT.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Golden = Callable[[Path, str], None]
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
