@@ -57,7 +57,7 @@ def test_a_user_with_few_rights_runs_a_job_and_is_told_what_is_missing(namespace
     assert left(namespace) == {"Job/run", "Service/run"}
     until_status("run", namespace, lambda state: state["ready"])
     until(lambda: "training with 1 rank" in limited("logs", "run"))
-    assert "Starting" in limited("status", "run")
+    assert "Running" in limited("status", "run")
     assert "run" in limited("list")
     limited("suspend", "run")
     assert "Suspended" in limited("status", "run")
