@@ -7,7 +7,7 @@ KILL    ?=
 
 PY      := .venv/bin/python
 READY   := .venv/ready
-BENCHES := start loop nodes recovery
+BENCHES := start loop nodes recovery status submit
 
 export OMP_NUM_THREADS ?= 1
 export TORCH_INDEX_URL WORKERS
@@ -90,6 +90,8 @@ bench: $(BENCHES:%=bench-%) ## Run every benchmark (some 75 minutes) and write d
 bench-start: setup ## How fast kitctl starts, beside torchx
 bench-loop: setup ## What the training loop costs, beside a bare DDP loop
 bench-nodes: setup ## The digits on 1, 2 and 3 nodes: accuracy and seconds
+bench-status: setup ## kitctl status beside kubectl get and torchx status, on the cluster of make cluster-up
+bench-submit: setup ## kitctl submit beside kubectl apply, to the first optimizer step, on that cluster
 bench-recovery: setup ## From a fault to the next optimizer step, beside torchrun; goes on where it was stopped
 $(BENCHES:%=bench-%):
 	@echo "== $@"
