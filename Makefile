@@ -7,7 +7,7 @@ KILL    ?=
 
 PY      := .venv/bin/python
 READY   := .venv/ready
-BENCHES := start loop nodes recovery status submit
+BENCHES := start loop virtual nodes recovery status submit
 
 export OMP_NUM_THREADS ?= 1
 export TORCH_INDEX_URL WORKERS
@@ -89,6 +89,7 @@ bench: $(BENCHES:%=bench-%) ## Run every benchmark (some 75 minutes) and write d
 
 bench-start: setup ## How fast kitctl starts, beside torchx
 bench-loop: setup ## What the training loop costs, beside a bare DDP loop
+bench-virtual: setup ## What loss curves with the same bits on any number of ranks cost
 bench-nodes: setup ## The digits on 1, 2 and 3 nodes: accuracy and seconds
 bench-status: setup ## kitctl status beside kubectl get and torchx status, on the cluster of make cluster-up
 bench-submit: setup ## kitctl submit beside kubectl apply, to the first optimizer step, on that cluster

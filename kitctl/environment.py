@@ -31,6 +31,7 @@ def declared(spec: JobSpec) -> dict[str, str]:
         names.KIT_RENDEZVOUS: "" if spec.rendezvous.backend == "hub" else spec.rendezvous.backend,
         names.KIT_INTERFACE: spec.nccl.interface,
         names.KIT_GRACE_SECONDS: str(spec.grace_seconds),
+        names.KIT_VIRTUAL_RANKS: str(spec.virtual_ranks or ""),
         names.KIT_VERSION: kitctl.__version__,
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # rank 0's store must not be the rendezvous' own
         "NCCL_DEBUG": spec.nccl.debug,

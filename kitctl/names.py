@@ -86,6 +86,7 @@ KIT_SNAPSHOT_DIR: Final = "KIT_SNAPSHOT_DIR"  # absent: no snapshots
 KIT_SNAPSHOT_EVERY: Final = "KIT_SNAPSHOT_EVERY"  # optimizer steps
 KIT_SNAPSHOT_KEEP: Final = "KIT_SNAPSHOT_KEEP"
 KIT_RESUME: Final = "KIT_RESUME"  # "1": continue from an earlier run's snapshots too
+KIT_VIRTUAL_RANKS: Final = "KIT_VIRTUAL_RANKS"  # absent: the ranks are the real ones
 KIT_LOG_DIR: Final = "KIT_LOG_DIR"  # per-rank logs that outlive the pod
 KIT_REPORT: Final = "KIT_REPORT"  # file:<path> | configmap:<name>
 KIT_TERMINATION_LOG: Final = "KIT_TERMINATION_LOG"

@@ -117,6 +117,12 @@ def _resources(spec: JobSpec) -> Iterator[Problem]:
         yield Problem.of("backend", "nccl needs GPUs", "set gpusPerNode, or backend: gloo")
 
 
+def _virtual_ranks(spec: JobSpec) -> Iterator[Problem]:
+    ranks = spec.max_nodes * spec.ranks_per_node
+    if 0 < spec.virtual_ranks < ranks:
+        yield Problem.of("virtualRanks", f"{spec.virtual_ranks} would leave some of {ranks} ranks idle", "use more")
+
+
 RULES: tuple[Callable[[JobSpec], Iterator[Problem]], ...] = (
     _size,
     _name,
@@ -126,4 +132,5 @@ RULES: tuple[Callable[[JobSpec], Iterator[Problem]], ...] = (
     _volumes,
     _snapshots,
     _resources,
+    _virtual_ranks,
 )

@@ -220,6 +220,9 @@ class JobSpec(Section, frozen=True, kw_only=True):
     """Files that travel with the job into its working folder; a script given by relative path is one of them."""
     resume: bool = False
     """Continue from the snapshots of an earlier run of this name."""
+    virtual_ranks: Count = 0
+    """With any but 0 the loss curve is the same bit by bit on any number of ranks, at the cost of as many backward
+    passes a step, shared out among the ranks."""
     resources: Resources = Resources()
     """CPU, memory and others."""
     shared_memory: Quantity = "2Gi"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TypeVar
 
+import hypothesis
 import pytest
 
 # Ranks of one test share the machine's cores with those of others.
@@ -15,6 +16,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A shell that runs the tests in the background has them, and all that they start, ignore SIGINT.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No test is timed: a busy machine is no reason to fail.
+hypothesis.settings.register_profile("kit", deadline=None)
+hypothesis.settings.load_profile("kit")
 
 Golden = Callable[[Path, str], None]
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)

@@ -80,6 +80,7 @@ class RankEnv:
     snapshot_every: int = 100
     snapshot_keep: int = 3
     resume: bool = False
+    virtual_ranks: int = 0
     progress_file: Path | None = None
 
     @property
@@ -154,6 +155,7 @@ def rank_env(environ: Mapping[str, str] = os.environ) -> RankEnv:
         snapshot_every=number("KIT_SNAPSHOT_EVERY", 100),
         snapshot_keep=number("KIT_SNAPSHOT_KEEP", 3),
         resume=environ.get("KIT_RESUME") == "1",
+        virtual_ranks=number("KIT_VIRTUAL_RANKS", 0),
         progress_file=_path(environ, "KIT_PROGRESS_FILE"),  # set by the agent for its own ranks
     )
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from trainer.data import Batch, Cursor, Data, to_device
+from trainer.data import Cursor, Data, Span
 from trainer.distributed import World
 from trainer.env import WORKER_DRAINED
+from trainer.gradients import Averaged, Gradients, Loss, Parts
 from trainer.history import History
 from trainer.pulse import Pulse, Step, StopRequest
 from trainer.report import Reporter
 from trainer.state import State
+from trainer.virtual import VirtualRanks
 
-Loss = Callable[[nn.Module, Any], Tensor]
 OnStep = Callable[[Step], None]
 OnEpoch = Callable[[int], Mapping[str, float]]
 
@@ -43,6 +43,7 @@ class Training:
         epochs: passes over the data, those before a restart included.
         scheduler: of the learning rate; stepped once an optimizer step.
         snapshot_every: steps between snapshots, instead of the environment's.
+        virtual_ranks: instead of the environment's; with any but 0 the bits do not depend on the number of ranks.
         on_step: called on every rank for every step, in order, once its loss is known, and before a snapshot that
             includes it is committed.
         on_epoch: called on all ranks behind each epoch, with its number from 0 on; what it gives is told as metrics.
@@ -60,6 +61,7 @@ class Training:
     epochs: int
     scheduler: LRScheduler | None = None
     snapshot_every: int | None = None
+    virtual_ranks: int | None = None
     on_step: OnStep | None = None
     on_epoch: OnEpoch | None = None
 
@@ -86,11 +88,12 @@ class Training:
         with StopRequest() as request, self._report:
             begin = cursor = self._history.restore()
             self._tell_start(begin)
-            self._parallel = self.world.parallel(self.model)
-            for batch in self.data.batches(begin, self.epochs, self.world):
-                cursor = self._learn(batch, stop=request.asked)
+            gradients = self._gradients()
+            spans = self.data.order.spans(begin, self.epochs)
+            for span, parts in zip(spans, gradients.batches(begin, self.epochs), strict=True):
+                cursor = self._learn(gradients, span, parts, stop=request.asked)
                 if cursor.position == 0:
-                    self._end_epoch(batch.span.epoch)
+                    self._end_epoch(span.epoch)
                 if cursor.epoch == self.epochs:
                     break
                 if self._pulse.stop:
@@ -101,23 +104,28 @@ class Training:
                 self._commit(cursor)
             self._history.finish()
 
-    def _learn(self, batch: Batch, *, stop: bool) -> Cursor:
+    def _gradients(self) -> Gradients:
+        virtual = self.world.env.virtual_ranks if self.virtual_ranks is None else self.virtual_ranks
+        if virtual:
+            return VirtualRanks(self.world, self.model, self.loss, self.data, virtual)
+        return Averaged(self.world, self.model, self.loss, self.data)
+
+    def _learn(self, gradients: Gradients, span: Span, parts: Parts, *, stop: bool) -> Cursor:
         """One optimizer step; gives the cursor behind it."""
         self.optimizer.zero_grad()
-        loss = self.loss(self._parallel, to_device(batch.samples, self.world.device)) * batch.weight
-        loss.backward()
+        loss = gradients.learn(parts)
         self.optimizer.step()
         if self.scheduler:
             self.scheduler.step()
-        cursor = self.data.order.after(batch.span)
+        cursor = self.data.order.after(span)
         step = Step(
             number=self.data.order.step(cursor),
             generation=self._history.generation,
             cursor=cursor,
-            ids=batch.ids,
-            size=batch.span.size,
+            ids=[sample for part in parts for sample in part.ids],
+            size=span.size,
         )
-        self._tell(self._pulse.send(step, loss / self.world.size, stop=stop))
+        self._tell(self._pulse.send(step, loss, stop=stop))
         return cursor
 
     def _end_epoch(self, epoch: int) -> None:

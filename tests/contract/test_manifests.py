@@ -22,6 +22,7 @@ SPEC = JobSpec(
     gpus_per_node=8,
     procs_per_node=2,
     resume=True,
+    virtual_ranks=16,
     nccl=Nccl(interface="eth1"),
     snapshots=Snapshots(every_steps=7, keep=2),
     policy=Policy(max_restarts=5, grace_period="90s"),
@@ -85,7 +86,7 @@ def test_a_node_reads_what_was_asked_for(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", ["IndexedJob", "PyTorchJob"])
 def test_a_rank_reads_what_was_asked_for(kind: Kind) -> None:
     rank = env.rank_env(pod_environment(kind))
-    assert (rank.snapshot_every, rank.snapshot_keep, rank.resume) == (7, 2, True)
+    assert (rank.snapshot_every, rank.snapshot_keep, rank.resume, rank.virtual_ranks) == (7, 2, True, 16)
     assert (str(rank.snapshot_dir), rank.backend, rank.node_index) == ("/snapshots", "auto", 3)
 
 

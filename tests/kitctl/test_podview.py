@@ -45,7 +45,7 @@ def expanded(text: str, variables: dict[str, str]) -> str:
 
 
 @example(["$(V1) and $(HOME)", "$$", "costs $5", "$$$(V0)", "$"])
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0") | st.sampled_from("$()")), max_size=4))
 def test_any_text_reaches_the_process_as_it_was_given(texts: list[str]) -> None:
     env = {f"V{number}": text for number, text in enumerate(texts)}

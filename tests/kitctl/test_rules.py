@@ -68,6 +68,7 @@ def test_a_plain_job_passes() -> None:
             "snapshots.accessMode: ReadWriteOnce cannot be mounted by 2 nodes; fix: use ReadWriteMany, or nodes: 1",
         ),
         ({"snapshots": Snapshots(path="x")}, "snapshots.path: 'x' is relative"),
+        ({"nodes": 3, "procs_per_node": 2, "virtual_ranks": 5}, "virtualRanks: 5 would leave some of 6 ranks idle"),
         ({"snapshots": Snapshots(enabled=False), "resume": True}, "resume: there is nothing to resume from"),
         ({"resources": Resources(limits={"nvidia.com/gpu": "1"})}, "resources.limits.nvidia.com/gpu: is gpusPerNode"),
         ({"backend": "nccl"}, "backend: nccl needs GPUs; fix: set gpusPerNode, or backend: gloo"),
@@ -89,6 +90,7 @@ def test_every_rule_is_heard() -> None:
         resume=True,
         snapshots=Snapshots(enabled=False),
         backend="nccl",
+        virtual_ranks=1,
     )
     assert len(wrong) == len(RULES)
 

@@ -148,7 +148,7 @@ def test_parsing_refuses_a_key_that_is_given_twice() -> None:
     assert yamlstrict.parse("---\n{}\n---\n# nothing\n---\na: 1\n") == [{}, {"a": 1}]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.recursive(
         st.text(st.characters(codec="utf-8")) | st.integers() | st.booleans() | st.none(),
@@ -159,7 +159,6 @@ def test_whatever_is_written_is_read_back(value: object) -> None:
     assert list(yaml.safe_load_all(yamlstrict.write([{"value": value}]))) == [{"value": value}]
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(codec="utf-8")))
 def test_a_quoted_value_is_yaml(text: str) -> None:
     assert yaml.safe_load(f"a: {yamlstrict.quote(text)}") == {"a": text}

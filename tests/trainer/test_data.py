@@ -6,7 +6,7 @@ from itertools import chain, pairwise
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import Dataset
 
@@ -70,7 +70,6 @@ def test_orders_differ_by_epoch_and_seed_and_never_change() -> None:
     assert first != Order(samples=10, batch=10, seed=1).ids(next(order.spans(Cursor(), 1)))
 
 
-@settings(deadline=None)
 @given(samples=st.integers(1, 20), batch=st.integers(1, 25), size=st.integers(1, 6))
 def test_weighted_means_average_to_the_global_mean(samples: int, batch: int, size: int) -> None:
     data = Data(Squares(samples), batch=batch)
