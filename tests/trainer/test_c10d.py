@@ -54,6 +54,7 @@ def test_too_few_that_are_left_as_a_round_begins_start_no_ranks(monkeypatch: pyt
         second.leave()
         first._state_holder.sync()
 
+    monkeypatch.setattr(first._state_holder, "_cache_duration", 0)
     monkeypatch.setattr(second, "_start_heartbeats", go_no_further)
     monkeypatch.setattr(first, "_start_heartbeats", lose_the_other)
     with ThreadPoolExecutor() as pool:
