@@ -6,15 +6,22 @@ begun anew without the store going away.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Final
 
 import torch.distributed as dist
-from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousTimeoutError
+from torch.distributed.elastic.rendezvous import (
+    RendezvousClosedError,
+    RendezvousConnectionError,
+    RendezvousInfo,
+    RendezvousTimeoutError,
+)
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
     DynamicRendezvousHandler,
@@ -26,20 +33,38 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
 from trainer import port
 from trainer.env import NodeEnv
 from trainer.knobs import Knobs
-from trainer.rendezvous import LOST, Rendezvous
+from trainer.rendezvous import LOST, JobFailed, Rendezvous
+from trainer.termination import Ending, heard
 
+FAILED: Final = "kit/failed"  # the key of the ending that closed the rendezvous
 LEAVE_PATIENCE: Final = 5.0  # seconds to take oneself off the list; the heartbeat would do it after five, too
 
 
 class C10dRendezvous(DynamicRendezvousHandler, Rendezvous):
-    """Torch's handler. It learns of a lost node from the ranks alone, and so never says that a round is lost."""
+    """Torch's handler. It learns of a lost node from the ranks alone: a round is lost to it when the job has failed."""
 
     lost = False
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """See the base class."""
-        self._info: RendezvousInfo = super().next_rendezvous()
+        """See the base class.
+
+        Raises:
+            RendezvousConnectionError: others left while the round was formed, and those that are left are too few.
+        """
+        try:
+            self._info: RendezvousInfo = super().next_rendezvous()
+        except RendezvousClosedError as error:
+            raise self._failed() from error
+        if self._info.world_size < self._settings.min_nodes:
+            raise RendezvousConnectionError(f"only {self._info.world_size} node(s) were left as the round began")
         return self._info
+
+    def num_nodes_waiting(self) -> int:
+        """See the base class."""
+        waiting: int = super().num_nodes_waiting()
+        if self._state_holder.state.closed:
+            raise self._failed()
+        return waiting
 
     def end(self, *, lost: bool) -> None:
         """See the base class."""
@@ -49,6 +74,16 @@ class C10dRendezvous(DynamicRendezvousHandler, Rendezvous):
         self._info.store.set(f"kit/done/{self._info.rank}", "")
         everyone: bool = self._info.store.check([f"kit/done/{rank}" for rank in range(self._info.world_size)])
         return everyone
+
+    def fail(self, ending: Ending, *, patience: float) -> None:
+        """See the base class. Who has heard is not known here."""
+        self._store.set(FAILED, json.dumps(asdict(ending)))
+        self.set_closed()
+        time.sleep(patience)
+
+    def _failed(self) -> JobFailed:
+        self.lost = True
+        return JobFailed(heard(json.loads(self._store.get(FAILED))))
 
     def leave(self) -> None:
         """Take this node off all lists at once; torch's ``shutdown()`` would close the rendezvous for all, for good."""

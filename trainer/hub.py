@@ -5,7 +5,9 @@ Each node keeps one connection, and a connection that ends is a node that is gon
 
     node: hello {run, node, born} · join {address, port, round, size} · end {lost} · done {}
           set {values} · get {keys}                          what the nodes of a round tell each other
+          fail {ending}                                      this node fails for good, and the job with it
     hub:  round {number, rank, size, address, port} · over {lost} · finished {all} · values {values} · refused {reason}
+          failed {ending} · told {}                          to all others · to the node that fails: they have heard
 
 What belongs to a round is heard from its nodes only: whoever still speaks of a former round has been sent ``over``.
 """
@@ -47,6 +49,9 @@ class Hub:
         self._writers: dict[Node, asyncio.StreamWriter] = {}
         self._values: defaultdict[str, asyncio.Future[str]] = defaultdict(asyncio.Future)
         self._answers: set[asyncio.Task[None]] = set()
+        self._failed: Message | None = None  # how the job ends, once a node has failed for good
+        self._failing: set[Node] = set()
+        self._heard: set[int] = set()  # the indices of the nodes that know
 
     async def serve(self, listener: socket.socket) -> None:
         """Serve until the process ends."""
@@ -87,6 +92,7 @@ class Hub:
             self._lose(rival)
         self._roster.enter(node)
         self._writers[node] = writer
+        self._tell_failure(node)
         return node
 
     def _hear(self, node: Node, message: Message) -> None:
@@ -97,6 +103,8 @@ class Hub:
                 self._decide()
             case {"say": "end", "lost": lost}:
                 self._over(self._roster.end(node), lost=lost)
+            case {"say": "fail", "ending": ending}:
+                self._fail(node, ending)
             case _ if node not in self._roster.group:
                 pass  # of a round that is over, as the node will read
             case {"say": "set", "values": values}:
@@ -120,6 +128,26 @@ class Hub:
             writer.close()
             self._over(self._roster.leave(node), lost=True)
             self._decide()
+            self._release()
+
+    def _fail(self, node: Node, ending: Message) -> None:
+        self._failed = self._failed or {"say": "failed", "ending": ending}
+        self._failing.add(node)
+        self._heard.add(node.index)
+        for other in self._writers.keys() - self._failing:
+            self._tell_failure(other)
+        self._release()
+
+    def _tell_failure(self, node: Node) -> None:
+        if self._failed:
+            self._tell(node, self._failed)
+            self._heard.add(node.index)
+
+    def _release(self) -> None:
+        """Let nodes go that have failed once all others have heard, and have gone: node 0 takes this process along."""
+        if len(self._heard) >= self._roster.fewest and self._writers.keys() <= self._failing:
+            for node in self._failing:
+                self._tell(node, {"say": "told"})
 
     def _decide(self) -> None:
         """Let the roster act on what has happened, the passing of time included."""

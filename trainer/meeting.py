@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from torch.distributed.elastic.rendezvous import (
@@ -20,7 +20,8 @@ from trainer import port
 from trainer.env import NodeEnv
 from trainer.knobs import Knobs
 from trainer.lines import ConnectionLost, Lines, Message, notice_silence
-from trainer.rendezvous import Rendezvous
+from trainer.rendezvous import JobFailed, Rendezvous
+from trainer.termination import Ending, heard
 
 
 class RoundOver(RendezvousError):
@@ -119,6 +120,13 @@ class HubRendezvous(Rendezvous):
         everyone: bool = self.ask({"say": "done"}, "finished")["all"]
         return everyone
 
+    def fail(self, ending: Ending, *, patience: float) -> None:
+        """See the base class."""
+        self.say({"say": "fail", "ending": asdict(ending)})
+        deadline = time.monotonic() + patience
+        while (message := self._receive(max(deadline - time.monotonic(), 0))) and message["say"] != "told":
+            pass  # whatever it is, this node has come to its own end
+
     def leave(self) -> None:
         """See the base class."""
         self._lines.close()
@@ -162,6 +170,9 @@ class HubRendezvous(Rendezvous):
             case {"say": "over", "lost": lost}:
                 self._over = True
                 self.lost = lost
+            case {"say": "failed", "ending": ending}:
+                self.lost = True
+                raise JobFailed(heard(ending))
             case {"say": "refused", "reason": reason}:
                 raise RendezvousConnectionError(reason)
 

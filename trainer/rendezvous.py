@@ -9,8 +9,18 @@ from typing import Final, Protocol
 import torch.distributed as dist
 from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousHandler
 
+from trainer.termination import Ending
+
 # What an attempt ends with when the rendezvous or the other nodes went away: try again with a new connection.
 LOST: Final = (RendezvousError, dist.DistError)
+
+
+class JobFailed(Exception):
+    """Another node has failed for good, and so has the job; raised by whatever is asked of the rendezvous then."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending.reason)
+        self.ending = ending
 
 
 class Rendezvous(RendezvousHandler):
@@ -36,6 +46,18 @@ class Rendezvous(RendezvousHandler):
 
         Raises:
             RendezvousError: the round is over, or node 0 has left.
+        """
+
+    @abstractmethod
+    def fail(self, ending: Ending, *, patience: float) -> None:
+        """Tell the others, those that wait and those that train, that the job ends with this node.
+
+        Args:
+            ending: how; its ``node`` is this one.
+            patience: seconds that this node can stay until all have heard.
+
+        Raises:
+            RendezvousError: node 0 has left.
         """
 
     @abstractmethod

@@ -46,7 +46,7 @@ class Roster:
     """
 
     def __init__(self, *, fewest: int, most: int, last_call: float) -> None:
-        self._fewest = fewest
+        self.fewest = fewest
         self._most = most
         self._last_call = last_call
         self._nodes: dict[int, Node] = {}
@@ -119,7 +119,7 @@ class Roster:
     def form(self, now: float) -> bool:
         """Form the next round if it may be formed now; whether it was formed."""
         ready = self._ready()
-        if self.group or len(ready) < self._fewest or (len(ready) < self._most and self._others_may_come(ready, now)):
+        if self.group or len(ready) < self.fewest or (len(ready) < self._most and self._others_may_come(ready, now)):
             return False
         self.round += 1
         self.group = ready[: self._most]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import time
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from subprocess import Popen
 from typing import Final
@@ -24,12 +26,13 @@ from trainer.meeting import HubBackend
 from trainer.publish import Reporter, sink_of
 from trainer.ranklogs import RankLogs
 from trainer.ranks import Starter
-from trainer.rendezvous import LOST, Backend
+from trainer.rendezvous import LOST, Backend, JobFailed
 from trainer.surroundings import Facts, SurroundingsError
 from trainer.termination import Ending
 from trainer.zygote import Zygote
 
 PAUSE: Final = 0.1  # seconds between two attempts to join
+FAREWELL: Final = 10.0  # seconds to tell the others that the job has failed
 PLACE_PATIENCE: Final = 30.0  # seconds that a node beyond the minimum keeps its place while node 0 has none
 
 
@@ -77,14 +80,16 @@ class Supervisor:
         Raises:
             DrainRequested: the node was told to leave while it waited for others.
         """
-        try:
-            surroundings.check_gpus(self._node, visible=torch.cuda.device_count())
-        except SurroundingsError as error:
-            return Ending(outcome="fatal", reason=str(error))
         with self._drain.interruptible():
             backend = self._backend()
         try:
-            return self._until_end(backend)
+            ending = self._unfit() or self._until_end(backend)
+            if ending.outcome == "fatal":
+                self._tell_others(backend, replace(ending, node=self._node.node_index))
+        except JobFailed as error:
+            return error.ending
+        else:
+            return ending
         finally:
             self._reporter.stop()
             del backend  # whatever it hosts, it hosts until here
@@ -93,6 +98,21 @@ class Supervisor:
         if self._node.rendezvous == "c10d":
             return C10dBackend(self._node, self._knobs)
         return HubBackend(self._node, self._knobs, born=time.time())
+
+    def _unfit(self) -> Ending | None:
+        try:
+            surroundings.check_gpus(self._node, visible=torch.cuda.device_count())
+        except SurroundingsError as error:
+            return Ending(outcome="fatal", reason=str(error))
+        return None
+
+    def _tell_others(self, backend: Backend, ending: Ending) -> None:
+        """Let the other nodes end for the same reason, now; node 0, where they meet, stays until they know it."""
+        with suppress(*LOST):  # node 0 is not there
+            backend.connect(deadline=time.monotonic() + FAREWELL)
+            rendezvous = backend.handler("")
+            rendezvous.fail(ending, patience=FAREWELL if self._node.hosts_rendezvous else 0.0)
+            rendezvous.leave()
 
     def _until_end(self, backend: Backend) -> Ending:
         patience = self._knobs.join_timeout

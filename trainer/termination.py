@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from trainer.failures import Failure
 
@@ -17,11 +18,26 @@ LIMIT: Final = 4096  # bytes: the kubelet cuts a termination message there
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """How a node ended, or how its last round did."""
+    """How a node ended, or how its last round did.
+
+    Attributes:
+        outcome: what whoever restarts nodes is to do.
+        reason: for a person.
+        failure: of a rank, if that is what it ended with.
+        node: the index of the node that all others end with; None for a reason of its own.
+    """
 
     outcome: Outcome
     reason: str
     failure: Failure | None = None
+    node: int | None = None
+
+
+def heard(told: Mapping[str, Any]) -> Ending:
+    """What another node's fatal ending, as the fields of its :class:`Ending`, is to this one: the same end."""
+    failure = Failure(**told["failure"]) if told["failure"] else None
+    reason = f"node {told['node']} failed: {told['reason']}"
+    return Ending(outcome="fatal", reason=reason, failure=failure, node=told["node"])
 
 
 def message(ending: Ending, *, node_index: int) -> bytes:
@@ -31,7 +47,7 @@ def message(ending: Ending, *, node_index: int) -> bytes:
         "outcome": ending.outcome,
         "reason": ending.reason,
         "rank": failure.rank if failure else None,
-        "node": node_index,
+        "node": node_index if ending.node is None else ending.node,
         "time": failure.time if failure else int(time.time()),
         "error": failure.error if failure else "",
         "traceback": failure.traceback if failure else "",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 SCRIPTS = Path(__file__).parent / "scripts"
-PATIENCE = 60.0  # seconds until a test gives up; only ever spent on failure
+PATIENCE = 150.0  # seconds until a test gives up; only ever spent on failure
 
 
 class Nodes:
@@ -64,6 +64,13 @@ class Nodes:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+    def ranks(self, index: int) -> list[int]:
+        """The process ids of a node's ranks."""
+        listed = (
+            int(pid) for pid in Path(f"/proc/{self.pid(index)}/task/{self.pid(index)}/children").read_text().split()
+        )
+        return [pid for pid in listed if os.getsid(pid) == pid]  # unlike the hub and the warm process
 
     def signal(self, index: int, number: signal.Signals) -> None:
         """A signal to the agent alone, as a container runtime sends it."""

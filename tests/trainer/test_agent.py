@@ -57,6 +57,39 @@ def test_failing_for_good_ends_fatally_with_the_first_ranks_traceback(tmp_path: 
     assert "worker.py" not in output
 
 
+@pytest.mark.parametrize("rendezvous", ["hub", "c10d"])
+@pytest.mark.parametrize("failing", [0, 1])
+def test_all_nodes_end_at_once_with_the_one_that_fails_for_good_and_for_its_reason(
+    tmp_path: Path, failing: int, rendezvous: str
+) -> None:
+    script = tmp_path / "failing.py"
+    script.write_text(
+        "import os, time\n"
+        f"if os.environ['KIT_NODE_INDEX'] == '{failing}':\n"
+        "    time.sleep(1)\n"
+        "    raise ValueError('nothing to learn from')\n"
+        "time.sleep(600)\n"
+    )
+    other = 1 - failing
+    with Nodes(tmp_path, str(script), PET_MAX_RESTARTS="0", KIT_RENDEZVOUS=rendezvous) as nodes:
+        nodes.start(0, 1)
+        assert nodes.wait(failing) == 78
+        assert nodes.wait(other) == 78
+        ends = {index: nodes.end(index) for index in (0, 1)}
+    assert ends[other].pop("reason") == f"node {failing} failed: {ends[failing].pop('reason')}"
+    assert ends[other] == ends[failing]
+    assert ends[other]["node"] == failing
+    assert ends[other]["error"] == "ValueError: nothing to learn from"
+
+
+def test_a_node_that_cannot_start_ranks_lets_the_others_wait_no_longer(tmp_path: Path) -> None:
+    with Nodes(tmp_path, str(SCRIPTS / "allreduce.py")) as nodes:
+        nodes.start(0, KIT_BACKEND="gloo")
+        nodes.start(1, KIT_GPUS_PER_NODE="2", CUDA_VISIBLE_DEVICES="")
+        assert [nodes.wait(0), nodes.wait(1)] == [78, 78]
+        assert nodes.end(0)["reason"].startswith("node 1 failed: 2 GPUs were asked for")
+
+
 def test_a_missing_script_is_fatal_before_anything_starts(tmp_path: Path) -> None:
     with Nodes(tmp_path, "trian.py") as nodes:
         nodes.start(0)
