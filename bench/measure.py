@@ -37,11 +37,16 @@ class Result:
 
 def save(name: str, result: Result) -> None:
     """Write ``bench/results/<name>.json`` and say what is in it."""
+    write(name, result)
+    for row in (result.columns, *result.rows):
+        print("  " + " | ".join(row))
+
+
+def write(name: str, result: Result) -> None:
+    """Write it in silence."""
     RESULTS.mkdir(exist_ok=True)
     content = {"machine": machine(), **asdict(result)}
     (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    for row in (result.columns, *result.rows):
-        print("  " + " | ".join(row))
 
 
 def machine() -> str:
