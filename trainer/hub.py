@@ -97,11 +97,12 @@ class Hub:
                 self._decide()
             case {"say": "end", "lost": lost}:
                 self._over(self._roster.end(node), lost=lost)
-            case _ if node not in self._roster.group:
+            case _ if not node.active:
                 pass  # of a round that is over, as the node will read
             case {"say": "set", "values": values}:
-                for key in values.keys() - {key for key, known in self._values.items() if known.done()}:
-                    self._values[key].set_result(values[key])
+                for key, value in values.items():
+                    if not self._values[key].done():
+                        self._values[key].set_result(value)
             case {"say": "get", "keys": keys}:
                 answer = asyncio.create_task(self._answer(node, keys))
                 self._answers.add(answer)
