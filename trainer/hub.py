@@ -47,13 +47,16 @@ class Hub:
         self._writers: dict[Node, asyncio.StreamWriter] = {}
         self._values: defaultdict[str, asyncio.Future[str]] = defaultdict(asyncio.Future)
         self._answers: set[asyncio.Task[None]] = set()
+        self._news = asyncio.Event()
 
     async def serve(self, listener: socket.socket) -> None:
         """Serve until the process ends."""
         server = await asyncio.start_server(self._talk, sock=listener, limit=LONGEST)
         async with server:
-            while True:  # the last call has a clock
-                await asyncio.sleep(TICK)
+            while True:
+                with suppress(TimeoutError):  # the last call has a clock
+                    await asyncio.wait_for(self._news.wait(), TICK)
+                self._news.clear()
                 self._decide()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -94,7 +97,7 @@ class Hub:
             case {"say": "join", "address": address, "port": port, "round": number, "size": size}:
                 node.address, node.port = address, port
                 self._over(self._roster.join(node, round=number, size=size), lost=True)
-                self._decide()
+                self._news.set()
             case {"say": "end", "lost": lost}:
                 self._over(self._roster.end(node), lost=lost)
             case _ if not node.active:
@@ -120,10 +123,10 @@ class Hub:
         if writer:  # else its successor has made sure already
             writer.close()
             self._over(self._roster.leave(node), lost=True)
-            self._decide()
+            self._news.set()
 
     def _decide(self) -> None:
-        """Let the roster act on what has happened, the passing of time included."""
+        """Let the roster act on what has happened, the passing of time included; once for all that has arrived."""
         now = time.monotonic()
         self._over(self._roster.grow(now), lost=False)
         if not self._roster.form(now):
