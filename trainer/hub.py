@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import resource
 import signal
 import socket
 import time
@@ -24,6 +25,7 @@ from typing import Final
 
 from trainer.lifeline import end_with
 from trainer.lines import LONGEST, Message, encode, notice_silence
+from trainer.port import BACKLOG
 from trainer.roster import Node, Roster, Superseded
 
 TICK: Final = 0.1  # seconds between two looks at the last call's clock
@@ -51,7 +53,7 @@ class Hub:
 
     async def serve(self, listener: socket.socket) -> None:
         """Serve until the process ends."""
-        server = await asyncio.start_server(self._talk, sock=listener, limit=LONGEST)
+        server = await asyncio.start_server(self._talk, sock=listener, limit=LONGEST, backlog=BACKLOG)
         async with server:
             while True:
                 with suppress(TimeoutError):  # the last call has a clock
@@ -165,9 +167,17 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):  # they are the agent's to act on; the other nodes need this process
         signal.signal(number, signal.SIG_IGN)
     end_with(args.parent)
+    allow_connections()
     roster = Roster(fewest=args.fewest, most=args.most, last_call=args.last_call)
     hub = Hub(args.run, roster, interval=args.interval, attempts=args.attempts)
     asyncio.run(hub.serve(socket.socket(fileno=args.listener)))
+
+
+def allow_connections() -> None:
+    """Allow as many file descriptors as the system does: each node has one, and many systems begin with 1024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError):  # macOS calls it infinite and allows less
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 if __name__ == "__main__":
