@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
@@ -47,6 +48,12 @@ def write(name: str, result: Result) -> None:
     RESULTS.mkdir(exist_ok=True)
     content = {"machine": machine(), **asdict(result)}
     (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def earlier(name: str) -> list[dict[str, Any]]:
+    """The raw trials of earlier runs, for benchmarks that add up over runs."""
+    path = RESULTS / f"{name}.json"
+    return list(json.loads(path.read_text(encoding="utf-8"))["raw"]) if path.exists() else []
 
 
 def machine() -> str:

@@ -9,7 +9,6 @@ last one stopped, until each rival has its TRIALS. Needs root.
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import statistics
 import sys
@@ -18,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from bench.measure import RESULTS
+from bench.measure import earlier
 from bench.recovery_faults import FAULTS, LIMIT, NODES, Fault, Trial, suffer
 from bench.recovery_jobs import RIVALS, Job
 from bench.recovery_network import Network, NoNetwork
@@ -39,7 +38,7 @@ def main() -> None:
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the namespaces are removed on the way out
     deadline = time.monotonic() + 60 * args.minutes if args.minutes else float("inf")
-    trials = earlier()
+    trials = [Trial(**one) for one in earlier("recovery")]
     try:
         while (batch := next_batch(trials, args.rivals)) and time.monotonic() < deadline:
             for trial in go_through(*batch):
@@ -50,12 +49,6 @@ def main() -> None:
                     break
     except NoNetwork as error:
         sys.exit(f"bench.recovery: {error}")
-
-
-def earlier() -> list[Trial]:
-    """The trials of earlier runs."""
-    path = RESULTS / "recovery.json"
-    return [Trial(**one) for one in json.loads(path.read_text(encoding="utf-8"))["raw"]] if path.exists() else []
 
 
 def next_batch(trials: Sequence[Trial], rivals: Sequence[str]) -> tuple[str, list[Fault]] | None:
