@@ -4,10 +4,11 @@ PYTHON  ?= python3
 WORKERS ?= auto
 NODES   ?= 3
 KILL    ?=
+MINUTES ?=
 
 PY      := .venv/bin/python
 READY   := .venv/ready
-BENCHES := start loop virtual nodes recovery status submit
+BENCHES := start loop virtual nodes recovery scale status submit
 
 export OMP_NUM_THREADS ?= 1
 export TORCH_INDEX_URL WORKERS
@@ -20,6 +21,7 @@ help: ## Explain every target
 	@echo
 	@echo "  NODES=3 KILL=1       for demo: how many nodes; kill one of them on the way"
 	@echo "  WORKERS=auto         for test: parallel test processes, of the tests without a cluster"
+	@echo "  MINUTES=4            for bench-recovery and bench-scale: stop then; the next run goes on there"
 	@echo "  PYTHON=python3       for setup: the interpreter of .venv (3.11 or later)"
 	@echo "  TORCH_INDEX_URL=...  for setup: another package index for torch, such as one without CUDA"
 
@@ -49,7 +51,7 @@ demo: setup ## Train the handwritten digits on NODES local nodes; KILL=1 kills o
 # -- checking it ----------------------------------------------------------------------------------------------------
 
 .PHONY: test
-test: setup lint ## Set up, lint, and run every test; the cluster is brought up while the others run
+test: setup lint ## Set up, lint, and run every test; those on the cluster beside those without
 	@$(PY) -m tools.run_tests local cluster
 
 .PHONY: test-fast
@@ -85,7 +87,7 @@ goldens: setup ## Write tests/golden anew: review the diff
 	@$(PY) -m pytest -q tests/kitctl --update-goldens
 
 .PHONY: bench $(BENCHES:%=bench-%)
-bench: $(BENCHES:%=bench-%) ## Run every benchmark (some 75 minutes) and write docs/performance.md
+bench: $(BENCHES:%=bench-%) ## Run every benchmark (some three hours) and write docs/performance.md
 
 bench-start: setup ## How fast kitctl starts, beside torchx
 bench-loop: setup ## What the training loop costs, beside a bare DDP loop
@@ -93,10 +95,12 @@ bench-virtual: setup ## What loss curves with the same bits on any number of ran
 bench-nodes: setup ## The digits on 1, 2 and 3 nodes: accuracy and seconds
 bench-status: setup ## kitctl status beside kubectl get and torchx status, on the cluster of make cluster-up
 bench-submit: setup ## kitctl submit beside kubectl apply, to the first optimizer step, on that cluster
-bench-recovery: setup ## From a fault to the next optimizer step, beside torchrun; goes on where it was stopped
+bench-recovery: setup ## From a fault to the next optimizer step, beside torchrun; needs root; goes on where it was stopped
+bench-scale: setup ## Up to 512 agents that find each other, beside torchrun's rendezvous; goes on where it was stopped
+bench-recovery bench-scale: MORE = $(if $(MINUTES),--minutes $(MINUTES))
 $(BENCHES:%=bench-%):
 	@echo "== $@"
-	@$(PY) -m bench.$(@:bench-%=%)
+	@$(PY) -m bench.$(@:bench-%=%) $(MORE)
 	@$(PY) -m bench.tables
 
 # -- on a real cluster: docs/cluster-tests.md -----------------------------------------------------------------------

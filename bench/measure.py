@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
@@ -37,11 +38,22 @@ class Result:
 
 def save(name: str, result: Result) -> None:
     """Write ``bench/results/<name>.json`` and say what is in it."""
+    write(name, result)
+    for row in (result.columns, *result.rows):
+        print("  " + " | ".join(row))
+
+
+def write(name: str, result: Result) -> None:
+    """Write it in silence."""
     RESULTS.mkdir(exist_ok=True)
     content = {"machine": machine(), **asdict(result)}
     (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    for row in (result.columns, *result.rows):
-        print("  " + " | ".join(row))
+
+
+def earlier(name: str) -> list[dict[str, Any]]:
+    """The raw trials of earlier runs, for benchmarks that add up over runs."""
+    path = RESULTS / f"{name}.json"
+    return list(json.loads(path.read_text(encoding="utf-8"))["raw"]) if path.exists() else []
 
 
 def machine() -> str:

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -78,7 +79,8 @@ def train_by_the_trainer(_folder: Path, diary: Diary) -> None:
 
 def train_plainly(folder: Path, diary: Diary) -> None:
     """A loop as tutorials have it, with snapshots that are whole or absent."""
-    dist.init_process_group("gloo")
+    patience = os.environ.get("GROUP_TIMEOUT")
+    dist.init_process_group("gloo", timeout=timedelta(seconds=int(patience)) if patience else None)
     diary.joined(dist.get_world_size())
     model, optimizer = made()
     diary.watch(optimizer)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import resource
 import signal
 import socket
 import time
@@ -26,6 +27,7 @@ from typing import Final
 
 from trainer.lifeline import end_with
 from trainer.lines import LONGEST, Message, encode, notice_silence
+from trainer.port import BACKLOG
 from trainer.roster import Node, Roster, Superseded
 
 TICK: Final = 0.1  # seconds between two looks at the last call's clock
@@ -49,16 +51,19 @@ class Hub:
         self._writers: dict[Node, asyncio.StreamWriter] = {}
         self._values: defaultdict[str, asyncio.Future[str]] = defaultdict(asyncio.Future)
         self._answers: set[asyncio.Task[None]] = set()
+        self._news = asyncio.Event()
         self._failed: Message | None = None  # how the job ends, once a node has failed for good
         self._failing: set[Node] = set()
         self._heard: set[int] = set()  # the indices of the nodes that know
 
     async def serve(self, listener: socket.socket) -> None:
         """Serve until the process ends."""
-        server = await asyncio.start_server(self._talk, sock=listener, limit=LONGEST)
+        server = await asyncio.start_server(self._talk, sock=listener, limit=LONGEST, backlog=BACKLOG)
         async with server:
-            while True:  # the last call has a clock
-                await asyncio.sleep(TICK)
+            while True:
+                with suppress(TimeoutError):  # the last call has a clock
+                    await asyncio.wait_for(self._news.wait(), TICK)
+                self._news.clear()
                 self._decide()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -100,16 +105,17 @@ class Hub:
             case {"say": "join", "address": address, "port": port, "round": number, "size": size}:
                 node.address, node.port = address, port
                 self._over(self._roster.join(node, round=number, size=size), lost=True)
-                self._decide()
+                self._news.set()
             case {"say": "end", "lost": lost}:
                 self._over(self._roster.end(node), lost=lost)
             case {"say": "fail", "ending": ending}:
                 self._fail(node, ending)
-            case _ if node not in self._roster.group:
+            case _ if not node.active:
                 pass  # of a round that is over, as the node will read
             case {"say": "set", "values": values}:
-                for key in values.keys() - {key for key, known in self._values.items() if known.done()}:
-                    self._values[key].set_result(values[key])
+                for key, value in values.items():
+                    if not self._values[key].done():
+                        self._values[key].set_result(value)
             case {"say": "get", "keys": keys}:
                 answer = asyncio.create_task(self._answer(node, keys))
                 self._answers.add(answer)
@@ -127,7 +133,7 @@ class Hub:
         if writer:  # else its successor has made sure already
             writer.close()
             self._over(self._roster.leave(node), lost=True)
-            self._decide()
+            self._news.set()
             self._release()
 
     def _fail(self, node: Node, ending: Message) -> None:
@@ -150,7 +156,7 @@ class Hub:
                 self._tell(node, {"say": "told"})
 
     def _decide(self) -> None:
-        """Let the roster act on what has happened, the passing of time included."""
+        """Let the roster act on what has happened, the passing of time included; once for all that has arrived."""
         now = time.monotonic()
         self._over(self._roster.grow(now), lost=False)
         if not self._roster.form(now):
@@ -189,9 +195,17 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):  # they are the agent's to act on; the other nodes need this process
         signal.signal(number, signal.SIG_IGN)
     end_with(args.parent)
+    allow_connections()
     roster = Roster(fewest=args.fewest, most=args.most, last_call=args.last_call)
     hub = Hub(args.run, roster, interval=args.interval, attempts=args.attempts)
     asyncio.run(hub.serve(socket.socket(fileno=args.listener)))
+
+
+def allow_connections() -> None:
+    """Allow as many file descriptors as the system does: each node has one, and many systems begin with 1024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError):  # macOS calls it infinite and allows less
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 if __name__ == "__main__":

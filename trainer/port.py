@@ -11,6 +11,7 @@ from typing import Final
 
 BIND_PATIENCE: Final = 5.0  # seconds for a port that a killed agent left busy
 LOOK_AGAIN: Final = 0.05  # seconds between two attempts to connect
+BACKLOG: Final = 4096  # connections that may arrive at once; Linux takes net.core.somaxconn if that is less
 CONNECT_TIMEOUT: Final = 2.0  # seconds for one attempt: packets to a pod that is gone are not answered at all
 
 
@@ -68,7 +69,7 @@ def _listen(host: str, port: int) -> socket.socket:
         found = []  # the pod's own name may not resolve yet; it is no loopback name then
     for family, _, _, _, (address, *_) in found:
         if ipaddress.ip_address(address).is_loopback:
-            return socket.create_server((str(address), port), family=family)
+            return socket.create_server((str(address), port), family=family, backlog=BACKLOG)
     if socket.has_dualstack_ipv6():
-        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-    return socket.create_server(("", port))
+        return socket.create_server(("", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True)
+    return socket.create_server(("", port), backlog=BACKLOG)

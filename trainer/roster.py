@@ -19,6 +19,7 @@ class Node:
         address: where its first rank can be reached, told when it is ready.
         port: free there.
         ready: whether it waits for the next round.
+        active: whether it takes part in the current one.
         seated: whether it took part in the last one, and so will soon be ready for the next.
         done: whether its ranks have succeeded.
     """
@@ -28,6 +29,7 @@ class Node:
     address: str = ""
     port: int = 0
     ready: bool = False
+    active: bool = False
     seated: bool = False
     done: bool = False
 
@@ -94,13 +96,16 @@ class Roster:
         self._expected -= node.seated
         if any(other.done for other in self.group):  # it ends anyway, and the others may still be at their last words
             self.group = [other for other in self.group if other is not node]
+            node.active = False
         return self.end(node)
 
     def end(self, node: Node) -> list[Node]:
         """A node's ranks are no more; gives the nodes whose round is thereby over."""
-        if node not in self.group:
+        if not node.active:
             return []
         over, self.group = self.group, []
+        for other in over:
+            other.active = False
         self._called = None
         return over
 
@@ -123,11 +128,13 @@ class Roster:
             return False
         self.round += 1
         self.group = ready[: self._most]
+        for node in self.group:
+            node.active = True
         self._expected = len(self.group)
         self._called = None
         for node in self._nodes.values():
-            node.seated = node in self.group
-            node.ready = node.ready and not node.seated
+            node.seated = node.active
+            node.ready = node.ready and not node.active
         return True
 
     def _others_may_come(self, ready: list[Node], now: float) -> bool:

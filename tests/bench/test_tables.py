@@ -25,4 +25,12 @@ def test_a_result_without_a_place_is_an_error() -> None:
 
 def test_every_benchmark_has_a_place_on_the_page() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert set(re.findall(r"<!-- bench:(\w+) -->", page)) == {"start", "loop", "nodes", "recovery", "status", "submit"}
+    assert set(re.findall(r"<!-- bench:(\w+) -->", page)) == {
+        "start",
+        "loop",
+        "nodes",
+        "recovery",
+        "scale",
+        "status",
+        "submit",
+    }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousInfo
@@ -25,7 +27,7 @@ class Meeting:
 
     def __init__(self, nodes: str) -> None:
         self.node = node_env({"PET_NNODES": nodes, "PET_RDZV_ENDPOINT": f"127.0.0.1:{free_port()}"})
-        self._pool = ThreadPoolExecutor()
+        self._pool = ThreadPoolExecutor(1000)  # each node blocks one
         self._hub = ExitStack()
         self.host()
 
@@ -160,3 +162,16 @@ def test_a_node_of_another_run_is_refused(meeting: Meeting) -> None:
     (stranger,) = meeting.enter(meeting.backend(1, run_id="another"))
     with pytest.raises(RendezvousConnectionError, match="rendezvous of run local"):
         stranger.next_rendezvous()
+
+
+def test_a_round_may_have_more_nodes_than_a_process_may_open_files_at_first() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = len(list(Path("/dev/fd").iterdir())) + 20
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+    try:
+        meeting = Meeting(str(few))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with closing(meeting):
+        rounds = meeting.rounds(*meeting.enter(*map(meeting.backend, range(few))))
+    assert [one.rank for one in rounds] == list(range(few))
