@@ -26,6 +26,7 @@ from trainer.knobs import Knobs
 from trainer.lifeline import adopt_orphans
 from trainer.marker import finished
 from trainer.port import PortBusyError
+from trainer.surroundings import share_cores
 from trainer.termination import Ending
 from trainer.zygote import Zygote
 
@@ -87,6 +88,7 @@ def _supervise(node: NodeEnv, command: list[str], drain: Drain) -> Ending:
     """Set up what one node needs, in the order in which others wait for it, and run the node to its end."""
     knobs = Knobs.of(node.rendezvous_conf)
     adopt_orphans()
+    share_cores(node, os.environ)
     with ExitStack() as stack:
         scratch = Path(tempfile.mkdtemp(prefix="kit-agent-"))  # a TemporaryDirectory would end with the first rank, too
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)

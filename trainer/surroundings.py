@@ -10,7 +10,7 @@ import shutil
 import socket
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -74,11 +74,18 @@ def decide(node: NodeEnv, facts: Facts, environ: Mapping[str, str]) -> Decisions
     interface = node.interface or facts.interfaces.get(facts.local_addr)
     if interface:
         env |= {name: interface for name in INTERFACE_VARIABLES if name not in environ}
-    if node.procs_per_node > 1 and "OMP_NUM_THREADS" not in environ:
-        env["OMP_NUM_THREADS"] = "1"  # as torchrun does: ranks of one node must not fight for the cores
     if any(environ.get(name) for name in PROXY_VARIABLES):
         env |= _without_proxy(node, facts, environ)
     return Decisions(env=env, warnings=tuple(_warnings(node, facts, environ)))
+
+
+def share_cores(node: NodeEnv, environ: MutableMapping[str, str]) -> None:
+    """Give each of several ranks one thread, as torchrun does, so that they do not fight for the node's cores.
+
+    To be called before torch is imported: ranks are forked from what has read this by then.
+    """
+    if node.procs_per_node > 1:
+        environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def _without_proxy(node: NodeEnv, facts: Facts, environ: Mapping[str, str]) -> dict[str, str]:

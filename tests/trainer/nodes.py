@@ -52,7 +52,7 @@ class Nodes:
             with self._log(index).open("ab") as log:
                 self._running[index] = subprocess.Popen(
                     [sys.executable, "-m", "trainer.agent", "--", *self._command],
-                    env={**os.environ, **self._env, **own, **env},
+                    env={name: text for name, text in (os.environ | self._env | own | env).items() if text},
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,

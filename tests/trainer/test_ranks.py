@@ -85,6 +85,14 @@ def test_ranks_have_chances_of_their_own(job: StartJob) -> None:
         assert len({number for numbers in drawn for number in numbers}) == 4
 
 
+@pytest.mark.parametrize("warm", ["1", "0"])
+def test_ranks_of_one_node_have_one_thread_each(job: StartJob, warm: str) -> None:
+    script = "import torch\nprint('threads', torch.get_num_threads())\n"
+    with job(script, KIT_WARM_WORKERS=warm, PET_NPROC_PER_NODE="2", OMP_NUM_THREADS="") as nodes:
+        assert nodes.wait(0) == 0
+        assert [said(nodes, rank) for rank in (0, 1)] == [["threads 1"]] * 2
+
+
 def test_without_the_warm_process_ranks_start_cold(job: StartJob) -> None:
     script = (
         "import sys\nwarm = 'torch' in sys.modules\nimport os, time\n"

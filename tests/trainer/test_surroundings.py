@@ -16,6 +16,7 @@ from trainer.surroundings import (
     decide,
     interfaces,
     look,
+    share_cores,
     source_address,
 )
 
@@ -45,12 +46,14 @@ def test_what_the_user_set_stays() -> None:
 
 @pytest.mark.parametrize(
     ("procs", "environ", "threads"),
-    [("1", {}, None), ("2", {}, "1"), ("2", {"OMP_NUM_THREADS": "4"}, None)],
+    [("1", {}, None), ("2", {}, "1"), ("2", {"OMP_NUM_THREADS": "4"}, "4")],
 )
 def test_ranks_of_one_node_do_not_fight_for_its_cores(
     procs: str, environ: Mapping[str, str], threads: str | None
 ) -> None:
-    assert decide(node(PET_NPROC_PER_NODE=procs), facts(), environ).env.get("OMP_NUM_THREADS") == threads
+    shared = dict(environ)
+    share_cores(node(PET_NPROC_PER_NODE=procs), shared)
+    assert shared.get("OMP_NUM_THREADS") == threads
 
 
 def test_a_proxy_is_kept_away_from_the_jobs_own_nodes() -> None:
