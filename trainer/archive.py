@@ -7,31 +7,22 @@ and takes the first that proves to be whole. What is damaged is put aside under 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from trainer import snapshot
 from trainer.data import Order
 from trainer.fence import Fence
-from trainer.files import Buffer
 from trainer.ledger import LedgerError, audit
-from trainer.snapshot import CorruptError, ForeignError, Manifest
+from trainer.shards import CorruptError
+from trainer.snapshot import ForeignError, Manifest
 
 Say = Callable[[str], None]
 
 
 class SnapshotError(Exception):
     """The snapshots cannot be used or written, and training on without them would lose work; says why."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """A snapshot that proved to be whole and fitting."""
-
-    manifest: Manifest
-    contents: dict[str, bytes]
 
 
 class Archive:
@@ -69,40 +60,52 @@ class Archive:
             shutil.rmtree(scratch) if scratch.is_dir() else scratch.unlink()
         return generation
 
-    def newest(self, *, resume: bool) -> Found | None:
-        """The newest good snapshot of this run, else (with ``resume``) of any earlier run that fits.
+    def offers(self, *, resume: bool) -> Iterator[Manifest]:
+        """What fits, newest first: this run's snapshots, then (with ``resume``) those of earlier runs.
 
         Raises:
             SnapshotError: this run's own snapshot is of another model or other data.
         """
         for manifest in self._candidates(resume=resume):
-            path = self._folder / manifest.name
             try:
                 self._fits(manifest)
                 audit_cursor(manifest, self._order)
-                return Found(manifest=manifest, contents=snapshot.read_files(path, manifest))
-            except ForeignError as error:
-                if manifest.run == self._run:
-                    raise SnapshotError(f"{path} is of this run, but {error}; start a new run") from error
-                self._say(f"passing over {path}: {error}")
-            except (CorruptError, OSError) as error:
-                self._put_aside(path, error)
-        return None
+            except (CorruptError, ForeignError) as error:
+                self.pass_over(manifest, error)
+            else:
+                yield manifest
 
-    def publish(self, manifest: Manifest, contents: Mapping[str, Buffer]) -> Manifest:
-        """Write a snapshot, prove that it can be read, and then drop the oldest ones beyond ``keep``.
+    def pass_over(self, manifest: Manifest, error: Exception) -> None:
+        """Tell why a snapshot is not used; a damaged one is put aside.
+
+        Raises:
+            SnapshotError: it is this run's own, and whole, but of something else.
+        """
+        path = self.path(manifest)
+        if isinstance(error, ForeignError) and manifest.run == self._run:
+            raise SnapshotError(f"{path} is of this run, but {error}; start a new run") from error
+        self._put_aside(path, error)
+
+    def path(self, manifest: Manifest) -> Path:
+        """Where a snapshot is."""
+        return self._folder / manifest.name
+
+    def publish(self, manifest: Manifest, scratch: Path) -> None:
+        """Publish the shards that the ranks have written to a folder, then drop the oldest ones beyond ``keep``.
+
+        Nothing is dropped before the new one is there with all of its shards.
 
         Raises:
             Fenced: a newer generation has taken over.
-            OSError: it could not be written; all earlier ones are still there.
-            CorruptError: it could not be read back as it was written; likewise.
+            OSError: it could not be published; all earlier ones are still there.
+            CorruptError: what is there is not what the ranks wrote; likewise.
         """
-        self._fence.check(manifest.generation)
-        written = snapshot.write(self._folder, manifest, contents)
-        snapshot.read_files(self._folder / written.name, snapshot.read_manifest(self._folder / written.name))
+        snapshot.seal(scratch, manifest)
+        with snapshot.open_shards(scratch, manifest):
+            self._fence.check(manifest.generation)
+        snapshot.publish(scratch, self.path(manifest))
         for old in self._own()[self._keep :]:
             self._drop(old)
-        return written
 
     def _highest(self) -> int:
         """The newest generation that left a snapshot: somebody may have copied those without their claims."""
@@ -114,7 +117,7 @@ class Archive:
         own = [one for one in everything if one.run == self._run]
         others = [one for one in everything if one.run != self._run] if resume else []
         own.sort(key=_history, reverse=True)
-        others.sort(key=lambda one: one.created, reverse=True)
+        others.sort(key=_history, reverse=True)
         return own + others
 
     def _readable(self) -> Iterator[Manifest]:

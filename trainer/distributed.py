@@ -7,7 +7,7 @@ world of one, without a process group.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import distributed_c10d
+from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
@@ -71,6 +72,19 @@ class World:
             dist.broadcast_object_list(box, src=0, device=self.device)
         return cast("T", box[0])
 
+    def share_tensors(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What rank 0 gave, on every rank and its device; elsewhere what is given does not count."""
+        kinds = self.share({name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()})
+        shared = {
+            name: tensors[name].to(self.device) if self.is_main else torch.empty(shape, dtype=dtype, device=self.device)
+            for name, (shape, dtype) in kinds.items()
+        }
+        if dist.is_initialized():  # as bytes: backends do not know all types
+            flat = [tensor.view(-1).view(torch.uint8) for tensor in shared.values() if tensor.numel()]
+            for work in [dist.broadcast(tensor, src=0, async_op=True) for tensor in flat]:
+                cast("dist.Work", work).wait()
+        return shared
+
     def gather(self, value: T) -> list[T]:
         """What each rank gave, by rank, on rank 0; elsewhere an empty list."""
         if not dist.is_initialized():
@@ -78,6 +92,14 @@ class World:
         values: list[T | None] = [None] * self.size if self.is_main else []
         dist.gather_object(value, values if self.is_main else None, dst=0)
         return cast("list[T]", values)
+
+    def scatter(self, values: Sequence[T]) -> T:
+        """What rank 0 gave for each rank, by rank; elsewhere what is given does not count."""
+        if not dist.is_initialized():
+            return values[0]
+        box: list[T | None] = [None]
+        dist.scatter_object_list(box, list(values) if self.is_main else None, src=0)
+        return cast("T", box[0])
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The element-wise sum over all ranks, in place."""
@@ -94,9 +116,9 @@ class World:
         """The model, with gradients averaged over all ranks in each backward pass.
 
         DDP's defaults hold: buffers are rank 0's at each forward pass, and the graph may change between steps. Only
-        the second copy of all gradients is saved.
+        the second copy of all gradients is saved. What ``fully_shard`` has made of a model averages them itself.
         """
-        if not dist.is_initialized():
+        if not dist.is_initialized() or isinstance(model, FSDPModule):
             return model
         return DistributedDataParallel(model, gradient_as_bucket_view=True)
 

@@ -6,6 +6,7 @@ share the numbers too: the one that started last owns the folder.
 
 from __future__ import annotations
 
+import uuid
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,7 +27,7 @@ class Fence:
         """Claim the next generation; from now on all lower ones are fenced off.
 
         Args:
-            run_id: who claims it; kept for a person to read.
+            run_id: who claims it; kept for a person to read, with a mark that no other claim has.
             above: generations up to this one are in use, whatever the claims say.
 
         Raises:
@@ -36,9 +37,17 @@ class Fence:
         while True:
             generation = max(self.highest(), above) + 1
             with suppress(FileExistsError):  # somebody was faster: take the number after theirs
-                files.write(self._folder / f"{generation:04}", run_id.encode(), exclusive=True)
+                mark = f"{run_id} {uuid.uuid4().hex}"
+                files.write(self._path(generation), mark.encode(), exclusive=True)
                 files.sync_folder(self._folder)
                 return generation
+
+    def mark(self, generation: int) -> str | None:
+        """What a claim holds, if its file can be seen from here: elsewhere the same path may be another folder."""
+        try:
+            return self._path(generation).read_text()
+        except OSError:
+            return None
 
     def highest(self) -> int:
         """The newest generation; 0 before the first claim."""
@@ -54,3 +63,6 @@ class Fence:
         newest = self.highest()
         if newest > generation:
             raise Fenced(f"generation {newest} has taken over: generation {generation} must not publish any more")
+
+    def _path(self, generation: int) -> Path:
+        return self._folder / f"{generation:04}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 Buffer = bytes | bytearray | memoryview
@@ -19,12 +20,18 @@ def write(path: Path, content: Buffer, *, exclusive: bool = False) -> None:
     Raises:
         OSError: as the system said it.
     """
+    write_parts(path, [content], exclusive=exclusive)
+
+
+def write_parts(path: Path, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
+    """As ``write``, of contents that are asked for one after the other."""
     flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if exclusive else os.O_TRUNC)
     descriptor = os.open(path, flags, 0o644)
     try:
-        rest = memoryview(content)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
+        for part in parts:
+            rest = memoryview(part)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -1,9 +1,9 @@
-"""One snapshot on disk: a folder with the state's files and a manifest that vouches for them.
+"""One snapshot on disk: a folder with a shard from each rank that wrote, and a manifest that vouches for them.
 
     step-00000120-g0002/
-      state.pt        model, optimizer, scheduler
-      rng.pt          every rank's random number generators
-      manifest.json   what it is, whose it is, and the digests of the files and of itself
+      shard-00000.bin   rank 0's part of the state
+      shard-00001.bin   rank 1's
+      manifest.json     what it is, whose it is, and the digests of the shards and of itself
 
 The folder is written under another name and renamed at the very end, so a snapshot is there as a whole or not at all;
 what still differs from its digests was damaged later.
@@ -14,22 +14,20 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from trainer import files
+from trainer import files, shards
 from trainer.data import Cursor
 from trainer.ledger import Entry, Ledger
+from trainer.shards import CorruptError, Shard, ShardFile
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 MANIFEST: Final = "manifest.json"
 SCRATCH: Final = ".tmp-"  # what a snapshot is called until it is whole
-
-
-class CorruptError(Exception):
-    """A snapshot is damaged; says what is wrong."""
 
 
 class ForeignError(Exception):
@@ -45,19 +43,6 @@ class Parent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileDigest:
-    """A file's size in bytes and its SHA-256."""
-
-    size: int
-    sha256: str
-
-    @classmethod
-    def of(cls, content: files.Buffer) -> FileDigest:
-        """Measure a file's content."""
-        return cls(size=len(content), sha256=hashlib.sha256(content).hexdigest())
-
-
-@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """What a snapshot says about itself.
 
@@ -66,7 +51,8 @@ class Manifest:
         data: fingerprint of the data's order, which the cursor means something in.
         created: seconds since 1970.
         ledger: the whole committed history of the run.
-        files: size and digest of each file; set when it is written.
+        metrics: what was measured behind the epoch that this snapshot ends; none within an epoch.
+        shards: by number; as many as there were writers.
     """
 
     format: int = FORMAT
@@ -83,12 +69,13 @@ class Manifest:
     created: float
     parent: Parent | None
     ledger: Ledger
-    files: Mapping[str, FileDigest] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    shards: tuple[Shard, ...] = ()
 
     @property
     def name(self) -> str:
         """The snapshot's folder."""
-        return f"step-{self.step:08}-g{self.generation:04}"
+        return name(self.step, self.generation)
 
     @property
     def digest(self) -> str:
@@ -96,33 +83,29 @@ class Manifest:
         return _digest(asdict(self))
 
 
-def write(folder: Path, manifest: Manifest, contents: Mapping[str, files.Buffer]) -> Manifest:
-    """Publish a snapshot atomically.
+def name(step: int, generation: int) -> str:
+    """The folder of the snapshot behind a step of a generation."""
+    return f"step-{step:08}-g{generation:04}"
 
-    Args:
-        folder: where snapshots are; ``manifest.name`` within it must not exist.
-        manifest: what to say about it.
-        contents: files by name.
 
-    Returns:
-        The manifest as written, which describes the files.
+def seal(scratch: Path, manifest: Manifest) -> None:
+    """Put the manifest to the shards, which are written through to the disk already.
 
     Raises:
-        OSError: it could not be written; nothing of it is left.
+        OSError: it could not be written.
     """
-    manifest = replace(manifest, files={name: FileDigest.of(content) for name, content in contents.items()})
-    scratch = folder / f"{SCRATCH}{manifest.name}"
-    try:
-        scratch.mkdir()
-        for name, content in contents.items():
-            files.write(scratch / name, content)
-        files.write(scratch / MANIFEST, _dump(asdict(manifest) | {"digest": manifest.digest}))
-        files.sync_folder(scratch)
-        scratch.rename(folder / manifest.name)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    files.sync_folder(folder)
-    return manifest
+    files.write(scratch / MANIFEST, _dump(asdict(manifest) | {"digest": manifest.digest}))
+    files.sync_folder(scratch)
+
+
+def publish(scratch: Path, snapshot: Path) -> None:
+    """Give a sealed snapshot its name, in the same folder.
+
+    Raises:
+        OSError: it could not be renamed.
+    """
+    scratch.rename(snapshot)
+    files.sync_folder(snapshot.parent)
 
 
 def read_manifest(snapshot: Path) -> Manifest:
@@ -150,32 +133,46 @@ def read_manifest(snapshot: Path) -> Manifest:
     return manifest
 
 
-def read_files(snapshot: Path, manifest: Manifest) -> dict[str, bytes]:
-    """Read a snapshot's files: these very bytes have been verified, and nothing is left to change before their use.
+@contextmanager
+def open_shards(snapshot: Path, manifest: Manifest) -> Iterator[list[ShardFile]]:
+    """All shards of a snapshot, by number; their tails and sizes have been verified.
 
     Raises:
-        CorruptError: a file is missing, or is not what the manifest says.
+        CorruptError: one is missing or not what the manifest says.
         OSError: one cannot be read at the moment.
     """
-    contents = {}
-    for name, expected in manifest.files.items():
-        try:
-            contents[name] = (snapshot / name).read_bytes()
-        except FileNotFoundError as error:
-            raise CorruptError(f"{name} is missing") from error
-        found = FileDigest.of(contents[name])
-        if found.size != expected.size:
-            raise CorruptError(f"{name} has {found.size} bytes instead of {expected.size}")
-        if found != expected:
-            raise CorruptError(f"{name} differs from its digest")
-    return contents
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(ShardFile(snapshot / shards.name(number), told))
+            for number, told in enumerate(manifest.shards)
+        ]
+
+
+def verify(snapshot: Path) -> Manifest:
+    """Read every byte of a snapshot; gives its manifest.
+
+    Raises:
+        CorruptError: it is damaged; says where.
+        ForeignError: it is of another version.
+        OSError: it cannot be read at the moment.
+    """
+    manifest = read_manifest(snapshot)
+    with open_shards(snapshot, manifest) as opened:
+        for shard in opened:
+            shard.verify()
+    return manifest
+
+
+def discard(scratch: Path) -> None:
+    """Remove what was half-written."""
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _manifest(facts: dict[str, Any]) -> Manifest:
     facts["cursor"] = Cursor(**facts["cursor"])
     facts["parent"] = Parent(**facts["parent"]) if facts["parent"] else None
     facts["ledger"] = tuple(Entry(**entry) for entry in facts["ledger"])
-    facts["files"] = {name: FileDigest(**one) for name, one in facts["files"].items()}
+    facts["shards"] = tuple(Shard(**shard) for shard in facts["shards"])
     return Manifest(**facts)
 
 

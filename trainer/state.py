@@ -1,18 +1,33 @@
-"""The training state as bytes and back: model, optimizer and scheduler, and the generators of all ranks."""
+"""The training state as tensors by name and a rest without tensors, and back. It is the same for any number of ranks.
+
+Parameters and optimizer states go by the parameters' names, so that what plain, DDP and FSDP2 models save is alike.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import io
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_state_dict,
+    set_state_dict,
+)
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from trainer.files import Buffer
+from trainer.snapshot import ForeignError
+
+Tensors = dict[str, Tensor]
+PLACE: Final = "tensor/"  # a text in the rest that begins so stands for a tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,34 +45,87 @@ class State:
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     @property
-    def weights(self) -> dict[str, torch.Tensor]:
-        """The model's bare state dict in main memory: what a model file holds."""
-        return {name: one.cpu() for name, one in self.model.state_dict().items()}
+    def sharded(self) -> bool:
+        """Whether each rank holds only a part of it."""
+        return any(isinstance(one, DTensor) for one in self.model.parameters())
 
-    def dump(self) -> Buffer:
-        """All of it as bytes."""
-        return dump(
-            {
-                "model": self.model.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
-                "scheduler": self.scheduler.state_dict() if self.scheduler else None,
-            }
-        )
+    def weights(self) -> Tensors:
+        """The model's bare state dict in main memory: what a model file holds. Collective; empty but on rank 0."""
+        if not self.sharded:
+            return {name: one.cpu() for name, one in self.model.state_dict().items()}
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        return get_model_state_dict(self.model, options=options)  # type: ignore[return-value]  # all are tensors
 
-    def load(self, content: bytes) -> None:
-        """Set it from verified bytes, in place."""
-        states = load(content)
-        self.model.load_state_dict(states["model"])
-        self.optimizer.load_state_dict(states["optimizer"])
+    def capture(self) -> tuple[Tensors, Any]:
+        """The tensors themselves, not copies, and the rest."""
+        model, optimizer = get_state_dict(self.model, self.optimizer)
+        scheduler = self.scheduler.state_dict() if self.scheduler else None
+        return split({"model": model, "optimizer": optimizer, "scheduler": scheduler})
+
+    def like(self) -> Tensors:
+        """New tensors like those of the state, to be filled. The optimizer makes its own for this and forgets them."""
+        before = self.optimizer.state_dict()
+        tensors, _ = self.capture()
+        self.optimizer.load_state_dict(before)
+        return {name: torch.empty_like(tensor) for name, tensor in tensors.items()}
+
+    def load(self, tensors: Tensors, rest: Any) -> None:
+        """Set it, in place.
+
+        Raises:
+            ForeignError: it is the state of another optimizer.
+        """
+        states = join(tensors, rest)
+        try:
+            set_state_dict(
+                self.model,
+                self.optimizer,
+                model_state_dict=states["model"],
+                optim_state_dict=states["optimizer"],
+            )
+        except (KeyError, RuntimeError, ValueError) as error:
+            raise ForeignError(f"its optimizer's state is that of another one ({error})") from error
         if self.scheduler and states["scheduler"]:
             self.scheduler.load_state_dict(states["scheduler"])
 
 
-def dump(value: Any) -> Buffer:
-    """Torch's file format, in memory: a write that fails then fails as a plain OSError."""
+def split(tree: Any) -> tuple[Tensors, Any]:
+    """Take the tensors out of nested dicts, lists and tuples; the rest names them where they were."""
+    tensors: Tensors = {}
+
+    def take(value: Any, path: str) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        tensors[path] = value
+        return PLACE + path
+
+    return tensors, _walk(tree, take)
+
+
+def join(tensors: Tensors, rest: Any) -> Any:
+    """Put the tensors back into the rest."""
+
+    def put(value: Any, _path: str) -> Any:
+        return tensors[value.removeprefix(PLACE)] if isinstance(value, str) and value.startswith(PLACE) else value
+
+    return _walk(rest, put)
+
+
+def _walk(tree: Any, leaf: Callable[[Any, str], Any], path: str = "") -> Any:
+    """The tree with each leaf exchanged; containers of other types count as leaves."""
+    within = f"{path}/" if path else ""
+    if type(tree) in {dict, OrderedDict}:
+        return {key: _walk(value, leaf, f"{within}{key}") for key, value in tree.items()}
+    if type(tree) in {list, tuple}:
+        return type(tree)(_walk(value, leaf, f"{within}{index}") for index, value in enumerate(tree))
+    return leaf(tree, path)
+
+
+def dump(value: Any) -> bytes:
+    """Small things that are no tensors of the state, in torch's file format."""
     buffer = io.BytesIO()
     torch.save(value, buffer)
-    return buffer.getbuffer()
+    return buffer.getvalue()
 
 
 def load(content: bytes) -> Any:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from trainer import shards, snapshot
 from trainer.archive import Archive
 from trainer.data import Cursor, Order
 from trainer.ledger import extend
+from trainer.shards import Piece
 from trainer.snapshot import Manifest
 
 ORDER = Order(samples=10, batch=4)
-CONTENTS = {"state.pt": b"weights" * 1000, "rng.pt": b"dice"}
+DATA = (bytes(range(256)) * 16, b"weights" * 1000)  # of two shards, of 5 and 7 chunks
+PIECES = tuple(
+    Piece(tensor="weights", dtype="uint8", shape=(11096,), offsets=(at,), sizes=(size,), start=0, stop=size)
+    for at, size in ((0, 4096), (4096, 7000))
+)
+EXTRAS = {"rng": b"dice"}
 
 
 def manifest(steps: int = 3, generation: int = 1, **changes: Any) -> Manifest:
@@ -36,7 +45,44 @@ def manifest(steps: int = 3, generation: int = 1, **changes: Any) -> Manifest:
     return Manifest(**facts | changes)
 
 
+def write_shards(folder: Path, described: Manifest) -> tuple[Path, Manifest]:
+    """What the ranks do for a snapshot: the folder that waits to be published, and the manifest with its shards."""
+    scratch = folder / f"{snapshot.SCRATCH}{described.name}"
+    scratch.mkdir()
+    with patch("trainer.shards.CHUNK", 1000):
+        written = [
+            shards.write(scratch / shards.name(number), memoryview(data), [piece], EXTRAS)
+            for number, (data, piece) in enumerate(zip(DATA, PIECES, strict=True))
+        ]
+    return scratch, replace(described, shards=tuple(written))
+
+
+def save(folder: Path, described: Manifest) -> Manifest:
+    """A snapshot beside the archive's rules."""
+    scratch, described = write_shards(folder, described)
+    snapshot.seal(scratch, described)
+    snapshot.publish(scratch, folder / described.name)
+    return described
+
+
+def publish(saved: Archive, folder: Path, described: Manifest) -> None:
+    """A snapshot by the archive's rules."""
+    scratch, described = write_shards(folder, described)
+    saved.publish(described, scratch)
+
+
 def archive(folder: Path, say: Callable[[str], None] = print, **changes: Any) -> Archive:
     """The archive that those manifests belong to."""
     facts: dict[str, Any] = {"run": "run-1", "model": "a model", "order": ORDER, "keep": 3, "say": say}
     return Archive(folder, **facts | changes)
+
+
+def newest(folder: Path, say: Callable[[str], None] = print, *, resume: bool = False) -> Manifest | None:
+    """What a run would go on from."""
+    found = archive(folder, say)
+    for offer in found.offers(resume=resume):
+        try:
+            return snapshot.verify(found.path(offer))
+        except (shards.CorruptError, OSError) as error:
+            found.pass_over(offer, error)
+    return None

@@ -12,47 +12,48 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.trainer.saved import CONTENTS, archive, manifest
+from tests.trainer.saved import archive, manifest, newest, publish, save
 from tests.trainer.worlds import finish, fork
-from trainer.snapshot import CorruptError, ForeignError, Parent, read_files, read_manifest, write
+from trainer.shards import CorruptError
+from trainer.snapshot import ForeignError, Parent, read_manifest, verify
 
 CALLS = ("mkdir", "open", "write", "fsync", "rename", "unlink", "rmdir")  # of os: all that publishing does to the disk
+FILES = ("shard-00000.bin", "shard-00001.bin", "manifest.json")
 
 
 @pytest.fixture
 def snapshot(tmp_path: Path) -> Path:
-    return tmp_path / write(tmp_path, manifest(), CONTENTS).name
+    return tmp_path / save(tmp_path, manifest()).name
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
-    parent = Parent(name="step-00000001-g0001", digest="d")
-    written = write(tmp_path, manifest(parent=parent), CONTENTS)
+    written = save(tmp_path, manifest(parent=Parent(name="step-00000001-g0001", digest="d"), metrics={"loss": 0.5}))
     path = tmp_path / "step-00000003-g0001"
-    assert read_manifest(path) == written
-    assert read_files(path, written) == CONTENTS
+    assert read_manifest(path) == verify(path) == written
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+    assert sorted(entry.name for entry in path.iterdir()) == sorted(FILES)
 
 
-@pytest.mark.parametrize("name", ["state.pt", "rng.pt", "manifest.json"])
+@pytest.mark.parametrize("name", FILES)
 def test_one_flipped_bit_is_found(snapshot: Path, name: str) -> None:
     content = bytearray((snapshot / name).read_bytes())
-    for position in {0, len(content) // 2, len(content) - 1}:
+    for position in {0, len(content) // 2, len(content) - 2000, len(content) - 1} - {*range(-2000, 0)}:
         for bit in (0, 7):
             content[position] ^= 1 << bit
             (snapshot / name).write_bytes(content)
             with pytest.raises(CorruptError, match=name):
-                read_files(snapshot, read_manifest(snapshot))
+                verify(snapshot)
             content[position] ^= 1 << bit
 
 
-@pytest.mark.parametrize("name", ["state.pt", "rng.pt", "manifest.json"])
+@pytest.mark.parametrize("name", FILES)
 def test_a_missing_end_or_file_is_found(snapshot: Path, name: str) -> None:
     os.truncate(snapshot / name, (snapshot / name).stat().st_size - 1)
     with pytest.raises(CorruptError, match=name):
-        read_files(snapshot, read_manifest(snapshot))
+        verify(snapshot)
     (snapshot / name).unlink()
     with pytest.raises(CorruptError, match=f"{name} is missing"):
-        read_files(snapshot, read_manifest(snapshot))
+        verify(snapshot)
 
 
 def test_a_changed_word_in_the_manifest_is_found(snapshot: Path) -> None:
@@ -67,9 +68,18 @@ def test_a_renamed_snapshot_is_not_believed(snapshot: Path) -> None:
         read_manifest(snapshot.rename(snapshot.with_name("step-00000009-g0001")))
 
 
+def test_exchanged_shards_are_not_believed(snapshot: Path) -> None:
+    first, second = snapshot / FILES[0], snapshot / FILES[1]
+    content = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(content)
+    with pytest.raises(CorruptError, match=r"shard-00000\.bin"):
+        verify(snapshot)
+
+
 def test_another_format_is_foreign_not_corrupt(tmp_path: Path) -> None:
-    write(tmp_path, manifest(format=2), CONTENTS)
-    with pytest.raises(ForeignError, match="format 2"):
+    save(tmp_path, manifest(format=1))
+    with pytest.raises(ForeignError, match="format 1"):
         read_manifest(tmp_path / "step-00000003-g0001")
 
 
@@ -77,17 +87,16 @@ def test_a_writer_killed_at_any_moment_leaves_a_good_snapshot(tmp_path: Path) ->
     """Each system call of a publish in turn: the writer is killed before it, or in the middle of it."""
     before = tmp_path / "before"
     archive(before).claim()
-    archive(before).publish(manifest(1), CONTENTS)
+    publish(archive(before), before, manifest(1))
     codes, results = [], []
     for number in range(100):
         folder = tmp_path / str(number)
         shutil.copytree(before, folder)
         codes.append(finish(fork(publish_and_die, folder, number)))
-        found = archive(folder).newest(resume=False)
+        found = newest(folder)
         assert found is not None
-        assert found.contents == CONTENTS
         assert not list(folder.glob("bad-*"))
-        results.append(found.manifest.step)
+        results.append(found.step)
         archive(folder).claim()
         assert not list(folder.glob(".tmp-*"))
         if codes[-1] == 0:
@@ -117,6 +126,6 @@ def publish_and_die(folder: Path, survived: int) -> None:
     patches = [patch(f"os.{name}", deadly(getattr(os, name))) for name in CALLS]
     for one in patches:
         one.start()
-    archive(folder, keep=1).publish(manifest(3), CONTENTS)  # drops the old one at the end
+    publish(archive(folder, keep=1), folder, manifest(3))  # drops the old one at the end
     for one in patches:
         one.stop()

@@ -1,0 +1,100 @@
+"""Which rank writes which part of the state, and where in its shard; planned by torch's distributed checkpoint.
+
+What all ranks hold alike is shared out between them, and each writes what it alone holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, cast
+
+import torch
+from torch import Tensor
+from torch.distributed.checkpoint import DefaultSavePlanner
+from torch.distributed.checkpoint.planner import SavePlan, WriteItem
+
+from trainer.distributed import World
+from trainer.shards import Piece
+from trainer.state import Tensors
+
+ALIGNMENT: Final = 64  # bytes: a cache line, and more than any type of torch's asks for
+Structure = dict[str, tuple[torch.Size, torch.dtype]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """A rank's part of the state, and the memory that it is copied to.
+
+    Attributes:
+        structure: of the state that it was planned for.
+        plan: this rank's items.
+        pieces: where each of them is in ``buffer``.
+        buffer: the shard's data.
+    """
+
+    structure: Structure
+    plan: SavePlan
+    pieces: tuple[Piece, ...]
+    buffer: Tensor
+
+    @property
+    def data(self) -> memoryview:
+        """The buffer's bytes, not a copy."""
+        data: memoryview = self.buffer.numpy().data
+        return data
+
+    def copy(self, tensors: Tensors) -> None:
+        """Copy this rank's part of the state, which has the structure that was planned for, to the buffer."""
+        planner = _planner(tensors, is_main=False)
+        for item, piece in zip(self.plan.items, self.pieces, strict=True):
+            source = cast("Tensor", planner.resolve_data(item))
+            target = self.buffer[piece.start : piece.stop].view(source.dtype).view(piece.sizes)
+            target.copy_(source.detach(), non_blocking=True)
+        if self.buffer.is_pinned():
+            torch.cuda.synchronize()
+
+
+def structure(tensors: Tensors) -> Structure:
+    """What a layout depends on."""
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+
+
+def plan(world: World, tensors: Tensors, *, main_only: bool) -> Layout:
+    """Share out the state. Collective.
+
+    Args:
+        world: all ranks.
+        tensors: of this rank; all ranks have the same names.
+        main_only: whether rank 0 writes all that the ranks hold alike.
+    """
+    planner = _planner(tensors, is_main=world.is_main, main_only=main_only)
+    plans = world.gather(planner.create_local_plan())
+    mine = planner.finish_plan(world.scatter(planner.create_global_plan(plans)[0] if world.is_main else []))
+    pieces, end = [], 0
+    for item in mine.items:
+        pieces.append(_piece(item, start=-(-end // ALIGNMENT) * ALIGNMENT))
+        end = pieces[-1].stop
+    buffer = torch.zeros(end, dtype=torch.uint8, pin_memory=world.device.type == "cuda")
+    return Layout(structure=structure(tensors), plan=mine, pieces=tuple(pieces), buffer=buffer)
+
+
+def _planner(tensors: Tensors, *, is_main: bool, main_only: bool = False) -> DefaultSavePlanner:
+    planner = DefaultSavePlanner(
+        flatten_state_dict=False, flatten_sharded_tensors=False, dedup_save_to_lowest_rank=main_only
+    )
+    planner.set_up_planner(tensors, is_coordinator=is_main)
+    return planner
+
+
+def _piece(item: WriteItem, *, start: int) -> Piece:
+    facts = item.tensor_data
+    assert facts is not None
+    return Piece(
+        tensor=item.index.fqn,
+        dtype=str(facts.properties.dtype).removeprefix("torch."),
+        shape=tuple(facts.size),
+        offsets=tuple(facts.chunk.offsets),
+        sizes=tuple(facts.chunk.sizes),
+        start=start,
+        stop=start + facts.chunk.sizes.numel() * facts.properties.dtype.itemsize,
+    )
