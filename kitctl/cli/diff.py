@@ -9,6 +9,7 @@ import click
 from kitctl.cli.common import say
 from kitctl.cli.options import JobCommand, job_options
 from kitctl.cli.place import connect, target_options
+from kitctl.cli.submission import prepare
 
 if TYPE_CHECKING:
     from kitctl.cli.options import JobInput
@@ -29,16 +30,10 @@ Examples:
 @target_options
 def command(job: JobInput, where: Where) -> int:
     """Show what submitting would change, as the API server itself would merge it; nothing is changed."""
-    from pathlib import Path
-
-    from kitctl import specfile
-    from kitctl.targets import Submission
     from kitctl.view import changes
 
     target = connect(where)
-    spec, folder = specfile.build(job, namespace=target.namespace), Path.cwd()
-    submission = Submission(spec=spec, sources=specfile.sources(spec, folder), folder=folder)
-    found = target.preview(submission)
+    found = target.preview(prepare(job, target.namespace))
     lines = [line for change in found for line in changes.lines(change.before, change.after)]
     click.echo("".join(lines), nl=False)
     for refusal in dict.fromkeys(change.refusal for change in found if change.refusal):

@@ -9,6 +9,7 @@ import click
 from kitctl.cli.common import encode, manifests, say, seconds, timeout_option
 from kitctl.cli.options import JobCommand, job_options, output_option
 from kitctl.cli.place import connect, target_options
+from kitctl.cli.submission import prepare
 
 if TYPE_CHECKING:
     from kitctl.cli.options import JobInput
@@ -55,29 +56,16 @@ def command(
 ) -> None:
     """Run a script (or a module) on several nodes, as one job."""
     if dry_run == "client":
-        manifests(_rendered(_submission(job)), output)
+        manifests(_rendered(prepare(job)), output)
         return
     target = connect(where, announce=True)
     suffix = "" if dry_run else _suffix()
-    submission = _submission(job, target.namespace, suffix, replace=replace, checks=not no_checks)
+    submission = prepare(job, target.namespace, suffix, replace=replace, checks=not no_checks)
     if dry_run == "server":
         manifests([change.after for change in target.preview(submission)], output)
         return
     target.submit(submission)
     _report(target, submission, output, how, seconds(timeout))
-
-
-def _submission(
-    job: JobInput, namespace: str = "default", suffix: str = "", *, replace: bool = False, checks: bool = True
-) -> Submission:
-    from pathlib import Path
-
-    from kitctl import specfile
-    from kitctl.targets import Submission
-
-    spec, folder = specfile.build(job, suffix=suffix, namespace=namespace), Path.cwd()
-    sources = specfile.sources(spec, folder)
-    return Submission(spec=spec, sources=sources, folder=folder, replace=replace, checks=checks)
 
 
 def _suffix() -> str:

@@ -61,7 +61,7 @@ class Target(Protocol):
     poll_seconds: float
     """How often it may be asked how a job is."""
 
-    def submit(self, submission: Submission) -> JobFacts:
+    def submit(self, submission: Submission) -> None:
         """Start a job.
 
         Raises:
@@ -91,19 +91,19 @@ class Target(Protocol):
     def follow(self, namespace: str, name: str) -> Iterator[list[Line]]:
         """All lines from the first on, in batches as they arrive, until the job ends; a batch may be empty."""
 
-    def scale(self, namespace: str, name: str, nodes: int) -> JobFacts:
+    def scale(self, namespace: str, name: str, nodes: int) -> None:
         """Change how many nodes an elastic job runs with."""
 
-    def suspend(self, namespace: str, name: str) -> JobFacts:
+    def suspend(self, namespace: str, name: str) -> None:
         """Take a snapshot and stop all nodes; nothing is lost."""
 
-    def resume(self, namespace: str, name: str) -> JobFacts:
+    def resume(self, namespace: str, name: str) -> None:
         """Start a suspended job again from its last snapshot."""
 
-    def restart(self, namespace: str, name: str) -> JobFacts:
+    def restart(self, namespace: str, name: str) -> None:
         """Start all nodes anew, from the last snapshot; a failed or cancelled job too."""
 
-    def cancel(self, namespace: str, name: str) -> JobFacts:
+    def cancel(self, namespace: str, name: str) -> None:
         """End a job; its logs, its spec and its snapshots stay."""
 
     def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:

@@ -39,7 +39,7 @@ def job_facts(
 ) -> JobFacts:
     """What is known about a job from itself, its pods, its report and, where pods are missing, its warnings."""
     places = _places(job, pods, now)
-    end, ended, message = _end(job)
+    how, ended, message = end(job)
     return JobFacts(
         name=job["metadata"]["name"],
         namespace=job["metadata"]["namespace"],
@@ -49,9 +49,9 @@ def job_facts(
         wanted=wanted(job),
         created=seconds(job["metadata"]["creationTimestamp"]),
         suspended=suspended(job),
-        end=end,
+        end=how,
         ended=ended,
-        failure=_failure(places, message) if end == "Failed" else None,
+        failure=_failure(places, message) if how == "Failed" else None,
         places=places,
         report=report,
         reports=names.KIT_REPORT in environment(job),
@@ -88,6 +88,16 @@ def claim(job: Object) -> str:
     claims = {volume["name"]: volume.get("persistentVolumeClaim", {}).get("claimName", "") for volume in volumes}
     found: str = claims.get("snapshots", "")
     return found
+
+
+def end(job: Object) -> tuple[End | None, float | None, str]:
+    """How it has ended, when (Unix seconds), and what its controller said; None while it has not."""
+    if cancelled := noted(job).get(names.ANNOTATION_CANCELLED):
+        return "Cancelled", seconds(cancelled), ""
+    for condition in job.get("status", {}).get("conditions") or []:
+        if condition["type"] in ENDS and condition["status"] == "True":
+            return ENDS[condition["type"]], seconds(condition["lastTransitionTime"]), notes.told(condition)
+    return None, None, ""
 
 
 def run(job: Object) -> str:
@@ -188,15 +198,6 @@ def _termination(message: str) -> Termination | None:
         return msgspec.json.decode(message, type=Termination)
     except msgspec.MsgspecError:
         return None  # not an agent's: a container that never got so far
-
-
-def _end(job: Object) -> tuple[End | None, float | None, str]:
-    if cancelled := noted(job).get(names.ANNOTATION_CANCELLED):
-        return "Cancelled", seconds(cancelled), ""
-    for condition in job.get("status", {}).get("conditions") or []:
-        if condition["type"] in ENDS and condition["status"] == "True":
-            return ENDS[condition["type"]], seconds(condition["lastTransitionTime"]), notes.told(condition)
-    return None, None, ""
 
 
 def _failure(places: Sequence[NodeFacts], message: str) -> Termination:

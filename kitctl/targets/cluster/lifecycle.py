@@ -92,7 +92,7 @@ def scale(kind: str, nodes: int) -> Object:
     return {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": nodes}}}}
 
 
-def noted(job: Object) -> dict[str, str]:
-    """A job's annotations."""
-    found: dict[str, str] = job["metadata"].get("annotations", {})
+def noted(thing: Object) -> dict[str, str]:
+    """An object's annotations."""
+    found: dict[str, str] = thing["metadata"].get("annotations", {})
     return found

@@ -16,6 +16,7 @@ from kitctl.errors import Forbidden, NotFound, UsageError
 from kitctl.quantity import amount
 from kitctl.spec import JobSpec
 from kitctl.targets.cluster.api import Api
+from kitctl.targets.cluster.lifecycle import noted
 from kitctl.targets.cluster.permissions import Permissions
 
 MANY: Final = "ReadWriteMany"
@@ -98,7 +99,7 @@ def _check_storage(api: Api, spec: JobSpec) -> None:
 
 
 def _check_class(spec: JobSpec, classes: Mapping[str, Any]) -> None:
-    default = next((name for name, one in classes.items() if _annotations(one).get(DEFAULT_CLASS) == "true"), "")
+    default = next((name for name, one in classes.items() if noted(one).get(DEFAULT_CLASS) == "true"), "")
     name = spec.snapshots.storage_class or default
     if name not in classes:
         what = f"the cluster has no storage class {name!r}" if name else "the cluster has no default storage class"
@@ -122,8 +123,3 @@ def _check_gpus(api: Api, spec: JobSpec) -> None:
 
 def _allocatable(node: Mapping[str, Any], resource: str) -> int:
     return int(amount(node["status"].get("allocatable", {}).get(resource, "0")))
-
-
-def _annotations(thing: Mapping[str, Any]) -> Mapping[str, str]:
-    found: Mapping[str, str] = thing["metadata"].get("annotations", {})
-    return found

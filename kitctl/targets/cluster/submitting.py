@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from kitctl import names, render
@@ -16,6 +17,7 @@ from kitctl.errors import ConflictError, Forbidden, KitError, TargetError
 from kitctl.targets import Change, Submission
 from kitctl.targets.cluster import facts, lifecycle, preflight
 from kitctl.targets.cluster.api import Api, Object
+from kitctl.targets.conflicts import already_there
 
 KINDS: Final = ("Job", "PyTorchJob")
 POLL_SECONDS: Final = 0.5
@@ -42,7 +44,8 @@ def submit(api: Api, submission: Submission, tell: Callable[[str], None]) -> Obj
             _attach(api, child, job)
     except KitError:
         if not begun:
-            api.delete(job["kind"], spec.namespace, spec.name)
+            with suppress(KitError):  # the first error is the one to tell; the next submit finds the rest
+                api.delete(job["kind"], spec.namespace, spec.name)
         raise
     patch = lifecycle.release(job["kind"], queued=bool(spec.scheduling.queue))
     return api.patch(job["kind"], spec.namespace, spec.name, patch)
@@ -51,10 +54,8 @@ def submit(api: Api, submission: Submission, tell: Callable[[str], None]) -> Obj
 def preview(api: Api, submission: Submission, tell: Callable[[str], None]) -> list[Change]:
     """What submitting would change, object by object, as the API server itself would do it."""
     spec = preflight.permitted(api, submission.spec, tell)
-    kind = render.manifests(spec)[-1]["kind"]
-    job = find(api, spec.namespace, spec.name, kind)
-    run = facts.run(job) if job else ""
-    objects = render.manifests(spec, submission.sources, run=run)
+    job = find(api, spec.namespace, spec.name, "PyTorchJob" if spec.kind == "PyTorchJob" else "Job")
+    objects = render.manifests(spec, submission.sources, run=facts.run(job) if job else "")
     return [_previewed(api, lifecycle.owned(one, job) if job and one is not objects[-1] else one) for one in objects]
 
 
@@ -99,8 +100,7 @@ def _begun(api: Api, manifest: Object, *, replace: bool, tell: Callable[[str], N
             f"name: {job['kind']} {name!r} is there already, and not kitctl's", fix="choose another --name"
         )
     if not replace:
-        fix = f"choose another --name, replace it with --replace, or remove it: kitctl delete {name}"
-        raise ConflictError(f"name: a job {name!r} is there already", fix=fix)
+        raise already_there(name)
     tell(f"replacing job {name!r}: waiting until its pods have ended")
     api.delete(job["kind"], namespace, name)
     gone(api, job["kind"], namespace, name, facts.grace(job) + GONE_SECONDS)

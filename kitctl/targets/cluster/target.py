@@ -10,13 +10,14 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kitctl import names
-from kitctl.errors import ConflictError, Forbidden, NotFound, TargetError, UnsupportedError, UsageError
+from kitctl.errors import ConflictError, Forbidden, NotFound, TargetError, UnsupportedError
 from kitctl.logs import Line
 from kitctl.state import JobFacts
 from kitctl.targets import Change, Submission
 from kitctl.targets.cluster import facts, lifecycle, reading, submitting
 from kitctl.targets.cluster.access import Place
 from kitctl.targets.cluster.api import Api, Object
+from kitctl.targets.conflicts import check_scale
 
 OURS: Final = f"{names.LABEL_NAME}={names.APP_NAME}"
 PODS: Final = f"{OURS},{names.LABEL_COMPONENT}=trainer"
@@ -35,9 +36,9 @@ class ClusterTarget:
         self._place = place.name
         self._tell = tell
 
-    def submit(self, submission: Submission) -> JobFacts:
+    def submit(self, submission: Submission) -> None:
         """Create the job suspended, attach its children, release it."""
-        return self._facts(submitting.submit(self.api, submission, self._tell))
+        submitting.submit(self.api, submission, self._tell)
 
     def preview(self, submission: Submission) -> list[Change]:
         """What submitting would change."""
@@ -71,7 +72,7 @@ class ClusterTarget:
         if pods:
             return [reading.pod_lines(self.api, pod) for pod in pods]
         folder = facts.environment(job).get(names.KIT_LOG_DIR)
-        if not folder or not self._begun(job):
+        if not folder or not _begun(job):
             return []
         self._tell(f"its pods are gone: a short-lived one reads their logs from claim {facts.claim(job)}")
         return [reading.kept_lines(self.api, job, folder)]
@@ -87,53 +88,49 @@ class ClusterTarget:
         self._find(namespace, name)
         return reading.follow(self.api, lambda: self._pods(namespace, name), over)
 
-    def scale(self, namespace: str, name: str, nodes: int) -> JobFacts:
+    def scale(self, namespace: str, name: str, nodes: int) -> None:
         """Run an elastic job with ``nodes`` nodes from now on.
 
         Raises:
             UsageError: the job is not elastic, or not for that many.
         """
         job = self._find(namespace, name)
-        size = facts.size(job)
-        low, _, high = size.partition(":")
-        if not int(low) <= nodes <= int(high or low):
-            many = f"{low} to {high} nodes" if high else f"exactly {low} nodes"
-            fix = "choose a number in that range, or submit it anew with --nodes MIN:MAX"
-            raise UsageError(f"nodes: {nodes}, but {name!r} was submitted for {many}", fix=fix)
-        return self._change(job, lifecycle.scale(job["kind"], nodes))
+        low, _, high = facts.size(job).partition(":")
+        check_scale(name, nodes, low=int(low), high=int(high or low))
+        self._change(job, lifecycle.scale(job["kind"], nodes))
 
-    def suspend(self, namespace: str, name: str) -> JobFacts:
+    def suspend(self, namespace: str, name: str) -> None:
         """Drain all nodes, and wait until they are: their agents take a snapshot within their grace period."""
         job = self._find(namespace, name)
         self._change(job, lifecycle.suspend(job["kind"], wanted=True))
-        return self._stopped(job)
+        self._await_stop(job)
 
-    def resume(self, namespace: str, name: str) -> JobFacts:
+    def resume(self, namespace: str, name: str) -> None:
         """Start a suspended job again."""
         job = self._find(namespace, name)
-        return self._change(job, lifecycle.suspend(job["kind"], wanted=False))
+        self._change(job, lifecycle.suspend(job["kind"], wanted=False))
 
-    def restart(self, namespace: str, name: str) -> JobFacts:
+    def restart(self, namespace: str, name: str) -> None:
         """Suspend and resume: the controllers replace pods at once then, without their delays after failures.
 
         Raises:
             ConflictError: the job has succeeded or failed: its object cannot be started again.
         """
         job = self._find(namespace, name)
-        end = self._facts(job).end
+        end, _, _ = facts.end(job)
         if end in {"Succeeded", "Failed"}:
             fix = "submit it again with --replace --resume: it goes on from its last snapshot"
             raise ConflictError(f"{name!r} has ended ({end.lower()}); Kubernetes cannot start it again", fix=fix)
         self._patch(job, lifecycle.suspend(job["kind"], wanted=True))
-        self._stopped(job)
-        return self._facts(self._patch(job, lifecycle.reopen(job["kind"])))
+        self._await_stop(job)
+        self._patch(job, lifecycle.reopen(job["kind"]))
 
-    def cancel(self, namespace: str, name: str) -> JobFacts:
+    def cancel(self, namespace: str, name: str) -> None:
         """End a job, and wait until no pod runs; everything else stays."""
         job = self._find(namespace, name)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         self._change(job, lifecycle.cancel(job["kind"], now))
-        return self._stopped(job)
+        self._await_stop(job)
 
     def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:
         """Delete a job with all that it owns, and its claim if ``snapshots`` is set; one that was given stays."""
@@ -151,9 +148,6 @@ class ClusterTarget:
         if job is None or not lifecycle.ours(job):
             raise NotFound(f"no job {name!r} in namespace {namespace!r}", fix="kitctl list -A shows all jobs")
         return job
-
-    def _begun(self, job: Object) -> bool:
-        return bool(job.get("status", {}).get("startTime")) or names.ANNOTATION_CANCELLED in lifecycle.noted(job)
 
     def _jobs(self, kind: str, namespace: str | None) -> list[Object]:
         try:
@@ -181,28 +175,31 @@ class ClusterTarget:
             return self.api.select("Event", where["namespace"], fieldSelector=chosen)
         return ()
 
-    def _change(self, job: Object, change: Object) -> JobFacts:
-        if end := self._facts(job).end:
+    def _change(self, job: Object, change: Object) -> None:
+        end, _, _ = facts.end(job)
+        if end:
             fix = "kitctl restart starts a cancelled job again" if end == "Cancelled" else "submit it again"
             raise ConflictError(f"{job['metadata']['name']!r} has ended already ({end.lower()})", fix=fix)
-        return self._facts(self._patch(job, change))
+        self._patch(job, change)
 
-    def _patch(self, job: Object, change: Object) -> Object:
-        return self.api.patch(job["kind"], *_key(job), change) | {"kind": job["kind"]}
+    def _patch(self, job: Object, change: Object) -> None:
+        self.api.patch(job["kind"], *_key(job), change)
 
-    def _stopped(self, job: Object) -> JobFacts:
+    def _await_stop(self, job: Object) -> None:
         """Wait until no pod is left that runs."""
-        where = job["metadata"]
+        namespace, name = _key(job)
         seconds = facts.grace(job) + STOP_SLACK_SECONDS
         deadline = time.monotonic() + seconds
-        while any(
-            "running" in facts.container(pod).get("state", {}) for pod in self._pods(where["namespace"], where["name"])
-        ):
+        while any(map(facts.running, self._pods(namespace, name))):
             if time.monotonic() > deadline:
-                fix = f"kitctl status {where['name']} says which node does not answer"
-                raise TargetError(f"{where['name']!r} did not stop within {seconds:.0f} s", fix=fix)
+                fix = f"kitctl status {name} says which node does not answer"
+                raise TargetError(f"{name!r} did not stop within {seconds:.0f} s", fix=fix)
             time.sleep(submitting.POLL_SECONDS)
-        return self.job(where["namespace"], where["name"])
+
+
+def _begun(job: Object) -> bool:
+    """Whether any pod of it may ever have run."""
+    return bool(job.get("status", {}).get("startTime")) or names.ANNOTATION_CANCELLED in lifecycle.noted(job)
 
 
 def _by_job(things: Sequence[Object]) -> dict[tuple[str, str], list[Object]]:

@@ -14,10 +14,11 @@ from typing import NoReturn
 import msgspec
 
 import kitctl
-from kitctl.errors import ConflictError, NotFound, Problem, SpecError, TargetError, UnsupportedError, UsageError
+from kitctl.errors import ConflictError, NotFound, Problem, SpecError, TargetError, UnsupportedError
 from kitctl.logs import Line
 from kitctl.state import JobFacts, NodeFacts
 from kitctl.targets import Submission
+from kitctl.targets.conflicts import already_there, check_scale
 from kitctl.targets.local import launch, reading, supervisor
 from kitctl.targets.local.folder import JobFolder, NodeFolder, create, hold, state_home
 from kitctl.targets.local.reconcile import Observed, describe
@@ -40,7 +41,7 @@ class LocalTarget:
         """The target of the user who calls."""
         return cls(state_home())
 
-    def submit(self, submission: Submission) -> JobFacts:
+    def submit(self, submission: Submission) -> None:
         """Write the job down and start its supervisor.
 
         Raises:
@@ -62,13 +63,9 @@ class LocalTarget:
         try:
             folder = create(self._path(spec.namespace, spec.name), job, Wanted(nodes=spec.max_nodes))
         except FileExistsError as error:
-            phase = self.job(spec.namespace, spec.name).end or "running"
-            raise ConflictError(
-                f"name: a job {spec.name!r} is there already ({phase.lower()})",
-                fix=f"choose another --name, replace it with --replace, or remove it: kitctl delete {spec.name}",
-            ) from error
+            phase = self.job(spec.namespace, spec.name).end or "Running"
+            raise already_there(spec.name, phase) from error
         supervisor.spawn(folder)
-        return self._facts(folder)
 
     def preview(self, submission: Submission) -> NoReturn:  # noqa: ARG002 - the protocol's
         """There are no objects to compare.
@@ -100,29 +97,26 @@ class LocalTarget:
         self._supervise(folder)
         return reading.follow(folder)
 
-    def scale(self, namespace: str, name: str, nodes: int) -> JobFacts:
+    def scale(self, namespace: str, name: str, nodes: int) -> None:
         """Run an elastic job with ``nodes`` nodes from now on.
 
         Raises:
             UsageError: the job is not elastic, or not for that many.
         """
         spec = self._open(namespace, name).job.spec
-        if not spec.min_nodes <= nodes <= spec.max_nodes:
-            many = f"{spec.min_nodes} to {spec.max_nodes} nodes" if spec.elastic else f"exactly {spec.nodes} nodes"
-            fix = "choose a number in that range, or submit it anew with --nodes MIN:MAX"
-            raise UsageError(f"nodes: {nodes}, but {name!r} was submitted for {many}", fix=fix)
-        return self._change(namespace, name, lambda wanted: msgspec.structs.replace(wanted, nodes=nodes))
+        check_scale(name, nodes, low=spec.min_nodes, high=spec.max_nodes)
+        self._change(namespace, name, lambda wanted: msgspec.structs.replace(wanted, nodes=nodes))
 
-    def suspend(self, namespace: str, name: str) -> JobFacts:
+    def suspend(self, namespace: str, name: str) -> None:
         """Drain all nodes, and wait until they are."""
         self._change(namespace, name, lambda wanted: msgspec.structs.replace(wanted, suspended=True))
-        return self._stopped(namespace, name)
+        self._await_stop(namespace, name)
 
-    def resume(self, namespace: str, name: str) -> JobFacts:
+    def resume(self, namespace: str, name: str) -> None:
         """Start a suspended job again."""
-        return self._change(namespace, name, lambda wanted: msgspec.structs.replace(wanted, suspended=False))
+        self._change(namespace, name, lambda wanted: msgspec.structs.replace(wanted, suspended=False))
 
-    def restart(self, namespace: str, name: str) -> JobFacts:
+    def restart(self, namespace: str, name: str) -> None:
         """Start all nodes anew.
 
         Raises:
@@ -139,12 +133,11 @@ class LocalTarget:
             with hold(folder.lock):  # the supervisor that wrote it down is leaving
                 folder.reopen()
         self._supervise(folder)
-        return self._facts(folder)
 
-    def cancel(self, namespace: str, name: str) -> JobFacts:
+    def cancel(self, namespace: str, name: str) -> None:
         """End a job, and wait until it has ended."""
         self._change(namespace, name, lambda wanted: msgspec.structs.replace(wanted, cancelled=True))
-        return self._stopped(namespace, name)
+        self._await_stop(namespace, name)
 
     def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:
         """End a job and remove its folder."""
@@ -175,7 +168,7 @@ class LocalTarget:
         if not (folder.end or idle or folder.supervised()):
             supervisor.spawn(folder)
 
-    def _change(self, namespace: str, name: str, change: Callable[[Wanted], Wanted]) -> JobFacts:
+    def _change(self, namespace: str, name: str, change: Callable[[Wanted], Wanted]) -> None:
         folder = self._open(namespace, name)
         if end := folder.end:
             raise ConflictError(
@@ -183,9 +176,8 @@ class LocalTarget:
             )
         folder.write(change(folder.wanted))
         self._supervise(folder)
-        return self._facts(folder)
 
-    def _stopped(self, namespace: str, name: str) -> JobFacts:
+    def _await_stop(self, namespace: str, name: str) -> None:
         """Wait until no node runs and, if the job is to end, until that is written down."""
         folder = self._open(namespace, name)
         deadline = time.monotonic() + folder.job.spec.grace_seconds + STOP_SLACK_SECONDS
@@ -194,7 +186,6 @@ class LocalTarget:
                 raise TargetError(f"{name!r} did not stop", fix=f"see {folder.path / 'supervisor.log'}")
             self._supervise(folder)
             time.sleep(supervisor.POLL_SECONDS)
-        return self._facts(folder)
 
     def _facts(self, folder: JobFolder) -> JobFacts:
         job, wanted, end = folder.job, folder.wanted, folder.end

@@ -128,7 +128,8 @@ def test_a_fatal_node_fails_the_job_and_the_reason_is_kept(target: LocalTarget) 
 def test_suspend_drains_all_and_resume_starts_them_again(target: LocalTarget) -> None:
     folder = begin(target, SLEEP)
     eventually(lambda: up(folder, 0, 1))
-    assert state.derive(target.suspend("default", "job")).phase == "Suspended"
+    target.suspend("default", "job")
+    assert state.derive(target.job("default", "job")).phase == "Suspended"
     assert [folder.node(i).exited(1).code for i in (0, 1)] == [75, 75]  # type: ignore[union-attr]
     eventually(lambda: not folder.supervised(), "there is nothing left to supervise")
     target.resume("default", "job")
@@ -170,7 +171,8 @@ def test_cancel_waits_for_the_end_and_a_node_that_ignores_sigterm_is_killed(targ
     spec = JobSpec(name="stubborn", nodes=1, policy=Policy(grace_period="1s"))
     folder = begin(target, "trap '' TERM; while :; do sleep 0.1; done", spec=spec)
     eventually(lambda: up(folder, 0))
-    job = state.derive(target.cancel("default", "stubborn"))
+    target.cancel("default", "stubborn")
+    job = state.derive(target.job("default", "stubborn"))
     assert job.phase == "Cancelled"
     exited = folder.node(0).exited(1)
     assert exited is not None
