@@ -166,6 +166,8 @@ class History:
             seed=self._order.seed,
             model=self._signature,
             data=self._order.fingerprint,
+            samples=self._order.samples,
+            batch=self._order.batch,
             torch=torch.__version__,
             created=time.time(),
             parent=self._parent,

@@ -17,7 +17,15 @@ Ledger = tuple["Entry", ...]
 
 
 class LedgerError(Exception):
-    """A ledger does not count each sample once, or was tampered with; says where."""
+    """A ledger does not count each sample once, or was tampered with.
+
+    Attributes:
+        entry: index of the entry where that shows.
+    """
+
+    def __init__(self, entry: int, problem: str) -> None:
+        super().__init__(f"entry {entry}: {problem}")
+        self.entry = entry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,18 +82,16 @@ def audit(ledger: Sequence[Entry], order: Order) -> Cursor:
         expected = (reached.epoch, reached.position, order.step(reached) + 1)
         told = (entry.epoch, entry.start, entry.first_step)
         if entry.chained(chain) != entry:
-            raise LedgerError(f"entry {number}: the hash chain is broken")
+            raise LedgerError(number, "the hash chain is broken")
         if told != expected:
-            raise LedgerError(
-                f"entry {number}: epoch, position and step begin at {told}, but the history reached {expected}"
-            )
+            raise LedgerError(number, f"epoch, position and step begin at {told}, but the history reached {expected}")
         if not entry.start < entry.stop <= order.samples:
-            raise LedgerError(f"entry {number}: positions {entry.start} to {entry.stop} of {order.samples} samples")
+            raise LedgerError(number, f"positions {entry.start} to {entry.stop} of {order.samples} samples")
         if entry.generation < generation:
-            raise LedgerError(f"entry {number}: generation {entry.generation} after generation {generation}")
+            raise LedgerError(number, f"generation {entry.generation} after generation {generation}")
         reached = Cursor(entry.epoch, entry.stop) if entry.stop < order.samples else Cursor(entry.epoch + 1)
         if entry.last_step != order.step(reached):
-            raise LedgerError(f"entry {number}: ends at step {entry.last_step}, not at {order.step(reached)}")
+            raise LedgerError(number, f"ends at step {entry.last_step}, not at {order.step(reached)}")
         generation, chain = entry.generation, entry.chain
     return reached
 

@@ -37,6 +37,8 @@ def manifest(steps: int = 3, generation: int = 1, **changes: Any) -> Manifest:
         "seed": 0,
         "model": "a model",
         "data": ORDER.fingerprint,
+        "samples": ORDER.samples,
+        "batch": ORDER.batch,
         "torch": "2.15",
         "created": 1000.0 + steps,
         "parent": None,

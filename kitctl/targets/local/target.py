@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,9 +17,9 @@ import kitctl
 from kitctl.errors import ConflictError, NotFound, Problem, SpecError, TargetError, UnsupportedError
 from kitctl.logs import Line
 from kitctl.state import JobFacts, NodeFacts
-from kitctl.targets import Submission
+from kitctl.targets import Kept, Submission
 from kitctl.targets.conflicts import already_there, check_scale
-from kitctl.targets.local import launch, reading, supervisor
+from kitctl.targets.local import beside, launch, reading, supervisor
 from kitctl.targets.local.folder import JobFolder, NodeFolder, create, hold, state_home
 from kitctl.targets.local.reconcile import Observed, describe
 from kitctl.targets.local.records import Job, Wanted
@@ -151,6 +151,17 @@ class LocalTarget:
         if snapshots and kept:
             shutil.rmtree(kept, ignore_errors=True)
         return snapshots
+
+    def beside(self, kept: Kept, words: Sequence[str]) -> Iterator[bytes]:
+        """What ``trainer.snapshots`` prints about the folder that outlives a job."""
+        known = (self._path(kept.namespace, kept.name) / "job.json").is_file()
+        job = self._open(kept.namespace, kept.name).job if known else None
+        claim = kept.claim or (job.spec.snapshots.claim if job else "")
+        folder = launch.kept_dir(self.state, kept.namespace, kept.name, claim)
+        if not (job or folder.is_dir()):
+            fix = f"kitctl list -A shows all jobs; {self.state / 'snapshots'} holds what earlier ones left"
+            raise NotFound(f"no job {kept.name!r} on this machine, and no snapshots of one", fix=fix)
+        return beside.run(job.python if job else sys.executable, folder, words)
 
     def _path(self, namespace: str, name: str) -> Path:
         return self.state / "jobs" / namespace / name
