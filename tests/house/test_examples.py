@@ -52,11 +52,12 @@ def _somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("call", kitctl_calls(), ids=" ".join)
 def test_an_example_is_understood(call: list[str]) -> None:
-    command: click.Command | None = cli
+    command: click.Command = cli
     while isinstance(command, click.Group):
         word, *call = call
-        command = command.get_command(click.Context(command), word)
-        assert command is not None, word
+        found = command.get_command(click.Context(command), word)
+        assert found is not None, word
+        command = found
     command.make_context(word, call)
 
 
