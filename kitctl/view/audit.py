@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from kitctl.snapshots import Audit, Proof
+from kitctl.view.columns import many
 from kitctl.view.snapshots import ledger
 
 
@@ -25,9 +26,9 @@ def proved(proof: Proof, *, agree: int) -> str:
     """``proved: 12 epochs of 1024 samples, each counted exactly once: 12288 in 768 steps, by 3 generations ...``."""
     part = f" and {proof.position} of epoch {proof.epochs + 1}" if proof.position else ""
     return (
-        f"proved: {_many(proof.epochs, 'epoch')} of {proof.samples} samples{part}, each counted exactly once: "
-        f"{proof.counted} samples in {_many(proof.steps, 'step')}, by {_many(proof.generations, 'generation')} "
-        f"({_ranks(proof)}), in {_many(len(proof.ledger), 'entry', 'entries')}; "
+        f"proved: {many(proof.epochs, 'epoch')} of {proof.samples} samples{part}, each counted exactly once: "
+        f"{proof.counted} samples in {many(proof.steps, 'step')}, by {many(proof.generations, 'generation')} "
+        f"({_ranks(proof)}), in {many(len(proof.ledger), 'entry', 'entries')}; "
         f"from {proof.snapshot}{f', with which {agree - 1} more agree' if agree > 1 else ''}"
     )
 
@@ -43,9 +44,5 @@ def _ranks(proof: Proof) -> str:
     """How many ranks took part, one number for each time that it changed."""
     known = [str(one.world_size) for one in proof.ledger if one.world_size]
     sizes = [size for size, _ in groupby(known)]
-    restarts = _many(max(proof.generations - 1, 0), "restart")
+    restarts = many(max(proof.generations - 1, 0), "restart")
     return f"{restarts}; {' -> '.join(sizes)} ranks" if sizes else restarts
-
-
-def _many(count: int, one: str, more: str = "") -> str:
-    return f"{count} {one if count == 1 else more or one + 's'}"

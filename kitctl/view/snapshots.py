@@ -26,7 +26,10 @@ def page(one: Details, now: float) -> list[str]:
         ("Snapshot", one.name),
         ("Job", f"{one.job}, run {one.run}"),
         ("Step", f"{one.step}, in epoch {one.epoch} behind {one.position} of {one.samples} samples"),
-        ("Taken by", f"generation {one.generation} with {one.world_size} ranks, torch {one.torch}"),
+        (
+            "Taken by",
+            f"generation {one.generation} with {one.world_size} rank{'s'[: one.world_size != 1]}, torch {one.torch}",
+        ),
         ("Data", f"{one.samples} samples in batches of {one.batch}, seed {one.seed}"),
         ("Age", "-" if one.created is None else duration(now - one.created)),
         ("Size", size(one.size)),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from kitctl import names
-from kitctl.errors import TargetError
+from kitctl.targets.conflicts import trainer_failed
 
 CHUNK_BYTES: Final = 1 << 20
 
@@ -30,9 +30,4 @@ def run(python: str, folder: Path, words: Sequence[str]) -> Iterator[bytes]:
             yield piece
         if process.wait():
             errors.seek(0)
-            raise TargetError(last_line(errors.read()))
-
-
-def last_line(told: bytes) -> str:
-    """What a program said last, which is why it ended."""
-    return (told.decode(errors="replace").strip().splitlines() or ["it ended without a word"])[-1]
+            raise trainer_failed(errors.read())

@@ -18,7 +18,7 @@ from kitctl.errors import ConflictError, NotFound, Problem, SpecError, TargetErr
 from kitctl.logs import Line
 from kitctl.state import JobFacts, NodeFacts
 from kitctl.targets import Kept, Submission
-from kitctl.targets.conflicts import already_there, check_scale
+from kitctl.targets.conflicts import already_there, check_scale, keeps_none, nothing_kept
 from kitctl.targets.local import beside, launch, reading, supervisor
 from kitctl.targets.local.folder import JobFolder, NodeFolder, create, hold, state_home
 from kitctl.targets.local.reconcile import Observed, describe
@@ -153,15 +153,16 @@ class LocalTarget:
         return snapshots
 
     def beside(self, kept: Kept, words: Sequence[str]) -> Iterator[bytes]:
-        """What ``trainer.snapshots`` prints about the folder that outlives a job."""
-        known = (self._path(kept.namespace, kept.name) / "job.json").is_file()
-        job = self._open(kept.namespace, kept.name).job if known else None
-        claim = kept.claim or (job.spec.snapshots.claim if job else "")
-        folder = launch.kept_dir(self.state, kept.namespace, kept.name, claim)
-        if not (job or folder.is_dir()):
-            fix = f"kitctl list -A shows all jobs; {self.state / 'snapshots'} holds what earlier ones left"
-            raise NotFound(f"no job {kept.name!r} on this machine, and no snapshots of one", fix=fix)
-        return beside.run(job.python if job else sys.executable, folder, words)
+        """What ``trainer.snapshots`` prints about a folder that outlives its job."""
+        folder = self._path(kept.namespace, kept.name)
+        job = JobFolder(folder).job if (folder / "job.json").is_file() else None
+        if job and not job.spec.snapshots.enabled:
+            raise keeps_none(kept.name)
+        claim = job.spec.snapshots.claim if job else kept.claim
+        snapshots = launch.kept_dir(self.state, kept.namespace, kept.name, claim)
+        if not (job or snapshots.is_dir()):
+            raise nothing_kept(kept.name, "on this machine", f"{self.state / 'snapshots'} holds what earlier jobs left")
+        return beside.run(job.python if job else sys.executable, snapshots, words)
 
     def _path(self, namespace: str, name: str) -> Path:
         return self.state / "jobs" / namespace / name
