@@ -42,7 +42,7 @@ class Entry(Answer, frozen=True, kw_only=True):
     last_step: int
     start: int
     stop: int
-    world_size: int | None = None
+    world_size: int
 
 
 class Tensor(Answer, frozen=True, kw_only=True):

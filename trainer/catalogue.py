@@ -14,9 +14,9 @@ from typing import Final, Literal
 
 import torch
 
-from trainer import snapshot
-from trainer.snapshot import CorruptError, ForeignError, Manifest
-from trainer.state import load
+from trainer import loading, snapshot
+from trainer.shards import CorruptError
+from trainer.snapshot import ForeignError, Manifest
 
 Condition = Literal[
     "whole",  # its manifest holds and its files are there; their bytes were not looked at
@@ -27,6 +27,7 @@ Condition = Literal[
     "unfinished",  # being written now, or left by a writer that was killed
 ]
 GOOD: Final = frozenset({"whole", "verified"})
+_MODEL: Final = "model/"  # what the names of its tensors begin with
 _FOLDER: Final = re.compile(r"(bad-|\.tmp-)?step-(\d+)-g(\d+)")
 
 
@@ -67,7 +68,7 @@ def everything(folder: Path, *, thorough: bool = False) -> list[Kept]:
     """
     found = [(path, match) for path in folder.glob("*step-*") if (match := _FOLDER.fullmatch(path.name))]
     found.sort(key=lambda one: (int(one[1][3]), int(one[1][2])), reverse=True)
-    return [_kept(path, match, verify if thorough else whole) for path, match in found]
+    return [_kept(path, match, snapshot.verify if thorough else _whole) for path, match in found]
 
 
 def pick(kept: Sequence[Kept], wanted: str | None) -> Kept:
@@ -84,35 +85,16 @@ def pick(kept: Sequence[Kept], wanted: str | None) -> Kept:
     raise CatalogueError(f"{what} that could be used; steps with one: {there}")
 
 
-def whole(path: Path) -> Manifest:
-    """A snapshot's manifest, if its files are there at their size.
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    """The model's bare state dict, from verified bytes, in main memory.
 
     Raises:
-        CorruptError: one is not.
+        CorruptError: the snapshot is damaged; says where.
         ForeignError: it is of another version.
         OSError: it cannot be read at the moment.
     """
-    manifest = snapshot.read_manifest(path)
-    for name, expected in manifest.files.items():
-        if not (path / name).exists():
-            raise CorruptError(f"{name} is missing")
-        if (found := (path / name).stat().st_size) != expected.size:
-            raise CorruptError(f"{name} has {found} bytes instead of {expected.size}")
-    return manifest
-
-
-def verify(path: Path) -> Manifest:
-    """A snapshot's manifest, if every byte is as it was written. Raises as ``whole`` does."""
-    manifest = snapshot.read_manifest(path)
-    snapshot.read_files(path, manifest)
-    return manifest
-
-
-def weights(path: Path) -> dict[str, torch.Tensor]:
-    """The model's bare state dict, from verified bytes, in main memory. Raises as ``whole`` does."""
-    manifest = snapshot.read_manifest(path)
-    found: dict[str, torch.Tensor] = load(snapshot.read_files(path, manifest)["state.pt"])["model"]
-    return found
+    tensors = loading.load_full(path)
+    return {name.removeprefix(_MODEL): one for name, one in tensors.items() if name.startswith(_MODEL)}
 
 
 def superfluous(kept: Sequence[Kept], keep: int, *, damaged: bool = False) -> list[Kept]:
@@ -162,6 +144,13 @@ def _kept(path: Path, match: re.Match[str], look: Callable[[Path], Manifest]) ->
     )
 
 
+def _whole(path: Path) -> Manifest:
+    """A snapshot's manifest, if its shards are there at their size. Raises as ``snapshot.verify`` does."""
+    manifest = snapshot.read_manifest(path)
+    with snapshot.open_shards(path, manifest):
+        return manifest
+
+
 def _look(path: Path, prefix: str | None, look: Callable[[Path], Manifest]) -> tuple[Condition, str, Manifest | None]:
     if prefix == snapshot.SCRATCH:
         return "unfinished", "being written, or left by a writer that was killed", None
@@ -175,7 +164,7 @@ def _look(path: Path, prefix: str | None, look: Callable[[Path], Manifest]) -> t
         return "unreadable", str(error), None
     if prefix == snapshot.ASIDE:
         return "damaged", "put aside by a run that could not go on from it", manifest
-    return ("verified" if look is verify else "whole"), "", manifest
+    return ("whole" if look is _whole else "verified"), "", manifest
 
 
 def _is(kept: Kept, wanted: str) -> bool:

@@ -171,7 +171,9 @@ class History:
             torch=torch.__version__,
             created=time.time(),
             parent=self._parent,
-            ledger=extend(self._ledger, self._order, self.generation, self._committed, cursor),
+            ledger=extend(
+                self._ledger, self._order, self.generation, self._committed, cursor, world_size=self._world.size
+            ),
         )
 
     def _publish(self, archive: Archive, manifest: Manifest, scratch: Path, reports: Sequence[Report]) -> None:

@@ -33,6 +33,7 @@ class Entry:
     """Steps ``first_step`` to ``last_step`` (from 1 on) took positions ``start`` to ``stop`` of the epoch's order.
 
     Attributes:
+        world_size: ranks that took them.
         chain: SHA-256 over the chain of the entry before and this entry.
     """
 
@@ -42,6 +43,7 @@ class Entry:
     last_step: int
     start: int
     stop: int
+    world_size: int
     chain: str = ""
 
     def chained(self, before: str) -> Entry:
@@ -50,8 +52,8 @@ class Entry:
         return replace(self, chain=hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest())
 
 
-def extend(ledger: Ledger, order: Order, generation: int, start: Cursor, stop: Cursor) -> Ledger:
-    """The ledger once a generation has also taken all steps between two cursors."""
+def extend(ledger: Ledger, order: Order, generation: int, start: Cursor, stop: Cursor, *, world_size: int) -> Ledger:
+    """The ledger once a generation, of so many ranks, has also taken all steps between two cursors."""
     while start < stop:
         same_epoch = start.epoch == stop.epoch
         end = stop if same_epoch else Cursor(start.epoch + 1)
@@ -62,6 +64,7 @@ def extend(ledger: Ledger, order: Order, generation: int, start: Cursor, stop: C
             last_step=order.step(end),
             start=start.position,
             stop=stop.position if same_epoch else order.samples,
+            world_size=world_size,
         )
         if ledger and (ledger[-1].generation, ledger[-1].epoch) == (generation, start.epoch):
             entry = replace(entry, first_step=ledger[-1].first_step, start=ledger[-1].start)

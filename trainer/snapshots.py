@@ -18,7 +18,8 @@ from typing import Any, Final
 from trainer import catalogue, safetensors
 from trainer.catalogue import CatalogueError, Kept
 from trainer.proof import prove
-from trainer.snapshot import CorruptError, ForeignError, Manifest
+from trainer.shards import CorruptError
+from trainer.snapshot import ForeignError, Manifest
 from trainer.state import dump
 
 Options = argparse.Namespace

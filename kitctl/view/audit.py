@@ -41,8 +41,6 @@ def fix(audit: Audit) -> str:
 
 
 def _ranks(proof: Proof) -> str:
-    """How many ranks took part, one number for each time that it changed."""
-    known = [str(one.world_size) for one in proof.ledger if one.world_size]
-    sizes = [size for size, _ in groupby(known)]
-    restarts = many(max(proof.generations - 1, 0), "restart")
-    return f"{restarts}; {' -> '.join(sizes)} ranks" if sizes else restarts
+    """How often ranks began anew, and how many there were: one number for each time that it changed."""
+    sizes = " -> ".join(str(size) for size, _ in groupby(one.world_size for one in proof.ledger))
+    return f"{many(proof.generations - 1, 'restart')}; {sizes} ranks"

@@ -51,7 +51,7 @@ def ledger(entries: Sequence[Entry], broken: int | None = None) -> list[str]:
             str(one.epoch + 1),
             f"{one.first_step}-{one.last_step}",
             f"{one.start}-{one.stop}",
-            str(one.world_size or "-"),
+            str(one.world_size),
         ]
         for number, one in enumerate(entries)
     ]

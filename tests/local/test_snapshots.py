@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from tests.trainer.saved import flip, resign
+from tests.trainer.runs import flip, resign
 from trainer.ledger import Ledger
 from trainer.snapshot import read_manifest
 
@@ -54,7 +54,7 @@ def test_snapshots_are_looked_after_and_the_history_is_proved_until_somebody_tam
 
     kit.run("delete", "job")
     newest, middle, oldest = (kit.snapshots("job") / one["name"] for one in listed)
-    flip(oldest / "state.pt", 700)
+    flip(oldest / "shard-00000.bin")
     assert f"1 of 3 cannot be used: {oldest.name}" in kit.run("snapshots", "verify", "job", exit_code=1)
     resign(newest, ledger=without(read_manifest(newest).ledger, 2))
     told = kit.run("audit", "job", exit_code=1)

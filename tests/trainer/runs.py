@@ -28,7 +28,9 @@ def run(folder: Path, *steps: int, generation: int = 1) -> list[Manifest]:
 
 def save(folder: Path, described: Manifest) -> Manifest:
     """A snapshot of the weights, and of an optimizer's state."""
-    tensors = {f"model/{name}": tensor for name, tensor in WEIGHTS.items()} | {"optimizer/state/bias/step": torch.ones(1)}
+    tensors = {f"model/{name}": tensor for name, tensor in WEIGHTS.items()} | {
+        "optimizer/state/bias/step": torch.ones(1)
+    }
     pieces, data = [], b""
     for name, tensor in tensors.items():
         start, data = len(data), data + tensor.numpy().tobytes()

@@ -42,7 +42,7 @@ def manifest(steps: int = 3, generation: int = 1, **changes: Any) -> Manifest:
         "torch": "2.15",
         "created": 1000.0 + steps,
         "parent": None,
-        "ledger": extend((), ORDER, generation, Cursor(), cursor),
+        "ledger": extend((), ORDER, generation, Cursor(), cursor, world_size=2),
     }
     return Manifest(**facts | changes)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainer import saved
+from tests.trainer import runs, saved
 from trainer.data import Cursor
 from trainer.ledger import Ledger, extend
 from trainer.proof import Proof, prove
@@ -22,7 +22,7 @@ def history(*steps: int) -> Ledger:
     """A generation for each step in the list: it went on from the step before."""
     ledger: Ledger = ()
     for generation, (start, stop) in enumerate(zip((0, *steps), steps, strict=False), 1):
-        ledger = extend(ledger, saved.ORDER, generation, cursor(start), cursor(stop))
+        ledger = extend(ledger, saved.ORDER, generation, cursor(start), cursor(stop), world_size=generation)
     return ledger
 
 
@@ -70,14 +70,14 @@ def test_another_step_than_its_position_says_is_seen() -> None:
 
 
 def test_a_run_s_snapshots_agree(tmp_path: Path) -> None:
-    manifests = {one.name: one for one in saved.run(tmp_path, 1, 3, 5, 8)}
+    manifests = {one.name: one for one in runs.run(tmp_path, 1, 3, 5, 8)}
     assert [prove(one, manifests).broken for one in manifests.values()] == [""] * 4
 
 
 def test_a_parent_that_was_replaced_is_seen_and_one_that_is_gone_is_not_missed(tmp_path: Path) -> None:
-    parent, child = saved.run(tmp_path, 3, 5)
+    parent, child = runs.run(tmp_path, 3, 5)
     assert prove(child, {}).broken == ""
-    forged = saved.resign(tmp_path / parent.name, created=1.0)
+    forged = runs.resign(tmp_path / parent.name, created=1.0)
     proof = prove(read_manifest(tmp_path / child.name), {forged.name: forged})
     assert proof.broken == f"it went on from another {parent.name} than the one that is here now"
 
@@ -89,7 +89,7 @@ def test_a_parent_that_was_replaced_is_seen_and_one_that_is_gone_is_not_missed(t
 )
 def test_a_history_that_is_not_its_parent_s_continued_shows_where_they_part(ledger: Ledger, entry: int) -> None:
     parent = saved.manifest(7, ledger=history(3, 7))
-    child = saved.manifest(ledger[-1].last_step, ledger=ledger, parent=saved.parent(parent))
+    child = saved.manifest(ledger[-1].last_step, ledger=ledger, parent=runs.parent(parent))
     proof = prove(child, {parent.name: parent})
     assert proof.entry == entry
     assert "differs from that of" in proof.broken

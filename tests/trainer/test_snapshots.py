@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from tests.trainer import saved
+from tests.trainer import runs
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
@@ -26,8 +26,8 @@ def answer(folder: Path, *words: str) -> Any:
 
 
 def test_list_and_verify_tell_the_newest_first(tmp_path: Path) -> None:
-    saved.run(tmp_path, 2, 5)
-    saved.flip(tmp_path / "step-00000002-g0001" / "state.pt", 100)
+    runs.run(tmp_path, 2, 5)
+    runs.flip(tmp_path / "step-00000002-g0001" / "shard-00000.bin")
     newest, older = answer(tmp_path, "list")
     assert (newest["step"], newest["epoch"], newest["generation"], newest["worldSize"]) == (5, 2, 1, 2)
     assert (newest["run"], newest["condition"]) == ("run-1", "whole")
@@ -38,7 +38,7 @@ def test_list_and_verify_tell_the_newest_first(tmp_path: Path) -> None:
 
 
 def test_show_tells_tensors_and_history(tmp_path: Path) -> None:
-    saved.run(tmp_path, 5)
+    runs.run(tmp_path, 5)
     shown = answer(tmp_path, "show", "5")
     assert shown["tensors"] == [
         {"name": "weight", "shape": [2, 3], "dtype": "float32", "size": 24},
@@ -49,15 +49,15 @@ def test_show_tells_tensors_and_history(tmp_path: Path) -> None:
 
 
 def test_export_is_the_file_itself(tmp_path: Path) -> None:
-    saved.run(tmp_path, 1)
+    runs.run(tmp_path, 1)
     weights = torch.load(io.BytesIO(run(tmp_path, "export").stdout), weights_only=True)
-    assert torch.equal(weights["weight"], saved.WEIGHTS["weight"])
+    assert torch.equal(weights["weight"], runs.WEIGHTS["weight"])
     file = run(tmp_path, "export", "1", "--format", "safetensors").stdout
     assert json.loads(file[8 : 8 + int.from_bytes(file[:8], "little")])["weight"]["shape"] == [2, 3]
 
 
 def test_prune_deletes_only_what_it_is_told_by_name(tmp_path: Path) -> None:
-    saved.run(tmp_path, 1, 2, 3)
+    runs.run(tmp_path, 1, 2, 3)
     assert [one["step"] for one in answer(tmp_path, "prune", "--keep", "1")] == [2, 1]
     assert len(list(tmp_path.glob("step-*"))) == 3
     dropped = answer(tmp_path, "prune", "--keep", "1", "--drop=step-00000001-g0001")
@@ -69,7 +69,7 @@ def test_prune_deletes_only_what_it_is_told_by_name(tmp_path: Path) -> None:
 
 
 def test_audit_tells_a_proof_for_each_and_which_cannot_vouch(tmp_path: Path) -> None:
-    saved.run(tmp_path, 2, 5, 7)
+    runs.run(tmp_path, 2, 5, 7)
     (tmp_path / "step-00000002-g0001" / "manifest.json").write_text("{}")
     told = answer(tmp_path, "audit")
     assert [(proof["steps"], proof["counted"], proof["broken"]) for proof in told["proofs"]] == [
@@ -81,7 +81,7 @@ def test_audit_tells_a_proof_for_each_and_which_cannot_vouch(tmp_path: Path) -> 
 
 
 def test_what_is_printed_meanwhile_is_no_part_of_the_answer(tmp_path: Path) -> None:
-    saved.run(tmp_path, 1)
+    runs.run(tmp_path, 1)
     noisy = "import os, trainer.catalogue as c, trainer.snapshots as s\n"
     noisy += "real = c.everything\n"
     noisy += "def loud(*a, **k):\n    print('a library'); os.system('echo its child')\n    return real(*a, **k)\n"
