@@ -39,6 +39,15 @@ def duration(total: float) -> str:
     return f"{minutes}m{secs:02}s" if minutes else f"{secs}s"
 
 
+def size(total: float) -> str:
+    """Bytes as a person reads them: ``512 B``, ``1.5 MiB``, ``40 GiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if total < 1024:  # noqa: PLR2004 - what the units are made of
+            return f"{total:.3g} {unit}"
+        total /= 1024
+    return f"{total:.3g} TiB"
+
+
 def amount(text: str) -> float:
     """A Kubernetes quantity as a number: ``"500m"`` is 0.5, ``"2Gi"`` is 2 * 1024**3.
 

@@ -75,7 +75,15 @@ def _verbs() -> Iterator[str]:
     for verb in VERBS:
         command = cli.get_command(top, verb)
         assert command, verb
-        yield f"## kitctl {verb}\n\n```text\n{command.get_help(_context(command, verb, top))}\n```\n"
+        yield from _help(command, _context(command, verb, top))
+
+
+def _help(command: click.Command, context: click.Context) -> Iterator[str]:
+    """A verb's section, and one for each of its own."""
+    yield f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
+    if isinstance(command, click.Group):
+        for name, part in command.commands.items():
+            yield from _help(part, _context(part, name, context))
 
 
 def _context(command: click.Command, name: str, parent: click.Context | None = None) -> click.Context:

@@ -142,7 +142,7 @@ class Archive:
         if not isinstance(error, CorruptError):
             self._say(f"passing over {path}: {error}")
             return
-        bad = path.with_name(f"bad-{path.name}")
+        bad = path.with_name(f"{snapshot.ASIDE}{path.name}")
         with suppress(OSError):  # a folder that can only be read: passed over again next time
             path.rename(bad)
         self._say(f"passing over {path}: {error}; it is kept as {bad.name}")

@@ -166,10 +166,14 @@ class History:
             seed=self._order.seed,
             model=self._signature,
             data=self._order.fingerprint,
+            samples=self._order.samples,
+            batch=self._order.batch,
             torch=torch.__version__,
             created=time.time(),
             parent=self._parent,
-            ledger=extend(self._ledger, self._order, self.generation, self._committed, cursor),
+            ledger=extend(
+                self._ledger, self._order, self.generation, self._committed, cursor, world_size=self._world.size
+            ),
         )
 
     def _publish(self, archive: Archive, manifest: Manifest, scratch: Path, reports: Sequence[Report]) -> None:

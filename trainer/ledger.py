@@ -17,7 +17,15 @@ Ledger = tuple["Entry", ...]
 
 
 class LedgerError(Exception):
-    """A ledger does not count each sample once, or was tampered with; says where."""
+    """A ledger does not count each sample once, or was tampered with.
+
+    Attributes:
+        entry: index of the entry where that shows.
+    """
+
+    def __init__(self, entry: int, problem: str) -> None:
+        super().__init__(f"entry {entry}: {problem}")
+        self.entry = entry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +33,7 @@ class Entry:
     """Steps ``first_step`` to ``last_step`` (from 1 on) took positions ``start`` to ``stop`` of the epoch's order.
 
     Attributes:
+        world_size: ranks that took them.
         chain: SHA-256 over the chain of the entry before and this entry.
     """
 
@@ -34,6 +43,7 @@ class Entry:
     last_step: int
     start: int
     stop: int
+    world_size: int
     chain: str = ""
 
     def chained(self, before: str) -> Entry:
@@ -42,8 +52,8 @@ class Entry:
         return replace(self, chain=hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest())
 
 
-def extend(ledger: Ledger, order: Order, generation: int, start: Cursor, stop: Cursor) -> Ledger:
-    """The ledger once a generation has also taken all steps between two cursors."""
+def extend(ledger: Ledger, order: Order, generation: int, start: Cursor, stop: Cursor, *, world_size: int) -> Ledger:
+    """The ledger once a generation, of so many ranks, has also taken all steps between two cursors."""
     while start < stop:
         same_epoch = start.epoch == stop.epoch
         end = stop if same_epoch else Cursor(start.epoch + 1)
@@ -54,6 +64,7 @@ def extend(ledger: Ledger, order: Order, generation: int, start: Cursor, stop: C
             last_step=order.step(end),
             start=start.position,
             stop=stop.position if same_epoch else order.samples,
+            world_size=world_size,
         )
         if ledger and (ledger[-1].generation, ledger[-1].epoch) == (generation, start.epoch):
             entry = replace(entry, first_step=ledger[-1].first_step, start=ledger[-1].start)
@@ -74,18 +85,16 @@ def audit(ledger: Sequence[Entry], order: Order) -> Cursor:
         expected = (reached.epoch, reached.position, order.step(reached) + 1)
         told = (entry.epoch, entry.start, entry.first_step)
         if entry.chained(chain) != entry:
-            raise LedgerError(f"entry {number}: the hash chain is broken")
+            raise LedgerError(number, "the hash chain is broken")
         if told != expected:
-            raise LedgerError(
-                f"entry {number}: epoch, position and step begin at {told}, but the history reached {expected}"
-            )
+            raise LedgerError(number, f"epoch, position and step begin at {told}, but the history reached {expected}")
         if not entry.start < entry.stop <= order.samples:
-            raise LedgerError(f"entry {number}: positions {entry.start} to {entry.stop} of {order.samples} samples")
+            raise LedgerError(number, f"positions {entry.start} to {entry.stop} of {order.samples} samples")
         if entry.generation < generation:
-            raise LedgerError(f"entry {number}: generation {entry.generation} after generation {generation}")
+            raise LedgerError(number, f"generation {entry.generation} after generation {generation}")
         reached = Cursor(entry.epoch, entry.stop) if entry.stop < order.samples else Cursor(entry.epoch + 1)
         if entry.last_step != order.step(reached):
-            raise LedgerError(f"entry {number}: ends at step {entry.last_step}, not at {order.step(reached)}")
+            raise LedgerError(number, f"ends at step {entry.last_step}, not at {order.step(reached)}")
         generation, chain = entry.generation, entry.chain
     return reached
 

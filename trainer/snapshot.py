@@ -28,6 +28,7 @@ from trainer.shards import CorruptError, Shard, ShardFile
 FORMAT: Final = 2
 MANIFEST: Final = "manifest.json"
 SCRATCH: Final = ".tmp-"  # what a snapshot is called until it is whole
+ASIDE: Final = "bad-"  # what a damaged one is called once a run has met it
 
 
 class ForeignError(Exception):
@@ -49,6 +50,8 @@ class Manifest:
     Attributes:
         model: signature of the parameters' names, shapes and types.
         data: fingerprint of the data's order, which the cursor means something in.
+        samples: size of the data set.
+        batch: samples in a step, over all ranks.
         created: seconds since 1970.
         ledger: the whole committed history of the run.
         metrics: what was measured behind the epoch that this snapshot ends; none within an epoch.
@@ -65,6 +68,8 @@ class Manifest:
     seed: int
     model: str
     data: str
+    samples: int
+    batch: int
     torch: str
     created: float
     parent: Parent | None
@@ -128,7 +133,7 @@ def read_manifest(snapshot: Path) -> Manifest:
     if version != FORMAT:
         raise ForeignError(f"it has format {version}, and this version reads {FORMAT}")
     manifest = _manifest(facts)
-    if manifest.name != snapshot.name:
+    if manifest.name != snapshot.name.removeprefix(ASIDE):
         raise CorruptError(f"{MANIFEST} is that of {manifest.name}")
     return manifest
 

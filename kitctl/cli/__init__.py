@@ -33,6 +33,8 @@ VERBS: Final = {
     "status": Verb("Watch", "Show a job's phase, progress, nodes and ranks"),
     "logs": Verb("Watch", "Print what the ranks have said, in the order of time"),
     "wait": Verb("Watch", "Wait until a job has ended"),
+    "snapshots": Verb("Keep", "List, verify, show, prune and export the snapshots of a job"),
+    "audit": Verb("Keep", "Prove that each sample was counted exactly once"),
     "scale": Verb("Change", "Change how many nodes an elastic job runs with"),
     "restart": Verb("Change", "Start all nodes anew, from the last snapshot"),
     "suspend": Verb("Change", "Take a snapshot and stop all nodes"),

@@ -7,7 +7,7 @@ What lives here: the ``Target`` protocol and the choice between targets. What ne
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -51,6 +51,20 @@ class Change:
     before: Mapping[str, Any] | None
     after: Mapping[str, Any]
     refusal: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """What a job of that name keeps, or has kept: it may be gone.
+
+    Where no job says so, ``claim`` is the existing claim that its snapshots are on, and ``image`` what reads them;
+    empty: the claim that a job makes for itself, and the default image.
+    """
+
+    namespace: str
+    name: str
+    claim: str = ""
+    image: str = ""
 
 
 class Target(Protocol):
@@ -108,6 +122,14 @@ class Target(Protocol):
 
     def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:
         """End a job and forget it; its snapshots stay unless they are to go too. Whether they are gone."""
+
+    def beside(self, kept: Kept, words: Sequence[str]) -> Iterator[bytes]:
+        """What ``trainer.snapshots`` prints beside a job's snapshots when called with these words, as it comes.
+
+        Raises:
+            NotFound: there is neither such a job nor anything that one of its name left.
+            TargetError: it could not be run there, or ended with an error, which is told.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kitctl.errors import ConflictError, UsageError
+from kitctl.errors import ConflictError, NotFound, TargetError, UsageError
 
 
 def already_there(name: str, phase: str = "") -> ConflictError:
@@ -22,3 +22,20 @@ def check_scale(name: str, nodes: int, *, low: int, high: int) -> None:
     many = f"{low} to {high} nodes" if low < high else f"exactly {high} nodes"
     fix = "choose a number in that range, or submit it anew with --nodes MIN:MAX"
     raise UsageError(f"nodes: {nodes}, but {name!r} was submitted for {many}", fix=fix)
+
+
+def nothing_kept(name: str, place: str, fix: str) -> NotFound:
+    """There is neither a job of that name nor anything that one has left."""
+    return NotFound(f"no job {name!r} {place}, and no snapshots of one", fix=fix)
+
+
+def keeps_none(name: str) -> ConflictError:
+    """A job was submitted without snapshots."""
+    return ConflictError(f"{name!r} keeps no snapshots", fix="submit it with snapshots.enabled=true")
+
+
+def trainer_failed(told: bytes) -> TargetError:
+    """The trainer, asked beside a job's snapshots, gave no answer; what it said last is why."""
+    lines = told.decode(errors="replace").strip().splitlines() or ["the trainer ended without a word"]
+    missing = "No module named" in lines[-1]
+    return TargetError(lines[-1], fix="what reads the snapshots needs a trainer of kitctl's version" if missing else "")

@@ -1,4 +1,4 @@
-"""Columns of text, as kubectl prints them. Pure."""
+"""Columns of text, as kubectl prints them, and counts of things. Pure."""
 
 from __future__ import annotations
 
@@ -10,3 +10,8 @@ def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     table = [header, *rows]
     widths = [max(len(row[number]) for row in table) for number in range(len(header))]
     return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+
+
+def many(count: int, one: str, more: str = "") -> str:
+    """``1 entry``, ``2 entries``: ``more`` is the plural where an s is not enough."""
+    return f"{count} {one if count == 1 else more or f'{one}s'}"

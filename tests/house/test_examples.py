@@ -52,9 +52,13 @@ def _somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("call", kitctl_calls(), ids=" ".join)
 def test_an_example_is_understood(call: list[str]) -> None:
-    command = cli.get_command(click.Context(cli), call[0])
-    assert command is not None, call[0]
-    command.make_context(call[0], call[1:])
+    command: click.Command = cli
+    while isinstance(command, click.Group):
+        word, *call = call
+        found = command.get_command(click.Context(command), word)
+        assert found is not None, word
+        command = found
+    command.make_context(word, call)
 
 
 def test_what_is_not_understood_is_noticed() -> None:

@@ -37,10 +37,12 @@ def manifest(steps: int = 3, generation: int = 1, **changes: Any) -> Manifest:
         "seed": 0,
         "model": "a model",
         "data": ORDER.fingerprint,
+        "samples": ORDER.samples,
+        "batch": ORDER.batch,
         "torch": "2.15",
         "created": 1000.0 + steps,
         "parent": None,
-        "ledger": extend((), ORDER, generation, Cursor(), cursor),
+        "ledger": extend((), ORDER, generation, Cursor(), cursor, world_size=2),
     }
     return Manifest(**facts | changes)
 

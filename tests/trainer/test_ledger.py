@@ -22,7 +22,7 @@ def written(order: Order, commits: list[tuple[int, int]], epochs: int) -> Ledger
     for steps, restarts in commits:
         generation += restarts
         to = min(at + steps, len(cursors) - 1)
-        ledger = extend(ledger, order, generation, cursors[at], cursors[to])
+        ledger = extend(ledger, order, generation, cursors[at], cursors[to], world_size=2)
         at = to
     return ledger
 
@@ -80,6 +80,7 @@ def test_what_is_missing_or_counted_twice_is_found(index: int) -> None:
 
 
 def test_an_older_generation_cannot_follow() -> None:
-    ledger = extend(extend((), ORDER, 2, Cursor(), Cursor(1)), ORDER, 1, Cursor(1), Cursor(2))
+    ledger = extend((), ORDER, 2, Cursor(), Cursor(1), world_size=2)
+    ledger = extend(ledger, ORDER, 1, Cursor(1), Cursor(2), world_size=2)
     with pytest.raises(LedgerError, match="generation 1 after generation 2"):
         audit(ledger, ORDER)

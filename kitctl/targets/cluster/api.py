@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -136,16 +136,27 @@ class Api:
         query |= {"timestamps": "true", "container": names.CONTAINER}
         answer = self._send("GET", "Pod", path, query=query, read_seconds=None)
         try:
-            rest = b""
-            for chunk in answer.stream():
-                *whole, rest = (rest + chunk).split(b"\n")
-                yield from (line.decode(errors="replace") for line in whole)
-            if rest:
-                yield rest.decode(errors="replace")
+            yield from whole_lines(answer.stream())
         except urllib3.exceptions.HTTPError as error:
             raise unreachable(self.server, error) from error
         finally:
             answer.release_conn()
+
+    def execute(self, namespace: str, pod: str, command: Sequence[str]) -> Iterator[bytes]:
+        """What a command prints that is run in a pod's container, as it comes.
+
+        Raises:
+            TargetError: it failed.
+        """
+        from kitctl.targets.cluster import execution  # noqa: PLC0415 - it imports much, for few verbs
+
+        path = RESOURCES["Pod"].path(namespace, pod, "exec")
+        query = [("container", names.CONTAINER), ("stdout", "true"), ("stderr", "true")]
+        query += [("command", word) for word in command]
+        headers: dict[str, str] = {}
+        self._client.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
+        url = f"{self.server}{path}?{urlencode(query)}"
+        return execution.stdout(self._client.configuration, url, headers.get("authorization"))
 
     def _json(self, method: str, kind: str, path: str, **request: Any) -> Object:
         answer = self._send(method, kind, path, **request)
@@ -192,3 +203,13 @@ class Api:
             if text and text not in self._told:
                 self._told.add(text)
                 self._tell(f"the cluster warns: {text}")
+
+
+def whole_lines(pieces: Iterable[bytes]) -> Iterator[str]:
+    """Lines of what comes in pieces; the last one may lack its end."""
+    rest = b""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from (line.decode(errors="replace") for line in whole)
+    if rest:
+        yield rest.decode(errors="replace")

@@ -1,6 +1,7 @@
-"""A short-lived pod beside a job's claim, for what only a pod can see: it runs one command and is deleted.
+"""A short-lived pod beside a job's claim, for what only a pod can see: it waits, is asked one thing, and is deleted.
 
-It is made from the job's own pod template, so it passes whatever the job's pods passed: image, user, volumes.
+It is made from the job's own pod template, so it passes whatever the job's pods passed: image, user, volumes. Of a job
+that is gone it is made as that job would be rendered.
 """
 
 from __future__ import annotations
@@ -10,36 +11,64 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kitctl import names
+from kitctl import names, render
 from kitctl.errors import TargetError
+from kitctl.spec import JobSpec, Snapshots
+from kitctl.targets import Kept
 from kitctl.targets.cluster import facts, lifecycle, notes
 from kitctl.targets.cluster.api import Api, Object
+from kitctl.targets.conflicts import nothing_kept
 
 POLL_SECONDS: Final = 0.3
 START_SECONDS: Final = 120.0  # the image may have to be pulled
-LIFE_SECONDS: Final = 600  # it ends by then even if nobody deletes it
+LIFE_SECONDS: Final = 3600  # it ends by then even if nobody deletes it
+WAIT: Final = ("sleep", str(LIFE_SECONDS))
 NEEDED: Final = frozenset({"snapshots", "tmp"})  # volumes; the job's others are not its business
 
 
-def output(api: Api, job: Object, command: Sequence[str]) -> Iterator[str]:
-    """The lines that a command prints beside the job's snapshots, each with its time.
+def output(api: Api, job: Object, command: Sequence[str]) -> Iterator[bytes]:
+    """What a command prints beside the job's snapshots, as it comes.
+
+    Args:
+        api: the server.
+        job: as the server has it, or as rendered for one that is gone.
+        command: of the job's image.
 
     Raises:
-        Forbidden: this user may not create pods.
+        Forbidden: this user may not create pods, or run commands in them.
         TargetError: the pod did not start, or the command failed.
     """
-    pod = manifest(job, command, suffix=uuid.uuid4().hex[:5])
+    pod = manifest(job, suffix=uuid.uuid4().hex[:5])
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     api.apply(pod)
     try:
         _wait(api, namespace, name)
-        yield from api.lines(namespace, name, follow="true")
-        _check(api.get("Pod", namespace, name), command)
+        yield from api.execute(namespace, name, command)
     finally:
         api.delete("Pod", namespace, name)
 
 
-def manifest(job: Object, command: Sequence[str], *, suffix: str) -> Object:
+def stand_in(api: Api, kept: Kept) -> Object:
+    """A job that would keep its snapshots where one of that name has kept them, which is gone.
+
+    Raises:
+        NotFound: there is no such claim.
+    """
+    own = names.snapshots_name(kept.name)
+    claim = kept.claim or own
+    if api.find("PersistentVolumeClaim", kept.namespace, claim) is None:
+        place = f"in namespace {kept.namespace!r}, and no claim {claim!r}"
+        raise nothing_kept(kept.name, place, "--claim names the claim of a job that is gone, -n its namespace")
+    spec = JobSpec(
+        name=kept.name,
+        namespace=kept.namespace,
+        image=kept.image or names.DEFAULT_IMAGE,
+        snapshots=Snapshots(claim="" if claim == own else claim),
+    )
+    return render.manifests(spec)[-1]
+
+
+def manifest(job: Object, *, suffix: str) -> Object:
     """The pod: one container as the job's, without its share of the machine. Pure."""
     spec = facts.template(job)["spec"]
     container = spec["containers"][0]
@@ -63,28 +92,21 @@ def manifest(job: Object, command: Sequence[str], *, suffix: str) -> Object:
             "containers": [
                 slim
                 | {
-                    "args": [*command],
+                    "args": [*WAIT],
                     "volumeMounts": [one for one in container["volumeMounts"] if one["name"] in NEEDED],
                 }
             ],
             "volumes": [one for one in spec["volumes"] if one["name"] in NEEDED],
         },
     }
-    return lifecycle.owned(pod, job)
+    return lifecycle.owned(pod, job) if "uid" in job["metadata"] else pod
 
 
 def _wait(api: Api, namespace: str, name: str) -> None:
-    """Wait until the pod has something to say."""
+    """Wait until the pod runs."""
     deadline = time.monotonic() + START_SECONDS
-    while not facts.has_logs(pod := api.get("Pod", namespace, name)):
+    while not facts.running(pod := api.get("Pod", namespace, name)):
         if time.monotonic() > deadline:
             why = notes.of_pod(pod, facts.container(pod).get("state", {}), time.time())
             raise TargetError(f"the pod that should read the snapshots did not start: {why}", fix="try again later")
         time.sleep(POLL_SECONDS)
-
-
-def _check(pod: Object, command: Sequence[str]) -> None:
-    code = facts.container(pod).get("state", {}).get("terminated", {}).get("exitCode", 0)
-    if code:
-        fix = "the image's trainer must be of kitctl's version; kubectl can mount the claim into a pod of your own"
-        raise TargetError(f"{' '.join(command)} failed beside the snapshots: exit code {code}", fix=fix)

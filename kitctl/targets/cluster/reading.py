@@ -16,7 +16,7 @@ from typing import Final
 from kitctl.errors import KitError, NotFound
 from kitctl.logs import Line, parse
 from kitctl.targets.cluster import companion, facts
-from kitctl.targets.cluster.api import Api, Object
+from kitctl.targets.cluster.api import Api, Object, whole_lines
 
 POLL_SECONDS: Final = 1.0
 BATCH_SECONDS: Final = 0.1
@@ -32,8 +32,8 @@ def pod_lines(api: Api, pod: Object) -> Iterator[Line]:
 
 def kept_lines(api: Api, job: Object, folder: str) -> Iterator[Line]:
     """What the agents kept beside the snapshots, rank by rank: when it was said nobody knows any more."""
-    for text in companion.output(api, job, ("python", "-P", "-m", "trainer.kept", folder)):
-        yield Line("", 0, text.partition(" ")[2])
+    for text in whole_lines(companion.output(api, job, ("python", "-P", "-m", "trainer.kept", folder))):
+        yield Line("", 0, text)
 
 
 def follow(api: Api, pods: Callable[[], list[Object]], over: Callable[[], bool]) -> Iterator[list[Line]]:

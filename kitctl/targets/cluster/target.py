@@ -13,11 +13,11 @@ from kitctl import names
 from kitctl.errors import ConflictError, Forbidden, NotFound, TargetError, UnsupportedError
 from kitctl.logs import Line
 from kitctl.state import JobFacts
-from kitctl.targets import Change, Submission
-from kitctl.targets.cluster import facts, lifecycle, reading, submitting
+from kitctl.targets import Change, Kept, Submission
+from kitctl.targets.cluster import companion, facts, lifecycle, reading, submitting
 from kitctl.targets.cluster.access import Place
 from kitctl.targets.cluster.api import Api, Object
-from kitctl.targets.conflicts import check_scale
+from kitctl.targets.conflicts import check_scale, keeps_none
 
 OURS: Final = f"{names.LABEL_NAME}={names.APP_NAME}"
 PODS: Final = f"{OURS},{names.LABEL_COMPONENT}=trainer"
@@ -142,6 +142,17 @@ class ClusterTarget:
             self.api.delete("PersistentVolumeClaim", namespace, names.snapshots_name(name))
             submitting.gone(self.api, "PersistentVolumeClaim", namespace, names.snapshots_name(name))
         return snapshots and own
+
+    def beside(self, kept: Kept, words: Sequence[str]) -> Iterator[bytes]:
+        """What ``trainer.snapshots`` prints about the claim of a job, which may be gone, in a pod beside it."""
+        job = submitting.find(self.api, kept.namespace, kept.name)
+        if job is None or not lifecycle.ours(job):
+            job = companion.stand_in(self.api, kept)
+        folder = facts.environment(job).get(names.KIT_SNAPSHOT_DIR)
+        if not folder:
+            raise keeps_none(kept.name)
+        self._tell(f"a short-lived pod reads claim {facts.claim(job)}")
+        return companion.output(self.api, job, (*names.SNAPSHOTS_COMMAND, folder, *words))
 
     def _find(self, namespace: str, name: str) -> Object:
         job = submitting.find(self.api, namespace, name)

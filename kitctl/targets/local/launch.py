@@ -28,7 +28,12 @@ def snapshot_dir(spec: JobSpec, state: Path) -> Path | None:
     """Where snapshots lie: beside the jobs, not in them, since they outlive a job as a claim does."""
     if not spec.snapshots.enabled:
         return None
-    return state / "snapshots" / spec.namespace / spec.snapshots.claim / spec.name
+    return kept_dir(state, spec.namespace, spec.name, spec.snapshots.claim)
+
+
+def kept_dir(state: Path, namespace: str, name: str, claim: str) -> Path:
+    """Where a job of that name keeps its snapshots."""
+    return state / "snapshots" / namespace / claim / name
 
 
 @dataclass(frozen=True, kw_only=True)

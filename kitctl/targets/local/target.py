@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,9 +17,9 @@ import kitctl
 from kitctl.errors import ConflictError, NotFound, Problem, SpecError, TargetError, UnsupportedError
 from kitctl.logs import Line
 from kitctl.state import JobFacts, NodeFacts
-from kitctl.targets import Submission
-from kitctl.targets.conflicts import already_there, check_scale
-from kitctl.targets.local import launch, reading, supervisor
+from kitctl.targets import Kept, Submission
+from kitctl.targets.conflicts import already_there, check_scale, keeps_none, nothing_kept
+from kitctl.targets.local import beside, launch, reading, supervisor
 from kitctl.targets.local.folder import JobFolder, NodeFolder, create, hold, state_home
 from kitctl.targets.local.reconcile import Observed, describe
 from kitctl.targets.local.records import Job, Wanted
@@ -151,6 +151,18 @@ class LocalTarget:
         if snapshots and kept:
             shutil.rmtree(kept, ignore_errors=True)
         return snapshots
+
+    def beside(self, kept: Kept, words: Sequence[str]) -> Iterator[bytes]:
+        """What ``trainer.snapshots`` prints about a folder that outlives its job."""
+        folder = self._path(kept.namespace, kept.name)
+        job = JobFolder(folder).job if (folder / "job.json").is_file() else None
+        if job and not job.spec.snapshots.enabled:
+            raise keeps_none(kept.name)
+        claim = job.spec.snapshots.claim if job else kept.claim
+        snapshots = launch.kept_dir(self.state, kept.namespace, kept.name, claim)
+        if not (job or snapshots.is_dir()):
+            raise nothing_kept(kept.name, "on this machine", f"{self.state / 'snapshots'} holds what earlier jobs left")
+        return beside.run(job.python if job else sys.executable, snapshots, words)
 
     def _path(self, namespace: str, name: str) -> Path:
         return self.state / "jobs" / namespace / name

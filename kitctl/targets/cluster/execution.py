@@ -1,0 +1,81 @@
+"""A command in a container of a pod, over a web socket: what it prints, and how it ended.
+
+Its stdout comes as bytes, in order and apart from its stderr, with the connection's own flow control: unlike a pod's
+log, which mixes both and may be rotated away before it is read. The protocol is Kubernetes' v4.channel.k8s.io:
+the first byte of each message is the number of its stream.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kubernetes.client import Configuration
+from kubernetes.stream.ws_client import create_websocket, get_websocket_url
+from websocket import ABNF, WebSocketBadStatusException, WebSocketException
+
+from kitctl.errors import TargetError
+from kitctl.targets.cluster.refusals import refusal, unreachable
+from kitctl.targets.conflicts import trainer_failed
+
+PROTOCOL: Final = "v4.channel.k8s.io"
+STDOUT, STDERR, STATUS = 1, 2, 3
+
+
+def stdout(configuration: Configuration, url: str, authorization: str | None) -> Iterator[bytes]:
+    """What the command of an exec request prints, as it comes.
+
+    Args:
+        configuration: of the client; it knows certificates and proxies.
+        url: the request's, with http or https as the scheme.
+        authorization: the header's value, if there is one.
+
+    Raises:
+        KitError: as the server's refusal says.
+        TargetError: the command failed, or the connection broke before its end.
+    """
+    headers = {"sec-websocket-protocol": PROTOCOL} | ({"authorization": authorization} if authorization else {})
+    told, status = bytearray(), bytearray()
+    try:
+        socket = create_websocket(configuration, get_websocket_url(url), headers)
+    except WebSocketBadStatusException as error:
+        raise refusal(error.status_code, error.resp_body or b"", "Pod") from error
+    except (WebSocketException, OSError) as error:
+        raise unreachable(configuration.host, error) from error
+    try:
+        for stream, data in _messages(socket):
+            if stream == STDOUT:
+                yield data
+            elif stream == STDERR:
+                told += data
+            elif stream == STATUS:
+                status += data
+    except (WebSocketException, OSError) as error:
+        raise unreachable(configuration.host, error) from error
+    finally:
+        socket.close()
+    _check(bytes(status), bytes(told))
+
+
+def _messages(socket: Any) -> Iterator[tuple[int, bytes]]:
+    """Number of the stream, and what came on it, until the server closes the connection."""
+    while True:
+        kind, frame = socket.recv_data_frame(control_frame=True)
+        if kind == ABNF.OPCODE_CLOSE:
+            return
+        if kind in {ABNF.OPCODE_BINARY, ABNF.OPCODE_TEXT} and len(frame.data) > 1:
+            yield frame.data[0], frame.data[1:]
+
+
+def _check(status: bytes, told: bytes) -> None:
+    """The last message is a Status: success, or a failure with the exit code among its causes."""
+    if not status:
+        raise TargetError("the connection broke before the command had ended", fix="try again")
+    answer = json.loads(status)
+    if answer["status"] == "Success":
+        return
+    causes = answer.get("details", {}).get("causes", [])
+    if not any(cause.get("reason") == "ExitCode" for cause in causes):
+        raise TargetError(f"the command could not be run: {answer.get('message', 'no reason given')}")
+    raise trainer_failed(told)

@@ -1,0 +1,75 @@
+"""Snapshots as plain text: their list, and one of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kitctl.quantity import duration, size
+from kitctl.snapshots import Details, Entry, Snapshot
+from kitctl.view.columns import columns
+
+_LIST = ("STEP", "EPOCH", "GENERATION", "RUN", "RANKS", "AGE", "SIZE", "CONDITION")
+_TENSORS = ("TENSOR", "SHAPE", "TYPE", "SIZE")
+_LEDGER = ("ENTRY", "GENERATION", "EPOCH", "STEPS", "POSITIONS", "RANKS")
+_SHORT = 8  # letters that tell runs apart
+
+
+def table(found: Sequence[Snapshot], now: float, *, wide: bool = False) -> list[str]:
+    """One line a snapshot, in the order given."""
+    header = _LIST + (("NAME",) if wide else ())
+    return columns(header, [_row(one, now, wide=wide) for one in found])
+
+
+def page(one: Details, now: float) -> list[str]:
+    """All about one snapshot: what it is, the model's tensors, and the history that it goes on from."""
+    facts = [
+        ("Snapshot", one.name),
+        ("Job", f"{one.job}, run {one.run}"),
+        ("Step", f"{one.step}, in epoch {one.epoch} behind {one.position} of {one.samples} samples"),
+        (
+            "Taken by",
+            f"generation {one.generation} with {one.world_size} rank{'s'[: one.world_size != 1]}, torch {one.torch}",
+        ),
+        ("Data", f"{one.samples} samples in batches of {one.batch}, seed {one.seed}"),
+        ("Age", "-" if one.created is None else duration(now - one.created)),
+        ("Size", size(one.size)),
+        ("Goes on from", one.parent or "the start"),
+        ("Digest", one.digest),
+    ]
+    width = max(len(name) for name, _ in facts) + 3
+    tensors = [[each.name, _shape(each.shape), each.dtype, size(each.size)] for each in one.tensors]
+    head = [f"{name:<{width}}{text}" for name, text in facts]
+    return [*head, "", *columns(_TENSORS, tensors), "", *ledger(one.ledger)]
+
+
+def ledger(entries: Sequence[Entry], broken: int | None = None) -> list[str]:
+    """One line an entry; the broken one is marked."""
+    rows = [
+        [
+            f"{number}{' <- here' if number == broken else ''}",
+            str(one.generation),
+            str(one.epoch + 1),
+            f"{one.first_step}-{one.last_step}",
+            f"{one.start}-{one.stop}",
+            str(one.world_size),
+        ]
+        for number, one in enumerate(entries)
+    ]
+    return columns(_LEDGER, rows)
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape)) or "scalar"
+
+
+def _row(one: Snapshot, now: float, *, wide: bool) -> list[str]:
+    return [
+        str(one.step),
+        str(one.epoch or "-"),
+        str(one.generation),
+        (one.run or "-") if wide else (one.run or "-")[:_SHORT],
+        str(one.world_size or "-"),
+        "-" if one.created is None else duration(now - one.created),
+        size(one.size),
+        one.condition + (f": {one.reason}" if one.reason else ""),
+    ] + ([one.name] if wide else [])

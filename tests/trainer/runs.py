@@ -1,0 +1,64 @@
+"""What runs leave in a folder of snapshots, made without training, and ways to damage it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.trainer import saved
+from trainer import shards, snapshot
+from trainer.shards import Piece
+from trainer.snapshot import MANIFEST, Manifest, Parent
+
+WEIGHTS = {"weight": torch.arange(6.0).reshape(2, 3), "bias": torch.tensor(0.5)}
+
+
+def run(folder: Path, *steps: int, generation: int = 1) -> list[Manifest]:
+    """The snapshots that a run has left there, each going on from the one before; the newest comes last."""
+    written: list[Manifest] = []
+    for step in steps:
+        before = parent(written[-1]) if written else None
+        written.append(save(folder, saved.manifest(step, generation, parent=before)))
+    return written
+
+
+def save(folder: Path, described: Manifest) -> Manifest:
+    """A snapshot of the weights, and of an optimizer's state."""
+    tensors = {f"model/{name}": tensor for name, tensor in WEIGHTS.items()} | {
+        "optimizer/state/bias/step": torch.ones(1)
+    }
+    pieces, data = [], b""
+    for name, tensor in tensors.items():
+        start, data = len(data), data + tensor.numpy().tobytes()
+        shape = tuple(tensor.shape)
+        box = {"shape": shape, "offsets": (0,) * len(shape), "sizes": shape}
+        pieces.append(Piece(tensor=name, dtype="float32", **box, start=start, stop=len(data)))
+    scratch = folder / f"{snapshot.SCRATCH}{described.name}"
+    scratch.mkdir()
+    described = replace(described, shards=(shards.write(scratch / shards.name(0), memoryview(data), pieces, {}),))
+    snapshot.seal(scratch, described)
+    snapshot.publish(scratch, folder / described.name)
+    return described
+
+
+def parent(manifest: Manifest) -> Parent:
+    """What a snapshot says that goes on from this one."""
+    return Parent(name=manifest.name, digest=manifest.digest)
+
+
+def resign(path: Path, **changes: Any) -> Manifest:
+    """Tamper with a snapshot's manifest in a way that its own digest does not tell."""
+    changed = replace(snapshot.read_manifest(path), **changes)
+    (path / MANIFEST).write_text(json.dumps(asdict(changed) | {"digest": changed.digest}))
+    return changed
+
+
+def flip(file: Path, offset: int = 3) -> None:
+    """Change one bit of a file."""
+    content = bytearray(file.read_bytes())
+    content[offset] ^= 1
+    file.write_bytes(content)
