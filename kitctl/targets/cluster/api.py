@@ -147,7 +147,8 @@ class Api:
             raise refusal(error.status_code, error.resp_body or b"", "Pod") from error
         except (OSError, WebSocketException) as error:
             raise unreachable(self.server, error) from error
-        return connection.read_stdout(timeout=0), connection.read_stderr(timeout=0)
+        status = json.loads(connection.read_channel(ws_client.ERROR_CHANNEL) or "{}")  # nothing, if the container ended
+        return connection.read_stdout(timeout=0), connection.read_stderr(timeout=0) or status.get("message", "")
 
     def lines(self, namespace: str, pod: str, **query: str) -> Iterator[str]:
         """The lines of a pod's log as they arrive, each with its time."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kitctl.errors import ConflictError, TargetError
+from kitctl.errors import ConflictError, NotFound, TargetError
 from kitctl.faults import FAULTS, Strike
 from kitctl.targets.cluster import facts
 from kitctl.targets.cluster.api import Api, Object
@@ -35,7 +35,10 @@ def strike(api: Api, pods: Sequence[Object], strike: Strike) -> None:
 
 
 def _within(api: Api, namespace: str, pod: str, strike: Strike) -> None:
-    done, trouble = api.run(namespace, pod, ["python", *strike.command()])
+    try:
+        done, trouble = api.run(namespace, pod, ["python", *strike.command()])
+    except NotFound as error:
+        raise _gone(strike, f"pod {pod} has just gone") from error
     if "No module named" in trouble:
         raise TargetError(f"pod {pod} cannot do {strike.fault}: {trouble.strip()}", fix="use a newer trainer image")
     if not done:
