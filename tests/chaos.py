@@ -97,6 +97,7 @@ class Chaos:
         self.chance = chance
         self.events: list[Event] = []
         self._steps = Steps(place.snapshots / "record")
+        self._next_look = 0.0
 
     def run(self, kinds: Mapping[str, Kind], *, faults: int, steps: int) -> None:
         """Do so many faults, spread over a job of so many steps; each kind as often as the others, in any order."""
@@ -122,9 +123,11 @@ class Chaos:
         """Wait until a condition holds of the job, which must not end before."""
         end = time.monotonic() + PATIENCE
         while not self._holds(condition):
-            facts = self.facts()
-            assert not facts.end, f"it has ended: {facts}\n{self.table()}"
-            assert time.monotonic() < end, f"not within {PATIENCE:g} s: {facts}\n{self.table()}"
+            if time.monotonic() > self._next_look:
+                facts = self.facts()
+                assert not facts.end, f"it has ended: {facts}\n{self.table()}"
+                assert time.monotonic() < end, f"not within {PATIENCE:g} s: {facts}\n{self.table()}"
+                self._next_look = time.monotonic() + 1.0
             time.sleep(0.05)
 
     def _holds(self, condition: Callable[[], object]) -> bool:
