@@ -29,24 +29,29 @@ class Aim:
     node: int | None = None
 
     def strikes(self, report: Report) -> list[Strike]:
-        """All that could be meant, of those that train; at least one.
-
-        Raises:
-            UsageError: there is no such node or rank, or a fault of nodes is aimed at a rank.
-        """
-        by_rank = FAULTS[self.fault].victim == "rank"
-        if self.rank is not None and not by_rank:
-            raise UsageError(f"{self.fault} strikes a node, not a rank", fix="name one with --node, or leave it open")
-        found = [
-            Strike(fault=self.fault, node=int(node), rank=rank if by_rank else None)
+        """All that could be meant, of those that train."""
+        return [
+            Strike(fault=self.fault, node=int(node), rank=rank if self._by_rank else None)
             for node, place in sorted(report.nodes.items())
             for rank in range(place.ranks[0], place.ranks[1] + 1)
             if self.rank in {None, rank} and self.node in {None, int(node)}
         ]
-        if not found:
+
+    def check(self, report: Report) -> None:
+        """See whether there is anybody to strike.
+
+        Raises:
+            UsageError: there is no such node or rank, or a fault of nodes is aimed at a rank.
+        """
+        if self.rank is not None and not self._by_rank:
+            raise UsageError(f"{self.fault} strikes a node, not a rank", fix="name one with --node, or leave it open")
+        if not self.strikes(report):
             there = f"ranks 0 to {report.world_size - 1} on nodes {', '.join(sorted(report.nodes))}"
             raise UsageError("no such node or rank trains now", fix=f"choose among {there}")
-        return found
+
+    @property
+    def _by_rank(self) -> bool:
+        return FAULTS[self.fault].victim == "rank"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +67,7 @@ class Drill:
         """What comes of one strike after the other, ``every`` seconds apart; one that the job cannot take is the last.
 
         Raises:
-            ConflictError: the job does not train, or the victim has just gone.
-            UsageError: see ``Aim.strikes``.
+            ConflictError: the job does not train any more, or the victim has gone.
         """
         due = time.time()
         for _ in range(count):
@@ -92,7 +96,7 @@ class Drill:
 
     def _strike(self, aim: Aim, chance: Random) -> Recovery:
         """Strike once, and watch until the job has recovered, ended, or had its time."""
-        before = now = self._fresh()
+        before = now = self._fresh(aim)
         strike = chance.choice(aim.strikes(reported(before)))
         struck, reached = time.time(), 0
         self.target.strike(self.namespace, self.name, strike)
@@ -105,11 +109,11 @@ class Drill:
                 return recovery
             time.sleep(POLL_SECONDS)
 
-    def _fresh(self) -> JobFacts:
-        """The job, right after it has told a step: what is lost is counted from there. It may first have to recover.
+    def _fresh(self, aim: Aim) -> JobFacts:
+        """The job once there is somebody to strike, right after it has told a step: losses are counted from there.
 
         Raises:
-            ConflictError: it has ended, or takes no step.
+            ConflictError: it has ended, or does not come to that.
         """
         deadline = time.monotonic() + self.timeout
         first: int | None = None
@@ -117,9 +121,9 @@ class Drill:
             now = self.target.job(self.namespace, self.name)
             if now.end or time.monotonic() > deadline:
                 self.look()
-                raise ConflictError(f"{self.name!r} takes no step", fix=f"see kitctl logs {self.name}")
-            if state.derive(now).phase == "Running":
-                report = reported(now)
+                raise ConflictError(f"{self.name!r} takes no step there", fix=f"see kitctl logs {self.name}")
+            report = reported(now)
+            if state.derive(now).phase == "Running" and aim.strikes(report):
                 if report.progress.step is None or (has_stepped(report) and first not in {None, report.progress.step}):
                     return now
                 first = report.progress.step

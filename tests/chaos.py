@@ -16,7 +16,7 @@ from random import Random
 from typing import Final, Protocol, TypeAlias
 
 from kitctl.drill import Aim, reported
-from kitctl.errors import ConflictError, TargetError, UsageError
+from kitctl.errors import ConflictError, TargetError
 from kitctl.faults import Strike
 from kitctl.state import JobFacts, Report
 from kitctl.targets import Target
@@ -150,7 +150,7 @@ class Chaos:
             try:
                 aimed = self.chance.choice(Aim(fault=fault, node=node).strikes(self.report()))
                 self.place.target.strike(self.place.namespace, self.place.name, aimed)
-            except (ConflictError, UsageError, TargetError):
+            except (ConflictError, TargetError, IndexError):
                 return False  # it is on its way out, or not yet in
             struck.append(aimed)
             return True

@@ -61,10 +61,13 @@ def command(
     _ask(drill, aim, f"{count} times" if count > 1 else "once", yes=yes)
     chance = Random(seed)  # noqa: S311 - no secret: the same seed is to give the same victims
     found = []
-    for recovery in drill.strikes(aim, count=count, every=pause, chance=chance):
-        say(f"{recovery.fault} struck {recovery.victim}: " + ("recovered" if recovery.recovered else "not recovered"))
-        found.append(recovery)
-    click.echo(encode(found) if output == "json" else "\n".join(drills.recoveries(found)))
+    try:
+        for recovery in drill.strikes(aim, count=count, every=pause, chance=chance):
+            say(f"{recovery.victim}: {'recovered' if recovery.recovered else 'not recovered'}")
+            found.append(recovery)
+    finally:  # Ctrl-C, too, leaves what was measured until then
+        if found:
+            click.echo(encode(found) if output == "json" else "\n".join(drills.recoveries(found)))
     if not found[-1].recovered:
         fix = f"see kitctl logs {job.name}; kitctl restart {job.name} starts all nodes anew"
         raise TargetError(f"{job.name!r} has not recovered from {fault} in {timeout}", fix=fix)
@@ -76,7 +79,7 @@ def _ask(drill: Drill, aim: Aim, often: str, *, yes: bool) -> None:
     from kitctl.errors import UsageError
 
     report = reported(drill.look())
-    aim.strikes(report)  # who cannot be struck is told before anybody is asked
+    aim.check(report)  # who cannot be struck is told before anybody is asked
     fault, progress = FAULTS[aim.fault], report.progress
     say(f"{drill.name} (namespace {drill.namespace}): {aim.fault}, {often}: {fault.does}")
     say(f"a job that is well: {fault.healthy}")

@@ -53,7 +53,7 @@ def test_what_is_left_open_may_be_any_of_those_that_train(aim: Aim, meant: set[t
 )
 def test_whom_nobody_can_strike(aim: Aim, told: str) -> None:
     with pytest.raises(UsageError, match=told):
-        aim.strikes(OLD)
+        aim.check(OLD)
 
 
 @pytest.mark.parametrize(
