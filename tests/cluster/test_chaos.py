@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pytest
 
@@ -25,6 +26,7 @@ from trainer.data import Order
 
 pytestmark = pytest.mark.cluster
 
+Kinds: TypeAlias = Mapping[str, Kind]
 ORDER: Final = Order(samples=512, batch=16, seed=5)
 
 
@@ -54,36 +56,6 @@ class ClusterPlace:
         if not running:
             raise ConflictError(f"node {node} does not run")
         return running[-1]
-
-
-def test_ten_random_faults_leave_no_trace_in_what_was_learned(namespace: str, tmp_path: Path) -> None:
-    run_and_strike(namespace, tmp_path, kinds=KINDS, faults=10, epochs=15)
-
-
-@pytest.mark.chaos
-@pytest.mark.alone
-@pytest.mark.timeout(3600)
-def test_fifty_random_faults_leave_no_trace_in_what_was_learned(namespace: str, tmp_path: Path) -> None:
-    machines = {"machine drained": drained, "machine off for a moment": off_for_a_moment}
-    run_and_strike(namespace, tmp_path, kinds={**KINDS, **machines}, faults=50, epochs=100)
-
-
-def run_and_strike(namespace: str, folder: Path, *, kinds: Mapping[str, Kind], faults: int, epochs: int) -> None:
-    """One job and its faults; it completes, and is as exact as one that nobody disturbed."""
-    seed = int(os.environ.get("CHAOS_SEED") or random.randrange(10**6))
-    workload = ["-m", "trainer.workloads.toy", str(epochs), "--seed", str(ORDER.seed)]
-    workload += ["--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch)]
-    # A PyTorchJob: Kubernetes' own controller would wait for longer and longer after each pod that has failed.
-    options = ("--nodes", "2:3", "--grace-period", "20s", "--snapshot-every", "10")
-    watched = (*workload, "--step-time", "0.05", "--record", "/snapshots/record")
-    run = submit(namespace, "PyTorchJob", *options, *watched, name=f"chaos-{namespace}")
-    until(lambda: has_trained(run), seconds=300)
-    chaos = Chaos(ClusterPlace(run), random.Random(seed))
-    chaos.run(kinds, faults=faults, steps=epochs * ORDER.steps_per_epoch)
-    print(f"seed {seed}\n{chaos.table()}")
-    run.wait()
-    assert_each_sample_counts_once(run.folder, run.folder / "record", ORDER, epochs=epochs)
-    assert_ends_as_undisturbed(run.folder, run.folder / "record", undisturbed(workload, folder))
 
 
 def drained(chaos: Chaos) -> str:
@@ -119,3 +91,54 @@ def machine_of_any(chaos: Chaos) -> str:
 
     chaos.until(known)
     return found[0]
+
+
+def with_restarts(kinds: Kinds) -> Kinds:
+    """An Indexed Job's controller waits for longer after each pod that has failed, unless the job is started anew."""
+    struck = itertools.count(1)
+
+    def wrapped(kind: Kind) -> Kind:
+        def strike(chaos: Chaos) -> str:
+            what = kind(chaos)
+            if next(struck) % 2:
+                return what
+            chaos.place.target.restart(chaos.place.namespace, chaos.place.name)
+            return f"{what}, and a restart"
+
+        return strike
+
+    return {name: wrapped(kind) for name, kind in kinds.items()}
+
+
+OF_MACHINES: Final[Kinds] = {"machine drained": drained, "machine off for a moment": off_for_a_moment}
+
+
+def test_ten_random_faults_leave_no_trace_in_what_was_learned(namespace: str, tmp_path: Path) -> None:
+    run_and_strike(namespace, "PyTorchJob", tmp_path, kinds=KINDS, faults=10, epochs=15)
+
+
+@pytest.mark.chaos
+@pytest.mark.alone
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("kind", "wrapped"), [("PyTorchJob", dict), ("IndexedJob", with_restarts)])
+def test_fifty_random_faults_leave_no_trace_in_what_was_learned(
+    namespace: str, kind: str, wrapped: Callable[[Kinds], Kinds], tmp_path: Path
+) -> None:
+    run_and_strike(namespace, kind, tmp_path, kinds=wrapped({**KINDS, **OF_MACHINES}), faults=50, epochs=100)
+
+
+def run_and_strike(namespace: str, kind: str, folder: Path, *, kinds: Kinds, faults: int, epochs: int) -> None:
+    """One job and its faults; it completes, and is as exact as one that nobody disturbed."""
+    seed = int(os.environ.get("CHAOS_SEED") or random.randrange(10**6))
+    workload = ["-m", "trainer.workloads.toy", str(epochs), "--seed", str(ORDER.seed)]
+    workload += ["--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch)]
+    options = ("--nodes", "2:3", "--grace-period", "20s", "--snapshot-every", "10")
+    watched = (*workload, "--step-time", "0.05", "--record", "/snapshots/record")
+    run = submit(namespace, kind, *options, *watched, name=f"chaos-{namespace}")
+    until(lambda: has_trained(run), seconds=300)
+    chaos = Chaos(ClusterPlace(run), random.Random(seed))
+    chaos.run(kinds, faults=faults, steps=epochs * ORDER.steps_per_epoch)
+    print(f"seed {seed}\n{chaos.table()}")
+    run.wait()
+    assert_each_sample_counts_once(run.folder, run.folder / "record", ORDER, epochs=epochs)
+    assert_ends_as_undisturbed(run.folder, run.folder / "record", undisturbed(workload, folder))
