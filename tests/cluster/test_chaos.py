@@ -118,7 +118,6 @@ def test_ten_random_faults_leave_no_trace_in_what_was_learned(namespace: str, tm
 
 
 @pytest.mark.chaos
-@pytest.mark.alone
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("kind", "wrapped"), [("PyTorchJob", dict), ("IndexedJob", with_restarts)])
 def test_fifty_random_faults_leave_no_trace_in_what_was_learned(
