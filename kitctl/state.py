@@ -47,6 +47,8 @@ class Progress(msgspec.Struct, frozen=True):
     samples_per_second: float | None = None
     eta_seconds: float | None = None
     snapshot_step: int | None = None
+    resumed_from: int | None = None  # the step that these ranks went on from
+    resumed_at: float | None = None  # when their first step was told, in Unix seconds
     metrics: dict[str, float] = {}
 
 

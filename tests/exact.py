@@ -1,14 +1,23 @@
-"""Whether a run counted each sample exactly once: its ledger, held against what its ranks really learned from."""
+"""Whether a run was exact: its ledger against what its ranks really learned from, its end against a quiet run's."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
+
+import torch
 
 from trainer.data import Cursor, Order, Span
 from trainer.ledger import Ledger, audit
 from trainer.snapshot import read_manifest
+
+TOLERANCE: Final = 1e-5  # relative, of weights and loss: sums over other numbers of ranks round otherwise
 
 Recorded = dict[tuple[int, int], list[int]]  # sample ids by generation and step
 
@@ -55,3 +64,34 @@ def counted(ledger: Ledger, ids: Recorded, order: Order) -> dict[int, Counter[in
             assert sorted(learned) == sorted(expected), f"step {step} of generation {entry.generation}: another batch"
             counts.setdefault(entry.epoch, Counter()).update(learned)
     return counts
+
+
+def undisturbed(workload: Sequence[str], folder: Path) -> Path:
+    """The snapshots of a run of ``toy`` in one process that nobody disturbs; its records are in ``record``."""
+    alone = folder / "alone"
+    alone.mkdir()
+    command = [sys.executable, *workload, "--record", str(alone / "record")]
+    subprocess.run(command, env=os.environ | {"KIT_SNAPSHOT_DIR": str(alone)}, check=True, capture_output=True)
+    return alone
+
+
+def assert_ends_as_undisturbed(snapshots: Path, records: Path, alone: Path) -> None:
+    """The last loss and the final weights are those of the run that nobody disturbed."""
+    last, expected = last_loss(records), last_loss(alone / "record")
+    assert abs(last - expected) <= TOLERANCE * abs(expected), f"the last loss is {last} instead of {expected}"
+    found = weights(snapshots)
+    for name, value in weights(alone).items():
+        torch.testing.assert_close(found[name], value, rtol=TOLERANCE, atol=TOLERANCE / 10)
+
+
+def last_loss(records: Path) -> float:
+    """Of the last step that was taken."""
+    lines = [json.loads(line) for path in records.glob("*.jsonl") for line in path.read_text().splitlines()[-1:]]
+    last = max(lines, key=lambda told: (told["step"], told["generation"]))
+    return float(last["loss"])
+
+
+def weights(snapshots: Path) -> dict[str, torch.Tensor]:
+    """The final model's file, as plain torch loads it."""
+    loaded: dict[str, torch.Tensor] = torch.load(snapshots / "model.pt", weights_only=True)
+    return loaded

@@ -43,6 +43,8 @@ class Reporter:
         self._last_tick = self._last_line = time.monotonic()
         self._speed = Speed(self._last_tick)
         self._step: Step | None = None
+        self._resumed_from = 0
+        self._resumed_at = 0.0
         self._metrics: dict[str, float] = {}
         self.snapshot_step = 0
 
@@ -58,16 +60,21 @@ class Reporter:
 
     def begin(self, steps: int) -> None:
         """Training goes on behind a number of steps."""
-        self._bar.initial = self._bar.n = steps
+        self._resumed_from = self._bar.initial = self._bar.n = steps
         self._bar.refresh()
 
     def step(self, step: Step) -> None:
         """A step was taken."""
-        self._step = step
+        first, self._step = self._step is None, step
         self._bar.update()
         self._speed.count(step.size)
+        if not self._main:
+            return
+        if first:  # news: whoever waits for the ranks' recovery waits for this
+            self._resumed_at = time.time()
+            self._write()
         now = time.monotonic()
-        if not self._main or now < self._last_tick + TICK:
+        if now < self._last_tick + TICK:
             return
         self._last_tick = now
         self._speed.tick(now)
@@ -110,6 +117,8 @@ class Reporter:
             "samples_per_second": round(self._speed.rate, 1),
             "eta_seconds": _finite(self._eta(self._step)),
             "snapshot_step": self.snapshot_step,
+            "resumed_from": self._resumed_from,
+            "resumed_at": self._resumed_at,
             "metrics": {name: _finite(value) for name, value in self._metrics.items()},
         }
         scratch = self._file.with_name(f".{self._file.name}")

@@ -41,6 +41,7 @@ VERBS: Final = {
     "resume": Verb("Change", "Start a suspended job again"),
     "cancel": Verb("Change", "End a job; its logs and snapshots stay"),
     "delete": Verb("Change", "End a job and forget it"),
+    "drill": Verb("Tools", "Strike a running job with a fault, and measure how it recovers"),
     "schema": Verb("Tools", "Print the JSON Schema of a job file"),
     "completion": Verb("Tools", "Print the completion script of a shell"),
     "version": Verb("Tools", "Print the version"),

@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from kitctl.faults import Strike
 from kitctl.logs import Line
 from kitctl.spec import JobSpec
 from kitctl.state import JobFacts
@@ -119,6 +120,14 @@ class Target(Protocol):
 
     def cancel(self, namespace: str, name: str) -> None:
         """End a job; its logs, its spec and its snapshots stay."""
+
+    def strike(self, namespace: str, name: str, strike: Strike) -> None:
+        """Do a fault to a job, for real.
+
+        Raises:
+            ConflictError: there is no such node or rank now.
+            Forbidden: it takes a right that this user does not have.
+        """
 
     def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:
         """End a job and forget it; its snapshots stay unless they are to go too. Whether they are gone."""

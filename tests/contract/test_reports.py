@@ -11,6 +11,8 @@ import msgspec
 from kitctl import names, state
 from tests.trainer.nodes import free_port
 from tests.trainer.test_publish import connect, meet, reporter
+from tests.trainer.test_report import STEP
+from tests.trainer.test_report import reporter as progress_reporter
 from trainer import configmap, termination
 from trainer.failures import Failure
 from trainer.termination import Ending
@@ -29,6 +31,16 @@ def test_kitctl_reads_the_report_of_rank_0_s_agent(tmp_path: Path) -> None:
     told = json.loads((tmp_path / "report.json").read_text())
     assert set(told) - set(state.Report.__struct_fields__) == {"updated"}
     del store
+
+
+def test_kitctl_knows_all_that_rank_0_tells_of_its_progress(tmp_path: Path) -> None:
+    with progress_reporter(tmp_path / "progress.json") as telling:
+        telling.begin(3)
+        telling.step(STEP)
+    told = (tmp_path / "progress.json").read_bytes()
+    assert json.loads(told).keys() == set(state.Progress.__struct_fields__)
+    progress = msgspec.json.decode(told, type=state.Progress)
+    assert (progress.step, progress.resumed_from) == (4, 3)
 
 
 def test_kitctl_finds_the_report_where_the_trainer_puts_it() -> None:

@@ -5,16 +5,12 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 
-from tests.exact import assert_each_sample_counts_once
+from tests.exact import assert_each_sample_counts_once, assert_ends_as_undisturbed, undisturbed
 from trainer.data import Order
 
 if TYPE_CHECKING:
@@ -46,8 +42,7 @@ def test_five_kills_and_every_sample_is_counted_exactly_once(kit: Kit) -> None:
 
     ledger = assert_each_sample_counts_once(kit.snapshots("kills"), records, ORDER, epochs=EPOCHS)
     assert len({entry.generation for entry in ledger}) > 1, "the kills left no trace in the history"
-    for name, value in undisturbed(kit.folder).items():
-        torch.testing.assert_close(weights(kit.snapshots("kills"))[name], value, rtol=1e-5, atol=1e-6)
+    assert_ends_as_undisturbed(kit.snapshots("kills"), records, undisturbed(WORKLOAD, kit.folder))
 
 
 def reached(step: int, job: dict[str, Any]) -> bool:
@@ -58,18 +53,3 @@ def reached(step: int, job: dict[str, Any]) -> bool:
 def lost(nodes: int, job: dict[str, Any]) -> bool:
     """Whether that many nodes have been started again."""
     return bool(job["restarts"] >= nodes)
-
-
-def weights(snapshots: Path) -> dict[str, torch.Tensor]:
-    """The final model's file, as plain torch loads it."""
-    loaded: dict[str, torch.Tensor] = torch.load(snapshots / "model.pt", weights_only=True)
-    return loaded
-
-
-def undisturbed(folder: Path) -> dict[str, torch.Tensor]:
-    """The weights of the same run in one process that nobody disturbs."""
-    alone = folder / "alone"
-    alone.mkdir()
-    environ = os.environ | {"KIT_SNAPSHOT_DIR": str(alone)}
-    subprocess.run([sys.executable, *WORKLOAD], env=environ, check=True, capture_output=True)
-    return weights(alone)

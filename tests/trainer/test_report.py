@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,7 @@ def told(file: Path) -> dict[str, Any]:
 @pytest.mark.usefixtures("always")
 def test_the_file_says_where_training_is(tmp_path: Path) -> None:
     file = tmp_path / "progress.json"
+    began = time.time()
     with reporter(file) as telling:
         telling.begin(3)
         telling.snapshot_step = 3
@@ -49,6 +52,7 @@ def test_the_file_says_where_training_is(tmp_path: Path) -> None:
         telling.epoch(1, {"accuracy": 0.5, "perplexity": math.nan})
     speed, eta = facts.pop("samples_per_second"), facts.pop("eta_seconds")
     assert eta == pytest.approx(16 / speed, rel=0.1)
+    assert began <= facts.pop("resumed_at") <= time.time()
     assert facts == {
         "step": 4,
         "total_steps": 9,
@@ -56,6 +60,7 @@ def test_the_file_says_where_training_is(tmp_path: Path) -> None:
         "epochs": 3,
         "loss": 0.25,
         "snapshot_step": 3,
+        "resumed_from": 3,
         "metrics": {},
     }
     assert told(file)["metrics"] == {"accuracy": 0.5, "perplexity": None}
@@ -77,8 +82,10 @@ def test_few_lines_and_writes_for_many_steps(tmp_path: Path, capsys: pytest.Capt
     file = tmp_path / "progress.json"
     with reporter(file) as telling:
         telling.step(STEP)
-        assert not file.exists()
-    assert told(file)["step"] == 4  # at the end at the latest
+        assert told(file)["step"] == 4  # that these ranks train is news
+        telling.step(replace(STEP, number=5))
+        assert told(file)["step"] == 4
+    assert told(file)["step"] == 5  # at the end at the latest
     assert capsys.readouterr().out == ""
 
 

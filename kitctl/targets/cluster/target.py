@@ -11,10 +11,11 @@ from typing import Final
 
 from kitctl import names
 from kitctl.errors import ConflictError, Forbidden, NotFound, TargetError, UnsupportedError
+from kitctl.faults import Strike
 from kitctl.logs import Line
 from kitctl.state import JobFacts
 from kitctl.targets import Change, Kept, Submission
-from kitctl.targets.cluster import companion, facts, lifecycle, reading, submitting
+from kitctl.targets.cluster import companion, facts, lifecycle, reading, striking, submitting
 from kitctl.targets.cluster.access import Place
 from kitctl.targets.cluster.api import Api, Object
 from kitctl.targets.conflicts import check_scale, keeps_none
@@ -131,6 +132,11 @@ class ClusterTarget:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         self._change(job, lifecycle.cancel(job["kind"], now))
         self._await_stop(job)
+
+    def strike(self, namespace: str, name: str, strike: Strike) -> None:
+        """Do a fault to one of its pods, or a rank there."""
+        self._find(namespace, name)
+        striking.strike(self.api, self._pods(namespace, name), strike)
 
     def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:
         """Delete a job with all that it owns, and its claim if ``snapshots`` is set; one that was given stays."""

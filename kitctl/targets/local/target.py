@@ -15,11 +15,12 @@ import msgspec
 
 import kitctl
 from kitctl.errors import ConflictError, NotFound, Problem, SpecError, TargetError, UnsupportedError
+from kitctl.faults import Strike
 from kitctl.logs import Line
 from kitctl.state import JobFacts, NodeFacts
 from kitctl.targets import Kept, Submission
 from kitctl.targets.conflicts import already_there, check_scale, keeps_none, nothing_kept
-from kitctl.targets.local import beside, launch, reading, supervisor
+from kitctl.targets.local import beside, launch, reading, striking, supervisor
 from kitctl.targets.local.folder import JobFolder, NodeFolder, create, hold, state_home
 from kitctl.targets.local.reconcile import Observed, describe
 from kitctl.targets.local.records import Job, Wanted
@@ -138,6 +139,10 @@ class LocalTarget:
         """End a job, and wait until it has ended."""
         self._change(namespace, name, lambda wanted: msgspec.structs.replace(wanted, cancelled=True))
         self._await_stop(namespace, name)
+
+    def strike(self, namespace: str, name: str, strike: Strike) -> None:
+        """Do a fault to one of its nodes, or a rank there."""
+        striking.strike(self._open(namespace, name), strike)
 
     def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:
         """End a job and remove its folder."""

@@ -1,0 +1,49 @@
+"""Faults on purpose, done to a job's pods: a pod is deleted, or a signal is sent within its container."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from kitctl.errors import ConflictError, NotFound, TargetError
+from kitctl.faults import FAULTS, Strike
+from kitctl.targets.cluster import facts
+from kitctl.targets.cluster.api import Api, Object
+
+# What a pod is deleted with. No grace: it is forgotten at once, and killed, if its machine still does as it is told.
+DELETED: Final[Mapping[str, Mapping[str, str]]] = {
+    "kill-node": {"gracePeriodSeconds": "0"},
+    "preempt": {},
+}
+
+
+def strike(api: Api, pods: Sequence[Object], strike: Strike) -> None:
+    """Do it.
+
+    Raises:
+        ConflictError: there is no such node or rank now.
+        Forbidden: it takes a right that this user does not have.
+    """
+    found = [pod for pod in pods if facts.index(pod) == strike.node and facts.running(pod)]
+    if not found:
+        raise _gone(strike, f"no pod of node {strike.node} runs now")
+    namespace, name = found[-1]["metadata"]["namespace"], found[-1]["metadata"]["name"]
+    if FAULTS[strike.fault].signal:
+        _within(api, namespace, name, strike)
+    else:
+        api.delete("Pod", namespace, name, **DELETED[strike.fault])
+
+
+def _within(api: Api, namespace: str, pod: str, strike: Strike) -> None:
+    try:
+        done, trouble = api.run(namespace, pod, ["python", *strike.command()])
+    except NotFound as error:
+        raise _gone(strike, f"pod {pod} has just gone") from error
+    if "No module named" in trouble:
+        raise TargetError(f"pod {pod} cannot do {strike.fault}: {trouble.strip()}", fix="use a newer trainer image")
+    if not done:
+        raise _gone(strike, trouble.strip() or f"pod {pod} has just ended")
+
+
+def _gone(strike: Strike, why: str) -> ConflictError:
+    return ConflictError(f"{strike.fault} cannot strike {strike.victim}: {why}", fix="try again once the job trains")

@@ -1,0 +1,143 @@
+"""Random faults in one job on the cluster: fifty of them for `make chaos`, ten quick ones in each test run."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from kitctl.errors import ConflictError
+from kitctl.targets import Where
+from kitctl.targets.cluster import connect, facts
+from kitctl.targets.cluster.target import ClusterTarget
+from tests.chaos import KINDS, Chaos, Kind
+from tests.cluster.jobs import Run, submit
+from tests.cluster.kind.settings import KUBECONFIG
+from tests.cluster.kubectl import kubectl, until
+from tests.cluster.power import powered_off
+from tests.cluster.toy import has_trained
+from tests.exact import assert_each_sample_counts_once, assert_ends_as_undisturbed, undisturbed
+from trainer.data import Order
+
+pytestmark = pytest.mark.cluster
+
+Kinds: TypeAlias = Mapping[str, Kind]
+ORDER: Final = Order(samples=512, batch=16, seed=5)
+
+
+class ClusterPlace:
+    """A job on the cluster; see ``tests.chaos.Place``."""
+
+    folder = "/snapshots"
+
+    def __init__(self, run: Run) -> None:
+        self.namespace = run.namespace
+        self.name = run.name
+        self.snapshots = run.folder
+        self.target: ClusterTarget = connect(Where(kubeconfig=KUBECONFIG, tell=print))
+        self._run = run
+
+    def python(self, node: int, *arguments: str) -> str:
+        pod = self.pod(node)["metadata"]["name"]
+        output, _ = self.target.api.run(self.namespace, pod, ["python", *arguments])
+        return output.strip()
+
+    def machine(self, node: int) -> str:
+        """Where a node runs."""
+        return str(self.pod(node)["spec"]["nodeName"])
+
+    def pod(self, node: int) -> dict[str, Any]:
+        running = [pod for pod in self._run.pods(node) if facts.running(pod)]
+        if not running:
+            raise ConflictError(f"node {node} does not run")
+        return running[-1]
+
+
+def drained(chaos: Chaos) -> str:
+    """Its pods are evicted, and it takes new ones again."""
+    machine = machine_of_any(chaos)
+    ours = f"app.kubernetes.io/instance={chaos.place.name}"
+    try:
+        kubectl("drain", machine, "--pod-selector", ours, "--delete-emptydir-data", "--timeout=90s")
+    finally:
+        kubectl("uncordon", machine)
+    return machine
+
+
+def off_for_a_moment(chaos: Chaos) -> str:
+    """It loses its power, and boots."""
+    machine = machine_of_any(chaos)
+    with powered_off(machine):
+        pass
+    return machine
+
+
+def machine_of_any(chaos: Chaos) -> str:
+    """A machine that a node which trains is on."""
+    assert isinstance(chaos.place, ClusterPlace)
+    place, found = chaos.place, list[str]()
+
+    def known() -> bool:
+        try:
+            found.append(place.machine(int(chaos.chance.choice(sorted(chaos.report().nodes)))))
+        except (ConflictError, IndexError):
+            return False
+        return True
+
+    chaos.until(known)
+    return found[0]
+
+
+def with_restarts(kinds: Kinds) -> Kinds:
+    """An Indexed Job's controller waits for longer after each pod that has failed, unless the job is started anew."""
+    struck = itertools.count(1)
+
+    def wrapped(kind: Kind) -> Kind:
+        def strike(chaos: Chaos) -> str:
+            what = kind(chaos)
+            if next(struck) % 2:
+                return what
+            chaos.place.target.restart(chaos.place.namespace, chaos.place.name)
+            return f"{what}, and a restart"
+
+        return strike
+
+    return {name: wrapped(kind) for name, kind in kinds.items()}
+
+
+OF_MACHINES: Final[Kinds] = {"machine drained": drained, "machine off for a moment": off_for_a_moment}
+
+
+def test_ten_random_faults_leave_no_trace_in_what_was_learned(namespace: str, tmp_path: Path) -> None:
+    run_and_strike(namespace, "PyTorchJob", tmp_path, kinds=KINDS, faults=10, epochs=15)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("kind", "wrapped"), [("PyTorchJob", dict), ("IndexedJob", with_restarts)])
+def test_fifty_random_faults_leave_no_trace_in_what_was_learned(
+    namespace: str, kind: str, wrapped: Callable[[Kinds], Kinds], tmp_path: Path
+) -> None:
+    run_and_strike(namespace, kind, tmp_path, kinds=wrapped({**KINDS, **OF_MACHINES}), faults=50, epochs=100)
+
+
+def run_and_strike(namespace: str, kind: str, folder: Path, *, kinds: Kinds, faults: int, epochs: int) -> None:
+    """One job and its faults; it completes, and is as exact as one that nobody disturbed."""
+    seed = int(os.environ.get("CHAOS_SEED") or random.randrange(10**6))
+    workload = ["-m", "trainer.workloads.toy", str(epochs), "--seed", str(ORDER.seed)]
+    workload += ["--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch)]
+    options = ("--nodes", "2:3", "--grace-period", "20s", "--snapshot-every", "10")
+    watched = (*workload, "--step-time", "0.05", "--record", "/snapshots/record")
+    run = submit(namespace, kind, *options, *watched, name=f"chaos-{namespace}")
+    until(lambda: has_trained(run), seconds=300)
+    chaos = Chaos(ClusterPlace(run), random.Random(seed))
+    chaos.run(kinds, faults=faults, steps=epochs * ORDER.steps_per_epoch)
+    print(f"seed {seed}\n{chaos.table()}")
+    run.wait()
+    assert_each_sample_counts_once(run.folder, run.folder / "record", ORDER, epochs=epochs)
+    assert_ends_as_undisturbed(run.folder, run.folder / "record", undisturbed(workload, folder))

@@ -1,0 +1,112 @@
+"""Whom a strike may hit, and what is made of what came after it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kitctl.drill import Aim, judge
+from kitctl.errors import UsageError
+from kitctl.faults import FAULTS, Recovery, Strike
+from kitctl.state import JobFacts, Place, Progress, Report
+from kitctl.view.drills import recoveries
+from tests.kitctl.test_state import facts, node
+
+STRUCK = 100.0
+STRIKE = Strike(fault="kill-rank", node=1, rank=2)
+OLD = Report(
+    round=1,
+    formed=20.0,
+    world_size=4,
+    nodes={"0": Place(ranks=(0, 1)), "1": Place(ranks=(2, 3))},
+    progress=Progress(step=57, resumed_from=0, resumed_at=21.0),
+)
+FORMING = msgspec.structs.replace(OLD, forming=True)
+FORMED = msgspec.structs.replace(OLD, round=2, formed=101.5)  # still with the progress of the ranks before
+STEPPED = msgspec.structs.replace(FORMED, progress=Progress(step=51, resumed_from=50, resumed_at=102.25))
+
+
+@pytest.mark.parametrize(
+    ("aim", "meant"),
+    [
+        (Aim(fault="kill-rank"), {(0, 0), (0, 1), (1, 2), (1, 3)}),
+        (Aim(fault="kill-rank", rank=2), {(1, 2)}),
+        (Aim(fault="freeze-rank", node=0), {(0, 0), (0, 1)}),
+        (Aim(fault="kill-node"), {(0, None), (1, None)}),
+        (Aim(fault="preempt", node=1), {(1, None)}),
+    ],
+)
+def test_what_is_left_open_may_be_any_of_those_that_train(aim: Aim, meant: set[tuple[int, int | None]]) -> None:
+    assert {(strike.node, strike.rank) for strike in aim.strikes(OLD)} == meant
+
+
+@pytest.mark.parametrize(
+    ("aim", "told"),
+    [
+        (Aim(fault="kill-rank", rank=4), "no such node or rank trains now"),
+        (Aim(fault="kill-rank", rank=0, node=1), "no such node or rank trains now"),
+        (Aim(fault="preempt", node=2), "no such node or rank trains now"),
+        (Aim(fault="kill-node", rank=0), "kill-node strikes a node, not a rank"),
+    ],
+)
+def test_whom_nobody_can_strike(aim: Aim, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        aim.check(OLD)
+
+
+@pytest.mark.parametrize(
+    ("report", "seen"),
+    [
+        (OLD, {}),
+        (FORMING, {}),
+        (FORMED, {"formed": 1.5}),
+        (STEPPED, {"formed": 1.5, "first_step": 2.25, "steps_lost": 7, "recovered": True}),
+        (msgspec.structs.replace(STEPPED, forming=True), {"formed": 1.5}),  # and lost again before anybody looked
+    ],
+)
+def test_a_job_has_recovered_with_the_first_step_of_its_next_group(report: Report, seen: dict[str, Any]) -> None:
+    found = judge(STRIKE, STRUCK, job(OLD), job(report), reached=57)
+    unseen: dict[str, Any] = {"formed": None, "first_step": None, "steps_lost": None, "recovered": False}
+    assert {name: getattr(found, name) for name in unseen} == unseen | seen
+
+
+def test_a_job_that_tells_no_steps_has_recovered_with_its_next_group() -> None:
+    old, new = (msgspec.structs.replace(report, progress=Progress()) for report in (OLD, FORMED))
+    assert not judge(STRIKE, STRUCK, job(old), job(old), reached=0).recovered
+    assert judge(STRIKE, STRUCK, job(old), job(new), reached=0).recovered
+
+
+@pytest.mark.parametrize(("end", "recovered"), [("Succeeded", True), ("Failed", False), ("Cancelled", False)])
+def test_a_job_that_ends_has_recovered_if_it_succeeds(end: str, *, recovered: bool) -> None:
+    ended = msgspec.structs.replace(job(OLD), end=end)
+    assert judge(STRIKE, STRUCK, job(OLD), ended, reached=57).recovered is recovered
+
+
+def test_nodes_that_were_started_again_are_counted() -> None:
+    again = facts(node(0), node(1, attempts=2), report=STEPPED)
+    assert judge(STRIKE, STRUCK, job(OLD), again, reached=57).restarts == 1
+
+
+def test_the_table() -> None:
+    well = judge(STRIKE, STRUCK, job(OLD), job(STEPPED), reached=57)
+    ill = Recovery(fault="preempt", victim="node 0", time=STRUCK, phase="Recovering", recovered=False)
+    assert recoveries([well, ill]) == [
+        "FAULT       STRUCK            NEW GROUP   NEW STEP   STEPS LOST   RESTARTS   RESULT",
+        "kill-rank   rank 2 (node 1)   1.5 s       2.2 s      7            0          recovered",
+        "preempt     node 0            -           -          -            0          not recovered (recovering)",
+    ]
+
+
+def test_what_strikes_within_a_node() -> None:
+    assert STRIKE.command("--agent", "7") == ["-P", "-m", "trainer.strike", "KILL", "--rank", "2", "--agent", "7"]
+    assert Strike(fault="kill-agent", node=1).command() == ["-P", "-m", "trainer.strike", "KILL"]
+
+
+def test_a_fault_of_a_rank_is_a_signal() -> None:
+    assert all(fault.signal for fault in FAULTS.values() if fault.victim == "rank")
+
+
+def job(report: Report) -> JobFacts:
+    return facts(node(0), node(1), report=report)

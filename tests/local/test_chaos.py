@@ -1,0 +1,62 @@
+"""Ten random faults in one job on this machine; on a cluster: tests/cluster/test_chaos.py."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kitctl.errors import ConflictError
+from kitctl.targets.local.target import LocalTarget
+from tests.chaos import KINDS, Chaos
+from tests.exact import assert_each_sample_counts_once, assert_ends_as_undisturbed, undisturbed
+from trainer.data import Order
+
+if TYPE_CHECKING:
+    from tests.local.conftest import Kit
+
+FAULTS, EPOCHS = 10, 15
+ORDER = Order(samples=512, batch=16, seed=5)
+STEPS = EPOCHS * ORDER.steps_per_epoch
+WORKLOAD = ["-m", "trainer.workloads.toy", str(EPOCHS), "--seed", "5"]
+WORKLOAD += ["--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch)]
+
+
+class LocalPlace:
+    """A job of the local target; see ``tests.chaos.Place``."""
+
+    namespace = "default"
+
+    def __init__(self, kit: Kit, name: str) -> None:
+        self.name = name
+        self.target = LocalTarget.of_user()
+        self.snapshots = kit.snapshots(name)
+        self.folder = str(self.snapshots)
+        self._kit = kit
+
+    def python(self, node: int, *arguments: str) -> str:
+        if not self._kit.job(self.name).node(node).alive():
+            raise ConflictError(f"node {node} does not run")
+        environ = os.environ | {"AGENT": str(self._kit.agent(self.name, node))}
+        done = subprocess.run([sys.executable, *arguments], env=environ, check=False, capture_output=True, text=True)
+        return done.stdout.strip()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_ten_random_faults_leave_no_trace_in_what_was_learned(kit: Kit) -> None:
+    seed = int(os.environ.get("CHAOS_SEED") or random.randrange(10**6))
+    place = LocalPlace(kit, "chaos")
+    records = place.snapshots / "record"
+    options = ("--nodes", "2:3", "--snapshot-every", "10", *WORKLOAD, "--step-time", "0.05")
+    kit.run("submit", "--name", place.name, *options, "--record", str(records))
+    chaos = Chaos(place, random.Random(seed))
+    chaos.run(KINDS, faults=FAULTS, steps=STEPS)
+    print(f"seed {seed}\n{chaos.table()}")
+    kit.run("wait", place.name)
+    assert_each_sample_counts_once(place.snapshots, records, ORDER, epochs=EPOCHS)
+    assert_ends_as_undisturbed(place.snapshots, records, undisturbed(WORKLOAD, kit.folder))
