@@ -13,6 +13,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from trainer.data import Batch, Cursor, Data, to_device
 from trainer.distributed import World
 from trainer.env import WORKER_DRAINED
+from trainer.heartbeat import Phase
 from trainer.history import History
 from trainer.pulse import Pulse, Step, StopRequest
 from trainer.report import Reporter
@@ -84,9 +85,12 @@ class Training:
             Fenced: newer ranks of this run have taken over.
         """
         with StopRequest() as request, self._report:
+            beat = self.world.heart.beat
+            beat(Phase.RESTORING)
             begin = cursor = self._history.restore()
             self._tell_start(begin)
             self._parallel = self.world.parallel(self.model)
+            beat(Phase.DATA, step=self.data.order.step(begin))
             for batch in self.data.batches(begin, self.epochs, self.world):
                 cursor = self._learn(batch, stop=request.asked)
                 if cursor.position == 0:
@@ -97,15 +101,21 @@ class Training:
                     self._drain(cursor)
                 if self.data.order.step(cursor) % self._every == 0:
                     self._commit(cursor)
+                beat(Phase.DATA)
             if cursor != begin:
                 self._commit(cursor)
             self._history.finish()
+            beat(Phase.LEAVING)
 
     def _learn(self, batch: Batch, *, stop: bool) -> Cursor:
         """One optimizer step; gives the cursor behind it."""
+        beat = self.world.heart.beat
+        beat(Phase.FORWARD)
         self.optimizer.zero_grad()
         loss = self.loss(self._parallel, to_device(batch.samples, self.world.device)) * batch.weight
+        beat(Phase.BACKWARD)
         loss.backward()
+        beat(Phase.UPDATING)
         self.optimizer.step()
         if self.scheduler:
             self.scheduler.step()
@@ -117,14 +127,17 @@ class Training:
             ids=batch.ids,
             size=batch.span.size,
         )
+        beat(Phase.AGREEING, step=step.number)
         self._tell(self._pulse.send(step, loss / self.world.size, stop=stop))
         return cursor
 
     def _end_epoch(self, epoch: int) -> None:
+        self.world.heart.beat(Phase.EVALUATING)
         self._tell(self._pulse.flush())
         self._report.epoch(epoch, self.on_epoch(epoch) if self.on_epoch else {})
 
     def _commit(self, cursor: Cursor) -> None:
+        self.world.heart.beat(Phase.SAVING)
         self._tell(self._pulse.flush())
         self._history.commit(cursor)
         self._report.snapshot_step = self._history.step
