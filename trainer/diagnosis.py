@@ -66,13 +66,13 @@ class Cause:
 
 
 def cause(accounts: Sequence[Account]) -> Cause:
-    """The cause of a hang: the first of :data:`CAUSES` that some ranks show, but not all of them."""
+    """The cause of a hang: the first of :data:`CAUSES` that some ranks show but not all, else what all share."""
     for suspected, words in CAUSES:
         found = suspected(accounts)
         if 0 < len(found) < len(accounts):
             others = [one for one in accounts if one not in found]
             return _told(found, f"{_been(found, words)}; {_waiting(others)}")
-    words = next((words for suspected, words in CAUSES if suspected(accounts)), IN)
+    words = next(words for suspected, words in COMMON if suspected(accounts))
     return _told(accounts, _been(accounts, words))
 
 
@@ -101,14 +101,15 @@ def _apart(accounts: Sequence[Account]) -> list[Account]:
 
 
 # Who is to blame, and how what they do is told; the earlier row explains the later ones.
-IN: Final = "in {doing}"
-CAUSES: Final[tuple[tuple[Callable[[Sequence[Account]], list[Account]], str], ...]] = (
-    (_frozen, "stopped (by SIGSTOP, or a debugger) in {doing}"),
-    (_silent, "in {doing}, and cannot print its stack"),
-    (_behind, IN),
-    (_outside, IN),
-    (_apart, "in {doing}, which not all ranks have entered"),
-)
+Row = tuple[Callable[[Sequence[Account]], Sequence[Account]], str]
+FROZEN: Final[Row] = (_frozen, "stopped (by SIGSTOP, or a debugger) in {doing}")
+SILENT: Final[Row] = (_silent, "in {doing}, and cannot print its stack")
+BEHIND: Final[Row] = (_behind, "in {doing}")
+OUTSIDE: Final[Row] = (_outside, "in {doing}")
+APART: Final[Row] = (_apart, "in {doing}, which not all ranks have entered")
+TOGETHER: Final[Row] = (list, "in {doing}, though all have entered it: the network, or a device?")
+CAUSES: Final = (FROZEN, SILENT, BEHIND, OUTSIDE, APART)
+COMMON: Final = (FROZEN, SILENT, OUTSIDE, TOGETHER)
 
 
 def _told(found: Sequence[Account], text: str) -> Cause:

@@ -16,7 +16,6 @@ WAITS: Final[tuple[tuple[str, str, str], ...]] = (
     ("torch/distributed/distributed_c10d.py", "", ""),
     ("torch/autograd/graph.py", "_engine_run_backward", "the gradients' all-reduce"),
     ("torch/nn/parallel/distributed.py", "_distributed_broadcast_coalesced", "DDP's broadcast of buffers"),
-    ("torch/nn/parallel/distributed.py", "_sync_module_states", "DDP's broadcast of the model"),
     ("torch/distributed/utils.py", "_sync_module_states", "DDP's broadcast of the model"),
     ("torch/distributed/utils.py", "_verify_param_shape_across_processes", "DDP's comparison of models"),
     ("trainer/pulse.py", "_wait", "the sum of the losses"),
