@@ -6,6 +6,7 @@ from typing import Any
 
 import kitctl
 from kitctl import names
+from kitctl.quantity import seconds
 from kitctl.spec import JobSpec
 
 
@@ -32,6 +33,7 @@ def declared(spec: JobSpec) -> dict[str, str]:
         names.KIT_INTERFACE: spec.nccl.interface,
         names.KIT_GRACE_SECONDS: str(spec.grace_seconds),
         names.KIT_VIRTUAL_RANKS: str(spec.virtual_ranks or ""),
+        names.KIT_HANG_TIMEOUT: _hang_timeout(spec.policy.hang_timeout),
         names.KIT_VERSION: kitctl.__version__,
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # rank 0's store must not be the rendezvous' own
         "NCCL_DEBUG": spec.nccl.debug,
@@ -63,6 +65,11 @@ def rendezvous_host(spec: JobSpec, kind: str) -> str:
 def literal(text: str) -> str:
     """Text that Kubernetes hands on as it is: it would expand ``$(NAME)``, and takes ``$$`` for ``$``."""
     return text.replace("$", "$$")
+
+
+def _hang_timeout(text: str) -> str:
+    """What the agent does anyway is not said."""
+    return {"auto": "", "off": "off"}[text] if text in {"auto", "off"} else str(seconds(text))
 
 
 def _snapshots(spec: JobSpec) -> dict[str, str]:

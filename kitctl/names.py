@@ -92,6 +92,7 @@ KIT_LOG_DIR: Final = "KIT_LOG_DIR"  # per-rank logs that outlive the pod
 KIT_REPORT: Final = "KIT_REPORT"  # file:<path> | configmap:<name>
 KIT_TERMINATION_LOG: Final = "KIT_TERMINATION_LOG"
 KIT_GRACE_SECONDS: Final = "KIT_GRACE_SECONDS"
+KIT_HANG_TIMEOUT: Final = "KIT_HANG_TIMEOUT"  # auto | off | seconds that a step may take
 KIT_EXIT_CODES: Final = "KIT_EXIT_CODES"  # IndexedJob | PyTorchJob: which table of exit codes the agent uses
 KIT_VERSION: Final = "KIT_VERSION"  # kitctl's; the agent compares it with the image's
 

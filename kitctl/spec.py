@@ -162,6 +162,9 @@ class Policy(Section, frozen=True, kw_only=True):
     """When the finished job is deleted; its snapshots stay."""
     grace_period: Duration = "60s"
     """From SIGTERM to SIGKILL: a step and a snapshot must fit in."""
+    hang_timeout: Annotated[str, Meta(pattern=r"^(\d+[dhms])+$|^\d+$|^auto$|^off$", examples=["auto", "10m"])] = "auto"
+    """How long a training step may take before the job counts as hung: the cause is named, all ranks start again.
+    ``auto``: ten times what the slowest steps take, and 30 s at least. Scripts without the trainer library never do."""
 
 
 class Security(Section, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, TypeVar, cast
 
@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
 from trainer.env import RankEnv, rank_env
+from trainer.heartbeat import Heart, Phase
 from trainer.rng import seed_all
 
 T = TypeVar("T")
@@ -43,6 +44,7 @@ class World:
 
     env: RankEnv
     device: torch.device
+    heart: Heart = field(default_factory=Heart)
 
     @property
     def rank(self) -> int:
@@ -159,10 +161,13 @@ def join(*, seed: int = 0, env: RankEnv | None = None) -> Iterator[World]:
     if not env.distributed:
         yield World(env=env, device=device)
         return
+    heart = Heart(env.heartbeat_file)
+    heart.beat(Phase.JOINING)
     eager = device if backend == "nccl" else None  # NCCL connects now, where a failure is easy to place
     dist.init_process_group(backend, timeout=JOIN_TIMEOUT, device_id=eager)
     set_timeout(STEP_TIMEOUT)
-    yield World(env=env, device=device)
+    heart.beat(Phase.PREPARING)
+    yield World(env=env, device=device, heart=heart)
     dist.destroy_process_group()  # but not after an error: it could wait for ranks that are gone
 
 

@@ -24,6 +24,7 @@ from torch.distributed.elastic.agent.server.api import (
 )
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
+from trainer import heartbeat
 from trainer.drain import Drain
 from trainer.env import WORKER_DRAINED, NodeEnv
 from trainer.failures import Budget, Failure, root_cause
@@ -33,11 +34,13 @@ from trainer.ranklogs import RankLogs
 from trainer.ranks import Ranks, Starter, rank_environment
 from trainer.rendezvous import LOST, Rendezvous
 from trainer.termination import Ending
+from trainer.watch import Watch
 
 MONITOR_INTERVAL: Final = 0.05  # seconds between two looks at ranks and rendezvous
 EXIT_PATIENCE: Final = 300.0  # seconds that a node whose ranks are done waits for the others
 MARKED_PATIENCE: Final = 10.0  # the same once the run is marked as finished
 KILL_RESERVE: Final = 5.0  # seconds of the grace period that are kept for the way out after SIGKILL
+SIGKILL_EXIT: Final = -9  # what a rank that hangs ends with
 LOST_PATIENCE: Final = 1.0  # seconds for the last words of ranks whose group is broken: they may hang in a collective
 
 
@@ -91,6 +94,7 @@ class NodeAgent(SimpleElasticAgent):
         self._budget = budget
         self._reporter = reporter
         self._tell = tell
+        self._watch = Watch(rendezvous, logs, timeout=node.hang_timeout)
         self._ranks = Ranks()
         self._errors: list[Path] = []  # where each rank leaves its error
         self._told_ranks = False
@@ -116,9 +120,11 @@ class NodeAgent(SimpleElasticAgent):
         self._errors = [folder / f"{rank}.error.json" for rank in ranks]
         self._ranks = Ranks()
         restarts = worker_group.spec.max_restarts - self._remaining_restarts
-        for worker, error in zip(worker_group.workers, self._errors, strict=True):
-            env = rank_environment(worker_group, worker, restarts=restarts, error_file=error)
+        hearts = [heartbeat.prepare(folder / f"{rank}.heart") for rank in ranks]
+        for worker, error, heart in zip(worker_group.workers, self._errors, hearts, strict=True):
+            env = rank_environment(worker_group, worker, restarts=restarts, error_file=error, heart=heart)
             self._ranks.add(self._starter.start(env, folder / f"{worker.global_rank}.pipe"))
+        self._watch.begin(dict(zip(ranks, zip(self._ranks.pids, hearts, strict=True), strict=True)))
         return dict(enumerate(self._ranks.pids))
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
@@ -130,7 +136,10 @@ class NodeAgent(SimpleElasticAgent):
             return RunResult(state=WorkerState.HEALTHY)
         if any(codes):
             return self._failed(worker_group)
+        if self._handler.culprit is not None:
+            return self._hung(self._handler.culprit)
         if None in codes:
+            self._watch.look()
             return RunResult(state=WorkerState.HEALTHY)
         return RunResult(
             state=WorkerState.SUCCEEDED,
@@ -147,12 +156,20 @@ class NodeAgent(SimpleElasticAgent):
         for worker, code, error in zip(worker_group.workers, self._ranks.codes(), self._errors, strict=True):
             if code:
                 failures[worker.global_rank] = ProcessFailure(worker.local_rank, worker.id, code, str(error))
-        restart = self._judge([_failure(rank, one) for rank, one in failures.items()])
-        self._remaining_restarts = self._budget.max_restarts - self._budget.own + 1 if restart else 0
+        self._judge([_failure(rank, one) for rank, one in failures.items()])
         return RunResult(state=WorkerState.FAILED, failures=failures)
+
+    def _hung(self, culprit: int) -> RunResult:
+        """The ranks of all nodes stand still, and have told why."""
+        self._ranks.stop(LOST_PATIENCE)
+        self._logs.finish()
+        self._judge([Failure(rank=culprit, exit_code=SIGKILL_EXIT, error=self._handler.reason, time=int(time.time()))])
+        return RunResult(state=WorkerState.FAILED)
 
     def _stop_workers(self, worker_group: WorkerGroup) -> None:  # noqa: ARG002  torch's signature
         self._reporter.dissolve()
+        if self._handler.reason and self._handler.culprit is None:
+            self._tell(Ending(outcome="retryable", reason=self._handler.reason))
         self._shutdown()
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:  # noqa: ARG002  torch's
@@ -177,6 +194,8 @@ class NodeAgent(SimpleElasticAgent):
 
     def _ranks_are_stopping(self, codes: list[int | None]) -> bool:
         """Whether to wait for ranks that take their snapshot, though others are out already."""
+        if not {None, 0, WORKER_DRAINED}.issuperset(codes):
+            return False  # one has left the group before it could agree with the others
         if None not in codes or not (self._drain.requested or WORKER_DRAINED in codes):
             return False
         now = time.monotonic()
@@ -186,16 +205,18 @@ class NodeAgent(SimpleElasticAgent):
             return False
         return True
 
-    def _judge(self, failures: list[Failure]) -> bool:
-        """Decide what this round's failures mean; whether the ranks are started again."""
+    def _judge(self, failures: list[Failure]) -> None:
+        """Decide what this round's failures mean, and whether torch's agent starts the ranks again."""
         cause = root_cause(failures)
+        self._remaining_restarts = 0
         if self._drain.requested:
             self.ending = Ending(outcome="drained", reason="the node was told to leave", failure=None)
-            return False
+            return
         restart = self._budget.charge(cause.kind)
         self.ending = _verdict(cause, restart=restart, budget=self._budget)
         self._tell(self.ending)
-        return restart
+        if restart:
+            self._remaining_restarts = self._budget.max_restarts - self._budget.own + 1
 
 
 def _verdict(cause: Failure, *, restart: bool, budget: Budget) -> Ending:
@@ -205,7 +226,7 @@ def _verdict(cause: Failure, *, restart: bool, budget: Budget) -> Ending:
         what = f"rank {cause.rank} lost its peers ({cause.brief})"
         after = f"after {budget.peer} such losses without a new snapshot"
         return Ending(outcome="retryable", reason=what if restart else f"{what} {after}", failure=cause)
-    what = f"rank {cause.rank} failed ({cause.brief})"
+    what = cause.error if cause.kind == "hang" else f"rank {cause.rank} failed ({cause.brief})"
     if restart:
         return Ending(
             outcome="retryable", reason=f"{what}, restart {budget.own} of {budget.max_restarts}", failure=cause

@@ -6,6 +6,7 @@ also in ``kitctl/names.py`` (the side that sets them); ``tests/contract`` holds 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ class NodeEnv:
     local_addr: str | None
     interface: str | None
     max_restarts: int
+    hang_timeout: float | None
     warm_workers: bool
     snapshot_dir: Path | None
     log_dir: Path | None
@@ -82,6 +84,7 @@ class RankEnv:
     resume: bool = False
     virtual_ranks: int = 0
     progress_file: Path | None = None
+    heartbeat_file: Path | None = None
 
     @property
     def distributed(self) -> bool:
@@ -121,6 +124,7 @@ def node_env(environ: Mapping[str, str] = os.environ) -> NodeEnv:
         local_addr=environ.get("PET_LOCAL_ADDR") or None,
         interface=environ.get("KIT_INTERFACE") or None,
         max_restarts=_int("PET_MAX_RESTARTS", environ.get("PET_MAX_RESTARTS", "3")),
+        hang_timeout=_hang_timeout(environ),
         warm_workers=environ.get("KIT_WARM_WORKERS") != "0",
         snapshot_dir=_path(environ, "KIT_SNAPSHOT_DIR"),
         log_dir=_path(environ, "KIT_LOG_DIR"),
@@ -157,6 +161,7 @@ def rank_env(environ: Mapping[str, str] = os.environ) -> RankEnv:
         resume=environ.get("KIT_RESUME") == "1",
         virtual_ranks=number("KIT_VIRTUAL_RANKS", 0),
         progress_file=_path(environ, "KIT_PROGRESS_FILE"),  # set by the agent for its own ranks
+        heartbeat_file=_path(environ, "KIT_HEARTBEAT_FILE"),  # likewise
     )
 
 
@@ -196,6 +201,17 @@ def _rendezvous(environ: Mapping[str, str]) -> Rendezvous:
             return backend
         case other:
             raise EnvError(f"KIT_RENDEZVOUS={other!r}: not one of hub, c10d")
+
+
+def _hang_timeout(environ: Mapping[str, str]) -> float | None:
+    """Seconds that a step may take: infinite for ``off``, None for the agent to find out."""
+    match environ.get("KIT_HANG_TIMEOUT") or "auto":
+        case "auto":
+            return None
+        case "off":
+            return math.inf
+        case seconds:
+            return float(_int("KIT_HANG_TIMEOUT", seconds))
 
 
 def _pairs(name: str, text: str) -> dict[str, str]:

@@ -10,11 +10,12 @@ from typing import Final, Literal
 
 from trainer.env import WORKER_DRAINED
 
-Kind = Literal["own", "drained", "peer", "stopped"]
+Kind = Literal["own", "hang", "drained", "peer", "stopped"]
 
 # What the error of a rank tells about whose fault it is: the first row that matches decides, no match is the rank's
 # own. Exception types by torch's names; texts as gloo, NCCL, TCPStore and the kernel word them.
 CAUSES: Final[tuple[tuple[str, Kind], ...]] = (
+    (r"^hang: ", "hang"),  # as the hub words it
     # Wrong calls and full devices come wrapped in the same types as a lost peer, and will fail again.
     (r"ncclInvalid(Usage|Argument)|ncclUnhandledCudaError|No space left on device", "own"),
     # Any other error of the process group or its store: the rank cannot know more than that the others are gone.
@@ -28,7 +29,7 @@ CAUSES: Final[tuple[tuple[str, Kind], ...]] = (
 )
 # Which of several failures at once is told as the cause: the earlier row. A rank that the agent itself stopped
 # because another one failed explains nothing.
-PRECEDENCE: Final[tuple[Kind, ...]] = ("own", "drained", "peer", "stopped")
+PRECEDENCE: Final[tuple[Kind, ...]] = ("own", "hang", "drained", "peer", "stopped")
 BRIEF: Final = 100  # characters of an error in a sentence; all of it is told beside
 SIGTERM_EXIT: Final = -15
 SNAPSHOT: Final = re.compile(r"step-(\d+)-g\d+")  # a published snapshot's folder, as trainer.snapshot names it

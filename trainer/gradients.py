@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from trainer.data import Batch, Cursor, Data, to_device
 from trainer.distributed import World
+from trainer.heartbeat import Phase
 
 Loss = Callable[[nn.Module, Any], Tensor]
 Parts = list[Batch]  # what one rank takes of a step
@@ -55,5 +56,6 @@ class Averaged:
         """See the protocol."""
         (batch,) = parts
         loss = self._loss(self._model, to_device(batch.samples, self._world.device)) * batch.weight
+        self._world.heart.beat(Phase.BACKWARD)
         loss.backward()
         return loss.detach() / self._world.size

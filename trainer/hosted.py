@@ -25,7 +25,7 @@ def hosted(node: NodeEnv, knobs: Knobs) -> Iterator[subprocess.Popen[bytes]]:
     with port.listen(node.rendezvous_host, node.rendezvous_port) as listener:
         shape = (node.min_nodes, node.max_nodes, knobs.last_call_timeout)
         silence = (knobs.keep_alive_interval, knobs.keep_alive_max_attempt)
-        arguments = (listener.fileno(), os.getpid(), node.run_id, *shape, *silence)
+        arguments = (listener.fileno(), os.getpid(), node.run_id, *shape, *silence, node.grace_seconds)
         hub = subprocess.Popen(
             [sys.executable, "-P", "-m", "trainer.hub", *map(str, arguments)], pass_fds=[listener.fileno()]
         )

@@ -3,10 +3,12 @@
 It imports no torch, so it is back as soon as node 0 is, and it holds nothing that the nodes could not tell it anew.
 Each node keeps one connection, and a connection that ends is a node that is gone. Messages, as in ``trainer.lines``:
 
-    node: hello {run, node, born} · join {address, port, round, size} · end {lost} · done {}
+    node: hello {run, node, born, pod} · join {address, port, round, size} · end {lost} · done {}
           set {values} · get {keys}                          what the nodes of a round tell each other
+          pulse {stalled} · account {ranks}                  how the ranks are, every few seconds · where they stand
           fail {ending}                                      this node fails for good, and the job with it
-    hub:  round {number, rank, size, address, port} · over {lost} · finished {all} · values {values} · refused {reason}
+    hub:  round {number, rank, size, address, port} · over {lost, reason, culprit} · finished {all} · values {values}
+          refused {reason} · explain {}                      where do your ranks stand?
           failed {ending} · told {}                          to all others · to the node that fails: they have heard
 
 What belongs to a round is heard from its nodes only: whoever still speaks of a former round has been sent ``over``.
@@ -25,11 +27,14 @@ from collections import defaultdict
 from contextlib import suppress
 from typing import Final
 
+from trainer.diagnosis import account
 from trainer.lifeline import end_with
 from trainer.lines import LONGEST, Message, encode, notice_silence
 from trainer.port import BACKLOG
 from trainer.roster import Node, Roster, Superseded
+from trainer.vigil import Vigil
 
+SILENT_PULSES: Final = 4  # that a node whose ranks run may miss
 TICK: Final = 0.1  # seconds between two looks at the last call's clock
 
 
@@ -38,14 +43,16 @@ class Hub:
 
     Args:
         run: the id of the run; nodes of another one are refused.
-        roster: the rules.
+        roster: the rules of rounds.
+        vigil: the rules of hangs.
         interval: seconds between two signs of life of a silent connection.
         attempts: how many may be missing.
     """
 
-    def __init__(self, run: str, roster: Roster, *, interval: int, attempts: int) -> None:
+    def __init__(self, run: str, roster: Roster, vigil: Vigil, *, interval: int, attempts: int) -> None:
         self._run = run
         self._roster = roster
+        self._vigil = vigil
         self._interval = interval
         self._attempts = attempts
         self._writers: dict[Node, asyncio.StreamWriter] = {}
@@ -65,6 +72,7 @@ class Hub:
                     await asyncio.wait_for(self._news.wait(), TICK)
                 self._news.clear()
                 self._decide()
+                self._look(time.monotonic())
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection: socket.socket = writer.get_extra_info("socket")
@@ -87,7 +95,7 @@ class Hub:
         if hello.get("run") != self._run:
             writer.write(encode({"say": "refused", "reason": f"this is the rendezvous of run {self._run}"}))
             return None
-        node = Node(index=hello["node"], born=hello["born"])
+        node = Node(index=hello["node"], born=hello["born"], pod=hello["pod"])
         try:
             rival = self._roster.rival(node)
         except Superseded:
@@ -97,10 +105,12 @@ class Hub:
             self._lose(rival)
         self._roster.enter(node)
         self._writers[node] = writer
+        self._vigil.hear(node, time.monotonic())
         self._tell_failure(node)
         return node
 
     def _hear(self, node: Node, message: Message) -> None:
+        self._vigil.hear(node, time.monotonic())
         match message:
             case {"say": "join", "address": address, "port": port, "round": number, "size": size}:
                 node.address, node.port = address, port
@@ -110,8 +120,11 @@ class Hub:
                 self._over(self._roster.end(node), lost=lost)
             case {"say": "fail", "ending": ending}:
                 self._fail(node, ending)
-            case _ if not node.active:
-                pass  # of a round that is over, as the node will read
+            case _ if node.active:  # else of a round that is over, as the node will read
+                self._hear_of_round(node, message)
+
+    def _hear_of_round(self, node: Node, message: Message) -> None:
+        match message:
             case {"say": "set", "values": values}:
                 for key, value in values.items():
                     if not self._values[key].done():
@@ -120,6 +133,10 @@ class Hub:
                 answer = asyncio.create_task(self._answer(node, keys))
                 self._answers.add(answer)
                 answer.add_done_callback(self._answers.discard)
+            case {"say": "pulse", "stalled": stalled}:
+                self._vigil.stall(node, stalled=stalled)
+            case {"say": "account", "ranks": ranks}:
+                self._vigil.explain(node, [account(told, node=node.name) for told in ranks])
             case {"say": "done"}:
                 node.done = True
                 self._tell(node, {"say": "finished", "all": self._roster.all_done()})
@@ -128,11 +145,12 @@ class Hub:
         """Answer when all keys are set; a round that is over before takes the question with it."""
         self._tell(node, {"say": "values", "values": [await self._values[key] for key in keys]})
 
-    def _lose(self, node: Node) -> None:
+    def _lose(self, node: Node, reason: str = "") -> None:
         writer = self._writers.pop(node, None)
         if writer:  # else its successor has made sure already
             writer.close()
-            self._over(self._roster.leave(node), lost=True)
+            self._vigil.forget(node)
+            self._over(self._roster.leave(node), lost=True, reason=reason)
             self._news.set()
             self._release()
 
@@ -161,16 +179,29 @@ class Hub:
         self._over(self._roster.grow(now), lost=False)
         if not self._roster.form(now):
             return
+        self._vigil.begin()
         first, size = self._roster.group[0], len(self._roster.group)
         seat = {"say": "round", "number": self._roster.round, "size": size, "address": first.address}
         for rank, node in enumerate(self._roster.group):
             self._tell(node, seat | {"port": first.port, "rank": rank})
 
-    def _over(self, group: list[Node], *, lost: bool) -> None:
+    def _look(self, now: float) -> None:
+        """Let the vigil act on what was heard, and on what was not."""
+        group = self._roster.group
+        for node in self._vigil.silent(self._writers, group, now):
+            self._lose(node, reason=f"{node.name} says nothing any more: its agent, or its machine, has been stopped")
+        if self._vigil.suspects(group, now):
+            for node in group:
+                self._tell(node, {"say": "explain"})
+        if cause := self._vigil.verdict(group, now):
+            self._over(self._roster.end(group[0]), lost=True, reason=cause.text, culprit=cause.rank)
+
+    def _over(self, group: list[Node], *, lost: bool, reason: str = "", culprit: int | None = None) -> None:
         """Tell nodes that their round is over, and forget what they told each other."""
         for node in group:
-            self._tell(node, {"say": "over", "lost": lost})
+            self._tell(node, {"say": "over", "lost": lost, "reason": reason, "culprit": culprit})
         if group:
+            self._vigil.begin()
             self._values.clear()
             for answer in self._answers:
                 answer.cancel()
@@ -191,13 +222,16 @@ def main() -> None:
     parser.add_argument("last_call", type=float, help="seconds that fewer nodes wait for more")
     parser.add_argument("interval", type=int, help="seconds between signs of life")
     parser.add_argument("attempts", type=int, help="how many of them may be missing")
+    parser.add_argument("grace", type=float, help="seconds that ranks may take to stop")
     args = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGINT):  # they are the agent's to act on; the other nodes need this process
         signal.signal(number, signal.SIG_IGN)
     end_with(args.parent)
     allow_connections()
     roster = Roster(fewest=args.fewest, most=args.most, last_call=args.last_call)
-    hub = Hub(args.run, roster, interval=args.interval, attempts=args.attempts)
+    silence = SILENT_PULSES * args.interval * args.attempts
+    vigil = Vigil(silence=silence, stopping=args.grace)
+    hub = Hub(args.run, roster, vigil, interval=args.interval, attempts=args.attempts)
     asyncio.run(hub.serve(socket.socket(fileno=args.listener)))
 
 

@@ -18,6 +18,11 @@ class Knobs:
     keep_alive_max_attempt: int = 5  # a node that is silent for this many intervals is dead
     read_timeout: int = 15  # longest single operation on the store
 
+    @property
+    def silence(self) -> int:
+        """Seconds after which a kernel that does not answer is gone; as many lie between two pulses of an agent."""
+        return self.keep_alive_interval * self.keep_alive_max_attempt
+
     @classmethod
     def of(cls, conf: Mapping[str, str]) -> Knobs:
         """Read ``PET_RDZV_CONF``.

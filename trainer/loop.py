@@ -13,6 +13,7 @@ from trainer.data import Cursor, Data, Span
 from trainer.distributed import World
 from trainer.env import WORKER_DRAINED
 from trainer.gradients import Averaged, Gradients, Loss, Parts
+from trainer.heartbeat import Phase
 from trainer.history import History
 from trainer.pulse import Pulse, Step, StopRequest
 from trainer.report import Reporter
@@ -86,9 +87,12 @@ class Training:
             Fenced: newer ranks of this run have taken over.
         """
         with StopRequest() as request, self._report:
+            beat = self.world.heart.beat
+            beat(Phase.RESTORING)
             begin = cursor = self._history.restore()
             self._tell_start(begin)
             gradients = self._gradients()
+            beat(Phase.DATA, step=self.data.order.step(begin))
             spans = self.data.order.spans(begin, self.epochs)
             for span, parts in zip(spans, gradients.batches(begin, self.epochs), strict=True):
                 cursor = self._learn(gradients, span, parts, stop=request.asked)
@@ -100,9 +104,11 @@ class Training:
                     self._drain(cursor)
                 if self.data.order.step(cursor) % self._every == 0:
                     self._commit(cursor)
+                beat(Phase.DATA)
             if cursor != begin:
                 self._commit(cursor)
             self._history.finish()
+            beat(Phase.LEAVING)
 
     def _gradients(self) -> Gradients:
         virtual = self.world.env.virtual_ranks if self.virtual_ranks is None else self.virtual_ranks
@@ -112,8 +118,11 @@ class Training:
 
     def _learn(self, gradients: Gradients, span: Span, parts: Parts, *, stop: bool) -> Cursor:
         """One optimizer step; gives the cursor behind it."""
+        beat = self.world.heart.beat
+        beat(Phase.FORWARD)
         self.optimizer.zero_grad()
         loss = gradients.learn(parts)
+        beat(Phase.UPDATING)
         self.optimizer.step()
         if self.scheduler:
             self.scheduler.step()
@@ -125,14 +134,17 @@ class Training:
             ids=[sample for part in parts for sample in part.ids],
             size=span.size,
         )
+        beat(Phase.AGREEING, step=step.number)
         self._tell(self._pulse.send(step, loss, stop=stop))
         return cursor
 
     def _end_epoch(self, epoch: int) -> None:
+        self.world.heart.beat(Phase.EVALUATING)
         self._tell(self._pulse.flush())
         self._report.epoch(epoch, self.on_epoch(epoch) if self.on_epoch else {})
 
     def _commit(self, cursor: Cursor) -> None:
+        self.world.heart.beat(Phase.SAVING)
         self._tell(self._pulse.flush())
         self._history.commit(cursor)
         self._report.snapshot_step = self._history.step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -59,7 +59,8 @@ class HubBackend:
 
     def handler(self, local_addr: str) -> HubRendezvous:
         """See the protocol."""
-        hello = {"say": "hello", "run": self._node.run_id, "node": self._node.node_index, "born": self._born}
+        node = self._node
+        hello = {"say": "hello", "run": node.run_id, "node": node.node_index, "born": self._born, "pod": node.pod}
         rendezvous = HubRendezvous(self._lines, self._knobs, past=self._past, run=self._node.run_id, address=local_addr)
         rendezvous.say(hello)
         return rendezvous
@@ -82,7 +83,8 @@ class HubRendezvous(Rendezvous):
         self._past = past
         self._run = run
         self._address = address
-        self._over = False
+        self._over = self._stalled = False
+        self._pulsed = 0.0
         self.lost = False
 
     def next_rendezvous(self) -> RendezvousInfo:
@@ -96,7 +98,8 @@ class HubRendezvous(Rendezvous):
         seat = {"address": self._address, "port": free_port(self._address), "round": past.round, "size": past.size}
         self.say({"say": "join", **seat})
         message = self._await("round", timeout=self._knobs.join_timeout)
-        self._over = self.lost = False
+        self._over = self.lost = self.asked = self._stalled = False
+        self.reason, self.culprit = "", None
         past.round, past.size = message["number"], message["size"]
         return RendezvousInfo(
             RoundStore(self),  # type: ignore[arg-type]  # what torch's agent uses of one
@@ -106,10 +109,25 @@ class HubRendezvous(Rendezvous):
         )
 
     def num_nodes_waiting(self) -> int:
-        """See the base class: not 0 if the round is over, which is all that torch's agent wants to know."""
+        """See the base class: not 0 if the round is over, which is all that torch's agent wants to know.
+
+        A hang is no change of membership but a failure, which :attr:`culprit` tells.
+        """
         while message := self._receive(0):
             self._note(message)
-        return int(self._over)
+        return int(self._over and self.culprit is None)
+
+    def pulse(self, *, stalled: bool) -> None:
+        """See the base class: what is new at once, and nothing new as a sign of life from time to time."""
+        now = time.monotonic()
+        if stalled != self._stalled or now > self._pulsed + self._knobs.silence:
+            self._stalled, self._pulsed = stalled, now
+            self.say({"say": "pulse", "stalled": stalled})
+
+    def account(self, ranks: Sequence[Mapping[str, Any]]) -> None:
+        """See the base class."""
+        self.asked = False
+        self.say({"say": "account", "ranks": ranks})
 
     def end(self, *, lost: bool) -> None:
         """See the base class."""
@@ -155,7 +173,7 @@ class HubRendezvous(Rendezvous):
                 return message
             self._note(message)
             if self._over and say != "round":
-                raise RoundOver("a node was lost while the round began or ended")
+                raise RoundOver(self.reason or "a node was lost while the round began or ended")
         raise RendezvousTimeoutError(f"nothing heard of {say!r} in {timeout:.0f} s")
 
     def _receive(self, timeout: float) -> Message | None:
@@ -167,9 +185,11 @@ class HubRendezvous(Rendezvous):
 
     def _note(self, message: Message) -> None:
         match message:
-            case {"say": "over", "lost": lost}:
+            case {"say": "over", "lost": lost, "reason": reason, "culprit": culprit}:
                 self._over = True
-                self.lost = lost
+                self.lost, self.reason, self.culprit = lost, reason, culprit
+            case {"say": "explain"}:
+                self.asked = True
             case {"say": "failed", "ending": ending}:
                 self.lost = True
                 raise JobFailed(heard(ending))

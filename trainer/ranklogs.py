@@ -10,7 +10,7 @@ import contextlib
 import os
 import selectors
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -29,6 +29,8 @@ class _Stream:
         self._prefix = f"[rank {rank}]: ".encode()
         self._rest = b""
         self._copy = copy
+        self.rank = rank
+        self.tapped: list[str] | None = None  # gets what is passed on, too
 
     def pass_on(self) -> bool:
         """Pass on what is there; whether there was anything."""
@@ -55,6 +57,8 @@ class _Stream:
         if not lines:
             return
         console.write(b"".join(self._prefix + line + b"\n" for line in lines))
+        if self.tapped is not None:
+            self.tapped += [line.decode(errors="replace") for line in lines]
         if self._copy:
             with contextlib.suppress(OSError):  # a full disk costs the copy, not the run
                 self._copy.write(b"\n".join([*lines, b""]))
@@ -100,6 +104,18 @@ class RankLogs:
             for stream in self._streams:
                 stream.close()
             self._streams.clear()
+
+    @contextlib.contextmanager
+    def tapped(self) -> Iterator[dict[int, list[str]]]:
+        """What each rank prints within the context, line by line as it comes, by its rank."""
+        heard: dict[int, list[str]] = {}
+        for stream in self._streams:
+            heard[stream.rank] = stream.tapped = []
+        try:
+            yield heard
+        finally:
+            for stream in self._streams:
+                stream.tapped = None
 
     def _copy(self, rank: int) -> BinaryIO | None:
         """The file that outlives the node; a volume that cannot be written costs this, not the run."""

@@ -133,8 +133,8 @@ def _bury(group: int) -> None:
             os.waitpid(-group, 0)
 
 
-def rank_environment(group: Any, worker: Any, *, restarts: int, error_file: Path) -> dict[str, str]:
-    """What torchrun tells a rank, from torch's own record of the group; the documentation of torchrun lists it."""
+def rank_environment(group: Any, worker: Any, *, restarts: int, error_file: Path, heart: Path) -> dict[str, str]:
+    """What torchrun tells a rank, from torch's own record of the group (its documentation lists it), and its heart."""
     spec = group.spec
     return {
         "RANK": str(worker.global_rank),
@@ -153,5 +153,6 @@ def rank_environment(group: Any, worker: Any, *, restarts: int, error_file: Path
         "TORCHELASTIC_RUN_ID": spec.rdzv_handler.get_run_id(),
         "TORCHELASTIC_USE_AGENT_STORE": "False",  # rank 0 hosts the store of the ranks, which ends with them
         "TORCHELASTIC_ERROR_FILE": str(error_file),
+        "KIT_HEARTBEAT_FILE": str(heart),
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
     }

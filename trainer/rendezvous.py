@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 import torch.distributed as dist
 from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousHandler
@@ -28,9 +28,21 @@ class Rendezvous(RendezvousHandler):
 
     Attributes:
         lost: whether the last round is known to have lost ranks: those that are left cannot agree on anything.
+        reason: why it is over, as far as the others know; empty if there is nothing to say.
+        culprit: the rank that has kept all others waiting, if the round hung.
+        asked: whether the others want to know where the ranks of this node stand.
     """
 
     lost: bool
+    reason = ""
+    culprit: int | None = None
+    asked = False
+
+    def pulse(self, *, stalled: bool) -> None:
+        """Tell the others whether the ranks of this node stand still; to be called often while there are any."""
+
+    def account(self, ranks: Sequence[Mapping[str, Any]]) -> None:
+        """Tell the others where the ranks of this node stand."""
 
     @abstractmethod
     def end(self, *, lost: bool) -> None:

@@ -16,6 +16,7 @@ class Node:
     Attributes:
         index: of the pod.
         born: unix seconds at which its agent began.
+        pod: that it is.
         address: where its first rank can be reached, told when it is ready.
         port: free there.
         ready: whether it waits for the next round.
@@ -26,12 +27,18 @@ class Node:
 
     index: int
     born: float
+    pod: str = ""
     address: str = ""
     port: int = 0
     ready: bool = False
     active: bool = False
     seated: bool = False
     done: bool = False
+
+    @property
+    def name(self) -> str:
+        """The node, for a person."""
+        return f"node {self.index}, pod {self.pod}" if self.pod else f"node {self.index}"
 
 
 class Superseded(Exception):

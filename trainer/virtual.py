@@ -23,6 +23,7 @@ from trainer import rng
 from trainer.data import Batch, Cursor, Data, portion, to_device
 from trainer.distributed import World
 from trainer.gradients import Loss, Parts
+from trainer.heartbeat import Phase
 
 Node = tuple[int, int]  # of the tree: virtual ranks from the first to before the second
 
@@ -103,6 +104,7 @@ class VirtualRanks:
         root, coming = (0, self._count), iter(parts)
         held = [cover(part, root) for part in self._ranges]
         mine = [self._summed(node, coming) for node in held[self._world.rank]]
+        self._world.heart.beat(Phase.BACKWARD)  # others are waited for from here on
         self._set_buffers(self._left)
         self._world.equalize_buffers(self._model)
         whole = total(root, self._exchanged(mine, held))

@@ -62,6 +62,7 @@ FLAGS: Final = (
     Flag("Policy", "--deadline", "policy.deadline", "TIME", "Longest run time of the whole job, as in 12h."),
     Flag("Policy", "--ttl", "policy.ttl", "TIME", "When the finished job is deleted."),
     Flag("Policy", "--grace-period", "policy.gracePeriod", "TIME", "From SIGTERM to SIGKILL."),
+    Flag("Policy", "--hang-timeout", "policy.hangTimeout", "TIME", "How long a training step may take; auto, or off."),
     Flag("Network", "--backend", "backend", "BACKEND", "auto, nccl or gloo."),
     Flag("Network", "--interface", "nccl.interface", "NAME", "Interface for NCCL and gloo; found if left out."),
     Flag("Network", "--nccl-debug", "nccl.debug", "LEVEL", "NCCL_DEBUG, as in INFO."),

@@ -79,7 +79,7 @@ def test_numbers_of_any_length_are_whole() -> None:
 
 @pytest.mark.parametrize("duration", ["90", "010", "08m", "1h30m", "2d3h4m5s"])
 def test_durations_are_seconds(duration: str) -> None:
-    assert_equal({"name": "job", "policy": {"deadline": duration, "gracePeriod": duration}})
+    assert_equal({"name": "job", "policy": {"deadline": duration, "gracePeriod": duration, "hangTimeout": duration}})
 
 
 @pytest.mark.parametrize(
@@ -135,6 +135,7 @@ def test_the_digest_of_pods_tells_what_an_upgrade_may_change(kind: str) -> None:
         {"image": "other"},
         {"nodes": "2:3"},
         {"policy": {"maxRestarts": 1}},
+        {"policy": {"hangTimeout": "off"}},
         {"sources": {"a.py": "1"}},
         {"sources": {"a.py": "2"}},
     ]

@@ -22,7 +22,7 @@ SPEC = JobSpec(
     resume=True,
     virtual_ranks=16,
     snapshots=Snapshots(every_steps=7, keep=2),
-    policy=Policy(max_restarts=5, grace_period="90s"),
+    policy=Policy(max_restarts=5, grace_period="90s", hang_timeout="2m"),
     rendezvous=Rendezvous(join_timeout="20m", last_call="4s", backend="c10d"),
 )
 
@@ -41,7 +41,7 @@ def test_exit_codes_are_stated_twice_and_equal() -> None:
 def test_every_variable_that_the_trainer_reads_has_a_name_here() -> None:
     read = set(re.findall(r'"((?:KIT|PET)_[A-Z_]+)"', Path(env.__file__).read_text()))
     ours = {value for value in vars(names).values() if isinstance(value, str)}
-    assert read - ours == {"KIT_PROGRESS_FILE"}, "only the agent's own variables may be missing"
+    assert read - ours == {"KIT_PROGRESS_FILE", "KIT_HEARTBEAT_FILE"}, "only the agent's own variables may be missing"
 
 
 def test_the_local_target_sets_what_a_node_reads(tmp_path: Path) -> None:
@@ -62,6 +62,7 @@ def test_the_local_target_sets_what_a_node_reads(tmp_path: Path) -> None:
         "rendezvous_port": 20000,
         "max_restarts": 5,
         "grace_seconds": 90.0,
+        "hang_timeout": 120.0,
         "version": __import__("kitctl").__version__,
     }
     assert {name: node[name] for name in expected} == expected

@@ -53,4 +53,4 @@ def test_kitctl_reads_a_termination_message() -> None:
     told = msgspec.json.decode(termination.message(ending, node_index=1), type=state.Termination)
     assert (told.outcome, told.reason, told.rank, told.node, told.time) == ("fatal", "rank 3 failed", 3, 1, 12)
     assert (told.error, told.traceback) == ("ValueError: no", "Traceback")
-    assert set(asdict(ending)) <= {"outcome", "reason", "failure"}
+    assert set(asdict(ending)) <= {"outcome", "reason", "failure", "node"}

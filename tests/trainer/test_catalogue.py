@@ -63,8 +63,6 @@ def test_one_changed_bit_is_seen_by_whoever_looks_thoroughly(tmp_path: Path) -> 
     assert "shard-00000.bin" in cause
     bad = first.rename(first.with_name(f"bad-{first.name}"))
     assert told(tmp_path, thorough=True)[bad.name] == ("damaged", cause), "for one that was put aside, too"
-        "the cause is told"
-    )
 
 
 def test_a_snapshot_is_picked_by_step_or_name_and_the_newest_good_one_by_default(tmp_path: Path) -> None:

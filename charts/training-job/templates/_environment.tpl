@@ -41,6 +41,11 @@ KIT_RENDEZVOUS: {{ .Values.rendezvous.backend | toJson }}
 KIT_INTERFACE: {{ . | toJson }}
 {{- end }}
 KIT_GRACE_SECONDS: {{ include "training-job.seconds" .Values.policy.gracePeriod | toJson }}
+{{- if eq .Values.policy.hangTimeout "off" }}
+KIT_HANG_TIMEOUT: "off"
+{{- else if ne .Values.policy.hangTimeout "auto" }}
+KIT_HANG_TIMEOUT: {{ include "training-job.seconds" .Values.policy.hangTimeout | toJson }}
+{{- end }}
 KIT_VERSION: {{ .Chart.AppVersion | toJson }}
 KIT_TERMINATION_LOG: /dev/termination-log
 KIT_EXIT_CODES: {{ $job.kind | toJson }}

@@ -1,0 +1,86 @@
+"""Trains, and hangs once, at one step of rank 1, in the way that HANG names. Steps are recorded as toy records them."""
+
+import os
+import signal
+import time
+from argparse import Namespace
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import Dataset
+
+from trainer import Data, Step, Training, join
+from trainer.workloads.toy import observer
+
+EPOCHS, SAMPLES, BATCH, SEED = 2, 128, 16, 3
+AT = 10  # steps before it
+
+folder = Path(os.environ["KIT_SNAPSHOT_DIR"])
+fault = os.environ["HANG"]
+steps: list[Step] = []  # taken by this process
+
+
+def due(kind: str) -> bool:
+    """Whether to hang now, for the first time in the life of the run."""
+    if fault != kind or taken() < AT or (folder / "hung").exists():
+        return False
+    (folder / "hung").touch()
+    return True
+
+
+def taken() -> int:
+    """How many steps are known to be finished."""
+    return steps[-1].number if steps else 0
+
+
+class Numbers(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        if world.rank == 1 and due("data"):
+            time.sleep(600)
+        numbers = torch.rand(4, generator=torch.Generator().manual_seed(index))
+        return numbers, numbers.sum(0, keepdim=True)
+
+
+def loss(model: nn.Module, batch: list[torch.Tensor]) -> torch.Tensor:
+    time.sleep(float(os.environ.get("STEP_SECONDS", "0.02")))
+    if fault == "skip" and taken() == AT and not (folder / "hung").exists():
+        if world.rank == 1:
+            due("skip")
+        else:
+            dist.all_reduce(torch.zeros(1000))
+    inputs, targets = batch
+    return functional.mse_loss(model(inputs), targets)
+
+
+def on_step(step: Step) -> None:
+    steps.append(step)
+    observe(step)
+    if world.rank == 1 and due("stop"):
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def on_epoch(_epoch: int) -> dict[str, float]:
+    time.sleep(float(os.environ.get("EVALUATION_SECONDS", "0")))
+    return {}
+
+
+with join(seed=SEED) as world:
+    observe = observer(Namespace(record=Path(os.environ["RECORDS"]), fail_at=None, fail_rank=0), world)
+    model = nn.Linear(4, 1)
+    Training(
+        world,
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.1),
+        loss,
+        Data(Numbers(), batch=BATCH, seed=SEED),
+        epochs=EPOCHS,
+        snapshot_every=5,
+        on_step=on_step,
+        on_epoch=on_epoch,
+    ).fit()

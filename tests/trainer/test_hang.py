@@ -1,0 +1,84 @@
+"""Whole jobs whose ranks stop moving: it is noticed, its cause is named, and every sample counts exactly once."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.exact import assert_each_sample_counts_once
+from tests.trainer.nodes import SCRIPTS, Nodes
+from trainer.data import Order
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="signals to stop processes are Linux' here"),
+]
+
+ORDER = Order(samples=128, batch=16, seed=3)
+
+
+def hanging(folder: Path, fault: str, **env: str) -> Nodes:
+    """A job of ``scripts/hanging.py`` on two nodes, of which one has two ranks."""
+    settings = {"HANG": fault, "RECORDS": str(folder / "records"), "KIT_HANG_TIMEOUT": "8", "PET_MAX_RESTARTS": "1"}
+    return Nodes(folder, str(SCRIPTS / "hanging.py"), **settings | env)
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        ("data", "rank 1 (node 1, pod local-1) has been in data loading of step 1"),
+        ("stop", "rank 1 (node 1, pod local-1) has been stopped (by SIGSTOP, or a debugger) in "),
+        ("skip", "rank 1 (node 1, pod local-1) has been in the gradients' all-reduce of step 11 for "),
+    ],
+)
+def test_a_rank_that_keeps_all_others_waiting_is_named_and_the_run_goes_on(
+    tmp_path: Path, fault: str, cause: str
+) -> None:
+    with hanging(tmp_path, fault) as nodes:
+        nodes.start(0)
+        nodes.start(1, PET_NPROC_PER_NODE="2")
+        assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
+        said = nodes.output(0)
+        assert f"hang: {cause}" in said
+        assert "restart 1 of 1" in said
+        assert "[rank 0]: Current thread" in said
+        if fault == "skip":
+            assert "which not all ranks have entered; ranks 0, 2 wait in all_reduce" in said
+        assert_each_sample_counts_once(nodes.snapshots, tmp_path / "records", ORDER, epochs=2)
+
+
+def test_a_hang_that_comes_back_without_progress_is_fatal_on_all_nodes(tmp_path: Path) -> None:
+    with hanging(tmp_path, "stop", PET_MAX_RESTARTS="0") as nodes:
+        nodes.start(0, 1)
+        assert [nodes.wait(0), nodes.wait(1)] == [78, 78]
+        ends = [nodes.end(0), nodes.end(1)]
+    assert {end["rank"] for end in ends} == {1}
+    assert all("hang: rank 1 (node 1, pod local-1)" in end["reason"] for end in ends)
+
+
+def test_slow_steps_and_long_evaluations_are_no_hang(tmp_path: Path) -> None:
+    with hanging(tmp_path, "none", PET_MAX_RESTARTS="0", STEP_SECONDS="1", EVALUATION_SECONDS="12") as nodes:
+        nodes.start(0, 1)
+        assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
+        assert "hang:" not in nodes.everything()
+
+
+def test_a_node_whose_agent_is_stopped_is_lost_and_taken_back_when_it_goes_on(tmp_path: Path) -> None:
+    steps = str(SCRIPTS / "steps.py")
+    conf = "keep_alive_interval=1,keep_alive_max_attempt=1"
+    with Nodes(tmp_path, steps, nodes="1:2", PET_MAX_RESTARTS="0", PET_RDZV_CONF=conf) as nodes:
+        nodes.start(0, 1)
+        nodes.until(0, "world of 2")
+        frozen = [nodes.pid(1), *nodes.ranks(1)]
+        for pid in frozen:
+            os.kill(pid, signal.SIGSTOP)
+        nodes.until(0, "node 1, pod local-1 says nothing any more")
+        nodes.until(0, "world of 1")
+        for pid in frozen:
+            os.kill(pid, signal.SIGCONT)
+        nodes.until(0, "world of 2", times=2)
+        nodes.finish()
+        assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
