@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -82,14 +83,21 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, help="stop after the trial that passes them")
     args = parser.parse_args()
     deadline = time.monotonic() + 60 * args.minutes if args.minutes else float("inf")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: no process is left behind
+    os.environ["TORCH_CPP_LOG_LEVEL"] = "ERROR"  # else each of stock's connections warns that it finds no host name
     trials = [Trial(**one) for one in earlier("scale")]
     for count in range(TIMES):
         for size in args.sizes:
             for rival in AGENTS:
-                if len(chosen(trials, size, rival)) <= count and time.monotonic() < deadline:
+                if wanted(chosen(trials, size, rival), count) and time.monotonic() < deadline:
                     trials.append(measure(rival, size))
                     publish(trials)
                     print(f"  {trials[-1]}", flush=True)
+
+
+def wanted(done: Sequence[Trial], count: int) -> bool:
+    """Whether one more trial is; whoever has not finished once is not asked again."""
+    return len(done) <= count and all(one.form is not None for one in done)
 
 
 def measure(rival: str, size: int) -> Trial:
