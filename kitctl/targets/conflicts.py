@@ -35,7 +35,7 @@ def keeps_none(name: str) -> ConflictError:
 
 
 def trainer_failed(told: bytes) -> TargetError:
-    """The trainer, asked beside a job's snapshots, gave no answer; what it said last is why."""
+    """The trainer, asked to do something beside a job, has failed; what it said last is why."""
     lines = told.decode(errors="replace").strip().splitlines() or ["the trainer ended without a word"]
     missing = "No module named" in lines[-1]
-    return TargetError(lines[-1], fix="what reads the snapshots needs a trainer of kitctl's version" if missing else "")
+    return TargetError(lines[-1], fix="the image needs a trainer of kitctl's version" if missing else "")

@@ -11,8 +11,6 @@ from urllib.parse import urlencode
 
 import urllib3
 from kubernetes.client.api_client import ApiClient
-from kubernetes.stream import ws_client
-from websocket import WebSocketBadStatusException, WebSocketException
 
 from kitctl import names
 from kitctl.errors import NotFound, UnsupportedError
@@ -131,24 +129,6 @@ class Api:
         with suppress(NotFound):
             path = RESOURCES[kind].path(namespace, name)
             self._json("DELETE", kind, path, query={"propagationPolicy": "Foreground", **query})
-
-    def run(self, namespace: str, pod: str, command: Sequence[str]) -> tuple[str, str]:
-        """What a command prints in a pod's container, and what it complains of; its end may be the container's."""
-        query = [("command", word) for word in command]
-        query += [("container", names.CONTAINER), ("stdout", "true"), ("stderr", "true")]
-        path = RESOURCES["Pod"].path(namespace, pod, "exec")
-        headers: dict[str, str] = {}
-        self._client.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
-        url = ws_client.get_websocket_url(self.server + path, query)
-        try:
-            connection = ws_client.WSClient(self._client.configuration, url, headers, capture_all=False)
-            connection.run_forever(timeout=READ_SECONDS)
-        except WebSocketBadStatusException as error:
-            raise refusal(error.status_code, error.resp_body or b"", "Pod") from error
-        except (OSError, WebSocketException) as error:
-            raise unreachable(self.server, error) from error
-        status = json.loads(connection.read_channel(ws_client.ERROR_CHANNEL) or "{}")  # nothing, if the container ended
-        return connection.read_stdout(timeout=0), connection.read_stderr(timeout=0) or status.get("message", "")
 
     def lines(self, namespace: str, pod: str, **query: str) -> Iterator[str]:
         """The lines of a pod's log as they arrive, each with its time."""

@@ -35,14 +35,16 @@ def strike(api: Api, pods: Sequence[Object], strike: Strike) -> None:
 
 
 def _within(api: Api, namespace: str, pod: str, strike: Strike) -> None:
+    done = b""
     try:
-        done, trouble = api.run(namespace, pod, ["python", *strike.command()])
+        for part in api.execute(namespace, pod, ["python", *strike.command()]):
+            done += part
     except NotFound as error:
         raise _gone(strike, f"pod {pod} has just gone") from error
-    if "No module named" in trouble:
-        raise TargetError(f"pod {pod} cannot do {strike.fault}: {trouble.strip()}", fix="use a newer trainer image")
-    if not done:
-        raise _gone(strike, trouble.strip() or f"pod {pod} has just ended")
+    except TargetError as error:
+        if done:
+            return  # what was struck has taken its container along
+        raise error if error.fix else _gone(strike, error.message) from error
 
 
 def _gone(strike: Strike, why: str) -> ConflictError:
