@@ -33,16 +33,20 @@ class Archive:
         folder: is made where it does not exist.
         run: the run's id.
         model: the model's signature.
+        optimizer: its class.
         order: the data's order.
         keep: which of the run's snapshots stay.
         say: takes lines for a person.
     """
 
-    def __init__(self, folder: Path, *, run: str, model: str, order: Order, keep: Retention, say: Say) -> None:
+    def __init__(
+        self, folder: Path, *, run: str, model: str, optimizer: str, order: Order, keep: Retention, say: Say
+    ) -> None:
         self._folder = folder
         self._fence = Fence(folder)
         self._run = run
         self._model = model
+        self._optimizer = optimizer
         self._order = order
         self._keep = keep
         self._say = say
@@ -136,6 +140,8 @@ class Archive:
     def _fits(self, manifest: Manifest) -> None:
         if manifest.model != self._model:
             raise ForeignError("its model has other parameters")
+        if manifest.optimizer != self._optimizer:
+            raise ForeignError(f"its optimizer is {manifest.optimizer}, not {self._optimizer}")
         if manifest.data != self._order.fingerprint:
             raise ForeignError("its data have another length, batch size or seed")
 

@@ -62,10 +62,11 @@ class Chain:
         last: the last snapshot that was committed here, or gone on from.
     """
 
-    def __init__(self, world: World, order: Order, *, signature: str, generation: int) -> None:
+    def __init__(self, world: World, order: Order, *, model: str, optimizer: str, generation: int) -> None:
         self._world = world
         self._order = order
-        self._signature = signature
+        self._model = model
+        self._optimizer = optimizer
         self._generation = generation
         self._ledger: Ledger = ()
         self._parent: Parent | None = None
@@ -105,7 +106,8 @@ class Chain:
             cursor=pending.cursor,
             world_size=self._world.size,
             seed=self._order.seed,
-            model=self._signature,
+            model=self._model,
+            optimizer=self._optimizer,
             data=self._order.fingerprint,
             torch=torch.__version__,
             created=time.time(),

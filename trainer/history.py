@@ -20,7 +20,9 @@ from trainer.chain import Chain, Committed, Pending
 from trainer.data import Cursor, Order
 from trainer.distributed import World
 from trainer.fence import Fence
+from trainer.restore import Found
 from trainer.retention import Retention
+from trainer.snapshot import ForeignError
 from trainer.state import State, dump, load
 from trainer.writer import Writer
 
@@ -44,7 +46,7 @@ class History:
         self._state = state
         self._order = order
         self._folder = world.env.snapshot_dir
-        self._signature = state.signature
+        self._kind = {"model": state.signature, "optimizer": type(state.optimizer).__name__}
         self._archive = self._open()
         self._chain = self._begin_chain(0)
         self._background = ThreadPoolExecutor(1, "snapshot")
@@ -95,7 +97,7 @@ class History:
             self._writer.main_only = not self._seen_by_all(self._folder)
             found = restore.newest(self._world, self._state, self._folder, self._archive)
         if found is not None:
-            self._state.load(found.tensors, load(found.extras[REST]))
+            self._load(found)
             self._chain.go_on_from(found.manifest)
         if found is not None and found.manifest.world_size == self._world.size:
             rng.restore(load(found.extras[_generators(self._world.rank)]))
@@ -163,6 +165,12 @@ class History:
                 raise SnapshotError(f"the trained model cannot be written to {self._folder}: {error}") from error
         self._world.barrier()
 
+    def _load(self, found: Found) -> None:
+        try:
+            self._state.load(found.tensors, load(found.extras[REST]))
+        except ForeignError as error:
+            raise SnapshotError(f"{found.manifest.name} cannot be gone on from: {error}; start a new run") from error
+
     def _hand_over(self, pending: Pending) -> None:
         """From all ranks, which write, to rank 0, which publishes; in the background, too."""
         reports = self._writer.reports()
@@ -176,14 +184,14 @@ class History:
         return Archive(
             self._folder,
             run=self._world.env.run_id,
-            model=self._signature,
+            **self._kind,
             order=self._order,
             keep=Retention(self._world.env),
             say=self._world.say,
         )
 
     def _begin_chain(self, generation: int) -> Chain:
-        return Chain(self._world, self._order, signature=self._signature, generation=generation)
+        return Chain(self._world, self._order, **self._kind, generation=generation)
 
     def _seen_by_all(self, folder: Path) -> bool:
         """Whether all ranks see the folder as rank 0 does: its claim, which no other folder holds.

@@ -48,6 +48,7 @@ class Manifest:
 
     Attributes:
         model: signature of the parameters' names, shapes and types.
+        optimizer: its class.
         data: fingerprint of the data's order, which the cursor means something in.
         created: seconds since 1970.
         ledger: the whole committed history of the run.
@@ -64,6 +65,7 @@ class Manifest:
     world_size: int
     seed: int
     model: str
+    optimizer: str
     data: str
     torch: str
     created: float

@@ -38,6 +38,7 @@ def manifest(steps: int = 3, generation: int = 1, **changes: Any) -> Manifest:
         "world_size": 2,
         "seed": 0,
         "model": "a model",
+        "optimizer": "SGD",
         "data": ORDER.fingerprint,
         "torch": "2.15",
         "created": 1000.0 + steps,
@@ -76,7 +77,7 @@ def publish(saved: Archive, folder: Path, described: Manifest) -> None:
 def archive(folder: Path, say: Callable[[str], None] = print, *, keep: int = 3) -> Archive:
     """The archive that those manifests belong to."""
     kept = Retention(RankEnv(snapshot_keep=keep))
-    return Archive(folder, run="run-1", model="a model", order=ORDER, keep=kept, say=say)
+    return Archive(folder, run="run-1", model="a model", optimizer="SGD", order=ORDER, keep=kept, say=say)
 
 
 def newest(folder: Path, say: Callable[[str], None] = print, *, resume: bool = False) -> Manifest | None:
