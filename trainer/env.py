@@ -78,11 +78,11 @@ class RankEnv:
     backend: Backend = "auto"
     snapshot_dir: Path | None = None
     snapshot_every: int = 100
-    snapshot_seconds: float | None = None
+    snapshot_seconds: int | None = None
     snapshot_keep: int = 3
     snapshot_keep_every: int | None = None
     snapshot_keep_best: str = ""
-    grace_seconds: float | None = None
+    grace_seconds: int | None = None
     resume: bool = False
     progress_file: Path | None = None
 

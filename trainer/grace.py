@@ -41,7 +41,7 @@ class Grace:
         if self._seconds is not None and step + snapshot > self._seconds:
             self._warned = True
             self._say(
-                f"warning: the grace period of {self._seconds:.0f} s is too short for a step ({step:.1f} s) and a "
+                f"warning: the grace period of {self._seconds} s is too short for a step ({step:.1f} s) and a "
                 f"snapshot ({snapshot:.1f} s): a node that is told to leave may be killed before its last snapshot; "
                 "set policy.gracePeriod"
             )
