@@ -77,7 +77,10 @@ def _snapshots(spec: JobSpec) -> dict[str, str]:
         return {}
     return {
         names.KIT_SNAPSHOT_EVERY: str(spec.snapshots.every_steps),
+        names.KIT_SNAPSHOT_SECONDS: str(seconds(spec.snapshots.every)) if spec.snapshots.every else "",
         names.KIT_SNAPSHOT_KEEP: str(spec.snapshots.keep),
+        names.KIT_SNAPSHOT_KEEP_EVERY: str(spec.snapshots.keep_every or ""),
+        names.KIT_SNAPSHOT_KEEP_BEST: spec.snapshots.keep_best,
         names.KIT_RESUME: "1" if spec.resume else "",
     }
 

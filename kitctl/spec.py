@@ -115,8 +115,14 @@ class Snapshots(Section, frozen=True, kw_only=True):
     """Where the ranks see it."""
     every_steps: Positive = 100
     """Optimizer steps between two snapshots."""
+    every: Duration | None = None
+    """Time between two snapshots; whichever comes first of this and ``everySteps``."""
     keep: Positive = 3
     """How many of the latest are kept."""
+    keep_every: Positive | None = None
+    """Besides, the first snapshot behind each multiple of so many steps stays for good."""
+    keep_best: Annotated[str, Meta(pattern=r"^((max|min):.+)?$", examples=["max:accuracy", "min:loss"])] = ""
+    """Besides, the best one by a metric that the script gives behind each epoch; there a snapshot is then due."""
 
 
 class Toleration(Section, frozen=True, kw_only=True):

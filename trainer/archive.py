@@ -15,6 +15,7 @@ from trainer import snapshot
 from trainer.data import Order
 from trainer.fence import Fence
 from trainer.ledger import LedgerError, audit
+from trainer.retention import Retention
 from trainer.shards import CorruptError
 from trainer.snapshot import ForeignError, Manifest
 
@@ -32,16 +33,20 @@ class Archive:
         folder: is made where it does not exist.
         run: the run's id.
         model: the model's signature.
+        optimizer: its class.
         order: the data's order.
-        keep: how many of the run's snapshots to keep.
+        keep: which of the run's snapshots stay.
         say: takes lines for a person.
     """
 
-    def __init__(self, folder: Path, *, run: str, model: str, order: Order, keep: int, say: Say) -> None:
+    def __init__(
+        self, folder: Path, *, run: str, model: str, optimizer: str, order: Order, keep: Retention, say: Say
+    ) -> None:
         self._folder = folder
         self._fence = Fence(folder)
         self._run = run
         self._model = model
+        self._optimizer = optimizer
         self._order = order
         self._keep = keep
         self._say = say
@@ -91,7 +96,7 @@ class Archive:
         return self._folder / manifest.name
 
     def publish(self, manifest: Manifest, scratch: Path) -> None:
-        """Publish the shards that the ranks have written to a folder, then drop the oldest ones beyond ``keep``.
+        """Publish the shards that the ranks have written to a folder, then drop what need not be kept.
 
         Nothing is dropped before the new one is there with all of its shards.
 
@@ -104,7 +109,7 @@ class Archive:
         with snapshot.open_shards(scratch, manifest):
             self._fence.check(manifest.generation)
         snapshot.publish(scratch, self.path(manifest))
-        for old in self._own()[self._keep :]:
+        for old in self._keep.dropped(self._own()):
             self._drop(old)
 
     def _highest(self) -> int:
@@ -130,11 +135,13 @@ class Archive:
                 self._put_aside(path, error)
 
     def _own(self) -> list[Manifest]:
-        return sorted((one for one in self._readable() if one.run == self._run), key=_history, reverse=True)
+        return sorted((one for one in self._readable() if one.run == self._run), key=_history)
 
     def _fits(self, manifest: Manifest) -> None:
         if manifest.model != self._model:
             raise ForeignError("its model has other parameters")
+        if manifest.optimizer != self._optimizer:
+            raise ForeignError(f"its optimizer is {manifest.optimizer}, not {self._optimizer}")
         if manifest.data != self._order.fingerprint:
             raise ForeignError("its data have another length, batch size or seed")
 

@@ -80,7 +80,11 @@ class RankEnv:
     backend: Backend = "auto"
     snapshot_dir: Path | None = None
     snapshot_every: int = 100
+    snapshot_seconds: int | None = None
     snapshot_keep: int = 3
+    snapshot_keep_every: int | None = None
+    snapshot_keep_best: str = ""
+    grace_seconds: int | None = None
     resume: bool = False
     virtual_ranks: int = 0
     progress_file: Path | None = None
@@ -157,7 +161,11 @@ def rank_env(environ: Mapping[str, str] = os.environ) -> RankEnv:
         backend=_backend(environ),
         snapshot_dir=_path(environ, "KIT_SNAPSHOT_DIR"),
         snapshot_every=number("KIT_SNAPSHOT_EVERY", 100),
+        snapshot_seconds=_optional(environ, "KIT_SNAPSHOT_SECONDS"),
         snapshot_keep=number("KIT_SNAPSHOT_KEEP", 3),
+        snapshot_keep_every=_optional(environ, "KIT_SNAPSHOT_KEEP_EVERY"),
+        snapshot_keep_best=environ.get("KIT_SNAPSHOT_KEEP_BEST", ""),
+        grace_seconds=_optional(environ, "KIT_GRACE_SECONDS"),
         resume=environ.get("KIT_RESUME") == "1",
         virtual_ranks=number("KIT_VIRTUAL_RANKS", 0),
         progress_file=_path(environ, "KIT_PROGRESS_FILE"),  # set by the agent for its own ranks
@@ -174,6 +182,11 @@ def _int(name: str, text: str) -> int:
         return int(text)
     except ValueError as error:
         raise EnvError(f"{name}={text!r}: not a whole number") from error
+
+
+def _optional(environ: Mapping[str, str], name: str) -> int | None:
+    text = environ.get(name)
+    return _int(name, text) if text else None
 
 
 def _path(environ: Mapping[str, str], name: str) -> Path | None:

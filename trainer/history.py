@@ -1,29 +1,30 @@
 """The committed history of a run, as all ranks see it: where to go on from, and what is committed next.
 
-Every rank writes its part of a snapshot, and rank 0 publishes the whole. Where some rank does not see rank 0's folder,
-rank 0 writes everything, which it can as long as the ranks hold the state alike.
+Every rank writes its part of a snapshot in the background, and rank 0 publishes the whole once all of them have told
+that theirs is on the disk. Where some rank does not see rank 0's folder, rank 0 writes everything, which it can as long
+as the ranks hold the state alike.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
-
-import torch
+from types import TracebackType
+from typing import Any, Final, Self
 
 from trainer import files, marker, restore, rng, snapshot
 from trainer.archive import Archive, SnapshotError
+from trainer.chain import Chain, Committed, Pending
 from trainer.data import Cursor, Order
 from trainer.distributed import World
 from trainer.fence import Fence
-from trainer.ledger import Ledger, extend
-from trainer.shards import CorruptError, Shard
-from trainer.snapshot import Manifest, Parent
+from trainer.restore import Found
+from trainer.retention import Retention
+from trainer.snapshot import ForeignError
 from trainer.state import State, dump, load
-from trainer.writer import Report, Writer
+from trainer.writer import Writer
 
 MODEL: Final = "model.pt"
 REST: Final = "rest"  # in rank 0's shard: all of the state that is no tensor
@@ -31,6 +32,8 @@ REST: Final = "rest"  # in rank 0's shard: all of the state that is no tensor
 
 class History:
     """Collective: every rank makes one and calls the same methods. Without a folder there is nothing to go on from.
+
+    A context: at its end nothing is left running.
 
     Args:
         world: all ranks; its environment names the folder and the run.
@@ -42,19 +45,41 @@ class History:
         self._world = world
         self._state = state
         self._order = order
-        self._signature = state.signature
         self._folder = world.env.snapshot_dir
+        self._kind = {"model": state.signature, "optimizer": type(state.optimizer).__name__}
         self._archive = self._open()
-        self._writer = Writer(world, main_only=False)
-        self._ledger: Ledger = ()
-        self._parent: Parent | None = None
-        self._committed = Cursor()
+        self._chain = self._begin_chain(0)
+        self._background = ThreadPoolExecutor(1, "snapshot")
+        self._writer = Writer(world, self._background, main_only=False)
+        self._pending: Pending | None = None
+        self._publishing: Future[None] | None = None
         self.generation = 0
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        """A lone rank publishes what it has written; several cannot agree any more when one of them failed."""
+        if self._pending and self._world.size == 1:
+            self._hand_over(self._pending)
+        self._background.shutdown()
+
     @property
-    def step(self) -> int:
-        """The last committed step; rank 0 knows."""
-        return self._order.step(self._committed)
+    def committed(self) -> Committed:
+        """The last snapshot; rank 0 knows."""
+        return self._chain.last
+
+    @property
+    def pending(self) -> bool:
+        """Whether a snapshot is being written; equal on all ranks."""
+        return self._pending is not None
+
+    @property
+    def written(self) -> bool:
+        """Whether this rank has nothing left to write."""
+        return self._writer.ended
 
     def restore(self) -> Cursor:
         """Set the state to the newest good snapshot's and claim a generation; the start without one.
@@ -68,41 +93,62 @@ class History:
         found = None
         if self._folder is not None:
             self.generation = self._world.share(self._archive.claim() if self._archive else 0)
-            self._writer = Writer(self._world, main_only=not self._seen_by_all(self._folder))
+            self._chain = self._begin_chain(self.generation)
+            self._writer.main_only = not self._seen_by_all(self._folder)
             found = restore.newest(self._world, self._state, self._folder, self._archive)
         if found is not None:
-            manifest = found.manifest
-            self._state.load(found.tensors, load(found.extras[REST]))
-            self._committed, self._ledger = manifest.cursor, manifest.ledger
-            self._parent = Parent(name=manifest.name, digest=manifest.digest)
+            self._load(found)
+            self._chain.go_on_from(found.manifest)
         if found is not None and found.manifest.world_size == self._world.size:
             rng.restore(load(found.extras[_generators(self._world.rank)]))
         else:
-            rng.seed_all(rng.derive("rank", self._order.seed, self.step, self._world.rank))
-        return self._committed
+            step = self._order.step(self._chain.cursor)
+            rng.seed_all(rng.derive("rank", self._order.seed, step, self._world.rank))
+        return self._chain.cursor
 
-    def commit(self, cursor: Cursor) -> None:
-        """Publish a snapshot. One that cannot be written is told, and training goes on.
+    def begin(self, cursor: Cursor, metrics: Mapping[str, float]) -> None:
+        """Copy the state, and begin to write it; waits for what is still being written.
+
+        Args:
+            cursor: where the data stand.
+            metrics: of the epoch that ends here.
+        """
+        if self._folder is None:
+            return
+        began = time.monotonic()
+        if self._pending:
+            self._hand_over(self._pending)
+        folder = self._folder / f"{snapshot.SCRATCH}{snapshot.name(self._order.step(cursor), self.generation)}"
+        tensors, rest = self._state.capture()
+        self._writer.begin(folder, tensors, self._extras(rest))
+        stall = time.monotonic() - began
+        self._pending = Pending(cursor=cursor, metrics=metrics, folder=folder, began=began, stall=stall)
+
+    def advance(self, *, written: bool) -> None:
+        """Have published what is written, between two steps.
+
+        Args:
+            written: whether all ranks have written what was begun; equal on all ranks.
 
         Raises:
             Fenced: a newer generation has taken over.
         """
-        if self._folder is None:
-            return
-        manifest = self._manifest(cursor)
-        scratch = self._folder / f"{snapshot.SCRATCH}{manifest.name}"
-        tensors, rest = self._state.capture()
-        self._writer.begin(scratch, tensors, self._extras(rest))
-        reports = self._writer.reports()
-        if self._archive is None:
-            return
-        try:
-            self._publish(self._archive, manifest, scratch, reports)
-        except (OSError, CorruptError) as error:
-            last = self._parent.name if self._parent else "none"
-            self._world.say(f"warning: no snapshot at step {manifest.step}: {error}; the last good one is {last}")
-        finally:
-            snapshot.discard(scratch)
+        if self._pending and written:
+            self._hand_over(self._pending)
+        if self._publishing and self._publishing.done():
+            self._publishing.result()
+
+    def commit(self, cursor: Cursor, metrics: Mapping[str, float]) -> None:
+        """Publish a snapshot, and wait for it. One that cannot be written is told.
+
+        Raises:
+            Fenced: a newer generation has taken over.
+        """
+        self.begin(cursor, metrics)
+        if self._pending:
+            self._hand_over(self._pending)
+        if self._publishing:
+            self._publishing.result()
 
     def finish(self) -> None:
         """Leave the model's file, which plain torch loads, and the mark that the run has finished.
@@ -114,10 +160,23 @@ class History:
         if self._folder is not None and self._world.is_main:
             try:
                 files.replace(self._folder / MODEL, dump(weights))
-                marker.mark(self._folder, self._world.env.run_id, {"step": self.step, "model": MODEL})
+                marker.mark(self._folder, self._world.env.run_id, {"step": self.committed.step, "model": MODEL})
             except OSError as error:
                 raise SnapshotError(f"the trained model cannot be written to {self._folder}: {error}") from error
         self._world.barrier()
+
+    def _load(self, found: Found) -> None:
+        try:
+            self._state.load(found.tensors, load(found.extras[REST]))
+        except ForeignError as error:
+            raise SnapshotError(f"{found.manifest.name} cannot be gone on from: {error}; start a new run") from error
+
+    def _hand_over(self, pending: Pending) -> None:
+        """From all ranks, which write, to rank 0, which publishes; in the background, too."""
+        reports = self._writer.reports()
+        self._pending = None
+        if self._archive:
+            self._publishing = self._background.submit(self._chain.publish, self._archive, pending, reports)
 
     def _open(self) -> Archive | None:
         if self._folder is None or not self._world.is_main:
@@ -125,11 +184,14 @@ class History:
         return Archive(
             self._folder,
             run=self._world.env.run_id,
-            model=self._signature,
+            **self._kind,
             order=self._order,
-            keep=self._world.env.snapshot_keep,
+            keep=Retention(self._world.env),
             say=self._world.say,
         )
+
+    def _begin_chain(self, generation: int) -> Chain:
+        return Chain(self._world, self._order, **self._kind, generation=generation)
 
     def _seen_by_all(self, folder: Path) -> bool:
         """Whether all ranks see the folder as rank 0 does: its claim, which no other folder holds.
@@ -141,49 +203,18 @@ class History:
         told = self._world.share(mark)
         blind = [rank for rank, sees in enumerate(self._world.gather(mark == told)) if not sees]
         if blind := self._world.share(blind):
-            what = f"{folder} is not the same folder on all nodes (rank {blind[0]} does not see what rank 0 wrote)"
+            what = f"{folder} is not the same folder on all nodes: rank {blind[0]} does not see what rank 0 wrote"
             if self._state.sharded:
-                raise SnapshotError(f"{what}: ranks that each hold a part of the model need one that they share")
-            self._world.say(f"{what}: rank 0 writes all of each snapshot")
+                raise SnapshotError(f"{what}; ranks that each hold a part of the state need one that they share")
+            self._world.say(f"{what}; rank 0 writes all of each snapshot")
         return not blind
 
     def _extras(self, rest: Any) -> dict[str, bytes]:
         """What this rank writes beside its tensors: its generators; on rank 0 the state's rest, too."""
-        generators = {_generators(self._world.rank): dump(rng.capture())}
+        extras = {_generators(self._world.rank): dump(rng.capture())}
         if self._writer.main_only:
-            generators = {key: value for one in self._world.gather(generators) for key, value in one.items()}
-        return generators | ({REST: dump(rest)} if self._world.is_main else {})
-
-    def _manifest(self, cursor: Cursor) -> Manifest:
-        """All that is known before anything is written; the rest follows from what was committed before."""
-        return Manifest(
-            job=self._world.env.job,
-            run=self._world.env.run_id,
-            generation=self.generation,
-            step=self._order.step(cursor),
-            cursor=cursor,
-            world_size=self._world.size,
-            seed=self._order.seed,
-            model=self._signature,
-            data=self._order.fingerprint,
-            samples=self._order.samples,
-            batch=self._order.batch,
-            torch=torch.__version__,
-            created=time.time(),
-            parent=self._parent,
-            ledger=extend(
-                self._ledger, self._order, self.generation, self._committed, cursor, world_size=self._world.size
-            ),
-        )
-
-    def _publish(self, archive: Archive, manifest: Manifest, scratch: Path, reports: Sequence[Report]) -> None:
-        for report in reports:
-            if isinstance(report, OSError):
-                raise report
-        manifest = replace(manifest, shards=tuple(report for report in reports if isinstance(report, Shard)))
-        archive.publish(manifest, scratch)
-        self._parent = Parent(name=manifest.name, digest=manifest.digest)
-        self._committed, self._ledger = manifest.cursor, manifest.ledger
+            extras = {name: content for one in self._world.gather(extras) for name, content in one.items()}
+        return extras | ({REST: dump(rest)} if self._world.is_main else {})
 
 
 def _generators(rank: int) -> str:

@@ -37,6 +37,17 @@ class Layout:
     pieces: tuple[Piece, ...]
     buffer: Tensor
 
+    @classmethod
+    def of(cls, plan: SavePlan, tensors: Tensors, *, pinned: bool) -> Layout:
+        """Lay a plan's items out, one behind the other, and take the memory for them."""
+        pieces: list[Piece] = []
+        for item in plan.items:
+            end = pieces[-1].stop if pieces else 0
+            pieces.append(_piece(item, start=-(-end // ALIGNMENT) * ALIGNMENT))
+        size = pieces[-1].stop if pieces else 0
+        buffer = torch.zeros(size, dtype=torch.uint8, pin_memory=pinned)
+        return cls(structure=structure(tensors), plan=plan, pieces=tuple(pieces), buffer=buffer)
+
     @property
     def data(self) -> memoryview:
         """The buffer's bytes, not a copy."""
@@ -70,12 +81,7 @@ def plan(world: World, tensors: Tensors, *, main_only: bool) -> Layout:
     planner = _planner(tensors, is_main=world.is_main, main_only=main_only)
     plans = world.gather(planner.create_local_plan())
     mine = planner.finish_plan(world.scatter(planner.create_global_plan(plans)[0] if world.is_main else []))
-    pieces, end = [], 0
-    for item in mine.items:
-        pieces.append(_piece(item, start=-(-end // ALIGNMENT) * ALIGNMENT))
-        end = pieces[-1].stop
-    buffer = torch.zeros(end, dtype=torch.uint8, pin_memory=world.device.type == "cuda")
-    return Layout(structure=structure(tensors), plan=mine, pieces=tuple(pieces), buffer=buffer)
+    return Layout.of(mine, tensors, pinned=world.device.type == "cuda")
 
 
 def _planner(tensors: Tensors, *, is_main: bool, main_only: bool = False) -> DefaultSavePlanner:

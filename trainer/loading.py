@@ -63,7 +63,7 @@ def read_into(tensors: Tensors, opened: Sequence[ShardFile]) -> None:
     try:
         plan = planner.create_local_plan()
     except (RuntimeError, ValueError) as error:
-        raise ForeignError(f"its optimizer's state is that of another one ({error})") from error
+        raise ForeignError(f"its optimizer has other states ({error})") from error
     for item in plan.items:
         shard, piece = places[item.storage_index]
         planner.resolve_tensor(item).detach().copy_(_read(shard, piece, item))

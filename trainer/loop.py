@@ -9,13 +9,14 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from trainer.cadence import Cadence
 from trainer.data import Cursor, Data, Span
 from trainer.distributed import World
 from trainer.env import WORKER_DRAINED
 from trainer.gradients import Averaged, Gradients, Loss, Parts
 from trainer.heartbeat import Phase
 from trainer.history import History
-from trainer.pulse import Pulse, Step, StopRequest
+from trainer.pulse import Pulse, Step, StopRequest, Word
 from trainer.report import Reporter
 from trainer.state import State
 from trainer.virtual import VirtualRanks
@@ -47,7 +48,8 @@ class Training:
         virtual_ranks: instead of the environment's; with any but 0 the bits do not depend on the number of ranks.
         on_step: called on every rank for every step, in order, once its loss is known, and before a snapshot that
             includes it is committed.
-        on_epoch: called on all ranks behind each epoch, with its number from 0 on; what it gives is told as metrics.
+        on_epoch: called on all ranks behind each epoch, with its number from 0 on; what it gives is told as metrics,
+            which all ranks give alike.
 
     Raises:
         ValueError: there is nothing to train, or no step between snapshots.
@@ -70,7 +72,8 @@ class Training:
         every = self.world.env.snapshot_every if self.snapshot_every is None else self.snapshot_every
         if self.epochs < 1 or every < 1:
             raise ValueError(f"{self.epochs} epochs, a snapshot every {every} steps: both need to be 1 or more")
-        self._every = every
+        self._cadence = Cadence(self.world.env, every=every)
+        self._metrics: Mapping[str, float] = {}
         self._report = Reporter(self.world, self.data.order, epochs=self.epochs)
         state = State(model=self.model.to(self.world.device), optimizer=self.optimizer, scheduler=self.scheduler)
         self._history = History(self.world, state, self.data.order)
@@ -86,10 +89,11 @@ class Training:
             SnapshotError: the snapshots cannot be used, or the trained model cannot be written.
             Fenced: newer ranks of this run have taken over.
         """
-        with StopRequest() as request, self._report:
+        with StopRequest() as request, self._report, self._history:
             beat = self.world.heart.beat
             beat(Phase.RESTORING)
             begin = cursor = self._history.restore()
+            self._cadence.begin(self.data.order.step(begin))
             self._tell_start(begin)
             gradients = self._gradients()
             beat(Phase.DATA, step=self.data.order.step(begin))
@@ -100,10 +104,9 @@ class Training:
                     self._end_epoch(span.epoch)
                 if cursor.epoch == self.epochs:
                     break
-                if self._pulse.stop:
+                if self._pulse.heard.stop:
                     self._drain(cursor)
-                if self.data.order.step(cursor) % self._every == 0:
-                    self._commit(cursor)
+                self._snapshot(cursor)
                 beat(Phase.DATA)
             if cursor != begin:
                 self._commit(cursor)
@@ -135,19 +138,42 @@ class Training:
             size=span.size,
         )
         beat(Phase.AGREEING, step=step.number)
-        self._tell(self._pulse.send(step, loss, stop=stop))
+        word = Word(stop=stop, written=self._history.written, due=self._cadence.overdue)
+        self._tell(self._pulse.send(step, loss, word))
         return cursor
 
     def _end_epoch(self, epoch: int) -> None:
         self.world.heart.beat(Phase.EVALUATING)
         self._tell(self._pulse.flush())
-        self._report.epoch(epoch, self.on_epoch(epoch) if self.on_epoch else {})
+        metrics = self.on_epoch(epoch) if self.on_epoch else {}
+        self._metrics = {name: float(value) for name, value in metrics.items()}
+        self._report.epoch(epoch, self._metrics)
+
+    def _snapshot(self, cursor: Cursor) -> None:
+        """Begin a snapshot where one is due; while one is being written, as soon as it is.
+
+        An epoch that has the metric which the best one is kept by does not wait: its state is measured here only.
+        """
+        step = self.data.order.step(cursor)
+        self._history.advance(written=self._pulse.heard.written)
+        due = self._cadence.reached(step, due=self._pulse.heard.due) and not self._history.pending
+        if due or self._cadence.measured(self._metrics_at(cursor)):
+            self.world.heart.beat(Phase.SAVING)
+            self._tell(self._pulse.flush())
+            self._history.begin(cursor, self._metrics_at(cursor))
+            self._cadence.begin(step)
+        self._report.snapshot(self._history.committed)
 
     def _commit(self, cursor: Cursor) -> None:
+        """Take a snapshot, and wait for it."""
         self.world.heart.beat(Phase.SAVING)
         self._tell(self._pulse.flush())
-        self._history.commit(cursor)
-        self._report.snapshot_step = self._history.step
+        self._history.commit(cursor, self._metrics_at(cursor))
+        self._report.snapshot(self._history.committed)
+
+    def _metrics_at(self, cursor: Cursor) -> Mapping[str, float]:
+        """Those of the epoch that a cursor ends."""
+        return self._metrics if cursor.position == 0 else {}
 
     def _drain(self, cursor: Cursor) -> None:
         self._commit(cursor)

@@ -14,8 +14,10 @@ from typing import Any, Final, Self
 
 from tqdm import tqdm
 
+from trainer.chain import Committed
 from trainer.data import Order
 from trainer.distributed import World
+from trainer.grace import Grace
 from trainer.pulse import Step
 
 TICK: Final = 0.5  # seconds between two looks at the clock's work: speed, bar and file
@@ -46,7 +48,8 @@ class Reporter:
         self._resumed_from = 0
         self._resumed_at = 0.0
         self._metrics: dict[str, float] = {}
-        self.snapshot_step = 0
+        self._committed = Committed()
+        self._grace = Grace(world)
 
     def __enter__(self) -> Self:
         return self
@@ -74,6 +77,7 @@ class Reporter:
             self._resumed_at = time.time()
             self._write()
         now = time.monotonic()
+        self._grace.step(now)
         if now < self._last_tick + TICK:
             return
         self._last_tick = now
@@ -83,6 +87,12 @@ class Reporter:
         if self._bar.disable and now >= self._last_line + LINE:
             self._last_line = now
             self._say(self._line(step))
+
+    def snapshot(self, committed: Committed) -> None:
+        """The last committed snapshot; told again at every step."""
+        if committed is not self._committed:
+            self._committed = committed
+            self._grace.snapshot(committed.seconds)
 
     def epoch(self, epoch: int, metrics: Mapping[str, float]) -> None:
         """An epoch is complete, and its metrics are known."""
@@ -116,7 +126,9 @@ class Reporter:
             "loss": _finite(self._step.loss),
             "samples_per_second": round(self._speed.rate, 1),
             "eta_seconds": _finite(self._eta(self._step)),
-            "snapshot_step": self.snapshot_step,
+            "snapshot_step": self._committed.step,
+            "snapshot_seconds": round(self._committed.seconds, 4),
+            "snapshot_stall_seconds": round(self._committed.stall, 4),
             "resumed_from": self._resumed_from,
             "resumed_at": self._resumed_at,
             "metrics": {name: _finite(value) for name, value in self._metrics.items()},

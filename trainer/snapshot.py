@@ -49,6 +49,7 @@ class Manifest:
 
     Attributes:
         model: signature of the parameters' names, shapes and types.
+        optimizer: its class.
         data: fingerprint of the data's order, which the cursor means something in.
         samples: size of the data set.
         batch: samples in a step, over all ranks.
@@ -67,6 +68,7 @@ class Manifest:
     world_size: int
     seed: int
     model: str
+    optimizer: str
     data: str
     samples: int
     batch: int

@@ -84,7 +84,7 @@ class State:
                 optim_state_dict=states["optimizer"],
             )
         except (KeyError, RuntimeError, ValueError) as error:
-            raise ForeignError(f"its optimizer's state is that of another one ({error})") from error
+            raise ForeignError(f"its optimizer has other parameter groups or states ({error})") from error
         if self.scheduler and states["scheduler"]:
             self.scheduler.load_state_dict(states["scheduler"])
 

@@ -1,33 +1,33 @@
-"""One rank's part of each snapshot: copied at once, written in the background, one at a time."""
+"""One rank's part of each snapshot: copied at once, written in the background."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from pathlib import Path
 
 from trainer import layout, shards
+from trainer.chain import Report
 from trainer.distributed import World
 from trainer.layout import Layout
-from trainer.shards import Shard
 from trainer.state import Tensors
-
-Report = Shard | OSError | None  # what a rank wrote, or why it could not; nothing where rank 0 writes for all
 
 
 class Writer:
-    """Collective: all ranks make one and call the same methods.
+    """Collective: all ranks make one and call the same methods. One snapshot at a time.
 
-    Attributes:
+    Args:
+        world: all ranks.
+        background: where to write; one job after the other.
         main_only: whether rank 0 writes everything.
     """
 
-    def __init__(self, world: World, *, main_only: bool) -> None:
+    def __init__(self, world: World, background: Executor, *, main_only: bool) -> None:
         self._world = world
-        self.main_only = main_only
-        self._pool = ThreadPoolExecutor(1, "snapshot")
+        self._background = background
         self._layout: Layout | None = None
         self._report: Future[Report] | None = None
+        self.main_only = main_only
 
     @property
     def ended(self) -> bool:
@@ -35,7 +35,7 @@ class Writer:
         return self._report is None or self._report.done()
 
     def begin(self, folder: Path, tensors: Tensors, extras: Mapping[str, bytes]) -> None:
-        """Copy this rank's part of the state and begin to write it; what was begun before has been told by now.
+        """Copy this rank's part of the state and begin to write it; what was begun before has been reported.
 
         Args:
             folder: where to; is made.
@@ -45,17 +45,13 @@ class Writer:
         if self._layout is None or self._layout.structure != layout.structure(tensors):
             self._layout = layout.plan(self._world, tensors, main_only=self.main_only)
         self._layout.copy(tensors)
-        self._report = self._pool.submit(self._write, folder, self._layout, extras)
+        self._report = self._background.submit(self._write, folder, self._layout, extras)
 
     def reports(self) -> list[Report]:
         """Wait for all ranks; what they have written, by rank, on rank 0."""
         mine = self._report.result() if self._report else None
         self._report = None
         return self._world.gather(mine)
-
-    def close(self) -> None:
-        """Wait for this rank, and begin no more."""
-        self._pool.shutdown()
 
     def _write(self, folder: Path, part: Layout, extras: Mapping[str, bytes]) -> Report:
         if self.main_only and not self._world.is_main:

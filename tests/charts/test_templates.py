@@ -70,7 +70,11 @@ def test_a_size_may_be_written_in_any_way(nodes: int | str, kind: str) -> None:
 
 def test_numbers_of_any_length_are_whole() -> None:
     security = {"runAsUser": 1000660000, "fsGroup": 1000660000}
-    numbers = {"snapshots": {"everySteps": 12345678}, "policy": {"backoffLimit": 12345678}, "security": security}
+    numbers = {
+        "snapshots": {"everySteps": 12345678, "keepEvery": 12345678},
+        "policy": {"backoffLimit": 12345678},
+        "security": security,
+    }
     assert_equal({"name": "job", **numbers})
     set_by_flag = rendered("--set", "snapshots.everySteps=12345678,policy.backoffLimit=12345678")
     assert set_by_flag[-1]["spec"]["backoffLimit"] == 12345678
@@ -79,7 +83,8 @@ def test_numbers_of_any_length_are_whole() -> None:
 
 @pytest.mark.parametrize("duration", ["90", "010", "08m", "1h30m", "2d3h4m5s"])
 def test_durations_are_seconds(duration: str) -> None:
-    assert_equal({"name": "job", "policy": {"deadline": duration, "gracePeriod": duration, "hangTimeout": duration}})
+    policy = {"deadline": duration, "gracePeriod": duration, "hangTimeout": duration}
+    assert_equal({"name": "job", "policy": policy, "snapshots": {"every": duration}})
 
 
 @pytest.mark.parametrize(

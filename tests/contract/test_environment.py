@@ -21,7 +21,7 @@ SPEC = JobSpec(
     backend="gloo",
     resume=True,
     virtual_ranks=16,
-    snapshots=Snapshots(every_steps=7, keep=2),
+    snapshots=Snapshots(every_steps=7, every="10m", keep=2, keep_every=100, keep_best="max:accuracy"),
     policy=Policy(max_restarts=5, grace_period="90s", hang_timeout="2m"),
     rendezvous=Rendezvous(join_timeout="20m", last_call="4s", backend="c10d"),
 )
@@ -72,7 +72,9 @@ def test_the_local_target_sets_what_a_node_reads(tmp_path: Path) -> None:
 
 def test_the_local_target_sets_what_a_rank_reads(tmp_path: Path) -> None:
     rank = env.rank_env(local_environment(tmp_path))
-    assert (rank.snapshot_every, rank.snapshot_keep, rank.resume, rank.virtual_ranks) == (7, 2, True, 16)
+    assert (rank.snapshot_every, rank.snapshot_seconds, rank.resume, rank.virtual_ranks) == (7, 600, True, 16)
+    assert (rank.snapshot_keep, rank.snapshot_keep_every, rank.snapshot_keep_best) == (2, 100, "max:accuracy")
+    assert rank.grace_seconds == 90
     assert rank.snapshot_dir == tmp_path / "snapshots" / "team" / "job"
     assert rank.rank == 0, "the caller's own RANK is not passed on"
 

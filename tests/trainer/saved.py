@@ -11,7 +11,9 @@ from unittest.mock import patch
 from trainer import shards, snapshot
 from trainer.archive import Archive
 from trainer.data import Cursor, Order
+from trainer.env import RankEnv
 from trainer.ledger import extend
+from trainer.retention import Retention
 from trainer.shards import Piece
 from trainer.snapshot import Manifest
 
@@ -36,6 +38,7 @@ def manifest(steps: int = 3, generation: int = 1, **changes: Any) -> Manifest:
         "world_size": 2,
         "seed": 0,
         "model": "a model",
+        "optimizer": "SGD",
         "data": ORDER.fingerprint,
         "samples": ORDER.samples,
         "batch": ORDER.batch,
@@ -73,10 +76,10 @@ def publish(saved: Archive, folder: Path, described: Manifest) -> None:
     saved.publish(described, scratch)
 
 
-def archive(folder: Path, say: Callable[[str], None] = print, **changes: Any) -> Archive:
+def archive(folder: Path, say: Callable[[str], None] = print, *, keep: int = 3) -> Archive:
     """The archive that those manifests belong to."""
-    facts: dict[str, Any] = {"run": "run-1", "model": "a model", "order": ORDER, "keep": 3, "say": say}
-    return Archive(folder, **facts | changes)
+    kept = Retention(RankEnv(snapshot_keep=keep))
+    return Archive(folder, run="run-1", model="a model", optimizer="SGD", order=ORDER, keep=kept, say=say)
 
 
 def newest(folder: Path, say: Callable[[str], None] = print, *, resume: bool = False) -> Manifest | None:

@@ -87,6 +87,7 @@ def test_other_runs_count_only_with_resume(tmp_path: Path) -> None:
     ("changes", "told"),
     [
         ({"model": "another"}, "other parameters"),
+        ({"optimizer": "Adam"}, "its optimizer is Adam, not SGD"),
         ({"data": Order(samples=10, batch=5).fingerprint}, "batch size"),
     ],
 )

@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,7 +48,15 @@ def training(
         generator = torch.Generator().manual_seed(0)
         samples = TensorDataset(torch.rand(20, 5, generator=generator), torch.rand(20, 1, generator=generator))
         data = Data(samples, batch=6)
-        yield Training(world, model, optimizer, loss, data, epochs=EPOCHS, scheduler=scheduler, on_step=on_step)
+
+        def patient(model: nn.Module, batch: list[Tensor]) -> Tensor:
+            """Steps take far longer than writing does: each snapshot is written before the step behind it."""
+            while not whole._history.written:
+                time.sleep(0.001)
+            return loss(model, batch)
+
+        whole = Training(world, model, optimizer, patient, data, epochs=EPOCHS, scheduler=scheduler, on_step=on_step)
+        yield whole
 
 
 def straight() -> tuple[list[float], dict[str, Tensor]]:
@@ -145,7 +154,7 @@ def test_another_model_of_the_same_run_is_an_error_not_a_new_start(tmp_path: Pat
 
 def test_a_stale_loop_stops_at_its_next_snapshot(tmp_path: Path) -> None:
     def overtake(step: Step) -> None:
-        if step.number == 4:
+        if step.number == 7:
             Fence(tmp_path).claim("run")
 
     with training(tmp_path, overtake) as stale, pytest.raises(Fenced):

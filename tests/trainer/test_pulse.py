@@ -10,7 +10,7 @@ import torch
 from trainer.data import Cursor
 from trainer.distributed import World
 from trainer.env import RankEnv
-from trainer.pulse import Pulse, Step, StopRequest
+from trainer.pulse import Pulse, Step, StopRequest, Word
 
 WORLD = World(env=RankEnv(), device=torch.device("cpu"))
 
@@ -22,17 +22,25 @@ def step(number: int) -> Step:
 def test_a_step_is_known_behind_the_next_one() -> None:
     pulse = Pulse(WORLD)
     assert pulse.flush() is None
-    assert pulse.send(step(1), torch.tensor(0.5), stop=False) is None
-    first = pulse.send(step(2), torch.tensor(0.25), stop=True)
+    assert pulse.send(step(1), torch.tensor(0.5), Word()) is None
+    first = pulse.send(step(2), torch.tensor(0.25), Word(stop=True, due=True))
     assert first is not None
     assert (first.number, first.loss) == (1, 0.5)
-    stopping = [pulse.stop]
+    heard = [pulse.heard]
     second = pulse.flush()
     assert second is not None
     assert (second.number, second.loss) == (2, 0.25)
-    stopping.append(pulse.stop)
-    assert stopping == [False, True]
+    heard.append(pulse.heard)
+    assert heard == [Word(), Word(stop=True, due=True)]
+
+
+def test_what_was_heard_of_snapshots_is_forgotten_where_nothing_new_is_told() -> None:
+    pulse = Pulse(WORLD)
+    pulse.send(step(1), torch.tensor(0.5), Word(stop=True, written=True, due=True))
+    assert pulse.flush() is not None
+    assert pulse.heard == Word(stop=True, written=True, due=True)
     assert pulse.flush() is None
+    assert pulse.heard == Word(stop=True)
 
 
 def test_signals_are_noted_and_change_nothing_else() -> None:

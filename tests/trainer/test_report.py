@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from trainer import report
+from trainer.chain import Committed
 from trainer.data import Cursor, Order
 from trainer.distributed import World
 from trainer.env import RankEnv
@@ -46,7 +47,7 @@ def test_the_file_says_where_training_is(tmp_path: Path) -> None:
     began = time.time()
     with reporter(file) as telling:
         telling.begin(3)
-        telling.snapshot_step = 3
+        telling.snapshot(Committed(step=3, seconds=1.5, stall=0.25))
         telling.step(STEP)
         facts = told(file)
         telling.epoch(1, {"accuracy": 0.5, "perplexity": math.nan})
@@ -61,6 +62,8 @@ def test_the_file_says_where_training_is(tmp_path: Path) -> None:
         "loss": 0.25,
         "snapshot_step": 3,
         "resumed_from": 3,
+        "snapshot_seconds": 1.5,
+        "snapshot_stall_seconds": 0.25,
         "metrics": {},
     }
     assert told(file)["metrics"] == {"accuracy": 0.5, "perplexity": None}

@@ -65,7 +65,16 @@ NCCL_P2P_DISABLE: "1"
 {{- if .Values.snapshots.enabled }}
 KIT_SNAPSHOT_DIR: {{ .Values.snapshots.path | toJson }}
 KIT_SNAPSHOT_EVERY: {{ int64 .Values.snapshots.everySteps | toString | toJson }}
+{{- with .Values.snapshots.every }}
+KIT_SNAPSHOT_SECONDS: {{ include "training-job.seconds" . | toJson }}
+{{- end }}
 KIT_SNAPSHOT_KEEP: {{ int64 .Values.snapshots.keep | toString | toJson }}
+{{- with .Values.snapshots.keepEvery }}
+KIT_SNAPSHOT_KEEP_EVERY: {{ int64 . | toString | toJson }}
+{{- end }}
+{{- with .Values.snapshots.keepBest }}
+KIT_SNAPSHOT_KEEP_BEST: {{ . | toJson }}
+{{- end }}
 KIT_LOG_DIR: {{ printf "%s/logs" .Values.snapshots.path | toJson }}
 {{- if .Values.resume }}
 KIT_RESUME: "1"
