@@ -175,8 +175,8 @@ def test_an_agent_that_was_replaced_is_refused_and_its_successor_is_not(meeting:
 def test_a_round_whose_ranks_all_stand_still_is_over_for_the_reason_that_their_places_give(meeting: Meeting) -> None:
     first, second = meeting.enter(meeting.backend(0, pod="run-0"), meeting.backend(1, pod="run-1"))
     meeting.rounds(first, second)
-    first.pulse(stalled=True)
-    second.pulse(stalled=True)
+    first.pulse(stalled=True, tempo={})
+    second.pulse(stalled=True, tempo={})
     until(lambda: not first.num_nodes_waiting() and first.asked)
     until(lambda: not second.num_nodes_waiting() and second.asked)
     stuck = {"step": 4, "still": 31.0, "answers": True, "frozen": False}
@@ -198,7 +198,7 @@ def test_a_node_that_is_connected_and_says_nothing_is_lost(meeting: Meeting) -> 
     meeting.rounds(first, second)
 
     def over() -> int:
-        first.pulse(stalled=False)
+        first.pulse(stalled=False, tempo={})
         return first.num_nodes_waiting()
 
     until(over)

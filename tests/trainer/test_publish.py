@@ -94,7 +94,7 @@ def test_a_group_that_is_no_more_is_told_until_the_next_one_formed(tmp_path: Pat
     port = free_port()
     store = connect(port, host=True)
     meet(port, "a", [leader])
-    leader.dissolve()
+    leader.dissolve("node 1 is lost")
     broken = until_told(tmp_path, "forming", expected=True)
     meet(port, "b", [leader])
     mended = until_told(tmp_path, "forming", expected=False)
@@ -147,7 +147,7 @@ def test_a_sink_that_hangs_holds_up_neither_a_new_round_nor_the_end(
     port = free_port()
     store = connect(port, host=True)
     assert [meet(port, prefix, [leader]) for prefix in "ab"] == [[1], [2]]
-    leader.dissolve()
+    leader.dissolve("node 1 is lost")
     leader.stop()
     assert sink.put_up == 1
     sink.released.set()

@@ -16,7 +16,7 @@ from trainer import Data, Step, Training, join
 from trainer.workloads.toy import observer
 
 EPOCHS, SAMPLES, BATCH, SEED = 2, 128, 16, 3
-AT = 10  # steps before it
+AT = 11  # steps before it
 
 folder = Path(os.environ["KIT_SNAPSHOT_DIR"])
 fault = os.environ["HANG"]
