@@ -78,13 +78,14 @@ def sink_of(address: str | None, warn: Callable[[str], None]) -> Sink | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Seat:
-    """Where a node sits in a round."""
+    """Where a node sits in a round, and since when by its own machine's clock (unix seconds)."""
 
     index: int
     pod: str
     host: str
     group_rank: int
     ranks: tuple[int, int]  # first and last
+    joined: float
 
 
 class Reporter:
@@ -120,6 +121,7 @@ class Reporter:
             host=self._node.host,
             group_rank=group_rank,
             ranks=ranks,
+            joined=time.time(),
         )
         store.set(f"kit/seat/{group_rank}", json.dumps({"seat": asdict(seat), "round": self._round}))
         if group_rank == 0:

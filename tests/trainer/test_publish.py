@@ -73,6 +73,7 @@ def test_seats_follow_the_group_rank_and_rounds_only_grow(tmp_path: Path) -> Non
     first.stop()
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["progress"] == {"step": 5}
+    assert report["nodes"]["1"].pop("joined") > 0
     assert report["nodes"]["1"] == {"pod": "job-1", "host": "localhost", "group_rank": 1, "ranks": [2, 3]}
 
     # Node 0 is started anew and knows of no round; node 1 leads now.
