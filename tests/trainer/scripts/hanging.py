@@ -5,6 +5,7 @@ import signal
 import time
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -70,7 +71,7 @@ def on_epoch(_epoch: int) -> dict[str, float]:
 
 with join(seed=SEED) as world:
     observe = observer(Namespace(record=Path(os.environ["RECORDS"]), fail_at=None, fail_rank=0), world)
-    extra = dist.new_group()
+    extra: Any = dist.new_group()
     model = nn.Linear(4, 1)
     Training(
         world,
