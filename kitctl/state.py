@@ -53,16 +53,39 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """One node's place in the current group; ``ranks`` is first and last."""
+    """One node's place in the current group; ``ranks`` is first and last, ``joined`` is by its own machine's clock."""
 
     pod: str = ""
     host: str = ""
     group_rank: int = 0
     ranks: tuple[int, int] = (0, 0)
+    joined: float = 0.0
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """What ended the group before, and seconds from then to the first step of the current one, part by part."""
+
+    cause: str = ""
+    stop: float | None = None
+    form: float | None = None
+    start: float | None = None
+    join: float | None = None
+    restore: float | None = None
+    first_step: float | None = None
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """The parts that are known, in their order."""
+        known = ((name, getattr(self, name)) for name in self.__struct_fields__ if name != "cause")
+        return {name: seconds for name, seconds in known if seconds is not None}
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What the agent of rank 0 publishes about the group: times are Unix seconds."""
+    """What the agent of rank 0 publishes about the group: times are Unix seconds.
+
+    ``busy`` is, by node, for how many seconds of a step its slowest rank waits for no other one; ``slow`` is, by rank,
+    how many times the others' step its own takes, for those ranks that stay slow.
+    """
 
     run: str = ""
     round: int = 0
@@ -71,6 +94,9 @@ class Report(msgspec.Struct, frozen=True):
     world_size: int = 0
     nodes: dict[str, Place] = {}
     progress: Progress = Progress()
+    busy: dict[str, float] = {}
+    slow: dict[str, float] = {}
+    last_recovery: Recovery | None = None
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,6 +168,8 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     failure: Termination | None
     places: tuple[NodeState, ...]
     snapshots: str
+    slow: dict[str, float] = {}
+    last_recovery: Recovery | None = None
 
     @property
     def finished(self) -> bool:
@@ -169,6 +197,8 @@ def derive(facts: JobFacts) -> JobState:
         failure=facts.failure,
         places=tuple(_node(node, report, phase, told=facts.reports) for node in facts.places),
         snapshots=facts.snapshots,
+        slow=report.slow if phase == "Running" else {},
+        last_recovery=report.last_recovery,
     )
 
 
@@ -192,8 +222,14 @@ def _begun(facts: JobFacts) -> bool:
 
 def _whole(report: Report, present: list[NodeFacts]) -> bool:
     """Whether every member of the last group that formed is still the process that joined it, or is done."""
-    joined = {str(node.index) for node in present if not node.alive or (node.started or 0.0) <= report.formed}
+    joined = {str(node.index) for node in present if not node.alive or _is_seated(node, report)}
     return not report.forming and report.nodes.keys() <= joined
+
+
+def _is_seated(node: NodeFacts, report: Report) -> bool:
+    """Whether a node is the process that took its seat. Both times are by its own machine's clock."""
+    place = report.nodes.get(str(node.index))
+    return (node.started or 0.0) <= (place.joined if place and place.joined else report.formed)
 
 
 def _reason(facts: JobFacts, phase: Phase) -> str:

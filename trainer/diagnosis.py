@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
-from trainer.heartbeat import Phase
+from trainer.heartbeat import STEP, Phase
 from trainer.stacks import Place
 
 DOING: Final[Mapping[Phase, str]] = {
     Phase.STARTING: "starting",
     Phase.JOINING: "joining the other ranks",
     Phase.PREPARING: "preparing to train",
-    Phase.RESTORING: "restoring the snapshot",
+    Phase.RESTORING: "restoring",
     Phase.DATA: "data loading",
     Phase.FORWARD: "the forward pass",
     Phase.BACKWARD: "the backward pass",
     Phase.UPDATING: "the optimizer",
     Phase.AGREEING: "agreeing with the others",
     Phase.EVALUATING: "evaluation",
-    Phase.SAVING: "taking a snapshot",
+    Phase.SAVING: "a snapshot",
     Phase.LEAVING: "ending",
 }
 
@@ -121,8 +121,15 @@ def _been(found: Sequence[Account], words: str) -> str:
     one = found[0]
     what = one.place.wait if one.place.wait and not one.frozen else DOING[Phase(one.phase)]
     where = f", at {one.place.line}" if one.place.line else ""
-    doing = f"{what} of step {one.step + 1} for {one.still:.0f} s{where}"
+    doing = f"{what}{_step(one)} for {one.still:.0f} s{where}"
     return f"{_who(found)} {'has' if len(found) == 1 else 'have'} been {words.format(doing=doing)}"
+
+
+def _step(one: Account) -> str:
+    """The step that a phase belongs to; the last phase of a step begins when the step is counted."""
+    if one.phase in {Phase.EVALUATING, Phase.SAVING}:
+        return f" after step {one.step}"
+    return f" of step {one.step + (one.phase != Phase.AGREEING)}" if one.phase in STEP else ""
 
 
 def _who(found: Sequence[Account]) -> str:

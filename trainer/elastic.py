@@ -25,6 +25,7 @@ from torch.distributed.elastic.agent.server.api import (
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from trainer import heartbeat
+from trainer.console import say
 from trainer.drain import Drain
 from trainer.env import WORKER_DRAINED, NodeEnv
 from trainer.failures import Budget, Failure, root_cause
@@ -34,6 +35,7 @@ from trainer.ranklogs import RankLogs
 from trainer.ranks import Ranks, Starter, rank_environment
 from trainer.rendezvous import LOST, Rendezvous
 from trainer.termination import Ending
+from trainer.verdict import failure_of, verdict
 from trainer.watch import Watch
 
 MONITOR_INTERVAL: Final = 0.05  # seconds between two looks at ranks and rendezvous
@@ -104,6 +106,7 @@ class NodeAgent(SimpleElasticAgent):
         with self._drain.interruptible():
             super()._rendezvous(worker_group)
             self.joined = True
+            self._reporter.recovery.mark("form")
             group: Any = worker_group  # torch declares what a rendezvous fills in as None
             self._reporter.begin(
                 group.store,
@@ -140,6 +143,8 @@ class NodeAgent(SimpleElasticAgent):
             return self._hung(self._handler.culprit)
         if None in codes:
             self._watch.look()
+            self._reporter.recovery.look(self._watch.first)
+            self._reporter.tempo(self._handler.tempo)
             return RunResult(state=WorkerState.HEALTHY)
         return RunResult(
             state=WorkerState.SUCCEEDED,
@@ -156,7 +161,7 @@ class NodeAgent(SimpleElasticAgent):
         for worker, code, error in zip(worker_group.workers, self._ranks.codes(), self._errors, strict=True):
             if code:
                 failures[worker.global_rank] = ProcessFailure(worker.local_rank, worker.id, code, str(error))
-        self._judge([_failure(rank, one) for rank, one in failures.items()])
+        self._judge([failure_of(rank, one) for rank, one in failures.items()])
         return RunResult(state=WorkerState.FAILED, failures=failures)
 
     def _hung(self, culprit: int) -> RunResult:
@@ -167,10 +172,11 @@ class NodeAgent(SimpleElasticAgent):
         return RunResult(state=WorkerState.FAILED)
 
     def _stop_workers(self, worker_group: WorkerGroup) -> None:  # noqa: ARG002  torch's signature
-        self._reporter.dissolve()
-        if self._handler.reason and self._handler.culprit is None:
-            self._tell(Ending(outcome="retryable", reason=self._handler.reason))
+        if not self._reporter.forming and self._handler.reason:  # else this node knows better
+            say(self._node.node_index, self._handler.reason)
+        self._reporter.dissolve(self._handler.reason)
         self._shutdown()
+        self._reporter.recovery.mark("stop")
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:  # noqa: ARG002  torch's
         agreed = self._drain.requested or WORKER_DRAINED in self._ranks.codes() or not self._handler.lost
@@ -213,35 +219,8 @@ class NodeAgent(SimpleElasticAgent):
             self.ending = Ending(outcome="drained", reason="the node was told to leave", failure=None)
             return
         restart = self._budget.charge(cause.kind)
-        self.ending = _verdict(cause, restart=restart, budget=self._budget)
+        self.ending = verdict(cause, restart=restart, budget=self._budget)
         self._tell(self.ending)
+        self._reporter.dissolve(self.ending.reason)
         if restart:
             self._remaining_restarts = self._budget.max_restarts - self._budget.own + 1
-
-
-def _verdict(cause: Failure, *, restart: bool, budget: Budget) -> Ending:
-    if cause.kind == "drained":
-        return Ending(outcome="retryable", reason="the ranks were drained by another node")
-    if cause.kind == "peer":
-        what = f"rank {cause.rank} lost its peers ({cause.brief})"
-        after = f"after {budget.peer} such losses without a new snapshot"
-        return Ending(outcome="retryable", reason=what if restart else f"{what} {after}", failure=cause)
-    what = cause.error if cause.kind == "hang" else f"rank {cause.rank} failed ({cause.brief})"
-    if restart:
-        return Ending(
-            outcome="retryable", reason=f"{what}, restart {budget.own} of {budget.max_restarts}", failure=cause
-        )
-    return Ending(outcome="fatal", reason=f"{what}, no restart left of {budget.max_restarts}", failure=cause)
-
-
-def _failure(rank: int, failure: ProcessFailure) -> Failure:
-    """Torch's record of a failed process: the error file's content where the rank could write one."""
-    told: Any = failure.message
-    traceback = ""
-    if isinstance(told, dict):
-        error, traceback = told["message"], told["extraInfo"]["py_callstack"]
-    elif failure.exitcode < 0:
-        error = f"killed by {failure.signal_name()}"
-    else:
-        error = f"exit code {failure.exitcode}"
-    return Failure(rank=rank, exit_code=failure.exitcode, error=error, traceback=traceback, time=failure.timestamp)

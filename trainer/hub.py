@@ -5,10 +5,11 @@ Each node keeps one connection, and a connection that ends is a node that is gon
 
     node: hello {run, node, born, pod} · join {address, port, round, size} · end {lost} · done {}
           set {values} · get {keys}                          what the nodes of a round tell each other
-          pulse {stalled} · account {ranks}                  how the ranks are, every few seconds · where they stand
+          pulse {stalled, tempo} · account {ranks}           how the ranks are, every few seconds · where they stand
           fail {ending}                                      this node fails for good, and the job with it
     hub:  round {number, rank, size, address, port} · over {lost, reason, culprit} · finished {all} · values {values}
           refused {reason} · explain {}                      where do your ranks stand?
+          tempo {busy, slow}                                 to the first node of a round: how fast all ranks are
           failed {ending} · told {}                          to all others · to the node that fails: they have heard
 
 What belongs to a round is heard from its nodes only: whoever still speaks of a former round has been sent ``over``.
@@ -32,6 +33,7 @@ from trainer.lifeline import end_with
 from trainer.lines import LONGEST, Message, encode, notice_silence
 from trainer.port import BACKLOG
 from trainer.roster import Node, Roster, Superseded
+from trainer.tempo import Tempo
 from trainer.vigil import Vigil
 
 SILENT_PULSES: Final = 4  # that a node whose ranks run may miss
@@ -53,6 +55,8 @@ class Hub:
         self._run = run
         self._roster = roster
         self._vigil = vigil
+        self._tempo = Tempo()
+        self._tempo_told = 0.0
         self._interval = interval
         self._attempts = attempts
         self._writers: dict[Node, asyncio.StreamWriter] = {}
@@ -114,10 +118,12 @@ class Hub:
         match message:
             case {"say": "join", "address": address, "port": port, "round": number, "size": size}:
                 node.address, node.port = address, port
-                self._over(self._roster.join(node, round=number, size=size), lost=True)
+                over = self._roster.join(node, round=number, size=size)
+                self._over(over, lost=True, reason=f"the ranks of {node.name} are no more")
                 self._news.set()
             case {"say": "end", "lost": lost}:
-                self._over(self._roster.end(node), lost=lost)
+                reason = f"the ranks of {node.name} {'have failed' if lost else 'were asked to stop'}"
+                self._over(self._roster.end(node), lost=lost, reason=reason)
             case {"say": "fail", "ending": ending}:
                 self._fail(node, ending)
             case _ if node.active:  # else of a round that is over, as the node will read
@@ -133,8 +139,9 @@ class Hub:
                 answer = asyncio.create_task(self._answer(node, keys))
                 self._answers.add(answer)
                 answer.add_done_callback(self._answers.discard)
-            case {"say": "pulse", "stalled": stalled}:
+            case {"say": "pulse", "stalled": stalled, "tempo": tempo}:
                 self._vigil.stall(node, stalled=stalled)
+                self._tempo.hear(tempo, time.monotonic())
             case {"say": "account", "ranks": ranks}:
                 self._vigil.explain(node, [account(told, node=node.name) for told in ranks])
             case {"say": "done"}:
@@ -145,12 +152,12 @@ class Hub:
         """Answer when all keys are set; a round that is over before takes the question with it."""
         self._tell(node, {"say": "values", "values": [await self._values[key] for key in keys]})
 
-    def _lose(self, node: Node, reason: str = "") -> None:
+    def _lose(self, node: Node, reason: str = "is lost") -> None:
         writer = self._writers.pop(node, None)
         if writer:  # else its successor has made sure already
             writer.close()
             self._vigil.forget(node)
-            self._over(self._roster.leave(node), lost=True, reason=reason)
+            self._over(self._roster.leave(node), lost=True, reason=f"{node.name} {reason}")
             self._news.set()
             self._release()
 
@@ -176,10 +183,11 @@ class Hub:
     def _decide(self) -> None:
         """Let the roster act on what has happened, the passing of time included; once for all that has arrived."""
         now = time.monotonic()
-        self._over(self._roster.grow(now), lost=False)
+        self._over(self._roster.grow(now), lost=False, reason="there are nodes to make the job larger")
         if not self._roster.form(now):
             return
         self._vigil.begin()
+        self._tempo.begin()
         first, size = self._roster.group[0], len(self._roster.group)
         seat = {"say": "round", "number": self._roster.round, "size": size, "address": first.address}
         for rank, node in enumerate(self._roster.group):
@@ -189,14 +197,17 @@ class Hub:
         """Let the vigil act on what was heard, and on what was not."""
         group = self._roster.group
         for node in self._vigil.silent(self._writers, group, now):
-            self._lose(node, reason=f"{node.name} says nothing any more: its agent, or its machine, has been stopped")
+            self._lose(node, reason="says nothing any more: its agent, or its machine, has been stopped")
+        if group and now > self._tempo_told + self._interval * self._attempts:  # as often as nodes tell
+            self._tempo_told = now
+            self._tell(group[0], {"say": "tempo", "busy": self._tempo.busy(), "slow": self._tempo.slow()})
         if self._vigil.suspects(group, now):
             for node in group:
                 self._tell(node, {"say": "explain"})
         if cause := self._vigil.verdict(group, now):
             self._over(self._roster.end(group[0]), lost=True, reason=cause.text, culprit=cause.rank)
 
-    def _over(self, group: list[Node], *, lost: bool, reason: str = "", culprit: int | None = None) -> None:
+    def _over(self, group: list[Node], *, lost: bool, reason: str, culprit: int | None = None) -> None:
         """Tell nodes that their round is over, and forget what they told each other."""
         for node in group:
             self._tell(node, {"say": "over", "lost": lost, "reason": reason, "culprit": culprit})

@@ -1,4 +1,4 @@
-"""The hub's rendezvous as torch's elastic agent sees it: a handler, and the store of a round."""
+"""The hub's rendezvous as torch's elastic agent sees it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from trainer.env import NodeEnv
 from trainer.knobs import Knobs
 from trainer.lines import ConnectionLost, Lines, Message, notice_silence
 from trainer.rendezvous import JobFailed, Rendezvous
+from trainer.roundstore import RoundStore
 from trainer.termination import Ending, heard
 
 
@@ -99,10 +100,10 @@ class HubRendezvous(Rendezvous):
         self.say({"say": "join", **seat})
         message = self._await("round", timeout=self._knobs.join_timeout)
         self._over = self.lost = self.asked = self._stalled = False
-        self.reason, self.culprit = "", None
+        self.reason, self.culprit, self.tempo = "", None, None
         past.round, past.size = message["number"], message["size"]
         return RendezvousInfo(
-            RoundStore(self),  # type: ignore[arg-type]  # what torch's agent uses of one
+            RoundStore(self.say, self.ask),  # type: ignore[arg-type]  # what torch's agent uses of one
             message["rank"],
             message["size"],
             RendezvousStoreInfo(message["address"], message["port"]),
@@ -117,12 +118,12 @@ class HubRendezvous(Rendezvous):
             self._note(message)
         return int(self._over and self.culprit is None)
 
-    def pulse(self, *, stalled: bool) -> None:
+    def pulse(self, *, stalled: bool, tempo: Mapping[int, tuple[int, float]]) -> None:
         """See the base class: what is new at once, and nothing new as a sign of life from time to time."""
         now = time.monotonic()
         if stalled != self._stalled or now > self._pulsed + self._knobs.silence:
             self._stalled, self._pulsed = stalled, now
-            self.say({"say": "pulse", "stalled": stalled})
+            self.say({"say": "pulse", "stalled": stalled, "tempo": tempo})
 
     def account(self, ranks: Sequence[Mapping[str, Any]]) -> None:
         """See the base class."""
@@ -188,6 +189,8 @@ class HubRendezvous(Rendezvous):
             case {"say": "over", "lost": lost, "reason": reason, "culprit": culprit}:
                 self._over = True
                 self.lost, self.reason, self.culprit = lost, reason, culprit
+            case {"say": "tempo"}:
+                self.tempo = message
             case {"say": "explain"}:
                 self.asked = True
             case {"say": "failed", "ending": ending}:
@@ -220,31 +223,6 @@ class HubRendezvous(Rendezvous):
         """See the base class."""
         self.leave()
         return True
-
-
-class RoundStore:
-    """What the nodes of a round tell each other, kept by the hub until the round is over; keys are set once."""
-
-    def __init__(self, rendezvous: HubRendezvous) -> None:
-        self._rendezvous = rendezvous
-
-    def set(self, key: str, value: str | bytes) -> None:
-        """Set a key."""
-        self.multi_set([key], [value])
-
-    def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
-        """Set keys."""
-        texts = (value if isinstance(value, str) else value.decode() for value in values)
-        self._rendezvous.say({"say": "set", "values": dict(zip(keys, texts, strict=True))})
-
-    def get(self, key: str) -> bytes:
-        """A key's value, as soon as it is set."""
-        return self.multi_get([key])[0]
-
-    def multi_get(self, keys: Sequence[str]) -> list[bytes]:
-        """The values of all these keys, as soon as they are set."""
-        values: list[Any] = self._rendezvous.ask({"say": "get", "keys": list(keys)}, "values")["values"]
-        return [value.encode() for value in values]
 
 
 def free_port(address: str) -> int:

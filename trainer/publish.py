@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final, Protocol
 from trainer.configmap import ConfigMapSink
 from trainer.console import say
 from trainer.env import NodeEnv
+from trainer.recovery import Recovery
 
 LAST_WORDS: Final = 3.0  # seconds that the last report may take: a node that leaves has little time
 
@@ -77,13 +78,14 @@ def sink_of(address: str | None, warn: Callable[[str], None]) -> Sink | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Seat:
-    """Where a node sits in a round."""
+    """Where a node sits in a round, and since when by its own machine's clock (unix seconds)."""
 
     index: int
     pod: str
     host: str
     group_rank: int
     ranks: tuple[int, int]  # first and last
+    joined: float
 
 
 class Reporter:
@@ -96,8 +98,12 @@ class Reporter:
         self._node = node
         self._sink = sink
         self._progress_file = progress_file
+        self.recovery = Recovery()
         self._round = 0
+        self._tempo: Mapping[str, Mapping[str, float]] = {}
+        self._slow: set[str] = set()  # the ranks that were told
         self._report: dict[str, Any] | None = None  # while this node leads
+        self._dissolved = False
         self._news = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -115,23 +121,44 @@ class Reporter:
             host=self._node.host,
             group_rank=group_rank,
             ranks=ranks,
+            joined=time.time(),
         )
         store.set(f"kit/seat/{group_rank}", json.dumps({"seat": asdict(seat), "round": self._round}))
         if group_rank == 0:
             told = [json.loads(text) for text in store.multi_get([f"kit/seat/{i}" for i in range(group_size)])]
             store.set("kit/round", str(max(one["round"] for one in told) + 1))
         self._round = int(store.get("kit/round"))
+        self._dissolved, self._tempo, self._slow = False, {}, set()
         if group_rank == 0 and self._sink:
             self._lead(self._sink, {str(one["seat"].pop("index")): one["seat"] for one in told}, world)
         else:
             self._report = None  # it is another node's to tell now
         return self._round
 
-    def dissolve(self) -> None:
+    @property
+    def forming(self) -> bool:
+        """Whether the group is known to be no more."""
+        return self._dissolved
+
+    def dissolve(self, cause: str) -> None:
         """Tell that the group is no more, and that another one is forming."""
+        self._dissolved = True
+        self.recovery.begin(cause)
         if self._report:
             self._report = {**self._report, "forming": True}
             self._news.set()
+
+    def tempo(self, told: Mapping[str, Mapping[str, float]] | None) -> None:
+        """How fast all ranks are, as ``Rendezvous.tempo`` has it; who has become slow is said once."""
+        if told is None:
+            return
+        self._tempo = told
+        for rank in told["slow"].keys() - self._slow:
+            self._slow.add(rank)
+            say(
+                self._node.node_index,
+                f"rank {rank} is slow: its steps take {told['slow'][rank]:.1f} x what others' take",
+            )
 
     def stop(self) -> None:
         """Tell the last of it, if that can be done soon, and stop for good."""
@@ -165,7 +192,17 @@ class Reporter:
             last, report = self._stopping, self._report
             if report:
                 now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-                self._put(sink, {**report, "updated": now, "progress": self._progress()})
+                self._put(sink, {**report, "updated": now, "progress": self._progress(), **self._conduct(report)})
+
+    def _conduct(self, report: Mapping[str, Any]) -> dict[str, Any]:
+        """How the group does: an entry a node, not a rank, since an object of Kubernetes holds a megabyte."""
+        busy = {int(rank): seconds for rank, seconds in self._tempo.get("busy", {}).items()}
+        pace = {
+            index: round(max(busy[rank] for rank in ranks), 4)
+            for index, seat in report["nodes"].items()
+            if (ranks := [rank for rank in range(seat["ranks"][0], seat["ranks"][1] + 1) if rank in busy])
+        }
+        return {"busy": pace, "slow": self._tempo.get("slow", {}), "last_recovery": self.recovery.complete}
 
     def _put(self, sink: Sink, report: Mapping[str, Any]) -> None:
         try:

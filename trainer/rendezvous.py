@@ -31,15 +31,23 @@ class Rendezvous(RendezvousHandler):
         reason: why it is over, as far as the others know; empty if there is nothing to say.
         culprit: the rank that has kept all others waiting, if the round hung.
         asked: whether the others want to know where the ranks of this node stand.
+        tempo: how fast all ranks are, told to the node with group rank 0: ``busy`` (seconds of a step by rank) and
+            ``slow`` (by rank, how many times the others' step its own takes).
     """
 
     lost: bool
     reason = ""
     culprit: int | None = None
     asked = False
+    tempo: Mapping[str, Mapping[str, float]] | None = None
 
-    def pulse(self, *, stalled: bool) -> None:
-        """Tell the others whether the ranks of this node stand still; to be called often while there are any."""
+    def pulse(self, *, stalled: bool, tempo: Mapping[int, tuple[int, float]]) -> None:
+        """Tell the others how the ranks of this node are; to be called often while there are any.
+
+        Args:
+            stalled: whether they all stand still.
+            tempo: by rank, its finished steps, and the seconds that it has been busy in them.
+        """
 
     def account(self, ranks: Sequence[Mapping[str, Any]]) -> None:
         """Tell the others where the ranks of this node stand."""

@@ -130,6 +130,7 @@ class Supervisor:
                 if time.monotonic() > deadline:
                     return Ending(outcome="retryable", reason=f"no rendezvous in {patience} s: {error}")
                 self._say(f"the rendezvous was lost, joining again ({first_line(error)})")
+                self._reporter.dissolve(first_line(error))
             with self._drain.interruptible():
                 time.sleep(PAUSE)
 

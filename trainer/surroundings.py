@@ -74,6 +74,8 @@ def decide(node: NodeEnv, facts: Facts, environ: Mapping[str, str]) -> Decisions
     interface = node.interface or facts.interfaces.get(facts.local_addr)
     if interface:
         env |= {name: interface for name in INTERFACE_VARIABLES if name not in environ}
+    if node.gpus_per_node and node.backend != "gloo":
+        env |= {name: value for name, value in _flight_recorder(node).items() if name not in environ}
     if any(environ.get(name) for name in PROXY_VARIABLES):
         env |= _without_proxy(node, facts, environ)
     return Decisions(env=env, warnings=tuple(_warnings(node, facts, environ)))
@@ -86,6 +88,14 @@ def share_cores(node: NodeEnv, environ: MutableMapping[str, str]) -> None:
     """
     if node.procs_per_node > 1:
         environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def _flight_recorder(node: NodeEnv) -> dict[str, str]:
+    """Have NCCL remember its last collectives, and leave them beside the ranks' logs when one of them times out."""
+    env = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}
+    if node.log_dir:
+        env["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] = str(node.log_dir / f"node-{node.node_index}" / "nccl-trace-rank-")
+    return env
 
 
 def _without_proxy(node: NodeEnv, facts: Facts, environ: Mapping[str, str]) -> dict[str, str]:

@@ -107,7 +107,9 @@ class Watch:
         self._looked = now
         for rank in self._ranks.values():
             rank.look(passed)
-        self._rendezvous.pulse(stalled=all(rank.still > rank.limit(self._timeout) for rank in self._ranks.values()))
+        tempo = {number: (rank.beat.step, rank.beat.busy) for number, rank in self._ranks.items()}
+        stalled = all(rank.still > rank.limit(self._timeout) for rank in self._ranks.values())
+        self._rendezvous.pulse(stalled=stalled, tempo=tempo)
         if self._rendezvous.asked:
             self._rendezvous.account([asdict(account) for account in self._explain()])
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kitctl.quantity import duration
-from kitctl.state import JobState, NodeState, Progress
+from kitctl.state import JobState, NodeState, Progress, Recovery
 from kitctl.view.columns import columns
 
 _LIST = ("NAME", "PHASE", "NODES", "RANKS", "STEP", "LOSS", "RESTARTS", "AGE")
@@ -31,6 +31,8 @@ def job_page(job: JobState, now: float, *, wide: bool = False) -> list[str]:
         ("Progress", progress_line(job.progress)),
         ("Metrics", "  ".join(f"{name} {value:.4g}" for name, value in job.progress.metrics.items())),
         ("Snapshot", _snapshot(job)),
+        ("Slow", ", ".join(f"rank {rank} takes {ratio:.1f} x the others' step" for rank, ratio in job.slow.items())),
+        ("Recovery", _recovery(job.last_recovery)),
         ("Age", duration((job.ended or now) - job.created) + (" (ended)" if job.ended else "")),
     ]
     width = max(len(name) for name, _ in facts) + 3
@@ -83,6 +85,14 @@ def _nodes(job: JobState) -> str:
 def _snapshot(job: JobState) -> str:
     step = job.progress.snapshot_step
     return "" if not job.snapshots else f"{'none yet' if step is None else f'step {step}'}, in {job.snapshots}"
+
+
+def _recovery(recovery: Recovery | None) -> str:
+    """``in 1.2 s after: node 1 is lost (stop 0.1, form 0.2, ...)``."""
+    if recovery is None:
+        return ""
+    parts = ", ".join(f"{name.replace('_', ' ')} {seconds:.1f}" for name, seconds in recovery.parts.items())
+    return f"in {sum(recovery.parts.values()):.1f} s ({parts}) after: {recovery.cause}"
 
 
 def _remarkable(places: Sequence[NodeState]) -> tuple[Sequence[NodeState], list[str]]:

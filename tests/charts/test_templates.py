@@ -87,6 +87,10 @@ def test_durations_are_seconds(duration: str) -> None:
     assert_equal({"name": "job", "policy": policy, "snapshots": {"every": duration}})
 
 
+def test_hangs_may_be_left_alone() -> None:
+    assert_equal({"name": "job", "policy": {"hangTimeout": "off"}})
+
+
 @pytest.mark.parametrize(
     "text", ["$(HOME) $$ $", "a \"b\" 'c' \\", "a\nb\t", "{{ .Values }}", "yes", "1e3", "", "ü 🦆"]
 )

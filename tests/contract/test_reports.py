@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.trainer.test_report import STEP
 from tests.trainer.test_report import reporter as progress_reporter
 from trainer import configmap, termination
 from trainer.failures import Failure
+from trainer.recovery import RANK_PARTS
 from trainer.termination import Ending
 
 
@@ -27,7 +29,9 @@ def test_kitctl_reads_the_report_of_rank_0_s_agent(tmp_path: Path) -> None:
     report = msgspec.json.decode((tmp_path / "report.json").read_bytes(), type=state.Report)
     assert (report.run, report.round, report.world_size, report.forming) == ("run-1", 1, 4, False)
     assert report.formed > 0
-    assert report.nodes["1"] == state.Place(pod="job-1", host="localhost", group_rank=0, ranks=(0, 1))
+    place = report.nodes["1"]
+    assert (place.pod, place.host, place.group_rank, place.ranks) == ("job-1", "localhost", 0, (0, 1))
+    assert place.joined > 0
     told = json.loads((tmp_path / "report.json").read_text())
     assert set(told) - set(state.Report.__struct_fields__) == {"updated"}
     del store
@@ -41,6 +45,23 @@ def test_kitctl_knows_all_that_rank_0_tells_of_its_progress(tmp_path: Path) -> N
     assert json.loads(told).keys() == set(state.Progress.__struct_fields__)
     progress = msgspec.json.decode(told, type=state.Progress)
     assert (progress.step, progress.resumed_from) == (4, 3)
+
+
+def test_kitctl_reads_how_the_group_does(tmp_path: Path) -> None:
+    leader = reporter(tmp_path, 0)
+    port = free_port()
+    store = connect(port, host=True)
+    leader.recovery.begin("node 1 is lost")
+    meet(port, "a", [leader])
+    leader.recovery.look(lambda phase: time.monotonic() + phase)
+    leader.tempo({"busy": {"0": 0.25, "1": 0.5}, "slow": {"1": 1.5}})
+    leader.stop()
+    report = msgspec.json.decode((tmp_path / "report.json").read_bytes(), type=state.Report, strict=True)
+    assert (report.busy, report.slow) == ({"0": 0.5}, {"1": 1.5})
+    assert report.last_recovery
+    assert report.last_recovery.cause == "node 1 is lost"
+    assert set(report.last_recovery.parts) == {name for name, _ in RANK_PARTS}
+    del store
 
 
 def test_kitctl_finds_the_report_where_the_trainer_puts_it() -> None:

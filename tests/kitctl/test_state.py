@@ -68,6 +68,15 @@ def test_a_node_that_joins_later_does_not_make_a_running_job_look_broken() -> No
     assert [place.state for place in job.places] == ["Running", "Running", "Joining"]
 
 
+@pytest.mark.parametrize("ahead", [-60.0, 0.0, 60.0])
+def test_a_clock_that_differs_from_the_others_makes_no_running_job_look_broken(ahead: float) -> None:
+    """Node 1's machine: what its kubelet says of its start, and its agent of its seat, are by its own clock."""
+    nodes = {**FORMED.nodes, "1": Place(ranks=(0, 1), joined=15.0 + ahead)}
+    report = msgspec.structs.replace(FORMED, nodes=nodes)
+    assert derive(facts(node(0), node(1, started=10.0 + ahead), report=report)).phase == "Running"
+    assert derive(facts(node(0), node(1, started=16.0 + ahead), report=report)).phase == "Recovering"
+
+
 def test_ranks_are_the_published_ones_and_only_while_they_are_true() -> None:
     assert [place.ranks for place in derive(facts(node(0), node(1), report=FORMED)).places] == ["2-3", "0-1"]
     assert [place.ranks for place in derive(facts(node(0), gone(1), report=FORMED)).places] == ["", ""]

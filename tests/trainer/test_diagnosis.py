@@ -40,7 +40,7 @@ def at(rank: int, place: Place = GRADIENTS, *, phase: Phase = Phase.BACKWARD, st
         pytest.param(
             [at(0), at(1, Place(), answers=False, phase=Phase.SAVING)],
             1,
-            "rank 1 (node 1, pod run-1) has been in taking a snapshot of step 121 for 34 s, and cannot print its "
+            "rank 1 (node 1, pod run-1) has been in a snapshot after step 120 for 34 s, and cannot print its "
             "stack; rank 0 waits in the gradients' all-reduce",
             id="in a system call",
         ),

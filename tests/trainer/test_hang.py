@@ -31,7 +31,7 @@ def hanging(folder: Path, fault: str, **env: str) -> Nodes:
     [
         ("data", "rank 1 (node 1, pod local-1) has been in data loading of step 1"),
         ("stop", "rank 1 (node 1, pod local-1) has been stopped (by SIGSTOP, or a debugger) in "),
-        ("skip", "rank 1 (node 1, pod local-1) has been in the gradients' all-reduce of step 11 for "),
+        ("skip", "rank 1 (node 1, pod local-1) has been in the gradients' all-reduce of step 13 for "),
     ],
 )
 def test_a_rank_that_keeps_all_others_waiting_is_named_and_the_run_goes_on(

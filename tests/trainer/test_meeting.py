@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,17 +16,22 @@ from torch.distributed.elastic.rendezvous import RendezvousConnectionError, Rend
 
 from tests.trainer.nodes import free_port
 from trainer.env import NodeEnv, node_env
+from trainer.heartbeat import Phase
 from trainer.hosted import hosted
 from trainer.knobs import Knobs
 from trainer.meeting import HubBackend, HubRendezvous, RoundOver
+from trainer.rendezvous import JobFailed
+from trainer.termination import Ending
 
 KNOBS = Knobs(join_timeout=60, last_call_timeout=1)
+HASTY = Knobs(join_timeout=60, last_call_timeout=1, keep_alive_max_attempt=1)  # silence is noticed after four seconds
 
 
 class Meeting:
     """A hub, and nodes that are threads."""
 
-    def __init__(self, nodes: str) -> None:
+    def __init__(self, nodes: str, knobs: Knobs = KNOBS) -> None:
+        self._knobs = knobs
         self.node = node_env({"PET_NNODES": nodes, "PET_RDZV_ENDPOINT": f"127.0.0.1:{free_port()}"})
         self._pool = ThreadPoolExecutor(1000)  # each node blocks one
         self._hub = ExitStack()
@@ -34,7 +40,7 @@ class Meeting:
     def host(self) -> None:
         """Start the hub, anew if there was one."""
         self._hub.close()
-        self._hub.enter_context(hosted(self.node, KNOBS))
+        self._hub.enter_context(hosted(self.node, self._knobs))
 
     def close(self) -> None:
         self._hub.close()
@@ -42,7 +48,7 @@ class Meeting:
 
     def backend(self, index: int, *, born: float = 0.0, **changed: str) -> HubBackend:
         node: NodeEnv = replace(self.node, node_index=index, **changed)  # type: ignore[arg-type]
-        return HubBackend(node, KNOBS, born=born)
+        return HubBackend(node, self._knobs, born=born)
 
     def enter(self, *backends: HubBackend) -> list[HubRendezvous]:
         for backend in backends:
@@ -56,17 +62,25 @@ class Meeting:
 
 @pytest.fixture
 def meeting(request: pytest.FixtureRequest) -> Iterator[Meeting]:
-    meeting = Meeting(request.param)
+    meeting = Meeting(*request.param) if isinstance(request.param, tuple) else Meeting(request.param)
     yield meeting
     meeting.close()
 
 
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it never comes true"
+        time.sleep(0.01)
+
+
+def hung(node: HubRendezvous) -> bool:
+    return not node.num_nodes_waiting() and node.culprit is not None
+
+
 def until_over(node: HubRendezvous) -> None:
     """What torch's agent does while its ranks run."""
-    deadline = time.monotonic() + 30
-    while not node.num_nodes_waiting():
-        assert time.monotonic() < deadline, "the round is never over"
-        time.sleep(0.01)
+    until(node.num_nodes_waiting)
 
 
 two_nodes = pytest.mark.parametrize("meeting", ["2"], indirect=True)
@@ -155,6 +169,68 @@ def test_an_agent_that_was_replaced_is_refused_and_its_successor_is_not(meeting:
     (late,) = meeting.enter(meeting.backend(1))
     with pytest.raises(RendezvousConnectionError, match="younger agent"):
         late.next_rendezvous()
+
+
+@two_nodes
+def test_a_round_whose_ranks_all_stand_still_is_over_for_the_reason_that_their_places_give(meeting: Meeting) -> None:
+    first, second = meeting.enter(meeting.backend(0, pod="run-0"), meeting.backend(1, pod="run-1"))
+    meeting.rounds(first, second)
+    first.pulse(stalled=True, tempo={})
+    second.pulse(stalled=True, tempo={})
+    until(lambda: not first.num_nodes_waiting() and first.asked)
+    until(lambda: not second.num_nodes_waiting() and second.asked)
+    stuck = {"step": 4, "still": 31.0, "answers": True, "frozen": False}
+    reading = {"rank": 0, "phase": Phase.DATA, "place": {"wait": "", "line": "data.py:3 in read"}}
+    waiting = {"rank": 1, "phase": Phase.BACKWARD, "place": {"wait": "all_reduce", "line": "train.py:9 in train"}}
+    first.account([reading | stuck])
+    second.account([waiting | stuck])
+    for node in (first, second):
+        until(partial(hung, node))
+        assert (node.culprit, node.lost) == (0, True)
+        assert node.reason.startswith("hang: rank 0 (node 0, pod run-0) has been in data loading of step 5 for 31 s")
+    meeting.rounds(first, second)
+    assert (first.culprit, first.reason, first.asked) == (None, "", False)
+
+
+@pytest.mark.parametrize("meeting", [("2", HASTY)], indirect=True)
+def test_a_node_that_is_connected_and_says_nothing_is_lost(meeting: Meeting) -> None:
+    first, second = meeting.enter(meeting.backend(0), meeting.backend(1))
+    meeting.rounds(first, second)
+
+    def over() -> int:
+        first.pulse(stalled=False, tempo={})
+        return first.num_nodes_waiting()
+
+    until(over)
+    assert first.lost
+    assert first.reason.startswith("node 1, pod local-0 says nothing any more")
+    with pytest.raises(RendezvousConnectionError):
+        until(second.num_nodes_waiting)
+
+
+@two_nodes
+def test_who_fails_for_good_is_heard_by_all_and_by_those_that_come_later(meeting: Meeting) -> None:
+    waiting, failing = meeting.enter(meeting.backend(0), meeting.backend(1))
+    ended = meeting._pool.submit(waiting.next_rendezvous)
+    failing.fail(Ending(outcome="fatal", reason="no GPU", node=1), patience=0.0)
+    failing.leave()
+    with pytest.raises(JobFailed, match="node 1 failed: no GPU"):
+        ended.result()
+    (late,) = meeting.enter(meeting.backend(0, born=1.0))
+    with pytest.raises(JobFailed):
+        late.next_rendezvous()
+
+
+@two_nodes
+def test_node_0_stays_until_all_have_heard_that_it_fails(meeting: Meeting) -> None:
+    (failing,) = meeting.enter(meeting.backend(0))
+    told = meeting._pool.submit(failing.fail, Ending(outcome="fatal", reason="no GPU", node=0), patience=60.0)
+    (late,) = meeting.enter(meeting.backend(1))
+    with pytest.raises(JobFailed):
+        late.next_rendezvous()
+    assert not told.done()
+    late.leave()
+    told.result(30)
 
 
 @two_nodes

@@ -73,6 +73,7 @@ def test_seats_follow_the_group_rank_and_rounds_only_grow(tmp_path: Path) -> Non
     first.stop()
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["progress"] == {"step": 5}
+    assert report["nodes"]["1"].pop("joined") > 0
     assert report["nodes"]["1"] == {"pod": "job-1", "host": "localhost", "group_rank": 1, "ranks": [2, 3]}
 
     # Node 0 is started anew and knows of no round; node 1 leads now.
@@ -94,7 +95,7 @@ def test_a_group_that_is_no_more_is_told_until_the_next_one_formed(tmp_path: Pat
     port = free_port()
     store = connect(port, host=True)
     meet(port, "a", [leader])
-    leader.dissolve()
+    leader.dissolve("node 1 is lost")
     broken = until_told(tmp_path, "forming", expected=True)
     meet(port, "b", [leader])
     mended = until_told(tmp_path, "forming", expected=False)
@@ -147,7 +148,7 @@ def test_a_sink_that_hangs_holds_up_neither_a_new_round_nor_the_end(
     port = free_port()
     store = connect(port, host=True)
     assert [meet(port, prefix, [leader]) for prefix in "ab"] == [[1], [2]]
-    leader.dissolve()
+    leader.dissolve("node 1 is lost")
     leader.stop()
     assert sink.put_up == 1
     sink.released.set()

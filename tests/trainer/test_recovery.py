@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.trainer import clocks
 from tests.trainer.nodes import SCRIPTS, Nodes
 
 pytestmark = pytest.mark.slow
@@ -121,3 +122,45 @@ def test_nobody_comes_ends_as_retryable(tmp_path: Path) -> None:
         nodes.start(1)
         assert nodes.wait(1) == 76
         assert f"node 0 cannot be reached at 127.0.0.1:{nodes.port}" in nodes.end(1)["reason"]
+
+
+def test_a_node_that_leaves_before_the_first_step_keeps_nobody_waiting(tmp_path: Path) -> None:
+    script = tmp_path / "early.py"
+    script.write_text(
+        "import os, signal, time\n"
+        "from trainer import join\n"
+        "if os.environ['LOCAL_RANK'] == '1':\n"
+        "    signal.signal(signal.SIGTERM, lambda *_: print('noted'))\n"  # as the loop does; it never comes to agree
+        "with join() as world:\n"
+        "    print('world of', world.size)\n"
+        "    if os.environ['KIT_NODE_INDEX'] == '1':\n"
+        "        time.sleep(600)\n"
+        "    world.barrier()\n"
+    )
+    with Nodes(tmp_path, str(script), nodes="1:2", PET_MAX_RESTARTS="0", KIT_GRACE_SECONDS="600") as nodes:
+        nodes.start(0)
+        nodes.start(1, PET_NPROC_PER_NODE="2")
+        nodes.until(1, "world of 3", times=2)
+        nodes.signal(1, signal.SIGTERM)
+        assert [nodes.wait(1), nodes.wait(0)] == [75, 0]
+        assert "world of 1" in nodes.output(0)
+        assert nodes.report()["last_recovery"] is None  # it took no step
+
+
+@pytest.mark.skipif(not clocks.AVAILABLE, reason="needs the package libfaketime")
+def test_clocks_that_are_minutes_apart_disturb_nothing(tmp_path: Path) -> None:
+    with Nodes(tmp_path, STEPS, nodes="2", PET_MAX_RESTARTS="0") as nodes:
+        nodes.start(0)
+        nodes.start(1, **clocks.ahead(60))
+        nodes.until(0, "world of 2")
+        formed = nodes.report()
+        assert formed["nodes"]["1"]["joined"] - formed["formed"] > 30, "the clocks are equal"
+        nodes.kill(1)
+        nodes.start(1, **clocks.ahead(-60))  # its agent is younger than the one before, by any clock but its own
+        nodes.until(0, "world of 2", times=2)
+        nodes.kill(0)
+        nodes.start(0)
+        nodes.until(0, "world of 2", times=3)
+        nodes.finish()
+        assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
+        assert nodes.report()["round"] == 3

@@ -75,6 +75,15 @@ def test_loopback_between_machines_is_told() -> None:
     assert decide(node(), facts(local_addr="127.0.0.1"), {"NCCL_SOCKET_IFNAME": "lo"}).warnings == ()
 
 
+def test_nccl_remembers_its_last_collectives_where_there_are_gpus() -> None:
+    gpus = {"KIT_GPUS_PER_NODE": "4", "KIT_LOG_DIR": "/logs", "KIT_NODE_INDEX": "2"}
+    env = decide(node(**gpus), facts(), {"TORCH_NCCL_TRACE_BUFFER_SIZE": "7"}).env
+    assert env["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "1"
+    assert env["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] == "/logs/node-2/nccl-trace-rank-"
+    assert "TORCH_NCCL_TRACE_BUFFER_SIZE" not in env
+    assert "TORCH_NCCL_DUMP_ON_TIMEOUT" not in decide(node(**gpus, KIT_BACKEND="gloo"), facts(), {}).env
+
+
 def test_absent_gpus_are_an_error_unless_gloo_goes_on_without() -> None:
     with pytest.raises(SurroundingsError, match="4 GPUs were asked for, 3 are visible"):
         check_gpus(node(KIT_GPUS_PER_NODE="4"), visible=3)

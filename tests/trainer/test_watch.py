@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
@@ -28,8 +29,9 @@ class Ranks:
         self.watch.begin({rank: (os.getpid(), file) for rank, file in enumerate(files)})
         self.hearts = [Heart(file) for file in files]
 
-    def pulse(self, *, stalled: bool) -> None:
+    def pulse(self, *, stalled: bool, tempo: Mapping[int, tuple[int, float]]) -> None:
         self.stalled = stalled
+        self.tempo = tempo
 
     def beat(self, phase: Phase, *, step: int | None = None) -> None:
         for heart in self.hearts:

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kitctl.state import JobState, NodeState, Progress, Termination
+from kitctl.state import JobState, NodeState, Progress, Recovery, Termination
 from kitctl.view.columns import columns
 from kitctl.view.text import job_list, job_page, progress_line
 
@@ -40,6 +40,14 @@ RUNNING = JobState(
     ),
     snapshots="/snapshots",
 )
+
+
+def test_a_page_tells_who_is_slow_and_how_long_the_last_recovery_took() -> None:
+    recovery = Recovery(cause="node 1, pod digits-1 is lost", stop=0.02, form=0.1, first_step=1.5)
+    job = msgspec.structs.replace(RUNNING, slow={"3": 1.8, "7": 1.42}, last_recovery=recovery)
+    page = job_page(job, now=200.0)
+    assert "Slow       rank 3 takes 1.8 x the others' step, rank 7 takes 1.4 x the others' step" in page
+    assert "Recovery   in 1.6 s (stop 0.0, form 0.1, first step 1.5) after: node 1, pod digits-1 is lost" in page
 
 
 def test_a_job_s_page() -> None:

@@ -5,6 +5,7 @@ import signal
 import time
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,16 +17,17 @@ from trainer import Data, Step, Training, join
 from trainer.workloads.toy import observer
 
 EPOCHS, SAMPLES, BATCH, SEED = 2, 128, 16, 3
-AT = 10  # steps before it
+AT = 11  # steps before it
 
 folder = Path(os.environ["KIT_SNAPSHOT_DIR"])
 fault = os.environ["HANG"]
+first = not (folder / "hung").exists()
 steps: list[Step] = []  # taken by this process
 
 
 def due(kind: str) -> bool:
     """Whether to hang now, for the first time in the life of the run."""
-    if fault != kind or taken() < AT or (folder / "hung").exists():
+    if not first or fault != kind or taken() != AT:
         return False
     (folder / "hung").touch()
     return True
@@ -49,11 +51,8 @@ class Numbers(Dataset[tuple[torch.Tensor, torch.Tensor]]):
 
 def loss(model: nn.Module, batch: list[torch.Tensor]) -> torch.Tensor:
     time.sleep(float(os.environ.get("STEP_SECONDS", "0.02")))
-    if fault == "skip" and taken() == AT and not (folder / "hung").exists():
-        if world.rank == 1:
-            due("skip")
-        else:
-            dist.all_reduce(torch.zeros(1000))
+    if due("skip") and world.rank != 1:
+        dist.all_reduce(torch.zeros(1), group=extra)
     inputs, targets = batch
     return functional.mse_loss(model(inputs), targets)
 
@@ -72,6 +71,7 @@ def on_epoch(_epoch: int) -> dict[str, float]:
 
 with join(seed=SEED) as world:
     observe = observer(Namespace(record=Path(os.environ["RECORDS"]), fail_at=None, fail_rank=0), world)
+    extra: Any = dist.new_group()
     model = nn.Linear(4, 1)
     Training(
         world,

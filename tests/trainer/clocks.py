@@ -1,0 +1,18 @@
+"""A wall clock of its own for a process and all that it starts, for tests; steady clocks stay what they are."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+_SPEC = find_spec("libfaketime")
+AVAILABLE = sys.platform == "linux" and _SPEC is not None
+
+
+def ahead(seconds: int) -> dict[str, str]:
+    """The environment of a process whose clock is ahead of this machine's."""
+    assert _SPEC is not None
+    assert _SPEC.origin is not None
+    (library,) = Path(_SPEC.origin).parent.rglob("libfaketime.so.1")
+    return {"LD_PRELOAD": str(library), "FAKETIME": f"{seconds:+}s", "DONT_FAKE_MONOTONIC": "1"}
