@@ -47,6 +47,8 @@ class Progress(msgspec.Struct, frozen=True):
     samples_per_second: float | None = None
     eta_seconds: float | None = None
     snapshot_step: int | None = None
+    snapshot_seconds: float | None = None  # that the last one took, from its copy to its publication
+    snapshot_stall_seconds: float | None = None  # of these, how long training waited
     resumed_from: int | None = None  # the step that these ranks went on from
     resumed_at: float | None = None  # when their first step was told, in Unix seconds
     metrics: dict[str, float] = {}
@@ -132,6 +134,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[NodeFacts, ...] = ()
     report: Report | None = None
     reports: bool = True  # whether there will be one
+    grace_seconds: float = 30.0  # from SIGTERM to SIGKILL
     snapshots: str = ""
     note: str = ""
 

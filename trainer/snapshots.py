@@ -27,7 +27,7 @@ Options = argparse.Namespace
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Answer on stdout; what cannot be answered ends with exit code 1 and the reason on stderr."""
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     answers = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints is no part of the answer
     try:
@@ -94,10 +94,11 @@ VERBS: Final[Mapping[str, Callable[[Options], Iterable[bytes]]]] = {
 }
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m trainer.snapshots", description=__doc__)
-    parser.add_argument("--folder", type=Path, required=True, help="where the snapshots lie")
-    verbs = parser.add_subparsers(dest="verb", required=True)
+def parser() -> argparse.ArgumentParser:
+    """The command line: a folder, a verb, and what it needs to know."""
+    line = argparse.ArgumentParser(prog="python -m trainer.snapshots", description=__doc__)
+    line.add_argument("--folder", type=Path, required=True, help="where the snapshots lie")
+    verbs = line.add_subparsers(dest="verb", required=True)
     made = {name: verbs.add_parser(name, help=act.__doc__) for name, act in VERBS.items()}
     for name in ("verify", "show", "export"):
         made[name].add_argument("which", nargs="?", help="a step, or a snapshot's name; the newest good one")
@@ -105,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     made["prune"].add_argument("--keep", type=int, required=True, help="how many of the newest good ones stay")
     made["prune"].add_argument("--damaged", action="store_true", help="damaged ones go, too")
     made["prune"].add_argument("--drop", metavar="NAME", action="append", default=[], help="delete this one")
-    return parser
+    return line
 
 
 def _one(options: Options) -> tuple[Kept, Manifest]:

@@ -29,6 +29,7 @@ VERBS: Final = {
     "submit": Verb("Run", "Run a script or a module on several nodes"),
     "render": Verb("Run", "Print the Kubernetes objects that a job would be"),
     "diff": Verb("Run", "Show what submitting a job would change on the cluster"),
+    "doctor": Verb("Run", "Check what a job needs, or how one does"),
     "list": Verb("Watch", "List jobs"),
     "status": Verb("Watch", "Show a job's phase, progress, nodes and ranks"),
     "logs": Verb("Watch", "Print what the ranks have said, in the order of time"),

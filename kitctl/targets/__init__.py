@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from kitctl.doctor import Finding
 from kitctl.faults import Strike
 from kitctl.logs import Line
 from kitctl.spec import JobSpec
@@ -82,6 +83,9 @@ class Target(Protocol):
         Raises:
             ConflictError: a job of that name is there already.
         """
+
+    def examine(self, submission: Submission) -> Iterator[Finding]:
+        """Whether it could run such a job: each check as it is made. Changes nothing."""
 
     def preview(self, submission: Submission) -> list[Change]:
         """What submitting a job would change, object by object.

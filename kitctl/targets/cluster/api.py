@@ -46,11 +46,13 @@ RESOURCES: Final[Mapping[str, Resource]] = {
     "ConfigMap": Resource("v1", "configmaps"),
     "Event": Resource("v1", "events"),
     "Job": Resource("batch/v1", "jobs"),
+    "LocalQueue": Resource("kueue.x-k8s.io/v1beta1", "localqueues"),
     "NetworkPolicy": Resource("networking.k8s.io/v1", "networkpolicies"),
     "Node": Resource("v1", "nodes"),
     "PersistentVolumeClaim": Resource("v1", "persistentvolumeclaims"),
     "Pod": Resource("v1", "pods"),
     "PyTorchJob": Resource("kubeflow.org/v1", "pytorchjobs"),
+    "ResourceQuota": Resource("v1", "resourcequotas"),
     "Role": Resource("rbac.authorization.k8s.io/v1", "roles"),
     "RoleBinding": Resource("rbac.authorization.k8s.io/v1", "rolebindings"),
     "SelfSubjectRulesReview": Resource("authorization.k8s.io/v1", "selfsubjectrulesreviews"),
@@ -72,6 +74,10 @@ class Api:
         self._tell = tell
         self._told: set[str] = set()
         self.server: str = client.configuration.host
+
+    def version(self) -> Object:
+        """What the server says of itself: ``major``, ``minor``, ``gitVersion``."""
+        return self._json("GET", "version", "/version")
 
     def get(self, kind: str, namespace: str | None, name: str) -> Object:
         """One object.

@@ -55,6 +55,7 @@ def job_facts(
         places=places,
         report=report,
         reports=names.KIT_REPORT in environment(job),
+        grace_seconds=grace(job),
         snapshots=f"claim {claim(job)}" if claim(job) else "",
         note=notes.of_job(job, events),
     )

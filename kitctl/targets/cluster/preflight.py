@@ -44,14 +44,19 @@ DISKS: Final = frozenset(
 )
 
 
-def permitted(api: Api, spec: JobSpec, tell: Callable[[str], None]) -> JobSpec:
-    """The job without what this user may not make; tells what it goes without, and what for."""
-    review = {
+def review(api: Api, namespace: str) -> Permissions:
+    """What this user may do in a namespace."""
+    question = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectRulesReview",
-        "spec": {"namespace": spec.namespace},
+        "spec": {"namespace": namespace},
     }
-    permissions = Permissions(api.create("SelfSubjectRulesReview", review)["status"])
+    return Permissions(api.create("SelfSubjectRulesReview", question)["status"])
+
+
+def permitted(api: Api, spec: JobSpec, tell: Callable[[str], None]) -> JobSpec:
+    """The job without what this user may not make; tells what it goes without, and what for."""
+    permissions = review(api, spec.namespace)
     missing = f"you may not create {{}} in namespace {spec.namespace!r}: "
     if spec.kind == "auto":
         operator_only = not permissions.may_apply("Job") and permissions.may_apply("PyTorchJob")
@@ -78,13 +83,14 @@ def check(api: Api, spec: JobSpec) -> None:
     """
     if spec.snapshots.enabled:
         with suppress(Forbidden):
-            _check_storage(api, spec)
+            check_storage(api, spec)
     if spec.gpus_per_node:
         with suppress(Forbidden):
-            _check_gpus(api, spec)
+            check_gpus(api, spec)
 
 
-def _check_storage(api: Api, spec: JobSpec) -> None:
+def check_storage(api: Api, spec: JobSpec) -> None:
+    """Refuse a claim, or a storage class, that the job's nodes could not share. Raises as ``check`` does."""
     name = spec.snapshots.claim or names.snapshots_name(spec.name)
     claim = api.find("PersistentVolumeClaim", spec.namespace, name)
     if claim is None and spec.snapshots.claim:
@@ -110,7 +116,8 @@ def _check_class(spec: JobSpec, classes: Mapping[str, Any]) -> None:
         raise UsageError(f"snapshots.storageClass: {what}, but the job has {spec.nodes}", fix=HOW_TO_SHARE)
 
 
-def _check_gpus(api: Api, spec: JobSpec) -> None:
+def check_gpus(api: Api, spec: JobSpec) -> None:
+    """Refuse a job that asks for more GPUs a node than any machine has. Raises as ``check`` does."""
     most = 0
     for page in api.pages("Node", NODES_A_PAGE):
         most = max(most, *(_allocatable(node, spec.gpu_resource) for node in page), 0)

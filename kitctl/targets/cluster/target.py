@@ -10,12 +10,13 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kitctl import names
+from kitctl.doctor import Finding
 from kitctl.errors import ConflictError, Forbidden, NotFound, TargetError, UnsupportedError
 from kitctl.faults import Strike
 from kitctl.logs import Line
 from kitctl.state import JobFacts
 from kitctl.targets import Change, Kept, Submission
-from kitctl.targets.cluster import companion, facts, lifecycle, reading, striking, submitting
+from kitctl.targets.cluster import checks, companion, facts, lifecycle, reading, striking, submitting
 from kitctl.targets.cluster.access import Place
 from kitctl.targets.cluster.api import Api, Object
 from kitctl.targets.conflicts import check_scale, keeps_none
@@ -40,6 +41,10 @@ class ClusterTarget:
     def submit(self, submission: Submission) -> None:
         """Create the job suspended, attach its children, release it."""
         submitting.submit(self.api, submission, self._tell)
+
+    def examine(self, submission: Submission) -> Iterator[Finding]:
+        """Whether this cluster could run it."""
+        return checks.examine(self.api, submission)
 
     def preview(self, submission: Submission) -> list[Change]:
         """What submitting would change."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import sys
 import time
@@ -14,13 +13,14 @@ from typing import NoReturn
 import msgspec
 
 import kitctl
-from kitctl.errors import ConflictError, NotFound, Problem, SpecError, TargetError, UnsupportedError
+from kitctl.doctor import Finding
+from kitctl.errors import ConflictError, NotFound, TargetError, UnsupportedError
 from kitctl.faults import Strike
 from kitctl.logs import Line
 from kitctl.state import JobFacts, NodeFacts
 from kitctl.targets import Kept, Submission
 from kitctl.targets.conflicts import already_there, check_scale, keeps_none, nothing_kept
-from kitctl.targets.local import beside, launch, reading, striking, supervisor
+from kitctl.targets.local import beside, checks, launch, reading, striking, supervisor
 from kitctl.targets.local.folder import JobFolder, NodeFolder, create, hold, state_home
 from kitctl.targets.local.reconcile import Observed, describe
 from kitctl.targets.local.records import Job, Wanted
@@ -50,7 +50,7 @@ class LocalTarget:
             UsageError: this machine cannot run it.
         """
         spec = submission.spec
-        _check_machine(submission)
+        checks.insist(submission)
         if submission.replace and (self._path(spec.namespace, spec.name) / "job.json").is_file():
             self.delete(spec.namespace, spec.name, snapshots=False)
         job = Job(
@@ -67,6 +67,10 @@ class LocalTarget:
             phase = self.job(spec.namespace, spec.name).end or "Running"
             raise already_there(spec.name, phase) from error
         supervisor.spawn(folder)
+
+    def examine(self, submission: Submission) -> Iterator[Finding]:
+        """Whether this machine could run it."""
+        return checks.examine(submission, self.state)
 
     def preview(self, submission: Submission) -> NoReturn:  # noqa: ARG002 - the protocol's
         """There are no objects to compare.
@@ -222,6 +226,7 @@ class LocalTarget:
             failure=end.failure if end else None,
             places=tuple(_node_facts(job, folder.node(index)) for index in range(count)),
             report=folder.report,
+            grace_seconds=job.spec.grace_seconds,
             snapshots=str(snapshots or ""),
         )
 
@@ -247,16 +252,3 @@ def _node_facts(job: Job, node: NodeFolder) -> NodeFacts:
         termination=termination,
         note=describe(seen) if gone and seen.outcome != "done" else "",
     )
-
-
-def _check_machine(submission: Submission) -> None:
-    """Refuse what could only fail later: no trainer here, a script that is not there."""
-    if missing := [name for name in ("torch", "trainer") if importlib.util.find_spec(name) is None]:
-        raise UnsupportedError(
-            f"the local target runs the ranks with {sys.executable}, which lacks {' and '.join(missing)}",
-            fix="install the kit with its trainer there: pip install 'kitctl[trainer]'",
-        )
-    script = submission.spec.script
-    if script and not (submission.folder / script).is_file():
-        fix = f"give a path that is right from {submission.folder}, or -m MODULE"
-        raise SpecError([Problem.of("command", f"no script {script!r}", fix)])

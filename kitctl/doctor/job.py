@@ -1,0 +1,75 @@
+"""Checks of a job that is there: from what its target knows about it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from kitctl.doctor import Doubt, Finding, look
+from kitctl.errors import KitError
+from kitctl.state import JobFacts, JobState, derive
+
+MARGIN: Final = 2.0  # a grace period is to hold that many of the longest snapshots: disks are slower on bad days
+FEW: Final = 3  # nodes that are named; the others are counted
+
+
+def look_at(facts: JobFacts) -> Iterator[Finding]:
+    """Everything that can be said about a job."""
+    job = derive(facts)
+    return look(
+        [
+            ("phase", partial(_phase, job)),
+            ("nodes", partial(_nodes, job)),
+            ("restarts", partial(_restarts, job)),
+            ("progress", partial(_progress, facts, job)),
+            ("grace period", partial(_grace, facts)),
+        ]
+    )
+
+
+def _phase(job: JobState) -> str:
+    if job.phase == "Failed":
+        raise KitError(f"failed: {job.reason}", fix=f"kitctl status {job.name} shows the first failing rank's error")
+    if job.phase in {"Pending", "Recovering"} and job.reason:
+        raise Doubt(f"{job.phase.lower()}: {job.reason}")
+    return job.phase.lower()
+
+
+def _nodes(job: JobState) -> str:
+    missing = [node for node in job.places if node.state in {"Lost", "Failed", "Pending"}]
+    if missing and not job.finished and job.phase != "Suspended":
+        told = "; ".join(f"node {node.index}: {node.reason or node.state.lower()}" for node in missing[:FEW])
+        more = f"; and {len(missing) - FEW} more" if len(missing) > FEW else ""
+        raise Doubt(f"{len(missing)} of {len(job.places)} do not run: {told}{more}", fix=f"kitctl logs {job.name}")
+    return f"{job.ready} of {len(job.places)} run"
+
+
+def _restarts(job: JobState) -> str:
+    if not job.restarts:
+        return "none"
+    often = max(job.places, key=lambda node: node.restarts)
+    what = f"{job.restarts}, most of them ({often.restarts}) of node {often.index}"
+    raise Doubt(what + (f" on {often.host}" if often.host else ""), fix=f"kitctl logs {job.name} --include restart")
+
+
+def _progress(facts: JobFacts, job: JobState) -> str:
+    if not facts.reports:
+        raise Doubt("it cannot report: status shows no steps and ranks", fix="grant the right to create roles")
+    if job.progress.step is None:
+        return "no step yet"
+    if facts.snapshots and job.progress.snapshot_step is None:
+        raise Doubt(f"step {job.progress.step}, and no snapshot yet", fix="snapshot more often: --snapshot-every")
+    return f"step {job.progress.step}, the last snapshot is of step {job.progress.snapshot_step}"
+
+
+def _grace(facts: JobFacts) -> str:
+    """A node that is told to stop has this long for the step that it is in, and for a snapshot."""
+    progress = facts.report.progress if facts.report else None
+    if progress is None or not progress.snapshot_seconds:
+        return f"{facts.grace_seconds:.0f} s; no snapshot has been measured yet"
+    what = f"{facts.grace_seconds:.0f} s, and a snapshot takes {progress.snapshot_seconds:.1f} s"
+    if facts.grace_seconds < MARGIN * progress.snapshot_seconds:
+        longer = f"policy.gracePeriod of {MARGIN * progress.snapshot_seconds + 1:.0f}s or more"
+        raise Doubt(f"{what}: the last one may not be finished", fix=f"submit it with a {longer}")
+    return what

@@ -1,0 +1,64 @@
+"""What kitctl doctor finds on a real cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.commands import job, kitctl
+from tests.cluster.kubectl import apply, get
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+
+def findings(*words: str, exit_code: int = 0) -> dict[str, dict[str, Any]]:
+    told, _, _ = kitctl("doctor", "-o", "json", *words, exit_code=exit_code).partition("\nerror:")
+    return {finding["check"]: finding for finding in json.loads(told)}
+
+
+def test_a_job_that_could_run_meets_no_problem_and_nothing_is_made(namespace: str) -> None:
+    found = findings(*job("run", namespace, "--nodes", "2"))
+    assert {name for name, finding in found.items() if finding["verdict"] != "ok"} == set()
+    assert "Kubernetes v1." in found["server"]["what"]
+    assert "of 4 nodes" in found["image"]["what"]
+    assert found["dry run"]["what"] == "the server would take all 8 objects"
+    assert not get(namespace, "jobs,pvc,services")["items"]
+
+
+def test_what_stands_in_the_way_of_a_job_is_named_with_its_fix(namespace: str) -> None:
+    hard = {"pods": "1", "requests.nvidia.com/gpu": "4"}
+    apply(
+        namespace, {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small"}, "spec": {"hard": hard}}
+    )
+    many = ("--nodes", "2", "--gpus-per-node", "999", "--queue", "team", "--storage-class", "absent")
+    found = findings(*job("run", namespace, *many), exit_code=1)
+    assert {name for name, finding in found.items() if finding["verdict"] == "problem"} == {
+        *("storage", "GPUs", "quota", "queue")
+    }
+    assert "no storage class 'absent'" in found["storage"]["what"]
+    assert "no node of the cluster has more than" in found["GPUs"]["what"]
+    assert "pods: 2 needed, 1 of 1 left" in found["quota"]["what"]
+    assert "requests.nvidia.com/gpu: 1998 needed, 4 of 4 left" in found["quota"]["what"]
+    assert "no Kueue" in found["queue"]["what"]
+    assert all(finding["fix"] for finding in found.values() if finding["verdict"] == "problem")
+
+
+def test_a_namespace_that_is_not_there_is_found_by_the_dry_run() -> None:
+    found = findings(*job("run", "no-such-namespace"), exit_code=1)
+    assert "no-such-namespace" in found["dry run"]["what"]
+
+
+def test_a_server_that_does_not_answer_is_the_one_finding(tmp_path: Path) -> None:
+    config = tmp_path / "kubeconfig"
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    users = [{"name": "u", "user": {}}]
+    text = {"apiVersion": "v1", "kind": "Config", "clusters": [cluster], "contexts": [context], "users": users}
+    config.write_text(json.dumps(text | {"current-context": "c"}))
+    told, _, _ = kitctl("doctor", "-o", "json", exit_code=1, kubeconfig=config).partition("\nerror:")
+    (only,) = json.loads(told)
+    assert (only["check"], only["verdict"]) == ("server", "problem")
+    assert "cannot be reached" in only["what"]

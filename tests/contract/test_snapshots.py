@@ -1,0 +1,68 @@
+"""What the trainer answers beside the snapshots is what kitctl reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from kitctl import names, snapshots
+from kitctl.errors import TargetError
+from tests.trainer import runs
+from trainer.snapshots import VERBS, parser
+
+
+def answer(folder: Path, *words: str) -> bytes:
+    options = parser().parse_args(["--folder", str(folder), *words])
+    return b"".join(VERBS[options.verb](options))
+
+
+def keys(value: Any) -> Any:
+    """The form of a value: its keys, and those of what it holds."""
+    match value:
+        case dict():
+            return {key: keys(one) for key, one in value.items()}
+        case list():
+            return keys(value[0]) if value else None
+        case _:
+            return None
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (("list",), list[snapshots.Snapshot]),
+        (("verify",), list[snapshots.Snapshot]),
+        (("show",), snapshots.Details),
+        (("prune", "--keep", "1"), list[snapshots.Snapshot]),
+        (("audit",), snapshots.Audit),
+    ],
+    ids=["list", "verify", "show", "prune", "audit"],
+)
+def test_kitctl_knows_all_that_is_told(tmp_path: Path, words: tuple[str, ...], kind: Any) -> None:
+    runs.run(tmp_path, 2, 5)
+    (tmp_path / "step-00000002-g0001" / "manifest.json").write_text("{}")
+    runs.run(tmp_path, 1, 7, generation=2)
+    told = answer(tmp_path, *words)
+    known = json.loads(msgspec.json.encode(snapshots.read(told, kind)))
+    assert without_chain(keys(json.loads(told))) == keys(known)
+
+
+def without_chain(form: Any) -> Any:
+    """The hashes prove something to the trainer alone."""
+    if not isinstance(form, dict):
+        return form
+    return {key: without_chain(one) for key, one in form.items() if key != "chain"}
+
+
+def test_the_command_is_the_trainer_s() -> None:
+    assert names.SNAPSHOTS_COMMAND[3:] == ("trainer.snapshots", "--folder")
+
+
+def test_an_answer_of_another_version_is_an_error_with_a_fix() -> None:
+    with pytest.raises(TargetError, match="cannot be understood") as error:
+        snapshots.read(b"step 5\n", list[snapshots.Snapshot])
+    assert "kitctl's version" in error.value.fix

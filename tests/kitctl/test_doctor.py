@@ -1,0 +1,109 @@
+"""Checks: how they are made and told, and what they say about a job that is there."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+import pytest
+
+from kitctl.doctor import Doubt, Finding, look
+from kitctl.doctor.job import look_at
+from kitctl.errors import Forbidden, TargetError
+from kitctl.state import JobFacts, NodeFacts, Place, Progress, Report, Termination
+from kitctl.view.doctor import lines
+
+
+def ends(error: Exception | None) -> str:
+    if error:
+        raise error
+    return "fine"
+
+
+def verdicts(*errors: Exception | None, first: str = "") -> list[str]:
+    checks = [(str(number), partial(ends, error)) for number, error in enumerate(errors)]
+    return [finding.verdict for finding in look(checks, first=first)]
+
+
+def test_what_a_check_raises_is_its_verdict() -> None:
+    assert verdicts(None, Doubt("hm"), TargetError("no"), Forbidden("not you"), None) == [
+        *("ok", "warning", "problem", "unknown", "ok")
+    ]
+
+
+def test_without_the_first_no_other_check_is_made() -> None:
+    assert verdicts(TargetError("no answer"), None, first="0") == ["problem"]
+    assert verdicts(Doubt("slow"), None, first="0") == ["warning", "ok"]
+
+
+def test_a_bug_in_a_check_is_not_a_finding() -> None:
+    with pytest.raises(ZeroDivisionError):
+        verdicts(ZeroDivisionError())
+
+
+def test_a_fix_is_told_below_what_it_cures() -> None:
+    told = [*lines([Finding(check="quota", verdict="problem", what="too little", fix="ask for less")])]
+    assert told == ["quota         PROBLEM too little", "                      fix: ask for less"]
+    assert [*lines([Finding(check="queue", verdict="ok", what="none")])] == ["queue         ok      none"]
+
+
+def node(index: int, **facts: Any) -> NodeFacts:
+    known: dict[str, Any] = {"index": index, "pod": f"job-{index}", "alive": True, "attempts": 1, "started": 1.0}
+    return NodeFacts(**known | facts)
+
+
+def facts(*places: NodeFacts, progress: Progress | None = None, **more: Any) -> JobFacts:
+    report = Report(
+        formed=5.0,
+        world_size=2,
+        nodes={str(index): Place(ranks=(index, index), host=f"worker-{index}") for index in range(2)},
+        progress=progress or Progress(step=40, snapshot_step=20, snapshot_seconds=1.5),
+    )
+    known: dict[str, Any] = {"name": "job", "namespace": "n", "target": "t", "kind": "IndexedJob", "nodes": "2"}
+    known |= {"wanted": 2}
+    known |= {"created": 0.0, "report": report, "snapshots": "claim c", "places": places or (node(0), node(1))}
+    return JobFacts(**known | more)
+
+
+def found(job: JobFacts) -> dict[str, Finding]:
+    return {finding.check: finding for finding in look_at(job)}
+
+
+def test_a_job_that_trains_raises_no_doubt() -> None:
+    told = found(facts())
+    assert {finding.verdict for finding in told.values()} == {"ok"}
+    assert told["phase"].what == "running"
+    assert told["nodes"].what == "2 of 2 run"
+    assert told["progress"].what == "step 40, the last snapshot is of step 20"
+
+
+ABSENT: Final = (node(0, alive=False, attempts=0), node(1, alive=False, attempts=0))
+SLOW: Final = Progress(step=9, snapshot_step=5, snapshot_seconds=16.0)
+WRONG: Final = {
+    "phase: failed: rank 1 failed": facts(end="Failed", failure=Termination("fatal", "rank 1 failed")),
+    "phase: pending: waits in a queue": facts(*ABSENT, report=None, note="waits in a queue"),
+    "nodes: 1 of 2 do not run: node 1: not confirmed": facts(node(0), node(1, alive=False, note="not confirmed")),
+    "restarts: 3, most of them (3) of node 1 on worker-1": facts(node(0), node(1, attempts=4)),
+    "progress: it cannot report: status shows no steps and ranks": facts(reports=False),
+    "progress: step 9, and no snapshot yet": facts(progress=Progress(step=9)),
+    "grace period: 30 s, and a snapshot takes 16.0 s: the last one may not be finished": facts(progress=SLOW),
+}
+
+
+@pytest.mark.parametrize("told", WRONG)
+def test_what_is_wrong_with_a_job_is_told(told: str) -> None:
+    check, _, what = told.partition(": ")
+    finding = found(WRONG[told])[check]
+    assert finding.what == what
+    assert finding.verdict == ("problem" if "failed" in what else "warning")
+
+
+def test_the_fix_of_a_short_grace_period_would_be_long_enough() -> None:
+    assert "33s" in found(facts(progress=SLOW))["grace period"].fix
+    assert found(facts(progress=SLOW, grace_seconds=33.0))["grace period"].verdict == "ok"
+
+
+def test_of_many_lost_nodes_a_few_are_named() -> None:
+    lost = [node(index, alive=False, note="gone") for index in range(1, 9)]
+    told = found(facts(node(0), *lost))["nodes"].what
+    assert told.startswith("8 of 9 do not run: node 1: gone; node 2: gone; node 3: gone; and 5 more")

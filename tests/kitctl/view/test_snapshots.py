@@ -1,0 +1,115 @@
+"""Snapshots and audits as a person reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kitctl.snapshots import Audit, Details, Entry, Proof, Snapshot, Tensor
+from kitctl.view import audit as audit_view
+from kitctl.view import snapshots as view
+
+NOW = 1000.0
+
+
+def facts(**changes: Any) -> dict[str, Any]:
+    known: dict[str, Any] = {
+        "name": "step-00000120-g0002",
+        "condition": "whole",
+        "reason": "",
+        "step": 120,
+        "generation": 2,
+    }
+    known |= {"size": 1536 << 20, "epoch": 3, "run": "0123456789abcdef", "world_size": 4, "created": NOW - 65}
+    return known | changes
+
+
+UNKNOWN = {"epoch": None, "run": None, "world_size": None, "created": None}
+ENTRIES = tuple(
+    Entry(generation=generation, epoch=epoch, first_step=first, last_step=last, start=0, stop=stop, world_size=size)
+    for generation, epoch, first, last, stop, size in ((1, 0, 1, 4, 64, 2), (2, 1, 5, 8, 64, 1), (3, 2, 9, 10, 32, 2))
+)
+
+
+def test_a_list_says_what_each_is_and_what_is_wrong_with_it() -> None:
+    damaged = Snapshot(**facts(**UNKNOWN, step=100, condition="damaged", reason="shard-00001.bin is missing"))
+    assert view.table([Snapshot(**facts()), damaged], NOW) == [
+        "STEP   EPOCH   GENERATION   RUN        RANKS   AGE     SIZE      CONDITION",
+        "120    3       2            01234567   4       1m05s   1.5 GiB   whole",
+        "100    -       2            -          -       -       1.5 GiB   damaged: shard-00001.bin is missing",
+    ]
+    assert view.table([Snapshot(**facts())], NOW, wide=True)[1].endswith("whole       step-00000120-g0002")
+    assert "0123456789abcdef" in view.table([Snapshot(**facts())], NOW, wide=True)[1]
+
+
+def test_a_page_shows_tensors_and_history() -> None:
+    more: dict[str, Any] = {
+        "job": "digits",
+        "position": 32,
+        "samples": 64,
+        "batch": 16,
+        "seed": 7,
+        "torch": "2.9",
+        "parent": "",
+    }
+    tensors = (
+        Tensor(name="fc.weight", shape=(10, 64), dtype="float32", size=2560),
+        Tensor(name="t", shape=(), dtype="int64", size=8),
+    )
+    shown = "\n".join(view.page(Details(**facts(), **more, digest="d1", ledger=ENTRIES, tensors=tensors), NOW))
+    assert "120, in epoch 3 behind 32 of 64 samples" in shown
+    assert "generation 2, 4 ranks, torch 2.9" in shown
+    assert "Goes on from   the start" in shown
+    assert "fc.weight   10x64    float32   2.5 KiB" in shown
+    assert "t           scalar   int64     8 B" in shown
+    assert "1       2            2       5-8     0-64        1" in shown
+
+
+LINE = (
+    "proved: 2 epochs of 64 samples and 32 of epoch 3, each counted exactly once: 160 samples in 10 steps, by 3 "
+    "generations (2 restarts; 2 -> 1 -> 2 ranks), in 3 entries; from step-00000010-g0003, with which 1 more agree"
+)
+
+
+def told(audit: Audit) -> list[str]:
+    return audit_view.page(audit, wide=False)
+
+
+def proof(**changes: Any) -> Proof:
+    known: dict[str, Any] = {
+        "snapshot": "step-00000010-g0003",
+        "epochs": 2,
+        "position": 32,
+        "samples": 64,
+        "counted": 160,
+        "steps": 10,
+    }
+    return Proof(**known | {"generations": 3, "broken": "", "entry": None, "ledger": ENTRIES} | changes)
+
+
+def test_a_proof_is_one_line() -> None:
+    audit = Audit(proofs=(proof(), proof()), unusable=())
+    assert audit.holds
+    assert told(audit) == [LINE]
+    assert audit_view.page(audit, wide=True)[1:] == view.ledger(ENTRIES)
+
+
+def test_a_broken_chain_is_shown_where_it_breaks() -> None:
+    audit = Audit(proofs=(proof(broken="entry 1: the hash chain is broken", entry=1), proof()), unusable=())
+    assert not audit.holds
+    first, _, zero, one, *_ = told(audit)
+    assert first == "broken in step-00000010-g0003: entry 1: the hash chain is broken"
+    assert "here" not in zero
+    assert one.startswith("1 <- here")
+
+
+def test_what_cannot_vouch_breaks_the_proof_but_not_the_others() -> None:
+    damaged = Snapshot(**facts(**UNKNOWN, condition="damaged", reason="manifest.json is missing"))
+    audit = Audit(proofs=(proof(),), unusable=(damaged,))
+    assert not audit.holds
+    assert told(audit)[0] == "cannot vouch for anything: step-00000120-g0002: manifest.json is missing"
+    assert told(audit)[1].startswith("proved: ")
+
+
+def test_without_a_snapshot_nothing_is_proved() -> None:
+    assert told(Audit(proofs=(), unusable=())) == ["no snapshot, so no history"]
+    assert not Audit(proofs=(), unusable=()).holds
