@@ -96,7 +96,7 @@ bench-nodes: setup ## The digits on 1, 2 and 3 nodes: accuracy and seconds
 bench-status: setup ## kitctl status beside kubectl get and torchx status, on the cluster of make cluster-up
 bench-submit: setup ## kitctl submit beside kubectl apply, to the first optimizer step, on that cluster
 bench-recovery: setup ## From a fault to the next optimizer step, beside torchrun; needs root; goes on where it was stopped
-bench-scale: setup ## Up to 512 agents that find each other, beside torchrun's rendezvous; goes on where it was stopped
+bench-scale: setup ## Thousands of agents that find each other, beside torchrun's rendezvous; goes on where it was stopped
 bench-recovery bench-scale: MORE = $(if $(MINUTES),--minutes $(MINUTES))
 $(BENCHES:%=bench-%):
 	@echo "== $@"

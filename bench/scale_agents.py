@@ -19,6 +19,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRende
 
 from trainer.env import NodeEnv, node_env
 from trainer.hosted import hosted
+from trainer.hub import allow_connections
 from trainer.knobs import Knobs
 from trainer.meeting import HubBackend
 
@@ -175,6 +176,7 @@ def store(size: int, port: int) -> Iterator[int]:  # noqa: ARG001  it may be any
 
 
 def _serve(port: int) -> None:
+    allow_connections()
     kept = TCPStore(ADDRESS, port, is_master=True, wait_for_workers=False)
     time.sleep(1e6)
     del kept
@@ -188,6 +190,7 @@ Moments = tuple[float | None, ...]
 
 def crew(connection: Connection, rival: str, seats: list[Seat]) -> None:
     """A process's agents: each message is what all of them do next; the answer is when each had done it."""
+    allow_connections()
     agents = [AGENTS[rival](seat) for seat in seats]
     with ThreadPoolExecutor(len(agents)) as threads:
         while order := connection.recv():
