@@ -17,6 +17,7 @@ collect_ignore_glob = [] if os.environ.get("KITCTL_CLUSTER_TESTS") == "1" else [
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cluster: needs the cluster of `make cluster-up`")
+    config.addinivalue_line("markers", "alone: takes a node's power, so no other test may run on the cluster meanwhile")
     config.addinivalue_line("markers", "chaos: takes long, and needs the cluster; `make chaos` runs these")
 
 

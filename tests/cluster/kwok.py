@@ -13,14 +13,14 @@ from typing import Final
 
 from tests.cluster.kind.programs import source
 from tests.cluster.kind.settings import ENVIRON, KUBECONFIG
-from tests.cluster.kubectl import Object, apply, get, kubectl, until
+from tests.cluster.kubectl import Object, apply, kubectl, until
 
 # What a pod needs to be put there; a pod without it never is.
 NODE_SELECTOR: Final = {"kitctl.test/fake": "node"}
 TOLERATIONS: Final[list[dict[str, str]]] = [{"key": "kitctl.test/fake", "operator": "Exists", "effect": "NoSchedule"}]
 
 _LABEL: Final = "kitctl.test/fake=node"
-_PLENTY: Final = {"cpu": "1k", "memory": "1Ti", "pods": "1k", "nvidia.com/gpu": "1k"}
+_PLENTY: Final = {"cpu": "1k", "memory": "1Ti", "pods": "1k"}
 # Without kwok's `pod-complete`, which would end a Job's pods as soon as they run.
 _STAGES: Final = ("pod-ready", "pod-delete")
 
@@ -41,12 +41,12 @@ def fake_nodes(count: int, namespace: str, log: Path) -> Iterator[None]:
             kubectl("wait", "node", "-l", _LABEL, "--for=condition=Ready", "--timeout=60s")
             yield
             kubectl("delete", "job", "--all", "-n", namespace)
-            # The pods by one request: the garbage collector deletes twenty a second.
+            # The pods by one request: the garbage collector takes one for each.
             kubectl("delete", "--raw", f"/api/v1/namespaces/{namespace}/pods")
-            until(lambda: not get(namespace, "pods")["items"])
+            until(lambda: not kubectl("get", "pods", "-n", namespace, "--no-headers"))
         finally:
-            _delete_nodes()
             kwok.terminate()
+            _delete_nodes()
 
 
 def _delete_nodes() -> None:

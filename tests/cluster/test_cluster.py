@@ -18,7 +18,7 @@ RESTRICTED = {
 
 
 def test_three_workers_with_gpus() -> None:
-    nodes = get("default", "nodes", "-l", "!node-role.kubernetes.io/control-plane")["items"]
+    nodes = get("default", "nodes", "-l", "!node-role.kubernetes.io/control-plane,!kitctl.test/fake")["items"]
     assert [node["status"]["allocatable"]["nvidia.com/gpu"] for node in nodes] == [str(FAKE_GPUS)] * 3
 
 

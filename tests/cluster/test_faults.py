@@ -13,38 +13,37 @@ from tests.cluster.kind.images import pushed
 from tests.cluster.kind.settings import FAKE_GPUS, TRAINER_IMAGE
 from tests.cluster.kubectl import Object, apply, kubectl
 from tests.cluster.test_cluster import RESTRICTED
-from tests.cluster.toy import EPOCHS, all_recover, assert_complete_and_exact, submit_both, submit_toy
+from tests.cluster.toy import EPOCHS, all_recover, assert_complete_and_exact, submit_on_three_nodes, submit_toy
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 
-def test_a_killed_rank_a_deleted_pod_and_the_loss_of_node_0(namespace: str) -> None:
-    runs = submit_both(namespace)
-    uids = [uids_of(run) for run in runs]
-    with all_recover(runs):
-        kill_rank(runs[0], 2)
-        kill_rank(runs[1], 2)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_killed_rank_a_deleted_pod_and_the_loss_of_node_0(namespace: str, kind: str) -> None:
+    (run,) = submit_on_three_nodes(namespace, [kind])
+    before = uids_of(run)
+    with all_recover(run):
+        kill_rank(run, 2)
     for index in (1, 0):
-        with all_recover(runs):
-            delete_pod(runs[0], index)
-            delete_pod(runs[1], index)
-    for run, before in zip(runs, uids, strict=True):
-        assert_complete_and_exact(run)
-        assert len(uids_of(run) & before) == 1
-        assert "killed by SIGKILL" in run.logs()
-        assert_logs_outlive_the_pods(run)
-        assert_the_report_is_up_to_date(run)
+        with all_recover(run):
+            delete_pod(run, index)
+    assert_complete_and_exact(run)
+    assert len(uids_of(run) & before) == 1
+    assert "killed by SIGKILL" in run.logs()
+    assert_logs_outlive_the_pods(run)
+    assert_the_report_is_up_to_date(run)
 
 
-def test_a_drained_node_and_a_preemption(namespace: str) -> None:
+@pytest.mark.xdist_group("gpus")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_drained_node_and_a_preemption(namespace: str, kind: str) -> None:
     with priority_below_all_others(namespace):
-        runs = submit_both(namespace, "--gpus-per-node", "1", "--priority", namespace)
+        (run,) = submit_on_three_nodes(namespace, [kind], "--gpus-per-node", "1", "--priority", namespace)
         for disrupt in (drain, preempt):
-            (pod,) = runs[0].pods(1)
-            with all_recover(runs):
-                disrupt(runs, pod["spec"]["nodeName"])
-        for run in runs:
-            assert_complete_and_exact(run)
+            (pod,) = run.pods(1)
+            with all_recover(run):
+                disrupt(run, pod["spec"]["nodeName"])
+        assert_complete_and_exact(run)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -69,20 +68,20 @@ def delete_pod(run: Run, index: int) -> None:
     kubectl("delete", "pod", "-n", run.namespace, pod["metadata"]["name"], "--wait=false")
 
 
-def drain(runs: list[Run], node: str) -> None:
-    """Evict the jobs' pods from a node that then takes new ones again."""
-    ours = f"app.kubernetes.io/instance in ({','.join(run.name for run in runs)})"
+def drain(run: Run, node: str) -> None:
+    """Evict a job's pod from a node that then takes new ones again."""
+    ours = f"app.kubernetes.io/instance={run.name}"  # a name of its own: nodes are everybody's
     try:
         kubectl("drain", node, "--pod-selector", ours, "--delete-emptydir-data", "--timeout=90s")
     finally:
         kubectl("uncordon", node)
 
 
-def preempt(runs: list[Run], node: str) -> None:
+def preempt(run: Run, node: str) -> None:
     """A pod that counts for more takes all GPUs of a node for a moment."""
     pod = pod_with_gpus(FAKE_GPUS, node=node)
-    apply(runs[0].namespace, pod)
-    kubectl("wait", "-n", runs[0].namespace, "pod/urgent", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=90s")
+    apply(run.namespace, pod)
+    kubectl("wait", "-n", run.namespace, "pod/urgent", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=90s")
 
 
 def pod_with_gpus(count: int, *, node: str) -> Object:

@@ -26,26 +26,26 @@ def test_elastic_jobs_of_both_kinds_through_every_verb(namespace: str) -> None:
     expect(runs, world_size=2)
     for run in runs:
         until(partial(has_trained, run))
-    with all_recover(runs):
+    with all_recover(*runs):
         each(runs, "scale", "--nodes", "1")
     expect(runs, world_size=1)
     assert all("1 to 2 nodes" in told for told in each(runs, "scale", "--nodes", "3", exit_code=2))
-    with all_recover(runs):
+    with all_recover(*runs):
         each(runs, "scale", "--nodes", "2")
     expect(runs, world_size=2)
 
     each(runs, "suspend")
     assert phases(runs) == {("Suspended", 0)}
-    with all_recover(runs):
+    with all_recover(*runs):
         each(runs, "resume")
-    with all_recover(runs):
+    with all_recover(*runs):
         each(runs, "restart")
 
     each(runs, "cancel")
     assert phases(runs) == {("Cancelled", 0)}
     each(runs, "wait", exit_code=103)
     assert all("kitctl restart starts a cancelled job" in told for told in each(runs, "resume", exit_code=2))
-    with all_recover(runs):
+    with all_recover(*runs):
         each(runs, "restart")
 
     each(runs, "delete")

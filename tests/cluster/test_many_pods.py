@@ -14,7 +14,7 @@ from kitctl.targets import Where, connect
 from kitctl.targets.cluster.api import Api
 from tests.cluster.kind.images import pushed
 from tests.cluster.kind.settings import ENVIRON, KUBECONFIG, TRAINER_IMAGE
-from tests.cluster.kubectl import get, until
+from tests.cluster.kubectl import kubectl
 from tests.cluster.kwok import NODE_SELECTOR, TOLERATIONS, fake_nodes
 
 PODS = 1000
@@ -31,13 +31,12 @@ def test_the_status_of_a_thousand_pods_takes_three_requests(
 ) -> None:
     selectors = [f"--selector={key}={value}" for key, value in NODE_SELECTOR.items()]
     tolerations = [f"--toleration={one['key']}:{one['effect']}" for one in TOLERATIONS]
-    with fake_nodes(100, namespace, tmp_path / "kwok.log"):
+    with fake_nodes(10, namespace, tmp_path / "kwok.log"):
         kitctl(
             *("submit", "--name=many", f"--namespace={namespace}", f"--nodes={PODS}", *selectors, *tolerations),
             *("--set=snapshots.enabled=false", "--set=scheduling.spread=none", f"--image={pushed(TRAINER_IMAGE)}"),
         )
-        running = ("pods", "--field-selector=status.phase=Running")
-        until(lambda: len(get(namespace, *running)["items"]) == PODS, seconds=240)
+        kubectl("wait", "job/many", "-n", namespace, f"--for=jsonpath={{.status.ready}}={PODS}", "--timeout=240s")
 
         requests: list[str] = []
         send = Api._send

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from tests.cluster.commands import until_status
-from tests.cluster.jobs import Run
+from tests.cluster.jobs import KINDS, Run
 from tests.cluster.kubectl import kubectl, until
 from tests.cluster.power import powered_off, until_noticed
 from tests.cluster.toy import (
@@ -17,18 +17,18 @@ from tests.cluster.toy import (
     assert_complete_and_exact,
     assert_exact,
     has_trained,
-    submit_both,
+    submit_on_three_nodes,
     submit_toy,
 )
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.cluster, pytest.mark.alone, pytest.mark.timeout(1500)]
 
 SHORT: Final = ("--grace-period", "20s")
 
 
 def test_a_node_that_was_off_for_a_moment(namespace: str) -> None:
-    runs = submit_both(namespace, *SHORT)
-    with all_recover(runs), powered_off(node_without_stores(runs)):
+    runs = submit_on_three_nodes(namespace, KINDS, *SHORT)
+    with all_recover(*runs), powered_off(node_without_stores(runs)):
         pass
     for run in runs:
         assert_complete_and_exact(run)

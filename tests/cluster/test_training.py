@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -10,16 +9,17 @@ from typing import Final
 import pytest
 
 from tests.cluster.jobs import KINDS, submit
-from tests.cluster.kubectl import get, kubectl
+from tests.cluster.kind.settings import SECOND_DOMAIN
+from tests.cluster.kubectl import kubectl
 from tests.cluster.toy import assert_complete_and_exact, submit_toy
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-DOMAIN: Final = "kitctl.test"  # besides cluster.local
 # The longest that leave room for the suffixes of two nodes.
 LONGEST: Final = {"IndexedJob": "i" * (63 - len("-1")), "PyTorchJob": "p" * (63 - len("-worker-1"))}
 
 
+@pytest.mark.xdist_group("gpus")  # it takes all of them
 @pytest.mark.parametrize("kind", KINDS)
 def test_twelve_ranks_on_three_nodes_learn_the_digits(namespace: str, kind: str) -> None:
     run = submit(namespace, kind, "--nodes", "3", "--gpus-per-node", "4")
@@ -30,10 +30,9 @@ def test_twelve_ranks_on_three_nodes_learn_the_digits(namespace: str, kind: str)
     assert len({pod["spec"]["nodeName"] for pod in run.pods()}) == 3
 
 
-@pytest.mark.usefixtures("second_domain")
 def test_jobs_beside_each_other_under_any_name_and_in_another_domain(namespace: str, elsewhere: str) -> None:
     two = ("--nodes", "2")
-    domain = ("--set", f"rendezvous.clusterDomain={DOMAIN}")
+    domain = ("--set", f"rendezvous.clusterDomain={SECOND_DOMAIN}")
     runs = [
         submit_toy(namespace, "IndexedJob", *two, epochs=1),
         submit_toy(elsewhere, "IndexedJob", *two, *domain, epochs=1),  # the same name
@@ -51,14 +50,3 @@ def elsewhere(namespace: str) -> Iterator[str]:
     kubectl("create", "namespace", name)
     yield name
     kubectl("delete", "namespace", name, "--wait=false")
-
-
-@pytest.fixture
-def second_domain() -> None:
-    """Services have names under a second domain, too; it stays."""
-    corefile = get("kube-system", "configmap", "coredns")["data"]["Corefile"]
-    if DOMAIN not in corefile:
-        data = {"Corefile": corefile.replace("cluster.local", f"cluster.local {DOMAIN}")}
-        kubectl("patch", "-n", "kube-system", "configmap", "coredns", "-p", json.dumps({"data": data}))
-        kubectl("rollout", "restart", "-n", "kube-system", "deployment/coredns")
-    kubectl("rollout", "status", "-n", "kube-system", "deployment/coredns", "--timeout=120s")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from tests.cluster.jobs import KINDS, Run, submit
+from tests.cluster.jobs import Run, submit
 from tests.cluster.kubectl import until
 from tests.exact import assert_each_sample_counts_once
 from trainer.data import Order
@@ -23,18 +23,18 @@ def submit_toy(namespace: str, kind: str, *options: str, name: str = "run", epoc
     return submit(namespace, kind, *options, *workload, *data, name=name)
 
 
-def submit_both(namespace: str, *options: str) -> list[Run]:
-    """A job of each kind on the same three nodes; both have been training for a while."""
+def submit_on_three_nodes(namespace: str, kinds: Iterable[str], *options: str) -> list[Run]:
+    """A job of each of these kinds, on the same three nodes; all have been training for a while."""
     options = ("--nodes", "3", "--set", "scheduling.spread=require", *options)
     # Names of their own: nodes are everybody's.
-    runs = [submit_toy(namespace, kind, *options, name=f"{kind.lower()}-{namespace}") for kind in KINDS]
+    runs = [submit_toy(namespace, kind, *options, name=f"{kind.lower()}-{namespace}") for kind in kinds]
     for run in runs:
         until(partial(has_trained, run, steps=20), seconds=300)
     return runs
 
 
 @contextmanager
-def all_recover(runs: list[Run]) -> Iterator[None]:
+def all_recover(*runs: Run) -> Iterator[None]:
     """What happens within costs each of them its ranks, and all go on after it."""
     after = [run.generation() + 1 for run in runs]
     yield

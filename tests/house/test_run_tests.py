@@ -1,4 +1,4 @@
-"""What `make test` says and answers when there can be no cluster, and when making one takes its time or fails."""
+"""What `make test` says and answers when there can be no cluster, and when what happens on it takes long or fails."""
 
 from __future__ import annotations
 
@@ -35,8 +35,18 @@ def test_a_failure_is_not_hidden_by_what_passed_after_it(capsys: pytest.CaptureF
     assert "make cluster-down" in capsys.readouterr().out
 
 
+def test_a_failure_on_the_cluster_is_shown_and_counts_beside_tests_that_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run_tests, "LOG", tmp_path / "log")
+    monkeypatch.setattr(run_tests, "LOCAL", ("--version",))
+    results = run_tests._at_once(["no-such-part"])
+    assert [result[:2] for result in results] == [("local tests", "passed"), ("on the cluster", "FAILED")]
+    assert "python -m tools.run_tests PART..." in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("code", [0, 3])
-def test_the_bring_up_is_shown_to_its_end(
+def test_what_happens_on_the_cluster_is_shown_to_its_end(
     code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run_tests, "LOG", tmp_path / "log")

@@ -61,6 +61,7 @@ def _addons() -> Steps:
         **_builds("local-path", "training-operator", "helm", "kwok"),
         "add-ons image": images.addons,
         "storage class": addons.storage_class,
+        "second domain": addons.second_domain,
         "training operator": addons.training_operator,
         "nodes ready": cluster.ready,
         "add-ons ready": addons.ready,
@@ -84,6 +85,7 @@ def image() -> None:
             ),
             "push": partial(images.push, TRAINER_IMAGE),
             "nodes forget": partial(cluster.nodes_forget, DEFAULT_IMAGE),
+            "nodes pull": partial(cluster.nodes_pull, TRAINER_IMAGE),
         }
     )
     print(TRAINER_IMAGE)

@@ -1,17 +1,19 @@
-"""What is added to the cluster: a ReadWriteMany storage class and Kubeflow's training operator.
+"""What is added to the cluster: a ReadWriteMany storage class, a DNS domain, and Kubeflow's training operator.
 
-Each is its upstream's own manifests, taken from the Go module that it was built from, under a small kustomization.
+The programs come with their upstreams' own manifests, taken from the Go modules that they were built from, under a
+small kustomization.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 from tests.cluster.kind.images import ADDONS_IMAGE
 from tests.cluster.kind.programs import source
-from tests.cluster.kind.settings import HERE, STATE
-from tests.cluster.kind.steps import run, works
+from tests.cluster.kind.settings import HERE, SECOND_DOMAIN, STATE
+from tests.cluster.kind.steps import read, run, works
 
 
 def storage_class() -> None:
@@ -19,6 +21,16 @@ def storage_class() -> None:
     folder = _kustomization("local-path", "deploy")
     run("kubectl", "delete", "storageclass", "standard", "--ignore-not-found")  # kind's own: one folder a node
     run("kubectl", "apply", "--server-side", "--force-conflicts", "-k", folder)
+
+
+def second_domain() -> None:
+    """Services have names under a second domain, too."""
+    configmap = ("-n", "kube-system", "configmap", "coredns")
+    corefile = read("kubectl", "get", *configmap, "-o", "jsonpath={.data.Corefile}")
+    if SECOND_DOMAIN not in corefile:
+        both = corefile.replace("cluster.local", f"cluster.local {SECOND_DOMAIN}")
+        run("kubectl", "patch", *configmap, "-p", json.dumps({"data": {"Corefile": both}}))
+        run("kubectl", "-n", "kube-system", "rollout", "restart", "deployment/coredns")
 
 
 def training_operator() -> None:

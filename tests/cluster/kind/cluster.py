@@ -8,7 +8,7 @@ from itertools import product
 from typing import Final
 
 from tests.cluster.kind.host import missing_capabilities
-from tests.cluster.kind.images import REGISTRY_IMAGE, image_id
+from tests.cluster.kind.images import REGISTRY_IMAGE, image_id, pushed
 from tests.cluster.kind.settings import (
     CLUSTER,
     FAKE_GPUS,
@@ -26,6 +26,11 @@ from tests.cluster.kind.steps import StepError, digest, eventually, finish, fini
 
 SHARED_ON_NODES: Final = "/kitctl-shared"  # also in manifests/local-path.yaml
 _POD_NETWORK: Final = "10.244.0.0/16"  # kind's default
+# Controllers may send 20 requests a second unless told otherwise; that is minutes for a thousand pods.
+_HASTE: Final = """
+kind: ClusterConfiguration
+controllerManager: {extraArgs: {kube-api-qps: "200", kube-api-burst: "400"}}
+"""
 _SUBNETS: Final = '{range .items[*]}{.metadata.name} {.spec.podCIDR}{"\\n"}{end}'
 _ADDRESS: Final = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
 
@@ -33,6 +38,11 @@ _ADDRESS: Final = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
 def nodes() -> list[str]:
     """The containers that are the cluster's nodes."""
     return sorted(read("kind", "get", "nodes", "--name", CLUSTER).split())
+
+
+def workers() -> list[str]:
+    """Those that pods run on."""
+    return [node for node in nodes() if "control-plane" not in node]
 
 
 def registry() -> None:
@@ -103,6 +113,7 @@ def _config(*, published: bool) -> dict[str, object]:
         "networking": {"disableDefaultCNI": not published, "podSubnet": _POD_NETWORK},
         "containerdConfigPatches": patches,
         "featureGates": gates,
+        "kubeadmConfigPatches": [_HASTE],
         "nodes": [{"role": role, "extraMounts": mounts} for role in ["control-plane", *["worker"] * WORKERS]],
     }
 
@@ -163,6 +174,13 @@ def nodes_forget(image: str) -> None:
         run("docker", "exec", node, "ctr", "--namespace=k8s.io", "images", "rm", f"docker.io/{image}")
 
 
+def nodes_pull(image: str) -> None:
+    """Have the workers pull an image, so that no pod has to wait for it."""
+    for node in workers():
+        pull = ("ctr", "--namespace=k8s.io", "images", "pull", "--hosts-dir=/etc/containerd/certs.d", pushed(image))
+        run("docker", "exec", node, *pull)
+
+
 def fake_gpus() -> None:
     """Pods that ask for GPUs get scheduled; no device appears in them.
 
@@ -170,9 +188,8 @@ def fake_gpus() -> None:
     """
     gpus = {"nvidia.com/gpu": str(FAKE_GPUS)}
     patch = json.dumps({"status": {"capacity": gpus, "allocatable": gpus}})
-    for node in nodes():
-        if "control-plane" not in node:
-            run("kubectl", "patch", "node", node, "--subresource=status", "--type=merge", "-p", patch)
+    for node in workers():
+        run("kubectl", "patch", "node", node, "--subresource=status", "--type=merge", "-p", patch)
 
 
 def ready() -> None:

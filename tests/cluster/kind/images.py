@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -201,6 +202,7 @@ def push(image: str) -> None:
     run("docker", "push", "-q", image)
 
 
+@cache
 def pushed(image: str) -> str:
     """A pushed image by its digest: what pods have to name, or a node would go on using an older one of that name."""
     return read("docker", "image", "inspect", "-f", "{{index .RepoDigests 0}}", image)

@@ -20,6 +20,7 @@ STORAGE: Final = STATE / "registry"  # what was pushed
 
 CLUSTER: Final = "kitctl"
 WORKERS: Final = int(os.environ.get("CLUSTER_WORKERS", "3"))
+SECOND_DOMAIN: Final = "kitctl.test"  # of the cluster's services, besides cluster.local
 FAKE_GPUS: Final = int(os.environ.get("FAKE_GPUS", "4"))  # nvidia.com/gpu of each worker
 
 REGISTRY_PORT: Final = int(os.environ.get("REGISTRY_PORT", "5001"))

@@ -9,6 +9,7 @@ RUN apt-get update -qq \
          /usr/lib/x86_64-linux-gnu/libamdhip64* /usr/lib/libtorch-test
 # What this machine trusts: a proxy's certificate, perhaps.
 COPY ca-certificates.crt /etc/ssl/certs/
-# No GPU will ever be visible here, so `backend: auto` means gloo. Debian builds torch without libuv.
-ENV KIT_AUTO_BACKEND=gloo USE_LIBUV=0 OMPI_MCA_btl=^openib
+# No GPU will ever be visible here, so `backend: auto` means gloo. Debian builds torch without libuv. All nodes of the
+# test cluster are one machine: a rank that took a thread for each of its cores would take them from the others.
+ENV KIT_AUTO_BACKEND=gloo USE_LIBUV=0 OMPI_MCA_btl=^openib OMP_NUM_THREADS=1
 RUN python3 -c 'import torch.distributed as d, torchvision; assert d.is_gloo_available()'
