@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from trainer import Data, Step, Training, World, join
+from trainer import Data, Step, Training, World, heartbeat, join
+from trainer.env import rank_env
 
 BATCH_PER_RANK = 128  # about 80 ms a step on one CPU core
 BLOCK = 6  # steps of one loop before it is the other's turn; the first is not counted: it finds cold caches
@@ -81,7 +83,8 @@ class Turns:
 
 def main(out: Path) -> None:
     """Run both loops; rank 0 writes the seconds of every step."""
-    with join() as world:
+    heart = heartbeat.prepare(out.with_suffix(f".rank-{rank_env().rank}"))
+    with join(env=replace(rank_env(), heartbeat_file=heart)) as world:  # it beats as under an agent
         generator = torch.Generator().manual_seed(0)
         size = 8 * BATCH_PER_RANK * world.size
         images = torch.randn(size, 1, 28, 28, generator=generator)

@@ -35,6 +35,8 @@ class Phase(IntEnum):
 STEP: Final = range(Phase.DATA, Phase.AGREEING + 1)
 BUSY: Final = frozenset({Phase.DATA, Phase.FORWARD, Phase.UPDATING})  # where a rank waits for no other one
 
+_IS_BUSY: Final = tuple(phase in BUSY for phase in Phase)  # an enumeration's hash is slow
+
 _NOW: Final = struct.Struct("<QQQd")  # beats, finished steps, phase, busy seconds
 _FIRST: Final = struct.Struct(f"<{len(Phase)}d")  # time.monotonic() at which each phase began first; 0: not yet
 SIZE: Final = _NOW.size + _FIRST.size
@@ -59,7 +61,7 @@ class Heart:
         if self._page is None:
             return
         now = time.monotonic()
-        if self._phase in BUSY:
+        if _IS_BUSY[self._phase]:
             self._busy += now - self._since
         if step is not None:
             self._step = step

@@ -36,7 +36,7 @@ from trainer.roster import Node, Roster, Superseded
 from trainer.tempo import Tempo
 from trainer.vigil import Vigil
 
-SILENT_PULSES: Final = 4  # that a node whose ranks run may miss
+SILENT_PULSES: Final = 6  # that a node whose ranks run may miss
 TICK: Final = 0.1  # seconds between two looks at the last call's clock
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import median
+from statistics import median_low
 from typing import Final
 
 SLOW: Final = 1.3  # times the step that most ranks could take
@@ -60,8 +60,8 @@ class Tempo:
     def _ratios(self) -> dict[int, float]:
         if len(self._paces) < 2:  # noqa: PLR2004  nobody to compare it with
             return {}
-        usual = median(pace.busy for pace in self._paces.values())
-        step = median(pace.step for pace in self._paces.values())
+        usual = median_low(pace.busy for pace in self._paces.values())
+        step = median_low(pace.step for pace in self._paces.values())
         most = max(pace.busy for pace in self._paces.values()) - usual
         alone = max(step - most, usual)  # what a step would take without the slowest rank
         return {rank: 1 + (pace.busy - usual) / alone for rank, pace in self._paces.items()} if alone > 0 else {}

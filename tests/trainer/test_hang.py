@@ -45,6 +45,9 @@ def test_a_rank_that_keeps_all_others_waiting_is_named_and_the_run_goes_on(
         assert f"hang: {cause}" in said
         assert "restart 1 of 1" in said
         assert "[rank 0]: Current thread" in said
+        recovery = nodes.report()["last_recovery"]
+        assert recovery.pop("cause") in said
+        assert list(recovery) == ["stop", "form", "start", "join", "restore", "first_step"]
         if fault == "skip":
             assert "which not all ranks have entered; ranks 0, 2 wait in all_reduce" in said
         assert_each_sample_counts_once(nodes.snapshots, tmp_path / "records", ORDER, epochs=2)
@@ -64,6 +67,18 @@ def test_slow_steps_and_long_evaluations_are_no_hang(tmp_path: Path) -> None:
         nodes.start(0, 1)
         assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
         assert "hang:" not in nodes.everything()
+
+
+def test_a_rank_that_is_slower_than_the_others_is_named(tmp_path: Path) -> None:
+    conf = "keep_alive_interval=1,keep_alive_max_attempt=1"  # a look a second
+    with hanging(tmp_path, "none", PET_RDZV_CONF=conf, KIT_HANG_TIMEOUT="off") as nodes:
+        nodes.start(0)
+        nodes.start(1, STEP_SECONDS="0.7")
+        nodes.until(0, "rank 1 is slow: ")
+        assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
+        report = nodes.report()
+        assert report["busy"]["1"] > report["busy"]["0"]
+        assert "1" in report["slow"]
 
 
 def test_a_node_whose_agent_is_stopped_is_lost_and_taken_back_when_it_goes_on(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from trainer.rendezvous import JobFailed
 from trainer.termination import Ending
 
 KNOBS = Knobs(join_timeout=60, last_call_timeout=1)
-HASTY = Knobs(join_timeout=60, last_call_timeout=1, keep_alive_max_attempt=1)  # silence is noticed after four seconds
+HASTY = Knobs(join_timeout=60, last_call_timeout=1, keep_alive_max_attempt=1)  # silence is noticed after six seconds
 
 
 class Meeting:
