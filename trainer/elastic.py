@@ -137,10 +137,10 @@ class NodeAgent(SimpleElasticAgent):
         codes = self._ranks.codes()
         if self._ranks_are_stopping(codes):
             return RunResult(state=WorkerState.HEALTHY)
-        if any(codes):
-            return self._failed(worker_group)
         if self._handler.culprit is not None:
             return self._hung(self._handler.culprit)
+        if any(codes):
+            return self._failed(worker_group)
         if None in codes:
             self._watch.look()
             self._reporter.recovery.look(self._watch.first)
@@ -152,6 +152,7 @@ class NodeAgent(SimpleElasticAgent):
         )
 
     def _failed(self, worker_group: WorkerGroup) -> RunResult:
+        noticed = time.monotonic()
         drained = WORKER_DRAINED in self._ranks.codes()
         with suppress(*LOST):  # then everyone knows already
             self._handler.end(lost=not drained)
@@ -161,14 +162,16 @@ class NodeAgent(SimpleElasticAgent):
         for worker, code, error in zip(worker_group.workers, self._ranks.codes(), self._errors, strict=True):
             if code:
                 failures[worker.global_rank] = ProcessFailure(worker.local_rank, worker.id, code, str(error))
-        self._judge([failure_of(rank, one) for rank, one in failures.items()])
+        self._judge([failure_of(rank, one) for rank, one in failures.items()], noticed=noticed)
         return RunResult(state=WorkerState.FAILED, failures=failures)
 
     def _hung(self, culprit: int) -> RunResult:
         """The ranks of all nodes stand still, and have told why."""
+        noticed = time.monotonic()
         self._ranks.stop(LOST_PATIENCE)
         self._logs.finish()
-        self._judge([Failure(rank=culprit, exit_code=SIGKILL_EXIT, error=self._handler.reason, time=int(time.time()))])
+        hang = Failure(rank=culprit, exit_code=SIGKILL_EXIT, error=self._handler.reason, time=int(time.time()))
+        self._judge([hang], noticed=noticed)
         return RunResult(state=WorkerState.FAILED)
 
     def _stop_workers(self, worker_group: WorkerGroup) -> None:  # noqa: ARG002  torch's signature
@@ -211,7 +214,7 @@ class NodeAgent(SimpleElasticAgent):
             return False
         return True
 
-    def _judge(self, failures: list[Failure]) -> None:
+    def _judge(self, failures: list[Failure], *, noticed: float) -> None:
         """Decide what this round's failures mean, and whether torch's agent starts the ranks again."""
         cause = root_cause(failures)
         self._remaining_restarts = 0
@@ -221,6 +224,6 @@ class NodeAgent(SimpleElasticAgent):
         restart = self._budget.charge(cause.kind)
         self.ending = verdict(cause, restart=restart, budget=self._budget)
         self._tell(self.ending)
-        self._reporter.dissolve(self.ending.reason)
+        self._reporter.dissolve(self.ending.reason, noticed=noticed)
         if restart:
             self._remaining_restarts = self._budget.max_restarts - self._budget.own + 1

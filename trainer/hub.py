@@ -6,6 +6,7 @@ Each node keeps one connection, and a connection that ends is a node that is gon
     node: hello {run, node, born, pod} · join {address, port, round, size} · end {lost} · done {}
           set {values} · get {keys}                          what the nodes of a round tell each other
           pulse {stalled, tempo} · account {ranks}           how the ranks are, every few seconds · where they stand
+          alive {}                                           where there was nothing else to say for a while
           fail {ending}                                      this node fails for good, and the job with it
     hub:  round {number, rank, size, address, port} · over {lost, reason, culprit} · finished {all} · values {values}
           refused {reason} · explain {}                      where do your ranks stand?

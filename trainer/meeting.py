@@ -85,7 +85,7 @@ class HubRendezvous(Rendezvous):
         self._run = run
         self._address = address
         self._over = self._stalled = False
-        self._pulsed = 0.0
+        self._pulsed = self._said = 0.0
         self.lost = False
 
     def next_rendezvous(self) -> RendezvousInfo:
@@ -116,6 +116,8 @@ class HubRendezvous(Rendezvous):
         """
         while message := self._receive(0):
             self._note(message)
+        if time.monotonic() > self._said + self._knobs.silence:
+            self.say({"say": "alive"})
         return int(self._over and self.culprit is None)
 
     def pulse(self, *, stalled: bool, tempo: Mapping[int, tuple[int, float]]) -> None:
@@ -161,6 +163,7 @@ class HubRendezvous(Rendezvous):
 
     def say(self, message: Message) -> None:
         """Tell the hub."""
+        self._said = time.monotonic()
         try:
             self._lines.send(message)
         except ConnectionLost as error:

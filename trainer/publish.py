@@ -140,10 +140,15 @@ class Reporter:
         """Whether the group is known to be no more."""
         return self._dissolved
 
-    def dissolve(self, cause: str) -> None:
-        """Tell that the group is no more, and that another one is forming."""
+    def dissolve(self, cause: str, *, noticed: float | None = None) -> None:
+        """Tell that the group is no more, and that another one is forming.
+
+        Args:
+            cause: for a person.
+            noticed: when this node learned of it, in ``time.monotonic()``; None is now.
+        """
         self._dissolved = True
-        self.recovery.begin(cause)
+        self.recovery.begin(cause, noticed=noticed)
         if self._report:
             self._report = {**self._report, "forming": True}
             self._news.set()

@@ -29,11 +29,11 @@ class Recovery:
         self._parts: dict[str, Any] | None = None
         self._last = 0.0
 
-    def begin(self, cause: str) -> None:
-        """A round is over."""
+    def begin(self, cause: str, *, noticed: float | None = None) -> None:
+        """A round is over; ``noticed`` is when that was known, in ``time.monotonic()``, None for now."""
         if self._parts is None or "form" in self._parts:
             self._parts = {"cause": cause}
-            self._last = time.monotonic()
+            self._last = time.monotonic() if noticed is None else noticed
 
     def mark(self, part: str, at: float | None = None) -> None:
         """A part is done, now or at a moment of ``time.monotonic()``; the first time counts."""

@@ -196,12 +196,7 @@ def test_a_round_whose_ranks_all_stand_still_is_over_for_the_reason_that_their_p
 def test_a_node_that_is_connected_and_says_nothing_is_lost(meeting: Meeting) -> None:
     first, second = meeting.enter(meeting.backend(0), meeting.backend(1))
     meeting.rounds(first, second)
-
-    def over() -> int:
-        first.pulse(stalled=False, tempo={})
-        return first.num_nodes_waiting()
-
-    until(over)
+    until_over(first)
     assert first.lost
     assert first.reason.startswith("node 1, pod local-0 says nothing any more")
     with pytest.raises(RendezvousConnectionError):
