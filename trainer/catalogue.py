@@ -74,12 +74,14 @@ def everything(folder: Path, *, thorough: bool = False) -> list[Kept]:
 def pick(kept: Sequence[Kept], wanted: str | None) -> Kept:
     """The snapshot of a step, or of that name; the newest good one where nobody says which.
 
+    Of several of one step it is a good one, if there is any.
+
     Raises:
         CatalogueError: there is none.
     """
-    candidates = [one for one in kept if one.good] if wanted is None else [one for one in kept if _is(one, wanted)]
+    candidates = [one for one in kept if (one.good if wanted is None else _is(one, wanted))]
     if candidates:
-        return candidates[0]
+        return max(candidates, key=lambda one: one.good)  # the first of them
     what = "no snapshot" if wanted is None else f"no snapshot {wanted!r}"
     there = ", ".join(str(one.step) for one in kept if one.good) or "none"
     raise CatalogueError(f"{what} that could be used; steps with one: {there}")
@@ -168,4 +170,4 @@ def _look(path: Path, prefix: str | None, look: Callable[[Path], Manifest]) -> t
 
 
 def _is(kept: Kept, wanted: str) -> bool:
-    return kept.path.name == wanted or (kept.good and wanted.isdecimal() and kept.step == int(wanted))
+    return kept.path.name == wanted or (wanted.isdecimal() and kept.step == int(wanted))

@@ -73,11 +73,19 @@ def test_a_snapshot_is_picked_by_step_or_name_and_the_newest_good_one_by_default
     assert catalogue.pick(found, None).path.name == "step-00000002-g0002"
     assert catalogue.pick(found, "2").path.name == "step-00000002-g0002", "the newer generation's"
     assert catalogue.pick(found, "5").path.name == "step-00000005-g0001"
-    assert catalogue.pick(found, "step-00000003-g0002").condition == "damaged", "by its name"
-    with pytest.raises(CatalogueError, match="no snapshot '3' that could be used; steps with one: 2, 5, 2"):
-        catalogue.pick(found, "3")
+    assert catalogue.pick(found, "step-00000002-g0001").generation == 1, "by its name"
+    assert catalogue.pick(found, "3").condition == "damaged", "whoever asks for it is told"
+    with pytest.raises(CatalogueError, match="no snapshot '4' that could be used; steps with one: 2, 5, 2"):
+        catalogue.pick(found, "4")
     with pytest.raises(CatalogueError, match="steps with one: none"):
         catalogue.pick([], None)
+
+
+def test_of_one_step_a_good_snapshot_is_picked_before_a_newer_damaged_one(tmp_path: Path) -> None:
+    runs.run(tmp_path, 3)
+    runs.run(tmp_path, 3, generation=2)
+    (tmp_path / "step-00000003-g0002" / "shard-00000.bin").unlink()
+    assert catalogue.pick(catalogue.everything(tmp_path), "3").generation == 1
 
 
 def test_the_weights_come_from_verified_bytes_alone(tmp_path: Path) -> None:

@@ -17,12 +17,11 @@ from kitctl.doctor import Finding
 from kitctl.errors import ConflictError, NotFound, TargetError, UnsupportedError
 from kitctl.faults import Strike
 from kitctl.logs import Line
-from kitctl.state import JobFacts, NodeFacts
+from kitctl.state import JobFacts
 from kitctl.targets import Kept, Submission
 from kitctl.targets.conflicts import already_there, check_scale, keeps_none, nothing_kept
-from kitctl.targets.local import beside, checks, launch, reading, striking, supervisor
-from kitctl.targets.local.folder import JobFolder, NodeFolder, create, hold, state_home
-from kitctl.targets.local.reconcile import Observed, describe
+from kitctl.targets.local import beside, checks, facts, launch, reading, striking, supervisor
+from kitctl.targets.local.folder import JobFolder, create, hold, state_home
 from kitctl.targets.local.records import Job, Wanted
 
 STOP_SLACK_SECONDS = 15.0  # beyond the grace period: until SIGKILL was sent and noticed
@@ -84,13 +83,13 @@ class LocalTarget:
         """All jobs, the oldest first."""
         pattern = f"{namespace or '*'}/[!.]*/job.json"
         folders = [JobFolder(path.parent) for path in (self.state / "jobs").glob(pattern)]
-        return sorted(map(self._facts, folders), key=lambda facts: facts.created)
+        return sorted((facts.job_facts(folder, self.state) for folder in folders), key=lambda job: job.created)
 
     def job(self, namespace: str, name: str) -> JobFacts:
         """One job; a supervisor that was killed is replaced."""
         folder = self._open(namespace, name)
         self._supervise(folder)
-        return self._facts(folder)
+        return facts.job_facts(folder, self.state)
 
     def lines(self, namespace: str, name: str) -> list[Iterator[Line]]:
         """What was logged so far: one stream a node."""
@@ -207,48 +206,3 @@ class LocalTarget:
                 raise TargetError(f"{name!r} did not stop", fix=f"see {folder.path / 'supervisor.log'}")
             self._supervise(folder)
             time.sleep(supervisor.POLL_SECONDS)
-
-    def _facts(self, folder: JobFolder) -> JobFacts:
-        job, wanted, end = folder.job, folder.wanted, folder.end
-        count = max(wanted.nodes, len(folder.nodes()))
-        snapshots = launch.snapshot_dir(job.spec, self.state)
-        return JobFacts(
-            name=job.spec.name,
-            namespace=job.spec.namespace,
-            target="local",
-            kind="processes",
-            nodes=str(job.spec.nodes),
-            wanted=wanted.nodes,
-            created=job.created,
-            suspended=wanted.suspended,
-            end=end.phase if end else None,
-            ended=end.time if end else None,
-            failure=end.failure if end else None,
-            places=tuple(_node_facts(job, folder.node(index)) for index in range(count)),
-            report=folder.report,
-            grace_seconds=job.spec.grace_seconds,
-            snapshots=str(snapshots or ""),
-        )
-
-
-def _node_facts(job: Job, node: NodeFolder) -> NodeFacts:
-    alive, attempts = node.alive(), node.attempts
-    started, exited = node.started(attempts), node.exited(attempts)
-    termination = node.termination(attempts)
-    if not (alive or started or exited):
-        attempts -= attempts > 0  # its shim is on the way
-    gone = attempts and not alive
-    seen = Observed(index=node.index, alive=alive, attempts=attempts, exited=exited, termination=termination)
-    return NodeFacts(
-        index=node.index,
-        pod=launch.pod(job.spec.name, node.index),
-        host="localhost",
-        alive=alive,
-        attempts=attempts,
-        started=started.time if started else None,
-        ended=exited.time if exited else None,
-        exit_code=exited.code if exited else None,
-        signal=exited.signal if exited else None,
-        termination=termination,
-        note=describe(seen) if gone and seen.outcome != "done" else "",
-    )

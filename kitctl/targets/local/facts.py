@@ -1,0 +1,58 @@
+"""From a job's folder to ``JobFacts``. Reads files and locks, changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kitctl.state import JobFacts, NodeFacts
+from kitctl.targets.local import launch
+from kitctl.targets.local.folder import JobFolder, NodeFolder
+from kitctl.targets.local.reconcile import Observed, describe
+from kitctl.targets.local.records import Job
+
+
+def job_facts(folder: JobFolder, state: Path) -> JobFacts:
+    """What is known about a job; ``state`` is where all jobs and their snapshots are kept."""
+    job, wanted, end = folder.job, folder.wanted, folder.end
+    count = max(wanted.nodes, len(folder.nodes()))
+    snapshots = launch.snapshot_dir(job.spec, state)
+    return JobFacts(
+        name=job.spec.name,
+        namespace=job.spec.namespace,
+        target="local",
+        kind="processes",
+        nodes=str(job.spec.nodes),
+        wanted=wanted.nodes,
+        created=job.created,
+        suspended=wanted.suspended,
+        end=end.phase if end else None,
+        ended=end.time if end else None,
+        failure=end.failure if end else None,
+        places=tuple(_node_facts(job, folder.node(index)) for index in range(count)),
+        report=folder.report,
+        grace_seconds=job.spec.grace_seconds,
+        snapshots=str(snapshots or ""),
+    )
+
+
+def _node_facts(job: Job, node: NodeFolder) -> NodeFacts:
+    alive, attempts = node.alive(), node.attempts
+    started, exited = node.started(attempts), node.exited(attempts)
+    termination = node.termination(attempts)
+    if not (alive or started or exited):
+        attempts -= attempts > 0  # its shim is on the way
+    gone = attempts and not alive
+    seen = Observed(index=node.index, alive=alive, attempts=attempts, exited=exited, termination=termination)
+    return NodeFacts(
+        index=node.index,
+        pod=launch.pod(job.spec.name, node.index),
+        host="localhost",
+        alive=alive,
+        attempts=attempts,
+        started=started.time if started else None,
+        ended=exited.time if exited else None,
+        exit_code=exited.code if exited else None,
+        signal=exited.signal if exited else None,
+        termination=termination,
+        note=describe(seen) if gone and seen.outcome != "done" else "",
+    )
