@@ -35,21 +35,31 @@ class Diary:
     def __init__(self, folder: Path) -> None:
         self._file = (folder / f"{os.getpid()}.jsonl").open("w", encoding="utf-8", buffering=1)
         self._first: int | None = None
+        self._learning = False
 
     def joined(self, world: int) -> None:
         """The process group is there."""
         seat = {"node": int(os.environ["NODE"]), "world": world}
         self._write({"started": started(), "imported": IMPORTED, "joined": time.monotonic(), **seat})
 
-    def watch(self, optimizer: Optimizer) -> None:
-        """Note the moment of each optimizer step."""
-        optimizer.register_step_post_hook(lambda *_: self._write({"stepped": time.monotonic()}))
+    def watch(self, model: nn.Module, optimizer: Optimizer) -> None:
+        """Note the moment of each optimizer step behind a forward pass: torch restores with a step that is none."""
+        model.register_forward_hook(lambda *_: self._learn())
+        optimizer.register_step_post_hook(lambda *_: self._step())
 
     def number(self, step: int) -> None:
         """The number of a step; that of the first one is kept."""
         if self._first is None:
             self._first = step
             self._write({"first": step})
+
+    def _learn(self) -> None:
+        self._learning = True
+
+    def _step(self) -> None:
+        if self._learning:
+            self._write({"stepped": time.monotonic()})
+        self._learning = False
 
     def _write(self, facts: dict[str, float]) -> None:
         self._file.write(json.dumps(facts) + "\n")
@@ -68,7 +78,7 @@ def train_by_the_trainer(_folder: Path, diary: Diary) -> None:
     with join() as world:
         diary.joined(world.size)
         model, optimizer = made()
-        diary.watch(optimizer)
+        diary.watch(model, optimizer)
         data = Data(TensorDataset(torch.rand(2048, 20), torch.rand(2048, 1)), batch=BATCH)
 
         def tell(step: Step) -> None:
@@ -83,7 +93,7 @@ def train_plainly(folder: Path, diary: Diary) -> None:
     dist.init_process_group("gloo", timeout=timedelta(seconds=int(patience)) if patience else None)
     diary.joined(dist.get_world_size())
     model, optimizer = made()
-    diary.watch(optimizer)
+    diary.watch(model, optimizer)
     snapshot, step = folder / "snapshot.pt", 0
     if snapshot.exists():
         state = torch.load(snapshot, weights_only=True)  # noqa: TID251  this benchmark's own file
