@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.trainer.sharded import Kind, run
 from tests.trainer.worlds import finish, fork
 from trainer import World, snapshot
 from trainer.archive import SnapshotError
@@ -151,3 +152,52 @@ def restore_as_nobody(folder: Path, told: str) -> None:
         os.setuid(NOBODY)
     with pytest.raises(SnapshotError, match=told):
         Run(folder).restore()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["replicated", "sharded"])
+@pytest.mark.parametrize("newest_only", [True, False])
+def test_what_one_rank_finds_damaged_all_ranks_pass_over(tmp_path: Path, kind: Kind, *, newest_only: bool) -> None:
+    """Rank 1 wrote what is damaged; of a sharded state it alone reads it."""
+    folder = tmp_path / "snapshots"
+    folder.mkdir()
+    assert run([folder] * 2, kind, 1) == [0, 0]
+    whole = torch.load(folder / "model.pt", weights_only=True)
+    paths = sorted(folder.glob("step-*"))
+    assert len(paths) == 2
+    for path in paths[1:] if newest_only else paths:
+        flip(path / "shard-00001.bin", 3)
+    assert run([folder] * 2, kind, 1) == [0, 0]
+    log = (tmp_path / "log-0").read_text()
+    assert log.count("shard-00001.bin differs from its checksum") == (1 if newest_only else 2)
+    assert ("going on after step 2" in log) == newest_only
+    again = torch.load(folder / "model.pt", weights_only=True)
+    for name, tensor in whole.items():
+        torch.testing.assert_close(again[name], tensor, msg=name)
+
+
+@pytest.mark.slow
+def test_where_ranks_see_other_folders_rank_0_writes_and_reads_for_all(tmp_path: Path) -> None:
+    folders = [tmp_path / str(rank) for rank in range(3)]
+    folders[0].mkdir()
+    for folder in folders[1:]:  # the path of rank 0's claim is there, too, and is another file
+        (folder / ".fence").mkdir(parents=True)
+        (folder / ".fence" / "0001").write_text("run of another time")
+    assert run(folders, "replicated", 1) == [0, 0, 0]
+    assert run(folders, "replicated", 2) == [0, 0, 0]
+    log = (tmp_path / "log-0").read_text()
+    assert "rank 1 does not see what rank 0 wrote; rank 0 writes all of each snapshot" in log
+    assert "going on after step 4" in log
+    (newest, *_) = sorted(folders[0].glob("step-*"), reverse=True)
+    assert [path.name for path in sorted(newest.iterdir())] == [MANIFEST, "shard-00000.bin"]
+    assert snapshot.verify(newest).world_size == 3
+    assert not list(folders[1].glob("step-*"))
+
+
+@pytest.mark.slow
+def test_ranks_that_hold_parts_need_one_folder(tmp_path: Path) -> None:
+    folders = [tmp_path / str(rank) for rank in range(2)]
+    for folder in folders:
+        folder.mkdir()
+    assert all(code != 0 for code in run(folders, "sharded", 1))
+    assert "need one that they share" in (tmp_path / "log-0").read_text()

@@ -1,0 +1,64 @@
+"""Worlds whose ranks hold a small model alike or, by FSDP2, in parts; as processes, over the same snapshots."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.utils.data import TensorDataset
+
+from tests.trainer.nodes import free_port
+from tests.trainer.worlds import finish, fork
+from trainer import Data, Training, World, join
+
+Kind = Literal["replicated", "sharded"]
+STEPS = 4  # an epoch's
+
+
+def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
+    outputs: Tensor = model(batch[0])
+    return outputs.square().mean()
+
+
+def model_of(world: World, kind: Kind) -> nn.Module:
+    """Its layers do not divide evenly among 2 or 3 ranks; of the last, one of 3 ranks gets nothing."""
+    model = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 2))
+    if kind == "sharded":
+        fully_shard(model, mesh=init_device_mesh(world.device.type, (world.size,)))  # in place
+    return model
+
+
+def train(kind: Kind, epochs: int) -> None:
+    """Go on from what is there to the end of an epoch."""
+    with join(seed=1) as world:
+        model = model_of(world, kind)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, [3, 6])
+        samples = torch.rand(STEPS * 6, 5, generator=torch.Generator().manual_seed(0))
+        data = Data(TensorDataset(samples), batch=6)
+        Training(world, model, optimizer, loss, data, epochs=epochs, scheduler=scheduler).fit()
+
+
+def run(folders: Sequence[Path], kind: Kind, epochs: int, *, name: str = "run") -> list[int | None]:
+    """A rank for each folder of snapshots; the exit codes. Rank 0's lines go to ``log`` beside its folder."""
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(len(folders))}
+    shared |= {"KIT_BACKEND": "gloo", "PET_RDZV_ID": name, "KIT_RESUME": "1", "KIT_SNAPSHOT_EVERY": "2"}
+    processes = []
+    for rank, folder in enumerate(folders):
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "KIT_SNAPSHOT_DIR": str(folder)}
+        processes.append(fork(be_rank, shared | own, kind, epochs, folders[0].with_name(f"log-{rank}")))
+    return [finish(process) for process in processes]
+
+
+def be_rank(env: dict[str, str], kind: Kind, epochs: int, log: Path) -> None:
+    os.environ.update(env)
+    with log.open("ab") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+    train(kind, epochs)
