@@ -41,6 +41,9 @@ KIT_RENDEZVOUS: {{ .Values.rendezvous.backend | toJson }}
 KIT_INTERFACE: {{ . | toJson }}
 {{- end }}
 KIT_GRACE_SECONDS: {{ include "training-job.seconds" .Values.policy.gracePeriod | toJson }}
+{{- with .Values.virtualRanks }}
+KIT_VIRTUAL_RANKS: {{ . | int64 | toString | toJson }}
+{{- end }}
 {{- if eq .Values.policy.hangTimeout "off" }}
 KIT_HANG_TIMEOUT: "off"
 {{- else if ne .Values.policy.hangTimeout "auto" }}
