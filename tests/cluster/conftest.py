@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import uuid
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.kind import host
+from tests.cluster.kind.settings import STATE
 from tests.cluster.kind.steps import works
 from tests.cluster.kubectl import kubectl
 
@@ -38,3 +40,11 @@ def namespace() -> Iterator[str]:
     kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
     yield name
     kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def gpus() -> Iterator[None]:
+    """All simulated GPUs, for one test at a time. A lock: pytest 9.2 has no ear for xdist's groups."""
+    with (STATE / "gpus.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

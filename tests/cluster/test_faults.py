@@ -34,7 +34,7 @@ def test_a_killed_rank_a_deleted_pod_and_the_loss_of_node_0(namespace: str, kind
     assert_the_report_is_up_to_date(run)
 
 
-@pytest.mark.xdist_group("gpus")
+@pytest.mark.usefixtures("gpus")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_drained_node_and_a_preemption(namespace: str, kind: str) -> None:
     with priority_below_all_others(namespace):

@@ -14,7 +14,7 @@ from kitctl.targets import Where, connect
 from kitctl.targets.cluster.api import Api
 from tests.cluster.kind.images import pushed
 from tests.cluster.kind.settings import ENVIRON, KUBECONFIG, TRAINER_IMAGE
-from tests.cluster.kubectl import kubectl
+from tests.cluster.kubectl import kubectl, until
 from tests.cluster.kwok import NODE_SELECTOR, TOLERATIONS, fake_nodes
 
 PODS = 1000
@@ -36,7 +36,8 @@ def test_the_status_of_a_thousand_pods_takes_three_requests(
             *("submit", "--name=many", f"--namespace={namespace}", f"--nodes={PODS}", *selectors, *tolerations),
             *("--set=snapshots.enabled=false", "--set=scheduling.spread=none", f"--image={pushed(TRAINER_IMAGE)}"),
         )
-        kubectl("wait", "job/many", "-n", namespace, f"--for=jsonpath={{.status.ready}}={PODS}", "--timeout=240s")
+        running = ("pods", "-n", namespace, "--field-selector=status.phase=Running", "--no-headers")
+        until(lambda: len(kubectl("get", *running).splitlines()) == PODS, seconds=240)
 
         requests: list[str] = []
         send = Api._send

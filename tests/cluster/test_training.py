@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 LONGEST: Final = {"IndexedJob": "i" * (63 - len("-1")), "PyTorchJob": "p" * (63 - len("-worker-1"))}
 
 
-@pytest.mark.xdist_group("gpus")  # it takes all of them
+@pytest.mark.usefixtures("gpus")
 @pytest.mark.parametrize("kind", KINDS)
 def test_twelve_ranks_on_three_nodes_learn_the_digits(namespace: str, kind: str) -> None:
     run = submit(namespace, kind, "--nodes", "3", "--gpus-per-node", "4")
