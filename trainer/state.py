@@ -62,7 +62,7 @@ class State:
 
         As torch's ``get_state_dict``, which asks each parameter for its name again: too long for training to wait.
         """
-        names = {parameter: name for name, parameter in self.model.named_parameters()}
+        names: dict[Tensor, str] = {parameter: name for name, parameter in self.model.named_parameters()}
         optimizer = {
             "state": {names[parameter]: state for parameter, state in self.optimizer.state.items()},
             "param_groups": [

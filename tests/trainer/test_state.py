@@ -45,7 +45,8 @@ def trained(model: nn.Module, optimizer: torch.optim.Optimizer) -> State:
 
 def two_groups(model: nn.Module) -> torch.optim.Optimizer:
     first, *others = model.parameters()
-    return torch.optim.AdamW([{"params": [first], "lr": 0.5}, {"params": others}], lr=0.1)
+    groups: list[dict[str, Any]] = [{"params": [first], "lr": 0.5}, {"params": others}]
+    return torch.optim.AdamW(groups, lr=0.1)
 
 
 @pytest.mark.parametrize("make", [plain, Tied])
