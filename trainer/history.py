@@ -209,12 +209,12 @@ class History:
             self._world.say(f"{what}; rank 0 writes all of each snapshot")
         return not blind
 
-    def _extras(self, rest: Any) -> dict[str, bytes]:
+    def _extras(self, rest: Any) -> dict[str, Any]:
         """What this rank writes beside its tensors: its generators; on rank 0 the state's rest, too."""
-        extras = {_generators(self._world.rank): dump(rng.capture())}
+        extras: dict[str, Any] = {_generators(self._world.rank): rng.capture()}
         if self._writer.main_only:
-            extras = {name: content for one in self._world.gather(extras) for name, content in one.items()}
-        return extras | ({REST: dump(rest)} if self._world.is_main else {})
+            extras = {name: value for one in self._world.gather(extras) for name, value in one.items()}
+        return extras | ({REST: rest} if self._world.is_main else {})
 
 
 def _generators(rank: int) -> str:

@@ -6,12 +6,13 @@ What all ranks hold alike is shared out between them, and each writes what it al
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 import torch
 from torch import Tensor
 from torch.distributed.checkpoint import DefaultSavePlanner
 from torch.distributed.checkpoint.planner import SavePlan, WriteItem
+from torch.distributed.tensor import DTensor
 
 from trainer.distributed import World
 from trainer.shards import Piece
@@ -27,15 +28,15 @@ class Layout:
 
     Attributes:
         structure: of the state that it was planned for.
-        plan: this rank's items.
-        pieces: where each of them is in ``buffer``.
+        pieces: what this rank writes, and where it is in ``buffer``.
         buffer: the shard's data.
+        targets: the pieces within it.
     """
 
     structure: Structure
-    plan: SavePlan
     pieces: tuple[Piece, ...]
     buffer: Tensor
+    targets: tuple[Tensor, ...]
 
     @classmethod
     def of(cls, plan: SavePlan, tensors: Tensors, *, pinned: bool) -> Layout:
@@ -46,7 +47,10 @@ class Layout:
             pieces.append(_piece(item, start=-(-end // ALIGNMENT) * ALIGNMENT))
         size = pieces[-1].stop if pieces else 0
         buffer = torch.zeros(size, dtype=torch.uint8, pin_memory=pinned)
-        return cls(structure=structure(tensors), plan=plan, pieces=tuple(pieces), buffer=buffer)
+        targets = [
+            buffer[piece.start : piece.stop].view(tensors[piece.tensor].dtype).view(piece.sizes) for piece in pieces
+        ]
+        return cls(structure=structure(tensors), pieces=tuple(pieces), buffer=buffer, targets=tuple(targets))
 
     @property
     def data(self) -> memoryview:
@@ -56,11 +60,9 @@ class Layout:
 
     def copy(self, tensors: Tensors) -> None:
         """Copy this rank's part of the state, which has the structure that was planned for, to the buffer."""
-        planner = _planner(tensors, is_main=False)
-        for item, piece in zip(self.plan.items, self.pieces, strict=True):
-            source = cast("Tensor", planner.resolve_data(item))
-            target = self.buffer[piece.start : piece.stop].view(source.dtype).view(piece.sizes)
-            target.copy_(source.detach(), non_blocking=True)
+        for piece, target in zip(self.pieces, self.targets, strict=True):
+            source = tensors[piece.tensor].detach()
+            target.copy_(source.to_local() if isinstance(source, DTensor) else source, non_blocking=True)
         if self.buffer.is_pinned():
             torch.cuda.synchronize()
 

@@ -5,6 +5,7 @@ Parameters and optimizer states go by the parameters' names, so that what plain,
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 from collections import OrderedDict
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
-    get_state_dict,
+    get_optimizer_state_dict,
     set_state_dict,
 )
 from torch.distributed.tensor import DTensor
@@ -57,14 +58,26 @@ class State:
         return get_model_state_dict(self.model, options=options)  # type: ignore[return-value]  # all are tensors
 
     def capture(self) -> tuple[Tensors, Any]:
-        """The tensors themselves, not copies, and the rest."""
-        model, optimizer = get_state_dict(self.model, self.optimizer)
+        """The tensors themselves, not copies, and the rest, which does not change any more.
+
+        As torch's ``get_state_dict``, which asks each parameter for its name again: too long for training to wait.
+        """
+        names: dict[Tensor, str] = {parameter: name for name, parameter in self.model.named_parameters()}
+        optimizer = {
+            "state": {names[parameter]: state for parameter, state in self.optimizer.state.items()},
+            "param_groups": [
+                {**group, "params": [names[parameter] for parameter in group["params"]]}
+                for group in self.optimizer.param_groups
+            ],
+        }
         scheduler = self.scheduler.state_dict() if self.scheduler else None
-        return split({"model": model, "optimizer": optimizer, "scheduler": scheduler})
+        tensors, rest = split({"model": self.model.state_dict(), "optimizer": optimizer, "scheduler": scheduler})
+        return tensors, copy.deepcopy(rest)
 
     def like(self) -> Tensors:
         """New tensors like those of the state, to be filled. The optimizer makes its own for this and forgets them."""
         before = self.optimizer.state_dict()
+        get_optimizer_state_dict(self.model, self.optimizer)
         tensors, _ = self.capture()
         self.optimizer.load_state_dict(before)
         return {name: torch.empty_like(tensor) for name, tensor in tensors.items()}

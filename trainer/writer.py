@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Executor, Future
 from pathlib import Path
+from typing import Any
 
 from trainer import layout, shards
 from trainer.chain import Report
 from trainer.distributed import World
 from trainer.layout import Layout
-from trainer.state import Tensors
+from trainer.state import Tensors, dump
 
 
 class Writer:
@@ -34,13 +35,13 @@ class Writer:
         """Whether this rank has nothing left to write."""
         return self._report is None or self._report.done()
 
-    def begin(self, folder: Path, tensors: Tensors, extras: Mapping[str, bytes]) -> None:
+    def begin(self, folder: Path, tensors: Tensors, extras: Mapping[str, Any]) -> None:
         """Copy this rank's part of the state and begin to write it; what was begun before has been reported.
 
         Args:
             folder: where to; is made.
             tensors: the state's; they may change as soon as this returns.
-            extras: this rank's small things.
+            extras: this rank's small things; they do not change any more.
         """
         if self._layout is None or self._layout.structure != layout.structure(tensors):
             self._layout = layout.plan(self._world, tensors, main_only=self.main_only)
@@ -53,11 +54,12 @@ class Writer:
         self._report = None
         return self._world.gather(mine)
 
-    def _write(self, folder: Path, part: Layout, extras: Mapping[str, bytes]) -> Report:
+    def _write(self, folder: Path, part: Layout, extras: Mapping[str, Any]) -> Report:
         if self.main_only and not self._world.is_main:
             return None
         try:
             folder.mkdir(exist_ok=True)
-            return shards.write(folder / shards.name(self._world.rank), part.data, part.pieces, extras)
+            contents = {name: dump(value) for name, value in extras.items()}
+            return shards.write(folder / shards.name(self._world.rank), part.data, part.pieces, contents)
         except OSError as error:
             return error
