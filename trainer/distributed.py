@@ -6,9 +6,11 @@ world of one, without a process group.
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, TypeVar, cast
@@ -23,6 +25,7 @@ from tqdm import tqdm
 
 from trainer.env import RankEnv, rank_env
 from trainer.heartbeat import Heart, Phase
+from trainer.port import reach
 from trainer.rng import seed_all
 
 T = TypeVar("T")
@@ -31,6 +34,7 @@ T = TypeVar("T")
 set_timeout = getattr(dist, "set_timeout", None) or distributed_c10d._set_pg_timeout  # noqa: SLF001
 
 JOIN_TIMEOUT: Final = timedelta(minutes=15)  # imports and a first CUDA context differ by minutes between nodes
+LISTEN_PATIENCE: Final = 60.0  # seconds in which a rank 0 that comes late is noticed at once
 STEP_TIMEOUT: Final = timedelta(minutes=5)  # a step, an evaluation's share, or rank 0's publishing of a snapshot
 
 
@@ -164,11 +168,20 @@ def join(*, seed: int = 0, env: RankEnv | None = None) -> Iterator[World]:
     heart = Heart(env.heartbeat_file)
     heart.beat(Phase.JOINING)
     eager = device if backend == "nccl" else None  # NCCL connects now, where a failure is easy to place
+    if env.rank:
+        await_rank_0()
     dist.init_process_group(backend, timeout=JOIN_TIMEOUT, device_id=eager)
     set_timeout(STEP_TIMEOUT)
     heart.beat(Phase.PREPARING)
     yield World(env=env, device=device, heart=heart)
     dist.destroy_process_group()  # but not after an error: it could wait for ranks that are gone
+
+
+def await_rank_0(environ: Mapping[str, str] = os.environ) -> None:
+    """Wait until rank 0 listens: torch, refused once, looks again after half a second or more, at random."""
+    with suppress(TimeoutError, KeyError):  # torch tells what is wrong, in its own words
+        address = environ["MASTER_ADDR"], int(environ["MASTER_PORT"])
+        reach(*address, deadline=time.monotonic() + LISTEN_PATIENCE).close()
 
 
 def choose(env: RankEnv, *, gpus: int) -> tuple[str, torch.device]:

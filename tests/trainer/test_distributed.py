@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from tests.trainer.nodes import free_port
-from trainer.distributed import DistributedError, World, choose, join
+from tests.trainer.nodes import PATIENCE, free_port
+from trainer.distributed import DistributedError, World, await_rank_0, choose, join
 from trainer.env import RankEnv
 
 CPU, GPU_1 = torch.device("cpu"), torch.device("cuda", 1)
@@ -55,6 +57,16 @@ def test_one_rank_of_torchrun_has_a_group(monkeypatch: pytest.MonkeyPatch) -> No
         assert torch.distributed.is_initialized()
         check(world)
     assert not torch.distributed.is_initialized()
+
+
+def test_the_others_wait_until_rank_0_listens() -> None:
+    port = free_port()
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(await_rank_0, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+        with pytest.raises(TimeoutError):
+            waiting.result(0.2)
+        with socket.create_server(("127.0.0.1", port)):
+            waiting.result(PATIENCE)
 
 
 def check(world: World) -> None:
