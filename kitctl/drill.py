@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -18,6 +18,7 @@ from kitctl.state import JobFacts, Report
 from kitctl.targets import Target
 
 POLL_SECONDS: Final = 0.25  # a drill is short, and what it measures is: it may ask more often than others
+DETAILS_SECONDS: Final = 6.0  # somewhat more than a cluster's agents take between two reports
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,9 +106,22 @@ class Drill:
                 reached = max(reached, reported(now).progress.step or 0)
             now = self.target.job(self.namespace, self.name)
             recovery = judge(strike, struck, before, now, reached)
-            if recovery.recovered or now.end or time.time() > struck + self.timeout:
+            if recovery.recovered:
+                return replace(recovery, details=self._details(before, now))
+            if now.end or time.time() > struck + self.timeout:
                 return recovery
             time.sleep(POLL_SECONDS)
+
+    def _details(self, before: JobFacts, recovered: JobFacts) -> state.Recovery | None:
+        """Where the time went, which is told a moment after the first step; None if it is not."""
+        deadline = time.monotonic() + DETAILS_SECONDS
+        report = reported(recovered)
+        while report.round == reported(recovered).round and time.monotonic() < deadline:
+            if report.last_recovery != reported(before).last_recovery:
+                return report.last_recovery
+            time.sleep(POLL_SECONDS)
+            report = reported(self.target.job(self.namespace, self.name))
+        return None
 
     def _fresh(self, aim: Aim) -> JobFacts:
         """The job once there is somebody to strike, right after it has told a step: losses are counted from there.

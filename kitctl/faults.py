@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from kitctl import state
+
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
@@ -97,6 +99,7 @@ class Recovery:
         first_step: until that group had taken its first step.
         steps_lost: between the last step that was told before and the one that training went on from.
         restarts: nodes that were started again.
+        details: where the time went, as the agents tell it.
         phase: of the job, at the last look.
         recovered: whether it has; a job whose script tells no steps, once it has formed a group.
     """
@@ -108,5 +111,6 @@ class Recovery:
     first_step: float | None = None
     steps_lost: int | None = None
     restarts: int = 0
+    details: state.Recovery | None = None
     phase: str
     recovered: bool

@@ -98,6 +98,7 @@ class Chaos:
         self.events: list[Event] = []
         self._steps = Steps(place.snapshots / "record")
         self._next_look = 0.0
+        self._refusal: Exception | None = None
 
     def run(self, kinds: Mapping[str, Kind], *, faults: int, steps: int) -> None:
         """Do so many faults, spread over a job of so many steps; each kind as often as the others, in any order."""
@@ -125,8 +126,9 @@ class Chaos:
         while not self._holds(condition):
             if time.monotonic() > self._next_look:
                 facts = self.facts()
-                assert not facts.end, f"it has ended: {facts}\n{self.table()}"
-                assert time.monotonic() < end, f"not within {PATIENCE:g} s: {facts}\n{self.table()}"
+                known = f"{facts}\nlast refusal: {self._refusal}\n{self.table()}"
+                assert not facts.end, f"it has ended: {known}"
+                assert time.monotonic() < end, f"not within {PATIENCE:g} s: {known}"
                 self._next_look = time.monotonic() + 1.0
             time.sleep(0.05)
 
@@ -150,7 +152,8 @@ class Chaos:
             try:
                 aimed = self.chance.choice(Aim(fault=fault, node=node).strikes(self.report()))
                 self.place.target.strike(self.place.namespace, self.place.name, aimed)
-            except (ConflictError, TargetError, IndexError):
+            except (ConflictError, TargetError, IndexError) as error:
+                self._refusal = error
                 return False  # it is on its way out, or not yet in
             struck.append(aimed)
             return True

@@ -81,8 +81,13 @@ def processes() -> Iterator[Process]:
     for pid in (int(path.name) for path in folder.glob("[0-9]*")):
         with suppress(OSError):  # it has ended meanwhile
             _, parent, _, session, *_ = (folder / str(pid) / "stat").read_text().rpartition(")")[2].split()
-            is_agent = AGENT in (folder / str(pid) / "cmdline").read_bytes()
+            is_agent = AGENT in (folder / str(pid) / "cmdline").read_bytes() and _is_python(pid)
             yield Process(pid=pid, parent=int(parent), session=int(session), is_agent=is_agent)
+
+
+def _is_python(pid: int) -> bool:
+    """Whether a process runs this Python: a container's init has the agent's command in its own."""
+    return Path(f"/proc/{pid}/exe").readlink() == Path("/proc/self/exe").readlink()
 
 
 def _writes_as(pid: int) -> set[int]:

@@ -7,8 +7,9 @@ from typing import Final
 
 from kitctl.faults import Recovery
 from kitctl.view.columns import columns
+from kitctl.view.text import recovery_parts
 
-_HEADER: Final = ("FAULT", "STRUCK", "NEW GROUP", "NEW STEP", "STEPS LOST", "RESTARTS", "RESULT")
+_HEADER: Final = ("FAULT", "STRUCK", "NEW GROUP", "NEW STEP", "STEPS LOST", "RESTARTS", "RESULT", "OF WHICH")
 
 
 def recoveries(found: Sequence[Recovery]) -> list[str]:
@@ -25,6 +26,7 @@ def _row(one: Recovery) -> list[str]:
         "-" if one.steps_lost is None else str(one.steps_lost),
         str(one.restarts),
         "recovered" if one.recovered else f"not recovered ({one.phase.lower()})",
+        recovery_parts(one.details) if one.details else "-",
     ]
 
 

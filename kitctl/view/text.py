@@ -60,6 +60,11 @@ def progress_line(progress: Progress) -> str:
     return "  ".join(parts)
 
 
+def recovery_parts(recovery: Recovery) -> str:
+    """Where the seconds of a recovery went: ``stop 0.1, form 0.2, start 0.0``."""
+    return ", ".join(f"{name.replace('_', ' ')} {seconds:.1f}" for name, seconds in recovery.parts.items())
+
+
 def _list_row(job: JobState, now: float, *, namespaces: bool, wide: bool) -> list[str]:
     progress = job.progress
     row = [
@@ -91,8 +96,7 @@ def _recovery(recovery: Recovery | None) -> str:
     """``in 1.2 s after: node 1 is lost (stop 0.1, form 0.2, ...)``."""
     if recovery is None:
         return ""
-    parts = ", ".join(f"{name.replace('_', ' ')} {seconds:.1f}" for name, seconds in recovery.parts.items())
-    return f"in {sum(recovery.parts.values()):.1f} s ({parts}) after: {recovery.cause}"
+    return f"in {sum(recovery.parts.values()):.1f} s ({recovery_parts(recovery)}) after: {recovery.cause}"
 
 
 def _remarkable(places: Sequence[NodeState]) -> tuple[Sequence[NodeState], list[str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -11,6 +13,7 @@ from kitctl.drill import Aim, judge
 from kitctl.errors import UsageError
 from kitctl.faults import FAULTS, Recovery, Strike
 from kitctl.state import JobFacts, Place, Progress, Report
+from kitctl.state import Recovery as Details
 from kitctl.view.drills import recoveries
 from tests.kitctl.test_state import facts, node
 
@@ -90,12 +93,12 @@ def test_nodes_that_were_started_again_are_counted() -> None:
 
 
 def test_the_table() -> None:
-    well = judge(STRIKE, STRUCK, job(OLD), job(STEPPED), reached=57)
+    well = replace(judge(STRIKE, STRUCK, job(OLD), job(STEPPED), reached=57), details=Details(stop=0.5, first_step=1.0))
     ill = Recovery(fault="preempt", victim="node 0", time=STRUCK, phase="Recovering", recovered=False)
-    assert recoveries([well, ill]) == [
-        "FAULT       STRUCK            NEW GROUP   NEW STEP   STEPS LOST   RESTARTS   RESULT",
-        "kill-rank   rank 2 (node 1)   1.5 s       2.2 s      7            0          recovered",
-        "preempt     node 0            -           -          -            0          not recovered (recovering)",
+    assert [re.split("   +", line) for line in recoveries([well, ill])] == [
+        ["FAULT", "STRUCK", "NEW GROUP", "NEW STEP", "STEPS LOST", "RESTARTS", "RESULT", "OF WHICH"],
+        ["kill-rank", "rank 2 (node 1)", "1.5 s", "2.2 s", "7", "0", "recovered", "stop 0.5, first step 1.0"],
+        ["preempt", "node 0", "-", "-", "-", "0", "not recovered (recovering)", "-"],
     ]
 
 

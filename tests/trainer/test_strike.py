@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.strike import SIGNALS, rank_of
+from trainer.strike import SIGNALS, processes, rank_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="who is who stands in /proc")
 
@@ -32,6 +32,19 @@ def ranks(tmp_path: Path) -> Iterator[dict[int, int]]:
     for process in started.values():
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+@pytest.fixture
+def agents() -> Iterator[tuple[int, int]]:
+    """An init, as far as it can be seen from outside, and below it what passes for an agent: process ids."""
+    agent = [sys.executable, "-c", "print(flush=True); input()", "-m", "trainer.agent", "--", "train.py"]
+    script = 'trap "" TERM; "$@"; exit'  # the trap keeps the shell from becoming what it runs
+    init = subprocess.Popen(["sh", "-c", script, "init", *agent], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert init.stdout
+    init.stdout.readline()
+    (child,) = (process.pid for process in processes() if process.parent == init.pid)
+    yield init.pid, child
+    init.communicate(b"\n")
 
 
 def test_a_rank_is_known_by_its_pipe(ranks: dict[int, int]) -> None:
@@ -56,6 +69,14 @@ def test_the_signal_arrives(ranks: dict[int, int]) -> None:
 def test_without_an_agent_there_is_nobody_to_strike(ranks: dict[int, int]) -> None:
     told = strike("KILL", "--rank", "4", "--agent", str(ranks[3]))
     assert (told.returncode, told.stderr) == (1, "no rank 4 runs here now\n")
+
+
+def test_an_init_that_starts_the_agent_is_no_agent(agents: tuple[int, int]) -> None:
+    init, agent = agents
+    found = {process.pid: process for process in processes()}
+    assert not found[init].is_agent
+    assert found[agent].is_agent
+    assert found[agent].parent == init
 
 
 def test_its_signals_have_these_names() -> None:
