@@ -94,6 +94,7 @@ def test_a_node_whose_ranks_move_again_takes_the_suspicion_back() -> None:
     job.vigil.stall(job.nodes[1], stalled=False)
     job.explain(0)
     assert job.vigil.verdict(job.nodes, 1000.0) is None
+    assert not job.suspects()
     job.stall(1)
     assert job.suspects()
 

@@ -106,5 +106,6 @@ def test_off_is_off(ranks: Ranks) -> None:
 
 def test_an_agent_that_was_itself_suspended_takes_nobody_for_stalled(ranks: Ranks) -> None:
     ranks.step(1, 1)
+    assert not ranks.rest(1)
     ranks.now += 3600
     assert not ranks.rest(1)
