@@ -134,7 +134,10 @@ def read_manifest(snapshot: Path) -> Manifest:
         raise CorruptError(f"{MANIFEST} differs from its digest")
     if version != FORMAT:
         raise ForeignError(f"it has format {version}, and this version reads {FORMAT}")
-    manifest = _manifest(facts)
+    try:
+        manifest = _manifest(facts)
+    except (KeyError, TypeError) as error:  # its digest holds, so somebody meant it
+        raise ForeignError(f"its manifest is that of another version ({error})") from error
     if manifest.name != snapshot.name.removeprefix(ASIDE):
         raise CorruptError(f"{MANIFEST} is that of {manifest.name}")
     return manifest

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 import signal
@@ -15,7 +17,7 @@ import pytest
 from tests.trainer.saved import archive, manifest, newest, publish, save
 from tests.trainer.worlds import finish, fork
 from trainer.shards import CorruptError
-from trainer.snapshot import ForeignError, Parent, read_manifest, verify
+from trainer.snapshot import MANIFEST, ForeignError, Parent, read_manifest, verify
 
 CALLS = ("mkdir", "open", "write", "fsync", "rename", "unlink", "rmdir")  # of os: all that publishing does to the disk
 FILES = ("shard-00000.bin", "shard-00001.bin", "manifest.json")
@@ -75,6 +77,16 @@ def test_exchanged_shards_are_not_believed(snapshot: Path) -> None:
     second.write_bytes(content)
     with pytest.raises(CorruptError, match=r"shard-00000\.bin"):
         verify(snapshot)
+
+
+def test_a_manifest_that_says_more_is_foreign_not_corrupt(tmp_path: Path) -> None:
+    path = tmp_path / save(tmp_path, manifest()).name / MANIFEST
+    facts = json.loads(path.read_text()) | {"colour": "green"}
+    del facts["digest"]
+    told = json.dumps(facts, sort_keys=True, indent=1)
+    path.write_text(json.dumps(facts | {"digest": hashlib.sha256(told.encode()).hexdigest()}))
+    with pytest.raises(ForeignError, match="another version"):
+        read_manifest(path.parent)
 
 
 def test_another_format_is_foreign_not_corrupt(tmp_path: Path) -> None:
