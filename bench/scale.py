@@ -20,8 +20,8 @@ from typing import Any
 
 from bench.measure import Result, earlier, write
 from bench.scale_agents import ADDRESS, AGENTS, HOSTS, LIMIT, OPERATIONS, Moments, Seat, crew
-from trainer.meeting import free_port
-from trainer.port import reach
+from trainer.rendezvous.meeting import free_port
+from trainer.system.port import reach
 
 SIZES: Mapping[str, Sequence[int]] = {"kitctl": (8, 64, 256, 512, 4096), "stock c10d": (8, 64, 256, 512)}
 TIMES = 3  # trials of each

@@ -18,10 +18,10 @@ from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler, create_handler
 
 from trainer.env import NodeEnv, node_env
-from trainer.hosted import hosted
-from trainer.hub import allow_connections
-from trainer.knobs import Knobs
-from trainer.meeting import HubBackend
+from trainer.rendezvous.hosted import hosted
+from trainer.rendezvous.hub import allow_connections
+from trainer.rendezvous.knobs import Knobs
+from trainer.rendezvous.meeting import HubBackend
 
 ADDRESS = "127.0.0.1"
 LIMIT = 120.0  # seconds for anything

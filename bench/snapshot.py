@@ -21,7 +21,7 @@ from bench.measure import Result, save
 from bench.snapshot_ways import Way, Ways
 from trainer import World
 from trainer.env import RankEnv
-from trainer.state import State
+from trainer.snapshots.state import State
 
 LAYERS, WIDTH = 25, 816
 SIZE = LAYERS * (WIDTH + 1) * WIDTH * 4 * 3  # bytes: weights and Adam's two moments

@@ -15,11 +15,11 @@ from torch import Tensor
 from torch.distributed.checkpoint.state_dict import get_state_dict
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
-from trainer import files
-from trainer.data import Cursor, Order
-from trainer.distributed import World
-from trainer.history import History
-from trainer.state import State
+from trainer.snapshots.history import History
+from trainer.snapshots.state import State
+from trainer.system import files
+from trainer.world.data import Cursor, Order
+from trainer.world.distributed import World
 
 Done = Callable[[], bool]
 Way = Callable[[], Done]

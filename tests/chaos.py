@@ -21,7 +21,7 @@ from kitctl.faults import Strike
 from kitctl.state import JobFacts, Report
 from kitctl.targets import Target
 from kitctl.view.columns import columns
-from trainer.snapshot import SCRATCH
+from trainer.snapshots.snapshot import SCRATCH
 
 PATIENCE: Final = 240.0  # seconds for whatever is waited for; far more than it takes
 OVERLAP: Final = 0.25  # how many of the faults strike before the job has recovered from the one before

@@ -10,21 +10,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainer.data import Cursor, Data
-    from trainer.distributed import World, join
-    from trainer.evaluation import evaluate
-    from trainer.loop import Drained, Training
-    from trainer.pulse import Step
+    from trainer.training.loop import Drained, Training
+    from trainer.training.pulse import Step
+    from trainer.world.data import Cursor, Data
+    from trainer.world.distributed import World, join
+    from trainer.world.evaluation import evaluate
 
 _HOMES = {
-    "Cursor": "trainer.data",
-    "Data": "trainer.data",
-    "Drained": "trainer.loop",
-    "Step": "trainer.pulse",
-    "Training": "trainer.loop",
-    "World": "trainer.distributed",
-    "evaluate": "trainer.evaluation",
-    "join": "trainer.distributed",
+    "Cursor": "trainer.world.data",
+    "Data": "trainer.world.data",
+    "Drained": "trainer.training.loop",
+    "Step": "trainer.training.pulse",
+    "Training": "trainer.training.loop",
+    "World": "trainer.world.distributed",
+    "evaluate": "trainer.world.evaluation",
+    "join": "trainer.world.distributed",
 }
 
 __all__ = ["Cursor", "Data", "Drained", "Step", "Training", "World", "evaluate", "join"]

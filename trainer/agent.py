@@ -17,18 +17,18 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
 
-from trainer import termination
-from trainer.console import say
-from trainer.drain import Drain, DrainRequested
 from trainer.env import EXIT_CODES, EnvError, NodeEnv, node_env
-from trainer.hosted import hosted
-from trainer.knobs import Knobs
-from trainer.lifeline import adopt_orphans
-from trainer.marker import finished
-from trainer.port import PortBusyError
-from trainer.surroundings import share_cores
-from trainer.termination import Ending
-from trainer.zygote import Zygote
+from trainer.node.drain import Drain, DrainRequested
+from trainer.node.surroundings import share_cores
+from trainer.node.zygote import Zygote
+from trainer.outcome import termination
+from trainer.outcome.marker import finished
+from trainer.outcome.termination import Ending
+from trainer.rendezvous.hosted import hosted
+from trainer.rendezvous.knobs import Knobs
+from trainer.system.console import say
+from trainer.system.lifeline import adopt_orphans
+from trainer.system.port import PortBusyError
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -96,7 +96,7 @@ def _supervise(node: NodeEnv, command: list[str], drain: Drain) -> Ending:
             hosts = node.hosts_rendezvous and node.rendezvous == "hub"
             hub = stack.enter_context(hosted(node, knobs)) if hosts else None
             with _quiet_stores() if node.rendezvous == "c10d" else nullcontext():
-                from trainer.supervise import Supervisor  # noqa: PLC0415  imports torch
+                from trainer.node.supervise import Supervisor  # noqa: PLC0415  imports torch
             warm = node.warm_workers and sys.platform == "linux"
             zygote = stack.enter_context(closing(Zygote())) if warm else None
         _quiet_torch()

@@ -91,7 +91,7 @@ def _is_python(pid: int) -> bool:
 
 
 def _writes_as(pid: int) -> set[int]:
-    """The ranks whose pipe (``trainer.ranklogs``) is a process's output: one, or none."""
+    """The ranks whose pipe (``trainer.node.ranklogs``) is a process's output: one, or none."""
     ranks = set()
     for number in (1, 2):
         with suppress(OSError, ValueError):  # another user's process; another kind of file

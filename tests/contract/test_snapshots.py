@@ -12,7 +12,7 @@ import pytest
 from kitctl import names, snapshots
 from kitctl.errors import TargetError
 from tests.trainer import runs
-from trainer.snapshots import VERBS, parser
+from trainer.snapshots.__main__ import VERBS, parser
 
 
 def answer(folder: Path, *words: str) -> bytes:

@@ -112,11 +112,13 @@ for module in pkgutil.walk_packages(trainer.__path__, "trainer."):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("module", ["trainer.env", "trainer.marker", "trainer.failures", "trainer.agent"])
+@pytest.mark.parametrize(
+    "module", ["trainer.env", "trainer.outcome.marker", "trainer.outcome.failures", "trainer.agent"]
+)
 def test_what_comes_before_torch_does_not_need_it(module: str) -> None:
     done = imports(f"import {module}", "torch", "numpy")
     assert done.returncode == 0, done.stderr
 
 
 def test_blocking_blocks() -> None:
-    assert imports("import trainer.rendezvous", "torch").returncode == 1
+    assert imports("import trainer.rendezvous.backend", "torch").returncode == 1

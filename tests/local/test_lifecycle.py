@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trainer.marker import finished
+from trainer.outcome.marker import finished
 
 if TYPE_CHECKING:
     from tests.local.conftest import Kit

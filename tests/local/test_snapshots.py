@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from tests.trainer.runs import flip, resign
-from trainer.ledger import Ledger
-from trainer.snapshot import read_manifest
+from trainer.snapshots.ledger import Ledger
+from trainer.snapshots.snapshot import read_manifest
 
 if TYPE_CHECKING:
     from tests.local.conftest import Kit

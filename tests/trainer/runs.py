@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from tests.trainer import saved
-from trainer import shards, snapshot
-from trainer.shards import Piece
-from trainer.snapshot import MANIFEST, Manifest, Parent
+from trainer.snapshots import shards, snapshot
+from trainer.snapshots.shards import Piece
+from trainer.snapshots.snapshot import MANIFEST, Manifest, Parent
 
 WEIGHTS = {"weight": torch.arange(6.0).reshape(2, 3), "bias": torch.tensor(0.5)}
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from trainer import shards, snapshot
-from trainer.archive import Archive
-from trainer.data import Cursor, Order
 from trainer.env import RankEnv
-from trainer.ledger import extend
-from trainer.retention import Retention
-from trainer.shards import Piece
-from trainer.snapshot import Manifest
+from trainer.snapshots import shards, snapshot
+from trainer.snapshots.archive import Archive
+from trainer.snapshots.ledger import extend
+from trainer.snapshots.retention import Retention
+from trainer.snapshots.shards import Piece
+from trainer.snapshots.snapshot import Manifest
+from trainer.world.data import Cursor, Order
 
 ORDER = Order(samples=10, batch=4)
 DATA = (bytes(range(256)) * 16, b"weights" * 1000)  # of two shards, of 5 and 7 chunks
@@ -54,7 +54,7 @@ def write_shards(folder: Path, described: Manifest) -> tuple[Path, Manifest]:
     """What the ranks do for a snapshot: the folder that waits to be published, and the manifest with its shards."""
     scratch = folder / f"{snapshot.SCRATCH}{described.name}"
     scratch.mkdir()
-    with patch("trainer.shards.CHUNK", 1000):
+    with patch("trainer.snapshots.shards.CHUNK", 1000):
         written = [
             shards.write(scratch / shards.name(number), memoryview(data), [piece], EXTRAS)
             for number, (data, piece) in enumerate(zip(DATA, PIECES, strict=True))

@@ -1,0 +1,185 @@
+"""The report: every node's seat, the round, and the progress of rank 0."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+
+from tests.trainer.nodes import free_port
+from trainer.env import node_env
+from trainer.node import publish
+from trainer.node.configmap import ConfigMapSink
+from trainer.node.publish import FileSink, Reporter, Sink, sink_of
+
+
+def reporter(folder: Path, index: int, sink: Sink | None = None) -> Reporter:
+    node = node_env({"KIT_NODE_INDEX": str(index), "KIT_POD": f"job-{index}", "PET_RDZV_ID": "run-1"})
+    sink = sink or FileSink(folder / "report.json")
+    return Reporter(node, sink=sink, progress_file=folder / f"progress-{index}.json")
+
+
+def until_told(folder: Path, key: str, *, expected: object) -> dict[str, Any]:
+    """The report, as soon as it says so."""
+    while True:
+        with suppress(FileNotFoundError):
+            report: dict[str, Any] = json.loads((folder / "report.json").read_text())
+            if report[key] == expected:
+                return report
+        time.sleep(0.01)
+
+
+def connect(port: int, *, host: bool = False) -> dist.TCPStore:
+    return dist.TCPStore(
+        "127.0.0.1", port, is_master=host, wait_for_workers=False, timeout=timedelta(seconds=30), use_libuv=False
+    )
+
+
+def meet(port: int, prefix: str, order: list[Reporter]) -> list[int]:
+    """A round in which the reporters have the group ranks of their places."""
+    rounds = [0] * len(order)
+
+    def begin(rank: int) -> None:
+        rounds[rank] = order[rank].begin(
+            dist.PrefixStore(prefix, connect(port)),
+            group_rank=rank,
+            group_size=len(order),
+            ranks=(2 * rank, 2 * rank + 1),
+            world=2 * len(order),
+        )
+
+    threads = [threading.Thread(target=begin, args=(rank,)) for rank in range(len(order))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return rounds
+
+
+def test_seats_follow_the_group_rank_and_rounds_only_grow(tmp_path: Path) -> None:
+    first, second = reporter(tmp_path, 0), reporter(tmp_path, 1)
+    port = free_port()
+    store = connect(port, host=True)
+    assert meet(port, "a", [first, second]) == [1, 1]
+    (tmp_path / "progress-0.json").write_text('{"step": 5}')
+    first.stop()
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["progress"] == {"step": 5}
+    assert report["nodes"]["1"].pop("joined") > 0
+    assert report["nodes"]["1"] == {"pod": "job-1", "host": "localhost", "group_rank": 1, "ranks": [2, 3]}
+
+    # Node 0 is started anew and knows of no round; node 1 leads now.
+    (tmp_path / "progress-1.json").write_text('{"step": 1}')  # of a time when it led before
+    newcomer = reporter(tmp_path, 0)
+    assert meet(port, "b", [second, newcomer]) == [2, 2]
+    second.stop()
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert (report["run"], report["round"], report["world_size"]) == ("run-1", 2, 4)
+    assert report["nodes"]["0"]["ranks"] == [2, 3]
+    assert report["progress"] == {}
+    assert report["updated"].endswith("Z")
+    assert report["forming"] is False
+    del store
+
+
+def test_a_group_that_is_no_more_is_told_until_the_next_one_formed(tmp_path: Path) -> None:
+    leader = reporter(tmp_path, 0)
+    port = free_port()
+    store = connect(port, host=True)
+    meet(port, "a", [leader])
+    leader.dissolve("node 1 is lost")
+    broken = until_told(tmp_path, "forming", expected=True)
+    meet(port, "b", [leader])
+    mended = until_told(tmp_path, "forming", expected=False)
+    assert mended["formed"] > broken["formed"]
+    leader.stop()
+    del store
+
+
+class Sinkhole:
+    """Swallows reports: fails or hangs as told."""
+
+    interval = 0.01
+
+    def __init__(self, *, error: str = "", hangs: bool = False) -> None:
+        self.put_up = 0
+        self.released = threading.Event()
+        self._error = error
+        self._hangs = hangs
+
+    def put(self, _report: Mapping[str, Any]) -> None:
+        self.put_up += 1
+        if self._hangs:
+            self.released.wait()
+        if self._error:
+            raise OSError(self._error)
+
+
+def test_what_is_wrong_with_the_sink_is_said_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    sink = Sinkhole(error="the volume is full")
+    leader = reporter(tmp_path, 0, sink)
+    port = free_port()
+    store = connect(port, host=True)
+    meet(port, "a", [leader])
+    while sink.put_up < 3:
+        time.sleep(0.01)
+    leader.stop()
+    said = capfd.readouterr().out
+    assert said.splitlines() == [
+        "[agent 0]: warning: status falls behind, its report cannot be written: the volume is full"
+    ]
+    del store
+
+
+def test_a_sink_that_hangs_holds_up_neither_a_new_round_nor_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish, "LAST_WORDS", 0.01)
+    sink = Sinkhole(hangs=True)
+    leader = reporter(tmp_path, 0, sink)
+    port = free_port()
+    store = connect(port, host=True)
+    assert [meet(port, prefix, [leader]) for prefix in "ab"] == [[1], [2]]
+    leader.dissolve("node 1 is lost")
+    leader.stop()
+    assert sink.put_up == 1
+    sink.released.set()
+    del store
+
+
+def test_the_file_is_replaced_never_half_written(tmp_path: Path) -> None:
+    sink = FileSink(tmp_path / "report.json")
+    sink.put({"round": 1})
+    with (tmp_path / "report.json").open() as reader:
+        sink.put({"round": 2})
+        assert json.load(reader) == {"round": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+
+
+@pytest.mark.parametrize(
+    ("address", "sink"),
+    [
+        (None, None),
+        ("", None),
+        ("file:/tmp/report.json", FileSink(Path("/tmp/report.json"))),
+        ("configmap:run-status", ConfigMapSink(name="run-status")),
+    ],
+)
+def test_the_address_names_the_sink(address: str | None, sink: Sink | None) -> None:
+    assert sink_of(address, pytest.fail) == sink
+
+
+@pytest.mark.parametrize("address", ["file:", "configmap:", "pigeon:home"])
+def test_an_address_that_leads_nowhere_is_a_warning(address: str) -> None:
+    warnings: list[str] = []
+    assert sink_of(address, warnings.append) is None
+    assert len(warnings) == 1
+    assert address in warnings[0]

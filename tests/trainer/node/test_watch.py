@@ -1,0 +1,111 @@
+"""When ranks count as stalled."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from trainer.node.ranklogs import RankLogs
+from trainer.node.watch import LOOK, Watch
+from trainer.rendezvous.backend import Rendezvous
+from trainer.system.heartbeat import Heart, Phase, prepare
+
+
+class Ranks:
+    """Two ranks whose agent looks at them; time passes only where a test says so."""
+
+    def __init__(self, folder: Path, timeout: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        self.stalled = self.asked = False
+        self.watch = Watch(cast("Rendezvous", self), cast("RankLogs", None), timeout=timeout)
+        files = [prepare(folder / f"{rank}") for rank in range(2)]
+        self.watch.begin({rank: (os.getpid(), file) for rank, file in enumerate(files)})
+        self.hearts = [Heart(file) for file in files]
+
+    def pulse(self, *, stalled: bool, tempo: Mapping[int, tuple[int, float]]) -> None:
+        self.stalled = stalled
+        self.tempo = tempo
+
+    def beat(self, phase: Phase, *, step: int | None = None) -> None:
+        for heart in self.hearts:
+            heart.beat(phase, step=step)
+
+    def step(self, number: int, seconds: float) -> None:
+        self.beat(Phase.FORWARD)
+        self.rest(seconds)
+        self.beat(Phase.AGREEING, step=number)
+
+    def rest(self, seconds: float) -> bool:
+        """Let time pass; whether the agent says that the ranks are stalled."""
+        until = self.now + seconds
+        while self.now < until:
+            self.now += LOOK
+            self.watch.look()
+        return self.stalled
+
+
+@pytest.fixture
+def ranks(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ranks:
+    return Ranks(tmp_path, getattr(request, "param", None), monkeypatch)
+
+
+def test_a_script_that_tells_nothing_is_never_stalled(ranks: Ranks) -> None:
+    assert not ranks.rest(5000)
+
+
+def test_the_first_step_may_take_long_the_others_half_a_minute(ranks: Ranks) -> None:
+    ranks.step(1, 600)
+    assert not ranks.stalled
+    ranks.step(2, 1)
+    assert not ranks.rest(30)
+    assert ranks.rest(1)
+
+
+def test_one_rank_that_moves_is_enough(ranks: Ranks) -> None:
+    ranks.step(1, 1)
+    ranks.hearts[0].beat(Phase.EVALUATING)
+    assert not ranks.rest(1000)
+    ranks.hearts[0].beat(Phase.DATA)
+    assert not ranks.rest(30)
+    assert ranks.rest(1)
+    ranks.hearts[1].beat(Phase.DATA)
+    assert not ranks.rest(1)
+
+
+def test_slow_steps_may_take_ten_times_what_most_of_them_take(ranks: Ranks) -> None:
+    ranks.step(1, 300)
+    for number in range(2, 8):
+        ranks.step(number, 20)
+    ranks.beat(Phase.FORWARD)
+    assert not ranks.rest(199)
+    assert ranks.rest(5)
+
+
+@pytest.mark.parametrize("ranks", [5.0], indirect=True)
+def test_a_time_that_was_set_holds_for_steps_and_shortens_nothing_else(ranks: Ranks) -> None:
+    ranks.step(1, 60)
+    ranks.beat(Phase.FORWARD)
+    assert not ranks.rest(5)
+    assert ranks.rest(1)
+    ranks.beat(Phase.SAVING)
+    assert not ranks.rest(800)
+
+
+@pytest.mark.parametrize("ranks", [math.inf], indirect=True)
+def test_off_is_off(ranks: Ranks) -> None:
+    ranks.step(1, 1)
+    assert not ranks.rest(5000)
+
+
+def test_an_agent_that_was_itself_suspended_takes_nobody_for_stalled(ranks: Ranks) -> None:
+    ranks.step(1, 1)
+    assert not ranks.rest(1)
+    ranks.now += 3600
+    assert not ranks.rest(1)

@@ -1,0 +1,67 @@
+"""A rank's process behaves as ``python script.py`` does, and leaves its last error where the agent looks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainer.node.worker import without_own_frames
+
+pytestmark = pytest.mark.slow
+
+
+def work(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a rank in a folder; its error file is ``error.json`` there."""
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "trainer.node.worker", *command],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={"TORCHELASTIC_ERROR_FILE": str(folder / "error.json"), "PATH": ""},
+    )
+
+
+def test_a_script_sees_its_arguments_its_folder_and_itself_as_main(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "beside.py").write_text("WHERE = 'beside the script'\n")
+    script = "import sys, beside\nprint(__name__, sys.argv, beside.WHERE, sys.path[0])\n"
+    (tmp_path / "sub" / "train.py").write_text(script)
+    done = work(tmp_path, "sub/train.py", "--epochs", "5")
+    expected = f"__main__ ['sub/train.py', '--epochs', '5'] beside the script {tmp_path / 'sub'}\n"
+    assert (done.returncode, done.stdout) == (0, expected)
+
+
+def test_a_module_is_found_from_the_working_folder(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "train.py").write_text("import sys\nprint(__name__, __package__, sys.argv[1:])\n")
+    done = work(tmp_path, "-m", "package.train", "-m", "5")
+    assert (done.returncode, done.stdout) == (0, "__main__ package ['-m', '5']\n")
+
+
+@pytest.mark.parametrize("code", [0, 3, 75])
+def test_an_exit_code_passes(tmp_path: Path, code: int) -> None:
+    (tmp_path / "train.py").write_text(f"raise SystemExit({code})\n")
+    assert work(tmp_path, "train.py").returncode == code
+    assert not (tmp_path / "error.json").exists()
+
+
+def test_an_exception_is_told_and_recorded_from_the_scripts_first_frame_on(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("def explode():\n    raise ValueError('no')\nexplode()\n")
+    done = work(tmp_path, "train.py")
+    told = json.loads((tmp_path / "error.json").read_text())["message"]
+    assert done.returncode == 1
+    assert told["message"] == "ValueError: no"
+    for text in (done.stderr, told["extraInfo"]["py_callstack"]):
+        first, second, *_ = text.splitlines()
+        assert first == "Traceback (most recent call last):"
+        assert 'train.py", line 3, in <module>' in second
+        assert text.endswith("ValueError: no\n")
+
+
+def test_an_error_without_frames_of_the_users_own_has_none() -> None:
+    assert without_own_frames(None) is None

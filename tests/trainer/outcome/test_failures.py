@@ -1,0 +1,108 @@
+"""Whose fault a failure is, which one explains the others, and what it costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.outcome.failures import Budget, Failure, Kind, classify, newest_step, root_cause
+
+GLOO = "RuntimeError: [third_party/gloo/gloo/transport/tcp/pair.cc:545] "
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "error", "kind"),
+    [
+        (75, "exit code 75", "drained"),
+        (-15, "killed by SIGTERM", "stopped"),
+        (-9, "killed by SIGKILL", "own"),
+        (-11, "killed by SIGSEGV", "own"),
+        (3, "exit code 3", "own"),
+        (1, "ValueError: nothing to learn from", "own"),
+        (1, "FileNotFoundError: [Errno 2] No such file or directory: 'data'", "own"),
+        (1, "RuntimeError: mat1 and mat2 shapes cannot be multiplied", "own"),
+        (1, GLOO + "Connection closed by peer [127.0.0.1]:26211", "peer"),
+        (1, GLOO + "Read error [127.0.0.1]:45266: Connection reset by peer", "peer"),
+        (1, GLOO + "Timed out waiting 1800000ms for recv operation to complete", "peer"),
+        (1, "RuntimeError: Gloo connectFullMesh failed with [pair.cc:144] no error", "peer"),
+        (1, "torch.distributed.DistNetworkError: The client socket has timed out", "peer"),
+        (1, "DistStoreError: wait timeout after 15000ms, keys: /worker/0", "peer"),
+        (1, "DistBackendError: NCCL error: remote process exited; ncclRemoteError", "peer"),
+        (1, "DistBackendError: NCCL error in init, invalid usage; ncclInvalidUsage: Duplicate GPU", "own"),
+        (1, "ConnectionResetError: [Errno 104] Connection reset by peer", "peer"),
+        (1, "OSError: [Errno 28] No space left on device", "own"),
+        (1, "DistributionError: not torch's", "own"),
+    ],
+)
+def test_the_error_tells_whose_fault_it_is(exit_code: int, error: str, kind: Kind) -> None:
+    assert classify(exit_code, error) == kind
+
+
+def failure(rank: int, error: str, *, exit_code: int = 1, time: int = 100) -> Failure:
+    return Failure(rank=rank, exit_code=exit_code, error=error, time=time)
+
+
+def test_the_cause_is_the_ranks_own_failure_not_what_followed_from_it() -> None:
+    followed = failure(0, GLOO + "Connection closed by peer", time=99)
+    stopped = failure(1, "killed by SIGTERM", exit_code=-15, time=98)
+    own = failure(3, "ValueError: x")
+    assert root_cause([followed, stopped, own, failure(2, "KeyError: 'y'", time=101)]) is own
+
+
+def test_of_equal_failures_the_first_is_the_cause() -> None:
+    early, late = failure(5, "ValueError: x", time=100), failure(0, "ValueError: x", time=101)
+    assert root_cause([late, early]) is early
+
+
+@given(st.permutations([("own", 0), ("drained", 1), ("peer", 2), ("stopped", 3)]))
+def test_the_order_of_failures_decides_nothing(order: list[tuple[str, int]]) -> None:
+    texts = {"own": ("E: x", 1), "drained": ("", 75), "peer": ("DistError: x", 1), "stopped": ("", -15)}
+    failures = [failure(rank, texts[kind][0], exit_code=texts[kind][1]) for kind, rank in order]
+    assert root_cause(failures).kind == "own"
+
+
+def test_own_failures_use_the_restarts_up() -> None:
+    budget = Budget(max_restarts=2)
+    assert [budget.charge("own") for _ in range(3)] == [True, True, False]
+
+
+def test_without_restarts_the_first_failure_is_the_last() -> None:
+    assert not Budget(max_restarts=0).charge("own")
+
+
+def test_lost_peers_and_drains_use_no_restart_but_peers_are_bounded() -> None:
+    budget = Budget(max_restarts=0, max_peer_failures=3)
+    assert [budget.charge(kind) for kind in ("peer", "drained", "peer", "drained", "peer")] == [True] * 5
+    assert not budget.charge("peer")
+
+
+def test_a_newer_snapshot_wipes_the_slate(tmp_path: Path) -> None:
+    (tmp_path / "step-00000010-g0001").mkdir()
+    budget = Budget(max_restarts=1, snapshot_dir=tmp_path)
+    assert budget.charge("own")
+    (tmp_path / "step-00000011-g0002").mkdir()
+    assert budget.charge("own")
+    assert not budget.charge("own")  # nothing new since
+
+
+def test_only_published_snapshots_count(tmp_path: Path) -> None:
+    assert newest_step(None) == newest_step(tmp_path / "absent") == newest_step(tmp_path) == -1
+    for name in (
+        "step-00000009-g0002",
+        "step-00000010-g0001",
+        ".tmp-step-00000099-g0003",
+        "step-00000098-g0002.bad",
+        "notes",
+    ):
+        (tmp_path / name).mkdir()
+    assert newest_step(tmp_path) == 10
+
+
+def test_an_error_in_brief_is_one_short_line_about_what_happened() -> None:
+    told = "RuntimeError: [/build/gloo/tcp/pair.cc:545] Read error [127.0.0.1]:5: Connection reset by peer.\nmore"
+    failure = Failure(rank=0, exit_code=1, error=told, time=0)
+    assert failure.brief == "RuntimeError: Read error [127.0.0.1]:5: Connection reset by peer."
+    assert len(Failure(rank=0, exit_code=1, error="x" * 500, time=0).brief) == 100

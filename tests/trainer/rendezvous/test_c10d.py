@@ -1,0 +1,80 @@
+"""Stock c10d: a store on node 0 that everyone is a client of, leaving without closing it, and whole jobs on it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from torch.distributed.elastic.rendezvous import RendezvousConnectionError
+
+from tests.trainer.nodes import SCRIPTS, Nodes, free_port
+from trainer.env import NodeEnv, node_env
+from trainer.rendezvous import c10d
+from trainer.rendezvous.c10d import C10dBackend, C10dRendezvous
+from trainer.rendezvous.knobs import Knobs
+
+KNOBS = Knobs(last_call_timeout=1)
+
+
+def joining(env: NodeEnv) -> C10dRendezvous:
+    backend = C10dBackend(env, KNOBS)
+    backend.connect(deadline=time.monotonic() + 30)
+    return backend.handler("127.0.0.1")
+
+
+def test_a_node_that_left_is_gone_at_once_and_the_rendezvous_stays_open() -> None:
+    env = node_env({"PET_NNODES": "1:2", "PET_RDZV_ENDPOINT": f"127.0.0.1:{free_port()}", "KIT_NODE_INDEX": "1"})
+    host = c10d.host_store(env)
+    first, second = joining(env), joining(env)
+    assert first.next_rendezvous().world_size == 1
+    assert first.done()
+    first.leave()
+    assert not second.is_closed()  # asks the store for the state
+    assert second._state_holder.state.participants == {}
+    assert second.next_rendezvous().world_size == 1
+    second.leave()
+    del host
+
+
+def test_too_few_that_are_left_as_a_round_begins_start_no_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = node_env({"PET_NNODES": "2:3", "PET_RDZV_ENDPOINT": f"127.0.0.1:{free_port()}", "KIT_NODE_INDEX": "1"})
+    host = c10d.host_store(env)
+    first, second = joining(env), joining(env)
+    formed = threading.Event()
+
+    def go_no_further() -> None:
+        formed.set()
+        raise RendezvousConnectionError("killed")
+
+    def lose_the_other() -> None:
+        assert formed.wait(30)
+        second.leave()
+        first._state_holder.sync()
+
+    monkeypatch.setattr(first._state_holder, "_cache_duration", 0)
+    monkeypatch.setattr(second, "_start_heartbeats", go_no_further)
+    monkeypatch.setattr(first, "_start_heartbeats", lose_the_other)
+    with ThreadPoolExecutor() as pool:
+        other = pool.submit(second.next_rendezvous)
+        with pytest.raises(RendezvousConnectionError, match=r"only 1 node\(s\) were left"):
+            first.next_rendezvous()
+        with pytest.raises(RendezvousConnectionError, match="killed"):
+            other.result()
+    first.leave()
+    del host
+
+
+@pytest.mark.slow
+def test_a_job_on_the_stock_rendezvous_survives_its_host(tmp_path: Path) -> None:
+    with Nodes(tmp_path, str(SCRIPTS / "steps.py"), PET_MAX_RESTARTS="0", KIT_RENDEZVOUS="c10d") as nodes:
+        nodes.start(0, 1)
+        nodes.until(1, "world of 2")
+        nodes.kill(0)
+        nodes.start(0)
+        nodes.until(0, "world of 2", times=2)
+        nodes.finish()
+        assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
+        assert nodes.report()["round"] == 2

@@ -1,0 +1,248 @@
+"""Nodes that meet at a real hub, each over a connection of its own."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousInfo
+
+from tests.trainer.nodes import free_port
+from trainer.env import NodeEnv, node_env
+from trainer.outcome.termination import Ending
+from trainer.rendezvous.backend import JobFailed
+from trainer.rendezvous.hosted import hosted
+from trainer.rendezvous.knobs import Knobs
+from trainer.rendezvous.meeting import HubBackend, HubRendezvous, RoundOver
+from trainer.system.heartbeat import Phase
+
+KNOBS = Knobs(join_timeout=60, last_call_timeout=1)
+HASTY = Knobs(join_timeout=60, last_call_timeout=1, keep_alive_max_attempt=1)  # silence is noticed after six seconds
+
+
+class Meeting:
+    """A hub, and nodes that are threads."""
+
+    def __init__(self, nodes: str, knobs: Knobs = KNOBS) -> None:
+        self._knobs = knobs
+        self.node = node_env({"PET_NNODES": nodes, "PET_RDZV_ENDPOINT": f"127.0.0.1:{free_port()}"})
+        self._pool = ThreadPoolExecutor(1000)  # each node blocks one
+        self._hub = ExitStack()
+        self.host()
+
+    def host(self) -> None:
+        """Start the hub, anew if there was one."""
+        self._hub.close()
+        self._hub.enter_context(hosted(self.node, self._knobs))
+
+    def close(self) -> None:
+        self._hub.close()
+        self._pool.shutdown()
+
+    def backend(self, index: int, *, born: float = 0.0, **changed: str) -> HubBackend:
+        node: NodeEnv = replace(self.node, node_index=index, **changed)  # type: ignore[arg-type]
+        return HubBackend(node, self._knobs, born=born)
+
+    def enter(self, *backends: HubBackend) -> list[HubRendezvous]:
+        for backend in backends:
+            backend.connect(deadline=time.monotonic() + 30)
+        return [backend.handler("127.0.0.1") for backend in backends]
+
+    def rounds(self, *nodes: HubRendezvous) -> list[RendezvousInfo]:
+        """Have nodes wait for a round, all at once."""
+        return list(self._pool.map(HubRendezvous.next_rendezvous, nodes))
+
+
+@pytest.fixture
+def meeting(request: pytest.FixtureRequest) -> Iterator[Meeting]:
+    meeting = Meeting(*request.param) if isinstance(request.param, tuple) else Meeting(request.param)
+    yield meeting
+    meeting.close()
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it never comes true"
+        time.sleep(0.01)
+
+
+def hung(node: HubRendezvous) -> bool:
+    return not node.num_nodes_waiting() and node.culprit is not None
+
+
+def until_over(node: HubRendezvous) -> None:
+    """What torch's agent does while its ranks run."""
+    until(node.num_nodes_waiting)
+
+
+two_nodes = pytest.mark.parametrize("meeting", ["2"], indirect=True)
+elastic = pytest.mark.parametrize("meeting", ["1:2"], indirect=True)
+
+
+@two_nodes
+def test_nodes_of_a_round_have_ranks_in_the_pods_order_one_master_and_one_store(meeting: Meeting) -> None:
+    ten, two = meeting.rounds(*meeting.enter(meeting.backend(10), meeting.backend(2)))
+    assert (two.rank, ten.rank, two.world_size) == (0, 1, 2)
+    assert two.bootstrap_store_info
+    assert ten.bootstrap_store_info
+    assert two.bootstrap_store_info.master_addr == "127.0.0.1"
+    assert two.bootstrap_store_info.master_port == ten.bootstrap_store_info.master_port
+    ten.store.set("of ten", "10")
+    two.store.set("of two", "2")
+    assert ten.store.multi_get(["of two", "of ten"]) == [b"2", b"10"]
+
+
+@two_nodes
+def test_a_lost_node_ends_the_round_and_what_is_asked_in_it(meeting: Meeting) -> None:
+    survivor, lost = meeting.enter(meeting.backend(0), meeting.backend(1))
+    info, _ = meeting.rounds(survivor, lost)
+    lost.leave()
+    with pytest.raises(RoundOver):
+        info.store.get("never set")
+    until_over(survivor)
+    assert survivor.lost
+    (back,) = meeting.enter(meeting.backend(1))
+    again, _ = meeting.rounds(survivor, back)
+    assert not survivor.num_nodes_waiting()
+    again.store.set("never set", "unknown to the new round")
+    assert again.store.get("never set") == b"unknown to the new round"
+
+
+@two_nodes
+def test_a_round_that_all_ranks_leave_by_agreement_is_over_but_not_lost(meeting: Meeting) -> None:
+    first, second = meeting.enter(meeting.backend(0), meeting.backend(1))
+    meeting.rounds(first, second)
+    first.end(lost=False)
+    until_over(second)
+    assert not second.lost
+
+
+@elastic
+def test_a_node_that_comes_later_ends_the_round_by_agreement(meeting: Meeting) -> None:
+    (first,) = meeting.enter(meeting.backend(0))
+    assert meeting.rounds(first)[0].world_size == 1
+    (second,) = meeting.enter(meeting.backend(1))
+    later = meeting._pool.submit(second.next_rendezvous)
+    until_over(first)
+    assert not first.lost
+    assert first.next_rendezvous().world_size == 2
+    assert later.result().rank == 1
+
+
+@two_nodes
+def test_a_new_hub_goes_on_where_the_lost_one_was(meeting: Meeting) -> None:
+    backends = [meeting.backend(0), meeting.backend(1)]
+    first, second = meeting.enter(*backends)
+    meeting.rounds(first, second)
+    meeting.host()
+    with pytest.raises(RendezvousConnectionError, match="node 0 is gone"):
+        until_over(second)
+    assert second.lost
+    meeting.rounds(*meeting.enter(*backends))
+    assert backends[0]._past.round == 2
+
+
+@two_nodes
+def test_a_round_ends_well_when_all_are_done_and_nobody_is_lost_by_leaving_then(meeting: Meeting) -> None:
+    first, second = meeting.enter(meeting.backend(0), meeting.backend(1))
+    meeting.rounds(first, second)
+    assert not first.done()
+    first.leave()
+    assert second.done()
+    assert not second.num_nodes_waiting()
+
+
+@two_nodes
+def test_an_agent_that_was_replaced_is_refused_and_its_successor_is_not(meeting: Meeting) -> None:
+    old, other = meeting.enter(meeting.backend(1), meeting.backend(0))
+    meeting.rounds(old, other)
+    (young,) = meeting.enter(meeting.backend(1, born=1.0))
+    assert meeting.rounds(young, other)[0].rank == 1
+    (late,) = meeting.enter(meeting.backend(1))
+    with pytest.raises(RendezvousConnectionError, match="younger agent"):
+        late.next_rendezvous()
+
+
+@two_nodes
+def test_a_round_whose_ranks_all_stand_still_is_over_for_the_reason_that_their_places_give(meeting: Meeting) -> None:
+    first, second = meeting.enter(meeting.backend(0, pod="run-0"), meeting.backend(1, pod="run-1"))
+    meeting.rounds(first, second)
+    first.pulse(stalled=True, tempo={})
+    second.pulse(stalled=True, tempo={})
+    until(lambda: not first.num_nodes_waiting() and first.asked)
+    until(lambda: not second.num_nodes_waiting() and second.asked)
+    stuck = {"step": 4, "still": 31.0, "answers": True, "frozen": False}
+    reading = {"rank": 0, "phase": Phase.DATA, "place": {"wait": "", "line": "data.py:3 in read"}}
+    waiting = {"rank": 1, "phase": Phase.BACKWARD, "place": {"wait": "all_reduce", "line": "train.py:9 in train"}}
+    first.account([reading | stuck])
+    second.account([waiting | stuck])
+    for node in (first, second):
+        until(partial(hung, node))
+        assert (node.culprit, node.lost) == (0, True)
+        assert node.reason.startswith("hang: rank 0 (node 0, pod run-0) has been in data loading of step 5 for 31 s")
+    meeting.rounds(first, second)
+    assert (first.culprit, first.reason, first.asked) == (None, "", False)
+
+
+@pytest.mark.parametrize("meeting", [("2", HASTY)], indirect=True)
+def test_a_node_that_is_connected_and_says_nothing_is_lost(meeting: Meeting) -> None:
+    first, second = meeting.enter(meeting.backend(0), meeting.backend(1))
+    meeting.rounds(first, second)
+    until_over(first)
+    assert first.lost
+    assert first.reason.startswith("node 1, pod local-0 says nothing any more")
+    with pytest.raises(RendezvousConnectionError):
+        until(second.num_nodes_waiting)
+
+
+@two_nodes
+def test_who_fails_for_good_is_heard_by_all_and_by_those_that_come_later(meeting: Meeting) -> None:
+    waiting, failing = meeting.enter(meeting.backend(0), meeting.backend(1))
+    ended = meeting._pool.submit(waiting.next_rendezvous)
+    failing.fail(Ending(outcome="fatal", reason="no GPU", node=1), patience=0.0)
+    failing.leave()
+    with pytest.raises(JobFailed, match="node 1 failed: no GPU"):
+        ended.result()
+    (late,) = meeting.enter(meeting.backend(0, born=1.0))
+    with pytest.raises(JobFailed):
+        late.next_rendezvous()
+
+
+@two_nodes
+def test_node_0_stays_until_all_have_heard_that_it_fails(meeting: Meeting) -> None:
+    (failing,) = meeting.enter(meeting.backend(0))
+    told = meeting._pool.submit(failing.fail, Ending(outcome="fatal", reason="no GPU", node=0), patience=60.0)
+    (late,) = meeting.enter(meeting.backend(1))
+    with pytest.raises(JobFailed):
+        late.next_rendezvous()
+    assert not told.done()
+    late.leave()
+    told.result(30)
+
+
+@two_nodes
+def test_a_node_of_another_run_is_refused(meeting: Meeting) -> None:
+    (stranger,) = meeting.enter(meeting.backend(1, run_id="another"))
+    with pytest.raises(RendezvousConnectionError, match="rendezvous of run local"):
+        stranger.next_rendezvous()
+
+
+def test_a_round_may_have_more_nodes_than_a_process_may_open_files_at_first() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = len(list(Path("/dev/fd").iterdir())) + 20
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+    try:
+        meeting = Meeting(str(few))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with closing(meeting):
+        rounds = meeting.rounds(*meeting.enter(*map(meeting.backend, range(few))))
+    assert [one.rank for one in rounds] == list(range(few))

@@ -1,0 +1,108 @@
+"""When a node counts as lost though it is connected, and when a round hangs."""
+
+from __future__ import annotations
+
+from trainer.rendezvous.diagnosis import Account
+from trainer.rendezvous.roster import Node
+from trainer.rendezvous.stacks import Place
+from trainer.rendezvous.vigil import Vigil
+from trainer.system.heartbeat import Phase
+
+
+class Round:
+    """Two nodes of a round that was formed at second 0."""
+
+    def __init__(self) -> None:
+        self.vigil = Vigil(silence=20.0, stopping=60.0)
+        self.nodes = [Node(index=index, born=0.0, seated=True) for index in range(2)]
+        for node in self.nodes:
+            self.vigil.hear(node, 0.0)
+
+    def silent(self, now: float, *, over: bool = False) -> list[int]:
+        return [node.index for node in self.vigil.silent(self.nodes, [] if over else self.nodes, now)]
+
+    def stall(self, *indices: int) -> None:
+        for index in indices:
+            self.vigil.stall(self.nodes[index], stalled=True)
+
+    def suspects(self) -> bool:
+        return self.vigil.suspects(self.nodes, 30.0)
+
+    def explain(self, index: int) -> None:
+        place = Place(line="train.py:1 in loss")
+        told = Account(rank=index, step=1, phase=Phase.DATA, still=30.0, answers=True, frozen=False, place=place)
+        self.vigil.explain(self.nodes[index], [told])
+
+
+def test_a_node_whose_ranks_run_is_lost_when_it_says_nothing() -> None:
+    job = Round()
+    job.vigil.hear(job.nodes[0], 19.0)
+    assert job.silent(20.0) == []
+    assert job.silent(20.1) == [1]
+
+
+def test_a_node_that_stops_its_ranks_may_take_the_grace_period() -> None:
+    assert Round().silent(79.9, over=True) == []
+    assert Round().silent(80.1, over=True) == [0, 1]
+
+
+def test_a_node_that_waits_for_a_round_has_nothing_to_say() -> None:
+    job = Round()
+    job.nodes[0].seated = False
+    job.nodes[1].ready = True
+    assert job.silent(1000.0, over=True) == []
+
+
+def test_nobody_is_asked_before_all_are_stalled_and_then_once() -> None:
+    job = Round()
+    job.stall(0)
+    assert not job.suspects()
+    job.stall(1)
+    assert job.suspects()
+    assert not job.suspects()
+
+
+def test_ranks_that_are_done_are_not_waited_for() -> None:
+    job = Round()
+    job.nodes[0].done = True
+    job.stall(1)
+    assert job.suspects()
+    job.nodes[1].done = True
+    job.vigil.begin()
+    assert not job.suspects()
+
+
+def test_a_verdict_needs_all_accounts_or_some_patience() -> None:
+    job = Round()
+    job.stall(0, 1)
+    assert job.suspects()
+    job.explain(0)
+    assert job.vigil.verdict(job.nodes, 34.9) is None
+    late = job.vigil.verdict(job.nodes, 35.0)
+    assert late
+    assert late.text.startswith("hang: rank 0 ")
+    job.explain(1)
+    verdict = job.vigil.verdict(job.nodes, 30.0)
+    assert verdict
+    assert verdict.text.startswith("hang: ranks 0-1 ")
+
+
+def test_a_node_whose_ranks_move_again_takes_the_suspicion_back() -> None:
+    job = Round()
+    job.stall(0, 1)
+    assert job.suspects()
+    job.vigil.stall(job.nodes[1], stalled=False)
+    job.explain(0)
+    assert job.vigil.verdict(job.nodes, 1000.0) is None
+    assert not job.suspects()
+    job.stall(1)
+    assert job.suspects()
+
+
+def test_without_any_account_a_hang_is_still_a_hang() -> None:
+    job = Round()
+    job.stall(0, 1)
+    assert job.suspects()
+    verdict = job.vigil.verdict(job.nodes, 40.0)
+    assert verdict
+    assert verdict.text == "hang: no rank moves, and no agent says why"

@@ -1,0 +1,42 @@
+"""A snapshot comes back on any number of ranks, whether they hold the state alike or in parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.trainer.sharded import Kind, run
+from trainer.snapshots.loading import load_full
+from trainer.snapshots.snapshot import verify
+
+pytestmark = pytest.mark.slow
+
+
+def newest(folder: Path) -> dict[str, Tensor]:
+    path = max(folder.glob("step-*"), key=lambda path: path.name)
+    assert verify(path).step == int(path.name[5:13])
+    return load_full(path)
+
+
+@pytest.mark.parametrize(
+    "worlds",
+    [
+        [(2, "sharded"), (3, "sharded"), (1, "replicated")],
+        [(2, "replicated"), (3, "sharded"), (2, "sharded")],
+        [(3, "replicated"), (2, "replicated"), (1, "sharded")],
+    ],
+)
+def test_any_world_goes_on_from_any_others_snapshot(tmp_path: Path, worlds: list[tuple[int, Kind]]) -> None:
+    straight, changing = tmp_path / "straight" / "snapshots", tmp_path / "changing" / "snapshots"
+    for folder in (straight, changing):
+        folder.mkdir(parents=True)
+    for epoch, (size, kind) in enumerate(worlds, start=1):
+        assert run([changing] * size, kind, epoch, name=f"run-{epoch}") == [0] * size
+        assert run([straight], "replicated", epoch, name=f"run-{epoch}") == [0]
+        expected, found = newest(straight), newest(changing)
+        assert sorted(found) == sorted(expected)
+        for name, tensor in expected.items():
+            torch.testing.assert_close(found[name], tensor, msg=name)

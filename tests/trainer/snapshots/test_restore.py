@@ -1,0 +1,204 @@
+"""What a run goes on from when its newest snapshot is damaged, foreign or out of reach: never from something wrong."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from tests.trainer.sharded import Kind, run
+from tests.trainer.worlds import finish, fork
+from trainer import World
+from trainer.env import RankEnv
+from trainer.snapshots import snapshot
+from trainer.snapshots.archive import SnapshotError
+from trainer.snapshots.history import History
+from trainer.snapshots.snapshot import MANIFEST
+from trainer.snapshots.state import State
+from trainer.world.data import Cursor, Order
+
+ORDER = Order(samples=100, batch=1)
+NOBODY = 65534
+
+
+class Run:
+    """A model that learns without data: what it holds tells how many steps it took."""
+
+    def __init__(self, folder: Path, kind: type = torch.optim.Adam) -> None:
+        torch.manual_seed(0)
+        self.model = nn.Linear(3, 2)
+        self.optimizer: torch.optim.Optimizer = kind(self.model.parameters(), lr=0.1)
+        world = World(env=RankEnv(run_id="run", snapshot_dir=folder, resume=True), device=torch.device("cpu"))
+        self.history = History(world, State(model=self.model, optimizer=self.optimizer), ORDER)
+
+    def restore(self) -> int:
+        """The step that it goes on from."""
+        return ORDER.step(self.history.restore())
+
+    def train(self, *steps: int) -> list[torch.Tensor]:
+        """Take steps up to each of some, and a snapshot there; the weights at each."""
+        weights, taken = [], 0
+        for step in steps:
+            for _ in range(taken, step):
+                self.optimizer.zero_grad()
+                self.model(torch.ones(1, 3)).square().sum().backward()
+                self.optimizer.step()
+            taken = step
+            self.history.commit(Cursor(0, step), {})
+            weights.append(self.model.weight.detach().clone())
+        return weights
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+def make_a_folder_of(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def empty(path: Path) -> None:
+    for entry in path.iterdir():
+        entry.unlink()
+
+
+DAMAGE: dict[str, Callable[[Path], None]] = {
+    "a bit in a tensor": lambda path: flip(path / "shard-00000.bin", 3),
+    "a bit in the tail": lambda path: flip(path / "shard-00000.bin", -3),
+    "a bit in the manifest": lambda path: flip(path / MANIFEST, 100),
+    "a truncated shard": lambda path: os.truncate(path / "shard-00000.bin", 100),
+    "a missing shard": lambda path: (path / "shard-00000.bin").unlink(),
+    "a shard that cannot be read": lambda path: make_a_folder_of(path / "shard-00000.bin"),
+    "a manifest that cannot be read": lambda path: make_a_folder_of(path / MANIFEST),
+    "an empty folder": empty,
+}
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> tuple[Path, list[torch.Tensor]]:
+    run = Run(tmp_path)
+    assert run.restore() == 0
+    return tmp_path, run.train(2, 5)
+
+
+def test_the_newest_comes_back(trained: tuple[Path, list[torch.Tensor]]) -> None:
+    folder, weights = trained
+    run = Run(folder)
+    assert run.restore() == 5
+    assert torch.equal(run.model.weight, weights[1])
+    assert run.optimizer.state[run.model.weight]["step"] == 5
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_the_one_before_a_damaged_one_is_used(
+    trained: tuple[Path, list[torch.Tensor]], damage: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, weights = trained
+    damage(folder / "step-00000005-g0001")
+    run = Run(folder)
+    assert run.restore() == 2
+    assert torch.equal(run.model.weight, weights[0])
+    assert "passing over" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_with_none_left_training_begins_anew(
+    trained: tuple[Path, list[torch.Tensor]], damage: Callable[[Path], None]
+) -> None:
+    folder, _ = trained
+    for path in folder.glob("step-*"):
+        damage(path)
+    run, fresh = Run(folder), Run(folder)
+    assert run.restore() == 0
+    assert torch.equal(run.model.weight, fresh.model.weight)
+    assert not run.optimizer.state
+
+
+def test_another_optimizer_is_an_error_that_says_so(trained: tuple[Path, list[torch.Tensor]]) -> None:
+    folder, _ = trained
+    with pytest.raises(SnapshotError, match="step-00000005-g0001 is of this run, but its optimizer"):
+        Run(folder, kind=torch.optim.Adagrad).restore()
+
+
+def test_another_version_of_torch_is_read(trained: tuple[Path, list[torch.Tensor]]) -> None:
+    folder, weights = trained
+    path = folder / "step-00000005-g0001"
+    manifest = snapshot.read_manifest(path)
+    assert manifest.torch == torch.__version__
+    snapshot.seal(path, replace(manifest, torch="1.13.0"))
+    run = Run(folder)
+    assert run.restore() == 5
+    assert torch.equal(run.model.weight, weights[1])
+
+
+def test_a_folder_that_can_only_be_read_is_an_error(trained: tuple[Path, list[torch.Tensor]]) -> None:
+    folder, _ = trained
+    assert finish(fork(restore_as_nobody, folder, "no snapshots can be written")) == 0
+
+
+def restore_as_nobody(folder: Path, told: str) -> None:
+    if os.getuid() == 0:
+        for path in (folder, *folder.rglob("*")):
+            path.chmod(0o555)
+        for parent in folder.parents[:3]:
+            parent.chmod(0o755)
+        os.setuid(NOBODY)
+    with pytest.raises(SnapshotError, match=told):
+        Run(folder).restore()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["replicated", "sharded"])
+@pytest.mark.parametrize("newest_only", [True, False])
+def test_what_one_rank_finds_damaged_all_ranks_pass_over(tmp_path: Path, kind: Kind, *, newest_only: bool) -> None:
+    """Rank 1 wrote what is damaged; of a sharded state it alone reads it."""
+    folder = tmp_path / "snapshots"
+    folder.mkdir()
+    assert run([folder] * 2, kind, 1) == [0, 0]
+    whole = torch.load(folder / "model.pt", weights_only=True)
+    paths = sorted(folder.glob("step-*"))
+    assert len(paths) == 2
+    for path in paths[1:] if newest_only else paths:
+        flip(path / "shard-00001.bin", 3)
+    assert run([folder] * 2, kind, 1) == [0, 0]
+    log = (tmp_path / "log-0").read_text()
+    assert log.count("shard-00001.bin differs from its checksum") == (1 if newest_only else 2)
+    assert ("going on after step 2" in log) == newest_only
+    again = torch.load(folder / "model.pt", weights_only=True)
+    for name, tensor in whole.items():
+        torch.testing.assert_close(again[name], tensor, msg=name)
+
+
+@pytest.mark.slow
+def test_where_ranks_see_other_folders_rank_0_writes_and_reads_for_all(tmp_path: Path) -> None:
+    folders = [tmp_path / str(rank) for rank in range(3)]
+    folders[0].mkdir()
+    for folder in folders[1:]:  # the path of rank 0's claim is there, too, and is another file
+        (folder / ".fence").mkdir(parents=True)
+        (folder / ".fence" / "0001").write_text("run of another time")
+    assert run(folders, "replicated", 1) == [0, 0, 0]
+    assert run(folders, "replicated", 2) == [0, 0, 0]
+    log = (tmp_path / "log-0").read_text()
+    assert "rank 1 does not see what rank 0 wrote; rank 0 writes all of each snapshot" in log
+    assert "going on after step 4" in log
+    (newest, *_) = sorted(folders[0].glob("step-*"), reverse=True)
+    assert [path.name for path in sorted(newest.iterdir())] == [MANIFEST, "shard-00000.bin"]
+    assert snapshot.verify(newest).world_size == 3
+    assert not list(folders[1].glob("step-*"))
+
+
+@pytest.mark.slow
+def test_ranks_that_hold_parts_need_one_folder(tmp_path: Path) -> None:
+    folders = [tmp_path / str(rank) for rank in range(2)]
+    for folder in folders:
+        folder.mkdir()
+    assert all(code != 0 for code in run(folders, "sharded", 1))
+    assert "need one that they share" in (tmp_path / "log-0").read_text()

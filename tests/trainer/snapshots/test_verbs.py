@@ -1,0 +1,98 @@
+"""``python -m trainer.snapshots``: one JSON document on stdout whatever libraries print, reasons on stderr."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.trainer import runs
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-P", "-m", "trainer.snapshots", "--folder", str(folder), *words]
+    return subprocess.run(command, check=False, capture_output=True)
+
+
+def answer(folder: Path, *words: str) -> Any:
+    done = run(folder, *words)
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+def test_list_and_verify_tell_the_newest_first(tmp_path: Path) -> None:
+    runs.run(tmp_path, 2, 5)
+    runs.flip(tmp_path / "step-00000002-g0001" / "shard-00000.bin")
+    newest, older = answer(tmp_path, "list")
+    assert (newest["step"], newest["epoch"], newest["generation"], newest["worldSize"]) == (5, 2, 1, 2)
+    assert (newest["run"], newest["condition"]) == ("run-1", "whole")
+    assert newest["size"] == sum(file.stat().st_size for file in (tmp_path / newest["name"]).iterdir())
+    assert older["condition"] == "whole"
+    assert [one["condition"] for one in answer(tmp_path, "verify")] == ["verified", "damaged"]
+    assert [one["step"] for one in answer(tmp_path, "verify", "5")] == [5]
+
+
+def test_show_tells_tensors_and_history(tmp_path: Path) -> None:
+    runs.run(tmp_path, 5)
+    shown = answer(tmp_path, "show", "5")
+    assert shown["tensors"] == [
+        {"name": "weight", "shape": [2, 3], "dtype": "float32", "size": 24},
+        {"name": "bias", "shape": [], "dtype": "float32", "size": 4},
+    ]
+    assert [(one["epoch"], one["firstStep"], one["lastStep"]) for one in shown["ledger"]] == [(0, 1, 3), (1, 4, 5)]
+    assert (shown["samples"], shown["batch"]) == (10, 4)
+
+
+def test_export_is_the_file_itself(tmp_path: Path) -> None:
+    runs.run(tmp_path, 1)
+    weights = torch.load(io.BytesIO(run(tmp_path, "export").stdout), weights_only=True)
+    assert torch.equal(weights["weight"], runs.WEIGHTS["weight"])
+    file = run(tmp_path, "export", "1", "--format", "safetensors").stdout
+    assert json.loads(file[8 : 8 + int.from_bytes(file[:8], "little")])["weight"]["shape"] == [2, 3]
+
+
+def test_prune_deletes_only_what_it_is_told_by_name(tmp_path: Path) -> None:
+    runs.run(tmp_path, 1, 2, 3)
+    assert [one["step"] for one in answer(tmp_path, "prune", "--keep", "1")] == [2, 1]
+    assert len(list(tmp_path.glob("step-*"))) == 3
+    dropped = answer(tmp_path, "prune", "--keep", "1", "--drop=step-00000001-g0001")
+    assert [one["step"] for one in dropped] == [1]
+    refused = run(tmp_path, "prune", "--keep", "1", "--drop=step-00000003-g0001")
+    assert (refused.returncode, refused.stdout) == (1, b"")
+    assert b"step-00000003-g0001 must stay" in refused.stderr
+    assert len(list(tmp_path.glob("step-*"))) == 2
+
+
+def test_audit_tells_a_proof_for_each_and_which_cannot_vouch(tmp_path: Path) -> None:
+    runs.run(tmp_path, 2, 5, 7)
+    (tmp_path / "step-00000002-g0001" / "manifest.json").write_text("{}")
+    told = answer(tmp_path, "audit")
+    assert [(proof["steps"], proof["counted"], proof["broken"]) for proof in told["proofs"]] == [
+        (7, 24, ""),
+        (5, 18, ""),
+    ]
+    assert [one["step"] for one in told["unusable"]] == [2]
+    assert [entry["stop"] for entry in told["proofs"][0]["ledger"]] == [10, 10, 4]
+
+
+def test_what_is_printed_meanwhile_is_no_part_of_the_answer(tmp_path: Path) -> None:
+    runs.run(tmp_path, 1)
+    noisy = "import os, trainer.snapshots.catalogue as c, trainer.snapshots as s\n"
+    noisy += "real = c.everything\n"
+    noisy += "def loud(*a, **k):\n    print('a library'); os.system('echo its child')\n    return real(*a, **k)\n"
+    noisy += f"c.everything = loud\ns.main(['--folder', {str(tmp_path)!r}, 'list'])"
+    done = subprocess.run([sys.executable, "-c", noisy], check=True, capture_output=True)
+    assert [one["step"] for one in json.loads(done.stdout)] == [1]
+    assert b"a library" in done.stderr
+    assert b"its child" in done.stderr
+
+
+def test_no_such_snapshot_is_a_reason_and_exit_code_1(tmp_path: Path) -> None:
+    done = run(tmp_path, "show", "4")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.decode().splitlines()[-1] == "no snapshot '4' that could be used; steps with one: none"

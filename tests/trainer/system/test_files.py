@@ -1,0 +1,39 @@
+"""Files that are whole or absent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainer.outcome import marker
+from trainer.system import files
+
+
+def test_replacing_leaves_one_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    files.replace(path, b"a longer text")
+    files.replace(path, b"short")
+    assert path.read_bytes() == b"short"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_cannot_be_replaced_stays(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    (path / "in-the-way").mkdir(parents=True)
+    with pytest.raises(OSError, match="file"):
+        files.replace(path, b"text")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_an_exclusive_write_never_overwrites(tmp_path: Path) -> None:
+    files.write(tmp_path / "file", b"first", exclusive=True)
+    with pytest.raises(FileExistsError):
+        files.write(tmp_path / "file", b"second", exclusive=True)
+    assert (tmp_path / "file").read_bytes() == b"first"
+
+
+def test_marks_are_by_run(tmp_path: Path) -> None:
+    marker.mark(tmp_path, "run-1", {"step": 3})
+    assert marker.finished(tmp_path, "run-1")
+    assert not marker.finished(tmp_path, "run-2")

@@ -1,0 +1,199 @@
+"""The loop as a world of one: exact resume, full disks, wrong folders, and what a run leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.data import TensorDataset
+
+from tests.trainer.worlds import finish, fork
+from trainer import Data, Drained, Step, Training, join
+from trainer.env import RankEnv
+from trainer.outcome import marker
+from trainer.snapshots.archive import SnapshotError
+from trainer.snapshots.fence import Fence, Fenced
+
+EPOCHS = 3  # of 4 steps: 20 samples in batches of 6, 6, 6 and 2
+
+
+def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
+    inputs, targets = batch
+    return functional.mse_loss(model(inputs), targets)
+
+
+@contextmanager
+def training(
+    folder: Path | None,
+    on_step: Callable[[Step], None] | None = None,
+    *,
+    width: int = 4,
+    run: str = "run",
+) -> Iterator[Training]:
+    """A model that draws random numbers, an optimizer with a memory, and a schedule: all of it has to come back."""
+    env = RankEnv(run_id=run, snapshot_dir=folder, snapshot_every=3)
+    with join(seed=3, env=env) as world:
+        model = nn.Sequential(nn.Linear(5, width), nn.BatchNorm1d(width), nn.Dropout(0.5), nn.Linear(width, 1))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=12)
+        generator = torch.Generator().manual_seed(0)
+        samples = TensorDataset(torch.rand(20, 5, generator=generator), torch.rand(20, 1, generator=generator))
+        data = Data(samples, batch=6)
+
+        def patient(model: nn.Module, batch: list[Tensor]) -> Tensor:
+            """Steps take far longer than writing does: each snapshot is written before the step behind it."""
+            while not whole._history.written:
+                time.sleep(0.001)
+            return loss(model, batch)
+
+        whole = Training(world, model, optimizer, patient, data, epochs=EPOCHS, scheduler=scheduler, on_step=on_step)
+        yield whole
+
+
+def straight() -> tuple[list[float], dict[str, Tensor]]:
+    """The losses and the weights of an undisturbed run."""
+    losses: list[float] = []
+    with training(None, lambda step: losses.append(step.loss)) as whole:
+        whole.fit()
+    return losses, whole.model.state_dict()
+
+
+def asked_at(number: int, losses: dict[int, float]) -> Callable[[Step], None]:
+    """Record the losses; be asked to stop once a step is known."""
+
+    def on_step(step: Step) -> None:
+        losses[step.number] = step.loss
+        if step.number == number:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return on_step
+
+
+@pytest.mark.parametrize("stop", [1, 3, 6, 9])
+def test_stopping_anywhere_changes_nothing_bit_by_bit(tmp_path: Path, stop: int) -> None:
+    losses: dict[int, float] = {}
+    with training(tmp_path, asked_at(stop, losses)) as first, pytest.raises(Drained) as drained:
+        first.fit()
+    assert drained.value.code == 75
+    assert stop < max(losses) < 12
+    assert not marker.finished(tmp_path, "run")
+    torch.rand(3)  # where the generators are now is of no account
+    with training(tmp_path, asked_at(0, losses)) as second:
+        second.fit()
+    expected, weights = straight()
+    assert [losses[step] for step in sorted(losses)] == expected
+    for name, tensor in second.model.state_dict().items():
+        assert torch.equal(tensor, weights[name])
+    assert marker.finished(tmp_path, "run")
+
+
+def test_a_crash_goes_on_from_the_last_snapshot(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def crash(step: Step) -> None:
+        seen.append(step.number)
+        if step.number == 8:
+            raise RuntimeError
+
+    with training(tmp_path, crash) as first, pytest.raises(RuntimeError):
+        first.fit()
+    losses: dict[int, float] = {}
+    with training(tmp_path, asked_at(0, losses)) as second:
+        second.fit()
+    assert seen == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert list(losses) == [7, 8, 9, 10, 11, 12]
+    assert list(losses.values()) == straight()[0][6:]
+
+
+def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with training(tmp_path) as first:
+        first.fit()
+    weights = torch.load(tmp_path / "model.pt", weights_only=True)
+    assert all(torch.equal(weights[name], one) for name, one in first.model.state_dict().items())
+    facts = json.loads(marker.path(tmp_path, "run").read_text())
+    assert facts == {"run": "run", "step": 12, "model": "model.pt"}
+    taken: dict[int, float] = {}
+    with training(tmp_path, asked_at(0, taken)) as again:
+        again.fit()
+    assert taken == {}
+    assert not list(tmp_path.glob("step-*-g0002"))
+    assert "after step 12" in capsys.readouterr().out
+    assert all(torch.equal(weights[name], one) for name, one in again.model.state_dict().items())
+
+
+def test_a_stop_in_the_last_step_is_the_end_of_the_run(tmp_path: Path) -> None:
+    with training(tmp_path, asked_at(10, {})) as run:  # step 10 is known behind 11, and 12 tells the others
+        run.fit()
+    assert marker.finished(tmp_path, "run")
+
+
+def test_handlers_come_back(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with training(tmp_path) as run:
+        run.fit()
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_another_model_of_the_same_run_is_an_error_not_a_new_start(tmp_path: Path) -> None:
+    with training(tmp_path) as run:
+        run.fit()
+    with training(tmp_path, width=5) as other, pytest.raises(SnapshotError, match="other parameters"):
+        other.fit()
+    with training(tmp_path, width=5, run="another") as other:
+        other.fit()
+
+
+def test_a_stale_loop_stops_at_its_next_snapshot(tmp_path: Path) -> None:
+    def overtake(step: Step) -> None:
+        if step.number == 7:
+            Fence(tmp_path).claim("run")
+
+    with training(tmp_path, overtake) as stale, pytest.raises(Fenced):
+        stale.fit()
+    assert [path.name for path in tmp_path.glob("step-*")] == ["step-00000003-g0001"]
+
+
+def test_training_goes_on_without_space(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    folder = tmp_path / "snapshots"
+    assert finish(fork(train_with_a_short_disk, folder, log)) == 0
+    lines = log.read_text().splitlines()
+    assert [line.startswith("warning: no snapshot at step 6") for line in lines].count(True) == 1
+    warning = next(line for line in lines if line.startswith("warning"))
+    assert "File too large" in warning
+    assert "the last good one is step-00000003-g0001" in warning
+    assert sorted(path.name for path in folder.glob("step-*")) == [f"step-{n:08}-g0001" for n in (3, 9, 12)]
+    assert not list(folder.glob(".tmp-*"))
+
+
+def train_with_a_short_disk(folder: Path, log: Path) -> None:
+    """There is no space between steps 4 and 8."""
+    everything = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+
+    def on_step(step: Step) -> None:
+        if step.number in (4, 8):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (3000 if step.number == 4 else everything, everything))
+
+    with log.open("w") as output:
+        os.dup2(output.fileno(), 1)
+    with training(folder, on_step) as run:
+        run.fit()
+
+
+@pytest.mark.parametrize(("epochs", "every"), [(0, 1), (1, 0)])
+def test_nothing_to_train_is_an_error(epochs: int, every: int) -> None:
+    model = nn.Linear(1, 1)
+    data = Data(TensorDataset(torch.zeros(1, 1)), batch=1)
+    optimizer = torch.optim.SGD(model.parameters())
+    with join() as world, pytest.raises(ValueError, match="1 or more"):
+        Training(world, model, optimizer, loss, data, epochs=epochs, snapshot_every=every)

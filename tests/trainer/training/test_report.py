@@ -1,0 +1,131 @@
+"""What rank 0 tells: lines, and the file that the status comes from."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trainer.env import RankEnv
+from trainer.snapshots.chain import Committed
+from trainer.training import report
+from trainer.training.pulse import Step
+from trainer.training.report import Reporter, Speed, clock
+from trainer.world.data import Cursor, Order
+from trainer.world.distributed import World
+
+ORDER = Order(samples=10, batch=4)
+STEP = Step(number=4, generation=1, cursor=Cursor(1, 4), ids=[], size=4, loss=0.25)
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tell every step."""
+    monkeypatch.setattr(report, "TICK", 0.0)
+    monkeypatch.setattr(report, "LINE", 0.0)
+
+
+def reporter(file: Path | None = None, rank: int = 0) -> Reporter:
+    world = World(env=RankEnv(rank=rank, world_size=2, progress_file=file), device=torch.device("cpu"))
+    return Reporter(world, ORDER, epochs=3)
+
+
+def told(file: Path) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads(file.read_text())
+    return facts
+
+
+@pytest.mark.usefixtures("always")
+def test_the_file_says_where_training_is(tmp_path: Path) -> None:
+    file = tmp_path / "progress.json"
+    began = time.time()
+    with reporter(file) as telling:
+        telling.begin(3)
+        telling.snapshot(Committed(step=3, seconds=1.5, stall=0.25))
+        telling.step(STEP)
+        facts = told(file)
+        telling.epoch(1, {"accuracy": 0.5, "perplexity": math.nan})
+    speed, eta = facts.pop("samples_per_second"), facts.pop("eta_seconds")
+    assert eta == pytest.approx(16 / speed, rel=0.1)
+    assert began <= facts.pop("resumed_at") <= time.time()
+    assert facts == {
+        "step": 4,
+        "total_steps": 9,
+        "epoch": 2,
+        "epochs": 3,
+        "loss": 0.25,
+        "snapshot_step": 3,
+        "resumed_from": 3,
+        "snapshot_seconds": 1.5,
+        "snapshot_stall_seconds": 0.25,
+        "metrics": {},
+    }
+    assert told(file)["metrics"] == {"accuracy": 0.5, "perplexity": None}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["progress.json"]
+
+
+@pytest.mark.usefixtures("always")
+def test_plain_lines_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with reporter() as telling:
+        telling.step(STEP)
+        telling.epoch(1, {"accuracy": 0.5})
+    step, epoch = capsys.readouterr().out.splitlines()
+    assert step.startswith("epoch 2/3 step 1/3 loss 0.2500 ")
+    assert " samples/s eta 0:00:0" in step
+    assert epoch == "epoch 2/3 done loss 0.2500 accuracy 0.5000"
+
+
+def test_few_lines_and_writes_for_many_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "progress.json"
+    with reporter(file) as telling:
+        telling.step(STEP)
+        assert told(file)["step"] == 4  # that these ranks train is news
+        telling.step(replace(STEP, number=5))
+        assert told(file)["step"] == 4
+    assert told(file)["step"] == 5  # at the end at the latest
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.usefixtures("always")
+def test_a_bar_in_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with reporter() as telling:
+        telling.begin(3)
+        telling.step(STEP)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "4/9" in captured.err
+
+
+@pytest.mark.usefixtures("always")
+def test_other_ranks_are_silent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with reporter(tmp_path / "progress.json", rank=1) as telling:
+        telling.step(STEP)
+        telling.epoch(0, {"accuracy": 1.0})
+    assert not list(tmp_path.iterdir())
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_file_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+    with reporter(tmp_path / "missing" / "progress.json") as telling:
+        telling.step(STEP)
+
+
+def test_speed_is_that_of_the_last_ticks() -> None:
+    speed = Speed(now=100.0)
+    assert speed.rate == 0
+    for second in range(1, 200):
+        speed.count(10 if second < 100 else 30)
+        speed.tick(100.0 + second)
+    assert speed.rate == pytest.approx(30)
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00:00"), (42.4, "0:00:42"), (3725, "1:02:05"), (math.inf, "-")])
+def test_clock(seconds: float, text: str) -> None:
+    assert clock(seconds) == text

@@ -1,0 +1,93 @@
+"""Backend and device: what was asked for, or an error that names the cause; and a world of one."""
+
+from __future__ import annotations
+
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests.trainer.nodes import PATIENCE, free_port
+from trainer.env import RankEnv
+from trainer.world.distributed import DistributedError, World, await_rank_0, choose, join
+
+CPU, GPU_1 = torch.device("cpu"), torch.device("cuda", 1)
+
+
+@pytest.mark.parametrize(
+    ("backend", "ranks", "gpus", "chosen"),
+    [
+        ("auto", 2, 0, ("gloo", CPU)),
+        ("auto", 2, 2, ("nccl", GPU_1)),
+        ("auto", 2, 8, ("nccl", GPU_1)),
+        ("nccl", 2, 2, ("nccl", GPU_1)),
+        ("gloo", 2, 2, ("gloo", CPU)),
+        ("gloo", 2, 0, ("gloo", CPU)),
+    ],
+)
+def test_what_is_chosen(backend: Any, ranks: int, gpus: int, chosen: tuple[str, torch.device]) -> None:
+    env = RankEnv(backend=backend, local_rank=1, local_world_size=ranks)
+    assert choose(env, gpus=gpus) == chosen
+
+
+@pytest.mark.parametrize(("backend", "gpus"), [("nccl", 0), ("nccl", 1), ("auto", 1)])
+def test_gpus_that_are_missing_are_never_a_silent_cpu(backend: Any, gpus: int) -> None:
+    env = RankEnv(backend=backend, local_rank=0, local_world_size=2)
+    with pytest.raises(DistributedError, match=rf"2 ranks on this node see {gpus} GPUs.*KIT_BACKEND=gloo"):
+        choose(env, gpus=gpus)
+
+
+def test_a_lone_process_is_a_world_of_one_without_a_group() -> None:
+    with join(seed=5) as world:
+        assert not torch.distributed.is_initialized()
+        check(world)
+        drawn = torch.rand(1)
+    with join(seed=5):
+        assert torch.equal(torch.rand(1), drawn)
+
+
+def test_one_rank_of_torchrun_has_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    with join() as world:
+        assert torch.distributed.is_initialized()
+        check(world)
+    assert not torch.distributed.is_initialized()
+
+
+def test_the_others_wait_until_rank_0_listens() -> None:
+    port = free_port()
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(await_rank_0, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+        with pytest.raises(TimeoutError):
+            waiting.result(0.2)
+        with socket.create_server(("127.0.0.1", port)):
+            waiting.result(PATIENCE)
+
+
+def check(world: World) -> None:
+    assert (world.rank, world.size, world.is_main) == (0, 1, True)
+    assert world.share("told") == "told"
+    assert world.gather("given") == ["given"]
+    assert world.sum(torch.ones(2)).tolist() == [1, 1]
+    world.barrier()
+    model = nn.BatchNorm1d(2)
+    assert world.parallel(model)(torch.eye(3, 2)).shape == (3, 2)
+    world.equalize_buffers(model)
+    assert world.synchronize_batchnorm(model) is model
+
+
+def test_batchnorm_is_not_synchronized_on_cpus_in_silence() -> None:
+    world = World(env=RankEnv(world_size=2), device=CPU)
+    with pytest.raises(DistributedError, match="needs a GPU"):
+        world.synchronize_batchnorm(nn.BatchNorm1d(2))
+
+
+def test_only_rank_0_speaks(capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in range(2):
+        World(env=RankEnv(rank=rank, world_size=2), device=CPU).say(f"I am {rank}")
+    assert capsys.readouterr().out == "I am 0\n"

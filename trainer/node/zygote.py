@@ -1,0 +1,176 @@
+"""A process that has imported what ranks import, and that they are forked from: in milliseconds, not in seconds.
+
+It is forked from the agent once torch is there and before the agent has a second thread. It starts no thread itself
+and touches neither a device nor a process group: none of these survive a fork.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from typing import Final, NoReturn
+
+from trainer.node import worker
+from trainer.system.lifeline import end_with
+from trainer.system.lines import ConnectionLost, Lines, Message
+
+# What a script imports to train, and what torch imports for itself at the first optimizer step (1.3 s).
+PRELOADED: Final = ("trainer.world.distributed", "trainer.world.evaluation", "trainer.training.loop", "torch._dynamo")
+IMPORT_PATIENCE: Final = 300.0  # seconds for all imports, on a machine that is busy and has read none of it yet
+START_PATIENCE: Final = 30.0  # seconds for a rank to be forked
+
+
+class ZygoteLost(Exception):
+    """The warm process is gone, or does not answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """A rank to fork: its command as ``worker`` takes it, its whole environment, and where its output goes."""
+
+    command: Sequence[str]
+    env: Mapping[str, str]
+    output: str
+
+
+class Zygote:
+    """The agent's end; only the agent's main thread uses it."""
+
+    def __init__(self) -> None:
+        """Fork the process. Call this while there is one thread, in a process that adopts orphans."""
+        agent = os.getpid()
+        ours, theirs = socket.socketpair()
+        self._pid = os.fork()
+        if not self._pid:
+            ours.close()
+            try:
+                _serve(theirs, agent)
+            except BaseException:  # noqa: BLE001  nothing may go back into the agent's frames
+                traceback.print_exc()
+            finally:
+                os._exit(1)
+        theirs.close()
+        self._lines = Lines(ours)
+
+    def await_warmth(self) -> None:
+        """Wait until all is imported; to be called once, before the first start.
+
+        Raises:
+            ZygoteLost: it will not be.
+        """
+        self._hear(IMPORT_PATIENCE)
+
+    def start(self, order: Order) -> int:
+        """Start a rank as a child of this process, in a session of its own; gives its process id.
+
+        Raises:
+            ZygoteLost: it cannot be started this way.
+        """
+        try:
+            self._lines.send(asdict(order))
+        except ConnectionLost as error:
+            raise ZygoteLost(str(error)) from error
+        return int(self._hear(START_PATIENCE)["pid"])
+
+    def close(self) -> None:
+        """End the process; ranks live on, but for one that could not yet tell its process id."""
+        self._lines.close()
+        with suppress(ProcessLookupError, ChildProcessError):  # it was closed before
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+
+    def _hear(self, patience: float) -> Message:
+        try:
+            answer = self._lines.receive(patience)
+        except ConnectionLost as error:
+            raise ZygoteLost(str(error)) from error
+        if not answer:
+            raise ZygoteLost(f"no answer in {patience:.0f} s")
+        return answer
+
+
+def _serve(connection: socket.socket, agent: int) -> None:
+    """Fork ranks until the agent is gone."""
+    end_with(agent)
+    for number in (signal.SIGTERM, signal.SIGINT):  # meant for the agent
+        signal.signal(number, signal.SIG_IGN)
+    for name in PRELOADED:
+        with suppress(ImportError):  # a rank that needs it will tell the same
+            import_module(name)
+    gc.collect()
+    gc.freeze()  # what is shared with the ranks stays shared
+    lines = Lines(connection)
+    with suppress(ConnectionLost):  # the agent needs no more ranks, or is gone
+        lines.send({"warm": True})
+        while order := lines.receive():
+            middle = os.fork()
+            if not middle:
+                _fork_rank(Order(**order), lines, agent)
+            os.waitpid(middle, 0)
+
+
+def _fork_rank(order: Order, lines: Lines, agent: int) -> NoReturn:
+    """Fork the rank and end, so that the agent adopts it and learns how it ends."""
+    middle = os.getpid()
+    if os.fork():
+        os._exit(0)
+    while os.getppid() == middle:
+        time.sleep(0.0005)
+    end_with(agent)
+    os.setsid()
+    _become(order)
+    lines.send({"pid": os.getpid()})
+    lines.close()
+    _run(order.command)
+
+
+def _become(order: Order) -> None:
+    """Take over what ``exec`` would have given: output, environment, signals, and chance of its own."""
+    output = os.open(order.output, os.O_WRONLY)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+    os.environ.clear()
+    os.environ.update(order.env)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not sys.flags.safe_path:
+        sys.path.pop(0)  # the agent's working folder
+    if "numpy.random" in sys.modules:  # Python's own generator is seeded anew by the fork
+        sys.modules["numpy.random"].seed()
+
+
+def _run(command: Sequence[str]) -> NoReturn:
+    """Run a rank and end as Python would, but never return into the agent's frames and their clean-up."""
+    code = 1
+    try:
+        worker.main(list(command))
+        code = 0
+    except SystemExit as end:
+        code = exit_code(end)
+    finally:
+        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001  waits for threads, as the interpreter does
+        atexit._run_exitfuncs()  # noqa: SLF001  likewise
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):  # its reader is gone, or the script has closed it
+                stream.flush()
+        os._exit(code)
+
+
+def exit_code(end: SystemExit) -> int:
+    """What Python ends with; a message goes to stderr."""
+    if end.code is None or isinstance(end.code, int):
+        return (end.code or 0) & 0xFF
+    print(end.code, file=sys.stderr)  # noqa: T201  as Python does
+    return 1

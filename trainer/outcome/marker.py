@@ -1,0 +1,31 @@
+"""The mark that a run leaves beside its snapshots when it has finished: a node that comes back then has nothing to do.
+
+Standard library only: the agent looks for the mark before it imports torch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from trainer.system.files import replace
+
+
+def path(snapshot_dir: Path, run_id: str) -> Path:
+    """Where the mark of a run is."""
+    return snapshot_dir / f".finished-{run_id}"
+
+
+def finished(snapshot_dir: Path, run_id: str) -> bool:
+    """Whether the run has finished."""
+    return path(snapshot_dir, run_id).exists()
+
+
+def mark(snapshot_dir: Path, run_id: str, facts: Mapping[str, object]) -> None:
+    """Mark the run as finished; the facts are for whoever reads the mark, as JSON.
+
+    Raises:
+        OSError: the mark could not be written.
+    """
+    replace(path(snapshot_dir, run_id), json.dumps({"run": run_id, **facts}).encode())

@@ -1,0 +1,73 @@
+"""How a node ended, and the termination message that tells it to Kubernetes and to kitctl."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from trainer.outcome.failures import Failure
+
+Outcome = Literal["done", "drained", "retryable", "fatal"]
+LIMIT: Final = 4096  # bytes: the kubelet cuts a termination message there
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """How a node ended, or how its last round did.
+
+    Attributes:
+        outcome: what whoever restarts nodes is to do.
+        reason: for a person.
+        failure: of a rank, if that is what it ended with.
+        node: the index of the node that all others end with; None for a reason of its own.
+    """
+
+    outcome: Outcome
+    reason: str
+    failure: Failure | None = None
+    node: int | None = None
+
+
+def heard(told: Mapping[str, Any]) -> Ending:
+    """What another node's fatal ending, as the fields of its :class:`Ending`, is to this one: the same end."""
+    failure = Failure(**told["failure"]) if told["failure"] else None
+    reason = f"node {told['node']} failed: {told['reason']}"
+    return Ending(outcome="fatal", reason=reason, failure=failure, node=told["node"])
+
+
+def message(ending: Ending, *, node_index: int) -> bytes:
+    """The message as JSON of at most :data:`LIMIT` bytes: the traceback loses its oldest lines, then texts are cut."""
+    failure = ending.failure
+    content: dict[str, str | int | None] = {
+        "outcome": ending.outcome,
+        "reason": ending.reason,
+        "rank": failure.rank if failure else None,
+        "node": node_index if ending.node is None else ending.node,
+        "time": failure.time if failure else int(time.time()),
+        "error": failure.error if failure else "",
+        "traceback": failure.traceback if failure else "",
+    }
+    for key, keep_end in (("traceback", True), ("error", False), ("reason", False)):
+        over = len(_encode(content)) - LIMIT
+        while over > 0 and content[key]:
+            text = str(content[key])
+            cut = max(1, over // 4)  # a character is at most 4 bytes of UTF-8, or 6 once JSON has escaped it
+            content[key] = text[cut:] if keep_end else text[: len(text) - cut]
+            over = len(_encode(content)) - LIMIT
+    return _encode(content)
+
+
+def write(path: Path | None, ending: Ending, *, node_index: int) -> None:
+    """Write the message in place: the kubelet reads exactly this file, which may be a mount of its own."""
+    if path is not None:
+        with suppress(OSError):  # the exit code still tells the outcome
+            path.write_bytes(message(ending, node_index=node_index))
+
+
+def _encode(content: dict[str, str | int | None]) -> bytes:
+    return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")

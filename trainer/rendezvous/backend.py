@@ -1,0 +1,99 @@
+"""What an agent asks of a rendezvous, whichever it is: torch's own interface, and what torch has no word for."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import torch.distributed as dist
+from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousHandler
+
+from trainer.outcome.termination import Ending
+
+# What an attempt ends with when the rendezvous or the other nodes went away: try again with a new connection.
+LOST: Final = (RendezvousError, dist.DistError)
+
+
+class JobFailed(Exception):
+    """Another node has failed for good, and so has the job; raised by whatever is asked of the rendezvous then."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending.reason)
+        self.ending = ending
+
+
+class Rendezvous(RendezvousHandler):
+    """One node's part in one round after the other.
+
+    Attributes:
+        lost: whether the last round is known to have lost ranks: those that are left cannot agree on anything.
+        reason: why it is over, as far as the others know; empty if there is nothing to say.
+        culprit: the rank that has kept all others waiting, if the round hung.
+        asked: whether the others want to know where the ranks of this node stand.
+        tempo: how fast all ranks are, told to the node with group rank 0: ``busy`` (seconds of a step by rank) and
+            ``slow`` (by rank, how many times the others' step its own takes).
+    """
+
+    lost: bool
+    reason = ""
+    culprit: int | None = None
+    asked = False
+    tempo: Mapping[str, Mapping[str, float]] | None = None
+
+    def pulse(self, *, stalled: bool, tempo: Mapping[int, tuple[int, float]]) -> None:
+        """Tell the others how the ranks of this node are; to be called often while there are any.
+
+        Args:
+            stalled: whether they all stand still.
+            tempo: by rank, its finished steps, and the seconds that it has been busy in them.
+        """
+
+    def account(self, ranks: Sequence[Mapping[str, Any]]) -> None:
+        """Tell the others where the ranks of this node stand."""
+
+    @abstractmethod
+    def end(self, *, lost: bool) -> None:
+        """Tell the others that this node's ranks are no more.
+
+        Args:
+            lost: whether they failed, so that no other rank can go on; else all ranks stop by agreement.
+        """
+
+    @abstractmethod
+    def done(self) -> bool:
+        """Tell the others that this node's ranks have succeeded; whether those of all nodes have.
+
+        Raises:
+            RendezvousError: the round is over, or node 0 has left.
+        """
+
+    @abstractmethod
+    def fail(self, ending: Ending, *, patience: float) -> None:
+        """Tell the others, those that wait and those that train, that the job ends with this node.
+
+        Args:
+            ending: how; its ``node`` is this one.
+            patience: seconds that this node can stay until all have heard.
+
+        Raises:
+            RendezvousError: node 0 has left.
+        """
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Take no part any more. Nobody waits for this node then."""
+
+
+class Backend(Protocol):
+    """A way to find the other nodes."""
+
+    def connect(self, *, deadline: float, waiting: Callable[[str], None] = lambda _: None) -> None:
+        """Reach node 0; the arguments are those of ``trainer.system.port.reach``.
+
+        Raises:
+            RendezvousError: it could not be reached in time.
+        """
+
+    def handler(self, local_addr: str) -> Rendezvous:
+        """Take part over the connection; ``local_addr`` is where the other nodes reach this one."""

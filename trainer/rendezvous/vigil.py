@@ -1,0 +1,85 @@
+"""Whether the ranks of a round still move, as far as all their agents tell: the rules, without clocks or sockets.
+
+A node that says nothing at all is lost, whatever its kernel answers. If every node that is heard says that its ranks
+are stalled, each is asked where they stand, and the answers make the cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from trainer.rendezvous.diagnosis import Account, Cause, cause
+from trainer.rendezvous.roster import Node
+
+ANSWER_PATIENCE: Final = 5.0  # seconds for all accounts
+
+
+class Vigil:
+    """Over one round after the other. ``now`` is in seconds of any steady clock.
+
+    Args:
+        silence: seconds after which a node whose ranks run is lost if it says nothing.
+        stopping: seconds that it may say nothing while it stops its ranks.
+    """
+
+    def __init__(self, *, silence: float, stopping: float) -> None:
+        self._silence = silence
+        self._stopping = stopping
+        self._heard: dict[Node, float] = {}
+        self._stalled: set[Node] = set()
+        self._asked: float | None = None
+        self._accounts: dict[Node, Sequence[Account]] = {}
+
+    def hear(self, node: Node, now: float) -> None:
+        """A node has said something."""
+        self._heard[node] = now
+
+    def forget(self, node: Node) -> None:
+        """A node is gone."""
+        self._heard.pop(node, None)
+        self._stalled.discard(node)
+
+    def begin(self) -> None:
+        """A round was formed, or is over."""
+        self._stalled.clear()
+        self._withdraw()
+
+    def stall(self, node: Node, *, stalled: bool) -> None:
+        """A node's ranks are stalled, or move."""
+        if stalled:
+            self._stalled.add(node)
+        else:
+            self._stalled.discard(node)
+            self._withdraw()
+
+    def explain(self, node: Node, accounts: Sequence[Account]) -> None:
+        """A node says where its ranks stand."""
+        self._accounts[node] = accounts
+
+    def silent(self, nodes: Iterable[Node], group: Sequence[Node], now: float) -> list[Node]:
+        """Those of the nodes that should have said something by now."""
+        limits = {node: self._silence + (0.0 if node in group else self._stopping) for node in nodes if node.seated}
+        return [node for node, limit in limits.items() if not node.ready and now > self._heard[node] + limit]
+
+    def suspects(self, group: Sequence[Node], now: float) -> bool:
+        """Whether to ask all nodes now where their ranks stand."""
+        running = [node for node in group if not node.done]
+        if self._asked is not None or not running or not self._stalled.issuperset(running):
+            return False
+        self._asked = now
+        return True
+
+    def verdict(self, group: Sequence[Node], now: float) -> Cause | None:
+        """The cause of a hang, once it is known or nobody will tell more of it."""
+        if self._asked is None:
+            return None
+        all_told = self._accounts.keys() >= {node for node in group if not node.done}
+        if not all_told and now < self._asked + ANSWER_PATIENCE:
+            return None
+        accounts = sorted((one for told in self._accounts.values() for one in told), key=lambda one: one.rank)
+        return cause(accounts) if accounts else Cause(rank=0, text="hang: no rank moves, and no agent says why")
+
+    def _withdraw(self) -> None:
+        self._asked = None
+        self._accounts.clear()

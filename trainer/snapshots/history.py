@@ -1,0 +1,224 @@
+"""The committed history of a run, as all ranks see it: where to go on from, and what is committed next.
+
+Every rank writes its part of a snapshot in the background, and rank 0 publishes the whole once all of them have told
+that theirs is on the disk. Where some rank does not see rank 0's folder, rank 0 writes everything, which it can as long
+as the ranks hold the state alike.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from trainer.outcome import marker
+from trainer.snapshots import restore, snapshot
+from trainer.snapshots.archive import Archive, SnapshotError
+from trainer.snapshots.chain import Chain, Committed, Pending
+from trainer.snapshots.fence import Fence
+from trainer.snapshots.restore import Found
+from trainer.snapshots.retention import Retention
+from trainer.snapshots.snapshot import ForeignError
+from trainer.snapshots.state import State, dump, load
+from trainer.snapshots.writer import Writer
+from trainer.system import files
+from trainer.world import rng
+from trainer.world.data import Cursor, Order
+from trainer.world.distributed import World
+
+MODEL: Final = "model.pt"
+REST: Final = "rest"  # in rank 0's shard: all of the state that is no tensor
+
+
+class History:
+    """Collective: every rank makes one and calls the same methods. Without a folder there is nothing to go on from.
+
+    A context: at its end nothing is left running.
+
+    Args:
+        world: all ranks; its environment names the folder and the run.
+        state: what is saved and restored.
+        order: the data's order.
+    """
+
+    def __init__(self, world: World, state: State, order: Order) -> None:
+        self._world = world
+        self._state = state
+        self._order = order
+        self._folder = world.env.snapshot_dir
+        self._kind = {"model": state.signature, "optimizer": type(state.optimizer).__name__}
+        self._archive = self._open()
+        self._chain = self._begin_chain(0)
+        self._background = ThreadPoolExecutor(1, "snapshot")
+        self._writer = Writer(world, self._background, main_only=False)
+        self._pending: Pending | None = None
+        self._publishing: Future[None] | None = None
+        self.generation = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        """A lone rank publishes what it has written; several cannot agree any more when one of them failed."""
+        if self._pending and self._world.size == 1:
+            self._hand_over(self._pending)
+        self._background.shutdown()
+
+    @property
+    def committed(self) -> Committed:
+        """The last snapshot; rank 0 knows."""
+        return self._chain.last
+
+    @property
+    def pending(self) -> bool:
+        """Whether a snapshot is being written; equal on all ranks."""
+        return self._pending is not None
+
+    @property
+    def written(self) -> bool:
+        """Whether this rank has nothing left to write."""
+        return self._writer.ended
+
+    def restore(self) -> Cursor:
+        """Set the state to the newest good snapshot's and claim a generation; the start without one.
+
+        With as many ranks as before, each rank's generators go on where they were; else they are derived anew from
+        seed, step and rank.
+
+        Raises:
+            SnapshotError: the folder cannot be used, or holds another model of this run.
+        """
+        found = None
+        if self._folder is not None:
+            self.generation = self._world.share(self._archive.claim() if self._archive else 0)
+            self._chain = self._begin_chain(self.generation)
+            self._writer.main_only = not self._seen_by_all(self._folder)
+            found = restore.newest(self._world, self._state, self._folder, self._archive)
+        if found is not None:
+            self._load(found)
+            self._chain.go_on_from(found.manifest)
+        if found is not None and found.manifest.world_size == self._world.size:
+            rng.restore(load(found.extras[_generators(self._world.rank)]))
+        else:
+            step = self._order.step(self._chain.cursor)
+            rng.seed_all(rng.derive("rank", self._order.seed, step, self._world.rank))
+        return self._chain.cursor
+
+    def begin(self, cursor: Cursor, metrics: Mapping[str, float]) -> None:
+        """Copy the state, and begin to write it; waits for what is still being written.
+
+        Args:
+            cursor: where the data stand.
+            metrics: of the epoch that ends here.
+        """
+        if self._folder is None:
+            return
+        began = time.monotonic()
+        if self._pending:
+            self._hand_over(self._pending)
+        folder = self._folder / f"{snapshot.SCRATCH}{snapshot.name(self._order.step(cursor), self.generation)}"
+        tensors, rest = self._state.capture()
+        self._writer.begin(folder, tensors, self._extras(rest))
+        stall = time.monotonic() - began
+        self._pending = Pending(cursor=cursor, metrics=metrics, folder=folder, began=began, stall=stall)
+
+    def advance(self, *, written: bool) -> None:
+        """Have published what is written, between two steps.
+
+        Args:
+            written: whether all ranks have written what was begun; equal on all ranks.
+
+        Raises:
+            Fenced: a newer generation has taken over.
+        """
+        if self._pending and written:
+            self._hand_over(self._pending)
+        if self._publishing and self._publishing.done():
+            self._publishing.result()
+
+    def commit(self, cursor: Cursor, metrics: Mapping[str, float]) -> None:
+        """Publish a snapshot, and wait for it. One that cannot be written is told.
+
+        Raises:
+            Fenced: a newer generation has taken over.
+        """
+        self.begin(cursor, metrics)
+        if self._pending:
+            self._hand_over(self._pending)
+        if self._publishing:
+            self._publishing.result()
+
+    def finish(self) -> None:
+        """Leave the model's file, which plain torch loads, and the mark that the run has finished.
+
+        Raises:
+            SnapshotError: one of them cannot be written.
+        """
+        weights = self._state.weights()
+        if self._folder is not None and self._world.is_main:
+            try:
+                files.replace(self._folder / MODEL, dump(weights))
+                marker.mark(self._folder, self._world.env.run_id, {"step": self.committed.step, "model": MODEL})
+            except OSError as error:
+                raise SnapshotError(f"the trained model cannot be written to {self._folder}: {error}") from error
+        self._world.barrier()
+
+    def _load(self, found: Found) -> None:
+        try:
+            self._state.load(found.tensors, load(found.extras[REST]))
+        except ForeignError as error:
+            raise SnapshotError(f"{found.manifest.name} cannot be gone on from: {error}; start a new run") from error
+
+    def _hand_over(self, pending: Pending) -> None:
+        """From all ranks, which write, to rank 0, which publishes; in the background, too."""
+        reports = self._writer.reports()
+        self._pending = None
+        if self._archive:
+            self._publishing = self._background.submit(self._chain.publish, self._archive, pending, reports)
+
+    def _open(self) -> Archive | None:
+        if self._folder is None or not self._world.is_main:
+            return None
+        return Archive(
+            self._folder,
+            run=self._world.env.run_id,
+            **self._kind,
+            order=self._order,
+            keep=Retention(self._world.env),
+            say=self._world.say,
+        )
+
+    def _begin_chain(self, generation: int) -> Chain:
+        return Chain(self._world, self._order, **self._kind, generation=generation)
+
+    def _seen_by_all(self, folder: Path) -> bool:
+        """Whether all ranks see the folder as rank 0 does: its claim, which no other folder holds.
+
+        Raises:
+            SnapshotError: they do not, and rank 0 cannot write for them.
+        """
+        mark = Fence(folder).mark(self.generation)
+        told = self._world.share(mark)
+        blind = [rank for rank, sees in enumerate(self._world.gather(mark == told)) if not sees]
+        if blind := self._world.share(blind):
+            what = f"{folder} is not the same folder on all nodes: rank {blind[0]} does not see what rank 0 wrote"
+            if self._state.sharded:
+                raise SnapshotError(f"{what}; ranks that each hold a part of the state need one that they share")
+            self._world.say(f"{what}; rank 0 writes all of each snapshot")
+        return not blind
+
+    def _extras(self, rest: Any) -> dict[str, Any]:
+        """What this rank writes beside its tensors: its generators; on rank 0 the state's rest, too."""
+        extras: dict[str, Any] = {_generators(self._world.rank): rng.capture()}
+        if self._writer.main_only:
+            extras = {name: value for one in self._world.gather(extras) for name, value in one.items()}
+        return extras | ({REST: rest} if self._world.is_main else {})
+
+
+def _generators(rank: int) -> str:
+    return f"rng/{rank}"

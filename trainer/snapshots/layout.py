@@ -1,0 +1,108 @@
+"""Which rank writes which part of the state, and where in its shard; planned by torch's distributed checkpoint.
+
+What all ranks hold alike is shared out between them, and each writes what it alone holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+from torch.distributed.checkpoint import DefaultSavePlanner
+from torch.distributed.checkpoint.planner import SavePlan, WriteItem
+from torch.distributed.tensor import DTensor
+
+from trainer.snapshots.shards import Piece
+from trainer.snapshots.state import Tensors
+from trainer.world.distributed import World
+
+ALIGNMENT: Final = 64  # bytes: a cache line, and more than any type of torch's asks for
+Structure = dict[str, tuple[torch.Size, torch.dtype]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """A rank's part of the state, and the memory that it is copied to.
+
+    Attributes:
+        structure: of the state that it was planned for.
+        pieces: what this rank writes, and where it is in ``buffer``.
+        buffer: the shard's data.
+        targets: the pieces within it.
+    """
+
+    structure: Structure
+    pieces: tuple[Piece, ...]
+    buffer: Tensor
+    targets: tuple[Tensor, ...]
+
+    @classmethod
+    def of(cls, plan: SavePlan, tensors: Tensors, *, pinned: bool) -> Layout:
+        """Lay a plan's items out, one behind the other, and take the memory for them."""
+        pieces: list[Piece] = []
+        for item in plan.items:
+            end = pieces[-1].stop if pieces else 0
+            pieces.append(_piece(item, start=-(-end // ALIGNMENT) * ALIGNMENT))
+        size = pieces[-1].stop if pieces else 0
+        buffer = torch.zeros(size, dtype=torch.uint8, pin_memory=pinned)
+        targets = [
+            buffer[piece.start : piece.stop].view(tensors[piece.tensor].dtype).view(piece.sizes) for piece in pieces
+        ]
+        return cls(structure=structure(tensors), pieces=tuple(pieces), buffer=buffer, targets=tuple(targets))
+
+    @property
+    def data(self) -> memoryview:
+        """The buffer's bytes, not a copy."""
+        data: memoryview = self.buffer.numpy().data
+        return data
+
+    def copy(self, tensors: Tensors) -> None:
+        """Copy this rank's part of the state, which has the structure that was planned for, to the buffer."""
+        for piece, target in zip(self.pieces, self.targets, strict=True):
+            source = tensors[piece.tensor].detach()
+            target.copy_(source.to_local() if isinstance(source, DTensor) else source, non_blocking=True)
+        if self.buffer.is_pinned():
+            torch.cuda.synchronize()
+
+
+def structure(tensors: Tensors) -> Structure:
+    """What a layout depends on."""
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+
+
+def plan(world: World, tensors: Tensors, *, main_only: bool) -> Layout:
+    """Share out the state. Collective.
+
+    Args:
+        world: all ranks.
+        tensors: of this rank; all ranks have the same names.
+        main_only: whether rank 0 writes all that the ranks hold alike.
+    """
+    planner = _planner(tensors, is_main=world.is_main, main_only=main_only)
+    plans = world.gather(planner.create_local_plan())
+    mine = planner.finish_plan(world.scatter(planner.create_global_plan(plans)[0] if world.is_main else []))
+    return Layout.of(mine, tensors, pinned=world.device.type == "cuda")
+
+
+def _planner(tensors: Tensors, *, is_main: bool, main_only: bool = False) -> DefaultSavePlanner:
+    planner = DefaultSavePlanner(
+        flatten_state_dict=False, flatten_sharded_tensors=False, dedup_save_to_lowest_rank=main_only
+    )
+    planner.set_up_planner(tensors, is_coordinator=is_main)
+    return planner
+
+
+def _piece(item: WriteItem, *, start: int) -> Piece:
+    facts = item.tensor_data
+    assert facts is not None
+    return Piece(
+        tensor=item.index.fqn,
+        dtype=str(facts.properties.dtype).removeprefix("torch."),
+        shape=tuple(facts.size),
+        offsets=tuple(facts.chunk.offsets),
+        sizes=tuple(facts.chunk.sizes),
+        start=start,
+        stop=start + facts.chunk.sizes.numel() * facts.properties.dtype.itemsize,
+    )

@@ -1,0 +1,65 @@
+"""One rank's part of each snapshot: copied at once, written in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Any
+
+from trainer.snapshots import layout, shards
+from trainer.snapshots.chain import Report
+from trainer.snapshots.layout import Layout
+from trainer.snapshots.state import Tensors, dump
+from trainer.world.distributed import World
+
+
+class Writer:
+    """Collective: all ranks make one and call the same methods. One snapshot at a time.
+
+    Args:
+        world: all ranks.
+        background: where to write; one job after the other.
+        main_only: whether rank 0 writes everything.
+    """
+
+    def __init__(self, world: World, background: Executor, *, main_only: bool) -> None:
+        self._world = world
+        self._background = background
+        self._layout: Layout | None = None
+        self._report: Future[Report] | None = None
+        self.main_only = main_only
+
+    @property
+    def ended(self) -> bool:
+        """Whether this rank has nothing left to write."""
+        return self._report is None or self._report.done()
+
+    def begin(self, folder: Path, tensors: Tensors, extras: Mapping[str, Any]) -> None:
+        """Copy this rank's part of the state and begin to write it; what was begun before has been reported.
+
+        Args:
+            folder: where to; is made.
+            tensors: the state's; they may change as soon as this returns.
+            extras: this rank's small things; they do not change any more.
+        """
+        if self._layout is None or self._layout.structure != layout.structure(tensors):
+            self._layout = layout.plan(self._world, tensors, main_only=self.main_only)
+        self._layout.copy(tensors)
+        self._report = self._background.submit(self._write, folder, self._layout, extras)
+
+    def reports(self) -> list[Report]:
+        """Wait for all ranks; what they have written, by rank, on rank 0."""
+        mine = self._report.result() if self._report else None
+        self._report = None
+        return self._world.gather(mine)
+
+    def _write(self, folder: Path, part: Layout, extras: Mapping[str, Any]) -> Report:
+        if self.main_only and not self._world.is_main:
+            return None
+        try:
+            folder.mkdir(exist_ok=True)
+            contents = {name: dump(value) for name, value in extras.items()}
+            return shards.write(folder / shards.name(self._world.rank), part.data, part.pieces, contents)
+        except OSError as error:
+            return error

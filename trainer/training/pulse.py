@@ -1,0 +1,145 @@
+"""What all ranks tell each other with every step: the step's loss, whether anyone was asked to stop, and the snapshots.
+
+The sum over the ranks is started behind a step and read behind the next one, so nobody waits for it; and as all ranks
+read the same sum at the same step, all of them stop there.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Any, Self
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from trainer.world.data import Cursor
+from trainer.world.distributed import World
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A finished optimizer step.
+
+    Attributes:
+        number: from 1 on.
+        generation: of the ranks that took it.
+        cursor: where the data stand behind it.
+        ids: the samples that this rank took part with.
+        size: samples of all ranks.
+        loss: mean over the global batch.
+    """
+
+    number: int
+    generation: int
+    cursor: Cursor
+    ids: list[int]
+    size: int
+    loss: float = float("nan")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Word:
+    """What a rank tells beside its loss.
+
+    Attributes:
+        stop: whether it was asked to stop.
+        written: whether it has written its part of the last snapshot.
+        due: whether it is time for the next one.
+    """
+
+    stop: bool = False
+    written: bool = False
+    due: bool = False
+
+
+class Pulse:
+    """Collective: all ranks send and flush at the same steps.
+
+    Attributes:
+        heard: the ranks' words together, as of the last step read: any of them was asked to stop, all of them have
+            written, for any of them it is time; equal on all ranks.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._pending: tuple[Step, _Sum] | None = None
+        self.heard = Word()
+
+    def send(self, step: Step, loss: Tensor, word: Word) -> Step | None:
+        """Start telling a step, and read the one before it, if any.
+
+        Args:
+            step: without its loss.
+            loss: this rank's part of the loss; the ranks' parts add up to the mean over the global batch.
+            word: this rank's.
+        """
+        started = step, _Sum(self._world, loss, word)
+        before = self.flush()
+        self._pending = started
+        return before
+
+    def flush(self) -> Step | None:
+        """Read the step sent last, if it has not been read yet; then what was heard of snapshots is of the past."""
+        if self._pending is None:
+            self.heard = Word(stop=self.heard.stop)
+            return None
+        step, total = self._pending
+        self._pending = None
+        loss, stops, written, due = total.read()
+        self.heard = Word(stop=stops > 0, written=written == self._world.size, due=due > 0)
+        return replace(step, loss=loss)
+
+
+class _Sum:
+    """The sum of (loss, stop, written, due) over all ranks, on its way."""
+
+    def __init__(self, world: World, loss: Tensor, word: Word) -> None:
+        told = [0.0, word.stop, word.written, word.due]
+        values = torch.tensor(told, dtype=torch.float64, device=world.device)
+        values[0] = loss.detach()
+        self._values = values
+        self._work = dist.all_reduce(values, async_op=True) if dist.is_initialized() else None
+        self._copied: torch.cuda.Event | None = None
+        if world.device.type == "cuda":  # copied as soon as it is known, so that reading waits for no later kernel
+            self._wait()  # of the stream, not of this process
+            self._values = torch.empty_like(values, device="cpu", pin_memory=True).copy_(values, non_blocking=True)
+            self._copied = torch.cuda.Event()
+            self._copied.record()
+
+    def read(self) -> list[float]:
+        if self._copied:
+            self._copied.synchronize()
+        else:
+            self._wait()
+        totals: list[float] = self._values.tolist()
+        return totals
+
+    def _wait(self) -> None:
+        if self._work:
+            self._work.wait()
+
+
+class StopRequest:
+    """SIGTERM or SIGINT, noted and not acted on: true once one came. Later ones change nothing.
+
+    A context, in the main thread; the former handlers come back at its end.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._former: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._former[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._former.items():
+            signal.signal(number, handler)
+
+    def _note(self, _signal: int, _frame: FrameType | None) -> None:
+        self.asked = True

@@ -1,0 +1,204 @@
+"""All ranks as one world: joining it, its device, and the few collectives that the rest of the trainer needs.
+
+Every method of World but ``say`` is collective: all ranks call it, in the same order. A lone process is a
+world of one, without a process group.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed import distributed_c10d
+from torch.distributed.fsdp import FSDPModule
+from torch.nn.parallel import DistributedDataParallel
+from tqdm import tqdm
+
+from trainer.env import RankEnv, rank_env
+from trainer.system.heartbeat import Heart, Phase
+from trainer.system.port import reach
+from trainer.world.rng import seed_all
+
+T = TypeVar("T")
+
+# Newer versions of torch have it as a public name.
+set_timeout = getattr(dist, "set_timeout", None) or distributed_c10d._set_pg_timeout  # noqa: SLF001
+
+JOIN_TIMEOUT: Final = timedelta(minutes=15)  # imports and a first CUDA context differ by minutes between nodes
+LISTEN_PATIENCE: Final = 60.0  # seconds in which a rank 0 that comes late is noticed at once
+STEP_TIMEOUT: Final = timedelta(minutes=5)  # a step, an evaluation's share, or rank 0's publishing of a snapshot
+
+
+class DistributedError(Exception):
+    """The world cannot be joined as it was asked for; says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """This rank's view of all ranks."""
+
+    env: RankEnv
+    device: torch.device
+    heart: Heart = field(default_factory=Heart)
+
+    @property
+    def rank(self) -> int:
+        """0 to size - 1."""
+        return self.env.rank
+
+    @property
+    def size(self) -> int:
+        """How many ranks there are."""
+        return self.env.world_size
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this rank speaks and writes for all."""
+        return self.rank == 0
+
+    def say(self, text: str) -> None:
+        """A line for a person, from rank 0; not collective."""
+        if self.is_main:
+            tqdm.write(text, file=sys.stdout)  # keeps clear of a progress bar
+            sys.stdout.flush()
+
+    def share(self, value: T | None) -> T:
+        """What rank 0 gave, on every rank."""
+        box = [value]
+        if dist.is_initialized():
+            dist.broadcast_object_list(box, src=0, device=self.device)
+        return cast("T", box[0])
+
+    def share_tensors(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What rank 0 gave, on every rank and its device; elsewhere what is given does not count."""
+        kinds = self.share({name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()})
+        shared = {
+            name: tensors[name].to(self.device) if self.is_main else torch.empty(shape, dtype=dtype, device=self.device)
+            for name, (shape, dtype) in kinds.items()
+        }
+        if dist.is_initialized():  # as bytes: backends do not know all types
+            flat = [tensor.view(-1).view(torch.uint8) for tensor in shared.values() if tensor.numel()]
+            for work in [dist.broadcast(tensor, src=0, async_op=True) for tensor in flat]:
+                cast("dist.Work", work).wait()
+        return shared
+
+    def gather(self, value: T) -> list[T]:
+        """What each rank gave, by rank, on rank 0; elsewhere an empty list."""
+        if not dist.is_initialized():
+            return [value]
+        values: list[T | None] = [None] * self.size if self.is_main else []
+        dist.gather_object(value, values if self.is_main else None, dst=0)
+        return cast("list[T]", values)
+
+    def scatter(self, values: Sequence[T]) -> T:
+        """What rank 0 gave for each rank, by rank; elsewhere what is given does not count."""
+        if not dist.is_initialized():
+            return values[0]
+        box: list[T | None] = [None]
+        dist.scatter_object_list(box, list(values) if self.is_main else None, src=0)
+        return cast("T", box[0])
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The element-wise sum over all ranks, in place."""
+        if dist.is_initialized():
+            dist.all_reduce(tensor)
+        return tensor
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        if dist.is_initialized():
+            dist.barrier()
+
+    def parallel(self, model: nn.Module) -> nn.Module:
+        """The model, with gradients averaged over all ranks in each backward pass.
+
+        DDP's defaults hold: buffers are rank 0's at each forward pass, and the graph may change between steps. Only
+        the second copy of all gradients is saved. What ``fully_shard`` has made of a model averages them itself.
+        """
+        if not dist.is_initialized() or isinstance(model, FSDPModule):
+            return model
+        return DistributedDataParallel(model, gradient_as_bucket_view=True)
+
+    def equalize_buffers(self, model: nn.Module) -> None:
+        """Give every rank rank 0's buffers: each rank's batch statistics moved on by themselves since the last step."""
+        if dist.is_initialized():
+            for buffer in model.buffers():
+                dist.broadcast(buffer, src=0)
+
+    def synchronize_batchnorm(self, model: nn.Module) -> nn.Module:
+        """The model with statistics over the global batch where torch can do it, which is on GPUs only.
+
+        Raises:
+            DistributedError: several ranks on CPUs were asked to.
+        """
+        if self.size == 1:
+            return model
+        if self.device.type != "cuda":
+            raise DistributedError("torch's SyncBatchNorm needs a GPU for each rank; train without it on CPUs")
+        synchronized: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        return synchronized
+
+
+@contextmanager
+def join(*, seed: int = 0, env: RankEnv | None = None) -> Iterator[World]:
+    """Join the world that the environment describes, and leave it at the end.
+
+    All ranks are seeded alike, so that all build the same model.
+
+    Raises:
+        DistributedError: the backend asked for cannot work here; names the cause.
+    """
+    env = env or rank_env()
+    backend, device = choose(env, gpus=torch.cuda.device_count())
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    seed_all(seed)
+    if not env.distributed:
+        yield World(env=env, device=device)
+        return
+    heart = Heart(env.heartbeat_file)
+    heart.beat(Phase.JOINING)
+    eager = device if backend == "nccl" else None  # NCCL connects now, where a failure is easy to place
+    if env.rank:
+        await_rank_0()
+    dist.init_process_group(backend, timeout=JOIN_TIMEOUT, device_id=eager)
+    set_timeout(STEP_TIMEOUT)
+    heart.beat(Phase.PREPARING)
+    yield World(env=env, device=device, heart=heart)
+    dist.destroy_process_group()  # but not after an error: it could wait for ranks that are gone
+
+
+def await_rank_0(environ: Mapping[str, str] = os.environ) -> None:
+    """Wait until rank 0 listens: torch, refused once, looks again after half a second or more, at random."""
+    with suppress(TimeoutError, KeyError):  # torch tells what is wrong, in its own words
+        address = environ["MASTER_ADDR"], int(environ["MASTER_PORT"])
+        reach(*address, deadline=time.monotonic() + LISTEN_PATIENCE).close()
+
+
+def choose(env: RankEnv, *, gpus: int) -> tuple[str, torch.device]:
+    """Backend and device of a rank: NCCL with a GPU for each rank of this node, gloo with none, never a mixture.
+
+    Args:
+        env: what was asked for.
+        gpus: how many this process sees.
+
+    Raises:
+        DistributedError: NCCL was asked for without GPUs, or there are too few for this node's ranks.
+    """
+    if env.backend == "gloo" or (env.backend == "auto" and gpus == 0):
+        return "gloo", torch.device("cpu")
+    if gpus < env.local_world_size:
+        raise DistributedError(
+            f"{env.local_world_size} ranks on this node see {gpus} GPUs, and backend {env.backend} needs one for each: "
+            f"start fewer ranks, or set KIT_BACKEND=gloo to train on CPUs"
+        )
+    return "nccl", torch.device("cuda", env.local_rank)
