@@ -1,4 +1,4 @@
-"""``make test``: the tests without a cluster, and beside them the making of a cluster and the tests on it.
+"""``make test``: the tests, and the cluster that some of them need, which is made while the others run.
 
     python -m tools.run_tests PART...
 
@@ -6,8 +6,7 @@ local    those without a cluster, in parallel
 cluster  those on the cluster, in parallel; after them those that need it for themselves
 chaos    those on the cluster that take long
 
-No part is left out because another one failed, and a summary comes last. Beside the local tests, everything on the
-cluster is written to a log, which is shown when they have ended.
+No part is left out because another one failed, and a summary comes last.
 """
 
 from __future__ import annotations
@@ -34,10 +33,9 @@ ON_CLUSTER: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     },
     "chaos": {"chaos tests": ("tests/cluster", "-m", "chaos")},
 }
-UP: Final = ("-u", "-m", "tests.cluster.kind", "up", "image")
 REPORT: Final = ("-rs", "--durations=10", "--durations-min=5")  # what was skipped and why, and what took long
-LOG: Final = Path(".cache/cluster.log")
-PATIENCE: Final = 40 * 60.0  # seconds after the local tests; more than making all of it anew and testing it takes
+LOG: Final = Path(".cache/cluster-up.log")
+PATIENCE: Final = 40 * 60.0  # seconds; far more than making all of it anew takes
 
 
 class Result(NamedTuple):
@@ -56,10 +54,8 @@ def main(parts: list[str]) -> int:
     if obstacle or not on_cluster:
         outcome = "FAILED" if os.environ.get("CI") else "SKIPPED"
         results = [*_local(parts), *(Result(part, outcome, note=obstacle) for part in on_cluster)]
-    elif on_cluster == parts:
-        results = _on_cluster(parts)
     else:
-        results = _at_once(on_cluster)
+        results = _with_cluster(parts, on_cluster)
     return _summary(results)
 
 
@@ -67,29 +63,24 @@ def _local(parts: list[str], *options: str) -> list[Result]:
     return [_pytest("local tests", *LOCAL, *options)] if "local" in parts else []
 
 
-def _on_cluster(parts: list[str]) -> list[Result]:
-    up = _timed("cluster up", UP)
-    runs = {name: options for part in parts for name, options in ON_CLUSTER[part].items()}
-    if up.outcome != "passed":
-        return [up, *(Result(name, "FAILED", note="no cluster") for name in runs)]
-    return [up, *(_pytest(name, *options, KITCTL_CLUSTER_TESTS="1") for name, options in runs.items())]
-
-
-def _at_once(on_cluster: list[str]) -> list[Result]:
-    """The local tests, and another one of this program for those on the cluster."""
-    began = time.monotonic()
-    with _started(on_cluster) as cluster:
-        results = _local(["local"], f"--ignore={HELM_TESTS}")
-        print("== on the cluster, meanwhile", flush=True)
+def _with_cluster(parts: list[str], on_cluster: list[str]) -> list[Result]:
+    with _bring_up() as cluster:
+        results = _local(parts, f"--ignore={HELM_TESTS}")
+        print("== cluster up", flush=True)
+        began = time.monotonic()
         failed = _follow(cluster)
-    return [*results, Result("on the cluster", "FAILED" if failed else "passed", time.monotonic() - began)]
+    results.append(Result("cluster up", "FAILED" if failed else "passed", time.monotonic() - began))
+    runs = {name: options for part in on_cluster for name, options in ON_CLUSTER[part].items()}
+    if failed:
+        return [*results, *(Result(name, "FAILED", note="no cluster") for name in runs)]
+    return [*results, *(_pytest(name, *options, KITCTL_CLUSTER_TESTS="1") for name, options in runs.items())]
 
 
 @contextmanager
-def _started(parts: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """What happens on the cluster, in a process group of its own: whatever it was just running ends with it."""
+def _bring_up() -> Iterator[subprocess.Popen[bytes]]:
+    """The cluster's making, in a process group of its own: whatever it was just running ends with it."""
     LOG.parent.mkdir(exist_ok=True)
-    command = [sys.executable, "-u", "-m", "tools.run_tests", *parts]
+    command = [sys.executable, "-u", "-m", "tests.cluster.kind", "up", "image"]
     with LOG.open("wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0)
     try:
@@ -109,7 +100,7 @@ def _follow(process: subprocess.Popen[bytes]) -> int:
             ended = process.poll() is not None  # asked before the log is read: so nothing of it is missed
             print(log.read(), end="", flush=True)
             if time.monotonic() > end:
-                print(f"\nnot at its end after {PATIENCE / 60:g} minutes more")
+                print(f"\nnot up after {PATIENCE / 60:g} minutes")
                 return 1
             time.sleep(0 if ended else 0.2)
     return process.wait()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -35,14 +37,21 @@ def test_a_failure_is_not_hidden_by_what_passed_after_it(capsys: pytest.CaptureF
     assert "make cluster-down" in capsys.readouterr().out
 
 
-def test_a_failure_on_the_cluster_is_shown_and_counts_beside_tests_that_pass(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_without_a_cluster_its_tests_have_failed_and_the_local_ones_count_as_they_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    @contextmanager
+    def bring_up() -> Iterator[subprocess.Popen[bytes]]:
+        with subprocess.Popen([sys.executable, "-c", "exit(1)"]) as process:
+            yield process
+
+    (tmp_path / "log").touch()
     monkeypatch.setattr(run_tests, "LOG", tmp_path / "log")
     monkeypatch.setattr(run_tests, "LOCAL", ("--version",))
-    results = run_tests._at_once(["no-such-part"])
-    assert [result[:2] for result in results] == [("local tests", "passed"), ("on the cluster", "FAILED")]
-    assert "python -m tools.run_tests PART..." in capsys.readouterr().out
+    monkeypatch.setattr(run_tests, "_bring_up", bring_up)
+    results = [result[:2] for result in run_tests._with_cluster(["local", "cluster"], ["cluster"])]
+    assert results[:2] == [("local tests", "passed"), ("cluster up", "FAILED")]
+    assert {outcome for _, outcome in results[2:]} == {"FAILED"}
 
 
 @pytest.mark.parametrize("code", [0, 3])
