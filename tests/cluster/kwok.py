@@ -13,6 +13,7 @@ from typing import Final
 
 from tests.cluster.kind.programs import source
 from tests.cluster.kind.settings import ENVIRON, KUBECONFIG
+from tests.cluster.kind.steps import works
 from tests.cluster.kubectl import Object, apply, kubectl, until
 
 # What a pod needs to be put there; a pod without it never is.
@@ -41,12 +42,16 @@ def fake_nodes(count: int, namespace: str, log: Path) -> Iterator[None]:
             kubectl("wait", "node", "-l", _LABEL, "--for=condition=Ready", "--timeout=60s")
             yield
             kubectl("delete", "job", "--all", "-n", namespace)
-            # The pods by one request: the garbage collector takes one for each.
-            kubectl("delete", "--raw", f"/api/v1/namespaces/{namespace}/pods")
-            until(lambda: not kubectl("get", "pods", "-n", namespace, "--no-headers"))
+            # The pods by one request, which may end early: the garbage collector takes one for each.
+            pods = f"/api/v1/namespaces/{namespace}/pods"
+            until(lambda: works("kubectl", "delete", "--raw", pods, seconds=60) and not _names(namespace), seconds=240)
         finally:
             kwok.terminate()
             _delete_nodes()
+
+
+def _names(namespace: str) -> str:
+    return kubectl("get", "pods", "-n", namespace, "--no-headers")
 
 
 def _delete_nodes() -> None:

@@ -25,7 +25,7 @@ from tests.cluster.toy import has_trained
 from tests.exact import assert_each_sample_counts_once, assert_ends_as_undisturbed, undisturbed
 from trainer.world.data import Order
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 Kinds: TypeAlias = Mapping[str, Kind]
 ORDER: Final = Order(samples=512, batch=16, seed=5)
