@@ -1,30 +1,21 @@
 """What a job is: typed, frozen, validated once at the boundary.
 
-What lives here: the fields, their defaults and their meaning (the docstring under a field is its documentation and
-its description in ``schema``). What never does: reading files or flags (``specfile``), checks of one field against
-another (``rules``), Kubernetes objects (``render``).
+The docstring under a field is its documentation, and its description in ``schema``. What never lives here: reading
+files or flags (``specfile``), checks of one field against another (``rules``), Kubernetes objects (``render``).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from kitctl import names
+from kitctl.fields import Count, Duration, EnvName, Kind, Port, Positive, Quantity, Size
 from kitctl.quantity import seconds
-
-Kind: TypeAlias = Literal["auto", "IndexedJob", "PyTorchJob"]
-Duration: TypeAlias = Annotated[str, Meta(pattern=r"^(\d+[dhms])+$|^\d+$", examples=["90s", "1h30m"])]
-Quantity: TypeAlias = Annotated[str, Meta(pattern=r"^\d+(\.\d+)?(m|[kMGTPE]i?)?$", examples=["4", "500m", "10Gi"])]
-Count: TypeAlias = Annotated[int, Meta(ge=0)]
-Positive: TypeAlias = Annotated[int, Meta(ge=1)]
-Port: TypeAlias = Annotated[int, Meta(ge=1, le=65535)]
-Size: TypeAlias = Positive | Annotated[str, Meta(pattern=r"^\d+(:\d+)?$", examples=["2:4"])]
-EnvName: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", examples=["LEARNING_RATE"])]
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
@@ -169,8 +160,7 @@ class Policy(Section, frozen=True, kw_only=True):
     grace_period: Duration = "60s"
     """From SIGTERM to SIGKILL: a step and a snapshot must fit in."""
     hang_timeout: Annotated[str, Meta(pattern=r"^(\d+[dhms])+$|^\d+$|^auto$|^off$", examples=["auto", "10m"])] = "auto"
-    """How long a training step may take before the job counts as hung: the cause is named, all ranks start again.
-    ``auto``: ten times what the slowest steps take, and 30 s at least. Scripts without the trainer library never do."""
+    """How long a step may take before the job counts as hung; ``auto``: ten times the slowest steps, at least 30 s."""
 
 
 class Security(Section, frozen=True, kw_only=True):
@@ -230,8 +220,7 @@ class JobSpec(Section, frozen=True, kw_only=True):
     resume: bool = False
     """Continue from the snapshots of an earlier run of this name."""
     virtual_ranks: Count = 0
-    """With any but 0 the loss curve is the same bit by bit on any number of ranks, at the cost of as many backward
-    passes a step, shared out among the ranks."""
+    """With any but 0 the loss curve has the same bits on any number of ranks; each step is so many small ones then."""
     resources: Resources = Resources()
     """CPU, memory and others."""
     shared_memory: Quantity = "2Gi"

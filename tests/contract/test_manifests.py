@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from kitctl import environment, names, render
-from kitctl.spec import JobSpec, Kind, Nccl, Policy, Snapshots
+from kitctl.fields import Kind
+from kitctl.spec import JobSpec, Nccl, Policy, Snapshots
 from kitctl.targets.local import launch
 from kitctl.targets.local.folder import JobFolder
 from kitctl.targets.local.records import Job

@@ -8,8 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kitctl import names, render
+from kitctl.fields import Kind
 from kitctl.rules import check
-from kitctl.spec import JobSpec, Kind, Nccl
+from kitctl.spec import JobSpec, Nccl
 from tests.kitctl.rendered import env_of, job_of
 
 

@@ -22,8 +22,10 @@ WAITS: Final[tuple[tuple[str, str, str], ...]] = (
     ("trainer/training/pulse.py", "read", "the sum of the losses"),
 )
 WRAPPERS: Final = ("torch/distributed/c10d_logger.py",)  # around what is called
+# Not the user's own code; the workloads are, though they come with the trainer.
 LIBRARY: Final = re.compile(
-    rf"<frozen |/(site-packages|dist-packages|lib/python[\d.]+)/|{re.escape(str(Path(__file__).parent))}/\w+\.py"
+    r"<frozen |/(site-packages|dist-packages|lib/python[\d.]+)/"
+    rf"|{re.escape(str(Path(__file__).parent.parent))}/(?!workloads/)"
 )
 
 

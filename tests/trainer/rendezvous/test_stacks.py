@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
+import trainer
 from trainer.rendezvous import stacks
 from trainer.rendezvous.stacks import Place, place
 
 TORCH = str(Path(torch.__file__).parent)
-TRAINER = str(Path(stacks.__file__).parent)
+TRAINER = str(Path(trainer.__file__).parent)
 THREADS = f'Thread 0x00007fa061e506c0 (most recent call first):\n  File "{threading.__file__}", line 331 in wait\n\n'
 
 
@@ -29,7 +30,7 @@ def printed(*frames: str) -> list[str]:
             (
                 f'"{TORCH}/autograd/graph.py", line 1113 in _engine_run_backward',
                 f'"{TORCH}/_tensor.py", line 623 in backward',
-                f'"{TRAINER}/loop.py", line 117 in _learn',
+                f'"{TRAINER}/training/loop.py", line 117 in _learn',
                 '"/home/me/train.py", line 18 in <module>',
             ),
             Place(wait="the gradients' all-reduce", line="train.py:18 in <module>"),
@@ -49,11 +50,11 @@ def printed(*frames: str) -> list[str]:
             Place(line="data.py:12 in __getitem__"),
         ),
         (
-            (f'"{threading.__file__}", line 331 in wait', f'"{TRAINER}/worker.py", line 52 in run'),
+            (f'"{threading.__file__}", line 331 in wait', f'"{TRAINER}/node/worker.py", line 52 in run'),
             Place(line="threading.py:331 in wait"),
         ),
         (
-            (f'"{TRAINER}/workloads/toy.py", line 57 in loss', f'"{TRAINER}/loop.py", line 114 in _learn'),
+            (f'"{TRAINER}/workloads/toy.py", line 57 in loss', f'"{TRAINER}/training/loop.py", line 114 in _learn'),
             Place(line="toy.py:57 in loss"),
         ),
     ],
