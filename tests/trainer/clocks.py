@@ -15,4 +15,9 @@ def ahead(seconds: int) -> dict[str, str]:
     assert _SPEC is not None
     assert _SPEC.origin is not None
     (library,) = Path(_SPEC.origin).parent.rglob("libfaketime.so.1")
-    return {"LD_PRELOAD": str(library), "FAKETIME": f"{seconds:+}s", "DONT_FAKE_MONOTONIC": "1"}
+    return {
+        "LD_PRELOAD": library.name,  # without its folder, whose name may hold a space
+        "LD_LIBRARY_PATH": str(library.parent),
+        "FAKETIME": f"{seconds:+}s",
+        "DONT_FAKE_MONOTONIC": "1",
+    }
