@@ -10,7 +10,7 @@ import torch
 from tests.cluster.commands import job, kitctl
 from tests.cluster.kind.images import pushed
 from tests.cluster.kind.settings import SHARED, TRAINER_IMAGE
-from tests.cluster.kubectl import get
+from tests.cluster.kubectl import get, until
 from tests.trainer.runs import flip
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -38,5 +38,5 @@ def test_snapshots_are_looked_after_beside_their_claim(namespace: str, tmp_path:
     kitctl("snapshots", "prune", *gone, "--keep", "1", "-y")
     assert {path.name for path in folder.glob("step-*")} == {"step-00000064-g0001", "step-00000060-g0001"}
     assert "no snapshot '7' that could be used" in kitctl("snapshots", "show", *gone, "7", exit_code=1)
-    assert not get(namespace, "pods")["items"], "nothing is left behind"
+    until(lambda: not get(namespace, "pods")["items"])  # nothing is left behind
     assert "no claim 'other'" in kitctl("audit", *gone, "--claim", "other", exit_code=102)
