@@ -110,7 +110,9 @@ class Reporter:
         self._troubles: set[str] = set()  # that were told
 
     def begin(self, store: Store, *, group_rank: int, group_size: int, ranks: tuple[int, int], world: int) -> int:
-        """Tell the others this node's seat; returns the round's number, which only grows even if the store is new.
+        """Tell the others this node's seat; returns the round's number, which grows even if the store is new.
+
+        It begins anew only if no node of the round before is left.
 
         Raises:
             torch.distributed.DistError: the store or another node went away.

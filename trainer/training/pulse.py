@@ -97,9 +97,11 @@ class _Sum:
     """The sum of (loss, stop, written, due) over all ranks, on its way."""
 
     def __init__(self, world: World, loss: Tensor, word: Word) -> None:
-        told = [0.0, word.stop, word.written, word.due]
-        values = torch.tensor(told, dtype=torch.float64, device=world.device)
+        values = torch.zeros(4, dtype=torch.float64, device=world.device)
         values[0] = loss.detach()
+        for index, said in enumerate((word.stop, word.written, word.due), start=1):
+            if said:
+                values[index] = 1.0  # a fill on the device: copying a list there would wait for all of its work
         self._values = values
         self._work = dist.all_reduce(values, async_op=True) if dist.is_initialized() else None
         self._copied: torch.cuda.Event | None = None
