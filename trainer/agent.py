@@ -57,8 +57,8 @@ def _misconfigured(error: EnvError) -> int:
 
 def _check(node: NodeEnv, command: list[str]) -> Ending | None:
     """What can be told before torch is imported."""
-    if node.snapshot_dir and finished(node.snapshot_dir, node.run_id):
-        return Ending(outcome="done", reason="the run has finished already")
+    if finished(node.snapshot_dir, node.run_id):
+        return termination.FINISHED
     if not command:
         return Ending(outcome="fatal", reason="no command: give a script, or -m and a module, after --")
     if command[0] == "-m":

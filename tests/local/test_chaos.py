@@ -57,6 +57,6 @@ def test_ten_random_faults_leave_no_trace_in_what_was_learned(kit: Kit) -> None:
     chaos = Chaos(place, random.Random(seed))
     chaos.run(KINDS, faults=FAULTS, steps=STEPS)
     print(f"seed {seed}\n{chaos.table()}")
-    kit.run("wait", place.name)
+    kit.until(place.name, lambda state: state["phase"] == "Succeeded")
     assert_each_sample_counts_once(place.snapshots, records, ORDER, epochs=EPOCHS)
     assert_ends_as_undisturbed(place.snapshots, records, undisturbed(WORKLOAD, kit.folder))

@@ -192,14 +192,11 @@ class NodeAgent(SimpleElasticAgent):
         with suppress(*LOST):  # node 0 has seen everyone and left
             while not self._handler.done() and not self._drain.requested:
                 # A node that was killed at the very end finds the run finished and never comes back.
-                patience = MARKED_PATIENCE if self._run_is_marked_finished() else EXIT_PATIENCE
+                marked = finished(self._node.snapshot_dir, self._node.run_id)
+                patience = MARKED_PATIENCE if marked else EXIT_PATIENCE
                 if time.monotonic() > began + patience:
                     return
                 time.sleep(MONITOR_INTERVAL)
-
-    def _run_is_marked_finished(self) -> bool:
-        folder = self._node.snapshot_dir
-        return folder is not None and finished(folder, self._node.run_id)
 
     def _ranks_are_stopping(self, codes: list[int | None]) -> bool:
         """Whether to wait for ranks that take their snapshot, though others are out already."""

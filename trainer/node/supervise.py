@@ -25,8 +25,9 @@ from trainer.node.surroundings import Facts, SurroundingsError
 from trainer.node.zygote import Zygote
 from trainer.outcome import termination
 from trainer.outcome.failures import Budget
+from trainer.outcome.marker import finished
 from trainer.outcome.termination import Ending
-from trainer.rendezvous.backend import LOST, Backend, JobFailed
+from trainer.rendezvous.backend import LOST, Backend, JobEnded
 from trainer.rendezvous.c10d import C10dBackend
 from trainer.rendezvous.knobs import Knobs
 from trainer.rendezvous.meeting import HubBackend
@@ -68,6 +69,7 @@ class Supervisor:
         self._drain = drain
         self._joined = False
         self._settled = False
+        self._why = ""  # it waits for node 0, as far as that was told
         self._budget = Budget(max_restarts=node.max_restarts, snapshot_dir=node.snapshot_dir)
         folder = node.log_dir / f"node-{node.node_index}" if node.log_dir else None
         self._logs = RankLogs(scratch=scratch, log_dir=folder, warn=self._say)
@@ -87,7 +89,7 @@ class Supervisor:
             ending = self._unfit() or self._until_end(backend)
             if ending.outcome == "fatal":
                 self._tell_others(backend, replace(ending, node=self._node.node_index))
-        except JobFailed as error:
+        except JobEnded as error:
             return error.ending
         else:
             return ending
@@ -124,6 +126,8 @@ class Supervisor:
             except LOST as error:
                 if self._drain.requested:
                     raise DrainRequested from error
+                if finished(self._node.snapshot_dir, self._node.run_id):
+                    return termination.FINISHED  # and node 0 has left
                 if self._hub and self._hub.poll() is not None:
                     return Ending(outcome="retryable", reason="the process that the nodes meet at has ended")
                 if self._joined:
@@ -137,7 +141,7 @@ class Supervisor:
 
     def _attempt(self, backend: Backend, deadline: float) -> Ending:
         """One connection's life, with as many rounds as it holds."""
-        self._joined = False
+        self._joined, self._why = False, ""
         if ending := self._connect(backend, deadline):
             return ending
         facts = surroundings.look(self._node)
@@ -168,7 +172,7 @@ class Supervisor:
         until = min(deadline, time.monotonic() + patience)
         try:
             with self._drain.interruptible():
-                backend.connect(deadline=until, waiting=self._say)
+                backend.connect(deadline=until, waiting=self._wait)
         except RendezvousTimeoutError as error:
             # Node 0 has no name yet, so no place. Where there is room for the minimum, and node 0 has none of it, at
             # least one node beyond the minimum has; it leaves, and its next attempt queues up behind node 0.
@@ -176,6 +180,14 @@ class Supervisor:
                 return Ending(outcome="drained", reason="node 0 has no place yet: it may have this one's")
             raise
         return None
+
+    def _wait(self, why: str) -> None:
+        """Between two attempts to reach node 0, which may have left for good."""
+        if finished(self._node.snapshot_dir, self._node.run_id):
+            raise JobEnded(termination.FINISHED)
+        if why != self._why:
+            self._say(why)
+        self._why = why
 
     def _settle(self, facts: Facts) -> None:
         """Act on the surroundings, and say once what was decided."""

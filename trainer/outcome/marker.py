@@ -17,9 +17,9 @@ def path(snapshot_dir: Path, run_id: str) -> Path:
     return snapshot_dir / f".finished-{run_id}"
 
 
-def finished(snapshot_dir: Path, run_id: str) -> bool:
-    """Whether the run has finished."""
-    return path(snapshot_dir, run_id).exists()
+def finished(snapshot_dir: Path | None, run_id: str) -> bool:
+    """Whether the run has finished; without a folder of snapshots nobody knows."""
+    return snapshot_dir is not None and path(snapshot_dir, run_id).exists()
 
 
 def mark(snapshot_dir: Path, run_id: str, facts: Mapping[str, object]) -> None:

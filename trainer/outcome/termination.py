@@ -33,6 +33,9 @@ class Ending:
     node: int | None = None
 
 
+FINISHED: Final = Ending(outcome="done", reason="the run has finished already")
+
+
 def heard(told: Mapping[str, Any]) -> Ending:
     """What another node's fatal ending, as the fields of its :class:`Ending`, is to this one: the same end."""
     failure = Failure(**told["failure"]) if told["failure"] else None

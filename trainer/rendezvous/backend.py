@@ -15,8 +15,11 @@ from trainer.outcome.termination import Ending
 LOST: Final = (RendezvousError, dist.DistError)
 
 
-class JobFailed(Exception):
-    """Another node has failed for good, and so has the job; raised by whatever is asked of the rendezvous then."""
+class JobEnded(Exception):
+    """The job has ended without this node: another one has failed for good, or all others have done all of the work.
+
+    Raised by whatever is asked of the rendezvous then.
+    """
 
     def __init__(self, ending: Ending) -> None:
         super().__init__(ending.reason)

@@ -32,7 +32,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
 
 from trainer.env import NodeEnv
 from trainer.outcome.termination import Ending, heard
-from trainer.rendezvous.backend import LOST, JobFailed, Rendezvous
+from trainer.rendezvous.backend import LOST, JobEnded, Rendezvous
 from trainer.rendezvous.knobs import Knobs
 from trainer.system import port
 
@@ -81,9 +81,9 @@ class C10dRendezvous(DynamicRendezvousHandler, Rendezvous):
         self.set_closed()
         time.sleep(patience)
 
-    def _failed(self) -> JobFailed:
+    def _failed(self) -> JobEnded:
         self.lost = True
-        return JobFailed(heard(json.loads(self._store.get(FAILED))))
+        return JobEnded(heard(json.loads(self._store.get(FAILED))))
 
     def leave(self) -> None:
         """Take this node off all lists at once; torch's ``shutdown()`` would close the rendezvous for all, for good."""

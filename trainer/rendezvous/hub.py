@@ -8,7 +8,8 @@ Each node keeps one connection, and a connection that ends is a node that is gon
           pulse {stalled, tempo} · account {ranks}           how the ranks are, every few seconds · where they stand
           alive {}                                           where there was nothing else to say for a while
           fail {ending}                                      this node fails for good, and the job with it
-    hub:  round {number, rank, size, address, port} · over {lost, reason, culprit} · finished {all} · values {values}
+    hub:  round {number, rank, size, address, port} · over {lost, reason, culprit} · values {values}
+          finished {all}                                     the ranks of all nodes have succeeded, or not yet of all
           refused {reason} · explain {}                      where do your ranks stand?
           tempo {busy, slow}                                 to the first node of a round: how fast all ranks are
           failed {ending} · told {}                          to all others · to the node that fails: they have heard
@@ -146,8 +147,8 @@ class Hub:
             case {"say": "account", "ranks": ranks}:
                 self._vigil.explain(node, [account(told, node=node.name) for told in ranks])
             case {"say": "done"}:
-                node.done = True
-                self._tell(node, {"say": "finished", "all": self._roster.all_done()})
+                self._tell(node, {"say": "finished", "all": self._roster.succeed(node)})
+                self._news.set()
 
     async def _answer(self, node: Node, keys: list[str]) -> None:
         """Answer when all keys are set; a round that is over before takes the question with it."""
@@ -185,6 +186,8 @@ class Hub:
         """Let the roster act on what has happened, the passing of time included; once for all that has arrived."""
         now = time.monotonic()
         self._over(self._roster.grow(now), lost=False, reason="there are nodes to make the job larger")
+        for node in self._roster.dismiss():
+            self._tell(node, {"say": "finished", "all": True})
         if not self._roster.form(now):
             return
         self._vigil.begin()

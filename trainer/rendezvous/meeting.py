@@ -17,8 +17,8 @@ from torch.distributed.elastic.rendezvous import (
 )
 
 from trainer.env import NodeEnv
-from trainer.outcome.termination import Ending, heard
-from trainer.rendezvous.backend import JobFailed, Rendezvous
+from trainer.outcome.termination import FINISHED, Ending, heard
+from trainer.rendezvous.backend import JobEnded, Rendezvous
 from trainer.rendezvous.knobs import Knobs
 from trainer.rendezvous.roundstore import RoundStore
 from trainer.system import port
@@ -198,7 +198,9 @@ class HubRendezvous(Rendezvous):
                 self.asked = True
             case {"say": "failed", "ending": ending}:
                 self.lost = True
-                raise JobFailed(heard(ending))
+                raise JobEnded(heard(ending))
+            case {"say": "finished", "all": True}:  # without this node, which waits for a round
+                raise JobEnded(FINISHED)
             case {"say": "refused", "reason": reason}:
                 raise RendezvousConnectionError(reason)
 

@@ -61,6 +61,7 @@ class Roster:
         self._nodes: dict[int, Node] = {}
         self._expected = most  # nodes that are worth a last call: those of the last round that may be there
         self._called: float | None = None  # when the last call began
+        self._finished = False  # whether the ranks of a whole round have succeeded, after which there is no other
         self.round = 0
         self.group: list[Node] = []  # of the current round, in order of their ranks; empty between two rounds
 
@@ -116,9 +117,18 @@ class Roster:
         self._called = None
         return over
 
-    def all_done(self) -> bool:
-        """Whether the ranks of all nodes of the round have succeeded."""
-        return all(node.done for node in self.group)
+    def succeed(self, node: Node) -> bool:
+        """A node's ranks have succeeded; whether those of all nodes of the round have."""
+        node.done = True
+        self._finished = all(other.done for other in self.group)
+        return self._finished
+
+    def dismiss(self) -> list[Node]:
+        """Once the job has finished: the nodes that wait for a round, and need not do so any more."""
+        waiting = self._ready() if self._finished else []
+        for node in waiting:
+            node.ready = False
+        return waiting
 
     def grow(self, now: float) -> list[Node]:
         """End the round if there are nodes to make it larger; gives the nodes whose round is thereby over."""

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 BIND_PATIENCE: Final = 5.0  # seconds for a port that a killed agent left busy
-LOOK_AGAIN: Final = 0.05  # seconds between two attempts to connect
+LOOK_AGAIN: Final = 0.05  # seconds between two attempts at least
+PATIENT: Final = 1.0  # seconds between two attempts to connect at most; all nodes of a job may be at it, for long
 BACKLOG: Final = 4096  # connections that may arrive at once; Linux takes net.core.somaxconn if that is less
 CONNECT_TIMEOUT: Final = 2.0  # seconds for one attempt: packets to a pod that is gone are not answered at all
 
@@ -44,22 +45,20 @@ def reach(host: str, port: int, *, deadline: float, waiting: Callable[[str], Non
         host: node 0's name or address.
         port: there.
         deadline: when to give up, in ``time.monotonic()``.
-        waiting: told why it has to wait, once.
+        waiting: told why it has to wait, before each further attempt.
 
     Raises:
         TimeoutError: it could not be reached in time.
     """
-    told = False
+    began = time.monotonic()
     while True:
         try:
             return socket.create_connection((host, port), timeout=CONNECT_TIMEOUT)
         except OSError as error:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"node 0 cannot be reached at {host}:{port}: {error}") from error
-            if not told:
-                waiting(f"waiting for node 0 at {host}:{port} ({error})")
-                told = True
-        time.sleep(LOOK_AGAIN)
+            waiting(f"waiting for node 0 at {host}:{port} ({error})")
+        time.sleep(min(max(LOOK_AGAIN, (time.monotonic() - began) / 20), PATIENT))  # a twentieth longer, at most
 
 
 def _listen(host: str, port: int) -> socket.socket:

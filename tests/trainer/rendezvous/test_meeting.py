@@ -17,7 +17,7 @@ from torch.distributed.elastic.rendezvous import RendezvousConnectionError, Rend
 from tests.trainer.nodes import free_port
 from trainer.env import NodeEnv, node_env
 from trainer.outcome.termination import Ending
-from trainer.rendezvous.backend import JobFailed
+from trainer.rendezvous.backend import JobEnded
 from trainer.rendezvous.hosted import hosted
 from trainer.rendezvous.knobs import Knobs
 from trainer.rendezvous.meeting import HubBackend, HubRendezvous, RoundOver
@@ -161,6 +161,20 @@ def test_a_round_ends_well_when_all_are_done_and_nobody_is_lost_by_leaving_then(
 
 
 @two_nodes
+def test_a_node_that_waits_while_the_job_finishes_without_it_is_done_too(meeting: Meeting) -> None:
+    first, second, late = meeting.enter(*map(meeting.backend, range(3)))
+    meeting.rounds(first, second)
+    waiting = meeting._pool.submit(late.next_rendezvous)
+    assert not first.done()
+    assert second.done()
+    with pytest.raises(JobEnded, match="finished already"):
+        waiting.result()
+    (latest,) = meeting.enter(meeting.backend(0, born=1.0))
+    with pytest.raises(JobEnded, match="finished already"):
+        latest.next_rendezvous()
+
+
+@two_nodes
 def test_an_agent_that_was_replaced_is_refused_and_its_successor_is_not(meeting: Meeting) -> None:
     old, other = meeting.enter(meeting.backend(1), meeting.backend(0))
     meeting.rounds(old, other)
@@ -209,10 +223,10 @@ def test_who_fails_for_good_is_heard_by_all_and_by_those_that_come_later(meeting
     ended = meeting._pool.submit(waiting.next_rendezvous)
     failing.fail(Ending(outcome="fatal", reason="no GPU", node=1), patience=0.0)
     failing.leave()
-    with pytest.raises(JobFailed, match="node 1 failed: no GPU"):
+    with pytest.raises(JobEnded, match="node 1 failed: no GPU"):
         ended.result()
     (late,) = meeting.enter(meeting.backend(0, born=1.0))
-    with pytest.raises(JobFailed):
+    with pytest.raises(JobEnded):
         late.next_rendezvous()
 
 
@@ -221,7 +235,7 @@ def test_node_0_stays_until_all_have_heard_that_it_fails(meeting: Meeting) -> No
     (failing,) = meeting.enter(meeting.backend(0))
     told = meeting._pool.submit(failing.fail, Ending(outcome="fatal", reason="no GPU", node=0), patience=60.0)
     (late,) = meeting.enter(meeting.backend(1))
-    with pytest.raises(JobFailed):
+    with pytest.raises(JobEnded):
         late.next_rendezvous()
     assert not told.done()
     late.leave()

@@ -139,11 +139,26 @@ def test_a_new_host_does_not_await_for_ever_who_was_lost_with_the_old_one() -> N
 
 def test_a_node_that_is_lost_at_the_very_end_does_not_disturb_the_others() -> None:
     job = running(2, 3, 0, 1, 2)
-    job.nodes[0].done = True
+    assert not job.roster.succeed(job.nodes[0])
     assert job.leave(1) == []
-    assert not job.roster.all_done()
-    job.nodes[2].done = True
-    assert job.roster.all_done()
+    assert job.roster.succeed(job.nodes[2])
+
+
+def test_a_node_that_waits_while_the_job_finishes_without_it_is_let_go_and_so_is_one_that_comes_later() -> None:
+    job = running(2, 3, 1, 2)
+    job.enter(0)
+    job.join(0)
+    assert not job.roster.succeed(job.nodes[1])
+    assert job.roster.dismiss() == []
+    assert job.roster.succeed(job.nodes[2])
+    assert job.roster.dismiss() == [job.nodes[0]]
+    assert job.roster.dismiss() == []
+    for index in (0, 1, 2):
+        job.leave(index)
+    job.enter(1, 2)
+    job.join(1, 2)
+    assert job.roster.dismiss() == [job.nodes[1], job.nodes[2]]
+    assert job.group(100.0) == []
 
 
 def test_a_younger_agent_has_a_nodes_place() -> None:

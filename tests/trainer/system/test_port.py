@@ -42,8 +42,8 @@ def test_a_host_that_is_late_is_waited_for_and_that_is_told() -> None:
     threading.Timer(0.5, lambda: listening.append(port.listen("127.0.0.1", late))).start()
     port.reach("127.0.0.1", late, deadline=time.monotonic() + 30, waiting=told.append).close()
     listening[0].close()
-    assert len(told) == 1
-    assert f"127.0.0.1:{late}" in told[0]
+    assert len(told) > 1
+    assert all(f"127.0.0.1:{late}" in why for why in told)
 
 
 def test_a_name_that_never_resolves_is_told_at_the_end() -> None:
