@@ -19,9 +19,9 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRende
 
 from trainer.env import NodeEnv, node_env
 from trainer.rendezvous.hosted import hosted
-from trainer.rendezvous.hub import allow_connections
 from trainer.rendezvous.knobs import Knobs
 from trainer.rendezvous.meeting import HubBackend
+from trainer.system.port import allow_connections
 
 ADDRESS = "127.0.0.1"
 LIMIT = 120.0  # seconds for anything

@@ -27,7 +27,7 @@ def hosted(node: NodeEnv, knobs: Knobs) -> Iterator[subprocess.Popen[bytes]]:
         silence = (knobs.keep_alive_interval, knobs.keep_alive_max_attempt)
         arguments = (listener.fileno(), os.getpid(), node.run_id, *shape, *silence, node.grace_seconds)
         hub = subprocess.Popen(
-            [sys.executable, "-P", "-m", "trainer.rendezvous.hub", *map(str, arguments)], pass_fds=[listener.fileno()]
+            [sys.executable, "-P", "-m", "trainer.rendezvous", *map(str, arguments)], pass_fds=[listener.fileno()]
         )
     try:
         yield hub

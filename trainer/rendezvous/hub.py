@@ -1,7 +1,7 @@
-"""Where the nodes of a job meet: a small process beside node 0's agent, ``python -m trainer.rendezvous.hub FD ...``.
+"""Where the nodes of a job meet: it hears them, and tells them what the roster and the vigil decide.
 
-It imports no torch, so it is back as soon as node 0 is, and it holds nothing that the nodes could not tell it anew.
-Each node keeps one connection, and a connection that ends is a node that is gone. Messages, as in ``system.lines``:
+It holds nothing that the nodes could not tell it anew. Each node keeps one connection, and a connection that ends is a
+node that is gone. Messages, as in ``system.lines``:
 
     node: hello {run, node, born, pod} · join {address, port, round, size} · end {lost} · done {}
           set {values} · get {keys}                          what the nodes of a round tell each other
@@ -19,11 +19,8 @@ What belongs to a round is heard from its nodes only: whoever still speaks of a 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-import resource
-import signal
 import socket
 import time
 from collections import defaultdict
@@ -34,7 +31,6 @@ from trainer.rendezvous.diagnosis import account
 from trainer.rendezvous.roster import Node, Roster, Superseded
 from trainer.rendezvous.tempo import Tempo
 from trainer.rendezvous.vigil import Vigil
-from trainer.system.lifeline import end_with
 from trainer.system.lines import LONGEST, Message, encode, notice_silence
 from trainer.system.port import BACKLOG
 
@@ -224,38 +220,3 @@ class Hub:
     def _tell(self, node: Node, message: Message) -> None:
         if node in self._writers:
             self._writers[node].write(encode(message))
-
-
-def main() -> None:
-    """Serve on a socket that listens already, whose file descriptor is the first argument."""
-    parser = argparse.ArgumentParser("trainer.rendezvous.hub", description="Where the nodes of a job meet.")
-    parser.add_argument("listener", type=int, metavar="FD", help="file descriptor of a listening socket")
-    parser.add_argument("parent", type=int, metavar="PID", help="process to end with")
-    parser.add_argument("run", help="id of the run")
-    parser.add_argument("fewest", type=int, help="nodes of a round")
-    parser.add_argument("most", type=int, help="nodes of a round")
-    parser.add_argument("last_call", type=float, help="seconds that fewer nodes wait for more")
-    parser.add_argument("interval", type=int, help="seconds between signs of life")
-    parser.add_argument("attempts", type=int, help="how many of them may be missing")
-    parser.add_argument("grace", type=float, help="seconds that ranks may take to stop")
-    args = parser.parse_args()
-    for number in (signal.SIGTERM, signal.SIGINT):  # they are the agent's to act on; the other nodes need this process
-        signal.signal(number, signal.SIG_IGN)
-    end_with(args.parent)
-    allow_connections()
-    roster = Roster(fewest=args.fewest, most=args.most, last_call=args.last_call)
-    silence = SILENT_PULSES * args.interval * args.attempts
-    vigil = Vigil(silence=silence, stopping=args.grace)
-    hub = Hub(args.run, roster, vigil, interval=args.interval, attempts=args.attempts)
-    asyncio.run(hub.serve(socket.socket(fileno=args.listener)))
-
-
-def allow_connections() -> None:
-    """Allow as many file descriptors as the system does: each node has one, and many systems begin with 1024."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError):  # macOS calls it infinite and allows less
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-if __name__ == "__main__":
-    main()

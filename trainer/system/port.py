@@ -1,12 +1,14 @@
-"""The rendezvous port on node 0: listening there, and reaching it from wherever a node is."""
+"""The rendezvous port on node 0: listening there, for many, and reaching it from wherever a node is."""
 
 from __future__ import annotations
 
 import errno
 import ipaddress
+import resource
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 BIND_PATIENCE: Final = 5.0  # seconds for a port that a killed agent left busy
@@ -59,6 +61,13 @@ def reach(host: str, port: int, *, deadline: float, waiting: Callable[[str], Non
                 raise TimeoutError(f"node 0 cannot be reached at {host}:{port}: {error}") from error
             waiting(f"waiting for node 0 at {host}:{port} ({error})")
         time.sleep(min(max(LOOK_AGAIN, (time.monotonic() - began) / 20), PATIENT))  # a twentieth longer, at most
+
+
+def allow_connections() -> None:
+    """Allow as many file descriptors as the system does: each node has one, and many systems begin with 1024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError):  # macOS calls it infinite and allows less
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -80,7 +80,7 @@ def test_node_0_ends_with_its_hub_so_that_whoever_restarts_nodes_restarts_both(t
 def hub_of(agent: int) -> int:
     """The hub's process id."""
     children = Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
-    (hub,) = (int(pid) for pid in children if b"trainer.rendezvous.hub" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    (hub,) = (int(pid) for pid in children if b"trainer.rendezvous\0" in Path(f"/proc/{pid}/cmdline").read_bytes())
     return hub
 
 
