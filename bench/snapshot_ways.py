@@ -18,8 +18,8 @@ from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 from trainer.snapshots.history import History
 from trainer.snapshots.state import State
 from trainer.system import files
-from trainer.world.data import Cursor, Order
 from trainer.world.distributed import World
+from trainer.world.order import Cursor, Order
 
 Done = Callable[[], bool]
 Way = Callable[[], Done]

@@ -15,7 +15,7 @@ import torch
 
 from trainer.snapshots.ledger import Ledger, audit
 from trainer.snapshots.snapshot import read_manifest
-from trainer.world.data import Cursor, Order, Span
+from trainer.world.order import Cursor, Order, Span
 
 TOLERANCE: Final = 1e-5  # relative, of weights and loss: sums over other numbers of ranks round otherwise
 

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trainer.training.loop import Drained, Training
     from trainer.training.pulse import Step
-    from trainer.world.data import Cursor, Data
+    from trainer.world.data import Data
     from trainer.world.distributed import World, join
     from trainer.world.evaluation import evaluate
+    from trainer.world.order import Cursor
 
 _HOMES = {
-    "Cursor": "trainer.world.data",
+    "Cursor": "trainer.world.order",
     "Data": "trainer.world.data",
     "Drained": "trainer.training.loop",
     "Step": "trainer.training.pulse",

@@ -23,7 +23,7 @@ from tests.cluster.kubectl import kubectl, until
 from tests.cluster.power import powered_off
 from tests.cluster.toy import has_trained
 from tests.exact import assert_each_sample_counts_once, assert_ends_as_undisturbed, undisturbed
-from trainer.world.data import Order
+from trainer.world.order import Order
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 

@@ -10,7 +10,7 @@ from typing import Final
 from tests.cluster.jobs import Run, submit
 from tests.cluster.kubectl import until
 from tests.exact import assert_each_sample_counts_once
-from trainer.world.data import Order
+from trainer.world.order import Order
 
 ORDER: Final = Order(samples=1024, batch=64, seed=0)
 EPOCHS: Final = 12  # long enough to be disturbed three times

@@ -113,9 +113,16 @@ for module in pkgutil.walk_packages(trainer.__path__, "trainer."):
 
 
 @pytest.mark.parametrize(
-    "module", ["trainer.env", "trainer.outcome.marker", "trainer.outcome.failures", "trainer.agent"]
+    "module",
+    [
+        "trainer.env",
+        "trainer.outcome.marker",
+        "trainer.outcome.failures",
+        "trainer.agent",
+        "trainer.snapshots.__main__",
+    ],
 )
-def test_what_comes_before_torch_does_not_need_it(module: str) -> None:
+def test_what_comes_before_torch_or_without_it_does_not_need_it(module: str) -> None:
     done = imports(f"import {module}", "torch", "numpy")
     assert done.returncode == 0, done.stderr
 

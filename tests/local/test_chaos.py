@@ -14,7 +14,7 @@ from kitctl.errors import ConflictError
 from kitctl.targets.local.target import LocalTarget
 from tests.chaos import KINDS, Chaos
 from tests.exact import assert_each_sample_counts_once, assert_ends_as_undisturbed, undisturbed
-from trainer.world.data import Order
+from trainer.world.order import Order
 
 if TYPE_CHECKING:
     from tests.local.conftest import Kit

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.exact import assert_each_sample_counts_once, assert_ends_as_undisturbed, undisturbed
-from trainer.world.data import Order
+from trainer.world.order import Order
 
 if TYPE_CHECKING:
     from tests.local.conftest import Kit

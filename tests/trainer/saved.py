@@ -15,7 +15,7 @@ from trainer.snapshots.ledger import extend
 from trainer.snapshots.retention import Retention
 from trainer.snapshots.shards import Piece
 from trainer.snapshots.snapshot import Manifest
-from trainer.world.data import Cursor, Order
+from trainer.world.order import Cursor, Order
 
 ORDER = Order(samples=10, batch=4)
 DATA = (bytes(range(256)) * 16, b"weights" * 1000)  # of two shards, of 5 and 7 chunks

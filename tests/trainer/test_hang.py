@@ -10,7 +10,7 @@ import pytest
 
 from tests.exact import assert_each_sample_counts_once
 from tests.trainer.nodes import SCRIPTS, Nodes
-from trainer.world.data import Order
+from trainer.world.order import Order
 
 pytestmark = [
     pytest.mark.slow,

@@ -15,12 +15,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from trainer.snapshots import catalogue, safetensors
+from trainer.snapshots import catalogue
 from trainer.snapshots.catalogue import CatalogueError, Kept
 from trainer.snapshots.proof import prove
 from trainer.snapshots.shards import CorruptError
 from trainer.snapshots.snapshot import ForeignError, Manifest
-from trainer.snapshots.state import dump
 
 Options = argparse.Namespace
 
@@ -51,19 +50,18 @@ def verify(options: Options) -> Iterable[bytes]:
 def show(options: Options) -> Iterable[bytes]:
     """One snapshot, its ledger, and the model's tensors."""
     kept, manifest = _one(options)
-    tensors = [
-        {"name": name, "shape": [*one.shape], "dtype": str(one.dtype).removeprefix("torch."), "size": one.nbytes}
-        for name, one in catalogue.weights(kept.path).items()
-    ]
+    tensors = [asdict(one) for one in catalogue.parameters(kept, manifest)]
     return _json({**_row(kept), **_details(manifest), "tensors": tensors})
 
 
 def export(options: Options) -> Iterable[bytes]:
     """The model's bare state dict as a file."""
+    from trainer.snapshots import loading, safetensors, state  # noqa: PLC0415  torch, which no other verb waits for
+
     kept, manifest = _one(options)
-    tensors = catalogue.weights(kept.path)
+    tensors = loading.weights(kept.path)
     if options.format == "pt":
-        return [bytes(dump(tensors))]
+        return [state.dump(tensors)]
     return safetensors.pieces(tensors, {"job": manifest.job, "step": str(manifest.step), "snapshot": manifest.name})
 
 

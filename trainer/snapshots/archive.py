@@ -17,7 +17,7 @@ from trainer.snapshots.ledger import LedgerError, audit
 from trainer.snapshots.retention import Retention
 from trainer.snapshots.shards import CorruptError
 from trainer.snapshots.snapshot import ForeignError, Manifest
-from trainer.world.data import Order
+from trainer.world.order import Order
 
 Say = Callable[[str], None]
 

@@ -1,4 +1,4 @@
-"""What lies in a folder of snapshots, whatever state it is in: for a person who looks at it.
+"""What lies in a folder of snapshots, whatever state it is in: for a person who looks at it. Needs no torch.
 
 Nothing is passed over or put aside here; a run that wants to go on asks ``archive``.
 """
@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-import torch
-
-from trainer.snapshots import loading, snapshot
+from trainer.snapshots import snapshot
 from trainer.snapshots.shards import CorruptError
-from trainer.snapshots.snapshot import ForeignError, Manifest
+from trainer.snapshots.snapshot import MODEL, ForeignError, Manifest
 
 Condition = Literal[
     "whole",  # its manifest holds and its files are there; their bytes were not looked at
@@ -27,7 +26,6 @@ Condition = Literal[
     "unfinished",  # being written now, or left by a writer that was killed
 ]
 GOOD: Final = frozenset({"whole", "verified"})
-_MODEL: Final = "model/"  # what the names of its tensors begin with
 _FOLDER: Final = re.compile(r"(bad-|\.tmp-)?step-(\d+)-g(\d+)")
 
 
@@ -59,6 +57,16 @@ class Kept:
         return self.condition in GOOD
 
 
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """A parameter or a buffer of the model; ``size`` is in bytes."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    size: int
+
+
 def everything(folder: Path, *, thorough: bool = False) -> list[Kept]:
     """All snapshots, the newest first: by generation and step, as a run would look for one to go on from.
 
@@ -87,16 +95,22 @@ def pick(kept: Sequence[Kept], wanted: str | None) -> Kept:
     raise CatalogueError(f"{what} that could be used; steps with one: {there}")
 
 
-def weights(path: Path) -> dict[str, torch.Tensor]:
-    """The model's bare state dict, from verified bytes, in main memory.
+def parameters(kept: Kept, manifest: Manifest) -> list[Parameter]:
+    """What the model holds, as the shards' tails tell; their data are not read.
 
     Raises:
-        CorruptError: the snapshot is damaged; says where.
-        ForeignError: it is of another version.
-        OSError: it cannot be read at the moment.
+        CorruptError: a shard is missing, or its size or its tail differs.
+        OSError: one cannot be read at the moment.
     """
-    tensors = loading.load_full(path)
-    return {name.removeprefix(_MODEL): one for name, one in tensors.items() if name.startswith(_MODEL)}
+    with snapshot.open_shards(kept.path, manifest) as opened:
+        pieces = [piece for shard in opened for piece in shard.pieces if piece.tensor.startswith(MODEL)]
+    sizes = Counter[str]()
+    for piece in pieces:  # boxes that do not overlap
+        sizes[piece.tensor] += piece.stop - piece.start
+    return [
+        Parameter(name=name.removeprefix(MODEL), shape=piece.shape, dtype=piece.dtype, size=sizes[name])
+        for name, piece in {piece.tensor: piece for piece in pieces}.items()
+    ]
 
 
 def superfluous(kept: Sequence[Kept], keep: int, *, damaged: bool = False) -> list[Kept]:

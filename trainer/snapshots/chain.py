@@ -14,8 +14,8 @@ from trainer.snapshots.archive import Archive
 from trainer.snapshots.ledger import Ledger, extend
 from trainer.snapshots.shards import CorruptError, Shard
 from trainer.snapshots.snapshot import Manifest, Parent
-from trainer.world.data import Cursor, Order
 from trainer.world.distributed import World
+from trainer.world.order import Cursor, Order
 
 Report = Shard | OSError | None  # what a rank wrote, or why it could not; nothing where rank 0 writes for all
 

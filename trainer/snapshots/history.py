@@ -26,8 +26,9 @@ from trainer.snapshots.state import State, dump, load
 from trainer.snapshots.writer import Writer
 from trainer.system import files
 from trainer.world import rng
-from trainer.world.data import Cursor, Order
 from trainer.world.distributed import World
+from trainer.world.order import Cursor, Order
+from trainer.world.seeds import derive
 
 MODEL: Final = "model.pt"
 REST: Final = "rest"  # in rank 0's shard: all of the state that is no tensor
@@ -106,7 +107,7 @@ class History:
             rng.restore(load(found.extras[_generators(self._world.rank)]))
         else:
             step = self._order.step(self._chain.cursor)
-            rng.seed_all(rng.derive("rank", self._order.seed, step, self._world.rank))
+            rng.seed_all(derive("rank", self._order.seed, step, self._world.rank))
         return self._chain.cursor
 
     def begin(self, cursor: Cursor, metrics: Mapping[str, float]) -> None:

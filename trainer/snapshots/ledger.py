@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
-from trainer.world.data import Cursor, Order
+from trainer.world.order import Cursor, Order
 
 Ledger = tuple["Entry", ...]
 

@@ -23,7 +23,7 @@ from torch.distributed.checkpoint.planner import ReadItem
 
 from trainer.snapshots import snapshot
 from trainer.snapshots.shards import Piece, ShardFile
-from trainer.snapshots.snapshot import ForeignError
+from trainer.snapshots.snapshot import MODEL, ForeignError
 from trainer.snapshots.state import Tensors
 
 
@@ -39,6 +39,12 @@ def load_full(path: Path) -> Tensors:
     """
     with snapshot.open_shards(path, snapshot.read_manifest(path)) as opened:
         return read_full(opened)
+
+
+def weights(path: Path) -> Tensors:
+    """The model's bare state dict, from verified bytes, in main memory. Raises as ``load_full`` does."""
+    tensors = load_full(path)
+    return {name.removeprefix(MODEL): one for name, one in tensors.items() if name.startswith(MODEL)}
 
 
 def read_full(opened: Sequence[ShardFile]) -> Tensors:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trainer.snapshots.ledger import Entry, Ledger, LedgerError, audit
 from trainer.snapshots.snapshot import Manifest
-from trainer.world.data import Cursor, Order
+from trainer.world.order import Cursor, Order
 
 
 @dataclass(frozen=True, kw_only=True)

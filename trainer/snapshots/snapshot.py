@@ -24,10 +24,11 @@ from trainer.snapshots import shards
 from trainer.snapshots.ledger import Entry, Ledger
 from trainer.snapshots.shards import CorruptError, Shard, ShardFile
 from trainer.system import files
-from trainer.world.data import Cursor
+from trainer.world.order import Cursor
 
 FORMAT: Final = 2
 MANIFEST: Final = "manifest.json"
+MODEL: Final = "model/"  # what the names of the model's tensors begin with
 SCRATCH: Final = ".tmp-"  # what a snapshot is called until it is whole
 ASIDE: Final = "bad-"  # what a damaged one is called once a run has met it
 

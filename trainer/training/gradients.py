@@ -11,8 +11,9 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 
 from trainer.system.heartbeat import Phase
-from trainer.world.data import Batch, Cursor, Data, to_device
+from trainer.world.data import Batch, Data, to_device
 from trainer.world.distributed import World
+from trainer.world.order import Cursor
 
 Loss = Callable[[nn.Module, Any], Tensor]
 Parts = list[Batch]  # what one rank takes of a step

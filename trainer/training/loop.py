@@ -18,8 +18,9 @@ from trainer.training.gradients import Averaged, Gradients, Loss, Parts
 from trainer.training.pulse import Pulse, Step, StopRequest, Word
 from trainer.training.report import Reporter
 from trainer.training.virtual import VirtualRanks
-from trainer.world.data import Cursor, Data, Span
+from trainer.world.data import Data
 from trainer.world.distributed import World
+from trainer.world.order import Cursor, Span
 
 OnStep = Callable[[Step], None]
 OnEpoch = Callable[[int], Mapping[str, float]]

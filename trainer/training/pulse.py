@@ -15,8 +15,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from trainer.world.data import Cursor
 from trainer.world.distributed import World
+from trainer.world.order import Cursor
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,8 @@ from tqdm import tqdm
 from trainer.snapshots.chain import Committed
 from trainer.training.grace import Grace
 from trainer.training.pulse import Step
-from trainer.world.data import Order
 from trainer.world.distributed import World
+from trainer.world.order import Order
 
 TICK: Final = 0.5  # seconds between two looks at the clock's work: speed, bar and file
 LINE: Final = 5.0  # seconds between two plain lines

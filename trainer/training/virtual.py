@@ -22,8 +22,10 @@ from torch import Tensor, nn
 from trainer.system.heartbeat import Phase
 from trainer.training.gradients import Loss, Parts
 from trainer.world import rng
-from trainer.world.data import Batch, Cursor, Data, portion, to_device
+from trainer.world.data import Batch, Data, to_device
 from trainer.world.distributed import World
+from trainer.world.order import Cursor, portion
+from trainer.world.seeds import derive
 
 Node = tuple[int, int]  # of the tree: virtual ranks from the first to before the second
 
@@ -130,7 +132,7 @@ class VirtualRanks:
     def _gradient(self, virtual: int, batch: Batch) -> Tensor:
         """A virtual rank's part of the global batch's gradient, flat, with its part of the loss behind it."""
         step = self._data.order.step(self._data.order.after(batch.span))
-        rng.seed_all(rng.derive("virtual rank", self._data.order.seed, step, virtual))
+        rng.seed_all(derive("virtual rank", self._data.order.seed, step, virtual))
         self._set_buffers(self._before)
         weight = batch.weight / self._count
         loss = self._loss(self._model, to_device(batch.samples, self._world.device)) * weight

@@ -1,106 +1,21 @@
-"""Which samples each step takes: one order for all ranks, one cursor as the whole state, and no padding.
-
-The order of an epoch is a permutation that follows from the seed and the epoch alone. A step takes the next G samples
-of it (the last step what is left), and the ranks share them out. So a run can stop at any step and go on with another
-number of ranks: each sample of each epoch is still taken exactly once, and the global batches stay the same.
-"""
+"""A data set in the order of all ranks: each rank's part of each step, loaded, collated, augmented and moved."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 from trainer.world.distributed import World
-from trainer.world.rng import derive
+from trainer.world.order import Cursor, Order, Span, portion
+from trainer.world.seeds import derive
 
 Sample = Any
 Augment = Callable[[Sample, torch.Generator], Sample]
 Key = tuple[int, int]  # epoch and sample id
-
-
-@dataclass(frozen=True, order=True)
-class Cursor:
-    """How far the data have been consumed: ``position`` samples of the epoch's order. Independent of the world."""
-
-    epoch: int = 0
-    position: int = 0
-
-
-@dataclass(frozen=True)
-class Span:
-    """A global batch: positions ``start`` to ``stop`` of an epoch's order."""
-
-    epoch: int
-    start: int
-    stop: int
-
-    @property
-    def size(self) -> int:
-        """How many samples it holds."""
-        return self.stop - self.start
-
-
-@dataclass(frozen=True, kw_only=True)
-class Order:
-    """The order of all samples of all epochs, cut into global batches.
-
-    Attributes:
-        samples: size of the data set, at least 1.
-        batch: samples in a step, over all ranks, at least 1.
-        seed: another seed is another order.
-    """
-
-    samples: int
-    batch: int
-    seed: int = 0
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Optimizer steps in an epoch, the short last one included."""
-        return -(-self.samples // self.batch)
-
-    @property
-    def fingerprint(self) -> str:
-        """Equal for orders that a cursor means the same in."""
-        return f"{derive('order', self.samples, self.batch, self.seed):016x}"
-
-    def spans(self, cursor: Cursor, epochs: int) -> Iterator[Span]:
-        """The global batches from a cursor to the end of the last epoch."""
-        while cursor.epoch < epochs:
-            span = Span(cursor.epoch, cursor.position, min(cursor.position + self.batch, self.samples))
-            yield span
-            cursor = self.after(span)
-
-    def after(self, span: Span) -> Cursor:
-        """The cursor once a global batch has been consumed."""
-        return Cursor(span.epoch, span.stop) if span.stop < self.samples else Cursor(span.epoch + 1)
-
-    def step(self, cursor: Cursor) -> int:
-        """How many optimizer steps lie before a cursor."""
-        return cursor.epoch * self.steps_per_epoch + -(-cursor.position // self.batch)
-
-    def ids(self, span: Span) -> list[int]:
-        """The ids of a span's samples, in order."""
-        ids: list[int] = _permutation(self.seed, span.epoch, self.samples)[span.start : span.stop].tolist()
-        return ids
-
-
-@lru_cache(maxsize=2)
-def _permutation(seed: int, epoch: int, samples: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(derive("epoch", seed, epoch))
-    return torch.randperm(samples, generator=generator)
-
-
-def portion(items: Sequence[Any], rank: int, size: int) -> Sequence[Any]:
-    """A rank's contiguous part of what all ranks share out; lengths differ by at most 1, rank 0's is never shorter."""
-    each, left = divmod(len(items), size)
-    start = rank * each + min(rank, left)
-    return items[start : start + each + (rank < left)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, Subset
 
-from trainer.world.data import Sample, portion, to_device
+from trainer.world.data import Sample, to_device
 from trainer.world.distributed import World
+from trainer.world.order import portion
 
 Measure = Callable[[nn.Module, Any], Tensor]
 

@@ -1,8 +1,7 @@
-"""Random numbers that can be told again: seeds derived from what they are for, and generators saved and restored."""
+"""Global random number generators: seeded, saved and restored."""
 
 from __future__ import annotations
 
-import hashlib
 import random
 import sys
 from typing import Any
@@ -10,12 +9,6 @@ from typing import Any
 import torch
 
 RngState = dict[str, Any]  # tensors and plain values only, as torch.load(weights_only=True) takes them
-
-
-def derive(*parts: int | str) -> int:
-    """A seed of 63 bits for a purpose: equal parts give equal seeds, on any machine, in any process."""
-    digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
 
 
 def seed_all(seed: int) -> None:

@@ -14,7 +14,7 @@ from tests.trainer.saved import archive, manifest, publish, save
 from tests.trainer.worlds import finish, fork
 from trainer.snapshots.archive import SnapshotError
 from trainer.snapshots.fence import Fenced
-from trainer.world.data import Order
+from trainer.world.order import Order
 
 
 def names(folder: Path) -> list[str]:

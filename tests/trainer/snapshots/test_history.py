@@ -20,7 +20,7 @@ from trainer.snapshots.fence import Fence, Fenced
 from trainer.snapshots.history import History
 from trainer.snapshots.loading import load_full
 from trainer.snapshots.state import State
-from trainer.world.data import Cursor, Order
+from trainer.world.order import Cursor, Order
 
 
 class Run:

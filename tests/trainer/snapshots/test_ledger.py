@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.snapshots.ledger import Entry, Ledger, LedgerError, audit, extend
-from trainer.world.data import Cursor, Order
+from trainer.world.order import Cursor, Order
 
 ORDER = Order(samples=10, batch=4)  # 3 steps an epoch
 

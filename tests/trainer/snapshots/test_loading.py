@@ -8,19 +8,20 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.trainer import runs
 from tests.trainer.sharded import Kind, run
-from trainer.snapshots.loading import load_full
+from trainer.snapshots import loading
+from trainer.snapshots.shards import CorruptError
 from trainer.snapshots.snapshot import verify
-
-pytestmark = pytest.mark.slow
 
 
 def newest(folder: Path) -> dict[str, Tensor]:
     path = max(folder.glob("step-*"), key=lambda path: path.name)
     assert verify(path).step == int(path.name[5:13])
-    return load_full(path)
+    return loading.load_full(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "worlds",
     [
@@ -40,3 +41,14 @@ def test_any_world_goes_on_from_any_others_snapshot(tmp_path: Path, worlds: list
         assert sorted(found) == sorted(expected)
         for name, tensor in expected.items():
             torch.testing.assert_close(found[name], tensor, msg=name)
+
+
+def test_the_weights_come_from_verified_bytes_alone(tmp_path: Path) -> None:
+    runs.run(tmp_path, 1)
+    (path,) = tmp_path.glob("step-*")
+    weights = loading.weights(path)
+    assert weights.keys() == runs.WEIGHTS.keys()
+    assert torch.equal(weights["weight"], runs.WEIGHTS["weight"])
+    runs.flip(path / "shard-00000.bin")
+    with pytest.raises(CorruptError, match=r"shard-00000\.bin differs"):
+        loading.weights(path)

@@ -11,7 +11,7 @@ from tests.trainer import runs, saved
 from trainer.snapshots.ledger import Ledger, extend
 from trainer.snapshots.proof import Proof, prove
 from trainer.snapshots.snapshot import Manifest, read_manifest
-from trainer.world.data import Cursor
+from trainer.world.order import Cursor
 
 
 def cursor(step: int) -> Cursor:

@@ -20,7 +20,7 @@ from trainer.snapshots.archive import SnapshotError
 from trainer.snapshots.history import History
 from trainer.snapshots.snapshot import MANIFEST
 from trainer.snapshots.state import State
-from trainer.world.data import Cursor, Order
+from trainer.world.order import Cursor, Order
 
 ORDER = Order(samples=100, batch=1)
 NOBODY = 65534

@@ -9,8 +9,8 @@ import torch
 
 from trainer.env import RankEnv
 from trainer.training.pulse import Pulse, Step, StopRequest, Word
-from trainer.world.data import Cursor
 from trainer.world.distributed import World
+from trainer.world.order import Cursor
 
 WORLD = World(env=RankEnv(), device=torch.device("cpu"))
 

@@ -17,8 +17,8 @@ from trainer.snapshots.chain import Committed
 from trainer.training import report
 from trainer.training.pulse import Step
 from trainer.training.report import Reporter, Speed, clock
-from trainer.world.data import Cursor, Order
 from trainer.world.distributed import World
+from trainer.world.order import Cursor, Order
 
 ORDER = Order(samples=10, batch=4)
 STEP = Step(number=4, generation=1, cursor=Cursor(1, 4), ids=[], size=4, loss=0.25)

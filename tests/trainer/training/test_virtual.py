@@ -17,7 +17,7 @@ from tests.trainer.worlds import Ranks
 from trainer import Data, World
 from trainer.env import RankEnv
 from trainer.training.virtual import Node, VirtualRanks, cover, halves, total
-from trainer.world.data import portion
+from trainer.world.order import portion
 
 VIRTUAL = 6
 worlds = st.tuples(st.integers(1, 40), st.integers(1, 50))
