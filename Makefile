@@ -118,6 +118,10 @@ cluster-down: ## Delete that cluster; what was built for it is kept
 test-cluster: setup ## Bring up the cluster and run only the tests that need it
 	@$(PY) -m tools.run_tests cluster
 
+.PHONY: test-long
+test-long: setup ## Bring up the cluster and run the tests that take long, which `make test` leaves out
+	@$(PY) -m tools.run_tests long
+
 .PHONY: chaos
-chaos: setup ## Bring up the cluster and run the longer tests of faults on it
+chaos: setup ## Bring up the cluster, and strike one job of each kind on it with fifty random faults
 	@$(PY) -m tools.run_tests chaos

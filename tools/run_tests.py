@@ -4,7 +4,8 @@
 
 local    those without a cluster, in parallel
 cluster  those on the cluster, in parallel; after them those that need it for themselves
-chaos    those on the cluster that take long
+long     those that take long: what is tested here on one kind of job there, on the other one
+chaos    fifty random faults in one job of each kind, on the cluster
 
 No part is left out because another one failed, and a summary comes last.
 """
@@ -24,14 +25,19 @@ from typing import Final, NamedTuple
 from tests.cluster.kind import host
 
 HELM_TESTS: Final = "tests/charts"  # after the bring-up, which builds helm
-LOCAL: Final = ("--dist=loadgroup", "-n", os.environ.get("WORKERS", "auto"))
+LOCAL: Final = ("-m", "not long", "--dist=loadgroup", "-n", os.environ.get("WORKERS", "auto"))
+CHAOS: Final = "tests/cluster/test_chaos.py"
 # Part -> its runs of pytest. Three at once: tests on the cluster wait more than they compute.
 ON_CLUSTER: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "cluster": {
-        "cluster tests": (HELM_TESTS, "tests/cluster", "-m", "not chaos and not alone", "--dist=loadgroup", "-n", "3"),
-        "power tests": ("tests/cluster", "-m", "not chaos and alone"),
+        "cluster tests": (HELM_TESTS, "tests/cluster", "-m", "not long and not alone", "--dist=loadgroup", "-n", "3"),
+        "power tests": ("tests/cluster", "-m", "not long and alone"),
     },
-    "chaos": {"chaos tests": ("tests/cluster", "-m", "chaos")},
+    "long": {
+        "long tests": ("--ignore=tests/cluster", "-m", "long"),
+        "long cluster tests": ("tests/cluster", f"--ignore={CHAOS}", "-m", "long"),
+    },
+    "chaos": {"chaos tests": (CHAOS, "-m", "long")},
 }
 REPORT: Final = ("-rs", "--durations=10", "--durations-min=5")  # what was skipped and why, and what took long
 LOG: Final = Path(".cache/cluster-up.log")

@@ -1,4 +1,4 @@
-"""Tests against a real cluster: `make test` brings it up and runs them, `make chaos` those that take long."""
+"""Tests against a real cluster: `make test` brings it up and runs them, `make test-long` those that take long."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ collect_ignore_glob = [] if os.environ.get("KITCTL_CLUSTER_TESTS") == "1" else [
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cluster: needs the cluster of `make cluster-up`")
     config.addinivalue_line("markers", "alone: takes a node's power, so no other test may run on the cluster meanwhile")
-    config.addinivalue_line("markers", "chaos: takes long, and needs the cluster; `make chaos` runs these")
 
 
 @pytest.fixture(scope="session", autouse=True)

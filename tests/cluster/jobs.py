@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+from _pytest.mark import ParameterSet
+
 from tests.cluster.kind.images import pushed
 from tests.cluster.kind.settings import SHARED, TRAINER_IMAGE
 from tests.cluster.kubectl import get, kubectl
@@ -19,6 +22,11 @@ KINDS: Final = {
     "IndexedJob": ("job.batch", "Complete", "batch.kubernetes.io/job-completion-index"),
     "PyTorchJob": ("pytorchjob.kubeflow.org", "Succeeded", "training.kubeflow.org/replica-index"),
 }
+
+
+def often(kind: str) -> list[ParameterSet]:
+    """Both kinds, to parametrize by: this one in each test run, the other one where there is time."""
+    return [pytest.param(one, marks=() if one == kind else pytest.mark.long) for one in KINDS]
 
 
 @dataclass(frozen=True, kw_only=True)

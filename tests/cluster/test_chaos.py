@@ -125,7 +125,7 @@ def test_ten_random_faults_leave_no_trace_in_what_was_learned(namespace: str, tm
     run_and_strike(namespace, "PyTorchJob", tmp_path, kinds=KINDS, faults=10, epochs=15)
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("kind", "wrapped"), [("PyTorchJob", dict), ("IndexedJob", with_restarts)])
 def test_fifty_random_faults_leave_no_trace_in_what_was_learned(

@@ -13,7 +13,7 @@ from kitctl.jobinput import JobInput
 from kitctl.targets.cluster.facts import suspended, wanted
 from kitctl.targets.cluster.lifecycle import suspend
 from tests.charts.helm import CHART, helm, rendered
-from tests.cluster.jobs import KINDS, Run
+from tests.cluster.jobs import KINDS, Run, often
 from tests.cluster.kind.images import pushed
 from tests.cluster.kind.settings import TRAINER_IMAGE
 from tests.cluster.kubectl import Object, get, kubectl, until
@@ -42,7 +42,7 @@ def test_the_server_accepts_a_case_by_kitctl_and_by_the_chart(namespace: str, ca
         assert len(accepted.splitlines()) == len(objects)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", often("IndexedJob"))
 def test_a_release_is_tested_scaled_taken_away_and_taken_up_again(namespace: str, kind: str) -> None:
     run = installed(namespace, kind, scale=1, args=SLOW)
     assert "nodes: 1, ranks: 1" in helm_does(namespace, "test", "run")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.cluster.jobs import KINDS, Run
+from tests.cluster.jobs import KINDS, Run, often
 from tests.cluster.kind.images import pushed
 from tests.cluster.kind.settings import FAKE_GPUS, TRAINER_IMAGE
 from tests.cluster.kubectl import Object, apply, kubectl
@@ -18,7 +18,7 @@ from tests.cluster.toy import EPOCHS, all_recover, assert_complete_and_exact, su
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", often("IndexedJob"))
 def test_a_killed_rank_a_deleted_pod_and_the_loss_of_node_0(namespace: str, kind: str) -> None:
     (run,) = submit_on_three_nodes(namespace, [kind])
     before = uids_of(run)
@@ -35,7 +35,7 @@ def test_a_killed_rank_a_deleted_pod_and_the_loss_of_node_0(namespace: str, kind
 
 
 @pytest.mark.usefixtures("gpus")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", often("PyTorchJob"))
 def test_a_drained_node_and_a_preemption(namespace: str, kind: str) -> None:
     with priority_below_all_others(namespace):
         (run,) = submit_on_three_nodes(namespace, [kind], "--gpus-per-node", "1", "--priority", namespace)
@@ -46,7 +46,7 @@ def test_a_drained_node_and_a_preemption(namespace: str, kind: str) -> None:
         assert_complete_and_exact(run)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", often("IndexedJob"))
 def test_an_elastic_job_completes_without_its_last_node(namespace: str, kind: str) -> None:
     run = submit_toy(namespace, kind, "--nodes", "2:4", "--set", "scheduling.spread=require", epochs=2)
     assert_complete_and_exact(run, epochs=2)
