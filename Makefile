@@ -51,8 +51,8 @@ demo: setup ## Train the handwritten digits on NODES local nodes; KILL=1 kills o
 # -- checking it ----------------------------------------------------------------------------------------------------
 
 .PHONY: test
-test: setup lint ## Set up, lint, and run every test; those on the cluster beside those without
-	@$(PY) -m tools.run_tests local cluster
+test: setup ## Set up, lint, and run every test that is not marked as long; on a cluster, too
+	@$(PY) -m tools.run_tests lint fast slow cluster
 
 .PHONY: test-fast
 test-fast: setup ## Run the tests that need no cluster and start no training processes

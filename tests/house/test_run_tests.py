@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -32,34 +29,45 @@ def test_a_machine_without_docker_skips_and_says_why_but_not_under_ci(
 
 
 def test_a_failure_is_not_hidden_by_what_passed_after_it(capsys: pytest.CaptureFixture[str]) -> None:
-    results = [run_tests.Result("local tests", "FAILED"), run_tests.Result("cluster up", "passed")]
+    results = [run_tests.Result("slow tests", "FAILED"), run_tests.Result("cluster up", "passed")]
     assert run_tests._summary(results) == 1
     assert "make cluster-down" in capsys.readouterr().out
 
 
-def test_without_a_cluster_its_tests_have_failed_and_the_local_ones_count_as_they_did(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("up", "outcomes"),
+    [
+        (1, {"fast tests": "passed", "cluster up": "FAILED", "slow tests": "passed", "power tests": "FAILED"}),
+        (0, {"fast tests": "passed", "cluster up": "passed", "slow tests": "passed", "power tests": "passed"}),
+    ],
+)
+def test_what_needs_no_cluster_counts_as_it_did_whatever_becomes_of_the_cluster(
+    up: int, outcomes: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    @contextmanager
-    def bring_up() -> Iterator[subprocess.Popen[bytes]]:
-        with subprocess.Popen([sys.executable, "-c", "exit(1)"]) as process:
-            yield process
-
-    (tmp_path / "log").touch()
-    monkeypatch.setattr(run_tests, "LOG", tmp_path / "log")
-    monkeypatch.setattr(run_tests, "LOCAL", ("--version",))
-    monkeypatch.setattr(run_tests, "_bring_up", bring_up)
-    results = [result[:2] for result in run_tests._with_cluster(["local", "cluster"], ["cluster"])]
-    assert results[:2] == [("local tests", "passed"), ("cluster up", "FAILED")]
-    assert {outcome for _, outcome in results[2:]} == {"FAILED"}
+    passes = (sys.executable, "-c", "")
+    monkeypatch.setattr(run_tests, "LOGS", tmp_path)
+    monkeypatch.setattr(run_tests, "CLUSTER_UP", (sys.executable, "-c", f"exit({up})"))
+    monkeypatch.setattr(run_tests, "_command", lambda _: passes)
+    results = run_tests._with_cluster(["fast tests", "slow tests"], ["cluster tests", "power tests"])
+    assert dict(result[:2] for result in results).items() >= outcomes.items()
+    names = [result.name for result in results]
+    assert names[:2] == ["fast tests", "cluster up"]
+    assert len(names) == 5
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_what_happens_on_the_cluster_is_shown_to_its_end(
+def test_what_happens_aside_is_shown_to_its_end(
     code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run_tests, "LOG", tmp_path / "log")
+    monkeypatch.setattr(run_tests, "LOGS", tmp_path)
     script = f"import time; print('early', flush=True); time.sleep(0.5); print('late'); exit({code})"
-    with run_tests.LOG.open("wb") as log, subprocess.Popen([sys.executable, "-c", script], stdout=log) as process:
-        assert run_tests._follow(process) == code
-    assert capsys.readouterr().out.split() == ["early", "late"]
+    with run_tests._aside("some script", (sys.executable, "-c", script)) as aside:
+        assert aside.follow().outcome == ("FAILED" if code else "passed")
+    assert capsys.readouterr().out.splitlines() == ["== some script", "early", "late"]
+
+
+def test_what_happens_aside_ends_with_whoever_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_tests, "LOGS", tmp_path)
+    with run_tests._aside("sleep", ("sleep", "600")) as aside:
+        assert aside.process.poll() is None
+    assert aside.process.poll() is not None
