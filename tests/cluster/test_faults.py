@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.jobs import KINDS, Run, often
 from tests.cluster.kind.images import pushed
 from tests.cluster.kind.settings import FAKE_GPUS, TRAINER_IMAGE
-from tests.cluster.kubectl import Object, apply, kubectl
+from tests.cluster.kubectl import Object, apply, get, kubectl, until
 from tests.cluster.test_cluster import RESTRICTED
 from tests.cluster.toy import EPOCHS, all_recover, assert_complete_and_exact, submit_on_three_nodes, submit_toy
 
@@ -81,7 +81,8 @@ def preempt(run: Run, node: str) -> None:
     """A pod that counts for more takes all GPUs of a node for a moment."""
     pod = pod_with_gpus(FAKE_GPUS, node=node)
     apply(run.namespace, pod)
-    kubectl("wait", "-n", run.namespace, "pod/urgent", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=90s")
+    # Not `kubectl wait`: on a busy machine its first answer may come from before the pod was made.
+    until(lambda: get(run.namespace, "pod", "urgent")["status"]["phase"] == "Succeeded")
 
 
 def pod_with_gpus(count: int, *, node: str) -> Object:
