@@ -39,4 +39,4 @@ def until(condition: Callable[[], object], *, seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"not within {seconds:g} s"
-        time.sleep(0.5)
+        time.sleep(1.0)  # most conditions start kubectl, which costs a tenth of a second of a core

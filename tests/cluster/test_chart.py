@@ -42,7 +42,7 @@ def test_the_server_accepts_a_case_by_kitctl_and_by_the_chart(namespace: str, ca
         assert len(accepted.splitlines()) == len(objects)
 
 
-@pytest.mark.parametrize("kind", often("IndexedJob"))
+@pytest.mark.parametrize("kind", often("PyTorchJob"))
 def test_a_release_is_tested_scaled_taken_away_and_taken_up_again(namespace: str, kind: str) -> None:
     run = installed(namespace, kind, scale=1, args=SLOW)
     assert "nodes: 1, ranks: 1" in helm_does(namespace, "test", "run")
