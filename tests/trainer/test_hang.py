@@ -30,7 +30,7 @@ def hanging(folder: Path, fault: str, **env: str) -> Nodes:
     ("fault", "cause"),
     [
         ("data", "rank 1 (node 1, pod local-1) has been in data loading of step 1"),
-        ("stop", "rank 1 (node 1, pod local-1) has been stopped (by SIGSTOP, or a debugger) in "),
+        ("start", "rank 1 (node 1, pod local-1) has been stopped (by SIGSTOP, or a debugger) in preparing to train"),
         ("skip", "rank 1 (node 1, pod local-1) has been in the gradients' all-reduce of step 13 for "),
     ],
 )

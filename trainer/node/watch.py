@@ -109,9 +109,14 @@ class Watch:
             rank.look(passed)
         tempo = {number: (rank.beat.step, rank.beat.busy) for number, rank in self._ranks.items()}
         stalled = all(rank.still > rank.limit(self._timeout) for rank in self._ranks.values())
-        self._rendezvous.pulse(stalled=stalled, tempo=tempo)
+        frozen = any(map(self._stopped, self._ranks.values()))
+        self._rendezvous.pulse(stalled=stalled, frozen=frozen, tempo=tempo)
         if self._rendezvous.asked:
             self._rendezvous.account([asdict(account) for account in self._explain()])
+
+    def _stopped(self, rank: _Watched) -> bool:
+        """Whether its process has been stopped for longer than a step may take: then it matters no more what it did."""
+        return rank.still > (FLOOR if self._timeout is None else self._timeout) and _frozen(rank.pid)
 
     def first(self, phase: Phase) -> float:
         """When all ranks of this node had come to a phase, in ``time.monotonic()``; 0 if not all have."""

@@ -44,11 +44,12 @@ class Rendezvous(RendezvousHandler):
     asked = False
     tempo: Mapping[str, Mapping[str, float]] | None = None
 
-    def pulse(self, *, stalled: bool, tempo: Mapping[int, tuple[int, float]]) -> None:
+    def pulse(self, *, stalled: bool, frozen: bool, tempo: Mapping[int, tuple[int, float]]) -> None:
         """Tell the others how the ranks of this node are; to be called often while there are any.
 
         Args:
             stalled: whether they all stand still.
+            frozen: whether one of them has been stopped, so that all others will come to wait for it.
             tempo: by rank, its finished steps, and the seconds that it has been busy in them.
         """
 

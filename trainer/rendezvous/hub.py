@@ -5,7 +5,7 @@ node that is gone. Messages, as in ``system.lines``:
 
     node: hello {run, node, born, pod} · join {address, port, round, size} · end {lost} · done {}
           set {values} · get {keys}                          what the nodes of a round tell each other
-          pulse {stalled, tempo} · account {ranks}           how the ranks are, every few seconds · where they stand
+          pulse {stalled, frozen, tempo} · account {ranks}   how the ranks are, every few seconds · where they stand
           alive {}                                           where there was nothing else to say for a while
           fail {ending}                                      this node fails for good, and the job with it
     hub:  round {number, rank, size, address, port} · over {lost, reason, culprit} · values {values}
@@ -137,8 +137,8 @@ class Hub:
                 answer = asyncio.create_task(self._answer(node, keys))
                 self._answers.add(answer)
                 answer.add_done_callback(self._answers.discard)
-            case {"say": "pulse", "stalled": stalled, "tempo": tempo}:
-                self._vigil.stall(node, stalled=stalled)
+            case {"say": "pulse", "stalled": stalled, "frozen": frozen, "tempo": tempo}:
+                self._vigil.stall(node, stalled=stalled, frozen=frozen)
                 self._tempo.hear(tempo, time.monotonic())
             case {"say": "account", "ranks": ranks}:
                 self._vigil.explain(node, [account(told, node=node.name) for told in ranks])

@@ -84,7 +84,8 @@ class HubRendezvous(Rendezvous):
         self._past = past
         self._run = run
         self._address = address
-        self._over = self._stalled = False
+        self._over = False
+        self._told = (False, False)  # of the ranks: stalled, frozen
         self._pulsed = self._said = 0.0
         self.lost = False
 
@@ -99,7 +100,8 @@ class HubRendezvous(Rendezvous):
         seat = {"address": self._address, "port": free_port(self._address), "round": past.round, "size": past.size}
         self.say({"say": "join", **seat})
         message = self._await("round", timeout=self._knobs.join_timeout)
-        self._over = self.lost = self.asked = self._stalled = False
+        self._over = self.lost = self.asked = False
+        self._told = (False, False)
         self.reason, self.culprit, self.tempo = "", None, None
         past.round, past.size = message["number"], message["size"]
         return RendezvousInfo(
@@ -120,12 +122,12 @@ class HubRendezvous(Rendezvous):
             self.say({"say": "alive"})
         return int(self._over and self.culprit is None)
 
-    def pulse(self, *, stalled: bool, tempo: Mapping[int, tuple[int, float]]) -> None:
+    def pulse(self, *, stalled: bool, frozen: bool, tempo: Mapping[int, tuple[int, float]]) -> None:
         """See the base class: what is new at once, and nothing new as a sign of life from time to time."""
         now = time.monotonic()
-        if stalled != self._stalled or now > self._pulsed + self._knobs.silence:
-            self._stalled, self._pulsed = stalled, now
-            self.say({"say": "pulse", "stalled": stalled, "tempo": tempo})
+        if (stalled, frozen) != self._told or now > self._pulsed + self._knobs.silence:
+            self._told, self._pulsed = (stalled, frozen), now
+            self.say({"say": "pulse", "stalled": stalled, "frozen": frozen, "tempo": tempo})
 
     def account(self, ranks: Sequence[Mapping[str, Any]]) -> None:
         """See the base class."""

@@ -1,7 +1,7 @@
 """Whether the ranks of a round still move, as far as all their agents tell: the rules, without clocks or sockets.
 
 A node that says nothing at all is lost, whatever its kernel answers. If every node that is heard says that its ranks
-are stalled, each is asked where they stand, and the answers make the cause.
+are stalled, or one that a rank of it is frozen, each is asked where they stand, and the answers make the cause.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Vigil:
         self._stopping = stopping
         self._heard: dict[Node, float] = {}
         self._stalled: set[Node] = set()
+        self._frozen: set[Node] = set()
         self._asked: float | None = None
         self._accounts: dict[Node, Sequence[Account]] = {}
 
@@ -39,18 +40,19 @@ class Vigil:
         """A node is gone."""
         self._heard.pop(node, None)
         self._stalled.discard(node)
+        self._frozen.discard(node)
 
     def begin(self) -> None:
         """A round was formed, or is over."""
         self._stalled.clear()
+        self._frozen.clear()
         self._withdraw()
 
-    def stall(self, node: Node, *, stalled: bool) -> None:
-        """A node's ranks are stalled, or move."""
-        if stalled:
-            self._stalled.add(node)
-        else:
-            self._stalled.discard(node)
+    def stall(self, node: Node, *, stalled: bool, frozen: bool) -> None:
+        """A node's ranks are all stalled, or move; one of them is frozen, or none."""
+        for nodes, told in ((self._stalled, stalled), (self._frozen, frozen)):
+            (nodes.add if told else nodes.discard)(node)
+        if not stalled and not self._frozen:
             self._withdraw()
 
     def explain(self, node: Node, accounts: Sequence[Account]) -> None:
@@ -65,7 +67,7 @@ class Vigil:
     def suspects(self, group: Sequence[Node], now: float) -> bool:
         """Whether to ask all nodes now where their ranks stand."""
         running = [node for node in group if not node.done]
-        if self._asked is not None or not running or not self._stalled.issuperset(running):
+        if self._asked is not None or not running or not (self._frozen or self._stalled.issuperset(running)):
             return False
         self._asked = now
         return True

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import signal
+import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -23,14 +25,16 @@ class Ranks:
     def __init__(self, folder: Path, timeout: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
-        self.stalled = self.asked = False
+        self.stalled = self.frozen = self.asked = False
         self.watch = Watch(cast("Rendezvous", self), cast("RankLogs", None), timeout=timeout)
         files = [prepare(folder / f"{rank}") for rank in range(2)]
-        self.watch.begin({rank: (os.getpid(), file) for rank, file in enumerate(files)})
+        self.process = subprocess.Popen(["sleep", "600"])  # stands for one of them, and may be stopped
+        pids = [os.getpid(), self.process.pid]
+        self.watch.begin({rank: (pid, file) for rank, (pid, file) in enumerate(zip(pids, files, strict=True))})
         self.hearts = [Heart(file) for file in files]
 
-    def pulse(self, *, stalled: bool, tempo: Mapping[int, tuple[int, float]]) -> None:
-        self.stalled = stalled
+    def pulse(self, *, stalled: bool, frozen: bool, tempo: Mapping[int, tuple[int, float]]) -> None:
+        self.stalled, self.frozen = stalled, frozen
         self.tempo = tempo
 
     def beat(self, phase: Phase, *, step: int | None = None) -> None:
@@ -52,12 +56,33 @@ class Ranks:
 
 
 @pytest.fixture
-def ranks(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ranks:
-    return Ranks(tmp_path, getattr(request, "param", None), monkeypatch)
+def ranks(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ranks]:
+    ranks = Ranks(tmp_path, getattr(request, "param", None), monkeypatch)
+    yield ranks
+    ranks.process.kill()
+    ranks.process.wait()
 
 
 def test_a_script_that_tells_nothing_is_never_stalled(ranks: Ranks) -> None:
     assert not ranks.rest(5000)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="that a process is stopped is seen on Linux only")
+@pytest.mark.parametrize(("ranks", "patience"), [(None, 30), (100.0, 100)], indirect=["ranks"])
+def test_a_process_that_was_stopped_may_be_so_as_long_as_a_step_may_take_whatever_it_does(
+    ranks: Ranks, patience: float
+) -> None:
+    ranks.beat(Phase.RESTORING)
+    os.kill(ranks.process.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, ranks.process.pid, os.WSTOPPED)
+    ranks.rest(patience)
+    assert not ranks.frozen
+    ranks.rest(1)
+    assert (ranks.frozen, ranks.stalled) == (True, False)
+    ranks.process.send_signal(signal.SIGCONT)
+    os.waitid(os.P_PID, ranks.process.pid, os.WCONTINUED)
+    ranks.rest(1)
+    assert not ranks.frozen
 
 
 def test_the_first_step_may_take_long_the_others_half_a_minute(ranks: Ranks) -> None:

@@ -189,8 +189,8 @@ def test_an_agent_that_was_replaced_is_refused_and_its_successor_is_not(meeting:
 def test_a_round_whose_ranks_all_stand_still_is_over_for_the_reason_that_their_places_give(meeting: Meeting) -> None:
     first, second = meeting.enter(meeting.backend(0, pod="run-0"), meeting.backend(1, pod="run-1"))
     meeting.rounds(first, second)
-    first.pulse(stalled=True, tempo={})
-    second.pulse(stalled=True, tempo={})
+    first.pulse(stalled=True, frozen=False, tempo={})
+    second.pulse(stalled=True, frozen=False, tempo={})
     until(lambda: not first.num_nodes_waiting() and first.asked)
     until(lambda: not second.num_nodes_waiting() and second.asked)
     stuck = {"step": 4, "still": 31.0, "answers": True, "frozen": False}

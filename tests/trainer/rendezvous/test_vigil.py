@@ -23,7 +23,7 @@ class Round:
 
     def stall(self, *indices: int) -> None:
         for index in indices:
-            self.vigil.stall(self.nodes[index], stalled=True)
+            self.vigil.stall(self.nodes[index], stalled=True, frozen=False)
 
     def suspects(self) -> bool:
         return self.vigil.suspects(self.nodes, 30.0)
@@ -62,6 +62,19 @@ def test_nobody_is_asked_before_all_are_stalled_and_then_once() -> None:
     assert not job.suspects()
 
 
+def test_one_rank_that_is_frozen_is_enough_until_it_moves_again() -> None:
+    job = Round()
+    job.vigil.stall(job.nodes[0], stalled=False, frozen=True)
+    assert job.suspects()
+    job.explain(0)
+    job.explain(1)
+    job.vigil.stall(job.nodes[1], stalled=False, frozen=False)
+    assert job.vigil.verdict(job.nodes, 30.0)
+    job.vigil.stall(job.nodes[0], stalled=False, frozen=False)
+    assert not job.suspects()
+    assert job.vigil.verdict(job.nodes, 30.0) is None
+
+
 def test_ranks_that_are_done_are_not_waited_for() -> None:
     job = Round()
     job.nodes[0].done = True
@@ -91,7 +104,7 @@ def test_a_node_whose_ranks_move_again_takes_the_suspicion_back() -> None:
     job = Round()
     job.stall(0, 1)
     assert job.suspects()
-    job.vigil.stall(job.nodes[1], stalled=False)
+    job.vigil.stall(job.nodes[1], stalled=False, frozen=False)
     job.explain(0)
     assert job.vigil.verdict(job.nodes, 1000.0) is None
     assert not job.suspects()

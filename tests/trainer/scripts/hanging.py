@@ -1,4 +1,7 @@
-"""Trains, and hangs once, at one step of rank 1, in the way that HANG names. Steps are recorded as toy records them."""
+"""Trains, and hangs once, at one step of rank 1, or before the first one, in the way that HANG names.
+
+Steps are recorded as toy records them.
+"""
 
 import os
 import signal
@@ -27,7 +30,7 @@ steps: list[Step] = []  # taken by this process
 
 def due(kind: str) -> bool:
     """Whether to hang now, for the first time in the life of the run."""
-    if not first or fault != kind or taken() != AT:
+    if not first or fault != kind or (taken() != AT and kind != "start"):
         return False
     (folder / "hung").touch()
     return True
@@ -72,6 +75,8 @@ def on_epoch(_epoch: int) -> dict[str, float]:
 with join(seed=SEED) as world:
     observe = observer(Namespace(record=Path(os.environ["RECORDS"]), fail_at=None, fail_rank=0), world)
     extra: Any = dist.new_group()
+    if world.rank == 1 and due("start"):
+        os.kill(os.getpid(), signal.SIGSTOP)
     model = nn.Linear(4, 1)
     Training(
         world,
