@@ -19,6 +19,7 @@ from pathlib import Path
 
 from trainer.env import EXIT_CODES, EnvError, NodeEnv, node_env
 from trainer.node.drain import Drain, DrainRequested
+from trainer.node.memory import memory_folder
 from trainer.node.surroundings import share_cores
 from trainer.node.zygote import Zygote
 from trainer.outcome import termination
@@ -92,6 +93,7 @@ def _supervise(node: NodeEnv, command: list[str], drain: Drain) -> Ending:
     with ExitStack() as stack:
         scratch = Path(tempfile.mkdtemp(prefix="kit-agent-"))  # a TemporaryDirectory would end with the first rank, too
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        stack.enter_context(memory_folder(node))
         with drain.interruptible():
             hosts = node.hosts_rendezvous and node.rendezvous == "hub"
             hub = stack.enter_context(hosted(node, knobs)) if hosts else None

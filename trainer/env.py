@@ -21,6 +21,7 @@ EXIT_CODES: Final[Mapping[str, Mapping[str, int]]] = {
     "IndexedJob": {"done": 0, "drained": 75, "retryable": 76, "fatal": 78},
     "PyTorchJob": {"done": 0, "drained": 143, "retryable": 144, "fatal": 78},
 }
+SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108  a file system in main memory, in every container
 WORKER_DRAINED: Final = 75  # a rank that took its snapshot and wants to be started again; EX_TEMPFAIL
 
 
@@ -53,6 +54,7 @@ class NodeEnv:
     hang_timeout: float | None
     warm_workers: bool
     snapshot_dir: Path | None
+    memory_root: Path | None
     log_dir: Path | None
     report: str | None
     termination_log: Path | None
@@ -84,6 +86,8 @@ class RankEnv:
     snapshot_keep: int = 3
     snapshot_keep_every: int | None = None
     snapshot_keep_best: str = ""
+    memory_every: int | None = None
+    memory_dir: Path | None = None
     grace_seconds: int | None = None
     resume: bool = False
     virtual_ranks: int = 0
@@ -131,6 +135,7 @@ def node_env(environ: Mapping[str, str] = os.environ) -> NodeEnv:
         hang_timeout=_hang_timeout(environ),
         warm_workers=environ.get("KIT_WARM_WORKERS") != "0",
         snapshot_dir=_path(environ, "KIT_SNAPSHOT_DIR"),
+        memory_root=_memory_root(environ),
         log_dir=_path(environ, "KIT_LOG_DIR"),
         report=environ.get("KIT_REPORT") or None,
         termination_log=_path(environ, "KIT_TERMINATION_LOG"),
@@ -165,10 +170,12 @@ def rank_env(environ: Mapping[str, str] = os.environ) -> RankEnv:
         snapshot_keep=number("KIT_SNAPSHOT_KEEP", 3),
         snapshot_keep_every=_optional(environ, "KIT_SNAPSHOT_KEEP_EVERY"),
         snapshot_keep_best=environ.get("KIT_SNAPSHOT_KEEP_BEST", ""),
+        memory_every=_optional(environ, "KIT_MEMORY_EVERY"),
+        memory_dir=_path(environ, "KIT_MEMORY_DIR"),  # set by the agent for its own ranks
         grace_seconds=_optional(environ, "KIT_GRACE_SECONDS"),
         resume=environ.get("KIT_RESUME") == "1",
         virtual_ranks=number("KIT_VIRTUAL_RANKS", 0),
-        progress_file=_path(environ, "KIT_PROGRESS_FILE"),  # set by the agent for its own ranks
+        progress_file=_path(environ, "KIT_PROGRESS_FILE"),  # likewise
         heartbeat_file=_path(environ, "KIT_HEARTBEAT_FILE"),  # likewise
     )
 
@@ -192,6 +199,11 @@ def _optional(environ: Mapping[str, str], name: str) -> int | None:
 def _path(environ: Mapping[str, str], name: str) -> Path | None:
     text = environ.get(name)
     return Path(text) if text else None
+
+
+def _memory_root(environ: Mapping[str, str]) -> Path | None:
+    """Where ranks may keep copies of their state; None where the job does not ask for them."""
+    return (_path(environ, "KIT_MEMORY_ROOT") or SHARED_MEMORY) if environ.get("KIT_MEMORY_EVERY") else None
 
 
 def _backend(environ: Mapping[str, str]) -> Backend:

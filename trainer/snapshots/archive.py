@@ -73,8 +73,7 @@ class Archive:
         """
         for manifest in self._candidates(resume=resume):
             try:
-                self._fits(manifest)
-                audit_cursor(manifest, self._order)
+                self.check(manifest)
             except (CorruptError, ForeignError) as error:
                 self.pass_over(manifest, error)
             else:
@@ -90,6 +89,19 @@ class Archive:
         if isinstance(error, ForeignError) and manifest.run == self._run:
             raise SnapshotError(f"{path} is of this run, but {error}; start a new run") from error
         self._put_aside(path, error)
+
+    def takes(self, copy: Manifest) -> bool:
+        """Whether a copy in memory is of this run as it is now."""
+        try:
+            self.check(copy)
+        except (CorruptError, ForeignError) as error:
+            self.pass_over_copy(copy, error)
+            return False
+        return copy.run == self._run
+
+    def pass_over_copy(self, copy: Manifest, error: Exception) -> None:
+        """Tell why a copy in memory is not used."""
+        self._say(f"passing over the copy in memory of step {copy.step}: {error}")
 
     def path(self, manifest: Manifest) -> Path:
         """Where a snapshot is."""
@@ -137,13 +149,20 @@ class Archive:
     def _own(self) -> list[Manifest]:
         return sorted((one for one in self._readable() if one.run == self._run), key=_history)
 
-    def _fits(self, manifest: Manifest) -> None:
+    def check(self, manifest: Manifest) -> None:
+        """Hold what a manifest says against this run and against itself.
+
+        Raises:
+            ForeignError: it is of another model, optimizer or data.
+            CorruptError: its ledger does not hold.
+        """
         if manifest.model != self._model:
             raise ForeignError("its model has other parameters")
         if manifest.optimizer != self._optimizer:
             raise ForeignError(f"its optimizer is {manifest.optimizer}, not {self._optimizer}")
         if manifest.data != self._order.fingerprint:
             raise ForeignError("its data have another length, batch size or seed")
+        audit_cursor(manifest, self._order)
 
     def _put_aside(self, path: Path, error: Exception) -> None:
         if not isinstance(error, CorruptError):

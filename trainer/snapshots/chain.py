@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -54,11 +54,19 @@ class Committed:
     stall: float = 0.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Tip:
+    """The end of a history, and the newest snapshot in it."""
+
+    ledger: Ledger = ()
+    cursor: Cursor = field(default_factory=Cursor)
+    parent: Parent | None = None
+
+
 class Chain:
-    """Snapshot after snapshot, each going on from the one before. Not collective; one thread at a time.
+    """Snapshot after snapshot, each going on from the one before. Not collective; one thread at a time publishes.
 
     Attributes:
-        cursor: up to where history is committed.
         last: the last snapshot that was committed here, or gone on from.
     """
 
@@ -68,16 +76,24 @@ class Chain:
         self._model = model
         self._optimizer = optimizer
         self._generation = generation
-        self._ledger: Ledger = ()
-        self._parent: Parent | None = None
-        self.cursor = Cursor()
+        self._tip = _Tip()
         self.last = Committed()
 
-    def go_on_from(self, manifest: Manifest) -> None:
-        """The next snapshot follows this one."""
-        self._parent = Parent(name=manifest.name, digest=manifest.digest)
-        self._ledger, self.cursor = manifest.ledger, manifest.cursor
-        self.last = Committed(step=manifest.step)
+    @property
+    def cursor(self) -> Cursor:
+        """Up to where history goes."""
+        return self._tip.cursor
+
+    def go_on_from(self, manifest: Manifest, parent: Manifest | None) -> None:
+        """The next snapshot follows this history.
+
+        Args:
+            manifest: of a snapshot, or of a copy in memory.
+            parent: of the newest snapshot in it.
+        """
+        before = Parent(name=parent.name, digest=parent.digest) if parent else None
+        self._tip = _Tip(ledger=manifest.ledger, cursor=manifest.cursor, parent=before)
+        self.last = Committed(step=parent.step if parent else 0)
 
     def publish(self, archive: Archive, pending: Pending, reports: Sequence[Report]) -> None:
         """Commit what the ranks have written. What cannot be published is told, and nothing is left of it.
@@ -86,24 +102,27 @@ class Chain:
             Fenced: a newer generation has taken over.
         """
         try:
-            manifest = self._manifest(pending, _written(reports))
+            manifest = replace(self.describe(pending.cursor, pending.metrics), shards=_written(reports))
             archive.publish(manifest, pending.folder)
         except (OSError, CorruptError) as error:
-            step, last = self._order.step(pending.cursor), self._parent.name if self._parent else "none"
+            parent = self._tip.parent
+            step, last = self._order.step(pending.cursor), parent.name if parent else "none"
             self._world.say(f"warning: no snapshot at step {step}: {error}; the last good one is {last}")
         else:
-            self.go_on_from(manifest)
+            self.go_on_from(manifest, manifest)
             self.last = Committed(step=manifest.step, seconds=time.monotonic() - pending.began, stall=pending.stall)
         finally:
             snapshot.discard(pending.folder)
 
-    def _manifest(self, pending: Pending, shards: tuple[Shard, ...]) -> Manifest:
+    def describe(self, cursor: Cursor, metrics: Mapping[str, float]) -> Manifest:
+        """The manifest of the state at a cursor, without its shards; any thread may ask."""
+        tip = self._tip
         return Manifest(
             job=self._world.env.job,
             run=self._world.env.run_id,
             generation=self._generation,
-            step=self._order.step(pending.cursor),
-            cursor=pending.cursor,
+            step=self._order.step(cursor),
+            cursor=cursor,
             world_size=self._world.size,
             seed=self._order.seed,
             model=self._model,
@@ -113,12 +132,9 @@ class Chain:
             batch=self._order.batch,
             torch=torch.__version__,
             created=time.time(),
-            parent=self._parent,
-            ledger=extend(
-                self._ledger, self._order, self._generation, self.cursor, pending.cursor, world_size=self._world.size
-            ),
-            metrics=pending.metrics,
-            shards=shards,
+            parent=tip.parent,
+            ledger=extend(tip.ledger, self._order, self._generation, tip.cursor, cursor, world_size=self._world.size),
+            metrics=metrics,
         )
 
 

@@ -19,6 +19,7 @@ from trainer.snapshots import restore, snapshot
 from trainer.snapshots.archive import Archive, SnapshotError
 from trainer.snapshots.chain import Chain, Committed, Pending
 from trainer.snapshots.fence import Fence
+from trainer.snapshots.memory import Memory
 from trainer.snapshots.restore import Found
 from trainer.snapshots.retention import Retention
 from trainer.snapshots.snapshot import ForeignError
@@ -55,6 +56,7 @@ class History:
         self._chain = self._begin_chain(0)
         self._background = ThreadPoolExecutor(1, "snapshot")
         self._writer = Writer(world, self._background, main_only=False)
+        self._memory = Memory(world)
         self._pending: Pending | None = None
         self._publishing: Future[None] | None = None
         self.generation = 0
@@ -69,6 +71,7 @@ class History:
         if self._pending and self._world.size == 1:
             self._hand_over(self._pending)
         self._background.shutdown()
+        self._memory.close()
 
     @property
     def committed(self) -> Committed:
@@ -85,8 +88,13 @@ class History:
         """Whether this rank has nothing left to write."""
         return self._writer.ended
 
+    @property
+    def kept(self) -> bool:
+        """Whether this rank's last copy in memory is whole."""
+        return self._memory.sealed
+
     def restore(self) -> Cursor:
-        """Set the state to the newest good snapshot's and claim a generation; the start without one.
+        """Set the state to the newest good one, on disk or in memory, and claim a generation; the start without one.
 
         With as many ranks as before, each rank's generators go on where they were; else they are derived anew from
         seed, step and rank.
@@ -102,13 +110,34 @@ class History:
             found = restore.newest(self._world, self._state, self._folder, self._archive)
         if found is not None:
             self._load(found)
-            self._chain.go_on_from(found.manifest)
-        if found is not None and found.manifest.world_size == self._world.size:
+            self._chain.go_on_from(found.offer.manifest, found.offer.parent)
+            self._memory.go_on_from(found.offer.manifest)
+        if found is not None and found.offer.manifest.world_size == self._world.size:
             rng.restore(load(found.extras[_generators(self._world.rank)]))
         else:
             step = self._order.step(self._chain.cursor)
             rng.seed_all(derive("rank", self._order.seed, step, self._world.rank))
         return self._chain.cursor
+
+    def prepare(self) -> None:
+        """Take the memory that snapshots and copies need, once a step has made the optimizer's state."""
+        if self._folder is None:
+            return
+        tensors, _ = self._state.capture()
+        self._writer.prepare(tensors)
+        self._memory.prepare(tensors)
+
+    def keep(self, cursor: Cursor, metrics: Mapping[str, float]) -> None:
+        """Copy the state to main memory, where it outlives the ranks; all of them have the copy before this one.
+
+        Args:
+            cursor: where the data stand.
+            metrics: of the epoch that ends here.
+        """
+        if self._pending and self._pending.metrics:
+            return  # what was measured is known here only: nobody may go on behind it until that is on the disk
+        tensors, rest = self._state.capture()
+        self._memory.keep(self._chain.describe(cursor, metrics), tensors, self._own_extras(rest))
 
     def begin(self, cursor: Cursor, metrics: Mapping[str, float]) -> None:
         """Copy the state, and begin to write it; waits for what is still being written.
@@ -173,7 +202,8 @@ class History:
         try:
             self._state.load(found.tensors, load(found.extras[REST]))
         except ForeignError as error:
-            raise SnapshotError(f"{found.manifest.name} cannot be gone on from: {error}; start a new run") from error
+            name = found.offer.manifest.name
+            raise SnapshotError(f"{name} cannot be gone on from: {error}; start a new run") from error
 
     def _hand_over(self, pending: Pending) -> None:
         """From all ranks, which write, to rank 0, which publishes; in the background, too."""
@@ -214,10 +244,15 @@ class History:
         return not blind
 
     def _extras(self, rest: Any) -> dict[str, Any]:
-        """What this rank writes beside its tensors: its generators; on rank 0 the state's rest, too."""
-        extras: dict[str, Any] = {_generators(self._world.rank): rng.capture()}
+        """What this rank writes beside its tensors: where rank 0 writes everything, that of all ranks."""
+        extras = self._own_extras(rest)
         if self._writer.main_only:
             extras = {name: value for one in self._world.gather(extras) for name, value in one.items()}
+        return extras
+
+    def _own_extras(self, rest: Any) -> dict[str, Any]:
+        """This rank's generators; on rank 0 the state's rest, too."""
+        extras: dict[str, Any] = {_generators(self._world.rank): rng.capture()}
         return extras | ({REST: rest} if self._world.is_main else {})
 
 

@@ -24,46 +24,59 @@ Structure = dict[str, tuple[torch.Size, torch.dtype]]
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """A rank's part of the state, and the memory that it is copied to.
+    """A rank's part of the state, one piece behind the other.
 
     Attributes:
         structure: of the state that it was planned for.
-        pieces: what this rank writes, and where it is in ``buffer``.
-        buffer: the shard's data.
-        targets: the pieces within it.
+        pieces: what this rank writes, and where it is in the shard's data.
     """
 
     structure: Structure
     pieces: tuple[Piece, ...]
-    buffer: Tensor
-    targets: tuple[Tensor, ...]
 
     @classmethod
-    def of(cls, plan: SavePlan, tensors: Tensors, *, pinned: bool) -> Layout:
-        """Lay a plan's items out, one behind the other, and take the memory for them."""
+    def of(cls, plan: SavePlan, tensors: Tensors) -> Layout:
+        """Lay a plan's items out."""
         pieces: list[Piece] = []
         for item in plan.items:
             end = pieces[-1].stop if pieces else 0
             pieces.append(_piece(item, start=-(-end // ALIGNMENT) * ALIGNMENT))
-        size = pieces[-1].stop if pieces else 0
-        buffer = torch.zeros(size, dtype=torch.uint8, pin_memory=pinned)
-        targets = [
-            buffer[piece.start : piece.stop].view(tensors[piece.tensor].dtype).view(piece.sizes) for piece in pieces
+        return cls(structure=structure(tensors), pieces=tuple(pieces))
+
+    @property
+    def size(self) -> int:
+        """Bytes of the shard's data."""
+        return self.pieces[-1].stop if self.pieces else 0
+
+
+class Buffer:
+    """Memory that a rank's part of the state is copied to: the shard's data.
+
+    Args:
+        layout: of the part.
+        memory: bytes, (size,).
+    """
+
+    def __init__(self, layout: Layout, memory: Tensor) -> None:
+        self.layout = layout
+        self._memory = memory
+        self._targets = [
+            memory[piece.start : piece.stop].view(layout.structure[piece.tensor][1]).view(piece.sizes)
+            for piece in layout.pieces
         ]
-        return cls(structure=structure(tensors), pieces=tuple(pieces), buffer=buffer, targets=tuple(targets))
 
     @property
     def data(self) -> memoryview:
-        """The buffer's bytes, not a copy."""
-        data: memoryview = self.buffer.numpy().data
+        """The bytes, not a copy."""
+        data: memoryview = self._memory.numpy().data
         return data
 
     def copy(self, tensors: Tensors) -> None:
-        """Copy this rank's part of the state, which has the structure that was planned for, to the buffer."""
-        for piece, target in zip(self.pieces, self.targets, strict=True):
+        """Copy this rank's part of the state, which has the structure that was planned for."""
+        for piece, target in zip(self.layout.pieces, self._targets, strict=True):
             source = tensors[piece.tensor].detach()
             target.copy_(source.to_local() if isinstance(source, DTensor) else source, non_blocking=True)
-        if self.buffer.is_pinned():
+        if self._memory.is_pinned():
             torch.cuda.synchronize()
 
 
@@ -83,7 +96,7 @@ def plan(world: World, tensors: Tensors, *, main_only: bool) -> Layout:
     planner = _planner(tensors, is_main=world.is_main, main_only=main_only)
     plans = world.gather(planner.create_local_plan())
     mine = planner.finish_plan(world.scatter(planner.create_global_plan(plans)[0] if world.is_main else []))
-    return Layout.of(mine, tensors, pinned=world.device.type == "cuda")
+    return Layout.of(mine, tensors)
 
 
 def _planner(tensors: Tensors, *, is_main: bool, main_only: bool = False) -> DefaultSavePlanner:

@@ -99,5 +99,20 @@ def audit(ledger: Sequence[Entry], order: Order) -> Cursor:
     return reached
 
 
+def parting(earlier: Ledger, later: Ledger) -> int | None:
+    """The first entry of a history that its continuation does not hold; the last one may have grown since."""
+    for number, entry in enumerate(earlier):
+        if number >= len(later):
+            return number
+        grown = number == len(earlier) - 1 and _begin(entry) == _begin(later[number])
+        if entry != later[number] and not (grown and entry.stop <= later[number].stop):
+            return number
+    return None
+
+
 def _chain(ledger: Ledger) -> str:
     return ledger[-1].chain if ledger else ""
+
+
+def _begin(entry: Entry) -> tuple[int, int, int, int]:
+    return entry.generation, entry.epoch, entry.first_step, entry.start

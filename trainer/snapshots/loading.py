@@ -5,7 +5,7 @@ Torch's distributed checkpoint plans which boxes of which pieces make up the ten
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import torch
@@ -25,6 +25,8 @@ from trainer.snapshots import snapshot
 from trainer.snapshots.shards import Piece, ShardFile
 from trainer.snapshots.snapshot import MODEL, ForeignError
 from trainer.snapshots.state import Tensors
+
+Read = Callable[[int, int], bytearray]  # a shard's bytes from one to another
 
 
 def load_full(path: Path) -> Tensors:
@@ -49,10 +51,15 @@ def weights(path: Path) -> Tensors:
 
 def read_full(opened: Sequence[ShardFile]) -> Tensors:
     """As ``load_full``, of open shards."""
-    wholes = {piece.tensor: piece for shard in opened for piece in shard.pieces}
-    tensors = {name: torch.empty(piece.shape, dtype=_dtype(piece)) for name, piece in wholes.items()}
+    tensors = whole([shard.pieces for shard in opened])
     read_into(tensors, opened)
     return tensors
+
+
+def whole(pieces: Iterable[Sequence[Piece]]) -> Tensors:
+    """New tensors, to be filled: all that the pieces of the shards are parts of."""
+    wholes = {piece.tensor: piece for shard in pieces for piece in shard}
+    return {name: torch.empty(piece.shape, dtype=_dtype(piece)) for name, piece in wholes.items()}
 
 
 def read_into(tensors: Tensors, opened: Sequence[ShardFile]) -> None:
@@ -63,34 +70,55 @@ def read_into(tensors: Tensors, opened: Sequence[ShardFile]) -> None:
         ForeignError: the shards do not hold them, or in another shape.
         OSError: it cannot be read at the moment.
     """
-    metadata, places = _index(opened)
-    planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
-    planner.set_up_planner(tensors, metadata)
-    try:
-        plan = planner.create_local_plan()
-    except (RuntimeError, ValueError) as error:
-        raise ForeignError(f"its optimizer has other states ({error})") from error
-    for item in plan.items:
-        shard, piece = places[item.storage_index]
-        planner.resolve_tensor(item).detach().copy_(_read(shard, piece, item))
+    filling = Filling(tensors, [shard.pieces for shard in opened])
+    for number, shard in enumerate(opened):
+        filling.take(number, shard.read)
 
 
-def _index(opened: Sequence[ShardFile]) -> tuple[Metadata, dict[MetadataIndex, tuple[ShardFile, Piece]]]:
+class Filling:
+    """Tensors, or this rank's part of distributed ones, that are filled shard by shard.
+
+    Args:
+        tensors: to be filled.
+        pieces: of each shard, by number.
+
+    Raises:
+        ForeignError: the pieces do not make them up, or have another shape.
+    """
+
+    def __init__(self, tensors: Tensors, pieces: Sequence[Sequence[Piece]]) -> None:
+        metadata, self._places = _index(pieces)
+        self._planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+        self._planner.set_up_planner(tensors, metadata)
+        try:
+            self._items = self._planner.create_local_plan().items
+        except (RuntimeError, ValueError) as error:
+            raise ForeignError(f"its optimizer has other states ({error})") from error
+
+    def take(self, number: int, read: Read) -> None:
+        """Fill what a shard holds. Raises what ``read`` does."""
+        for item in self._items:
+            shard, piece = self._places[item.storage_index]
+            if shard == number:
+                self._planner.resolve_tensor(item).detach().copy_(_read(read, piece, item))
+
+
+def _index(pieces: Sequence[Sequence[Piece]]) -> tuple[Metadata, dict[MetadataIndex, tuple[int, Piece]]]:
     """The pieces of all shards, as torch describes them, and where each of them is."""
     boxes: dict[str, list[ChunkStorageMetadata]] = {}
     described: dict[str, STORAGE_TYPES] = {}
     places = {}
-    for shard in opened:
-        for piece in shard.pieces:
+    for number, shard in enumerate(pieces):
+        for piece in shard:
             known = boxes.setdefault(piece.tensor, [])
             known.append(ChunkStorageMetadata(torch.Size(piece.offsets), torch.Size(piece.sizes)))
             properties = TensorProperties(dtype=_dtype(piece))
             described[piece.tensor] = TensorStorageMetadata(properties, torch.Size(piece.shape), known)
-            places[MetadataIndex(piece.tensor, piece.offsets)] = shard, piece
+            places[MetadataIndex(piece.tensor, piece.offsets)] = number, piece
     return Metadata(described), places
 
 
-def _read(shard: ShardFile, piece: Piece, item: ReadItem) -> Tensor:
+def _read(read: Read, piece: Piece, item: ReadItem) -> Tensor:
     """The box that an item asks for: of the piece's rows only those that it is in are read."""
     start, stop = piece.start, piece.stop
     offsets, lengths, sizes = list(item.storage_offsets), list(item.lengths), list(piece.sizes)
@@ -100,7 +128,7 @@ def _read(shard: ShardFile, piece: Piece, item: ReadItem) -> Tensor:
         offsets[0], sizes[0] = 0, lengths[0]
     if start == stop:
         return torch.empty(lengths, dtype=_dtype(piece))
-    box = torch.frombuffer(shard.read(start, stop), dtype=_dtype(piece)).view(sizes)
+    box = torch.frombuffer(read(start, stop), dtype=_dtype(piece)).view(sizes)
     for dimension, (offset, length) in enumerate(zip(offsets, lengths, strict=True)):
         box = box.narrow(dimension, offset, length)
     return box

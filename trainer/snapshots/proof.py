@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trainer.snapshots.ledger import Entry, Ledger, LedgerError, audit
+from trainer.snapshots.ledger import LedgerError, audit, parting
 from trainer.snapshots.snapshot import Manifest
 from trainer.world.order import Cursor, Order
 
@@ -73,21 +73,6 @@ def _fault(manifest: Manifest, order: Order, others: Mapping[str, Manifest]) -> 
         return "", None
     if parent.digest != manifest.parent.digest:
         return f"it went on from another {parent.name} than the one that is here now", None
-    if (entry := _parting(parent.ledger, manifest.ledger)) is not None:
+    if (entry := parting(parent.ledger, manifest.ledger)) is not None:
         return f"entry {entry}: differs from that of {parent.name}, which it went on from", entry
     return "", None
-
-
-def _parting(earlier: Ledger, later: Ledger) -> int | None:
-    """The first entry of a history that its continuation does not hold; the last one may have grown since."""
-    for number, entry in enumerate(earlier):
-        if number >= len(later):
-            return number
-        grown = number == len(earlier) - 1 and _begin(entry) == _begin(later[number])
-        if entry != later[number] and not (grown and entry.stop <= later[number].stop):
-            return number
-    return None
-
-
-def _begin(entry: Entry) -> tuple[int, int, int, int]:
-    return entry.generation, entry.epoch, entry.first_step, entry.start

@@ -1,7 +1,7 @@
-"""Finding the newest snapshot that every rank can go on from, and what it holds. Collective.
+"""Finding the newest state that every rank can go on from, on disk or in memory, and what it holds. Collective.
 
-What the ranks hold alike is read once, by rank 0, which need not share its folder with them; of what they hold in
-parts each reads its own.
+Of a snapshot, what the ranks hold alike is read once, by rank 0, which need not share its folder with them; of what
+they hold in parts each reads its own.
 """
 
 from __future__ import annotations
@@ -13,25 +13,24 @@ from pathlib import Path
 
 from trainer.snapshots import loading, snapshot
 from trainer.snapshots.archive import Archive
-from trainer.snapshots.shards import CorruptError
-from trainer.snapshots.snapshot import ForeignError, Manifest
+from trainer.snapshots.branch import Offer, in_order
+from trainer.snapshots.recall import UNUSABLE, Contents, Extras, Recall
+from trainer.snapshots.snapshot import Manifest
 from trainer.snapshots.state import State, Tensors
 from trainer.world.distributed import World
-
-Extras = dict[str, bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """A snapshot's verified contents."""
+    """Verified contents, and where they come from."""
 
-    manifest: Manifest
+    offer: Offer
     tensors: Tensors
     extras: Extras
 
 
 def newest(world: World, state: State, folder: Path, archive: Archive | None) -> Found | None:
-    """The newest good snapshot that fits; what is damaged is passed over by all ranks alike.
+    """The newest good state that fits; what is damaged is passed over by all ranks alike.
 
     Args:
         world: all ranks.
@@ -42,40 +41,43 @@ def newest(world: World, state: State, folder: Path, archive: Archive | None) ->
     Raises:
         SnapshotError: this run's own snapshot is of another model, other data or another optimizer.
     """
-    for manifest in _offers(world, archive):
-        contents, problem = _try(world, state, folder / manifest.name, manifest)
-        problems = world.share([told for told in world.gather(problem) if told])
-        if not problems:
-            tensors, extras = contents if state.sharded else _shared(world, contents)
-            return Found(manifest=manifest, tensors=tensors, extras=extras)
-        if archive:
-            archive.pass_over(manifest, problems[0])
+    recall = Recall(world, world.env.memory_dir)
+    for offer in _offers(world, archive, recall):
+        in_memory, manifest = bool(offer.holders), offer.manifest
+        try:
+            tensors, extras = recall.read(state, offer) if in_memory else _read(world, state, folder, manifest)
+        except UNUSABLE as problem:
+            if archive:
+                pass_over = archive.pass_over_copy if in_memory else archive.pass_over
+                pass_over(manifest, problem)
+        else:
+            return Found(offer=offer, tensors=tensors, extras=extras)
     return None
 
 
-def _offers(world: World, archive: Archive | None) -> Iterator[Manifest]:
+def _offers(world: World, archive: Archive | None, recall: Recall) -> Iterator[Offer]:
     """Rank 0's candidates, one after the other, on all ranks."""
-    offers = archive.offers(resume=world.env.resume) if archive else iter(())
+    offers: Iterator[Offer] = iter(())
+    if archive:
+        copies = [copy for copy in recall.copies if archive.takes(copy.manifest)]
+        offers = in_order(archive.offers(resume=world.env.resume), copies)
     while offer := world.share(list(islice(offers, 1))):
         yield offer[0]
 
 
-def _try(world: World, state: State, path: Path, manifest: Manifest) -> tuple[tuple[Tensors, Extras], Exception | None]:
-    """What this rank reads, or why it cannot."""
-    if not (state.sharded or world.is_main):
-        return ({}, {}), None
-    try:
-        with snapshot.open_shards(path, manifest) as opened:
+def _read(world: World, state: State, folder: Path, manifest: Manifest) -> Contents:
+    """What this rank needs of a snapshot. What is wrong with it is raised on all ranks alike."""
+
+    def read() -> Contents:
+        if not (state.sharded or world.is_main):
+            return {}, {}
+        with snapshot.open_shards(folder / manifest.name, manifest) as opened:
             extras = {key: value for shard in opened for key, value in shard.extras.items()}
             if not state.sharded:
-                return (loading.read_full(opened), extras), None
+                return loading.read_full(opened), extras
             tensors = state.like()
             loading.read_into(tensors, opened)
-            return (tensors, extras), None
-    except (CorruptError, ForeignError, OSError) as error:
-        return ({}, {}), error
+            return tensors, extras
 
-
-def _shared(world: World, contents: tuple[Tensors, Extras]) -> tuple[Tensors, Extras]:
-    tensors, extras = contents
-    return world.share_tensors(tensors), world.share(extras)
+    tensors, extras = world.attempt(read, *UNUSABLE)
+    return (tensors, extras) if state.sharded else (world.share_tensors(tensors), world.share(extras))

@@ -85,19 +85,27 @@ def write(path: Path, data: memoryview, pieces: Iterable[Piece], extras: Mapping
     def parts() -> Iterator[files.Buffer]:
         nonlocal tail
         yield data
-        facts = {
-            "pieces": [asdict(piece) for piece in pieces],
-            "extras": {key: base64.b64encode(value).decode() for key, value in extras.items()},
-            "chunk": CHUNK,
-            "crc32": list(sums),
-        }
-        tail = json.dumps(facts).encode()
+        tail = _tail(pieces, extras, sums)
         yield tail
 
     with ThreadPoolExecutor(1, "checksums") as pool:
-        sums = pool.map(zlib.crc32, [data[start : start + CHUNK] for start in range(0, len(data), CHUNK)])
+        sums = pool.map(zlib.crc32, _chunks(data))
         files.write_parts(path, parts())
-    return Shard(size=len(data) + len(tail), data=len(data), sha256=hashlib.sha256(tail).hexdigest())
+    return _shard(data, tail)
+
+
+def seal(path: Path, data: memoryview, pieces: Iterable[Piece], extras: Mapping[str, bytes]) -> Shard:
+    """As ``write``, of data that the file holds already, in main memory: only the tail is written.
+
+    Raises:
+        OSError: as the system said it.
+    """
+    tail = _tail(pieces, extras, map(zlib.crc32, _chunks(data)))
+    with path.open("r+b") as file:
+        file.seek(len(data))
+        file.write(tail)
+        file.truncate()
+    return _shard(data, tail)
 
 
 class ShardFile:
@@ -186,6 +194,24 @@ class ShardFile:
             parts.append(part)
             start += len(part)
         return b"".join(parts)
+
+
+def _chunks(data: memoryview) -> list[memoryview]:
+    return [data[start : start + CHUNK] for start in range(0, len(data), CHUNK)]
+
+
+def _tail(pieces: Iterable[Piece], extras: Mapping[str, bytes], sums: Iterable[int]) -> bytes:
+    facts = {
+        "pieces": [asdict(piece) for piece in pieces],
+        "extras": {key: base64.b64encode(value).decode() for key, value in extras.items()},
+        "chunk": CHUNK,
+        "crc32": list(sums),
+    }
+    return json.dumps(facts).encode()
+
+
+def _shard(data: memoryview, tail: bytes) -> Shard:
+    return Shard(size=len(data) + len(tail), data=len(data), sha256=hashlib.sha256(tail).hexdigest())
 
 
 def _piece(facts: dict[str, Any]) -> Piece:

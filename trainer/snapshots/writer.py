@@ -7,9 +7,11 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from trainer.snapshots import layout, shards
 from trainer.snapshots.chain import Report
-from trainer.snapshots.layout import Layout
+from trainer.snapshots.layout import Buffer
 from trainer.snapshots.state import Tensors, dump
 from trainer.world.distributed import World
 
@@ -26,7 +28,7 @@ class Writer:
     def __init__(self, world: World, background: Executor, *, main_only: bool) -> None:
         self._world = world
         self._background = background
-        self._layout: Layout | None = None
+        self._buffer: Buffer | None = None
         self._report: Future[Report] | None = None
         self.main_only = main_only
 
@@ -34,6 +36,14 @@ class Writer:
     def ended(self) -> bool:
         """Whether this rank has nothing left to write."""
         return self._report is None or self._report.done()
+
+    def prepare(self, tensors: Tensors) -> Buffer:
+        """Take the memory for this rank's part of the state, where that has not been done for such a state."""
+        if self._buffer is None or self._buffer.layout.structure != layout.structure(tensors):
+            planned = layout.plan(self._world, tensors, main_only=self.main_only)
+            pinned = self._world.device.type == "cuda"
+            self._buffer = Buffer(planned, torch.zeros(planned.size, dtype=torch.uint8, pin_memory=pinned))
+        return self._buffer
 
     def begin(self, folder: Path, tensors: Tensors, extras: Mapping[str, Any]) -> None:
         """Copy this rank's part of the state and begin to write it; what was begun before has been reported.
@@ -43,10 +53,9 @@ class Writer:
             tensors: the state's; they may change as soon as this returns.
             extras: this rank's small things; they do not change any more.
         """
-        if self._layout is None or self._layout.structure != layout.structure(tensors):
-            self._layout = layout.plan(self._world, tensors, main_only=self.main_only)
-        self._layout.copy(tensors)
-        self._report = self._background.submit(self._write, folder, self._layout, extras)
+        buffer = self.prepare(tensors)
+        buffer.copy(tensors)
+        self._report = self._background.submit(self._write, folder, buffer, extras)
 
     def reports(self) -> list[Report]:
         """Wait for all ranks; what they have written, by rank, on rank 0."""
@@ -54,12 +63,12 @@ class Writer:
         self._report = None
         return self._world.gather(mine)
 
-    def _write(self, folder: Path, part: Layout, extras: Mapping[str, Any]) -> Report:
+    def _write(self, folder: Path, part: Buffer, extras: Mapping[str, Any]) -> Report:
         if self.main_only and not self._world.is_main:
             return None
         try:
             folder.mkdir(exist_ok=True)
             contents = {name: dump(value) for name, value in extras.items()}
-            return shards.write(folder / shards.name(self._world.rank), part.data, part.pieces, contents)
+            return shards.write(folder / shards.name(self._world.rank), part.data, part.layout.pieces, contents)
         except OSError as error:
             return error

@@ -74,6 +74,8 @@ class Training:
         if self.epochs < 1 or every < 1:
             raise ValueError(f"{self.epochs} epochs, a snapshot every {every} steps: both need to be 1 or more")
         self._cadence = Cadence(self.world.env, every=every)
+        kept_every = self.world.env.memory_every
+        self._kept_cadence = Cadence(self.world.env, every=kept_every) if kept_every else None
         self._metrics: Mapping[str, float] = {}
         self._report = Reporter(self.world, self.data.order, epochs=self.epochs)
         state = State(model=self.model.to(self.world.device), optimizer=self.optimizer, scheduler=self.scheduler)
@@ -94,20 +96,22 @@ class Training:
             beat = self.world.heart.beat
             beat(Phase.RESTORING)
             begin = cursor = self._history.restore()
-            self._cadence.begin(self.data.order.step(begin))
+            self._cadence.begin(self._history.committed.step)
             self._tell_start(begin)
             gradients = self._gradients()
             beat(Phase.DATA, step=self.data.order.step(begin))
             spans = self.data.order.spans(begin, self.epochs)
             for span, parts in zip(spans, gradients.batches(begin, self.epochs), strict=True):
-                cursor = self._learn(gradients, span, parts, stop=request.asked)
+                cursor, first = self._learn(gradients, span, parts, stop=request.asked), cursor == begin
+                if first:
+                    self._history.prepare()
                 if cursor.position == 0:
                     self._end_epoch(span.epoch)
                 if cursor.epoch == self.epochs:
                     break
                 if self._pulse.heard.stop:
                     self._drain(cursor)
-                self._snapshot(cursor)
+                self._save(cursor)
                 beat(Phase.DATA)
             if cursor != begin:
                 self._commit(cursor)
@@ -139,7 +143,7 @@ class Training:
             size=span.size,
         )
         beat(Phase.AGREEING, step=step.number)
-        word = Word(stop=stop, written=self._history.written, due=self._cadence.overdue)
+        word = Word(stop=stop, written=self._history.written, due=self._cadence.overdue, kept=self._history.kept)
         self._tell(self._pulse.send(step, loss, word))
         return cursor
 
@@ -150,19 +154,25 @@ class Training:
         self._metrics = {name: float(value) for name, value in metrics.items()}
         self._report.epoch(epoch, self._metrics)
 
-    def _snapshot(self, cursor: Cursor) -> None:
-        """Begin a snapshot where one is due; while one is being written, as soon as it is.
+    def _save(self, cursor: Cursor) -> None:
+        """Begin a snapshot, and a copy in memory, where one is due; while one is being written, as soon as it is.
 
         An epoch that has the metric which the best one is kept by does not wait: its state is measured here only.
         """
-        step = self.data.order.step(cursor)
-        self._history.advance(written=self._pulse.heard.written)
-        due = self._cadence.reached(step, due=self._pulse.heard.due) and not self._history.pending
-        if due or self._cadence.measured(self._metrics_at(cursor)):
+        step, heard, metrics = self.data.order.step(cursor), self._pulse.heard, self._metrics_at(cursor)
+        self._history.advance(written=heard.written)
+        due = self._cadence.reached(step, due=heard.due) and not self._history.pending
+        due = due or self._cadence.measured(metrics)
+        keep = heard.kept and self._kept_cadence is not None and self._kept_cadence.reached(step, due=False)
+        if due or keep:
             self.world.heart.beat(Phase.SAVING)
             self._tell(self._pulse.flush())
-            self._history.begin(cursor, self._metrics_at(cursor))
+        if due:
+            self._history.begin(cursor, metrics)
             self._cadence.begin(step)
+        if self._kept_cadence and keep:
+            self._history.keep(cursor, metrics)
+            self._kept_cadence.begin(step)
         self._report.snapshot(self._history.committed)
 
     def _commit(self, cursor: Cursor) -> None:

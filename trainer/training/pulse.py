@@ -48,11 +48,13 @@ class Word:
         stop: whether it was asked to stop.
         written: whether it has written its part of the last snapshot.
         due: whether it is time for the next one.
+        kept: whether its last copy in main memory is whole.
     """
 
     stop: bool = False
     written: bool = False
     due: bool = False
+    kept: bool = False
 
 
 class Pulse:
@@ -60,7 +62,7 @@ class Pulse:
 
     Attributes:
         heard: the ranks' words together, as of the last step read: any of them was asked to stop, all of them have
-            written, for any of them it is time; equal on all ranks.
+            written, for any of them it is time, all of them keep a copy; equal on all ranks.
     """
 
     def __init__(self, world: World) -> None:
@@ -88,18 +90,19 @@ class Pulse:
             return None
         step, total = self._pending
         self._pending = None
-        loss, stops, written, due = total.read()
-        self.heard = Word(stop=stops > 0, written=written == self._world.size, due=due > 0)
+        loss, stops, written, due, kept = total.read()
+        everyone = self._world.size
+        self.heard = Word(stop=stops > 0, written=written == everyone, due=due > 0, kept=kept == everyone)
         return replace(step, loss=loss)
 
 
 class _Sum:
-    """The sum of (loss, stop, written, due) over all ranks, on its way."""
+    """The sum of (loss, stop, written, due, kept) over all ranks, on its way."""
 
     def __init__(self, world: World, loss: Tensor, word: Word) -> None:
-        values = torch.zeros(4, dtype=torch.float64, device=world.device)
+        values = torch.zeros(5, dtype=torch.float64, device=world.device)
         values[0] = loss.detach()
-        for index, said in enumerate((word.stop, word.written, word.due), start=1):
+        for index, said in enumerate((word.stop, word.written, word.due, word.kept), start=1):
             if said:
                 values[index] = 1.0  # a fill on the device: copying a list there would wait for all of its work
         self._values = values

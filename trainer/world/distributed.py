@@ -1,6 +1,6 @@
 """All ranks as one world: joining it, its device, and the few collectives that the rest of the trainer needs.
 
-Every method of World but ``say`` is collective: all ranks call it, in the same order. A lone process is a
+Every method of World but ``say`` and ``warn`` is collective: all ranks call it, in the same order. A lone process is a
 world of one, without a process group.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -71,23 +71,41 @@ class World:
             tqdm.write(text, file=sys.stdout)  # keeps clear of a progress bar
             sys.stdout.flush()
 
-    def share(self, value: T | None) -> T:
-        """What rank 0 gave, on every rank."""
+    def warn(self, text: str) -> None:
+        """A warning for a person, from whichever rank has it; not collective."""
+        tqdm.write(f"warning: {text}", file=sys.stdout)
+        sys.stdout.flush()
+
+    def attempt(self, act: Callable[[], T], *errors: type[Exception]) -> T:
+        """What an act gives here, if it succeeds on all ranks; else the lowest failed one's error is raised on all."""
+        result, error = None, None
+        try:
+            result = act()
+        except errors as raised:
+            error = raised
+        failed = self.share([one for one in self.gather(error) if one])
+        if failed:
+            raise failed[0]
+        return cast("T", result)
+
+    def share(self, value: T | None, *, source: int = 0) -> T:
+        """What rank 0, or another source, gave, on every rank."""
         box = [value]
         if dist.is_initialized():
-            dist.broadcast_object_list(box, src=0, device=self.device)
+            dist.broadcast_object_list(box, src=source, device=self.device)
         return cast("T", box[0])
 
-    def share_tensors(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What rank 0 gave, on every rank and its device; elsewhere what is given does not count."""
-        kinds = self.share({name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()})
+    def share_tensors(self, tensors: Mapping[str, Tensor], *, source: int = 0) -> dict[str, Tensor]:
+        """What one rank gave, on every rank and its device; elsewhere what is given does not count."""
+        kinds = self.share({name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}, source=source)
+        given = tensors if self.rank == source else {}
         shared = {
-            name: tensors[name].to(self.device) if self.is_main else torch.empty(shape, dtype=dtype, device=self.device)
+            name: given[name].to(self.device) if given else torch.empty(shape, dtype=dtype, device=self.device)
             for name, (shape, dtype) in kinds.items()
         }
         if dist.is_initialized():  # as bytes: backends do not know all types
             flat = [tensor.view(-1).view(torch.uint8) for tensor in shared.values() if tensor.numel()]
-            for work in [dist.broadcast(tensor, src=0, async_op=True) for tensor in flat]:
+            for work in [dist.broadcast(tensor, src=source, async_op=True) for tensor in flat]:
                 cast("dist.Work", work).wait()
         return shared
 

@@ -15,7 +15,7 @@ from torch.distributed.checkpoint.metadata import ChunkStorageMetadata
 from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
 
 from trainer.snapshots import layout, loading, shards
-from trainer.snapshots.layout import Layout
+from trainer.snapshots.layout import Buffer, Layout
 from trainer.snapshots.shards import Piece, ShardFile
 
 DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.uint8, torch.complex64)
@@ -45,10 +45,11 @@ def test_what_ranks_hold_alike_is_written_once_and_comes_back(
     with TemporaryDirectory() as folder, patch("trainer.snapshots.shards.CHUNK", chunk), ExitStack() as stack:
         opened = []
         for rank, plan in enumerate(plans):
-            part = Layout.of(plan, state, pinned=False)
+            planned = Layout.of(plan, state)
+            part = Buffer(planned, torch.zeros(planned.size, dtype=torch.uint8))
             part.copy(state)
             path = Path(folder) / shards.name(rank)
-            told = shards.write(path, part.data, part.pieces, {})
+            told = shards.write(path, part.data, planned.pieces, {})
             opened.append(stack.enter_context(ShardFile(path, told)))
         found = loading.read_full(opened)
     assert found.keys() == state.keys()
@@ -79,13 +80,14 @@ def test_any_box_of_what_ranks_hold_in_parts_is_read(
             for number, part in enumerate(parts)
             if len(part[1])
         ]
-        metadata, places = loading._index(opened)
+        metadata, places = loading._index([shard.pieces for shard in opened])
         found = torch.full(box.sizes, -1, dtype=whole.dtype)
         for item in create_read_items_for_chunk_list("t", metadata.state_dict_metadata["t"], [box]):  # type: ignore[arg-type]
             target = found
             for dimension, (start, length) in enumerate(zip(item.dest_offsets, item.lengths, strict=True)):
                 target = target.narrow(dimension, start, length)
-            target.copy_(loading._read(*places[item.storage_index], item))
+            number, piece = places[item.storage_index]
+            target.copy_(loading._read(opened[number].read, piece, item))
     expected = whole
     for dimension, (start, length) in enumerate(zip(box.offsets, box.sizes, strict=True)):
         expected = expected.narrow(dimension, start, length)
