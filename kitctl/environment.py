@@ -81,6 +81,7 @@ def _snapshots(spec: JobSpec) -> dict[str, str]:
         names.KIT_SNAPSHOT_KEEP: str(spec.snapshots.keep),
         names.KIT_SNAPSHOT_KEEP_EVERY: str(spec.snapshots.keep_every or ""),
         names.KIT_SNAPSHOT_KEEP_BEST: spec.snapshots.keep_best,
+        names.KIT_MEMORY_EVERY: str(spec.snapshots.memory_every_steps or ""),
         names.KIT_RESUME: "1" if spec.resume else "",
     }
 

@@ -108,6 +108,9 @@ class Snapshots(Section, frozen=True, kw_only=True):
     """Optimizer steps between two snapshots."""
     every: Duration | None = None
     """Time between two snapshots; whichever comes first of this and ``everySteps``."""
+    memory_every_steps: Positive | None = None
+    """Besides, steps between two copies in each node's /dev/shm, for ranks that are killed while their node lives. Two
+    copies of what a rank holds of the state have to fit in ``sharedMemory``, and count as memory of the pod."""
     keep: Positive = 3
     """How many of the latest are kept."""
     keep_every: Positive | None = None

@@ -71,7 +71,7 @@ def test_a_size_may_be_written_in_any_way(nodes: int | str, kind: str) -> None:
 def test_numbers_of_any_length_are_whole() -> None:
     security = {"runAsUser": 1000660000, "fsGroup": 1000660000}
     numbers = {
-        "snapshots": {"everySteps": 12345678, "keepEvery": 12345678},
+        "snapshots": {"everySteps": 12345678, "memoryEverySteps": 12345678, "keepEvery": 12345678},
         "policy": {"backoffLimit": 12345678},
         "security": security,
     }

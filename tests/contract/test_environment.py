@@ -21,7 +21,9 @@ SPEC = JobSpec(
     backend="gloo",
     resume=True,
     virtual_ranks=16,
-    snapshots=Snapshots(every_steps=7, every="10m", keep=2, keep_every=100, keep_best="max:accuracy"),
+    snapshots=Snapshots(
+        every_steps=7, every="10m", keep=2, keep_every=100, keep_best="max:accuracy", memory_every_steps=3
+    ),
     policy=Policy(max_restarts=5, grace_period="90s", hang_timeout="2m"),
     rendezvous=Rendezvous(join_timeout="20m", last_call="4s", backend="c10d"),
 )
@@ -41,7 +43,9 @@ def test_exit_codes_are_stated_twice_and_equal() -> None:
 def test_every_variable_that_the_trainer_reads_has_a_name_here() -> None:
     read = set(re.findall(r'"((?:KIT|PET)_[A-Z_]+)"', Path(env.__file__).read_text()))
     ours = {value for value in vars(names).values() if isinstance(value, str)}
-    assert read - ours == {"KIT_PROGRESS_FILE", "KIT_HEARTBEAT_FILE"}, "only the agent's own variables may be missing"
+    assert read - ours == {"KIT_PROGRESS_FILE", "KIT_HEARTBEAT_FILE", "KIT_MEMORY_DIR"}, (
+        "only the agent's own variables may be missing"
+    )
 
 
 def test_the_local_target_sets_what_a_node_reads(tmp_path: Path) -> None:
@@ -74,6 +78,7 @@ def test_the_local_target_sets_what_a_rank_reads(tmp_path: Path) -> None:
     rank = env.rank_env(local_environment(tmp_path))
     assert (rank.snapshot_every, rank.snapshot_seconds, rank.resume, rank.virtual_ranks) == (7, 600, True, 16)
     assert (rank.snapshot_keep, rank.snapshot_keep_every, rank.snapshot_keep_best) == (2, 100, "max:accuracy")
+    assert rank.memory_every == 3
     assert rank.grace_seconds == 90
     assert rank.snapshot_dir == tmp_path / "snapshots" / "team" / "job"
     assert rank.rank == 0, "the caller's own RANK is not passed on"

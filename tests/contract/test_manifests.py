@@ -25,7 +25,9 @@ SPEC = JobSpec(
     resume=True,
     virtual_ranks=16,
     nccl=Nccl(interface="eth1"),
-    snapshots=Snapshots(every_steps=7, every="10m", keep=2, keep_every=100, keep_best="max:accuracy"),
+    snapshots=Snapshots(
+        every_steps=7, every="10m", keep=2, keep_every=100, keep_best="max:accuracy", memory_every_steps=3
+    ),
     policy=Policy(max_restarts=5, grace_period="90s"),
 )
 # What the pod's own fields would say on a cluster.
@@ -89,6 +91,7 @@ def test_a_rank_reads_what_was_asked_for(kind: Kind) -> None:
     rank = env.rank_env(pod_environment(kind))
     assert (rank.snapshot_every, rank.snapshot_seconds, rank.resume, rank.virtual_ranks) == (7, 600, True, 16)
     assert (rank.snapshot_keep, rank.snapshot_keep_every, rank.snapshot_keep_best) == (2, 100, "max:accuracy")
+    assert rank.memory_every == 3
     assert rank.grace_seconds == 90
     assert (str(rank.snapshot_dir), rank.backend, rank.node_index) == ("/snapshots", "auto", 3)
 

@@ -78,6 +78,9 @@ KIT_SNAPSHOT_KEEP_EVERY: {{ int64 . | toString | toJson }}
 {{- with .Values.snapshots.keepBest }}
 KIT_SNAPSHOT_KEEP_BEST: {{ . | toJson }}
 {{- end }}
+{{- with .Values.snapshots.memoryEverySteps }}
+KIT_MEMORY_EVERY: {{ int64 . | toString | toJson }}
+{{- end }}
 KIT_LOG_DIR: {{ printf "%s/logs" .Values.snapshots.path | toJson }}
 {{- if .Values.resume }}
 KIT_RESUME: "1"
