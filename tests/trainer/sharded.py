@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import signal
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 import torch
@@ -15,7 +17,7 @@ from torch.utils.data import TensorDataset
 
 from tests.trainer.nodes import free_port
 from tests.trainer.worlds import finish, fork
-from trainer import Data, Training, World, join
+from trainer import Data, Step, Training, World, join
 
 Kind = Literal["replicated", "sharded"]
 STEPS = 4  # an epoch's
@@ -34,31 +36,45 @@ def model_of(world: World, kind: Kind) -> nn.Module:
     return model
 
 
-def train(kind: Kind, epochs: int) -> None:
-    """Go on from what is there to the end of an epoch."""
+def train(kind: Kind, epochs: int, dies_at: int | None = None) -> None:
+    """Go on from what is there to the end of an epoch; the last rank is killed behind a step."""
+
+    def on_step(step: Step) -> None:
+        if step.number == dies_at and world.rank == world.size - 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
     with join(seed=1) as world:
         model = model_of(world, kind)
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
         scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, [3, 6])
         samples = torch.rand(STEPS * 6, 5, generator=torch.Generator().manual_seed(0))
         data = Data(TensorDataset(samples), batch=6)
-        Training(world, model, optimizer, loss, data, epochs=epochs, scheduler=scheduler).fit()
+        Training(world, model, optimizer, loss, data, epochs=epochs, scheduler=scheduler, on_step=on_step).fit()
 
 
-def run(folders: Sequence[Path], kind: Kind, epochs: int, *, name: str = "run") -> list[int | None]:
-    """A rank for each folder of snapshots; the exit codes. Rank 0's lines go to ``log`` beside its folder."""
+def run(
+    folders: Sequence[Path],
+    kind: Kind,
+    epochs: int,
+    *,
+    name: str = "run",
+    env: Mapping[str, str] = MappingProxyType({}),
+    dies_at: int | None = None,
+) -> list[int | None]:
+    """A rank for each folder of snapshots; the exit codes. Rank 0's lines go to ``log-0`` beside its folder."""
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(len(folders))}
-    shared |= {"KIT_BACKEND": "gloo", "PET_RDZV_ID": name, "KIT_RESUME": "1", "KIT_SNAPSHOT_EVERY": "2"}
+    shared |= {"KIT_BACKEND": "gloo", "PET_RDZV_ID": name, "KIT_RESUME": "1", "KIT_SNAPSHOT_EVERY": "2", **env}
     processes = []
     for rank, folder in enumerate(folders):
         own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "KIT_SNAPSHOT_DIR": str(folder)}
-        processes.append(fork(be_rank, shared | own, kind, epochs, folders[0].with_name(f"log-{rank}")))
+        log = folders[0].with_name(f"log-{rank}")
+        processes.append(fork(be_rank, shared | own, kind, epochs, dies_at, log))
     return [finish(process) for process in processes]
 
 
-def be_rank(env: dict[str, str], kind: Kind, epochs: int, log: Path) -> None:
+def be_rank(env: dict[str, str], kind: Kind, epochs: int, dies_at: int | None, log: Path) -> None:
     os.environ.update(env)
     with log.open("ab") as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
-    train(kind, epochs)
+    train(kind, epochs, dies_at)

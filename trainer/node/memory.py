@@ -69,9 +69,10 @@ def _own(folder: Path) -> int:
         descriptor = os.open(folder / OWNER, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # unlike flock's, no lock of the ranks, too
-            if (folder / OWNER).exists() and (folder / OWNER).samefile(f"/proc/self/fd/{descriptor}"):
-                return descriptor
         except OSError:
             os.close(descriptor)
             raise
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), (folder / OWNER).stat()):
+                return descriptor
         os.close(descriptor)  # somebody was just clearing it away

@@ -60,6 +60,7 @@ class History:
         self._pending: Pending | None = None
         self._publishing: Future[None] | None = None
         self.generation = 0
+        self.prepared = False
 
     def __enter__(self) -> Self:
         return self
@@ -90,7 +91,7 @@ class History:
 
     @property
     def kept(self) -> bool:
-        """Whether this rank's last copy in memory is whole."""
+        """Whether this rank has its last copy in memory, and may make the next one."""
         return self._memory.sealed
 
     def restore(self) -> Cursor:
@@ -120,7 +121,8 @@ class History:
         return self._chain.cursor
 
     def prepare(self) -> None:
-        """Take the memory that snapshots and copies need, once a step has made the optimizer's state."""
+        """Take the memory that snapshots and copies need, once the first step has made the optimizer's state."""
+        self.prepared = True
         if self._folder is None:
             return
         tensors, _ = self._state.capture()

@@ -26,7 +26,7 @@ from trainer.snapshots.shards import Piece, ShardFile
 from trainer.snapshots.snapshot import MODEL, ForeignError
 from trainer.snapshots.state import Tensors
 
-Read = Callable[[int, int], bytearray]  # a shard's bytes from one to another
+Read = Callable[[int, int], bytearray | memoryview]  # a shard's bytes from one to another
 
 
 def load_full(path: Path) -> Tensors:

@@ -41,27 +41,31 @@ class Memory:
         self._background = ThreadPoolExecutor(1, "memory")
         self._layout: Layout | None = None
         self._slots: deque[_Slot] = deque()  # the one to be overwritten next comes first
+        self._kept = 0  # copies, and
+        self._taken = 0  # slots that all ranks have memory for
         self._sealing: Future[bool] | None = None
         self._newest = ""
         self._on = world.env.snapshot_dir is not None and world.env.memory_every is not None
 
     @property
     def sealed(self) -> bool:
-        """Whether this rank's last copy is whole."""
-        return self._sealing is None or (self._sealing.done() and self._sealing.result())
+        """Whether this rank can make its next copy: the last one is whole."""
+        return self._on and (self._sealing is None or (self._sealing.done() and self._sealing.result()))
 
     def go_on_from(self, manifest: Manifest) -> None:
         """Overwrite last what training goes on from."""
         self._newest = manifest.name
 
     def prepare(self, tensors: Tensors) -> bool:
-        """Take the memory for the next copy of such a state; whether there is any."""
+        """Take the memory for copies of such a state; whether there is any."""
         if not self._on:
             return False
         if self._layout is None or self._layout.structure != layout.structure(tensors):
             self._layout = layout.plan(self._world, tensors, main_only=False)
             self._slots.clear()
-        if not (self._slots and self._slots[0].buffer):
+            self._kept = self._taken = 0
+        if self._taken <= self._kept < COPIES:
+            self._taken += 1
             self._agree(self._take(self._layout))
         return self._on
 
@@ -77,6 +81,7 @@ class Memory:
             return
         slot = self._slots[0]
         self._slots.rotate(-1)
+        self._kept += 1
         self._newest = manifest.name
         slot.copy(tensors)
         self._sealing = self._background.submit(self._seal, slot, manifest, extras)
@@ -86,14 +91,16 @@ class Memory:
         self._background.shutdown()
 
     def _take(self, planned: Layout) -> str:
-        """Take memory for the next copy; gives why there is none."""
+        """Take memory for copies, but for where the newest one lies; gives why there is none."""
         try:
             if self._folder is None:
                 return "its agent has given it no folder for them"
             self._slots = self._slots or deque(self._found(self._folder))
-            self._slots[0].take(planned, self._world)
+            for slot in self._slots:
+                if not slot.buffer and slot.path.name != self._newest:
+                    slot.take(planned, self._world)
         except OSError as error:
-            return f"{planned.size >> 20} MiB in {self._folder}: {error}"
+            return f"twice {planned.size / 2**20:.1f} MiB in {self._folder}: {error}"
         return ""
 
     def _found(self, folder: Path) -> list[_Slot]:
@@ -125,9 +132,9 @@ class _Slot:
     """The place of one copy."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._shard = path
+        self.path = path
         self.buffer: Buffer | None = None
+        self._shard = ""
 
     def take(self, planned: Layout, world: World) -> None:
         """Have memory for a rank's part of the state. What was here is no copy any more.
@@ -136,11 +143,11 @@ class _Slot:
             OSError: there is not enough.
         """
         self._unseal()
-        self._path.mkdir(exist_ok=True)
-        self._shard = self._path / shards.name(world.rank)
-        for other in self._path.glob("shard-*"):
-            other.rename(self._shard)  # its pages are there already
-        self.buffer = Buffer(planned, _mapped(self._shard, planned.size))
+        self.path.mkdir(exist_ok=True)
+        self._shard = shards.name(world.rank)
+        for other in self.path.glob("shard-*"):
+            other.rename(self.path / self._shard)  # its pages are there already
+        self.buffer = Buffer(planned, _mapped(self.path / self._shard, planned.size))
 
     def copy(self, tensors: Tensors) -> None:
         """Copy the state over what was here."""
@@ -155,16 +162,15 @@ class _Slot:
             OSError: as the system said it.
         """
         assert self.buffer
-        shard = shards.seal(self._path / self._shard.name, self.buffer.data, self.buffer.layout.pieces, extras)
-        snapshot.seal(self._path, replace(manifest, shards=(shard,)))
-        whole = self._path.with_name(manifest.name)
-        snapshot.publish(self._path, whole)
-        self._path = whole
+        shard = shards.seal(self.path / self._shard, self.buffer.data, self.buffer.layout.pieces, extras)
+        snapshot.seal(self.path, replace(manifest, shards=(shard,)))
+        whole = self.path.with_name(manifest.name)
+        snapshot.publish(self.path, whole)
+        self.path = whole
 
     def _unseal(self) -> None:
-        if not self._path.name.startswith(SCRATCH):
-            scratch = self._path.with_name(f"{SCRATCH}{self._path.name}")
-            self._path = self._path.rename(scratch)
+        if not self.path.name.startswith(SCRATCH):
+            self.path = self.path.rename(self.path.with_name(f"{SCRATCH}{self.path.name}"))
 
 
 def _mapped(path: Path, size: int) -> Tensor:

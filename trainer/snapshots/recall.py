@@ -87,4 +87,4 @@ def _tensor(data: bytearray) -> Tensor:
 
 def _reader(data: Tensor) -> Read:
     content: memoryview = data.cpu().numpy().data
-    return lambda start, stop: bytearray(content[start:stop])
+    return lambda start, stop: content[start:stop]

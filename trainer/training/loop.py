@@ -83,7 +83,7 @@ class Training:
         self._pulse = Pulse(self.world)
 
     def fit(self) -> None:
-        """Train from the newest snapshot, or from the start, to the end of the last epoch.
+        """Train from the newest state that is kept, or from the start, to the end of the last epoch.
 
         Then the folder of snapshots holds the model's file and the mark that the run has finished.
 
@@ -102,9 +102,7 @@ class Training:
             beat(Phase.DATA, step=self.data.order.step(begin))
             spans = self.data.order.spans(begin, self.epochs)
             for span, parts in zip(spans, gradients.batches(begin, self.epochs), strict=True):
-                cursor, first = self._learn(gradients, span, parts, stop=request.asked), cursor == begin
-                if first:
-                    self._history.prepare()
+                cursor = self._learn(gradients, span, parts, stop=request.asked)
                 if cursor.position == 0:
                     self._end_epoch(span.epoch)
                 if cursor.epoch == self.epochs:
@@ -160,6 +158,9 @@ class Training:
         An epoch that has the metric which the best one is kept by does not wait: its state is measured here only.
         """
         step, heard, metrics = self.data.order.step(cursor), self._pulse.heard, self._metrics_at(cursor)
+        if not self._history.prepared:
+            self.world.heart.beat(Phase.SAVING)
+            self._history.prepare()
         self._history.advance(written=heard.written)
         due = self._cadence.reached(step, due=heard.due) and not self._history.pending
         due = due or self._cadence.measured(metrics)
@@ -203,5 +204,7 @@ class Training:
         ranks = f"{self.world.size} ranks" if self.world.size > 1 else "1 rank"
         steps = self.data.order.step(begin)
         where = f"going on after step {steps}, in epoch {begin.epoch + 1}" if steps else "training"
+        if steps > self._history.committed.step:
+            where += ", from copies in memory,"
         self._report.begin(steps)
         self.world.say(f"{where} with {ranks} on {self.world.device.type}, {self.data.order.batch} samples a step")

@@ -1,0 +1,164 @@
+"""Copies in memory beside snapshots on disk: whatever is lost, nothing published is undone, each step counts once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.trainer import runs, saved
+from trainer.snapshots.branch import Held, in_order, whole
+from trainer.snapshots.ledger import Ledger, audit, extend
+from trainer.snapshots.proof import prove
+from trainer.snapshots.shards import Shard
+from trainer.snapshots.snapshot import Manifest, Parent
+from trainer.world.data import Cursor, Order
+
+ORDER = saved.ORDER
+SHARD = (Shard(size=1, data=1, sha256=""),)
+CURSORS = [Cursor(), *(ORDER.after(span) for span in ORDER.spans(Cursor(), 100))]
+
+
+def takers(ledger: Ledger) -> list[int]:
+    """The generation that took each step."""
+    return [entry.generation for entry in ledger for _ in range(entry.first_step, entry.last_step + 1)]
+
+
+class Run:
+    """A run that takes steps and does nothing else; what it really did is in ``taken``."""
+
+    def __init__(self) -> None:
+        self.generation, self.step = 1, 0
+        self.taken: list[int] = []
+        self.truth: dict[str, list[int]] = {}  # of everything that was saved
+        self.snapshots: list[Manifest] = []
+        self.copies: list[Manifest] = []
+        self.away: list[Manifest] = []
+        self.begun: int | None = None
+        self.base = 0
+        self.parent: Parent | None = None
+        self.ledger: Ledger = ()
+
+    def train(self, steps: int) -> None:
+        self.step += steps
+        self.taken += [self.generation] * steps
+
+    def manifest(self, step: int) -> Manifest:
+        start, stop = CURSORS[self.base], CURSORS[step]
+        ledger = extend(self.ledger, ORDER, self.generation, start, stop, world_size=1)
+        facts = {"cursor": stop, "ledger": ledger, "parent": self.parent, "world_size": 1}
+        made = saved.manifest(0, self.generation, step=step, shards=SHARD, **facts)
+        self.truth[made.name] = self.taken[:step]
+        return made
+
+    def begin(self) -> None:
+        self.begun = self.step
+
+    def publish(self) -> None:
+        if self.begun is not None and self.begun > self.base:
+            made = self.manifest(self.begun)
+            self.snapshots.append(made)
+            self.base, self.parent, self.ledger = made.step, runs.parent(made), made.ledger
+        self.begun = None
+
+    def keep(self) -> None:
+        if self.step > self.base:
+            self.copies = [*self.copies[-1:], self.manifest(self.step)]
+
+    def crash(self, lost: Sequence[bool], damaged: int) -> None:
+        """Some of the copies are away with their nodes until the next crash, and the newest snapshots are damaged."""
+        gone = [one for one, away in zip(self.copies, lost, strict=False) if away]
+        here = [one for one in (*self.copies, *self.away) if one not in gone]
+        self.copies, self.away = [one for one in self.copies if one not in gone], gone
+        self.snapshots = self.snapshots[: len(self.snapshots) - damaged]
+        newest = sorted(self.snapshots, key=lambda one: (one.generation, one.step), reverse=True)
+        copies = whole([[Held(manifest=one, number=0) for one in here]])
+        found = next(in_order(newest, copies), None)
+        manifest, parent = (found.manifest, found.parent) if found else (None, None)
+        assert parent == (newest[0] if newest else None)
+        self.check(manifest, parent, here)
+        self.ledger, self.parent = manifest.ledger if manifest else (), runs.parent(parent) if parent else None
+        self.step = self.base = manifest.step if manifest else 0
+        self.taken = takers(self.ledger)
+        self.generation, self.begun = self.generation + 1, None
+
+    def check(self, found: Manifest | None, published: Manifest | None, copies: list[Manifest]) -> None:
+        if found:
+            assert audit(found.ledger, ORDER) == CURSORS[found.step]
+            assert takers(found.ledger) == self.truth[found.name]
+        if published:
+            assert found
+            assert takers(found.ledger)[: published.step] == self.truth[published.name]
+        for one in copies:  # none that would have led further was left out
+            before = self.truth[published.name] if published else []
+            if self.truth[one.name][: len(before)] == before and one.step > len(before):
+                assert found
+                assert (found.generation, found.step) >= (one.generation, one.step)
+
+
+SPURT = st.tuples(
+    st.integers(0, 4),  # steps,
+    st.sampled_from(["begin", "publish", "keep", "begin publish", "keep keep", ""]),  # and what is saved behind them
+)
+CRASH = st.tuples(st.lists(st.booleans(), min_size=2, max_size=2), st.sampled_from([0, 0, 0, 1, 2]))
+
+
+@given(st.lists(st.tuples(st.lists(SPURT, max_size=8), CRASH), min_size=1, max_size=6))
+def test_whatever_is_lost_history_is_exact(lives: list[tuple[list[tuple[int, str]], tuple[list[bool], int]]]) -> None:
+    run = Run()
+    for spurts, (lost, damaged) in lives:
+        for steps, saved_then in spurts:
+            run.train(steps)
+            for what in saved_then.split():
+                getattr(run, what)()
+        run.crash(lost, damaged)
+    manifests = {one.name: one for one in run.snapshots}
+    assert not [proof.broken for proof in (prove(one, manifests) for one in run.snapshots) if proof.broken]
+
+
+def test_an_older_branch_does_not_overtake_what_was_published() -> None:
+    run = Run()
+    run.train(2)
+    run.begin()
+    run.publish()
+    run.train(6)
+    run.keep()
+    abandoned = run.copies[0]
+    run.crash([True], 0)  # the node that has it is away, and the run goes on from the snapshot
+    run.train(1)
+    run.begin()
+    run.publish()
+    assert abandoned.step > run.step
+    run.crash([], 0)  # it is back
+    assert (run.step, takers(run.ledger)) == (3, [1, 1, 2])
+
+
+@given(st.lists(st.sets(st.integers(0, 3)), min_size=1, max_size=4), st.integers(0, 3))
+def test_a_copy_is_whole_where_each_shard_is_held_by_somebody(holders: list[set[int]], other: int) -> None:
+    held: list[list[Held]] = [[] for _ in range(4)]
+    for number, ranks in enumerate(holders):
+        for rank in ranks:
+            shard = Shard(size=1, data=1, sha256=str(number))
+            made = saved.manifest(3, world_size=len(holders), shards=(shard,), created=float(rank))
+            held[rank].append(Held(manifest=made, number=number))
+    held[other].append(Held(manifest=saved.manifest(5, world_size=1, shards=SHARD), number=0))
+    found = whole(held)
+    assert [offer.manifest.step for offer in found] == ([5, 3] if all(holders) else [5])
+    for offer in found[1:]:
+        assert [one.sha256 for one in offer.manifest.shards] == [str(number) for number in range(len(holders))]
+        assert list(offer.holders) == [
+            number if number in ranks else min(ranks) for number, ranks in enumerate(holders)
+        ]
+
+
+def test_shards_of_different_histories_are_not_mixed() -> None:
+    ours = saved.manifest(3, generation=2, shards=SHARD)
+    other = saved.manifest(
+        3,
+        generation=2,
+        shards=SHARD,
+        ledger=extend((), Order(samples=9, batch=3), 2, Cursor(), Cursor(0, 9), world_size=2),
+    )
+    assert not whole([[Held(manifest=ours, number=0)], [Held(manifest=other, number=1)]])
+    assert whole([[Held(manifest=ours, number=0)], [Held(manifest=ours, number=1)]])

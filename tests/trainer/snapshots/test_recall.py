@@ -1,0 +1,108 @@
+"""Ranks that were killed go on from copies in memory: on real nodes, in any number, however they hold the state."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.exact import assert_each_sample_counts_once, assert_ends_as_undisturbed, undisturbed
+from tests.trainer import runs, sharded
+from tests.trainer.nodes import Nodes
+from tests.trainer.sharded import Kind
+from trainer.snapshots.proof import prove
+from trainer.snapshots.snapshot import read_manifest
+from trainer.world.data import Order
+
+EPOCHS, SAMPLES, BATCH = 4, 1024, 16
+ORDER = Order(samples=SAMPLES, batch=BATCH, seed=3)
+WORKLOAD = f"-m trainer.workloads.toy {EPOCHS} --samples {SAMPLES} --batch_size {BATCH} --seed 3".split()
+GOING_ON = re.compile(r"going on after step (\d+), in epoch \d+(, from copies in memory)?")
+
+
+def newest(records: Path) -> int:
+    """The step that was recorded last."""
+    path = max(records.glob("*"), key=lambda path: path.stat().st_mtime, default=None)
+    steps = re.findall(r'"step": (\d+)', path.read_text()[-200:]) if path else []
+    return int(steps[-1]) if steps else 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_killed_rank_costs_a_few_steps_and_a_lost_node_those_since_the_snapshot(tmp_path: Path) -> None:
+    records, memory = tmp_path / "records", tmp_path / "memory"
+    memory.mkdir()
+
+    def reached(step: int) -> int:
+        nodes.until_true(lambda: newest(records) >= step, f"step {step}")
+        return newest(records)
+
+    def going_on() -> tuple[int, bool]:
+        """The next place that the ranks go on from."""
+        seen.append("")
+        nodes.until_true(lambda: len(GOING_ON.findall(nodes.output(0))) >= len(seen), "ranks that go on")
+        step, copies = GOING_ON.findall(nodes.output(0))[-1]
+        return int(step), bool(copies)
+
+    seen: list[str] = []
+    steps = {"KIT_SNAPSHOT_EVERY": "100", "KIT_MEMORY_EVERY": "4", "KIT_MEMORY_ROOT": str(memory)}
+    with Nodes(tmp_path, *WORKLOAD, "--step-time", "0.03", "--record", str(records), nodes="2", **steps) as nodes:
+        nodes.start(0, 1)
+
+        at = reached(50)
+        os.kill(nodes.ranks(1)[0], signal.SIGKILL)
+        step, from_memory = going_on()
+        assert from_memory
+        assert at - 12 < step < 100, "there is no snapshot yet"
+
+        reached(130)
+        nodes.kill(1)
+        (lost,) = memory.glob("*local-1-*")
+        shutil.rmtree(lost)
+        nodes.start(1)
+        assert going_on() == (100, False)
+
+        at = reached(150)
+        nodes.kill(1)  # its machine lives
+        nodes.start(1)
+        step, from_memory = going_on()
+        assert from_memory
+        assert step > at - 12
+        assert (nodes.wait(0), nodes.wait(1)) == (0, 0)
+
+    assert not list(memory.iterdir())
+    ledger = assert_each_sample_counts_once(nodes.snapshots, records, ORDER, epochs=EPOCHS)
+    assert {entry.generation for entry in ledger} == {1, 2, 3, 4}
+    manifests = {path.name: read_manifest(path) for path in nodes.snapshots.glob("step-*")}
+    assert not [proof for proof in (prove(one, manifests) for one in manifests.values()) if proof.broken]
+    assert_ends_as_undisturbed(nodes.snapshots, records, undisturbed(WORKLOAD, tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["replicated", "sharded"])
+def test_any_number_of_ranks_goes_on_and_all_pass_over_what_is_damaged(tmp_path: Path, kind: Kind) -> None:
+    snapshots, alone, memory = tmp_path / "run" / "snapshots", tmp_path / "alone" / "snapshots", tmp_path / "memory"
+    for folder in (snapshots, alone):
+        folder.mkdir(parents=True)
+    kept = {"KIT_SNAPSHOT_EVERY": "100", "KIT_MEMORY_EVERY": "1", "KIT_MEMORY_DIR": str(memory)}
+    codes = sharded.run([snapshots] * 2, kind, 3, dies_at=9, env=kept)
+    assert codes[1] == -signal.SIGKILL
+    held = [{path.name for path in memory.glob(f"{rank}/step-*")} for rank in range(2)]
+    older, *newer = sorted(held[0] & held[1])
+    for name in newer:
+        runs.flip(memory / "1" / name / "shard-00001.bin")
+    assert sharded.run([snapshots] * 3, kind, 3, env=kept) == [0, 0, 0]
+    log = (tmp_path / "run" / "log-0").read_text()
+    assert log.count("shard-00001.bin differs from its checksum") == len(newer)
+    assert f"going on after step {int(older.split('-')[1])}, " in log
+    assert "from copies in memory, with 3 ranks" in log
+
+    assert sharded.run([alone] * 2, kind, 3) == [0, 0]
+    expected = torch.load(alone / "model.pt", weights_only=True)
+    for name, tensor in torch.load(snapshots / "model.pt", weights_only=True).items():
+        torch.testing.assert_close(tensor, expected[name], msg=name)
