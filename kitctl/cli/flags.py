@@ -50,7 +50,7 @@ FLAGS: Final = (
     Flag("Storage", "--volume", "volumes", "CLAIM:/PATH...", "Mount a claim; :ro for read-only.", values.volumes),
     Flag("Storage", "--resume", "resume", "", "Continue from the snapshots of an earlier job of this name.", bool),
     Flag("Storage", "--snapshot-every", "snapshots.everySteps", "STEPS", "Steps between two snapshots.", values.size),
-    Flag("Storage", "--snapshot-memory-every", "snapshots.memoryEverySteps", "STEPS", "Also to memory.", values.size),
+    Flag("Storage", "--snapshot-memory-every", "snapshots.memoryEverySteps", "STEPS", "Copies in memory.", values.size),
     Flag("Storage", "--keep", "snapshots.keep", "N", "How many of the latest snapshots are kept.", values.size),
     Flag("Storage", "--storage", "snapshots.size", "AMOUNT", "Size of the claim for snapshots."),
     Flag("Storage", "--claim", "snapshots.claim", "NAME", "Keep snapshots on this claim; it exists already."),

@@ -73,10 +73,11 @@ class Buffer:
 
     def copy(self, tensors: Tensors) -> None:
         """Copy this rank's part of the state, which has the structure that was planned for."""
+        pinned = self._memory.is_pinned()
         for piece, target in zip(self.layout.pieces, self._targets, strict=True):
             source = tensors[piece.tensor].detach()
-            target.copy_(source.to_local() if isinstance(source, DTensor) else source, non_blocking=True)
-        if self._memory.is_pinned():
+            target.copy_(source.to_local() if isinstance(source, DTensor) else source, non_blocking=pinned)
+        if pinned:
             torch.cuda.synchronize()
 
 

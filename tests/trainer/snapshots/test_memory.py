@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -16,10 +17,12 @@ import torch
 from torch import nn
 
 from tests.trainer.runs import flip
+from tests.trainer.worlds import finish, fork
 from trainer import World
 from trainer.env import RankEnv
 from trainer.snapshots import shards
 from trainer.snapshots.history import History
+from trainer.snapshots.layout import Buffer
 from trainer.snapshots.snapshot import MANIFEST, read_manifest
 from trainer.snapshots.state import State
 from trainer.world.data import Cursor, Order
@@ -104,6 +107,20 @@ def test_a_copy_that_was_not_sealed_is_none_and_the_one_before_is_not_touched(tm
             run.keep(9, wait=False)
             assert sorted(run.copies()) == [7]
             assert not run.history.kept
+
+
+def be_killed_in_a_copy(folder: Path) -> None:
+    run = Run(folder)
+    run.keep(5, 7)
+    with patch.object(Buffer, "copy", lambda *_: os.kill(os.getpid(), signal.SIGKILL)):
+        run.keep(8)
+
+
+def test_a_rank_that_is_killed_in_a_copy_leaves_the_one_before(tmp_path: Path) -> None:
+    assert finish(fork(be_killed_in_a_copy, tmp_path)) == -signal.SIGKILL
+    run = Run(tmp_path)
+    assert run.begun == 7
+    assert sorted(run.copies()) == [7]
 
 
 DAMAGE: dict[str, Callable[[Path], None]] = {

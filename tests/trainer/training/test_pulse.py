@@ -36,9 +36,9 @@ def test_a_step_is_known_behind_the_next_one() -> None:
 
 def test_what_was_heard_of_snapshots_is_forgotten_where_nothing_new_is_told() -> None:
     pulse = Pulse(WORLD)
-    pulse.send(step(1), torch.tensor(0.5), Word(stop=True, written=True, due=True))
+    pulse.send(step(1), torch.tensor(0.5), Word(stop=True, written=True, due=True, kept=True))
     assert pulse.flush() is not None
-    assert pulse.heard == Word(stop=True, written=True, due=True)
+    assert pulse.heard == Word(stop=True, written=True, due=True, kept=True)
     assert pulse.flush() is None
     assert pulse.heard == Word(stop=True)
 
