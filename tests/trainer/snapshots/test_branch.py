@@ -13,7 +13,7 @@ from trainer.snapshots.ledger import Ledger, audit, extend
 from trainer.snapshots.proof import prove
 from trainer.snapshots.shards import Shard
 from trainer.snapshots.snapshot import Manifest, Parent
-from trainer.world.data import Cursor, Order
+from trainer.world.order import Cursor, Order
 
 ORDER = saved.ORDER
 SHARD = (Shard(size=1, data=1, sha256=""),)

@@ -25,7 +25,7 @@ from trainer.snapshots.history import History
 from trainer.snapshots.layout import Buffer
 from trainer.snapshots.snapshot import MANIFEST, read_manifest
 from trainer.snapshots.state import State
-from trainer.world.data import Cursor, Order
+from trainer.world.order import Cursor, Order
 
 ORDER = Order(samples=100, batch=1)
 

@@ -17,7 +17,7 @@ from tests.trainer.nodes import Nodes
 from tests.trainer.sharded import Kind
 from trainer.snapshots.proof import prove
 from trainer.snapshots.snapshot import read_manifest
-from trainer.world.data import Order
+from trainer.world.order import Order
 
 EPOCHS, SAMPLES, BATCH = 3, 1024, 16
 ORDER = Order(samples=SAMPLES, batch=BATCH, seed=3)
