@@ -111,8 +111,6 @@ class History:
             found = restore.newest(self._world, self._state, self._folder, self._archive)
         if found is not None:
             self._load(found)
-            self._chain.go_on_from(found.offer.manifest, found.offer.parent)
-            self._memory.go_on_from(found.offer.manifest)
         if found is not None and found.offer.manifest.world_size == self._world.size:
             rng.restore(load(found.extras[_generators(self._world.rank)]))
         else:
@@ -139,7 +137,7 @@ class History:
         if self._pending and self._pending.metrics:
             return  # what was measured is known here only: nobody may go on behind it until that is on the disk
         tensors, rest = self._state.capture()
-        self._memory.keep(self._chain.describe(cursor, metrics), tensors, self._own_extras(rest))
+        self._memory.keep(self._chain.describe(cursor, metrics), tensors, self._extras(rest))
 
     def begin(self, cursor: Cursor, metrics: Mapping[str, float]) -> None:
         """Copy the state, and begin to write it; waits for what is still being written.
@@ -201,11 +199,13 @@ class History:
         self._world.barrier()
 
     def _load(self, found: Found) -> None:
+        manifest = found.offer.manifest
         try:
             self._state.load(found.tensors, load(found.extras[REST]))
         except ForeignError as error:
-            name = found.offer.manifest.name
-            raise SnapshotError(f"{name} cannot be gone on from: {error}; start a new run") from error
+            raise SnapshotError(f"{manifest.name} cannot be gone on from: {error}; start a new run") from error
+        self._chain.go_on_from(manifest, found.offer.parent)
+        self._memory.go_on_from(manifest)
 
     def _hand_over(self, pending: Pending) -> None:
         """From all ranks, which write, to rank 0, which publishes; in the background, too."""
@@ -246,14 +246,7 @@ class History:
         return not blind
 
     def _extras(self, rest: Any) -> dict[str, Any]:
-        """What this rank writes beside its tensors: where rank 0 writes everything, that of all ranks."""
-        extras = self._own_extras(rest)
-        if self._writer.main_only:
-            extras = {name: value for one in self._world.gather(extras) for name, value in one.items()}
-        return extras
-
-    def _own_extras(self, rest: Any) -> dict[str, Any]:
-        """This rank's generators; on rank 0 the state's rest, too."""
+        """What this rank writes beside its tensors: its generators; on rank 0 the state's rest, too."""
         extras: dict[str, Any] = {_generators(self._world.rank): rng.capture()}
         return extras | ({REST: rest} if self._world.is_main else {})
 

@@ -51,10 +51,13 @@ class Writer:
         Args:
             folder: where to; is made.
             tensors: the state's; they may change as soon as this returns.
-            extras: this rank's small things; they do not change any more.
+            extras: this rank's small things; they do not change any more. Rank 0 writes those of all ranks, if it
+                writes everything.
         """
         buffer = self.prepare(tensors)
         buffer.copy(tensors)
+        if self.main_only:
+            extras = {name: value for one in self._world.gather(extras) for name, value in one.items()}
         self._report = self._background.submit(self._write, folder, buffer, extras)
 
     def reports(self) -> list[Report]:
