@@ -95,6 +95,18 @@ def test_a_snapshot_that_is_further_on_wins(tmp_path: Path) -> None:
     assert Run(tmp_path).begun == 6
 
 
+def test_nobody_goes_on_behind_what_was_measured_before_that_is_on_disk(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.history.begin(Cursor(0, 1), {"loss": 0.5})
+    run.keep(2)
+    assert not run.copies()
+    while not run.history.written:
+        pass
+    run.history.advance(written=True)
+    run.keep(3)
+    assert sorted(run.copies()) == [3]
+
+
 def test_a_copy_that_was_not_sealed_is_none_and_the_one_before_is_not_touched(tmp_path: Path) -> None:
     first = Run(tmp_path)
     first.keep(5, 7)

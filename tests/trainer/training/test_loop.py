@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -39,9 +40,11 @@ def training(
     *,
     width: int = 4,
     run: str = "run",
+    memory: Path | None = None,
 ) -> Iterator[Training]:
     """A model that draws random numbers, an optimizer with a memory, and a schedule: all of it has to come back."""
-    env = RankEnv(run_id=run, snapshot_dir=folder, snapshot_every=3)
+    every = 1 if memory else None
+    env = RankEnv(run_id=run, snapshot_dir=folder, snapshot_every=3, memory_every=every, memory_dir=memory)
     with join(seed=3, env=env) as world:
         model = nn.Sequential(nn.Linear(5, width), nn.BatchNorm1d(width), nn.Dropout(0.5), nn.Linear(width, 1))
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
@@ -52,7 +55,7 @@ def training(
 
         def patient(model: nn.Module, batch: list[Tensor]) -> Tensor:
             """Steps take far longer than writing does: each snapshot is written before the step behind it."""
-            while not whole._history.written:
+            while not (whole._history.written and (whole._history.kept or not memory)):
                 time.sleep(0.001)
             return loss(model, batch)
 
@@ -113,6 +116,26 @@ def test_a_crash_goes_on_from_the_last_snapshot(tmp_path: Path) -> None:
     assert seen == [1, 2, 3, 4, 5, 6, 7, 8]
     assert list(losses) == [7, 8, 9, 10, 11, 12]
     assert list(losses.values()) == straight()[0][6:]
+
+
+def test_a_crash_goes_on_from_the_last_copy_in_memory_and_the_snapshot_that_is_missing_is_due(tmp_path: Path) -> None:
+    losses, weights = straight()
+    folder, again = tmp_path / "snapshots", list[Step]()
+
+    def crash(step: Step) -> None:
+        if step.number == 8:
+            raise ZeroDivisionError
+
+    with training(folder, crash, memory=tmp_path / "memory") as whole, pytest.raises(ZeroDivisionError):
+        whole.fit()
+    shutil.rmtree(folder / "step-00000006-g0001")
+    with training(folder, again.append, memory=tmp_path / "memory") as whole:
+        whole.fit()
+    first = again[0].number
+    assert first in {7, 8}
+    assert [step.loss for step in again] == losses[first - 1 :]
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in whole.model.state_dict().items())
+    assert {path.name[:13] for path in folder.glob("step-*-g0002")} >= {f"step-{first:08}", "step-00000012"}
 
 
 def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
