@@ -139,9 +139,9 @@ def run_and_strike(namespace: str, kind: str, folder: Path, *, kinds: Kinds, fau
     seed = int(os.environ.get("CHAOS_SEED") or random.randrange(10**6))
     workload = ["-m", "trainer.workloads.toy", str(epochs), "--seed", str(ORDER.seed)]
     workload += ["--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch)]
-    options = ("--nodes", "2:3", "--snapshot-every", "10", "--grace-period", "20s", "--hang-timeout", "20s")
+    options = ("--nodes", "2:3", "--snapshot-every", "20", "--snapshot-memory-every", "4", "--grace-period", "20s")
     watched = (*workload, "--step-time", "0.05", "--record", "/snapshots/record")
-    run = submit(namespace, kind, *options, *watched, name=f"chaos-{namespace}")
+    run = submit(namespace, kind, *options, "--hang-timeout", "20s", *watched, name=f"chaos-{namespace}")
     until(lambda: has_trained(run), seconds=300)
     chaos = Chaos(ClusterPlace(run), random.Random(seed))
     chaos.run(kinds, faults=faults, steps=epochs * ORDER.steps_per_epoch)

@@ -53,8 +53,8 @@ def test_ten_random_faults_leave_no_trace_in_what_was_learned(kit: Kit) -> None:
     seed = int(os.environ.get("CHAOS_SEED") or random.randrange(10**6))
     place = LocalPlace(kit, "chaos")
     records = place.snapshots / "record"
-    options = ("--nodes", "2:3", "--snapshot-every", "10", *WORKLOAD, "--step-time", "0.05")
-    kit.run("submit", "--name", place.name, *options, "--record", str(records))
+    options = ("--nodes", "2:3", "--snapshot-every", "20", "--snapshot-memory-every", "4", *WORKLOAD)
+    kit.run("submit", "--name", place.name, *options, "--step-time", "0.05", "--record", str(records))
     chaos = Chaos(place, random.Random(seed))
     chaos.run(KINDS, faults=FAULTS, steps=STEPS)
     print(f"seed {seed}\n{chaos.table()}")
