@@ -6,6 +6,7 @@ import fcntl
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -33,7 +34,21 @@ def _cluster() -> None:
 
 @pytest.fixture
 def namespace() -> Iterator[str]:
-    """A namespace of the test's own, which enforces the strictest of Kubernetes' security profiles."""
+    """A namespace of the test's own."""
+    with restricted_namespace() as name:
+        yield name
+
+
+@pytest.fixture(scope="session")
+def empty_namespace() -> Iterator[str]:
+    """One for all tests that make nothing: a namespace costs the API server most when it is deleted."""
+    with restricted_namespace() as name:
+        yield name
+
+
+@contextmanager
+def restricted_namespace() -> Iterator[str]:
+    """A namespace that enforces the strictest of Kubernetes' security profiles."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     kubectl("create", "namespace", name)
     kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")

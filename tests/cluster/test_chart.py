@@ -33,10 +33,10 @@ ALWAYS_THERE: Final = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
 
 
 @pytest.mark.parametrize(("case", "kind"), BOTH_KINDS + LIMITS, ids=lambda value: getattr(value, "stem", value))
-def test_the_server_accepts_a_case_by_kitctl_and_by_the_chart(namespace: str, case: Path, kind: str) -> None:
-    spec = specfile.build(JobInput(file=case, flags={"kind": kind, "namespace": namespace}))
+def test_the_server_accepts_a_case_by_kitctl_and_by_the_chart(empty_namespace: str, case: Path, kind: str) -> None:
+    spec = specfile.build(JobInput(file=case, flags={"kind": kind, "namespace": empty_namespace}))
     sources = SOURCES if spec.script == "train.py" else {}
-    chart = rendered("-f", str(case), "--set", f"kind={kind},namespace={namespace}", given={"sources": sources})
+    chart = rendered("-f", str(case), "--set", f"kind={kind},namespace={empty_namespace}", given={"sources": sources})
     for objects in (render.manifests(spec, sources), chart):
         accepted = kubectl("apply", "--server-side", "--dry-run=server", "-f", "-", given=render.to_json(objects))
         assert len(accepted.splitlines()) == len(objects)
