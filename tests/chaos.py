@@ -69,12 +69,13 @@ class Steps:
         self.newest = (0, 0)  # generation and step
 
     def look(self) -> None:
-        """Read what they have written since."""
+        """Read what they have written since; several threads may."""
         for path in self._folder.glob("*.jsonl"):
+            begin = self._read.get(path, 0)
             with path.open("rb") as file:
-                file.seek(self._read.get(path, 0))
+                file.seek(begin)
                 whole, newline, _ = file.read().rpartition(b"\n")
-            self._read[path] = self._read.get(path, 0) + len(whole + newline)
+            self._read[path] = begin + len(whole + newline)
             for told in map(json.loads, whole.splitlines()):
                 self.newest = max(self.newest, (told["generation"], told["step"]))
 
