@@ -48,7 +48,7 @@ PARTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
         "long tests": (*PYTEST, "--ignore=tests/cluster", "-m", "long"),
         "long cluster tests": (*PYTEST, "tests/cluster", f"--ignore={CHAOS}", "-m", "long"),
     },
-    "chaos": {"chaos tests": (*PYTEST, CHAOS, "-m", "long")},
+    "chaos": {"chaos tests": (*PYTEST, "-rP", CHAOS, "-m", "long")},  # and shows what was struck
 }
 ON_CLUSTER: Final = frozenset({"cluster", "long", "chaos"})
 CLUSTER_UP: Final = (sys.executable, "-u", "-m", "tests.cluster.kind", "up", "image")
