@@ -123,5 +123,5 @@ test-long: setup ## Bring up the cluster and run the tests that take long, which
 	@$(PY) -m tools.run_tests long
 
 .PHONY: chaos
-chaos: setup ## Bring up the cluster, and strike one job of each kind on it with fifty random faults
+chaos: setup ## Bring up the cluster, and strike one job on it with fifty random faults
 	@$(PY) -m tools.run_tests chaos

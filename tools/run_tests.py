@@ -7,7 +7,7 @@ fast     tests that need no cluster and start no training processes, in parallel
 slow     those that start some
 cluster  those on the cluster, in parallel; then those that need it for themselves, beside the slow ones
 long     those that take long: what is tested here on one kind of job there, on the other one
-chaos    fifty random faults in one job of each kind, on the cluster
+chaos    fifty random faults in one job, on the cluster
 
 The cluster is made beside what needs none. No part is left out because another one failed, and a summary comes last.
 """

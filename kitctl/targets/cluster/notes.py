@@ -46,7 +46,7 @@ def told(condition: Mapping[str, Any]) -> str:
 
 def _pod_notes(pod: Object, state: Object, now: float) -> Iterator[str]:
     """The most telling first."""
-    yield from _leaving(pod, now)
+    yield from _leaving(pod, state, now)
     conditions = {condition["type"]: condition for condition in pod["status"].get("conditions") or []}
     scheduled = conditions.get("PodScheduled", {})
     if scheduled.get("status") == "False":
@@ -64,12 +64,15 @@ def _pod_notes(pod: Object, state: Object, now: float) -> Iterator[str]:
         yield told(pod["status"])
 
 
-def _leaving(pod: Object, now: float) -> Iterator[str]:
-    """A pod that is being deleted; stuck if its kubelet has not confirmed that within its grace period."""
+def _leaving(pod: Object, state: Object, now: float) -> Iterator[str]:
+    """A pod that is being deleted; stuck if nobody has confirmed its end within its grace period."""
     if (since := pod["metadata"].get("deletionTimestamp")) is None:
         return
     if now < datetime.fromisoformat(since).timestamp() + SLACK_SECONDS:  # the time when its grace period is over
         yield "is being deleted"
+        return
+    if "terminated" in state:  # so its kubelet has told; what holds the pod is the controller's mark (finalizer) on it
+        yield "has ended, and is replaced once Kubernetes' Job controller takes note of it: up to ten minutes"
         return
     node = pod["spec"].get("nodeName", "its node")
     yield (

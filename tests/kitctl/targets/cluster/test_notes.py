@@ -43,6 +43,13 @@ def test_a_pod_that_stays_after_its_grace_period_is_stuck() -> None:
     assert "kubectl taint node kitctl-worker3 node.kubernetes.io/out-of-service" in stuck
 
 
+def test_a_pod_that_ended_and_stays_is_held_by_its_controller_not_by_its_machine() -> None:
+    pod = recorded("leaving").pods[1]
+    over = datetime.fromisoformat(pod["metadata"]["deletionTimestamp"]).timestamp()
+    pod["status"]["containerStatuses"][0]["state"] = {"terminated": {"reason": "Error", "exitCode": 75}}
+    assert note(pod, now=over + 60).startswith("has ended, and is replaced once Kubernetes' Job controller takes note")
+
+
 @pytest.mark.parametrize(
     ("state", "told"),
     [
