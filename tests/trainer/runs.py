@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -62,3 +64,12 @@ def flip(file: Path, offset: int = 3) -> None:
     content = bytearray(file.read_bytes())
     content[offset] ^= 1
     file.write_bytes(content)
+
+
+DAMAGE: Final[dict[str, Callable[[Path], None]]] = {
+    "a bit in a tensor": lambda path: flip(path / "shard-00000.bin", 3),
+    "a bit in the tail": lambda path: flip(path / "shard-00000.bin", -3),
+    "a bit in the manifest": lambda path: flip(path / MANIFEST, 100),
+    "a truncated shard": lambda path: os.truncate(path / "shard-00000.bin", 100),
+    "a missing shard": lambda path: (path / "shard-00000.bin").unlink(),
+}  # what may befall a snapshot's folder

@@ -16,14 +16,14 @@ import pytest
 import torch
 from torch import nn
 
-from tests.trainer.runs import flip
+from tests.trainer.runs import DAMAGE
 from tests.trainer.worlds import finish, fork
 from trainer import World
 from trainer.env import RankEnv
 from trainer.snapshots import shards
 from trainer.snapshots.history import History
 from trainer.snapshots.layout import Buffer
-from trainer.snapshots.snapshot import MANIFEST, read_manifest
+from trainer.snapshots.snapshot import read_manifest
 from trainer.snapshots.state import State
 from trainer.world.order import Cursor, Order
 
@@ -133,15 +133,6 @@ def test_a_rank_that_is_killed_in_a_copy_leaves_the_one_before(tmp_path: Path) -
     run = Run(tmp_path)
     assert run.begun == 7
     assert sorted(run.copies()) == [7]
-
-
-DAMAGE: dict[str, Callable[[Path], None]] = {
-    "a bit in a tensor": lambda path: flip(path / "shard-00000.bin", 1),
-    "a bit in the tail": lambda path: flip(path / "shard-00000.bin", -3),
-    "a bit in the manifest": lambda path: flip(path / MANIFEST, 100),
-    "a truncated shard": lambda path: os.truncate(path / "shard-00000.bin", 2),
-    "a missing shard": lambda path: (path / "shard-00000.bin").unlink(),
-}
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.trainer.runs import DAMAGE, flip
 from tests.trainer.sharded import Kind, run
 from tests.trainer.worlds import finish, fork
 from trainer import World
@@ -54,12 +55,6 @@ class Run:
         return weights
 
 
-def flip(path: Path, at: int) -> None:
-    content = bytearray(path.read_bytes())
-    content[at] ^= 1
-    path.write_bytes(content)
-
-
 def make_a_folder_of(path: Path) -> None:
     path.unlink()
     path.mkdir()
@@ -70,12 +65,8 @@ def empty(path: Path) -> None:
         entry.unlink()
 
 
-DAMAGE: dict[str, Callable[[Path], None]] = {
-    "a bit in a tensor": lambda path: flip(path / "shard-00000.bin", 3),
-    "a bit in the tail": lambda path: flip(path / "shard-00000.bin", -3),
-    "a bit in the manifest": lambda path: flip(path / MANIFEST, 100),
-    "a truncated shard": lambda path: os.truncate(path / "shard-00000.bin", 100),
-    "a missing shard": lambda path: (path / "shard-00000.bin").unlink(),
+HARM: dict[str, Callable[[Path], None]] = {
+    **DAMAGE,
     "a shard that cannot be read": lambda path: make_a_folder_of(path / "shard-00000.bin"),
     "a manifest that cannot be read": lambda path: make_a_folder_of(path / MANIFEST),
     "an empty folder": empty,
@@ -97,7 +88,7 @@ def test_the_newest_comes_back(trained: tuple[Path, list[torch.Tensor]]) -> None
     assert run.optimizer.state[run.model.weight]["step"] == 5
 
 
-@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+@pytest.mark.parametrize("damage", HARM.values(), ids=HARM)
 def test_the_one_before_a_damaged_one_is_used(
     trained: tuple[Path, list[torch.Tensor]], damage: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,7 +100,7 @@ def test_the_one_before_a_damaged_one_is_used(
     assert "passing over" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+@pytest.mark.parametrize("damage", HARM.values(), ids=HARM)
 def test_with_none_left_training_begins_anew(
     trained: tuple[Path, list[torch.Tensor]], damage: Callable[[Path], None]
 ) -> None:
