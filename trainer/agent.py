@@ -28,6 +28,7 @@ from trainer.outcome.termination import Ending
 from trainer.rendezvous.hosted import hosted
 from trainer.rendezvous.knobs import Knobs
 from trainer.system.console import say
+from trainer.system.imports import uncollected
 from trainer.system.lifeline import adopt_orphans
 from trainer.system.port import PortBusyError
 
@@ -97,7 +98,7 @@ def _supervise(node: NodeEnv, command: list[str], drain: Drain) -> Ending:
         with drain.interruptible():
             hosts = node.hosts_rendezvous and node.rendezvous == "hub"
             hub = stack.enter_context(hosted(node, knobs)) if hosts else None
-            with _quiet_stores() if node.rendezvous == "c10d" else nullcontext():
+            with uncollected(), _quiet_stores() if node.rendezvous == "c10d" else nullcontext():
                 from trainer.node.supervise import Supervisor  # noqa: PLC0415  imports torch
             warm = node.warm_workers and sys.platform == "linux"
             zygote = stack.enter_context(closing(Zygote())) if warm else None

@@ -9,16 +9,27 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
+
+from tests.trainer.nursery import Nursed, nursery
 
 SCRIPTS = Path(__file__).parent / "scripts"
 PATIENCE = 150.0  # seconds until a test gives up; only ever spent on failure
 
 
 class Nodes:
-    """The nodes of one job. A context: whatever still runs at its end is killed."""
+    """The nodes of one job. A context: whatever still runs at its end is killed.
+
+    Args:
+        folder: of its own.
+        command: of the ranks.
+        nodes: how many, as ``2`` or ``1:2``.
+        env: of all agents.
+    """
+
+    warm: ClassVar[bool] = True  # agents are forked from a process that has imported torch
 
     def __init__(self, folder: Path, *command: str, nodes: str = "2", **env: str) -> None:
         self.folder = folder
@@ -36,7 +47,7 @@ class Nodes:
             "OMP_NUM_THREADS": "1",
             **env,
         }
-        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self._running: dict[int, subprocess.Popen[bytes] | Nursed] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -49,14 +60,17 @@ class Nodes:
         """Start nodes; output of a node that is started again is appended."""
         for index in indices:
             own = {"KIT_NODE_INDEX": str(index), "KIT_TERMINATION_LOG": str(self.folder / f"end-{index}.json")}
-            with self._log(index).open("ab") as log:
-                self._running[index] = subprocess.Popen(
-                    [sys.executable, "-m", "trainer.agent", "--", *self._command],
-                    env={name: text for name, text in (os.environ | self._env | own | env).items() if text},
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
+            whole = {name: text for name, text in (os.environ | self._env | own | env).items() if text}
+            self._running[index] = self._start(("-m", "trainer.agent", "--", *self._command), whole, self._log(index))
+
+    def _start(self, command: Sequence[str], env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes] | Nursed:
+        if self.warm and "LD_PRELOAD" not in env:
+            log.touch()
+            return nursery().start(command, env, log)
+        with log.open("ab") as stream:
+            return subprocess.Popen(
+                [sys.executable, *command], env=env, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
+            )
 
     def kill(self, index: int) -> None:
         """SIGKILL to the node's whole process group, as a lost machine would look like."""
@@ -122,6 +136,12 @@ class Nodes:
 
     def _log(self, index: int) -> Path:
         return self.folder / f"node-{index}.log"
+
+
+class ColdNodes(Nodes):
+    """Nodes whose agents are new interpreters: for tests of how they start, and of what they do until they have."""
+
+    warm = False
 
 
 def free_port() -> int:

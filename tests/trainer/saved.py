@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -50,13 +51,20 @@ def manifest(steps: int = 3, generation: int = 1, **changes: Any) -> Manifest:
     return Manifest(**facts | changes)
 
 
+def in_memory(data: bytes) -> memoryview:
+    """As a rank holds its part of the state: on pages of its own, which a disk can read."""
+    pages = mmap.mmap(-1, len(data))
+    pages[:] = data
+    return memoryview(pages)
+
+
 def write_shards(folder: Path, described: Manifest) -> tuple[Path, Manifest]:
     """What the ranks do for a snapshot: the folder that waits to be published, and the manifest with its shards."""
     scratch = folder / f"{snapshot.SCRATCH}{described.name}"
     scratch.mkdir()
     with patch("trainer.snapshots.shards.CHUNK", 1000):
         written = [
-            shards.write(scratch / shards.name(number), memoryview(data), [piece], EXTRAS)
+            shards.write(scratch / shards.name(number), in_memory(data), [piece], EXTRAS)
             for number, (data, piece) in enumerate(zip(DATA, PIECES, strict=True))
         ]
     return scratch, replace(described, shards=tuple(written))

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainer.nodes import SCRIPTS, Nodes
+from tests.trainer.nodes import SCRIPTS, ColdNodes, Nodes
 
 pytestmark = pytest.mark.slow
 
 
 def test_ranks_of_unequal_nodes_finish_together(tmp_path: Path) -> None:
-    with Nodes(tmp_path, str(SCRIPTS / "allreduce.py"), KIT_LOG_DIR=str(tmp_path / "logs")) as nodes:
+    with ColdNodes(tmp_path, str(SCRIPTS / "allreduce.py"), KIT_LOG_DIR=str(tmp_path / "logs")) as nodes:
         nodes.start(0)
         nodes.start(1, PET_NPROC_PER_NODE="2")
         assert [nodes.wait(0), nodes.wait(1)] == [0, 0]

@@ -22,6 +22,7 @@ from importlib import import_module
 from typing import Final, NoReturn
 
 from trainer.node import worker
+from trainer.system.imports import uncollected
 from trainer.system.lifeline import end_with
 from trainer.system.lines import ConnectionLost, Lines, Message
 
@@ -105,9 +106,10 @@ def _serve(connection: socket.socket, agent: int) -> None:
     end_with(agent)
     for number in (signal.SIGTERM, signal.SIGINT):  # meant for the agent
         signal.signal(number, signal.SIG_IGN)
-    for name in PRELOADED:
-        with suppress(ImportError):  # a rank that needs it will tell the same
-            import_module(name)
+    with uncollected():
+        for name in PRELOADED:
+            with suppress(ImportError):  # a rank that needs it will tell the same
+                import_module(name)
     gc.collect()
     gc.freeze()  # what is shared with the ranks stays shared
     lines = Lines(connection)
@@ -137,7 +139,7 @@ def _fork_rank(order: Order, lines: Lines, agent: int) -> NoReturn:
 
 def _become(order: Order) -> None:
     """Take over what ``exec`` would have given: output, environment, signals, and chance of its own."""
-    output = os.open(order.output, os.O_WRONLY)
+    output = os.open(order.output, os.O_WRONLY | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)

@@ -16,6 +16,7 @@ from torch.distributed.tensor import DTensor
 
 from trainer.snapshots.shards import Piece
 from trainer.snapshots.state import Tensors
+from trainer.system import direct
 from trainer.world.distributed import World
 
 ALIGNMENT: Final = 64  # bytes: a cache line, and more than any type of torch's asks for
@@ -79,6 +80,18 @@ class Buffer:
             target.copy_(source.to_local() if isinstance(source, DTensor) else source, non_blocking=pinned)
         if pinned:
             torch.cuda.synchronize()
+
+
+def memory(size: int, *, pinned: bool) -> Tensor:
+    """Zeros, (size,) bytes: where a disk can read them itself, on pages that are there already.
+
+    Args:
+        size: bytes.
+        pinned: whether a GPU copies to them.
+    """
+    whole = torch.zeros(size + direct.BLOCK, dtype=torch.uint8, pin_memory=pinned)
+    start = -whole.data_ptr() % direct.BLOCK
+    return whole[start : start + size]
 
 
 def structure(tensors: Tensors) -> Structure:

@@ -7,8 +7,6 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from trainer.snapshots import layout, shards
 from trainer.snapshots.chain import Report
 from trainer.snapshots.layout import Buffer
@@ -41,8 +39,7 @@ class Writer:
         """Take the memory for this rank's part of the state, where that has not been done for such a state."""
         if self._buffer is None or self._buffer.layout.structure != layout.structure(tensors):
             planned = layout.plan(self._world, tensors, main_only=self.main_only)
-            pinned = self._world.device.type == "cuda"
-            self._buffer = Buffer(planned, torch.zeros(planned.size, dtype=torch.uint8, pin_memory=pinned))
+            self._buffer = Buffer(planned, layout.memory(planned.size, pinned=self._world.device.type == "cuda"))
         return self._buffer
 
     def begin(self, folder: Path, tensors: Tensors, extras: Mapping[str, Any]) -> None:

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from trainer.system import direct
+
 Buffer = bytes | bytearray | memoryview
 
 
@@ -24,12 +26,13 @@ def write(path: Path, content: Buffer, *, exclusive: bool = False) -> None:
 
 
 def write_parts(path: Path, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
-    """As ``write``, of contents that are asked for one after the other."""
+    """As ``write``, of contents that are asked for one after the other; they go past the page cache where they can."""
     flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if exclusive else os.O_TRUNC)
     descriptor = os.open(path, flags, 0o644)
     try:
         for part in parts:
             rest = memoryview(part)
+            rest = rest[direct.write(descriptor, rest) :]
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
         os.fsync(descriptor)

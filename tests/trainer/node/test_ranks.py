@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainer.nodes import Nodes
+from tests.trainer.nodes import ColdNodes, Nodes
 
 pytestmark = [
     pytest.mark.slow,
@@ -23,7 +23,7 @@ StartJob = Callable[..., Nodes]
 def job(tmp_path: Path) -> StartJob:
     def start(script: str, **env: str) -> Nodes:
         (tmp_path / "train.py").write_text(script)
-        nodes = Nodes(tmp_path, str(tmp_path / "train.py"), nodes="1", **env)
+        nodes = ColdNodes(tmp_path, str(tmp_path / "train.py"), nodes="1", **env)
         nodes.start(0)
         return nodes
 

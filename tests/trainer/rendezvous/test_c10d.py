@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError
 
-from tests.trainer.nodes import SCRIPTS, Nodes, free_port
+from tests.trainer.nodes import SCRIPTS, ColdNodes, free_port
 from trainer.env import NodeEnv, node_env
 from trainer.rendezvous import c10d
 from trainer.rendezvous.c10d import C10dBackend, C10dRendezvous
@@ -69,7 +69,7 @@ def test_too_few_that_are_left_as_a_round_begins_start_no_ranks(monkeypatch: pyt
 
 @pytest.mark.slow
 def test_a_job_on_the_stock_rendezvous_survives_its_host(tmp_path: Path) -> None:
-    with Nodes(tmp_path, str(SCRIPTS / "steps.py"), PET_MAX_RESTARTS="0", KIT_RENDEZVOUS="c10d") as nodes:
+    with ColdNodes(tmp_path, str(SCRIPTS / "steps.py"), PET_MAX_RESTARTS="0", KIT_RENDEZVOUS="c10d") as nodes:
         nodes.start(0, 1)
         nodes.until(1, "world of 2")
         nodes.kill(0)

@@ -1,0 +1,134 @@
+"""A process that has imported what agents import, and that tests' agents are forked from: torch takes 4 s of a core.
+
+It forks them the way an agent forks its ranks (``trainer.node.zygote``), so that an agent's own warm process is warm
+as soon as it is there. A test that is about how an agent starts does without.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+from trainer.node.ranks import Forked
+from trainer.node.zygote import IMPORT_PATIENCE, PRELOADED, START_PATIENCE, Order, Zygote
+from trainer.system.imports import uncollected
+from trainer.system.lifeline import adopt_orphans, end_with
+from trainer.system.lines import ConnectionLost, Lines
+
+AGENTS = "trainer.node.supervise"  # what an agent imports
+POLL = 0.01  # seconds between two looks for an end
+REAP = 0.1  # seconds between two looks for others' orphans
+
+
+@dataclass
+class Nursed:
+    """An agent that was forked; like ``subprocess.Popen``."""
+
+    nursery: Nursery
+    pid: int
+    returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Its exit code, negative if a signal has killed it; None while it runs."""
+        if self.returncode is None:
+            self.returncode = self.nursery.ask({"ended": self.pid})
+        return self.returncode
+
+    def wait(self, timeout: float = float("inf")) -> int:
+        """Wait for its exit code."""
+        deadline = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("an agent", timeout)
+            time.sleep(POLL)
+        return code
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """A signal, while it runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+
+class Nursery:
+    """The tests' end; there is one for each process that runs tests, and it ends with that."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            # The last argument is what tells an agent from others by its command line.
+            command = [sys.executable, "-P", "-m", __name__, str(os.getpid()), "trainer.agent"]
+            path = os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
+            env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+            subprocess.Popen(command, stdin=theirs.fileno(), env=env, start_new_session=True)
+        self._lines = Lines(ours)
+        assert self._lines.receive(IMPORT_PATIENCE), "the warm process does not get warm"
+
+    def start(self, command: Sequence[str], env: Mapping[str, str], output: Path) -> Nursed:
+        """Start ``-m module args`` with that environment and output, as a process group of its own."""
+        pid = self.ask({"start": asdict(Order(command=command, env=env, output=str(output)))})
+        assert pid, "nothing was started"
+        return Nursed(self, pid)
+
+    def ask(self, question: Mapping[str, object]) -> int | None:
+        """Ask, and get a process id or an exit code."""
+        self._lines.send(dict(question))
+        answer = self._lines.receive(START_PATIENCE)
+        assert answer, "the warm process does not answer"
+        number: int | None = answer["number"]
+        return number
+
+
+@cache
+def nursery() -> Nursery:
+    """This process's own."""
+    return Nursery()
+
+
+def serve(tests: int) -> None:
+    """Start agents, and tell how they ended."""
+    end_with(tests)
+    adopt_orphans()
+    with uncollected():
+        for name in (AGENTS, *PRELOADED):
+            import_module(name)
+    zygote = Zygote()
+    zygote.await_warmth()
+    lines = Lines(socket.socket(fileno=0))
+    lines.send({"warm": True})
+    agents: dict[int, Forked] = {}
+    while True:
+        question = lines.receive(REAP)
+        if question and "start" in question:
+            pid = zygote.start(Order(**question["start"]))
+            agents[pid] = Forked(pid)
+            lines.send({"number": pid})
+        elif question:
+            lines.send({"number": agents[question["ended"]].poll()})
+        bury(agents)
+
+
+def bury(agents: Mapping[int, Forked]) -> None:
+    """Let those go that agents have left behind, as PID 1 would."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+            if state == "Z" and int(parent) == os.getpid() and (pid := int(stat.parent.name)) not in agents:
+                os.waitpid(pid, os.WNOHANG)
+        except (OSError, ValueError):  # it is gone
+            continue
+
+
+if __name__ == "__main__":
+    try:
+        serve(int(sys.argv[1]))
+    except ConnectionLost:  # the tests have ended
+        sys.exit()
