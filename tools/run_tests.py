@@ -30,8 +30,11 @@ from tests.cluster.kind import host
 LOGS: Final = Path(".cache")  # what ran aside has printed
 PATIENCE: Final = 40 * 60.0  # seconds for what runs aside; far more than making all of the cluster anew takes
 PYTEST: Final = (sys.executable, "-m", "pytest", "-rs", "--durations=10", "--durations-min=5")
-HERE: Final = ("--dist=loadgroup", "-n", os.environ.get("WORKERS", "auto"))
+WORKERS: Final = os.environ.get("WORKERS", "auto")  # for each core one
+HERE: Final = ("--dist=loadgroup", "-n", WORKERS)
 THERE: Final = ("--dist=loadgroup", "-n", "3")  # tests on the cluster wait more than they compute
+# So do slow ones, on few cores.
+SLOW: Final = ("--dist=loadgroup", "-n", str(max(3, os.cpu_count() or 1)) if WORKERS == "auto" else WORKERS)
 HELM_TESTS: Final = "tests/charts"  # with those on the cluster, whose making builds helm
 CHAOS: Final = "tests/cluster/test_chaos.py"
 
@@ -39,7 +42,7 @@ CHAOS: Final = "tests/cluster/test_chaos.py"
 PARTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "lint": {"lint": ("make", "--no-print-directory", "lint")},
     "fast": {"fast tests": (*PYTEST, f"--ignore={HELM_TESTS}", "-m", "not slow and not long", *HERE)},
-    "slow": {"slow tests": (*PYTEST, "-m", "slow and not long", *HERE)},
+    "slow": {"slow tests": (*PYTEST, "-m", "slow and not long", *SLOW)},
     "cluster": {
         "cluster tests": (*PYTEST, HELM_TESTS, "tests/cluster", "-m", "not long and not alone", *THERE),
         "power tests": (*PYTEST, "tests/cluster", "-m", "not long and alone"),

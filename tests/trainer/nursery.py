@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import import_module
@@ -118,13 +119,10 @@ def serve(tests: int) -> None:
 
 def bury(agents: Mapping[int, Forked]) -> None:
     """Let those go that agents have left behind, as PID 1 would."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
-            if state == "Z" and int(parent) == os.getpid() and (pid := int(stat.parent.name)) not in agents:
-                os.waitpid(pid, os.WNOHANG)
-        except (OSError, ValueError):  # it is gone
-            continue
+    for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        if int(child) not in agents:
+            with suppress(ChildProcessError):
+                os.waitpid(int(child), os.WNOHANG)
 
 
 if __name__ == "__main__":
