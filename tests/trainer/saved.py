@@ -82,6 +82,7 @@ def publish(saved: Archive, folder: Path, described: Manifest) -> None:
     """A snapshot by the archive's rules."""
     scratch, described = write_shards(folder, described)
     saved.publish(described, scratch)
+    saved.thin_out()
 
 
 def archive(folder: Path, say: Callable[[str], None] = print, *, keep: int = 3) -> Archive:

@@ -108,9 +108,7 @@ class Archive:
         return self._folder / manifest.name
 
     def publish(self, manifest: Manifest, scratch: Path) -> None:
-        """Publish the shards that the ranks have written to a folder, then drop what need not be kept.
-
-        Nothing is dropped before the new one is there with all of its shards.
+        """Publish the shards that the ranks have written to a folder.
 
         Raises:
             Fenced: a newer generation has taken over.
@@ -121,6 +119,9 @@ class Archive:
         with snapshot.open_shards(scratch, manifest):
             self._fence.check(manifest.generation)
         snapshot.publish(scratch, self.path(manifest))
+
+    def thin_out(self) -> None:
+        """Drop what need not be kept, once there is a newer one with all of its shards."""
         for old in self._keep.dropped(self._own()):
             self._drop(old)
 

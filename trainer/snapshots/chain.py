@@ -96,7 +96,7 @@ class Chain:
         self.last = Committed(step=parent.step if parent else 0)
 
     def publish(self, archive: Archive, pending: Pending, reports: Sequence[Report]) -> None:
-        """Commit what the ranks have written. What cannot be published is told, and nothing is left of it.
+        """Commit what the ranks have written, and drop what need not be kept. What cannot be published is told.
 
         Raises:
             Fenced: a newer generation has taken over.
@@ -111,6 +111,7 @@ class Chain:
         else:
             self.go_on_from(manifest, manifest)
             self.last = Committed(step=manifest.step, seconds=time.monotonic() - pending.began, stall=pending.stall)
+            archive.thin_out()
         finally:
             snapshot.discard(pending.folder)
 
