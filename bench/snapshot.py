@@ -27,8 +27,8 @@ LAYERS, WIDTH = 25, 816
 SIZE = LAYERS * (WIDTH + 1) * WIDTH * 4 * 3  # bytes: weights and Adam's two moments
 BATCH = 32  # some 60 ms a step
 SLOW = 50_000_000  # bytes a second
-ROUNDS = {"this": 10, "slow": 2}
-IDLE_STEPS = 3
+ROUNDS = {"this": 20, "slow": 2}
+IDLE_STEPS = 10
 LOOK = 0.0005  # seconds between two looks at what is written meanwhile
 CGROUP = Path("/sys/fs/cgroup/blkio/kitctl-bench")  # stays: it holds nothing
 
