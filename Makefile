@@ -12,6 +12,8 @@ BENCHES := start loop snapshot virtual nodes recovery scale status submit
 
 export OMP_NUM_THREADS ?= 1
 export TORCH_INDEX_URL WORKERS
+# A fresh clone has the same files: what is known about them stays true.
+export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kitctl-mypy
 
 .DEFAULT_GOAL := help
 

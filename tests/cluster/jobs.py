@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 from _pytest.mark import ParameterSet
 
+from kitctl.__main__ import main
 from tests.cluster.kind.images import pushed
 from tests.cluster.kind.settings import SHARED, TRAINER_IMAGE
 from tests.cluster.kubectl import get, kubectl
@@ -96,11 +97,7 @@ class Run:
 def submit(namespace: str, kind: str, *arguments: str, name: str = "run") -> Run:
     """Render a job with kitctl and send it to the cluster."""
     options = ("--name", name, "--namespace", namespace, "--kind", kind, "--image", pushed(TRAINER_IMAGE))
-    rendered = subprocess.run(
-        [sys.executable, "-m", "kitctl", "render", "-o", "json", *options, *arguments],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    kubectl("apply", "--server-side", "-f", "-", given=rendered.stdout)
+    with redirect_stdout(io.StringIO()) as rendered:
+        assert main(["render", "-o", "json", *options, *arguments]) == 0
+    kubectl("apply", "--server-side", "-f", "-", given=rendered.getvalue())
     return Run(namespace=namespace, name=name, kind=kind)

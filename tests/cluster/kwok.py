@@ -43,7 +43,7 @@ def fake_nodes(count: int, namespace: str, log: Path) -> Iterator[None]:
             yield
             kubectl("delete", "job", "--all", "-n", namespace)
             # The pods by one request, which may end early: the garbage collector takes one for each.
-            pods = f"/api/v1/namespaces/{namespace}/pods"
+            pods = f"/api/v1/namespaces/{namespace}/pods?gracePeriodSeconds=0"
             until(lambda: works("kubectl", "delete", "--raw", pods, seconds=60) and not _names(namespace), seconds=240)
         finally:
             kwok.terminate()

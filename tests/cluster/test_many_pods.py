@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +10,13 @@ import pytest
 from kitctl.state import derive
 from kitctl.targets import Where, connect
 from kitctl.targets.cluster.api import Api
+from tests.cluster.commands import kitctl
 from tests.cluster.kind.images import pushed
-from tests.cluster.kind.settings import ENVIRON, KUBECONFIG, TRAINER_IMAGE
+from tests.cluster.kind.settings import KUBECONFIG, TRAINER_IMAGE
 from tests.cluster.kubectl import kubectl, until
 from tests.cluster.kwok import NODE_SELECTOR, TOLERATIONS, fake_nodes
 
 PODS = 1000
-
-
-def kitctl(*arguments: str) -> str:
-    command = [sys.executable, "-m", "kitctl", *arguments]
-    return subprocess.run(command, env=ENVIRON, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 @pytest.mark.timeout(400)

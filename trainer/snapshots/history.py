@@ -15,10 +15,9 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from trainer.outcome import marker
-from trainer.snapshots import restore, snapshot
+from trainer.snapshots import restore, sharing, snapshot
 from trainer.snapshots.archive import Archive, SnapshotError
 from trainer.snapshots.chain import Chain, Committed, Pending
-from trainer.snapshots.fence import Fence
 from trainer.snapshots.memory import Memory
 from trainer.snapshots.restore import Found
 from trainer.snapshots.retention import Retention
@@ -107,7 +106,9 @@ class History:
         if self._folder is not None:
             self.generation = self._world.share(self._archive.claim() if self._archive else 0)
             self._chain = self._begin_chain(self.generation)
-            self._writer.main_only = not self._seen_by_all(self._folder)
+            self._writer.main_only = not sharing.shared(
+                self._world, self._folder, self.generation, sharded=self._state.sharded
+            )
             found = restore.newest(self._world, self._state, self._folder, self._archive)
         if found is not None:
             self._load(found)
@@ -228,22 +229,6 @@ class History:
 
     def _begin_chain(self, generation: int) -> Chain:
         return Chain(self._world, self._order, **self._kind, generation=generation)
-
-    def _seen_by_all(self, folder: Path) -> bool:
-        """Whether all ranks see the folder as rank 0 does: its claim, which no other folder holds.
-
-        Raises:
-            SnapshotError: they do not, and rank 0 cannot write for them.
-        """
-        mark = Fence(folder).mark(self.generation)
-        told = self._world.share(mark)
-        blind = [rank for rank, sees in enumerate(self._world.gather(mark == told)) if not sees]
-        if blind := self._world.share(blind):
-            what = f"{folder} is not the same folder on all nodes: rank {blind[0]} does not see what rank 0 wrote"
-            if self._state.sharded:
-                raise SnapshotError(f"{what}; ranks that each hold a part of the state need one that they share")
-            self._world.say(f"{what}; rank 0 writes all of each snapshot")
-        return not blind
 
     def _extras(self, rest: Any) -> dict[str, Any]:
         """What this rank writes beside its tensors: its generators; on rank 0 the state's rest, too."""

@@ -56,7 +56,8 @@ def test_an_elastic_job_grows_and_drains_back_at_one_step(tmp_path: Path) -> Non
 @pytest.mark.parametrize("lost", [0, 1])
 def test_a_survivor_goes_on_alone_and_takes_in_the_node_that_comes_back(tmp_path: Path, lost: int) -> None:
     survivor = 1 - lost
-    with ColdNodes(tmp_path, STEPS, nodes="1:2", PET_MAX_RESTARTS="0") as nodes:  # a warm one is back at once
+    start = Nodes if lost else ColdNodes  # node 0 must not be back before the survivor is seen alone
+    with start(tmp_path, STEPS, nodes="1:2", PET_MAX_RESTARTS="0") as nodes:
         nodes.start(0, 1)
         nodes.until(survivor, "world of 2")
         nodes.kill(lost)

@@ -16,6 +16,7 @@ from torch import nn
 from trainer import World
 from trainer.env import RankEnv
 from trainer.snapshots import shards
+from trainer.snapshots.archive import Archive
 from trainer.snapshots.fence import Fence, Fenced
 from trainer.snapshots.history import History
 from trainer.snapshots.loading import load_full
@@ -26,10 +27,10 @@ from trainer.world.order import Cursor, Order
 class Run:
     """A history and the model that it keeps."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, keep: int = 3) -> None:
         self.model = nn.Linear(2, 2)
         self.optimizer = torch.optim.SGD(self.model.parameters(), momentum=0.9)
-        world = World(env=RankEnv(run_id="run", snapshot_dir=folder), device=torch.device("cpu"))
+        world = World(env=RankEnv(run_id="run", snapshot_dir=folder, snapshot_keep=keep), device=torch.device("cpu"))
         state = State(model=self.model, optimizer=self.optimizer)
         self.history = History(world, state, Order(samples=10, batch=1))
         self.history.restore()
@@ -85,6 +86,22 @@ def test_the_next_one_waits_for_the_one_before(tmp_path: Path) -> None:
         threading.Timer(0.05, gate.set).start()
         run.history.commit(Cursor(0, 2), {})
     assert names(tmp_path) == ["step-00000001-g0001", "step-00000002-g0001"]
+
+
+def test_old_ones_go_once_the_new_one_counts(tmp_path: Path) -> None:
+    run = Run(tmp_path, keep=1)
+    seen = []
+
+    def note(archive: Archive) -> None:
+        seen.append((run.history.committed.step, names(tmp_path)))
+        thin_out(archive)
+
+    thin_out = Archive.thin_out
+    run.history.commit(Cursor(0, 1), {})
+    with patch.object(Archive, "thin_out", note):
+        run.history.commit(Cursor(0, 2), {})
+    assert seen == [(2, ["step-00000001-g0001", "step-00000002-g0001"])]
+    assert names(tmp_path) == ["step-00000002-g0001"]
 
 
 def fail(run: Run) -> None:
