@@ -16,10 +16,15 @@ def collecting():
     gc.enable()
 
 
-def test_the_collector_rests_and_comes_back() -> None:
-    with pytest.raises(ImportError), uncollected():
+def fail() -> None:
+    with uncollected():
         assert not gc.isenabled()
         raise ImportError
+
+
+def test_the_collector_rests_and_comes_back() -> None:
+    with pytest.raises(ImportError):
+        fail()
     assert gc.isenabled()
 
 
