@@ -89,7 +89,7 @@ def _nodes(job: JobState) -> str:
 
 def _snapshot(job: JobState) -> str:
     step = job.progress.snapshot_step
-    return "" if not job.snapshots else f"{'none yet' if step is None else f'step {step}'}, in {job.snapshots}"
+    return "" if not job.snapshots else f"{f'step {step}' if step else 'none yet'}, in {job.snapshots}"
 
 
 def _recovery(recovery: Recovery | None) -> str:

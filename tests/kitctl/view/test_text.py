@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,6 +65,12 @@ def test_a_job_s_page() -> None:
         "0      Running   2-3     digits-0   a      1          50s",
         "1      Running   0-1     digits-1   b      0          1m39s",
     ]
+
+
+@pytest.mark.parametrize("step", [None, 0])  # nothing told yet, and told before there was one
+def test_a_job_without_a_snapshot_says_so(step: int | None) -> None:
+    progress = msgspec.structs.replace(RUNNING.progress, snapshot_step=step)
+    assert "Snapshot   none yet, in /snapshots" in job_page(replace(RUNNING, progress=progress), now=200.0)
 
 
 def test_a_failed_job_shows_the_first_failure_s_traceback() -> None:
