@@ -108,6 +108,7 @@ class Ways:
         path.unlink()
 
     def _write(self, path: Path) -> None:
+        """Through the page cache, unlike what this project writes."""
         with path.open("wb", buffering=0) as file:
             rest = self._bytes
             while rest:

@@ -38,7 +38,7 @@ class ZygoteLost(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """A rank to fork: its command as ``worker`` takes it, its whole environment, and where its output goes."""
+    """A rank to fork: its command as ``worker`` takes it, its whole environment, and what its output is appended to."""
 
     command: Sequence[str]
     env: Mapping[str, str]
