@@ -39,6 +39,7 @@ TERMINATION_LOG: Final = "/dev/termination-log"
 DEFAULT_IMAGE: Final = "kitctl/trainer:0.1.0"
 DEFAULT_COMMAND: Final = ("-m", "trainer.workloads.digits")
 AGENT_COMMAND: Final = ("python", "-P", "-m", "trainer.agent")  # -P: a user's trainer.py must not hide ours
+FORK_SERVER_COMMAND: Final = ("python", "-P", "-m", "trainer.forkserver")  # and the script that keeps one node
 SNAPSHOTS_COMMAND: Final = ("python", "-P", "-m", "trainer.snapshots", "--folder")  # and the folder, and what is asked
 
 REPORT_KEY: Final = "report"  # of the status ConfigMap: the report as JSON; written by rank 0's agent

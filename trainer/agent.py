@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trainer.env import EXIT_CODES, EnvError, NodeEnv, node_env
 from trainer.node.drain import Drain, DrainRequested
@@ -31,6 +32,9 @@ from trainer.system.console import say
 from trainer.system.imports import uncollected
 from trainer.system.lifeline import adopt_orphans
 from trainer.system.port import PortBusyError
+
+if TYPE_CHECKING:
+    from trainer.node.supervise import Supervisor
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -98,12 +102,18 @@ def _supervise(node: NodeEnv, command: list[str], drain: Drain) -> Ending:
         with drain.interruptible():
             hosts = node.hosts_rendezvous and node.rendezvous == "hub"
             hub = stack.enter_context(hosted(node, knobs)) if hosts else None
-            with uncollected(), _quiet_stores() if node.rendezvous == "c10d" else nullcontext():
-                from trainer.node.supervise import Supervisor  # noqa: PLC0415  imports torch
+            supervisor = load(node)
             warm = node.warm_workers and sys.platform == "linux"
             zygote = stack.enter_context(closing(Zygote())) if warm else None
         _quiet_torch()
-        return Supervisor(node, command, knobs=knobs, hub=hub, zygote=zygote, drain=drain, scratch=scratch).run()
+        return supervisor(node, command, knobs=knobs, hub=hub, zygote=zygote, drain=drain, scratch=scratch).run()
+
+
+def load(node: NodeEnv) -> type[Supervisor]:
+    """Import torch, and what of this package needs it."""
+    with uncollected(), _quiet_stores() if node.rendezvous == "c10d" else nullcontext():
+        from trainer.node.supervise import Supervisor  # noqa: PLC0415
+    return Supervisor
 
 
 @contextmanager

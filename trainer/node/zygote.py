@@ -6,13 +6,11 @@ and touches neither a device nor a process group: none of these survive a fork.
 
 from __future__ import annotations
 
-import atexit
 import gc
 import os
 import signal
 import socket
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -25,6 +23,7 @@ from trainer.node import worker
 from trainer.system.imports import uncollected
 from trainer.system.lifeline import end_with
 from trainer.system.lines import ConnectionLost, Lines, Message
+from trainer.system.reborn import live, take_over
 
 # What a script imports to train, and what torch imports for itself at the first optimizer step (1.3 s).
 PRELOADED: Final = ("trainer.world.distributed", "trainer.world.evaluation", "trainer.training.loop", "torch._dynamo")
@@ -106,12 +105,7 @@ def _serve(connection: socket.socket, agent: int) -> None:
     end_with(agent)
     for number in (signal.SIGTERM, signal.SIGINT):  # meant for the agent
         signal.signal(number, signal.SIG_IGN)
-    with uncollected():
-        for name in PRELOADED:
-            with suppress(ImportError):  # a rank that needs it will tell the same
-                import_module(name)
-    gc.collect()
-    gc.freeze()  # what is shared with the ranks stays shared
+    preload()
     lines = Lines(connection)
     with suppress(ConnectionLost):  # the agent needs no more ranks, or is gone
         lines.send({"warm": True})
@@ -120,6 +114,16 @@ def _serve(connection: socket.socket, agent: int) -> None:
             if not middle:
                 _fork_rank(Order(**order), lines, agent)
             os.waitpid(middle, 0)
+
+
+def preload() -> None:
+    """Import what ranks will, so that what is forked from here shares it."""
+    with uncollected():
+        for name in PRELOADED:
+            with suppress(ImportError):  # a rank that needs it will tell the same
+                import_module(name)
+    gc.collect()
+    gc.freeze()
 
 
 def _fork_rank(order: Order, lines: Lines, agent: int) -> NoReturn:
@@ -134,45 +138,15 @@ def _fork_rank(order: Order, lines: Lines, agent: int) -> NoReturn:
     _become(order)
     lines.send({"pid": os.getpid()})
     lines.close()
-    _run(order.command)
+    live(lambda: worker.main(list(order.command)))
 
 
 def _become(order: Order) -> None:
-    """Take over what ``exec`` would have given: output, environment, signals, and chance of its own."""
+    """Take over what ``exec`` would have given."""
     output = os.open(order.output, os.O_WRONLY | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)
-    os.environ.clear()
-    os.environ.update(order.env)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    take_over(order.env)
     if not sys.flags.safe_path:
         sys.path.pop(0)  # the agent's working folder
-    if "numpy.random" in sys.modules:  # Python's own generator is seeded anew by the fork
-        sys.modules["numpy.random"].seed()
-
-
-def _run(command: Sequence[str]) -> NoReturn:
-    """Run a rank and end as Python would, but never return into the agent's frames and their clean-up."""
-    code = 1
-    try:
-        worker.main(list(command))
-        code = 0
-    except SystemExit as end:
-        code = exit_code(end)
-    finally:
-        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001  waits for threads, as the interpreter does
-        atexit._run_exitfuncs()  # noqa: SLF001  likewise
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):  # its reader is gone, or the script has closed it
-                stream.flush()
-        os._exit(code)
-
-
-def exit_code(end: SystemExit) -> int:
-    """What Python ends with; a message goes to stderr."""
-    if end.code is None or isinstance(end.code, int):
-        return (end.code or 0) & 0xFF
-    print(end.code, file=sys.stderr)  # noqa: T201  as Python does
-    return 1

@@ -21,7 +21,12 @@ LOOPBACK = "127.0.0.1"
 
 def command(job: Job) -> list[str]:
     """The agent's command line, with the interpreter that the job was submitted with."""
-    return [job.python, *names.AGENT_COMMAND[1:], "--", *job.spec.command, *job.spec.args]
+    return [job.python, *names.AGENT_COMMAND[1:], *arguments(job)]
+
+
+def arguments(job: Job) -> list[str]:
+    """The agent's arguments."""
+    return ["--", *job.spec.command, *job.spec.args]
 
 
 def snapshot_dir(spec: JobSpec, state: Path) -> Path | None:

@@ -2,8 +2,9 @@
 
     python shim.py NODE_FOLDER ATTEMPT RESTARTS -- COMMAND...
 
-What a container runtime's shim is to a container: it outlives the supervisor, so the supervisor may die and come
-back while the node trains on, and its exit code is never lost. When the agent is gone, so is everything below it.
+Or called by the trainer's fork server, which starts agents in a way of its own. What a container runtime's shim is to a
+container: it outlives the supervisor, so the supervisor may die and come back while the node trains on, and its exit
+code is never lost. When the agent is gone, so is everything below it.
 """
 
 from __future__ import annotations
@@ -18,14 +19,36 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 
 
-def main(argv: list[str]) -> int:
+class Agent(Protocol):
+    """A node's agent, whose process id is its process group's as well; ``subprocess.Popen`` is one."""
+
+    pid: int
+    stdout: IO[bytes] | None
+
+    def wait(self) -> int:
+        """Wait for its exit code, negative if a signal has killed it."""
+
+
+def run(command: list[str]) -> Agent:
+    """Start an agent in a session of its own."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def main(argv: list[str], start: Callable[[list[str]], Agent] = run) -> int:
     """Run one attempt of one node; the exit code says nothing, ``<attempt>.exit.json`` does."""
     split = argv.index("--")
     folder, attempt, restarts = Path(argv[0]), argv[1], int(argv[2])
@@ -47,17 +70,6 @@ def main(argv: list[str]) -> int:
         end = {"code": code} if code >= 0 else {"signal": -code}
         publish(folder / f"{attempt}.exit.json", {"time": time.time(), **end})
     return 0
-
-
-def start(command: list[str]) -> subprocess.Popen[bytes]:
-    """Start the agent in a session of its own, so that its pid is its process group's as well."""
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
 
 
 def copy(source: IO[bytes], log: IO[bytes]) -> None:

@@ -5,7 +5,6 @@ It keeps in memory only what the folder says as well, so it may be killed at any
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import signal
@@ -13,12 +12,14 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import closing, suppress
 from pathlib import Path
 
-from kitctl.targets.local import launch, shim
+from kitctl.targets.local import launch
 from kitctl.targets.local.folder import JobFolder, NodeFolder, hold, state_home
 from kitctl.targets.local.reconcile import Action, Finish, Observed, Start, Stop, outcome, reconcile
 from kitctl.targets.local.records import Runtime
+from kitctl.targets.local.starting import Starter
 
 POLL_SECONDS = 0.1
 QUICK_SECONDS = 20.0  # a node that lived longer than this was not lost "in a row"
@@ -32,7 +33,8 @@ def main(argv: list[str]) -> int:
     with hold(folder.lock) as lock:
         if lock is None:
             return 0  # another one is at work
-        Supervisor(folder).run()
+        with closing(Starter(folder.job, say)) as starter:
+            Supervisor(folder, starter).run()
     return 0
 
 
@@ -51,12 +53,12 @@ def spawn(folder: JobFolder) -> None:
 class Supervisor:
     """One job's supervisor."""
 
-    def __init__(self, folder: JobFolder) -> None:
+    def __init__(self, folder: JobFolder, starter: Starter) -> None:
         self.folder = folder
         self.job = folder.job
+        self.starter = starter
         self.stopping: dict[tuple[int, int], float] = {}  # (node, attempt) -> when it was asked to stop
         self.fates: dict[tuple[int, int], float | None] = {}  # of attempts that others followed: they never change
-        self.shims: list[subprocess.Popen[bytes]] = []
 
     def run(self) -> None:
         """The loop: look, decide, act."""
@@ -70,7 +72,6 @@ class Supervisor:
                 self.act(action)
             if wanted.suspended and not actions and not any(node.alive for node in seen):
                 return
-            self.shims = [process for process in self.shims if process.poll() is None]
             time.sleep(POLL_SECONDS)
 
     def observe(self, count: int) -> list[Observed]:
@@ -116,30 +117,19 @@ class Supervisor:
         return self.fates[key]
 
     def _start(self, node: NodeFolder) -> None:
-        node.path.mkdir(parents=True, exist_ok=True)
         attempt = node.attempts + 1
-        if attempt > 1:
-            self._end_remains(node, attempt - 1)
-        node.log(attempt).touch()  # from here on the attempt counts, whatever happens to us
         this = launch.Launch(
             folder=self.folder, job=self.job, index=node.index, attempt=attempt, port=self._port(), state=state_home()
         )
-        arguments = [str(node.path), str(attempt), str(self.folder.wanted.restarts)]
-        process = subprocess.Popen(
-            [sys.executable, "-S", "-E", shim.__file__, *arguments, "--", *launch.command(self.job)],
-            cwd=self.job.folder,
-            env=launch.environment(this, os.environ),
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        self.shims.append(process)
-        self._await_lock(node, process)
+        env = launch.environment(this, os.environ)
+        if not self.starter.ready(env):
+            return  # asked again in the next round
+        if attempt > 1:
+            self._end_remains(node, attempt - 1)
+        node.path.mkdir(parents=True, exist_ok=True)
+        node.log(attempt).touch()  # from here on the attempt counts, whatever happens to us
+        self.starter.start(node, attempt, restarts=self.folder.wanted.restarts, env=env)
         say(f"node {node.index}: started, attempt {attempt}")
-
-    def _await_lock(self, node: NodeFolder, process: subprocess.Popen[bytes]) -> None:
-        """Until the shim holds its lock it would look dead."""
-        while process.poll() is None and not node.alive():
-            time.sleep(0.005)
 
     def _stop(self, node: NodeFolder, *, hard: bool) -> None:
         attempt = node.attempts
@@ -148,7 +138,7 @@ class Supervisor:
             return  # its shim is about to write it; asked again in the next round
         self.stopping.setdefault((node.index, attempt), time.time())
         say(f"node {node.index}: {'SIGKILL: its grace period is over' if hard else 'SIGTERM'}")
-        with contextlib.suppress(ProcessLookupError):
+        with suppress(ProcessLookupError):
             if hard:
                 os.killpg(started.pid, signal.SIGKILL)
             else:
@@ -158,7 +148,7 @@ class Supervisor:
         """If a shim was killed its agent may live on, unkept: end it before another takes its place."""
         started = node.started(attempt)
         if started and node.exited(attempt) is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            with suppress(ProcessLookupError, PermissionError):
                 if os.getsid(started.pid) == started.pid:  # still that session, not a reused process id
                     os.killpg(started.pid, signal.SIGKILL)
 

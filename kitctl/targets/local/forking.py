@@ -1,0 +1,82 @@
+"""The trainer's fork server, as the supervisor sees it: orders in, process ids out."""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kitctl import names
+from kitctl.targets.local import shim
+from kitctl.targets.local.records import Job
+
+IMPORT_PATIENCE: Final = 300.0  # seconds until the server is ready, on a machine that is busy
+FORK_PATIENCE: Final = 30.0  # seconds
+
+
+class ForkServerLost(Exception):
+    """The fork server is gone, or does not answer."""
+
+
+class ForkServer:
+    """``trainer.forkserver``. It ends with this process, since that closes its stdin; nodes live on."""
+
+    def __init__(self, job: Job, env: Mapping[str, str]) -> None:
+        process = subprocess.Popen(
+            [job.python, *names.FORK_SERVER_COMMAND[1:], shim.__file__],
+            cwd=job.folder,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+        )
+        assert process.stdin
+        assert process.stdout
+        self._process, self._orders, self._answers = process, process.stdin, process.stdout
+        self._deadline = time.monotonic() + IMPORT_PATIENCE
+        self._warm = False
+
+    def warm(self) -> bool:
+        """Whether it has imported everything; does not wait for that.
+
+        Raises:
+            ForkServerLost: it never will have.
+        """
+        if not self._warm and self._answered(0.0):
+            self._warm = self._answer().get("warm", False)
+        if not self._warm and time.monotonic() > self._deadline:
+            raise ForkServerLost(f"not ready within {IMPORT_PATIENCE:.0f} s")
+        return self._warm
+
+    def start(self, order: Mapping[str, object]) -> int:
+        """Have a shim forked, which starts its agent; gives its process id.
+
+        Raises:
+            ForkServerLost: it does not answer.
+        """
+        try:
+            self._orders.write(json.dumps(order).encode() + b"\n")
+        except OSError as error:
+            raise ForkServerLost(str(error)) from error
+        if not self._answered(FORK_PATIENCE):
+            raise ForkServerLost(f"no answer within {FORK_PATIENCE:.0f} s")
+        return int(self._answer()["pid"])
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.communicate()
+
+    def _answered(self, seconds: float) -> bool:
+        return bool(select.select([self._answers], [], [], seconds)[0])
+
+    def _answer(self) -> dict[str, Any]:
+        line = self._answers.readline()
+        if not line:
+            raise ForkServerLost(f"it ended with {self._process.wait()}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer

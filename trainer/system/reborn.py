@@ -1,0 +1,51 @@
+"""What a forked process needs in order to live as if it had been started anew."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import NoReturn
+
+
+def take_over(env: Mapping[str, str]) -> None:
+    """Take over what ``exec`` would have given: environment, signals, and chance of its own."""
+    os.environ.clear()
+    os.environ.update(env)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if "numpy.random" in sys.modules:  # Python's own generator is seeded anew by the fork
+        sys.modules["numpy.random"].seed()
+
+
+def live(main: Callable[[], object]) -> NoReturn:
+    """Run ``main`` and end as Python would, but never return into the frames of who was forked, and their clean-up."""
+    code = 1
+    try:
+        main()
+        code = 0
+    except SystemExit as end:
+        code = exit_code(end)
+    except BaseException:  # noqa: BLE001  as Python does: told, and the end
+        traceback.print_exc()
+    finally:
+        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001  waits for threads, as the interpreter does
+        atexit._run_exitfuncs()  # noqa: SLF001  likewise
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):  # its reader is gone, or the script has closed it
+                stream.flush()
+        os._exit(code)
+
+
+def exit_code(end: SystemExit) -> int:
+    """What Python ends with; a message goes to stderr."""
+    if end.code is None or isinstance(end.code, int):
+        return (end.code or 0) & 0xFF
+    print(end.code, file=sys.stderr)  # noqa: T201  as Python does
+    return 1
