@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import torch
@@ -59,6 +60,13 @@ class Ways:
         """The disk alone: a file of that size, written through."""
         self._write(self._path())
         return always
+
+    def write_behind(self) -> Done:
+        """What no way that writes behind training can do without: a copy, and the plain write in a thread."""
+        self.copy()
+        thread = Thread(target=self.write)
+        thread.start()
+        return lambda: not thread.is_alive()
 
     def save(self) -> Done:
         """What a careful script does: torch.save, fsync and rename."""
