@@ -190,13 +190,12 @@ class NodeAgent(SimpleElasticAgent):
         """Stay until the ranks of all nodes are done: on node 0 the store must outlive them."""
         began = time.monotonic()
         with suppress(*LOST):  # node 0 has seen everyone and left
-            while not self._handler.done() and not self._drain.requested:
+            while not self._handler.done(patience=MONITOR_INTERVAL) and not self._drain.requested:
                 # A node that was killed at the very end finds the run finished and never comes back.
                 marked = finished(self._node.snapshot_dir, self._node.run_id)
                 patience = MARKED_PATIENCE if marked else EXIT_PATIENCE
                 if time.monotonic() > began + patience:
                     return
-                time.sleep(MONITOR_INTERVAL)
 
     def _ranks_are_stopping(self, codes: list[int | None]) -> bool:
         """Whether to wait for ranks that take their snapshot, though others are out already."""

@@ -65,8 +65,11 @@ class Rendezvous(RendezvousHandler):
         """
 
     @abstractmethod
-    def done(self) -> bool:
+    def done(self, *, patience: float) -> bool:
         """Tell the others that this node's ranks have succeeded; whether those of all nodes have.
+
+        Args:
+            patience: seconds to wait for them, at most.
 
         Raises:
             RendezvousError: the round is over, or node 0 has left.

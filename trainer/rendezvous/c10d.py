@@ -69,10 +69,12 @@ class C10dRendezvous(DynamicRendezvousHandler, Rendezvous):
     def end(self, *, lost: bool) -> None:
         """See the base class."""
 
-    def done(self) -> bool:
-        """See the base class."""
+    def done(self, *, patience: float) -> bool:
+        """See the base class: looked up once each time."""
         self._info.store.set(f"kit/done/{self._info.rank}", "")
         everyone: bool = self._info.store.check([f"kit/done/{rank}" for rank in range(self._info.world_size)])
+        if not everyone:
+            time.sleep(patience)
         return everyone
 
     def fail(self, ending: Ending, *, patience: float) -> None:

@@ -9,7 +9,7 @@ node that is gone. Messages, as in ``system.lines``:
           alive {}                                           where there was nothing else to say for a while
           fail {ending}                                      this node fails for good, and the job with it
     hub:  round {number, rank, size, address, port} · over {lost, reason, culprit} · values {values}
-          finished {all}                                     the ranks of all nodes have succeeded, or not yet of all
+          finished {}                                        the ranks of all nodes have succeeded
           refused {reason} · explain {}                      where do your ranks stand?
           tempo {busy, slow}                                 to the first node of a round: how fast all ranks are
           failed {ending} · told {}                          to all others · to the node that fails: they have heard
@@ -143,7 +143,7 @@ class Hub:
             case {"say": "account", "ranks": ranks}:
                 self._vigil.explain(node, [account(told, node=node.name) for told in ranks])
             case {"say": "done"}:
-                self._tell(node, {"say": "finished", "all": self._roster.succeed(node)})
+                self._roster.succeed(node)
                 self._news.set()
 
     async def _answer(self, node: Node, keys: list[str]) -> None:
@@ -183,7 +183,7 @@ class Hub:
         now = time.monotonic()
         self._over(self._roster.grow(now), lost=False, reason="there are nodes to make the job larger")
         for node in self._roster.dismiss():
-            self._tell(node, {"say": "finished", "all": True})
+            self._tell(node, {"say": "finished"})
         if not self._roster.form(now):
             return
         self._vigil.begin()

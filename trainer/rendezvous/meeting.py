@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -49,9 +50,8 @@ class HubBackend:
     def connect(self, *, deadline: float, waiting: Callable[[str], None] = lambda _: None) -> None:
         """See the protocol."""
         try:
-            connection = port.reach(
-                self._node.rendezvous_host, self._node.rendezvous_port, deadline=deadline, waiting=waiting
-            )
+            host = self._node.rendezvous_host, self._node.rendezvous_port
+            connection = port.reach(*host, deadline=deadline, nodes=self._node.max_nodes, waiting=waiting)
         except TimeoutError as error:
             raise RendezvousTimeoutError(str(error)) from error
         knobs = self._knobs
@@ -84,7 +84,7 @@ class HubRendezvous(Rendezvous):
         self._past = past
         self._run = run
         self._address = address
-        self._over = False
+        self._over = self._done = False
         self._told = (False, False)  # of the ranks: stalled, frozen
         self._pulsed = self._said = 0.0
         self.lost = False
@@ -100,7 +100,7 @@ class HubRendezvous(Rendezvous):
         seat = {"address": self._address, "port": free_port(self._address), "round": past.round, "size": past.size}
         self.say({"say": "join", **seat})
         message = self._await("round", timeout=self._knobs.join_timeout)
-        self._over = self.lost = self.asked = False
+        self._over = self._done = self.lost = self.asked = False
         self._told = (False, False)
         self.reason, self.culprit, self.tempo = "", None, None
         past.round, past.size = message["number"], message["size"]
@@ -118,8 +118,7 @@ class HubRendezvous(Rendezvous):
         """
         while message := self._receive(0):
             self._note(message)
-        if time.monotonic() > self._said + self._knobs.silence:
-            self.say({"say": "alive"})
+        self._stay_alive()
         return int(self._over and self.culprit is None)
 
     def pulse(self, *, stalled: bool, frozen: bool, tempo: Mapping[int, tuple[int, float]]) -> None:
@@ -138,10 +137,16 @@ class HubRendezvous(Rendezvous):
         """See the base class."""
         self.say({"say": "end", "lost": lost})
 
-    def done(self) -> bool:
-        """See the base class."""
-        everyone: bool = self.ask({"say": "done"}, "finished")["all"]
-        return everyone
+    def done(self, *, patience: float) -> bool:
+        """See the base class: told once, and answered once all are."""
+        if not self._done:
+            self._done = True
+            self.say({"say": "done"})
+        self._stay_alive()
+        with suppress(RendezvousTimeoutError):
+            self._await("finished", timeout=patience)
+            return True
+        return False
 
     def fail(self, ending: Ending, *, patience: float) -> None:
         """See the base class."""
@@ -172,6 +177,10 @@ class HubRendezvous(Rendezvous):
             self.lost = True
             raise RendezvousConnectionError(f"node 0 is gone: {error}") from error
 
+    def _stay_alive(self) -> None:
+        if time.monotonic() > self._said + self._knobs.silence:
+            self.say({"say": "alive"})
+
     def _await(self, say: str, *, timeout: float) -> Message:
         deadline = time.monotonic() + timeout
         while message := self._receive(max(deadline - time.monotonic(), 0)):
@@ -201,7 +210,7 @@ class HubRendezvous(Rendezvous):
             case {"say": "failed", "ending": ending}:
                 self.lost = True
                 raise JobEnded(heard(ending))
-            case {"say": "finished", "all": True}:  # without this node, which waits for a round
+            case {"say": "finished"}:  # without this node, which waits for a round
                 raise JobEnded(FINISHED)
             case {"say": "refused", "reason": reason}:
                 raise RendezvousConnectionError(reason)

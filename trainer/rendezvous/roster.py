@@ -117,18 +117,20 @@ class Roster:
         self._called = None
         return over
 
-    def succeed(self, node: Node) -> bool:
-        """A node's ranks have succeeded; whether those of all nodes of the round have."""
+    def succeed(self, node: Node) -> None:
+        """A node's ranks have succeeded."""
         node.done = True
-        self._finished = all(other.done for other in self.group)
-        return self._finished
 
     def dismiss(self) -> list[Node]:
-        """Once the job has finished: the nodes that wait for a round, and need not do so any more."""
-        waiting = self._ready() if self._finished else []
-        for node in waiting:
-            node.ready = False
-        return waiting
+        """Once the ranks of all nodes of a round have succeeded: these nodes, and those that wait for another round."""
+        self._finished = self._finished or (bool(self.group) and all(node.done for node in self.group))
+        if not self._finished:
+            return []
+        dismissed = [*self.group, *self._ready()]
+        for node in dismissed:
+            node.ready = node.active = False
+        self.group = []
+        return dismissed
 
     def grow(self, now: float) -> list[Node]:
         """End the round if there are nodes to make it larger; gives the nodes whose round is thereby over."""

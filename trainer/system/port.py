@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import random
 import resource
 import socket
 import time
@@ -13,7 +14,9 @@ from typing import Final
 
 BIND_PATIENCE: Final = 5.0  # seconds for a port that a killed agent left busy
 LOOK_AGAIN: Final = 0.05  # seconds between two attempts at least
-PATIENT: Final = 1.0  # seconds between two attempts to connect at most; all nodes of a job may be at it, for long
+PATIENT: Final = 1.0  # seconds between two attempts to connect at most, of few nodes
+LOOKS: Final = 1000  # attempts in a second, of all nodes of a job; each looks up a name
+CHANCE: Final = random.SystemRandom()  # not the generator that a script may have seeded, or shares with its parent
 BACKLOG: Final = 4096  # connections that may arrive at once; Linux takes net.core.somaxconn if that is less
 CONNECT_TIMEOUT: Final = 2.0  # seconds for one attempt: packets to a pod that is gone are not answered at all
 
@@ -40,13 +43,16 @@ def listen(host: str, port: int, *, patience: float = BIND_PATIENCE) -> socket.s
             time.sleep(LOOK_AGAIN)
 
 
-def reach(host: str, port: int, *, deadline: float, waiting: Callable[[str], None] = lambda _: None) -> socket.socket:
+def reach(
+    host: str, port: int, *, deadline: float, nodes: int = 1, waiting: Callable[[str], None] = lambda _: None
+) -> socket.socket:
     """Connect to node 0, which may not be up yet and whose name may not resolve yet.
 
     Args:
         host: node 0's name or address.
         port: there.
         deadline: when to give up, in ``time.monotonic()``.
+        nodes: that may all be at it.
         waiting: told why it has to wait, before each further attempt.
 
     Raises:
@@ -60,7 +66,12 @@ def reach(host: str, port: int, *, deadline: float, waiting: Callable[[str], Non
             if time.monotonic() > deadline:
                 raise TimeoutError(f"node 0 cannot be reached at {host}:{port}: {error}") from error
             waiting(f"waiting for node 0 at {host}:{port} ({error})")
-        time.sleep(min(max(LOOK_AGAIN, (time.monotonic() - began) / 20), PATIENT))  # a twentieth longer, at most
+        time.sleep(pause(time.monotonic() - began, nodes=nodes) * CHANCE.uniform(0.75, 1.25))
+
+
+def pause(waited: float, *, nodes: int) -> float:
+    """Seconds until the next look: a twentieth of the time waited, and long enough for a cluster's DNS."""
+    return max(min(max(LOOK_AGAIN, waited / 20), PATIENT), nodes / LOOKS)
 
 
 def allow_connections() -> None:

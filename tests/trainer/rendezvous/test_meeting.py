@@ -154,9 +154,9 @@ def test_a_new_hub_goes_on_where_the_lost_one_was(meeting: Meeting) -> None:
 def test_a_round_ends_well_when_all_are_done_and_nobody_is_lost_by_leaving_then(meeting: Meeting) -> None:
     first, second = meeting.enter(meeting.backend(0), meeting.backend(1))
     meeting.rounds(first, second)
-    assert not first.done()
+    assert not first.done(patience=0.2)
     first.leave()
-    assert second.done()
+    assert second.done(patience=30.0)
     assert not second.num_nodes_waiting()
 
 
@@ -165,8 +165,8 @@ def test_a_node_that_waits_while_the_job_finishes_without_it_is_done_too(meeting
     first, second, late = meeting.enter(*map(meeting.backend, range(3)))
     meeting.rounds(first, second)
     waiting = meeting._pool.submit(late.next_rendezvous)
-    assert not first.done()
-    assert second.done()
+    assert not first.done(patience=0.2)
+    assert second.done(patience=30.0)
     with pytest.raises(JobEnded, match="finished already"):
         waiting.result()
     (latest,) = meeting.enter(meeting.backend(0, born=1.0))

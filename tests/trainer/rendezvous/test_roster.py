@@ -139,19 +139,22 @@ def test_a_new_host_does_not_await_for_ever_who_was_lost_with_the_old_one() -> N
 
 def test_a_node_that_is_lost_at_the_very_end_does_not_disturb_the_others() -> None:
     job = running(2, 3, 0, 1, 2)
-    assert not job.roster.succeed(job.nodes[0])
+    zero, two = job.nodes[0], job.nodes[2]
+    job.roster.succeed(zero)
     assert job.leave(1) == []
-    assert job.roster.succeed(job.nodes[2])
+    assert job.roster.dismiss() == []
+    job.roster.succeed(two)
+    assert job.roster.dismiss() == [zero, two]
 
 
 def test_a_node_that_waits_while_the_job_finishes_without_it_is_let_go_and_so_is_one_that_comes_later() -> None:
     job = running(2, 3, 1, 2)
     job.enter(0)
     job.join(0)
-    assert not job.roster.succeed(job.nodes[1])
+    job.roster.succeed(job.nodes[1])
     assert job.roster.dismiss() == []
-    assert job.roster.succeed(job.nodes[2])
-    assert job.roster.dismiss() == [job.nodes[0]]
+    job.roster.succeed(job.nodes[2])
+    assert job.roster.dismiss() == [job.nodes[1], job.nodes[2], job.nodes[0]]
     assert job.roster.dismiss() == []
     for index in (0, 1, 2):
         job.leave(index)

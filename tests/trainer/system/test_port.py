@@ -49,3 +49,10 @@ def test_a_host_that_is_late_is_waited_for_and_that_is_told() -> None:
 def test_a_name_that_never_resolves_is_told_at_the_end() -> None:
     with pytest.raises(TimeoutError, match=r"name\.invalid:29400"):
         port.reach("name.invalid", 29400, deadline=0)
+
+
+def test_the_more_nodes_look_for_node_0_the_longer_each_of_them_waits() -> None:
+    assert port.pause(0.0, nodes=3) == port.LOOK_AGAIN
+    assert port.pause(10.0, nodes=3) == 0.5
+    assert port.pause(600.0, nodes=3) == port.PATIENT
+    assert port.pause(0.0, nodes=10_000) == port.pause(600.0, nodes=10_000) == 10.0
