@@ -16,8 +16,8 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -128,15 +128,21 @@ class ShardFile:
         except FileNotFoundError as error:
             raise CorruptError(f"{self._name} is missing") from error
         try:
-            tail = self._tail()
+            self._tail = self._read_tail()
         except BaseException:
             os.close(self._descriptor)
             raise
-        self.pieces: Sequence[Piece] = [_piece(facts) for facts in tail["pieces"]]
-        self.extras = {key: base64.b64decode(value) for key, value in tail["extras"].items()}
-        self._size: int = tail["chunk"]
-        self._sums: Sequence[int] = tail["crc32"]
         self._chunk = lru_cache(maxsize=1)(self._read_chunk)  # small pieces share one
+
+    @cached_property
+    def pieces(self) -> Sequence[Piece]:
+        """What the data are."""
+        return [_piece(facts) for facts in self._facts["pieces"]]
+
+    @cached_property
+    def extras(self) -> Mapping[str, bytes]:
+        """Small things by name."""
+        return {key: base64.b64decode(value) for key, value in self._facts["extras"].items()}
 
     def __enter__(self) -> Self:
         return self
@@ -154,8 +160,9 @@ class ShardFile:
             OSError: they cannot be read at the moment.
         """
         content = bytearray(stop - start)
-        for number in range(start // self._size, -(-stop // self._size)):
-            chunk, begin = self._chunk(number), number * self._size
+        size: int = self._facts["chunk"]
+        for number in range(start // size, -(-stop // size)):
+            chunk, begin = self._chunk(number), number * size
             low, high = max(start, begin), min(stop, begin + len(chunk))
             content[low - start : high - start] = memoryview(chunk)[low - begin : high - begin]
         return content
@@ -167,23 +174,29 @@ class ShardFile:
             CorruptError: some of it differs from its checksum.
             OSError: it cannot be read at the moment.
         """
-        for number in range(len(self._sums)):
+        for number in range(len(self._facts["crc32"])):
             self._read_chunk(number)
 
-    def _tail(self) -> dict[str, Any]:
+    @cached_property
+    def _facts(self) -> Mapping[str, Any]:
+        """The tail, once somebody asks: who only wants to know that it is there holds nobody up."""
+        facts: Mapping[str, Any] = json.loads(self._tail)
+        return facts
+
+    def _read_tail(self) -> bytes:
         size = os.fstat(self._descriptor).st_size
         if size != self._told.size:
             raise CorruptError(f"{self._name} has {size} bytes instead of {self._told.size}")
         tail = self._pread(self._told.data, self._told.size)
         if hashlib.sha256(tail).hexdigest() != self._told.sha256:
             raise CorruptError(f"the end of {self._name} differs from its digest")
-        facts: dict[str, Any] = json.loads(tail)
-        return facts
+        return tail
 
     def _read_chunk(self, number: int) -> bytes:
-        start = number * self._size
-        chunk = self._pread(start, min(start + self._size, self._told.data))
-        if zlib.crc32(chunk) != self._sums[number]:
+        size: int = self._facts["chunk"]
+        start = number * size
+        chunk = self._pread(start, min(start + size, self._told.data))
+        if zlib.crc32(chunk) != self._facts["crc32"][number]:
             raise CorruptError(f"{self._name} differs from its checksum between bytes {start} and {start + len(chunk)}")
         return chunk
 
@@ -202,7 +215,7 @@ def _chunks(data: memoryview) -> list[memoryview]:
 
 def _tail(pieces: Iterable[Piece], extras: Mapping[str, bytes], sums: Iterable[int]) -> bytes:
     facts = {
-        "pieces": [asdict(piece) for piece in pieces],
+        "pieces": [vars(piece) for piece in pieces],  # not asdict(): its copies take ten times as long, beside a rank
         "extras": {key: base64.b64encode(value).decode() for key, value in extras.items()},
         "chunk": CHUNK,
         "crc32": list(sums),
