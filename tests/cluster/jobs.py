@@ -96,8 +96,13 @@ class Run:
 
 def submit(namespace: str, kind: str, *arguments: str, name: str = "run") -> Run:
     """Render a job with kitctl and send it to the cluster."""
-    options = ("--name", name, "--namespace", namespace, "--kind", kind, "--image", pushed(TRAINER_IMAGE))
-    with redirect_stdout(io.StringIO()) as rendered:
-        assert main(["render", "-o", "json", *options, *arguments]) == 0
-    kubectl("apply", "--server-side", "-f", "-", given=rendered.getvalue())
+    kubectl("apply", "--server-side", "-f", "-", given=rendered(namespace, kind, *arguments, name=name))
     return Run(namespace=namespace, name=name, kind=kind)
+
+
+def rendered(namespace: str, kind: str, *arguments: str, name: str) -> str:
+    """A job's objects as JSON."""
+    options = ("--name", name, "--namespace", namespace, "--kind", kind, "--image", pushed(TRAINER_IMAGE))
+    with redirect_stdout(io.StringIO()) as output:
+        assert main(["render", "-o", "json", *options, *arguments]) == 0
+    return output.getvalue()

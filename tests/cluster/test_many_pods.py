@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,29 +9,19 @@ import pytest
 from kitctl.state import derive
 from kitctl.targets import Where, connect
 from kitctl.targets.cluster.api import Api
+from kitctl.targets.cluster.target import ClusterTarget
 from tests.cluster.commands import kitctl
-from tests.cluster.kind.images import pushed
-from tests.cluster.kind.settings import KUBECONFIG, TRAINER_IMAGE
-from tests.cluster.kubectl import kubectl, until
-from tests.cluster.kwok import NODE_SELECTOR, TOLERATIONS, fake_nodes
+from tests.cluster.kind.settings import KUBECONFIG
+from tests.cluster.many import running
 
 PODS = 1000
 
 
 @pytest.mark.timeout(400)
-def test_the_status_of_a_thousand_pods_takes_three_requests(
-    namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    selectors = [f"--selector={key}={value}" for key, value in NODE_SELECTOR.items()]
-    tolerations = [f"--toleration={one['key']}:{one['effect']}" for one in TOLERATIONS]
-    with fake_nodes(10, namespace, tmp_path / "kwok.log"):
-        kitctl(
-            *("submit", "--name=many", f"--namespace={namespace}", f"--nodes={PODS}", *selectors, *tolerations),
-            *("--set=snapshots.enabled=false", "--set=scheduling.spread=none", f"--image={pushed(TRAINER_IMAGE)}"),
-        )
-        running = ("pods", "-n", namespace, "--field-selector=status.phase=Running", "--no-headers")
-        until(lambda: len(kubectl("get", *running).splitlines()) == PODS, seconds=240)
-
+def test_the_status_of_a_thousand_pods_takes_three_requests(namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = connect(Where(tell=print, kubeconfig=KUBECONFIG))
+    assert isinstance(target, ClusterTarget)
+    with running(target.api, namespace, PODS):
         requests: list[str] = []
         send = Api._send
 
@@ -41,7 +30,7 @@ def test_the_status_of_a_thousand_pods_takes_three_requests(
             return send(api, method, kind, *rest, **options)
 
         monkeypatch.setattr(Api, "_send", counted)
-        state = derive(connect(Where(tell=print, kubeconfig=KUBECONFIG)).job(namespace, "many"))
+        state = derive(target.job(namespace, "many"))
         assert (state.ready, len(state.places)) == (PODS, PODS)
         assert sorted(requests) == ["GET ConfigMap", "GET Job", "GET Pod"]
 

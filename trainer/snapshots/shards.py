@@ -140,7 +140,7 @@ class ShardFile:
         return [_piece(facts) for facts in self._facts["pieces"]]
 
     @cached_property
-    def extras(self) -> Mapping[str, bytes]:
+    def extras(self) -> dict[str, bytes]:
         """Small things by name."""
         return {key: base64.b64decode(value) for key, value in self._facts["extras"].items()}
 

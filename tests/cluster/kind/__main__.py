@@ -58,7 +58,7 @@ def _cluster(*, published: bool) -> Steps:
 
 def _addons() -> Steps:
     return {
-        **_builds("local-path", "training-operator", "helm", "kwok"),
+        **_builds("local-path", "training-operator", "helm"),
         "add-ons image": images.addons,
         "storage class": addons.storage_class,
         "second domain": addons.second_domain,

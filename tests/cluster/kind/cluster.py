@@ -26,10 +26,13 @@ from tests.cluster.kind.steps import StepError, digest, eventually, finish, fini
 
 SHARED_ON_NODES: Final = "/kitctl-shared"  # also in manifests/local-path.yaml
 _POD_NETWORK: Final = "10.244.0.0/16"  # kind's default
-# Controllers may send 20 requests a second unless told otherwise; that is minutes for a thousand pods.
+# Controllers may send 20 requests a second unless told otherwise, and several tests wait for them. There is one control
+# plane, so nobody has to be elected every two seconds; and no cluster here is worth waiting for a disk.
 _HASTE: Final = """
 kind: ClusterConfiguration
-controllerManager: {extraArgs: {kube-api-qps: "200", kube-api-burst: "400"}}
+controllerManager: {extraArgs: {kube-api-qps: "200", kube-api-burst: "400", leader-elect: "false"}}
+scheduler: {extraArgs: {leader-elect: "false"}}
+etcd: {local: {extraArgs: {unsafe-no-fsync: "true"}}}
 """
 _SUBNETS: Final = '{range .items[*]}{.metadata.name} {.spec.podCIDR}{"\\n"}{end}'
 _ADDRESS: Final = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"

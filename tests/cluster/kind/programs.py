@@ -18,7 +18,6 @@ from tests.cluster.kind.settings import (
     HELM,
     KIND,
     KUBERNETES,
-    KWOK,
     LOCAL_PATH,
     STATE,
     TRAINING_OPERATOR,
@@ -79,7 +78,6 @@ MODULES: Final = {
         programs={"helm": "/cmd/helm"},
         variables={"helm.sh/helm/v3/internal/version.version": HELM},
     ),
-    "kwok": Module(path="sigs.k8s.io/kwok", version=KWOK, programs={"kwok": "/cmd/kwok"}),
     "actionlint": Module(
         path="github.com/rhysd/actionlint", version=ACTIONLINT, programs={"actionlint": "/cmd/actionlint"}
     ),

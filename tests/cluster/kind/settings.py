@@ -42,7 +42,6 @@ KIND: Final = "v0.30.0"
 HELM: Final = "v3.22.0"
 LOCAL_PATH: Final = "v0.0.30"
 TRAINING_OPERATOR: Final = "v1.9.3"
-KWOK: Final = "v0.7.0"
 ACTIONLINT: Final = "v1.7.12"
 
 # For every command that is run. Only ever this machine's own docker daemon, and no BuildKit: Debian has no buildx.

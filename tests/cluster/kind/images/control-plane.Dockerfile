@@ -3,6 +3,8 @@ FROM kitctl/debian:bookworm AS base
 RUN apt-get update -qq \
     && apt-get install -y -qq --no-install-recommends catatonit conntrack iptables kmod nftables >/dev/null \
     && rm -rf /var/lib/apt/lists/*
+# Less collecting of garbage for more memory.
+ENV GOGC=400
 
 FROM base AS pause
 ENTRYPOINT ["catatonit", "-P"]
