@@ -185,7 +185,7 @@ def test_cancel_waits_for_the_end_and_a_node_that_ignores_sigterm_is_killed(targ
 def test_delete_leaves_nothing_but_the_snapshots(target: LocalTarget) -> None:
     folder = begin(target, 'mkdir -p "$KIT_SNAPSHOT_DIR" && touch "$KIT_SNAPSHOT_DIR/kept"; ' + SLEEP)
     kept = target.state / "snapshots" / "default" / "job" / "kept"
-    eventually(kept.exists)
+    eventually(lambda: kept.exists() and up(folder, 0))
     pid = agent_pid(folder, 0)
     target.delete("default", "job", snapshots=False)
     assert not list((target.state / "jobs" / "default").iterdir())
