@@ -14,12 +14,12 @@ from kitctl import state
 from kitctl.errors import ConflictError, NotFound, UsageError
 from kitctl.spec import JobSpec, Policy
 from kitctl.targets.local import supervisor
-from kitctl.targets.local.folder import JobFolder, create
+from kitctl.targets.local.folder import JobFolder, NodeFolder, create
 from kitctl.targets.local.records import Job, Wanted
 from kitctl.targets.local.target import LocalTarget
 
 WAIT_SECONDS = 30.0
-SLEEP = "trap 'exit 75' TERM; sleep 60 & wait $!"  # an agent that drains
+SLEEP = "trap 'exit 75' TERM; echo ready; sleep 60 & wait $!"  # an agent that drains
 
 
 @pytest.fixture
@@ -54,7 +54,12 @@ def eventually(check: Callable[[], object], why: str = "it never came true") -> 
 
 def up(folder: JobFolder, *indexes: int) -> bool:
     nodes = [folder.node(index) for index in indexes]
-    return all(node.alive() and node.started(node.attempts) for node in nodes)
+    return all(node.alive() and node.started(node.attempts) and said_ready(node) for node in nodes)
+
+
+def said_ready(node: NodeFolder) -> bool:
+    """Whether the script has come to where it takes a signal as it should."""
+    return "ready" in node.log(node.attempts).read_text()
 
 
 def agent_pid(folder: JobFolder, index: int) -> int:
@@ -170,7 +175,7 @@ def test_restart_starts_a_failed_job_again_but_not_one_that_succeeded(target: Lo
 
 def test_cancel_waits_for_the_end_and_a_node_that_ignores_sigterm_is_killed(target: LocalTarget) -> None:
     spec = JobSpec(name="stubborn", nodes=1, policy=Policy(grace_period="1s"))
-    folder = begin(target, "trap '' TERM; while :; do sleep 0.1; done", spec=spec)
+    folder = begin(target, "trap '' TERM; echo ready; while :; do sleep 0.1; done", spec=spec)
     eventually(lambda: up(folder, 0))
     target.cancel("default", "stubborn")
     job = state.derive(target.job("default", "stubborn"))
