@@ -33,7 +33,7 @@ def main() -> None:
         Result(
             note=f"`kitctl submit --target local --nodes N`, the default workload, {ROUNDS} times each in turn; "
             "medians. All nodes share the same few cores, so more of them are not faster here: what should stay the "
-            "same is the accuracy (aim: within one point). Start-up is importing torch in each agent and in each rank.",
+            "same is the accuracy (aim: within one point). Start-up is mostly importing torch, once a job.",
             columns=("nodes", "accuracy %", "lowest to highest", "seconds from submit to end", "of them training"),
             rows=[row([run for run in runs if run.nodes == nodes]) for nodes in SIZES],
             raw=[vars(run) for run in runs],
