@@ -215,7 +215,7 @@ def _chunks(data: memoryview) -> list[memoryview]:
 
 def _tail(pieces: Iterable[Piece], extras: Mapping[str, bytes], sums: Iterable[int]) -> bytes:
     facts = {
-        "pieces": [vars(piece) for piece in pieces],  # not asdict(): its copies take ten times as long, beside a rank
+        "pieces": [vars(piece) for piece in pieces],  # not asdict(): its copies take longest, beside a rank
         "extras": {key: base64.b64encode(value).decode() for key, value in extras.items()},
         "chunk": CHUNK,
         "crc32": list(sums),

@@ -7,15 +7,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Final
 
 from kitctl.targets.local import launch, shim
 from kitctl.targets.local.folder import NodeFolder
 from kitctl.targets.local.forking import ForkServer, ForkServerLost
 from kitctl.targets.local.records import Job
-
-LOCK_PATIENCE: Final = 10.0  # seconds until a shim holds its lock
 
 
 @dataclass
@@ -44,8 +42,7 @@ class Starter:
         """Start an attempt; when this returns its shim holds the node's lock, or has ended."""
         keeper = [str(node.path), str(attempt), str(restarts)]
         runs = self._fork(keeper, env) or self._spawn(keeper, env)
-        deadline = time.monotonic() + LOCK_PATIENCE
-        while runs() and not node.alive() and time.monotonic() < deadline:  # until it does it would look dead
+        while runs() and not node.alive():  # until it does it would look dead
             time.sleep(0.005)
 
     def close(self) -> None:
@@ -63,7 +60,7 @@ class Starter:
         except ForkServerLost as error:
             self._go_on_cold(error)
             return None
-        return Path(f"/proc/{pid}").exists
+        return partial(_runs, pid)
 
     def _spawn(self, keeper: list[str], env: Mapping[str, str]) -> Callable[[], bool]:
         process = subprocess.Popen(
@@ -80,3 +77,11 @@ class Starter:
         self.say(f"no fork server ({error}); each node imports torch for itself from now on")
         self.close()  # it may only be slow, and a node must not be started twice
         self._cold = True
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process runs that is no child of this one: it has not ended, reaped or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
