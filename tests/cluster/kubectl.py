@@ -36,7 +36,8 @@ def get(namespace: str, *what: str) -> Object:
 
 def until(condition: Callable[[], object], *, seconds: float = 120) -> None:
     """Wait until a condition holds; the time is an upper bound, no measurement."""
-    end = time.monotonic() + seconds
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < end, f"not within {seconds:g} s"
-        time.sleep(1.0)  # most conditions start kubectl, which costs a tenth of a second of a core
+        waited = time.monotonic() - began
+        assert waited < seconds, f"not within {seconds:g} s"
+        time.sleep(min(0.5 + waited / 10, 3))  # most conditions start kubectl: a tenth of a second of a core

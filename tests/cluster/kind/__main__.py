@@ -4,7 +4,7 @@ up      make what is missing, of all that a ready cluster needs
 image   build the trainer image from the repository's Dockerfile and push it, as localhost:5001/kitctl/trainer:<version>
 down    delete the cluster, its volumes and the registry; what was built is kept
 stop    stop the docker daemon that `up` started
-forget  delete what was pushed
+forget  delete what was pushed and pulled; after `down`
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import partial
 from typing import TypeAlias
 
 from kitctl.names import DEFAULT_IMAGE
-from tests.cluster.kind import addons, cluster, host, images, programs
+from tests.cluster.kind import addons, cluster, host, images, programs, stores
 from tests.cluster.kind.settings import BIN, HERE, KUBECONFIG, STORAGE, TORCH_IMAGE, TRAINER_IMAGE
 from tests.cluster.kind.steps import alone, run, step
 
@@ -102,8 +102,13 @@ def stop() -> None:
 
 
 def forget() -> None:
-    """Delete what was pushed."""
-    _do({"delete pushed images": partial(shutil.rmtree, STORAGE, ignore_errors=True)})
+    """Delete what was pushed, and what the nodes pulled."""
+    _do(
+        {
+            "delete pushed images": partial(shutil.rmtree, STORAGE, ignore_errors=True),
+            "delete pulled images": stores.delete,
+        }
+    )
 
 
 def _do(steps: Steps) -> None:

@@ -10,7 +10,7 @@ import json
 import shutil
 from pathlib import Path
 
-from tests.cluster.kind.images import ADDONS_IMAGE
+from tests.cluster.kind.images import ADDONS_IMAGE, pushed
 from tests.cluster.kind.programs import source
 from tests.cluster.kind.settings import HERE, SECOND_DOMAIN, STATE
 from tests.cluster.kind.steps import read, run, works
@@ -49,7 +49,7 @@ def _kustomization(name: str, upstream: str) -> Path:
     shutil.copytree(source(name) / upstream, folder / "upstream", copy_function=shutil.copyfile)
     run("chmod", "-R", "u+w", folder)  # Go's module cache is read-only
     text = (HERE / "manifests" / f"{name}.yaml").read_text(encoding="utf-8")
-    (folder / "kustomization.yaml").write_text(text.replace("ADDONS_IMAGE", ADDONS_IMAGE), encoding="utf-8")
+    (folder / "kustomization.yaml").write_text(text.replace("ADDONS_IMAGE", pushed(ADDONS_IMAGE)), encoding="utf-8")
     return folder
 
 

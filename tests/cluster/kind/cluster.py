@@ -7,6 +7,7 @@ import socket
 from itertools import product
 from typing import Final
 
+from tests.cluster.kind import stores
 from tests.cluster.kind.host import missing_capabilities
 from tests.cluster.kind.images import REGISTRY_IMAGE, image_id, pushed
 from tests.cluster.kind.settings import (
@@ -82,6 +83,7 @@ def create(*, published: bool) -> None:
         return
     forget("cluster")
     run("kind", "delete", "cluster", "--name", CLUSTER)
+    stores.fill()
     run(
         *("kind", "create", "cluster", "--name", CLUSTER, "--image", NODE_IMAGE, "--config", "-"),
         *("--kubeconfig", KUBECONFIG),
@@ -110,6 +112,7 @@ def _config(*, published: bool) -> dict[str, object]:
     if "CAP_SYS_RESOURCE" in missing_capabilities():  # then no process may lower its oom_score_adj, or set rlimits
         patches.append('[plugins."io.containerd.grpc.v1.cri"]\nrestrict_oom_score_adj = true')
         gates = {"KubeletInUserNamespace": True}
+    stored = [{"hostPath": folder, "containerPath": stores.IN_NODE} for folder in stores.folders()]
     return {
         "kind": "Cluster",
         "apiVersion": "kind.x-k8s.io/v1alpha4",
@@ -117,7 +120,10 @@ def _config(*, published: bool) -> dict[str, object]:
         "containerdConfigPatches": patches,
         "featureGates": gates,
         "kubeadmConfigPatches": [_HASTE],
-        "nodes": [{"role": role, "extraMounts": mounts} for role in ["control-plane", *["worker"] * WORKERS]],
+        "nodes": [
+            {"role": "control-plane", "extraMounts": mounts},
+            *({"role": "worker", "extraMounts": [*mounts, own]} for own in stored),
+        ],
     }
 
 
@@ -203,7 +209,7 @@ def ready() -> None:
 
 
 def delete() -> None:
-    """Delete the nodes, what their volumes held, and the registry; keep what was built and pushed."""
+    """Delete the nodes, what pods' volumes held, and the registry; keep what was built, pushed and pulled."""
     forget("cluster")
     if (STATE / "bin" / "kind").exists() and works("docker", "info"):
         for node in nodes()[:1]:  # what pods wrote is not ours to delete from here, unless we are root
