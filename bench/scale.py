@@ -24,7 +24,7 @@ from trainer.rendezvous.meeting import free_port
 from trainer.system.port import reach
 
 SIZES: Mapping[str, Sequence[int]] = {"kitctl": (8, 64, 256, 512, 4096), "stock c10d": (8, 64, 256, 512)}
-TIMES = 3  # trials of each
+TRIALS: Mapping[str, int] = {"kitctl": 10, "stock c10d": 3}
 CREWS = 4  # processes for the agents of a trial
 
 NOTE = f"""\
@@ -86,9 +86,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: no process is left behind
     os.environ["TORCH_CPP_LOG_LEVEL"] = "ERROR"  # else each of stock's connections warns that it finds no host name
     trials = [Trial(**one) for one in earlier("scale")]
-    for count in range(TIMES):
+    for count in range(max(TRIALS.values())):
         for size in args.sizes:
-            for rival in (rival for rival in AGENTS if size in SIZES[rival]):
+            for rival in (rival for rival in AGENTS if size in SIZES[rival] and count < TRIALS[rival]):
                 if wanted(chosen(trials, size, rival), count) and time.monotonic() < deadline:
                     trials.append(measure(rival, size))
                     publish(trials)

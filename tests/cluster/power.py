@@ -34,8 +34,11 @@ def _power_on(node: str) -> None:
 
 
 def _has_booted(node: str, since: datetime) -> bool:
-    (ready,) = (one for one in get("", "node", node)["status"]["conditions"] if one["type"] == "Ready")
-    return ready["status"] == "True" and datetime.fromisoformat(ready["lastHeartbeatTime"]) >= since
+    """Whether its kubelet has told so, and pods may be put there again: its taints go a moment later."""
+    known = get("", "node", node)
+    (ready,) = (one for one in known["status"]["conditions"] if one["type"] == "Ready")
+    told = ready["status"] == "True" and datetime.fromisoformat(ready["lastHeartbeatTime"]) >= since
+    return told and not known["spec"].get("taints")
 
 
 def until_noticed(node: str) -> None:

@@ -21,7 +21,6 @@ from tests.cluster.kind.settings import (
     SHARED,
     STATE,
     STORAGE,
-    WORKERS,
 )
 from tests.cluster.kind.steps import StepError, digest, eventually, finish, finished, forget, read, run, works
 
