@@ -1,4 +1,4 @@
-# The trainer image: torch from the base, and on top of it a megabyte: this kit, its data set, an init.
+# The trainer image: torch from the base, and on top of it four megabytes: this kit, its data set, an init.
 #
 #     docker build -t REGISTRY/trainer:0.1.0 .
 #     docker build -t REGISTRY/trainer:0.1.0 --build-arg BASE_IMAGE=your/image:with-torch .

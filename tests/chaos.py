@@ -26,8 +26,10 @@ from trainer.snapshots.snapshot import SCRATCH
 PATIENCE: Final = 240.0  # seconds for whatever is waited for; far more than it takes
 OVERLAP: Final = 0.25  # how many of the faults strike before the job has recovered from the one before
 
+IN_THE_MIDDLE: Final = "in the middle"  # of what a fault was to interrupt
+
 # Runs beside the agent of rank 0: kills that rank, or the agent, while a snapshot is half published.
-MID_PUBLISH: Final = """
+MID_PUBLISH: Final = f"""
 import os, signal, sys, time
 from pathlib import Path
 from trainer import strike
@@ -37,7 +39,7 @@ pid = agent if victim == "agent" else strike.rank_of(agent, 0)
 before, end = set(folder.glob(scratch)), time.monotonic() + 20
 while not (begun := set(folder.glob(scratch)) - before) and time.monotonic() < end:
     time.sleep(0.0002)
-print("in the middle" if begun else "before one began", flush=True)
+print("{IN_THE_MIDDLE}" if begun else "before one began", flush=True)
 os.kill(pid, signal.SIGKILL)
 """
 
@@ -194,8 +196,9 @@ def while_a_round_forms(chaos: Chaos) -> str:
     for node in others:
         chaos.strike("kill-node", node=node)
     chaos.until(lambda: chaos.report().forming or chaos.report().round != report.round)
+    when = IN_THE_MIDDLE if chaos.report().forming else "after it had formed"
     chaos.strike("kill-agent", node=leader)
-    return f"nodes {', '.join(map(str, others))}, then {leader}"
+    return f"nodes {', '.join(map(str, others))}, then {leader} {when}"
 
 
 def while_a_snapshot_is_published(chaos: Chaos) -> str:

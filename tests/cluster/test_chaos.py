@@ -15,7 +15,7 @@ from kitctl.errors import ConflictError, TargetError
 from kitctl.targets import Where
 from kitctl.targets.cluster import connect, facts
 from kitctl.targets.cluster.target import ClusterTarget
-from tests.chaos import KINDS, Chaos, Kind
+from tests.chaos import IN_THE_MIDDLE, KINDS, Chaos, Event, Kind
 from tests.cluster.jobs import Run, submit
 from tests.cluster.kind.settings import KUBECONFIG
 from tests.cluster.kubectl import kubectl, until
@@ -111,10 +111,13 @@ def test_ten_random_faults_leave_no_trace_in_what_was_learned(namespace: str, tm
 @pytest.mark.timeout(3600)
 def test_fifty_random_faults_leave_no_trace_in_what_was_learned(namespace: str, tmp_path: Path) -> None:
     """A PyTorchJob: an Indexed Job's controller waits longer after each pod that fails, minutes after a few of them."""
-    run_and_strike(namespace, "PyTorchJob", tmp_path, kinds={**KINDS, **SLOW}, faults=50, epochs=100)
+    events = run_and_strike(namespace, "PyTorchJob", tmp_path, kinds={**KINDS, **SLOW}, faults=50, epochs=100)
+    assert any(event.seconds is None for event in events), "some struck before the job had recovered"
+    for kind in ("while a round forms", "during a publish"):
+        assert any(IN_THE_MIDDLE in event.what for event in events if event.kind == kind), kind
 
 
-def run_and_strike(namespace: str, kind: str, folder: Path, *, kinds: Kinds, faults: int, epochs: int) -> None:
+def run_and_strike(namespace: str, kind: str, folder: Path, *, kinds: Kinds, faults: int, epochs: int) -> list[Event]:
     """One job and its faults; it completes, and is as exact as one that nobody disturbed."""
     seed = int(os.environ.get("CHAOS_SEED") or random.randrange(10**6))
     workload = ["-m", "trainer.workloads.toy", str(epochs), "--seed", str(ORDER.seed)]
@@ -129,3 +132,4 @@ def run_and_strike(namespace: str, kind: str, folder: Path, *, kinds: Kinds, fau
     run.wait()
     assert_each_sample_counts_once(run.folder, run.folder / "record", ORDER, epochs=epochs)
     assert_ends_as_undisturbed(run.folder, run.folder / "record", undisturbed(workload, folder))
+    return chaos.events

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.cluster.commands import kitctl
 from tests.cluster.jobs import KINDS, Run, often
 from tests.cluster.kind.images import pushed
 from tests.cluster.kind.settings import FAKE_GPUS, TRAINER_IMAGE
@@ -54,12 +55,10 @@ def test_an_elastic_job_completes_without_its_last_node(namespace: str, kind: st
 
 
 def kill_rank(run: Run, index: int) -> None:
-    """SIGKILL to a node's rank, as the kernel does it when memory runs out."""
-    (pod,) = run.pods(index)
+    """SIGKILL to a node's rank, as the kernel does it when memory runs out: by a drill, which measures what follows."""
     rank = run.report()["nodes"][str(index)]["ranks"][0]
-    records = run.folder.glob(f"record/rank-{rank}-pid-*.jsonl")
-    pid = max(records, key=lambda path: path.stat().st_mtime).stem.rpartition("-")[2]
-    kubectl("exec", "-n", run.namespace, pod["metadata"]["name"], "--", "sh", "-c", f"kill -9 {pid}")
+    told = kitctl("drill", run.name, "-n", run.namespace, "--fault", "kill-rank", "--rank", str(rank), "-y")
+    assert f"rank {rank} (node {index}): recovered" in told
 
 
 def delete_pod(run: Run, index: int) -> None:

@@ -10,26 +10,27 @@ from kitctl.state import derive
 from kitctl.targets import Where, connect
 from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.target import ClusterTarget
-from tests.cluster.commands import kitctl
+from tests.cluster.commands import IDLE, job, kitctl
 from tests.cluster.kind.settings import KUBECONFIG
+from tests.cluster.kubectl import get, until
 from tests.cluster.many import running
 
 PODS = 1000
 
 
-@pytest.mark.timeout(400)
-def test_the_status_of_a_thousand_pods_takes_three_requests(namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def target() -> ClusterTarget:
     target = connect(Where(tell=print, kubeconfig=KUBECONFIG))
     assert isinstance(target, ClusterTarget)
+    return target
+
+
+@pytest.mark.timeout(400)
+def test_the_status_of_a_thousand_pods_takes_three_requests(
+    namespace: str, target: ClusterTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with running(target.api, namespace, PODS):
-        requests: list[str] = []
-        send = Api._send
-
-        def counted(api: Api, method: str, kind: str, *rest: Any, **options: Any) -> Any:
-            requests.append(f"{method} {kind}")
-            return send(api, method, kind, *rest, **options)
-
-        monkeypatch.setattr(Api, "_send", counted)
+        requests = counted(monkeypatch)
         state = derive(target.job(namespace, "many"))
         assert (state.ready, len(state.places)) == (PODS, PODS)
         assert sorted(requests) == ["GET ConfigMap", "GET Job", "GET Pod"]
@@ -38,3 +39,24 @@ def test_the_status_of_a_thousand_pods_takes_three_requests(namespace: str, monk
         assert len(page.splitlines()) < 20, "it fits a screen"
         assert f"{PODS} joining" in page
         assert len(kitctl("status", "many", f"--namespace={namespace}", "-o", "wide").splitlines()) > PODS
+
+
+def test_so_does_that_of_the_other_kind(namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kitctl("submit", *job("run", namespace, *IDLE, "--kind", "PyTorchJob"))
+    until(lambda: get(namespace, "pods")["items"])
+    requests = counted(monkeypatch)
+    assert "PyTorchJob" in kitctl("status", "run", f"--namespace={namespace}")
+    assert sorted(requests) == ["GET ConfigMap", "GET Pod", "GET PyTorchJob"]
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The requests from now on."""
+    requests: list[str] = []
+    send = Api._send
+
+    def send_and_count(api: Api, method: str, kind: str, *rest: Any, **options: Any) -> Any:
+        requests.append(f"{method} {kind}")
+        return send(api, method, kind, *rest, **options)
+
+    monkeypatch.setattr(Api, "_send", send_and_count)
+    return requests

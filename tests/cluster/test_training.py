@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.cluster.jobs import often, submit
-from tests.cluster.kind.settings import SECOND_DOMAIN
+from kitctl.__main__ import main
+from tests.cluster.commands import status, until_status
+from tests.cluster.jobs import Run, often
+from tests.cluster.kind.settings import KUBECONFIG, SECOND_DOMAIN
 from tests.cluster.kubectl import kubectl
 from tests.cluster.toy import assert_complete_and_exact, submit_toy
 
@@ -19,15 +24,45 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 LONGEST: Final = {"IndexedJob": "i" * (63 - len("-1")), "PyTorchJob": "p" * (63 - len("-worker-1"))}
 
 
-@pytest.mark.usefixtures("gpus")
+@pytest.mark.usefixtures("gpus", "own_kubeconfig")
 @pytest.mark.parametrize("kind", often("IndexedJob"))
 def test_twelve_ranks_on_three_nodes_learn_the_digits(namespace: str, kind: str) -> None:
-    run = submit(namespace, kind, "--nodes", "3", "--gpus-per-node", "4")
+    """By the line that the README begins with: no image, no name, no namespace are given."""
+    more = () if kind == "IndexedJob" else ("--kind", kind)
+    told = here("submit", "--nodes", "3", "--gpus-per-node", "4", *more)
+    (name,) = re.findall(r"job '(digits-\w+)' submitted", told)
+    run = Run(namespace=namespace, name=name, kind=kind)
+    until_status(name, namespace, lambda state: state["worldSize"] == 12 and state["progress"]["loss"])
+    assert {place["ranks"] for place in status(name, namespace)["places"]} == {"0-3", "4-7", "8-11"}
+    page = here("status", name)
+    assert re.search(r"Progress +epoch \d/5  step \d+/225 .* loss \d", page), page
+    here("doctor", name)
+
+    followed = here("logs", "-f", name)  # to the end
+    assert set(re.findall(r"^\[rank (\d+)\]: ", followed, re.MULTILINE)) == {str(rank) for rank in range(12)}
     run.wait()
-    logs = run.logs()
-    assert set(re.findall(r"\[rank (\d+)\]: ", logs)) == {str(rank) for rank in range(12)}
-    assert float(re.findall(r"accuracy ([\d.]+) %", logs)[-1]) > 90
-    assert len({pod["spec"]["nodeName"] for pod in run.pods()}) == 3
+    assert float(re.findall(r"accuracy ([\d.]+) %", run.logs())[-1]) > 90
+    assert re.search(r"Snapshot +step 225, in claim", here("status", name))
+    seventh = here("logs", name, "--rank", "7").splitlines()
+    assert seventh
+    assert all(line.startswith("[rank 7]: ") for line in seventh)
+    assert_each_pod_has_the_logs_of_its_ranks(run)
+
+
+def here(*words: str) -> str:
+    """What the command line prints, with the user's kubeconfig."""
+    with redirect_stdout(io.StringIO()) as output, redirect_stderr(io.StringIO()) as remarks:
+        assert main(list(words)) == 0, output.getvalue() + remarks.getvalue()
+    return output.getvalue() + remarks.getvalue()
+
+
+def assert_each_pod_has_the_logs_of_its_ranks(run: Run) -> None:
+    pods = run.pods()
+    assert len({pod["spec"]["nodeName"] for pod in pods}) == 3
+    for index, place in run.report()["nodes"].items():
+        said = kubectl("logs", "-n", run.namespace, place["pod"])
+        ranks = set(map(int, re.findall(r"^\[rank (\d+)\]: ", said, re.MULTILINE)))
+        assert ranks == set(range(4 * int(index), 4 * int(index) + 4))
 
 
 def test_jobs_beside_each_other_under_any_name_and_in_another_domain(namespace: str, elsewhere: str) -> None:
@@ -41,6 +76,16 @@ def test_jobs_beside_each_other_under_any_name_and_in_another_domain(namespace: 
     for run in runs:
         assert_complete_and_exact(run, epochs=1)
         assert len(run.report()["nodes"]) == 2
+
+
+@pytest.fixture
+def own_kubeconfig(namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's own kubeconfig, with this namespace in it."""
+    path = tmp_path / "kubeconfig"
+    path.write_bytes(KUBECONFIG.read_bytes())
+    kubectl("config", "set-context", "--current", f"--namespace={namespace}", f"--kubeconfig={path}")
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    monkeypatch.delenv("KITCTL_TARGET", raising=False)
 
 
 @pytest.fixture

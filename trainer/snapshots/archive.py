@@ -162,7 +162,7 @@ class Archive:
         if manifest.optimizer != self._optimizer:
             raise ForeignError(f"its optimizer is {manifest.optimizer}, not {self._optimizer}")
         if manifest.data != self._order.fingerprint:
-            raise ForeignError("its data have another length, batch size or seed")
+            raise ForeignError(_other_data(manifest, self._order))
         audit_cursor(manifest, self._order)
 
     def _put_aside(self, path: Path, error: Exception) -> None:
@@ -179,6 +179,12 @@ class Archive:
         with suppress(OSError):  # dropped with the next one
             (self._folder / manifest.name).rename(scratch)
             shutil.rmtree(scratch)
+
+
+def _other_data(manifest: Manifest, order: Order) -> str:
+    if (manifest.samples, manifest.batch, manifest.seed) == (order.samples, order.batch, order.seed):
+        return "its data set is another one of the same length"
+    return "its data have another length, batch size or seed"
 
 
 def audit_cursor(manifest: Manifest, order: Order) -> None:

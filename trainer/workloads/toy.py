@@ -30,46 +30,71 @@ def main(argv: Sequence[str] | None = None) -> None:
         model = nn.Linear(20, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
         data = Data(random_samples(args.samples), batch=args.batch_size, seed=args.seed)
+        record = Record(args.record, world)
         Training(
             world,
             model,
             optimizer,
-            slowed(args.step_time),
+            slowed(args.step_time, record),
             data,
             epochs=args.total_epochs,
             snapshot_every=args.save_every and args.save_every * data.order.steps_per_epoch,
-            on_step=observer(args, world),
+            on_step=observer(args, world, record),
         ).fit()
 
 
 def random_samples(count: int) -> TensorDataset:
-    """Inputs (count, 20) and targets (count, 1), the same ones everywhere."""
+    """Inputs (count, 20), targets (count, 1) and the samples' own ids (count,), the same ones everywhere."""
     generator = torch.Generator().manual_seed(0)
-    return TensorDataset(torch.rand(count, 20, generator=generator), torch.rand(count, 1, generator=generator))
+    inputs, targets = (torch.rand(count, width, generator=generator) for width in (20, 1))
+    return TensorDataset(inputs, targets, torch.arange(count))
 
 
-def slowed(seconds: float) -> Callable[[nn.Module, list[Tensor]], Tensor]:
+class Record:
+    """Each step of a rank, with the ids that the samples themselves brought to its loss function.
+
+    Args:
+        folder: for a file of each rank; none is written without.
+        world: whose rank this is.
+    """
+
+    def __init__(self, folder: Path | None, world: World) -> None:
+        self._path = folder and folder / f"rank-{world.rank}-pid-{os.getpid()}.jsonl"
+        if folder:
+            folder.mkdir(parents=True, exist_ok=True)
+        self._ids: list[int] = []
+
+    def given(self, ids: Tensor) -> None:
+        """These came with a batch."""
+        self._ids += ids.tolist()
+
+    def write(self, step: Step) -> None:
+        """Behind the step that learned from them."""
+        ids = self._ids if step.ids else []  # a rank without samples of its own is given one that weighs nothing
+        facts = {"generation": step.generation, "step": step.number, "ids": ids, "loss": step.loss}
+        if self._path:
+            with self._path.open("a") as lines:
+                lines.write(json.dumps(facts) + "\n")
+        self._ids = []
+
+
+def slowed(seconds: float, record: Record) -> Callable[[nn.Module, list[Tensor]], Tensor]:
     """Mean squared error, after a rest."""
 
     def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
         time.sleep(seconds)
-        inputs, targets = batch
+        inputs, targets, ids = batch
+        record.given(ids)
         return functional.mse_loss(model(inputs), targets)
 
     return loss
 
 
-def observer(args: argparse.Namespace, world: World) -> Callable[[Step], None]:
+def observer(args: argparse.Namespace, world: World, record: Record) -> Callable[[Step], None]:
     """What is done about each step: ``--record`` and ``--fail-at``."""
-    name = f"rank-{world.rank}-pid-{os.getpid()}.jsonl"
-    if args.record:
-        args.record.mkdir(parents=True, exist_ok=True)
 
     def observe(step: Step) -> None:
-        if args.record:
-            facts = {"generation": step.generation, "step": step.number, "ids": step.ids, "loss": step.loss}
-            with (args.record / name).open("a") as lines:
-                lines.write(json.dumps(facts) + "\n")
+        record.write(step)
         if step.number == args.fail_at and world.rank == args.fail_rank:
             raise ValueError(f"failing at step {step.number}, as --fail-at asked")
 

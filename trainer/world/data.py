@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from trainer.world.distributed import World
+from trainer.world.identity import identity
 from trainer.world.order import Cursor, Order, Span, portion
 from trainer.world.seeds import derive
 
@@ -39,7 +40,7 @@ class Data:
     """A map-style data set in a reproducible order.
 
     Args:
-        dataset: has ``__len__`` and ``__getitem__``.
+        dataset: has ``__len__`` and ``__getitem__``; a text in ``fingerprint`` tells it from others of its length.
         batch: samples in a step, over all ranks.
         seed: of the order, and of augmentation.
         workers: processes that load samples; 0 loads them in this one.
@@ -63,7 +64,7 @@ class Data:
         samples = len(dataset)  # type: ignore[arg-type]  # torch's Dataset does not promise a length
         if samples < 1 or batch < 1:
             raise ValueError(f"{samples} samples in batches of {batch}: both need to be at least 1")
-        self.order = Order(samples=samples, batch=batch, seed=seed)
+        self.order = Order(samples=samples, batch=batch, seed=seed, contents=identity(dataset))
         self._source = _Keyed(dataset, seed, augment)
         self._workers = workers
         self._collate = collate

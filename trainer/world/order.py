@@ -48,11 +48,13 @@ class Order:
         samples: size of the data set, at least 1.
         batch: samples in a step, over all ranks, at least 1.
         seed: another seed is another order.
+        contents: what tells the data set from another one of its size; empty where that is not known.
     """
 
     samples: int
     batch: int
     seed: int = 0
+    contents: str = ""
 
     @property
     def steps_per_epoch(self) -> int:
@@ -61,8 +63,9 @@ class Order:
 
     @property
     def fingerprint(self) -> str:
-        """Equal for orders that a cursor means the same in."""
-        return f"{derive('order', self.samples, self.batch, self.seed):016x}"
+        """Equal for orders that a cursor means the same in, as far as is known."""
+        known = (self.contents,) if self.contents else ()
+        return f"{derive('order', self.samples, self.batch, self.seed, *known):016x}"
 
     def spans(self, cursor: Cursor, epochs: int) -> Iterator[Span]:
         """The global batches from a cursor to the end of the last epoch."""

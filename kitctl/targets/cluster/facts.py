@@ -157,6 +157,11 @@ def report(config_map: Object | None) -> Report | None:
         return None
 
 
+def owners(thing: Object | None) -> list[str]:
+    """The kinds of what an object belongs to."""
+    return [owner["kind"] for owner in ((thing or {}).get("metadata") or {}).get("ownerReferences") or ()]
+
+
 def seconds(time: str) -> float:
     """RFC 3339 as Unix seconds."""
     return datetime.fromisoformat(time).timestamp()

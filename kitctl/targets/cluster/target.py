@@ -68,8 +68,13 @@ class ClusterTarget:
         return sorted(told, key=lambda job: job.created)
 
     def job(self, namespace: str, name: str) -> JobFacts:
-        """One job, in three requests; where pods are missing, two more tell why."""
-        return self._facts(self._find(namespace, name))
+        """One job, in three requests: its report's owner tells its kind. Where pods are missing, one more tells why."""
+        status = self.api.find("ConfigMap", namespace, names.status_name(name))
+        job = self._find(namespace, name, *facts.owners(status))
+        pods = self._pods(namespace, name)
+        events = () if len(pods) >= facts.wanted(job) or facts.suspended(job) else self._warnings(job)
+        report = facts.report(status)
+        return facts.job_facts(job, pods, report, target=self._place, now=time.time(), events=events)
 
     def lines(self, namespace: str, name: str) -> list[Iterator[Line]]:
         """What the pods that are still there have logged; where none is, what their agents kept on the claim."""
@@ -165,8 +170,9 @@ class ClusterTarget:
         self._tell(f"a short-lived pod reads claim {facts.claim(job)}")
         return companion.output(self.api, job, (*names.SNAPSHOTS_COMMAND, folder, *words))
 
-    def _find(self, namespace: str, name: str) -> Object:
-        job = submitting.find(self.api, namespace, name)
+    def _find(self, namespace: str, name: str, *likely: str) -> Object:
+        kinds = sorted(submitting.KINDS, key=lambda kind: kind not in likely)
+        job = submitting.find(self.api, namespace, name, *kinds)
         if job is None or not lifecycle.ours(job):
             raise NotFound(f"no job {name!r} in namespace {namespace!r}", fix="kitctl list -A shows all jobs")
         return job
@@ -181,13 +187,6 @@ class ClusterTarget:
 
     def _pods(self, namespace: str, name: str) -> list[Object]:
         return self.api.select("Pod", namespace, labelSelector=f"{PODS},{names.LABEL_INSTANCE}={name}")
-
-    def _facts(self, job: Object) -> JobFacts:
-        namespace, name = _key(job)
-        pods = self._pods(namespace, name)
-        report = facts.report(self.api.find("ConfigMap", namespace, names.status_name(name)))
-        events = () if len(pods) >= facts.wanted(job) or facts.suspended(job) else self._warnings(job)
-        return facts.job_facts(job, pods, report, target=self._place, now=time.time(), events=events)
 
     def _warnings(self, job: Object) -> Sequence[Object]:
         """What was said of a job that lacks pods; not of earlier ones of its name."""

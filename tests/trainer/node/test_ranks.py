@@ -21,9 +21,9 @@ StartJob = Callable[..., Nodes]
 
 @pytest.fixture
 def job(tmp_path: Path) -> StartJob:
-    def start(script: str, **env: str) -> Nodes:
+    def start(script: str, *, kind: type[Nodes] = Nodes, **env: str) -> Nodes:
         (tmp_path / "train.py").write_text(script)
-        nodes = ColdNodes(tmp_path, str(tmp_path / "train.py"), nodes="1", **env)
+        nodes = kind(tmp_path, str(tmp_path / "train.py"), nodes="1", **env)
         nodes.start(0)
         return nodes
 
@@ -54,7 +54,7 @@ def test_a_rank_finds_what_a_new_interpreter_would_give_it(job: StartJob, warm: 
         "threading.Thread(target=lambda: (time.sleep(0.2), print('thread'))).start()\n"
         "print('half a line', end='')\n"
     )
-    with job(script, KIT_WARM_WORKERS=warm) as nodes:
+    with job(script, kind=ColdNodes, KIT_WARM_WORKERS=warm) as nodes:
         assert nodes.wait(0) == 0
         assert said(nodes) == [
             str(warm == "1"),
@@ -88,7 +88,7 @@ def test_ranks_have_chances_of_their_own(job: StartJob) -> None:
 @pytest.mark.parametrize("warm", ["1", "0"])
 def test_ranks_of_one_node_have_one_thread_each(job: StartJob, warm: str) -> None:
     script = "import torch\nprint('threads', torch.get_num_threads())\n"
-    with job(script, KIT_WARM_WORKERS=warm, PET_NPROC_PER_NODE="2", OMP_NUM_THREADS="") as nodes:
+    with job(script, kind=ColdNodes, KIT_WARM_WORKERS=warm, PET_NPROC_PER_NODE="2", OMP_NUM_THREADS="") as nodes:
         assert nodes.wait(0) == 0
         assert [said(nodes, rank) for rank in (0, 1)] == [["threads 1"]] * 2
 

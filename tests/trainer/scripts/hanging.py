@@ -6,7 +6,6 @@ Steps are recorded as toy records them.
 import os
 import signal
 import time
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from torch.nn import functional
 from torch.utils.data import Dataset
 
 from trainer import Data, Step, Training, join
-from trainer.workloads.toy import observer
+from trainer.workloads.toy import Record
 
 EPOCHS, SAMPLES, BATCH, SEED = 2, 128, 16, 3
 AT = 11  # steps before it
@@ -41,28 +40,29 @@ def taken() -> int:
     return steps[-1].number if steps else 0
 
 
-class Numbers(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+class Numbers(Dataset[tuple[torch.Tensor, torch.Tensor, int]]):
     def __len__(self) -> int:
         return SAMPLES
 
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor, int]:
         if world.rank == 1 and due("data"):
             time.sleep(600)
         numbers = torch.rand(4, generator=torch.Generator().manual_seed(index))
-        return numbers, numbers.sum(0, keepdim=True)
+        return numbers, numbers.sum(0, keepdim=True), index
 
 
 def loss(model: nn.Module, batch: list[torch.Tensor]) -> torch.Tensor:
     time.sleep(float(os.environ.get("STEP_SECONDS", "0.02")))
     if due("skip") and world.rank != 1:
         dist.all_reduce(torch.zeros(1), group=extra)
-    inputs, targets = batch
+    inputs, targets, ids = batch
+    record.given(ids)
     return functional.mse_loss(model(inputs), targets)
 
 
 def on_step(step: Step) -> None:
     steps.append(step)
-    observe(step)
+    record.write(step)
     if world.rank == 1 and due("stop"):
         os.kill(os.getpid(), signal.SIGSTOP)
 
@@ -73,7 +73,7 @@ def on_epoch(_epoch: int) -> dict[str, float]:
 
 
 with join(seed=SEED) as world:
-    observe = observer(Namespace(record=Path(os.environ["RECORDS"]), fail_at=None, fail_rank=0), world)
+    record = Record(Path(os.environ["RECORDS"]), world)
     extra: Any = dist.new_group()
     if world.rank == 1 and due("start"):
         os.kill(os.getpid(), signal.SIGSTOP)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import resource
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.trainer import saved
+from tests.trainer.mounts import make_read_only, tmpfs
 from tests.trainer.saved import archive, manifest, publish, save
 from tests.trainer.worlds import finish, fork
 from trainer.snapshots.archive import SnapshotError
@@ -88,7 +91,11 @@ def test_other_runs_count_only_with_resume(tmp_path: Path) -> None:
     [
         ({"model": "another"}, "other parameters"),
         ({"optimizer": "Adam"}, "its optimizer is Adam, not SGD"),
-        ({"data": Order(samples=10, batch=5).fingerprint}, "batch size"),
+        ({"data": Order(samples=10, batch=5).fingerprint, "batch": 5}, "batch size"),
+        (
+            {"data": replace(saved.ORDER, contents="others").fingerprint},
+            "its data set is another one of the same length",
+        ),
     ],
 )
 def test_a_foreign_one_is_passed_over_but_of_ones_own_run_is_an_error(tmp_path: Path, changes, told) -> None:
@@ -141,6 +148,31 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     blocked.touch()
     with pytest.raises(SnapshotError, match=f"no snapshots can be written to {blocked}"):
         archive(blocked).claim()
+
+
+def test_a_full_disk_leaves_the_last_good_one(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "disk", size="100k") as disk:
+        archive(disk).claim()
+        publish(archive(disk), disk, manifest(1))
+        with (disk / "others").open("wb", buffering=0) as others, suppress(OSError):
+            while True:
+                others.write(bytes(4096))
+        with pytest.raises(OSError, match="No space left on device"):
+            publish(archive(disk), disk, manifest(2))
+        assert newest(disk) == "step-00000001-g0001"
+        (disk / "others").unlink()
+        publish(archive(disk), disk, manifest(3))
+        assert newest(disk) == "step-00000003-g0001"
+
+
+def test_a_disk_that_can_only_be_read_is_an_error_and_what_is_there_is_found(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "disk", size="100k") as disk:
+        archive(disk).claim()
+        publish(archive(disk), disk, manifest(1))
+        make_read_only(disk)
+        assert newest(disk) == "step-00000001-g0001"
+        with pytest.raises(SnapshotError, match=f"no snapshots can be written to {disk}: .*Read-only file system"):
+            archive(disk).claim()
 
 
 def test_no_space_leaves_the_last_good_one(tmp_path: Path) -> None:

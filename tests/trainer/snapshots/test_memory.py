@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.trainer.mounts import tmpfs
 from tests.trainer.runs import DAMAGE
 from tests.trainer.worlds import finish, fork
 from trainer import World
@@ -159,19 +159,13 @@ def test_another_model_does_not_go_on_from_copies(tmp_path: Path, capsys: pytest
 
 
 def test_without_room_training_goes_on_without_copies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    if os.getuid():
-        pytest.skip("mounting needs root")
-    (tmp_path / "memory").mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", tmp_path / "memory"], check=True)
-    try:
+    with tmpfs(tmp_path / "memory", size="1m"):
         run = Run(tmp_path, size=200_000)  # 0.8 MB: one copy would fit
         run.keep(5, wait=False)
         assert not run.history.kept
         assert not list(run.memory.iterdir())
         run.commit(7)
         assert Run(tmp_path, size=200_000).begun == 7
-    finally:
-        subprocess.run(["umount", tmp_path / "memory"], check=True)
     warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: ")]
     assert len(warnings) == 1
     assert "the state is not copied to main memory: rank 0: twice 0.8 MiB in " in warnings[0]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kitctl.__main__ import main
+from kitctl.targets.cluster import api
 
 CONTEXTS = {"one": "default", "two": "team"}
 
@@ -35,6 +36,18 @@ def kubeconfig(tmp_path: Path, closed: int) -> Path:
     path = tmp_path / "config"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config"} | known))
     return path
+
+
+def test_a_server_that_takes_the_call_and_says_nothing(kubeconfig: Path, closed: int, monkeypatch, capsys) -> None:
+    assert api.CONNECT_SECONDS < 10, "that is how long somebody waits for this"
+    monkeypatch.setattr(api, "CONNECT_SECONDS", 0.2)
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        port = mute.getsockname()[1]
+        kubeconfig.write_text(kubeconfig.read_text().replace(f":{closed}", f":{port}"))
+        assert main(["status", "run", "--kubeconfig", str(kubeconfig)]) == 1
+    assert f"error: the cluster at https://127.0.0.1:{port} cannot be reached" in capsys.readouterr().err
 
 
 VERBS = [
