@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from kitctl.__main__ import main
 from tests.cluster.commands import status, until_status
 from tests.cluster.jobs import Run, often
 from tests.cluster.kind.settings import KUBECONFIG, SECOND_DOMAIN
@@ -50,10 +49,10 @@ def test_twelve_ranks_on_three_nodes_learn_the_digits(namespace: str, kind: str)
 
 
 def here(*words: str) -> str:
-    """What the command line prints, with the user's kubeconfig."""
-    with redirect_stdout(io.StringIO()) as output, redirect_stderr(io.StringIO()) as remarks:
-        assert main(list(words)) == 0, output.getvalue() + remarks.getvalue()
-    return output.getvalue() + remarks.getvalue()
+    """What the command line prints, with the user's own kubeconfig."""
+    done = subprocess.run([sys.executable, "-m", "kitctl", *words], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
 def assert_each_pod_has_the_logs_of_its_ranks(run: Run) -> None:

@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -62,20 +63,23 @@ class Record:
         self._path = folder and folder / f"rank-{world.rank}-pid-{os.getpid()}.jsonl"
         if folder:
             folder.mkdir(parents=True, exist_ok=True)
-        self._ids: list[int] = []
+        self._batches: deque[list[int]] = deque()
 
     def given(self, ids: Tensor) -> None:
         """These came with a batch."""
-        self._ids += ids.tolist()
+        self._batches.append(ids.tolist())
 
     def write(self, step: Step) -> None:
-        """Behind the step that learned from them."""
-        ids = self._ids if step.ids else []  # a rank without samples of its own is given one that weighs nothing
+        """A step whose loss is known, when the next one has begun."""
+        ids = self._batches.popleft()
+        if not step.ids:  # a rank without samples of its own is given one that weighs nothing
+            ids = []
+        while len(ids) < len(step.ids):  # a batch for each virtual rank
+            ids += self._batches.popleft()
         facts = {"generation": step.generation, "step": step.number, "ids": ids, "loss": step.loss}
         if self._path:
             with self._path.open("a") as lines:
                 lines.write(json.dumps(facts) + "\n")
-        self._ids = []
 
 
 def slowed(seconds: float, record: Record) -> Callable[[nn.Module, list[Tensor]], Tensor]:
