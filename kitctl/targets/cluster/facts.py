@@ -143,6 +143,11 @@ def has_logs(pod: Object) -> bool:
     return bool(status.get("state", {}).keys() & {"running", "terminated"})
 
 
+def loses_logs(pod: Object) -> bool:
+    """Whether it has ended and is being deleted: its kubelet may have removed what it logged already."""
+    return bool(pod["metadata"].get("deletionTimestamp")) and not running(pod)
+
+
 def running(pod: Object) -> bool:
     """Whether its container runs, as far as its kubelet has told."""
     return "running" in container(pod).get("state", {})

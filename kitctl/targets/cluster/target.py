@@ -80,11 +80,9 @@ class ClusterTarget:
         """What the pods that are still there have logged; where none is, what their agents kept on the claim."""
         job = self._find(namespace, name)
         pods = [pod for pod in self._pods(namespace, name) if facts.has_logs(pod)]
-        if pods:
-            return [reading.pod_lines(self.api, pod) for pod in pods]
         folder = facts.environment(job).get(names.KIT_LOG_DIR)
-        if not folder or not _begun(job):
-            return []
+        if not folder or not _begun(job) or not all(map(facts.loses_logs, pods)):
+            return [reading.pod_lines(self.api, pod) for pod in pods]
         self._tell(f"its pods are gone: a short-lived one reads their logs from claim {facts.claim(job)}")
         return [reading.kept_lines(self.api, job, folder)]
 

@@ -41,6 +41,13 @@ def test_a_pod_that_is_being_deleted_is_not_alive() -> None:
     assert (page.phase, page.reason) == ("Recovering", "is being deleted")
 
 
+def test_only_a_pod_that_has_ended_and_is_being_deleted_loses_its_logs() -> None:
+    staying, leaving = recorded("leaving").pods
+    ended = recorded("failed-pytorchjob").pods[1]
+    assert not any(map(facts.loses_logs, (staying, leaving, ended)))
+    assert facts.loses_logs(leaving | {"status": ended["status"]})
+
+
 def test_a_failed_job_tells_the_first_failure_in_the_agents_words() -> None:
     told = recorded("failed-pytorchjob").facts()
     assert (told.kind, told.nodes, told.end) == ("PyTorchJob", "2", "Failed")
