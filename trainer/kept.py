@@ -15,14 +15,17 @@ _FILE: Final = re.compile(r"rank-(\d+)\.log")
 
 
 def files(folder: Path) -> list[tuple[int, Path]]:
-    """The kept files by rank, in its order; none if nothing was kept there.
+    """The kept files by rank, those of one rank by age: each node that it was on keeps one in a folder of its own.
 
     Raises:
-        OSError: the folder is there, and cannot be read.
+        OSError: a folder is there, and cannot be read.
     """
     if not folder.is_dir():
         return []
-    return sorted((int(match[1]), path) for path in folder.iterdir() if (match := _FILE.fullmatch(path.name)))
+    nodes = [path for path in folder.iterdir() if path.is_dir()]
+    found = [(path, _FILE.fullmatch(path.name)) for node in nodes for path in node.iterdir()]
+    kept = [(int(match[1]), path) for path, match in found if match]
+    return sorted(kept, key=lambda one: (one[0], one[1].stat().st_mtime))
 
 
 def lines(folder: Path) -> Iterator[bytes]:

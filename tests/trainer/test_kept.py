@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +14,26 @@ def kept(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_ranks_come_in_their_order_each_line_with_its_rank(tmp_path: Path) -> None:
-    (tmp_path / "rank-10.log").write_text("ten\n")
-    (tmp_path / "rank-9.log").write_text("nine\ncut short")
-    (tmp_path / "notes.txt").write_text("not a log\n")
-    assert kept(str(tmp_path)).stdout == "[rank 9]: nine\n[rank 9]: cut short\n[rank 10]: ten\n"
+    """In the folders that agents make: see ``tests/trainer/test_agent.py``."""
+    for age, (name, text) in enumerate(
+        {
+            "node-1/rank-10.log": "ten\n",
+            "node-3/rank-9.log": "nine\ncut short",
+            "node-1/rank-9.log": "nine again, elsewhere\n",
+            "node-1/nccl-trace-rank-9": "not a log\n",
+            "notes.txt": "not a log\n",
+        }.items()
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        os.utime(path, (age, age))
+    assert kept(str(tmp_path)).stdout.splitlines() == [
+        "[rank 9]: nine",
+        "[rank 9]: cut short",
+        "[rank 9]: nine again, elsewhere",
+        "[rank 10]: ten",
+    ]
 
 
 def test_where_nothing_was_kept_nothing_is_printed(tmp_path: Path) -> None:
