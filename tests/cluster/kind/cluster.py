@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from itertools import product
 from typing import Final
 
@@ -54,21 +56,32 @@ def registry() -> None:
     Pushing and pulling move only the layers that changed; ``kind load`` would write whole images to every node.
     """
     state = read("docker", "ps", "--no-trunc", "-f", f"name=^{REGISTRY_CONTAINER}$", "--format", "{{.Image}}")
-    if state != REGISTRY_IMAGE:
+    if state != REGISTRY_IMAGE or not _registry_answers():
         run("docker", "rm", "-f", REGISTRY_CONTAINER)
-        if _registry_listens():
+        if _port_taken():
             raise StepError(f"port {REGISTRY_PORT} is in use by something else: set REGISTRY_PORT to another one")
         if not works("docker", "network", "inspect", "kind"):
             run("docker", "network", "create", "kind")  # kind would make it later
         run(
-            *("docker", "run", "-d", "--name", REGISTRY_CONTAINER, "--restart", "unless-stopped"),
-            *("--network", "kind", "-p", f"127.0.0.1:{REGISTRY_PORT}:5000"),
+            *("docker", "run", "-d", "--name", REGISTRY_CONTAINER, "--network", "kind"),
+            *("-p", f"127.0.0.1:{REGISTRY_PORT}:5000"),
             *("-v", f"{STORAGE}:/var/lib/registry", REGISTRY_IMAGE),
         )
-    eventually(_registry_listens, seconds=20, what=f"a registry at {REGISTRY}")
+    eventually(_registry_answers, seconds=20, what=f"a registry at {REGISTRY}")
 
 
-def _registry_listens() -> bool:
+def _registry_answers() -> bool:
+    connection = HTTPConnection("127.0.0.1", REGISTRY_PORT, timeout=5)
+    try:
+        connection.request("GET", "/v2/")
+        return connection.getresponse().status == HTTPStatus.OK
+    except (OSError, HTTPException):  # docker takes calls for a container that cannot be reached, and hangs up
+        return False
+    finally:
+        connection.close()
+
+
+def _port_taken() -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", REGISTRY_PORT)) == 0
 

@@ -31,6 +31,7 @@ POLICY: Final = Path("/usr/sbin/policy-rc.d")
 RUNC: Final = STATE / "runc-narrow"  # a copy: the daemon outlives this checkout
 DAEMON: Final = STATE / "dockerd.json"
 DAEMON_PID: Final = STATE / "dockerd.pid"
+CONTAINERD_PID: Final = Path("/var/run/docker/containerd/containerd.pid")  # dockerd's own
 
 
 def obstacle() -> str:
@@ -106,9 +107,11 @@ def docker() -> None:
     shutil.copy2(HERE / "runc-narrow", RUNC)
     missing = missing_capabilities()
     if not _answers():
-        if not _own_daemon():  # it may just be slow: a second one would take its socket away
+        if started := _own_daemon() is None:  # it may just be slow: a second one would take its socket away
             _start_daemon(narrow=bool(missing))
         eventually(_answers, seconds=60, what="a docker daemon that answers (log/dockerd.log)")
+        if started:
+            _forget_containers()
     if missing and read("docker", "info", "-f", "{{.DefaultRuntime}}") != "narrow":
         raise StepError(
             f"this machine lacks {missing}, and its docker daemon does not know how to do without: stop it "
@@ -121,7 +124,10 @@ def _start_daemon(*, narrow: bool) -> None:
     if narrow:
         config |= {"default-runtime": "narrow", "runtimes": {"narrow": {"path": str(RUNC)}}}
     DAEMON.write_text(json.dumps(config), encoding="utf-8")
-    DAEMON_PID.unlink(missing_ok=True)  # after a crash it names some other process, and dockerd would not start
+    # After a crash these may name other processes, and dockerd would not start.
+    DAEMON_PID.unlink(missing_ok=True)
+    if not _runs(CONTAINERD_PID, b"containerd"):
+        CONTAINERD_PID.unlink(missing_ok=True)
     with (STATE / "log" / "dockerd.log").open("a") as log:
         subprocess.Popen(
             ["dockerd", "--config-file", DAEMON, "--pidfile", DAEMON_PID],
@@ -133,21 +139,34 @@ def _start_daemon(*, narrow: bool) -> None:
         )
 
 
+def _forget_containers() -> None:
+    """Remove what a daemon of ours brings back from before, and its networks.
+
+    After a power cut two of them may get the same address (seen with docker 20.10), and the registry is not reached.
+    """
+    if containers := read("docker", "ps", "-aq").split():
+        run("docker", "rm", "-f", *containers)
+    run("docker", "network", "prune", "-f")
+
+
 def stop_daemon() -> None:
     """Stop the docker daemon that :func:`docker` started, and no other."""
-    process = _own_daemon()
-    if process:
+    if process := _own_daemon():
         os.kill(process, signal.SIGTERM)
         eventually(lambda: _own_daemon() is None, seconds=60, what="the end of the docker daemon")
 
 
 def _own_daemon() -> int | None:
-    if not DAEMON_PID.exists():
+    return _runs(DAEMON_PID, str(DAEMON).encode())
+
+
+def _runs(pidfile: Path, word: bytes) -> int | None:
+    """The process that a file names, if its command line has the word: process ids are used again."""
+    if not pidfile.exists():
         return None
-    process = DAEMON_PID.read_text(encoding="utf-8").strip()
+    process = pidfile.read_text(encoding="utf-8").strip()
     command = Path("/proc", process, "cmdline")
-    ours = command.exists() and str(DAEMON).encode() in command.read_bytes()  # process ids are used again
-    return int(process) if ours else None
+    return int(process) if command.exists() and word in command.read_bytes() else None
 
 
 def debian_mirror() -> str:
