@@ -13,8 +13,9 @@ from typing import Final
 
 from kitctl import state
 from kitctl.errors import ConflictError, UsageError
+from kitctl.facts import JobFacts, Report
+from kitctl.facts import Recovery as Details
 from kitctl.faults import FAULTS, Recovery, Strike
-from kitctl.state import JobFacts, Report
 from kitctl.targets import Target
 
 POLL_SECONDS: Final = 0.25  # a drill is short, and what it measures is: it may ask more often than others
@@ -112,7 +113,7 @@ class Drill:
                 return recovery
             time.sleep(POLL_SECONDS)
 
-    def _details(self, before: JobFacts, recovered: JobFacts) -> state.Recovery | None:
+    def _details(self, before: JobFacts, recovered: JobFacts) -> Details | None:
         """Where the time went, which is told a moment after the first step; None if it is not."""
         deadline = time.monotonic() + DETAILS_SECONDS
         report = reported(recovered)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from kitctl import state
+from kitctl.facts import Recovery as Details
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +111,6 @@ class Recovery:
     first_step: float | None = None
     steps_lost: int | None = None
     restarts: int = 0
-    details: state.Recovery | None = None
+    details: Details | None = None
     phase: str
     recovered: bool

@@ -13,7 +13,8 @@ import msgspec
 import kitctl
 from kitctl import environment, names
 from kitctl.quantity import seconds
-from kitctl.spec import EnvSource, JobSpec, Volume
+from kitctl.sections import EnvSource, Volume
+from kitctl.spec import JobSpec
 
 
 @dataclass(frozen=True, kw_only=True)

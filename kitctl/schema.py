@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from kitctl import spec
+from kitctl import sections, spec
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -26,17 +26,22 @@ def json_schema() -> dict[str, Any]:
 def _documentation() -> dict[str, dict[str, str]]:
     """Section -> key -> docstring."""
     try:
-        module = ast.parse(inspect.getsource(spec))
+        modules = {module: ast.parse(inspect.getsource(module)) for module in (sections, spec)}
     except OSError:
         return {}
-    return {node.name: _fields(node) for node in module.body if isinstance(node, ast.ClassDef)}
+    return {
+        node.name: _fields(node, getattr(module, node.name))
+        for module, tree in modules.items()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    }
 
 
-def _fields(section: ast.ClassDef) -> dict[str, str]:
-    keys = {field.name: field.encode_name for field in msgspec.structs.fields(getattr(spec, section.name))}
+def _fields(written: ast.ClassDef, section: type[sections.Section]) -> dict[str, str]:
+    keys = {field.name: field.encode_name for field in msgspec.structs.fields(section)}
     return {
         keys[field.target.id]: inspect.cleandoc(text.value.value)
-        for field, text in zip(section.body, section.body[1:], strict=False)
+        for field, text in zip(written.body, written.body[1:], strict=False)
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
     }

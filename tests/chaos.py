@@ -17,8 +17,8 @@ from typing import Final, Protocol, TypeAlias
 
 from kitctl.drill import Aim, reported
 from kitctl.errors import ConflictError, TargetError
+from kitctl.facts import JobFacts, Report
 from kitctl.faults import Strike
-from kitctl.state import JobFacts, Report
 from kitctl.targets import Target
 from kitctl.view.columns import columns
 from trainer.snapshots.snapshot import SCRATCH

@@ -30,9 +30,10 @@ Written by `make docs` from the commands themselves: this is what `kitctl VERB -
 JOB_FILE_INTRO = """\
 # The job file
 
-Written by `make docs` from `kitctl/spec.py`. A job file is YAML with these keys; flags win over it, key by key. All
-keys have defaults, and an unknown key is an error that names the nearest known one. For editors, `kitctl schema` prints
-the JSON Schema ([job.schema.json](job.schema.json)): `# yaml-language-server: $schema=job.schema.json`.
+Written by `make docs` from `kitctl/spec.py` and `kitctl/sections.py`. A job file is YAML with these keys; flags win
+over it, key by key. All keys have defaults, and an unknown key is an error that names the nearest known one. For
+editors, `kitctl schema` prints the JSON Schema ([job.schema.json](job.schema.json)):
+`# yaml-language-server: $schema=job.schema.json`.
 
 Text that a YAML reader could take for something else (`yes`, `0644`, `1e-3`) has to be quoted where text is meant.
 

@@ -15,7 +15,7 @@ from kitctl.faults import FAULTS
 if TYPE_CHECKING:
     from kitctl.cli.place import NamedJob
     from kitctl.drill import Aim, Drill
-    from kitctl.state import Progress
+    from kitctl.facts import Progress
 
 EPILOG = """\b
 Examples:

@@ -8,7 +8,8 @@ from typing import Final
 
 from kitctl.doctor import Doubt, Finding, look
 from kitctl.errors import KitError
-from kitctl.state import JobFacts, JobState, derive
+from kitctl.facts import JobFacts
+from kitctl.state import JobState, derive
 
 MARGIN: Final = 2.0  # a grace period is to hold that many of the longest snapshots: disks are slower on bad days
 FEW: Final = 3  # nodes that are named; the others are counted

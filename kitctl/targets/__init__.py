@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from kitctl.doctor import Finding
+from kitctl.facts import JobFacts
 from kitctl.faults import Strike
 from kitctl.logs import Line
 from kitctl.spec import JobSpec
-from kitctl.state import JobFacts
 
 TargetName = Literal["local", "cluster"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from kitctl.facts import Progress, Recovery
 from kitctl.quantity import duration
-from kitctl.state import JobState, NodeState, Progress, Recovery
+from kitctl.state import JobState, NodeState
 from kitctl.view.columns import columns
 
 _LIST = ("NAME", "PHASE", "NODES", "RANKS", "STEP", "LOSS", "RESTARTS", "AGE")

@@ -7,7 +7,8 @@ import yaml
 
 import kitctl
 from kitctl.schema import json_schema
-from kitctl.spec import JobSpec, Section
+from kitctl.sections import Section
+from kitctl.spec import JobSpec
 from tests.charts.helm import CHART, KUBERNETES, helm, rendered
 from tools.chart_values import CHART_ONLY
 

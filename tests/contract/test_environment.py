@@ -7,7 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from kitctl import names
-from kitctl.spec import JobSpec, Policy, Rendezvous, Snapshots
+from kitctl.sections import Policy, Rendezvous, Snapshots
+from kitctl.spec import JobSpec
 from kitctl.targets.local import launch
 from kitctl.targets.local.folder import JobFolder
 from kitctl.targets.local.records import Job

@@ -10,7 +10,8 @@ import pytest
 
 from kitctl import environment, names, render
 from kitctl.fields import Kind
-from kitctl.spec import JobSpec, Nccl, Policy, Snapshots
+from kitctl.sections import Nccl, Policy, Snapshots
+from kitctl.spec import JobSpec
 from kitctl.targets.local import launch
 from kitctl.targets.local.folder import JobFolder
 from kitctl.targets.local.records import Job

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from kitctl import names, state
+from kitctl import facts, names
 from tests.trainer.node.test_publish import connect, meet, reporter
 from tests.trainer.nodes import free_port
 from tests.trainer.training.test_report import STEP
@@ -27,14 +27,14 @@ def test_kitctl_reads_the_report_of_rank_0_s_agent(tmp_path: Path) -> None:
     store = connect(port, host=True)
     meet(port, "a", [second, first])
     second.stop()
-    report = msgspec.json.decode((tmp_path / "report.json").read_bytes(), type=state.Report)
+    report = msgspec.json.decode((tmp_path / "report.json").read_bytes(), type=facts.Report)
     assert (report.run, report.round, report.world_size, report.forming) == ("run-1", 1, 4, False)
     assert report.formed > 0
     place = report.nodes["1"]
     assert (place.pod, place.host, place.group_rank, place.ranks) == ("job-1", "localhost", 0, (0, 1))
     assert place.joined > 0
     told = json.loads((tmp_path / "report.json").read_text())
-    assert set(told) - set(state.Report.__struct_fields__) == {"updated"}
+    assert set(told) - set(facts.Report.__struct_fields__) == {"updated"}
     del store
 
 
@@ -43,8 +43,8 @@ def test_kitctl_knows_all_that_rank_0_tells_of_its_progress(tmp_path: Path) -> N
         telling.begin(3)
         telling.step(STEP)
     told = (tmp_path / "progress.json").read_bytes()
-    assert json.loads(told).keys() == set(state.Progress.__struct_fields__)
-    progress = msgspec.json.decode(told, type=state.Progress)
+    assert json.loads(told).keys() == set(facts.Progress.__struct_fields__)
+    progress = msgspec.json.decode(told, type=facts.Progress)
     assert (progress.step, progress.resumed_from) == (4, 3)
 
 
@@ -57,7 +57,7 @@ def test_kitctl_reads_how_the_group_does(tmp_path: Path) -> None:
     leader.recovery.look(lambda phase: time.monotonic() + phase)
     leader.tempo({"busy": {"0": 0.25, "1": 0.5}, "slow": {"1": 1.5}})
     leader.stop()
-    report = msgspec.json.decode((tmp_path / "report.json").read_bytes(), type=state.Report, strict=True)
+    report = msgspec.json.decode((tmp_path / "report.json").read_bytes(), type=facts.Report, strict=True)
     assert (report.busy, report.slow) == ({"0": 0.5}, {"1": 1.5})
     assert report.last_recovery
     assert report.last_recovery.cause == "node 1 is lost"
@@ -72,7 +72,7 @@ def test_kitctl_finds_the_report_where_the_trainer_puts_it() -> None:
 def test_kitctl_reads_a_termination_message() -> None:
     failure = Failure(rank=3, exit_code=1, error="ValueError: no", traceback="Traceback", time=12)
     ending = Ending(outcome="fatal", reason="rank 3 failed", failure=failure)
-    told = msgspec.json.decode(termination.message(ending, node_index=1), type=state.Termination)
+    told = msgspec.json.decode(termination.message(ending, node_index=1), type=facts.Termination)
     assert (told.outcome, told.reason, told.rank, told.node, told.time) == ("fatal", "rank 3 failed", 3, 1, 12)
     assert (told.error, told.traceback) == ("ValueError: no", "Traceback")
     assert set(asdict(ending)) <= {"outcome", "reason", "failure", "node"}

@@ -10,7 +10,7 @@ import pytest
 from kitctl.doctor import Doubt, Finding, look
 from kitctl.doctor.job import look_at
 from kitctl.errors import Forbidden, TargetError
-from kitctl.state import JobFacts, NodeFacts, Place, Progress, Report, Termination
+from kitctl.facts import JobFacts, NodeFacts, Place, Progress, Report, Termination
 from kitctl.view.doctor import lines
 
 

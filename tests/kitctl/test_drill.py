@@ -11,9 +11,9 @@ import pytest
 
 from kitctl.drill import Aim, judge
 from kitctl.errors import UsageError
+from kitctl.facts import JobFacts, Place, Progress, Report
+from kitctl.facts import Recovery as Details
 from kitctl.faults import FAULTS, Recovery, Strike
-from kitctl.state import JobFacts, Place, Progress, Report
-from kitctl.state import Recovery as Details
 from kitctl.view.drills import recoveries
 from tests.kitctl.test_state import facts, node
 

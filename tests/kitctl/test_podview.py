@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from kitctl import names, render
 from kitctl.fields import Kind
 from kitctl.rules import check
-from kitctl.spec import JobSpec, Nccl
+from kitctl.sections import Nccl
+from kitctl.spec import JobSpec
 from tests.kitctl.rendered import env_of, job_of
 
 

@@ -10,7 +10,8 @@ import yaml
 from kitctl import names, render, specfile
 from kitctl.fields import Kind
 from kitctl.jobinput import JobInput
-from kitctl.spec import JobSpec, Scheduling, Section, Security, Snapshots
+from kitctl.sections import Scheduling, Section, Security, Snapshots
+from kitctl.spec import JobSpec
 from tests.conftest import Golden
 from tests.kitctl.rendered import env_of, job_of, mounts_of, of_kind, pod_in, pod_of
 

@@ -7,7 +7,8 @@ import pytest
 
 from kitctl.errors import SpecError
 from kitctl.rules import RULES, check, name_limit
-from kitctl.spec import EnvSource, JobSpec, Resources, Snapshots, Volume
+from kitctl.sections import EnvSource, Resources, Snapshots, Volume
+from kitctl.spec import JobSpec
 
 FINE = JobSpec(name="job")
 CLAIM = Volume(mount_path="/data", claim="data")

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from kitctl.sections import Toleration
 from kitctl.shape import Shape
-from kitctl.spec import JobSpec, Toleration
+from kitctl.spec import JobSpec
 
 JOB = Shape(JobSpec)
 

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from kitctl.state import JobFacts, NodeFacts, Place, Progress, Report, Termination, derive
+from kitctl.facts import JobFacts, NodeFacts, Place, Progress, Report, Termination
+from kitctl.state import derive
 
 
 def node(index: int, **more: Any) -> NodeFacts:

@@ -13,7 +13,8 @@ from typing import Final
 
 from kitctl import names, render
 from kitctl.errors import TargetError
-from kitctl.spec import JobSpec, Snapshots
+from kitctl.sections import Snapshots
+from kitctl.spec import JobSpec
 from kitctl.targets import Kept
 from kitctl.targets.cluster import facts, lifecycle, notes
 from kitctl.targets.cluster.api import Api, Object

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from kitctl import names
-from kitctl.state import JobFacts, NodeFacts, Report, Termination
+from kitctl.facts import JobFacts, NodeFacts, Report, Termination
 from kitctl.targets.cluster import notes
 from kitctl.targets.cluster.lifecycle import noted
 

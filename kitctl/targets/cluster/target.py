@@ -12,9 +12,9 @@ from typing import Final
 from kitctl import names
 from kitctl.doctor import Finding
 from kitctl.errors import ConflictError, Forbidden, NotFound, TargetError, UnsupportedError
+from kitctl.facts import JobFacts
 from kitctl.faults import Strike
 from kitctl.logs import Line
-from kitctl.state import JobFacts
 from kitctl.targets import Change, Kept, Submission
 from kitctl.targets.cluster import checks, companion, facts, lifecycle, reading, striking, submitting
 from kitctl.targets.cluster.access import Place

@@ -25,7 +25,7 @@ from typing import IO, TypeVar
 
 import msgspec
 
-from kitctl.state import Report, Termination
+from kitctl.facts import Report, Termination
 from kitctl.targets.local.records import End, Exited, Job, Runtime, Started, Wanted
 
 T = TypeVar("T")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kitctl import names
+from kitctl.facts import Termination
 from kitctl.quantity import seconds
 from kitctl.spec import JobSpec
-from kitctl.state import Termination
 from kitctl.targets.local.records import End, Exited, Started, Wanted
 
 # What an agent's end means: the same table that manifests give to Kubernetes (podFailurePolicy).

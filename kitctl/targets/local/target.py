@@ -15,9 +15,9 @@ import msgspec
 import kitctl
 from kitctl.doctor import Finding
 from kitctl.errors import ConflictError, NotFound, TargetError, UnsupportedError
+from kitctl.facts import JobFacts
 from kitctl.faults import Strike
 from kitctl.logs import Line
-from kitctl.state import JobFacts
 from kitctl.targets import Kept, Submission
 from kitctl.targets.conflicts import already_there, check_scale, keeps_none, nothing_kept
 from kitctl.targets.local import beside, checks, facts, launch, reading, striking, supervisor

@@ -10,7 +10,7 @@ import pytest
 
 from kitctl.cli.wait import wait_to_the_end
 from kitctl.errors import JobCancelled
-from kitctl.state import JobFacts
+from kitctl.facts import JobFacts
 
 PENDING = JobFacts(
     name="run", namespace="team", target="here", kind="IndexedJob", nodes="1", wanted=1, created=0.0, places=()

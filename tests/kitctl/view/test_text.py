@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kitctl.state import JobState, NodeState, Progress, Recovery, Termination
+from kitctl.facts import Progress, Recovery, Termination
+from kitctl.state import JobState, NodeState
 from kitctl.view.columns import columns
 from kitctl.view.text import job_list, job_page, progress_line
 

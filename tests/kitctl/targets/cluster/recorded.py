@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kitctl.state import JobFacts
+from kitctl.facts import JobFacts
 from kitctl.targets.cluster import facts
 
 Object = dict[str, Any]

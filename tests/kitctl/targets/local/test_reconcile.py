@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kitctl.spec import JobSpec, Policy
-from kitctl.state import Termination
+from kitctl.facts import Termination
+from kitctl.sections import Policy
+from kitctl.spec import JobSpec
 from kitctl.targets.local.reconcile import Finish, Observed, Start, Stop, pause, reconcile
 from kitctl.targets.local.records import Exited, Started, Wanted
 

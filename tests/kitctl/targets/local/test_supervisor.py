@@ -12,7 +12,8 @@ import pytest
 
 from kitctl import state
 from kitctl.errors import ConflictError, NotFound, UsageError
-from kitctl.spec import JobSpec, Policy
+from kitctl.sections import Policy
+from kitctl.spec import JobSpec
 from kitctl.targets.local import supervisor
 from kitctl.targets.local.folder import JobFolder, NodeFolder, create
 from kitctl.targets.local.records import Job, Wanted
