@@ -26,7 +26,7 @@ from trainer.system import heartbeat
 
 BATCH_PER_RANK = 128  # about 80 ms a step on one CPU core
 BLOCK = 6  # steps of one loop before it is the other's turn; the first is not counted: it finds cold caches
-PAIRS = 100
+PAIRS = 400
 LEARNING_RATE = 0.01
 
 

@@ -102,7 +102,7 @@ class Training:
             beat(Phase.DATA, step=self.data.order.step(begin))
             spans = self.data.order.spans(begin, self.epochs)
             for span, parts in zip(spans, gradients.batches(begin, self.epochs), strict=True):
-                cursor = self._learn(gradients, span, parts, stop=request.asked)
+                cursor = self._learn(gradients, span, parts, request)
                 if cursor.position == 0:
                     self._end_epoch(span.epoch)
                 if cursor.epoch == self.epochs:
@@ -122,12 +122,12 @@ class Training:
             return VirtualRanks(self.world, self.model, self.loss, self.data, virtual)
         return Averaged(self.world, self.model, self.loss, self.data)
 
-    def _learn(self, gradients: Gradients, span: Span, parts: Parts, *, stop: bool) -> Cursor:
+    def _learn(self, gradients: Gradients, span: Span, parts: Parts, request: StopRequest) -> Cursor:
         """One optimizer step; gives the cursor behind it."""
         beat = self.world.heart.beat
         beat(Phase.FORWARD)
         self.optimizer.zero_grad()
-        loss = gradients.learn(parts)
+        mean = gradients.learn(parts, lambda: self._word(request))
         beat(Phase.UPDATING)
         self.optimizer.step()
         if self.scheduler:
@@ -141,9 +141,12 @@ class Training:
             size=span.size,
         )
         beat(Phase.AGREEING, step=step.number)
-        word = Word(stop=stop, written=self._history.written, due=self._cadence.overdue, kept=self._history.kept)
-        self._tell(self._pulse.send(step, loss, word))
+        self._tell(self._pulse.send(step, mean))
         return cursor
+
+    def _word(self, request: StopRequest) -> Word:
+        history = self._history
+        return Word(stop=request.asked, written=history.written, due=self._cadence.overdue, kept=history.kept)
 
     def _end_epoch(self, epoch: int) -> None:
         self.world.heart.beat(Phase.EVALUATING)

@@ -1,7 +1,7 @@
 """What all ranks tell each other with every step: the step's loss, whether anyone was asked to stop, and the snapshots.
 
-The sum over the ranks is started behind a step and read behind the next one, so nobody waits for it; and as all ranks
-read the same sum at the same step, all of them stop there.
+The mean over the ranks comes about beside the gradients', and is read behind the next step, so nobody waits for it; and
+as all ranks read the same mean at the same step, all of them stop there.
 """
 
 from __future__ import annotations
@@ -56,6 +56,55 @@ class Word:
     due: bool = False
     kept: bool = False
 
+    def beside(self, loss: Tensor, dtype: torch.dtype) -> Tensor:
+        """The loss, and these as numbers, (5,): what the ranks average."""
+        values = torch.zeros(5, dtype=dtype, device=loss.device)
+        values[0] = loss.detach()
+        for index, said in enumerate((self.stop, self.written, self.due, self.kept), start=1):
+            if said:
+                values[index] = 1.0  # a fill on the device: copying a list there would wait for all of its work
+        return values
+
+
+class Mean:
+    """The ranks' numbers, averaged: known once they are read.
+
+    Args:
+        values: their mean, or, as long as ``work`` is under way, their sum.
+        work: what adds them up.
+        count: of ranks, where they are added up.
+    """
+
+    def __init__(self, values: Tensor, work: dist.Work | None = None, *, count: int = 1) -> None:
+        self._values = values
+        self._work = work
+        self._count = count
+        self._copied: torch.cuda.Event | None = None
+        if values.device.type == "cuda":  # copied as soon as it is known, so that reading waits for no later kernel
+            self._wait()  # of the stream, not of this process
+            self._values = torch.empty_like(values, device="cpu", pin_memory=True).copy_(values, non_blocking=True)
+            self._copied = torch.cuda.Event()
+            self._copied.record()
+
+    def read(self) -> list[float]:
+        """The numbers' means."""
+        if self._copied:
+            self._copied.synchronize()
+        else:
+            self._wait()
+        return [number / self._count for number in self._values.tolist()]
+
+    def _wait(self) -> None:
+        if self._work:
+            self._work.wait()
+
+
+def average(world: World, values: Tensor) -> Mean:
+    """Start to average numbers over all ranks, for gradients that nothing can ride along with. Collective."""
+    if not dist.is_initialized():
+        return Mean(values)
+    return Mean(values, dist.all_reduce(values, async_op=True), count=world.size)
+
 
 class Pulse:
     """Collective: all ranks send and flush at the same steps.
@@ -66,21 +115,19 @@ class Pulse:
     """
 
     def __init__(self, world: World) -> None:
-        self._world = world
-        self._pending: tuple[Step, _Sum] | None = None
+        self._everyone = 1 - 0.5 / world.size  # means are rounded
+        self._pending: tuple[Step, Mean] | None = None
         self.heard = Word()
 
-    def send(self, step: Step, loss: Tensor, word: Word) -> Step | None:
-        """Start telling a step, and read the one before it, if any.
+    def send(self, step: Step, mean: Mean) -> Step | None:
+        """Take a step, and read the one before it, if any.
 
         Args:
             step: without its loss.
-            loss: this rank's part of the loss; the ranks' parts add up to the mean over the global batch.
-            word: this rank's.
+            mean: of what the ranks tell with it (``Word.beside``).
         """
-        started = step, _Sum(self._world, loss, word)
         before = self.flush()
-        self._pending = started
+        self._pending = step, mean
         return before
 
     def flush(self) -> Step | None:
@@ -88,43 +135,11 @@ class Pulse:
         if self._pending is None:
             self.heard = Word(stop=self.heard.stop)
             return None
-        step, total = self._pending
+        step, mean = self._pending
         self._pending = None
-        loss, stops, written, due, kept = total.read()
-        everyone = self._world.size
-        self.heard = Word(stop=stops > 0, written=written == everyone, due=due > 0, kept=kept == everyone)
+        loss, stop, written, due, kept = mean.read()
+        self.heard = Word(stop=stop > 0, written=written > self._everyone, due=due > 0, kept=kept > self._everyone)
         return replace(step, loss=loss)
-
-
-class _Sum:
-    """The sum of (loss, stop, written, due, kept) over all ranks, on its way."""
-
-    def __init__(self, world: World, loss: Tensor, word: Word) -> None:
-        values = torch.zeros(5, dtype=torch.float64, device=world.device)
-        values[0] = loss.detach()
-        for index, said in enumerate((word.stop, word.written, word.due, word.kept), start=1):
-            if said:
-                values[index] = 1.0  # a fill on the device: copying a list there would wait for all of its work
-        self._values = values
-        self._work = dist.all_reduce(values, async_op=True) if dist.is_initialized() else None
-        self._copied: torch.cuda.Event | None = None
-        if world.device.type == "cuda":  # copied as soon as it is known, so that reading waits for no later kernel
-            self._wait()  # of the stream, not of this process
-            self._values = torch.empty_like(values, device="cpu", pin_memory=True).copy_(values, non_blocking=True)
-            self._copied = torch.cuda.Event()
-            self._copied.record()
-
-    def read(self) -> list[float]:
-        if self._copied:
-            self._copied.synchronize()
-        else:
-            self._wait()
-        totals: list[float] = self._values.tolist()
-        return totals
-
-    def _wait(self) -> None:
-        if self._work:
-            self._work.wait()
 
 
 class StopRequest:

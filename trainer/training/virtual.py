@@ -20,7 +20,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from trainer.system.heartbeat import Phase
-from trainer.training.gradients import Loss, Parts
+from trainer.training.gradients import Loss, Parts, Say
+from trainer.training.pulse import Mean, average
 from trainer.world import rng
 from trainer.world.data import Batch, Data, to_device
 from trainer.world.distributed import World
@@ -99,7 +100,7 @@ class VirtualRanks:
             return ([] for _ in self._data.order.spans(cursor, epochs))
         return map(list, zip(*streams, strict=True))
 
-    def learn(self, parts: Parts) -> Tensor:
+    def learn(self, parts: Parts, say: Say) -> Mean:
         """See the protocol."""
         self._before = [buffer.clone() for buffer in self._model.buffers()]
         self._left = self._before
@@ -111,7 +112,7 @@ class VirtualRanks:
         self._world.equalize_buffers(self._model)
         whole = total(root, self._exchanged(mine, held))
         self._set_gradients(whole[:-1])
-        return whole[-1] if self._world.is_main else whole.new_zeros(())  # a sum with zeros is exact in any order
+        return average(self._world, say().beside(whole[-1], torch.float64))  # of equal numbers: exact
 
     @property
     def _mine(self) -> range:

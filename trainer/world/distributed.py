@@ -136,15 +136,24 @@ class World:
         if dist.is_initialized():
             dist.barrier()
 
-    def parallel(self, model: nn.Module) -> nn.Module:
+    def parallel(self, model: nn.Module, rider: nn.Parameter | None = None) -> nn.Module:
         """The model, with gradients averaged over all ranks in each backward pass.
 
         DDP's defaults hold: buffers are rank 0's at each forward pass, and the graph may change between steps. Only
         the second copy of all gradients is saved. What ``fully_shard`` has made of a model averages them itself.
+
+        Args:
+            model: stays as it is.
+            rider: a parameter whose gradient DDP averages with the model's; it has to have one in each backward pass.
         """
         if not dist.is_initialized() or isinstance(model, FSDPModule):
             return model
-        return DistributedDataParallel(model, gradient_as_bucket_view=True)
+        both = nn.Module()  # what torch has compiled or scripted takes no more parameters itself
+        both.model = model
+        both.register_parameter("rider", rider)
+        averaged = DistributedDataParallel(both, gradient_as_bucket_view=True)
+        averaged.module = model  # DDP has noted all parameters
+        return averaged
 
     def equalize_buffers(self, model: nn.Module) -> None:
         """Give every rank rank 0's buffers: each rank's batch statistics moved on by themselves since the last step."""

@@ -8,7 +8,7 @@ import signal
 import torch
 
 from trainer.env import RankEnv
-from trainer.training.pulse import Pulse, Step, StopRequest, Word
+from trainer.training.pulse import Mean, Pulse, Step, StopRequest, Word, average
 from trainer.world.distributed import World
 from trainer.world.order import Cursor
 
@@ -19,11 +19,15 @@ def step(number: int) -> Step:
     return Step(number=number, generation=1, cursor=Cursor(0, number), ids=[number], size=1)
 
 
+def told(loss: float, word: Word) -> Mean:
+    return average(WORLD, word.beside(torch.tensor(loss), torch.float64))
+
+
 def test_a_step_is_known_behind_the_next_one() -> None:
     pulse = Pulse(WORLD)
     assert pulse.flush() is None
-    assert pulse.send(step(1), torch.tensor(0.5), Word()) is None
-    first = pulse.send(step(2), torch.tensor(0.25), Word(stop=True, due=True))
+    assert pulse.send(step(1), told(0.5, Word())) is None
+    first = pulse.send(step(2), told(0.25, Word(stop=True, due=True)))
     assert first is not None
     assert (first.number, first.loss) == (1, 0.5)
     heard = [pulse.heard]
@@ -36,7 +40,7 @@ def test_a_step_is_known_behind_the_next_one() -> None:
 
 def test_what_was_heard_of_snapshots_is_forgotten_where_nothing_new_is_told() -> None:
     pulse = Pulse(WORLD)
-    pulse.send(step(1), torch.tensor(0.5), Word(stop=True, written=True, due=True, kept=True))
+    pulse.send(step(1), told(0.5, Word(stop=True, written=True, due=True, kept=True)))
     assert pulse.flush() is not None
     assert pulse.heard == Word(stop=True, written=True, due=True, kept=True)
     assert pulse.flush() is None
