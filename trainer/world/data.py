@@ -40,7 +40,8 @@ class Data:
     """A map-style data set in a reproducible order.
 
     Args:
-        dataset: has ``__len__`` and ``__getitem__``; a text in ``fingerprint`` tells it from others of its length.
+        dataset: has ``__len__`` and ``__getitem__``, and may have ``__getitems__``, which gives the samples of many ids
+            at once; a text in ``fingerprint`` tells it from others of its length.
         batch: samples in a step, over all ranks.
         seed: of the order, and of augmentation.
         workers: processes that load samples; 0 loads them in this one.
@@ -98,11 +99,19 @@ class _Keyed(Dataset[Sample]):
         self._augment = augment
 
     def __getitem__(self, key: Key) -> Sample:
-        epoch, sample_id = key
-        sample = self._dataset[sample_id]
+        return self._augmented(key, self._dataset[key[1]])
+
+    def __getitems__(self, keys: list[Key]) -> list[Sample]:
+        """All samples of a batch at once, as torch's loader asks for them: a data set may have a quick way, too."""
+        ids = [sample_id for _, sample_id in keys]
+        fetch = getattr(self._dataset, "__getitems__", None)
+        samples = fetch(ids) if fetch else [self._dataset[sample_id] for sample_id in ids]
+        return [self._augmented(key, sample) for key, sample in zip(keys, samples, strict=True)]
+
+    def _augmented(self, key: Key, sample: Sample) -> Sample:
         if self._augment is None:
             return sample
-        return self._augment(sample, torch.Generator().manual_seed(derive("sample", self._seed, epoch, sample_id)))
+        return self._augment(sample, torch.Generator().manual_seed(derive("sample", self._seed, *key)))
 
 
 def to_device(samples: Any, device: torch.device) -> Any:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.utils.data import Dataset
 
 from trainer.env import RankEnv
-from trainer.world.data import Data, to_device
+from trainer.world.data import Augment, Data, to_device
 from trainer.world.distributed import World
 from trainer.world.order import Cursor
 
@@ -61,6 +61,31 @@ def test_augmentation_depends_on_seed_epoch_and_sample_only(workers: int) -> Non
 
 def noise(sample: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return sample + torch.rand((), generator=generator)
+
+
+class SquaresAtOnce(Squares):
+    """Gives a batch's samples at once."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.asked: list[list[int]] = []
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        raise AssertionError(index)
+
+    def __getitems__(self, indices: list[int]) -> list[torch.Tensor]:
+        self.asked.append(indices)
+        return [torch.tensor(float(index) ** 2) for index in indices]
+
+
+@pytest.mark.parametrize("augment", [None, noise])
+def test_a_data_set_that_gives_a_batch_at_once_is_asked_once_a_batch(augment: Augment | None) -> None:
+    dataset = SquaresAtOnce(6)
+    one, another = (Data(source, batch=4, augment=augment) for source in (dataset, Squares(6)))
+    batches = list(one.batches(Cursor(), 2, world()))
+    for batch, expected in zip(batches, another.batches(Cursor(), 2, world()), strict=True):
+        assert torch.equal(batch.samples, expected.samples)
+    assert dataset.asked == [batch.ids for batch in batches]
 
 
 def test_loading_leaves_the_global_generators_alone() -> None:
