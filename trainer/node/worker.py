@@ -11,13 +11,17 @@ import os
 import runpy
 import signal
 import sys
+import traceback
+from collections.abc import Mapping
 from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from trainer.outcome.failures import Failure
 from trainer.system.lifeline import end_with
 
+TORCH: Final = f"{os.sep}torch{os.sep}"  # in the path of all that torch consists of
 OWN_FILES: Final = (__file__, runpy.__file__, "<frozen runpy>")
 
 
@@ -33,10 +37,7 @@ def main(command: list[str]) -> None:
     except BaseException as error:  # noqa: BLE001  Ctrl-C and the like end a script with a traceback, too
         error.__traceback__ = without_own_frames(error.__traceback__)
         record(error)
-        hook = sys.excepthook
-        if hook.__module__.startswith("torch."):  # puts the rank in front of each line, as the agent does
-            hook = sys.__excepthook__
-        hook(type(error), error, error.__traceback__)
+        tell(error)
         raise SystemExit(1) from None
 
 
@@ -60,11 +61,38 @@ def record(error: BaseException) -> None:
         get_error_handler().record_exception(error)
 
 
-def without_own_frames(traceback: TracebackType | None) -> TracebackType | None:
+def tell(error: BaseException) -> None:
+    """Print the error as Python does; that others are gone in one line, since each rank that lives says so."""
+    if line := lost_peers(error):
+        sys.stderr.write(f"{line}\n")
+        return
+    hook = sys.excepthook
+    if hook.__module__.startswith("torch."):  # puts the rank in front of each line, as the agent does
+        hook = sys.__excepthook__
+    hook(type(error), error, error.__traceback__)
+
+
+def lost_peers(error: BaseException, environ: Mapping[str, str] = os.environ) -> str:
+    """What to say of an error that torch raised since other ranks are gone; empty for any other error.
+
+    Torch's are RuntimeErrors; a script's own connections fail otherwise. With TORCH_DISTRIBUTED_DEBUG=DETAIL or INFO
+    it is empty, too: whoever sets it looks for the traceback.
+    """
+    failure = Failure(rank=0, exit_code=1, error=f"{type(error).__name__}: {error}", time=0)
+    verbose = environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF") != "OFF"
+    if verbose or failure.kind != "peer" or not isinstance(error, RuntimeError):
+        return ""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = next((frame for frame in reversed(frames) if TORCH not in frame.filename), None)
+    where = f" at {Path(place.filename).name}:{place.lineno} in {place.name}" if place else ""
+    return f"lost its peers{where}: {failure.brief}"
+
+
+def without_own_frames(frames: TracebackType | None) -> TracebackType | None:
     """The traceback from the user's first frame on."""
-    while traceback is not None and traceback.tb_frame.f_code.co_filename in OWN_FILES:
-        traceback = traceback.tb_next
-    return traceback
+    while frames is not None and frames.tb_frame.f_code.co_filename in OWN_FILES:
+        frames = frames.tb_next
+    return frames
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from trainer.node.worker import without_own_frames
 pytestmark = pytest.mark.slow
 
 
-def work(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+def work(folder: Path, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Run a rank in a folder; its error file is ``error.json`` there."""
     return subprocess.run(
         [sys.executable, "-P", "-m", "trainer.node.worker", *command],
@@ -22,7 +22,7 @@ def work(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         cwd=folder,
-        env={"TORCHELASTIC_ERROR_FILE": str(folder / "error.json"), "PATH": ""},
+        env={"TORCHELASTIC_ERROR_FILE": str(folder / "error.json"), "PATH": "", **env},
     )
 
 
@@ -61,6 +61,32 @@ def test_an_exception_is_told_and_recorded_from_the_scripts_first_frame_on(tmp_p
         assert first == "Traceback (most recent call last):"
         assert 'train.py", line 3, in <module>' in second
         assert text.endswith("ValueError: no\n")
+
+
+GONE = "[/b/gloo/pair.cc:1] Connection closed by peer [127.0.0.1]:5. Check the logs of the remote worker."
+
+
+@pytest.mark.parametrize(
+    ("raised", "debug", "told"),
+    [
+        (
+            f"RuntimeError('{GONE}')",
+            "OFF",
+            "lost its peers at train.py:1 in <module>: RuntimeError: Connection closed",
+        ),
+        (f"RuntimeError('{GONE}')", "DETAIL", "Traceback (most recent call last):"),
+        ("ConnectionResetError('of the script itself')", "OFF", "Traceback (most recent call last):"),
+        ("RuntimeError('shapes')", "OFF", "Traceback (most recent call last):"),
+    ],
+)
+def test_a_rank_whose_peers_are_gone_says_so_in_one_line(tmp_path: Path, raised: str, debug: str, told: str) -> None:
+    (tmp_path / "train.py").write_text(f"raise {raised}\n")
+    done = work(tmp_path, "train.py", TORCH_DISTRIBUTED_DEBUG=debug)
+    assert done.returncode == 1
+    assert done.stderr.startswith(told)
+    assert (done.stderr.count("\n") == 1) == told.startswith("lost")
+    recorded = json.loads((tmp_path / "error.json").read_text())["message"]
+    assert "Traceback" in recorded["extraInfo"]["py_callstack"]
 
 
 def test_an_error_without_frames_of_the_users_own_has_none() -> None:
