@@ -49,8 +49,8 @@ class Failure:
 
     @property
     def brief(self) -> str:
-        """The error in one short line, without the place in torch's own source that it was raised at."""
-        line = re.sub(r"\[/[^\]]*\] ", "", self.error.partition("\n")[0])
+        """The error in one short line, without gloo's own place in its source, and its guess at what is typical."""
+        line = re.sub(r"\[/[^\]]*\] |\. This is typically caused by .*", "", self.error.partition("\n")[0])
         return line if len(line) <= BRIEF else f"{line[: BRIEF - 1]}…"
 
     @property

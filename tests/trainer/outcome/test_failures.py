@@ -102,7 +102,8 @@ def test_only_published_snapshots_count(tmp_path: Path) -> None:
 
 
 def test_an_error_in_brief_is_one_short_line_about_what_happened() -> None:
-    told = "RuntimeError: [/build/gloo/tcp/pair.cc:545] Read error [127.0.0.1]:5: Connection reset by peer.\nmore"
-    failure = Failure(rank=0, exit_code=1, error=told, time=0)
-    assert failure.brief == "RuntimeError: Read error [127.0.0.1]:5: Connection reset by peer."
+    told = "RuntimeError: [/build/gloo/tcp/pair.cc:545] Read error [127.0.0.1]:5: Connection reset by peer"
+    for more in ("\nmore", ". This is typically caused by a remote worker crashing. Check its logs."):
+        failure = Failure(rank=0, exit_code=1, error=told + more, time=0)
+        assert failure.brief == "RuntimeError: Read error [127.0.0.1]:5: Connection reset by peer"
     assert len(Failure(rank=0, exit_code=1, error="x" * 500, time=0).brief) == 100
