@@ -142,7 +142,7 @@ def _start_daemon(*, narrow: bool) -> None:
 def _forget_containers() -> None:
     """Remove what a daemon of ours brings back from before, and its networks.
 
-    After a power cut two of them may get the same address (seen with docker 20.10), and the registry is not reached.
+    After a power cut the registry that docker 20.10 had started again took calls and answered none.
     """
     if containers := read("docker", "ps", "-aq").split():
         run("docker", "rm", "-f", *containers)
