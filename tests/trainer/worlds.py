@@ -37,16 +37,10 @@ class Ranks:
 
     def start(self, size: int, *more: str) -> None:
         """Start a world of this size."""
-        port = str(free_port())
+        port = free_port()
         self._processes = []
         for rank in range(size):
-            own = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
-            env = {
-                **self._env,
-                **{name: str(value) for name, value in own.items()},
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": port,
-            }
+            env = {**self._env, **placed(rank, size, port)}
             self._processes.append(fork(run_module, [*self._command, *more], env, self.log))
 
     def signal(self, rank: int, number: signal.Signals) -> None:
@@ -73,6 +67,12 @@ class Ranks:
         """The losses by step, as the latest generation that took a step saw them."""
         latest = {line["step"]: line["loss"] for line in sorted(self.recorded(), key=lambda line: line["generation"])}
         return [latest[step] for step in sorted(latest)]
+
+
+def placed(rank: int, size: int, port: int) -> dict[str, str]:
+    """The environment that makes a process a rank, all of them on this machine."""
+    own = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "MASTER_PORT": port}
+    return {"MASTER_ADDR": "127.0.0.1", **{name: str(value) for name, value in own.items()}}
 
 
 def fork(target: Callable[..., None], *args: Any) -> BaseProcess:

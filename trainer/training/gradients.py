@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainer.system.heartbeat import Phase
-from trainer.training.pulse import Mean, Word, average
+from trainer.training.pulse import Mean, Word, added_up
 from trainer.world.data import Batch, Data, to_device
 from trainer.world.distributed import World
 from trainer.world.order import Cursor
@@ -67,7 +67,7 @@ class Averaged:
         self._world.heart.beat(Phase.BACKWARD)
         if not isinstance(self._model, DistributedDataParallel):
             loss.backward()
-            return average(self._world, say().beside(loss, torch.float64))
+            return added_up(self._world, loss / self._world.size, say())
         self._rider.grad = None
         (loss + (self._rider * say().beside(loss, self._rider.dtype)).sum()).backward()  # the rider is 0
         return Mean(cast("Tensor", self._rider.grad).clone())  # it lies in a bucket, and the next step's goes there

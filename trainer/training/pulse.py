@@ -56,29 +56,27 @@ class Word:
     due: bool = False
     kept: bool = False
 
-    def beside(self, loss: Tensor, dtype: torch.dtype) -> Tensor:
-        """The loss, and these as numbers, (5,): what the ranks average."""
+    def beside(self, loss: Tensor, dtype: torch.dtype, *, share: float = 1.0) -> Tensor:
+        """The loss, and for each of these that is true a share, (5,): what the ranks average, or add up."""
         values = torch.zeros(5, dtype=dtype, device=loss.device)
         values[0] = loss.detach()
         for index, said in enumerate((self.stop, self.written, self.due, self.kept), start=1):
             if said:
-                values[index] = 1.0  # a fill on the device: copying a list there would wait for all of its work
+                values[index] = share  # a fill on the device: copying a list there would wait for all of its work
         return values
 
 
 class Mean:
-    """The ranks' numbers, averaged: known once they are read.
+    """The mean of the ranks' numbers: known once it is read.
 
     Args:
-        values: their mean, or, as long as ``work`` is under way, their sum.
-        work: what adds them up.
-        count: of ranks, where they are added up.
+        values: the mean, once ``work`` is done.
+        work: what adds it up.
     """
 
-    def __init__(self, values: Tensor, work: dist.Work | None = None, *, count: int = 1) -> None:
+    def __init__(self, values: Tensor, work: dist.Work | None = None) -> None:
         self._values = values
         self._work = work
-        self._count = count
         self._copied: torch.cuda.Event | None = None
         if values.device.type == "cuda":  # copied as soon as it is known, so that reading waits for no later kernel
             self._wait()  # of the stream, not of this process
@@ -87,23 +85,29 @@ class Mean:
             self._copied.record()
 
     def read(self) -> list[float]:
-        """The numbers' means."""
+        """The mean of each number."""
         if self._copied:
             self._copied.synchronize()
         else:
             self._wait()
-        return [number / self._count for number in self._values.tolist()]
+        means: list[float] = self._values.tolist()
+        return means
 
     def _wait(self) -> None:
         if self._work:
             self._work.wait()
 
 
-def average(world: World, values: Tensor) -> Mean:
-    """Start to average numbers over all ranks, for gradients that nothing can ride along with. Collective."""
-    if not dist.is_initialized():
-        return Mean(values)
-    return Mean(values, dist.all_reduce(values, async_op=True), count=world.size)
+def added_up(world: World, loss: Tensor, word: Word) -> Mean:
+    """Start to add up what the ranks tell, for gradients that nothing can ride along with. Collective.
+
+    Args:
+        world: all ranks.
+        loss: this rank's part; the ranks' parts add up to the mean.
+        word: this rank's.
+    """
+    values = word.beside(loss, torch.float64, share=1 / world.size)
+    return Mean(values, dist.all_reduce(values, async_op=True) if dist.is_initialized() else None)
 
 
 class Pulse:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from trainer.system.heartbeat import Phase
 from trainer.training.gradients import Loss, Parts, Say
-from trainer.training.pulse import Mean, average
+from trainer.training.pulse import Mean, added_up
 from trainer.world import rng
 from trainer.world.data import Batch, Data, to_device
 from trainer.world.distributed import World
@@ -112,7 +112,8 @@ class VirtualRanks:
         self._world.equalize_buffers(self._model)
         whole = total(root, self._exchanged(mine, held))
         self._set_gradients(whole[:-1])
-        return average(self._world, say().beside(whole[-1], torch.float64))  # of equal numbers: exact
+        part = whole[-1] if self._world.is_main else whole.new_zeros(())  # a sum with zeros is exact in any order
+        return added_up(self._world, part, say())
 
     @property
     def _mine(self) -> range:

@@ -98,9 +98,6 @@ class _Keyed(Dataset[Sample]):
         self._seed = seed
         self._augment = augment
 
-    def __getitem__(self, key: Key) -> Sample:
-        return self._augmented(key, self._dataset[key[1]])
-
     def __getitems__(self, keys: list[Key]) -> list[Sample]:
         """All samples of a batch at once, as torch's loader asks for them: a data set may have a quick way, too."""
         ids = [sample_id for _, sample_id in keys]

@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch.utils.data import TensorDataset
 
 from tests.trainer.nodes import free_port
-from tests.trainer.worlds import finish, fork
+from tests.trainer.worlds import finish, fork, placed
 from trainer import Data, join
 from trainer.training.gradients import Averaged
 from trainer.training.pulse import Pulse, Step, Word
@@ -64,10 +64,7 @@ def test_loss_and_words_are_averaged_beside_the_gradients(tmp_path: Path, dtype:
 
 
 def learn_as(rank: int, port: int, dtype: torch.dtype, out: Path) -> None:
-    os.environ.update(
-        {"RANK": f"{rank}", "WORLD_SIZE": f"{RANKS}", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": f"{port}"}
-    )
-    os.environ.update({"LOCAL_RANK": f"{rank}", "LOCAL_WORLD_SIZE": f"{RANKS}", "KIT_BACKEND": "gloo"})
+    os.environ.update({**placed(rank, RANKS, port), "KIT_BACKEND": "gloo"})
 
     def unexpected(*_: Any, **__: Any) -> None:
         raise AssertionError("a step has no collective beside DDP's own")

@@ -8,7 +8,7 @@ import signal
 import torch
 
 from trainer.env import RankEnv
-from trainer.training.pulse import Mean, Pulse, Step, StopRequest, Word, average
+from trainer.training.pulse import Mean, Pulse, Step, StopRequest, Word, added_up
 from trainer.world.distributed import World
 from trainer.world.order import Cursor
 
@@ -20,7 +20,7 @@ def step(number: int) -> Step:
 
 
 def told(loss: float, word: Word) -> Mean:
-    return average(WORLD, word.beside(torch.tensor(loss), torch.float64))
+    return added_up(WORLD, torch.tensor(loss), word)
 
 
 def test_a_step_is_known_behind_the_next_one() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from pathlib import Path
@@ -12,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from tests.trainer.nodes import PATIENCE
-from tests.trainer.worlds import Ranks
-from trainer import Data, World
+from tests.trainer.nodes import PATIENCE, free_port
+from tests.trainer.worlds import Ranks, finish, fork, placed
+from trainer import Data, World, join
 from trainer.env import RankEnv
+from trainer.training.pulse import Word
 from trainer.training.virtual import Node, VirtualRanks, cover, halves, total
-from trainer.world.order import portion
+from trainer.world.order import Cursor, portion
 
 VIRTUAL = 6
 worlds = st.tuples(st.integers(1, 40), st.integers(1, 50))
@@ -55,6 +57,34 @@ def test_one_loss_curve_for_1_2_3_and_4_ranks(tmp_path: Path) -> None:
     weights = [(tmp_path / str(size) / "snapshots" / "model.pt") for size in curves]
     first, *others = [torch.load(path, weights_only=True) for path in weights]
     assert all(torch.equal(first[name], other[name]) for other in others for name in first)
+
+
+@pytest.mark.slow
+def test_losses_in_double_precision_have_the_same_bits_on_any_number_of_ranks(tmp_path: Path) -> None:
+    """Seven times a number, rounded, is not always seven times it when it is divided."""
+    for size in (1, 7):
+        port = free_port()
+        ranks = [fork(lose, rank, size, port, tmp_path / f"{size}-{rank}") for rank in range(size)]
+        assert [finish(rank) for rank in ranks] == [0] * size
+    one, *others = [path.read_text() for path in sorted(tmp_path.iterdir())]
+    assert len(others) == 7
+    assert others == [one] * 7
+
+
+def lose(rank: int, size: int, port: int, out: Path) -> None:
+    """The losses of forty epochs of a step, in hexadecimal."""
+    os.environ.update({**placed(rank, size, port), "KIT_BACKEND": "gloo", "OMP_NUM_THREADS": "1"})
+    generator = torch.Generator().manual_seed(0)
+    samples = torch.rand(VIRTUAL, 3, generator=generator, dtype=torch.float64)
+    with join(seed=1) as world:
+        model = nn.Linear(3, 1, dtype=torch.float64)
+        data = Data(torch.utils.data.TensorDataset(samples), batch=VIRTUAL)
+        gradients = VirtualRanks(world, model, lambda model, batch: model(batch[0]).square().mean(), data, VIRTUAL)
+        optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.01), list[str]()
+        for parts in gradients.batches(Cursor(0, 0), 40):
+            losses.append(gradients.learn(parts, Word).read()[0].hex())
+            optimizer.step()
+    out.write_text("\n".join(losses))
 
 
 @pytest.mark.slow
