@@ -18,7 +18,7 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer.env import EXIT_CODES, EnvError, NodeEnv, node_env
+from trainer.env import EXIT_CODES, NodeEnv, node_env
 from trainer.node.drain import Drain, DrainRequested
 from trainer.node.memory import memory_folder
 from trainer.node.surroundings import share_cores
@@ -32,6 +32,7 @@ from trainer.system.console import say
 from trainer.system.imports import uncollected
 from trainer.system.lifeline import adopt_orphans
 from trainer.system.port import PortBusyError
+from trainer.variables import EnvError
 
 if TYPE_CHECKING:
     from trainer.node.supervise import Supervisor

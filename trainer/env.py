@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from trainer.variables import EnvError, number_of, optional_number, pairs_of, path_of, text_of
+
 Backend = Literal["auto", "nccl", "gloo"]
 Rendezvous = Literal["hub", "c10d"]
 
@@ -23,10 +25,6 @@ EXIT_CODES: Final[Mapping[str, Mapping[str, int]]] = {
 }
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108  a file system in main memory, in every container
 WORKER_DRAINED: Final = 75  # a rank that took its snapshot and wants to be started again; EX_TEMPFAIL
-
-
-class EnvError(Exception):
-    """The environment does not hold what the manifests promise; names the variable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,9 +104,9 @@ def node_env(environ: Mapping[str, str] = os.environ) -> NodeEnv:
     Raises:
         EnvError: a variable is missing or is not what it should be.
     """
-    nodes = _text(environ, "PET_NNODES", "1")
+    nodes = text_of(environ, "PET_NNODES", "1")
     low, _, high = nodes.partition(":")
-    host, _, port = _text(environ, "PET_RDZV_ENDPOINT", "127.0.0.1:29400").rpartition(":")
+    host, _, port = text_of(environ, "PET_RDZV_ENDPOINT", "127.0.0.1:29400").rpartition(":")
     kind = environ.get("KIT_EXIT_CODES", "IndexedJob")
     if kind not in EXIT_CODES:
         raise EnvError(f"KIT_EXIT_CODES={kind!r}: not one of {', '.join(EXIT_CODES)}")
@@ -116,30 +114,30 @@ def node_env(environ: Mapping[str, str] = os.environ) -> NodeEnv:
     return NodeEnv(
         job=environ.get("KIT_JOB", "local"),
         namespace=environ.get("KIT_NAMESPACE", "default"),
-        run_id=_text(environ, "PET_RDZV_ID", "local"),
-        node_index=_int("KIT_NODE_INDEX", index),
+        run_id=text_of(environ, "PET_RDZV_ID", "local"),
+        node_index=number_of("KIT_NODE_INDEX", index),
         pod=environ.get("KIT_POD", f"local-{index}"),
         host=environ.get("KIT_NODE_NAME", "localhost"),
-        min_nodes=_int("PET_NNODES", low),
-        max_nodes=_int("PET_NNODES", high or low),
-        procs_per_node=_int("PET_NPROC_PER_NODE", environ.get("PET_NPROC_PER_NODE", "1")),
-        gpus_per_node=_int("KIT_GPUS_PER_NODE", environ.get("KIT_GPUS_PER_NODE", "0")),
+        min_nodes=number_of("PET_NNODES", low),
+        max_nodes=number_of("PET_NNODES", high or low),
+        procs_per_node=number_of("PET_NPROC_PER_NODE", environ.get("PET_NPROC_PER_NODE", "1")),
+        gpus_per_node=number_of("KIT_GPUS_PER_NODE", environ.get("KIT_GPUS_PER_NODE", "0")),
         backend=_backend(environ),
         rendezvous=_rendezvous(environ),
         rendezvous_host=host,
-        rendezvous_port=_int("PET_RDZV_ENDPOINT", port),
-        rendezvous_conf=_pairs("PET_RDZV_CONF", environ.get("PET_RDZV_CONF", "")),
+        rendezvous_port=number_of("PET_RDZV_ENDPOINT", port),
+        rendezvous_conf=pairs_of("PET_RDZV_CONF", environ.get("PET_RDZV_CONF", "")),
         local_addr=environ.get("PET_LOCAL_ADDR") or None,
         interface=environ.get("KIT_INTERFACE") or None,
-        max_restarts=_int("PET_MAX_RESTARTS", environ.get("PET_MAX_RESTARTS", "3")),
+        max_restarts=number_of("PET_MAX_RESTARTS", environ.get("PET_MAX_RESTARTS", "3")),
         hang_timeout=_hang_timeout(environ),
         warm_workers=environ.get("KIT_WARM_WORKERS") != "0",
-        snapshot_dir=_path(environ, "KIT_SNAPSHOT_DIR"),
+        snapshot_dir=path_of(environ, "KIT_SNAPSHOT_DIR"),
         memory_root=_memory_root(environ),
-        log_dir=_path(environ, "KIT_LOG_DIR"),
+        log_dir=path_of(environ, "KIT_LOG_DIR"),
         report=environ.get("KIT_REPORT") or None,
-        termination_log=_path(environ, "KIT_TERMINATION_LOG"),
-        grace_seconds=float(_int("KIT_GRACE_SECONDS", environ.get("KIT_GRACE_SECONDS", "60"))),
+        termination_log=path_of(environ, "KIT_TERMINATION_LOG"),
+        grace_seconds=float(number_of("KIT_GRACE_SECONDS", environ.get("KIT_GRACE_SECONDS", "60"))),
         exit_codes=EXIT_CODES[kind],
         version=environ.get("KIT_VERSION") or None,
     )
@@ -153,7 +151,7 @@ def rank_env(environ: Mapping[str, str] = os.environ) -> RankEnv:
     """
 
     def number(name: str, default: int) -> int:
-        return _int(name, environ.get(name) or str(default))
+        return number_of(name, environ.get(name) or str(default))
 
     return RankEnv(
         rank=number("RANK", 0),
@@ -164,46 +162,25 @@ def rank_env(environ: Mapping[str, str] = os.environ) -> RankEnv:
         job=environ.get("KIT_JOB", "local"),
         run_id=environ.get("PET_RDZV_ID", "local"),
         backend=_backend(environ),
-        snapshot_dir=_path(environ, "KIT_SNAPSHOT_DIR"),
+        snapshot_dir=path_of(environ, "KIT_SNAPSHOT_DIR"),
         snapshot_every=number("KIT_SNAPSHOT_EVERY", 100),
-        snapshot_seconds=_optional(environ, "KIT_SNAPSHOT_SECONDS"),
+        snapshot_seconds=optional_number(environ, "KIT_SNAPSHOT_SECONDS"),
         snapshot_keep=number("KIT_SNAPSHOT_KEEP", 3),
-        snapshot_keep_every=_optional(environ, "KIT_SNAPSHOT_KEEP_EVERY"),
+        snapshot_keep_every=optional_number(environ, "KIT_SNAPSHOT_KEEP_EVERY"),
         snapshot_keep_best=environ.get("KIT_SNAPSHOT_KEEP_BEST", ""),
-        memory_every=_optional(environ, "KIT_MEMORY_EVERY"),
-        memory_dir=_path(environ, "KIT_MEMORY_DIR"),  # set by the agent for its own ranks
-        grace_seconds=_optional(environ, "KIT_GRACE_SECONDS"),
+        memory_every=optional_number(environ, "KIT_MEMORY_EVERY"),
+        memory_dir=path_of(environ, "KIT_MEMORY_DIR"),  # set by the agent for its own ranks
+        grace_seconds=optional_number(environ, "KIT_GRACE_SECONDS"),
         resume=environ.get("KIT_RESUME") == "1",
         virtual_ranks=number("KIT_VIRTUAL_RANKS", 0),
-        progress_file=_path(environ, "KIT_PROGRESS_FILE"),  # likewise
-        heartbeat_file=_path(environ, "KIT_HEARTBEAT_FILE"),  # likewise
+        progress_file=path_of(environ, "KIT_PROGRESS_FILE"),  # likewise
+        heartbeat_file=path_of(environ, "KIT_HEARTBEAT_FILE"),  # likewise
     )
-
-
-def _text(environ: Mapping[str, str], name: str, default: str) -> str:
-    return environ.get(name) or default
-
-
-def _int(name: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError as error:
-        raise EnvError(f"{name}={text!r}: not a whole number") from error
-
-
-def _optional(environ: Mapping[str, str], name: str) -> int | None:
-    text = environ.get(name)
-    return _int(name, text) if text else None
-
-
-def _path(environ: Mapping[str, str], name: str) -> Path | None:
-    text = environ.get(name)
-    return Path(text) if text else None
 
 
 def _memory_root(environ: Mapping[str, str]) -> Path | None:
     """Where ranks may keep copies of their state; None where the job does not ask for them."""
-    return (_path(environ, "KIT_MEMORY_ROOT") or SHARED_MEMORY) if environ.get("KIT_MEMORY_EVERY") else None
+    return (path_of(environ, "KIT_MEMORY_ROOT") or SHARED_MEMORY) if environ.get("KIT_MEMORY_EVERY") else None
 
 
 def _backend(environ: Mapping[str, str]) -> Backend:
@@ -236,14 +213,4 @@ def _hang_timeout(environ: Mapping[str, str]) -> float | None:
         case "off":
             return math.inf
         case seconds:
-            return float(_int("KIT_HANG_TIMEOUT", seconds))
-
-
-def _pairs(name: str, text: str) -> dict[str, str]:
-    pairs = {}
-    for item in filter(None, text.split(",")):
-        key, sign, value = item.partition("=")
-        if not sign:
-            raise EnvError(f"{name}={text!r}: {item!r} is not key=value")
-        pairs[key.strip()] = value.strip()
-    return pairs
+            return float(number_of("KIT_HANG_TIMEOUT", seconds))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from trainer.env import EnvError
+from trainer.variables import EnvError
 
 
 @dataclass(frozen=True, kw_only=True)
