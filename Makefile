@@ -8,6 +8,7 @@ MINUTES ?=
 
 PY      := .venv/bin/python
 READY   := .venv/ready
+GPU_PYTHON ?= $(PYTHON)
 BENCHES := start loop snapshot virtual nodes recovery scale status submit
 
 export OMP_NUM_THREADS ?= 1
@@ -25,6 +26,7 @@ help: ## Explain every target
 	@echo "  WORKERS=auto         for test: parallel test processes, of the tests without a cluster"
 	@echo "  MINUTES=4            for bench-recovery and bench-scale: stop then; the next run goes on there"
 	@echo "  PYTHON=python3       for setup: the interpreter of .venv (3.11 or later)"
+	@echo "  GPU_PYTHON=python3   for test-gpu and bench-gpu: an interpreter with CUDA torch and pytest"
 	@echo "  TORCH_INDEX_URL=...  for setup: another package index for torch, such as one without CUDA"
 
 # -- the environment ------------------------------------------------------------------------------------------------
@@ -105,6 +107,17 @@ $(BENCHES:%=bench-%):
 	@echo "== $@"
 	@$(PY) -m bench.$(@:bench-%=%) $(MORE)
 	@$(PY) -m bench.tables
+
+# -- on a machine with a GPU: with the torch of GPU_PYTHON, and without `make setup` ----------------------------------
+
+.PHONY: test-gpu
+test-gpu: ## Run the tests that need a GPU, with GPU_PYTHON's own torch; no part of `make test`
+	@KIT_GPU_TESTS=1 $(GPU_PYTHON) -m pytest -rs -v tests/gpu
+
+.PHONY: bench-gpu
+bench-gpu: ## What the trainer costs on a GPU, beside bare DDP, torchrun and DCP; no part of `make bench`
+	@$(GPU_PYTHON) -m bench.gpu
+	@$(GPU_PYTHON) -m bench.tables
 
 # -- on a real cluster: docs/cluster-tests.md -----------------------------------------------------------------------
 

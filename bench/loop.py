@@ -45,12 +45,18 @@ def main() -> None:
     )
 
 
-def measure() -> list[Pair]:
-    """Seconds of every step, block by block."""
+def measure(ranks: int = RANKS, **env: str) -> list[Pair]:
+    """Seconds of every step, block by block.
+
+    Args:
+        ranks: how many, on gloo unless the environment says otherwise.
+        env: of the ranks.
+    """
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "pairs.json"
-        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
-        environ = {**os.environ, "OMP_NUM_THREADS": "1", "KIT_PROGRESS_FILE": str(Path(folder) / "progress.json")}
+        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+        own = {"OMP_NUM_THREADS": "1", "KIT_BACKEND": "gloo", "KIT_PROGRESS_FILE": str(Path(folder) / "progress.json")}
+        environ = {**os.environ, **own, **env}
         command = [*launch, "-m", "bench.loop_ranks", str(out)]
         subprocess.run(command, check=True, cwd=ROOT, env=environ, stdout=subprocess.DEVNULL)
         pairs: list[Pair] = json.loads(out.read_text(encoding="utf-8"))

@@ -1,12 +1,14 @@
 """What each rank of the loop benchmark does: the trainer's loop and a bare DDP loop, in turn, in the same process.
 
 The trainer's loop runs as always; from its per-step callback, after every BLOCK steps, as many steps of a bare loop
-are taken, on a model, an optimizer and data of their own. Both are timed by the wall clock of rank 0.
+are taken, on a model, an optimizer and data of their own. Both are timed by the wall clock of rank 0; on a GPU, which
+works behind the process, the clock is read when it is done with a block, and each step counts as the block's mean.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -24,7 +26,7 @@ from trainer import Data, Step, Training, World, join
 from trainer.env import rank_env
 from trainer.system import heartbeat
 
-BATCH_PER_RANK = 128  # about 80 ms a step on one CPU core
+BATCH_PER_RANK = int(os.environ.get("BENCH_BATCH", "128"))  # 128: about 80 ms a step on one CPU core
 BLOCK = 6  # steps of one loop before it is the other's turn; the first is not counted: it finds cold caches
 PAIRS = 400
 LEARNING_RATE = 0.01
@@ -45,16 +47,16 @@ def loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     return cross_entropy(model(images), labels)
 
 
-def bare_steps(dataset: TensorDataset) -> Iterator[None]:
+def bare_steps(dataset: TensorDataset, device: torch.device) -> Iterator[None]:
     """The loop of the tutorials, one step a turn: nothing is told, kept or checked."""
-    model = DistributedDataParallel(convnet())
+    model = DistributedDataParallel(convnet().to(device))
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     sampler: DistributedSampler[Any] = DistributedSampler(dataset)
-    loader = DataLoader(dataset, batch_size=BATCH_PER_RANK, sampler=sampler)
+    loader = DataLoader(dataset, batch_size=BATCH_PER_RANK, sampler=sampler, pin_memory=device.type == "cuda")
     while True:
-        for batch in loader:
+        for images, labels in loader:
             optimizer.zero_grad()
-            loss(model, batch).backward()
+            loss(model, (images.to(device, non_blocking=True), labels.to(device, non_blocking=True))).backward()
             optimizer.step()
             yield
 
@@ -62,8 +64,9 @@ def bare_steps(dataset: TensorDataset) -> Iterator[None]:
 class Turns:
     """The trainer's callback: times its steps, and lets the bare loop take its turn."""
 
-    def __init__(self, bare: Iterator[None]) -> None:
+    def __init__(self, bare: Iterator[None], device: torch.device) -> None:
         self._bare = bare
+        self._device = device
         self._block: list[float] = []
         self._since = time.perf_counter()
         self.pairs: list[dict[str, list[float]]] = []
@@ -72,7 +75,8 @@ class Turns:
         """A step of the trainer's loop is done."""
         self._block.append(time.perf_counter() - self._since)
         if len(self._block) == BLOCK:
-            self.pairs.append({"trainer": self._block, "bare": [self._bare_step() for _ in range(BLOCK)]})
+            ours = self._settled(self._block)
+            self.pairs.append({"trainer": ours, "bare": self._settled([self._bare_step() for _ in range(BLOCK)])})
             self._block = []
         self._since = time.perf_counter()
 
@@ -80,6 +84,14 @@ class Turns:
         start = time.perf_counter()
         next(self._bare)
         return time.perf_counter() - start
+
+    def _settled(self, block: list[float]) -> list[float]:
+        """A block's steps; on a GPU, which is waited for, each counts as their mean."""
+        if self._device.type != "cuda":
+            return block
+        start = time.perf_counter()
+        torch.cuda.synchronize()
+        return [(sum(block) + time.perf_counter() - start) / BLOCK] * BLOCK
 
 
 def main(out: Path) -> None:
@@ -90,7 +102,7 @@ def main(out: Path) -> None:
         size = 8 * BATCH_PER_RANK * world.size
         images = torch.randn(size, 1, 28, 28, generator=generator)
         dataset = TensorDataset(images, torch.randint(0, 10, (size,), generator=generator))
-        turns = Turns(bare_steps(dataset))
+        turns = Turns(bare_steps(dataset, world.device), world.device)
         train(world, dataset, turns)
         if world.is_main:
             out.write_text(json.dumps(turns.pairs), encoding="utf-8")
@@ -98,7 +110,7 @@ def main(out: Path) -> None:
 
 def train(world: World, dataset: TensorDataset, turns: Turns) -> None:
     """The trainer's loop as a user writes it, for at least PAIRS blocks."""
-    model = convnet()
+    model = convnet().to(world.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     data = Data(dataset, batch=BATCH_PER_RANK * world.size)
     epochs = -(-PAIRS * BLOCK // data.order.steps_per_epoch) + 1

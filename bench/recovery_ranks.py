@@ -26,6 +26,7 @@ from torch.utils.data import TensorDataset
 STEP_SECONDS = 0.05
 SNAPSHOT_EVERY = 10  # steps
 BATCH = 32
+DEVICE = os.environ.get("BENCH_DEVICE", "cpu")
 IMPORTED = time.monotonic()
 
 
@@ -90,7 +91,8 @@ def train_by_the_trainer(_folder: Path, diary: Diary) -> None:
 def train_plainly(folder: Path, diary: Diary) -> None:
     """A loop as tutorials have it, with snapshots that are whole or absent."""
     patience = os.environ.get("GROUP_TIMEOUT")
-    dist.init_process_group("gloo", timeout=timedelta(seconds=int(patience)) if patience else None)
+    backend = "nccl" if DEVICE == "cuda" else "gloo"
+    dist.init_process_group(backend, timeout=timedelta(seconds=int(patience)) if patience else None)
     diary.joined(dist.get_world_size())
     model, optimizer = made()
     diary.watch(model, optimizer)
@@ -105,7 +107,7 @@ def train_plainly(folder: Path, diary: Diary) -> None:
     while True:
         step += 1
         optimizer.zero_grad()
-        rested_loss(parallel, [torch.rand(size, 20), torch.rand(size, 1)]).backward()
+        rested_loss(parallel, [torch.rand(size, 20, device=DEVICE), torch.rand(size, 1, device=DEVICE)]).backward()
         optimizer.step()
         diary.number(step)
         if step % SNAPSHOT_EVERY == 0 and dist.get_rank() == 0:
@@ -116,7 +118,7 @@ def train_plainly(folder: Path, diary: Diary) -> None:
 
 def made() -> tuple[nn.Module, Optimizer]:
     """The model and its optimizer."""
-    model = nn.Linear(20, 1)
+    model = nn.Linear(20, 1).to(DEVICE)
     return model, SGD(model.parameters(), lr=1e-2, momentum=0.9)
 
 

@@ -78,6 +78,7 @@ class RankEnv:
     job: str = "local"
     run_id: str = "local"
     backend: Backend = "auto"
+    gpus_per_node: int = 0
     snapshot_dir: Path | None = None
     snapshot_every: int = 100
     snapshot_seconds: int | None = None
@@ -162,6 +163,7 @@ def rank_env(environ: Mapping[str, str] = os.environ) -> RankEnv:
         job=environ.get("KIT_JOB", "local"),
         run_id=environ.get("PET_RDZV_ID", "local"),
         backend=_backend(environ),
+        gpus_per_node=number("KIT_GPUS_PER_NODE", 0),
         snapshot_dir=path_of(environ, "KIT_SNAPSHOT_DIR"),
         snapshot_every=number("KIT_SNAPSHOT_EVERY", 100),
         snapshot_seconds=optional_number(environ, "KIT_SNAPSHOT_SECONDS"),

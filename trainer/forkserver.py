@@ -25,6 +25,7 @@ from trainer import agent
 from trainer.env import node_env
 from trainer.node.surroundings import share_cores
 from trainer.node.zygote import preload
+from trainer.system import cuda
 from trainer.system.reborn import live, take_over
 
 
@@ -50,7 +51,7 @@ class Agent:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Serve; ends with 1 where ranks are to start cold, and so are nodes.
+    """Serve; ends with 1 where ranks are to start cold, and so are nodes, or where forked ones could not use a GPU.
 
     Raises:
         EnvError: the first node's environment, which this process has, cannot be read.
@@ -61,6 +62,8 @@ def main(argv: Sequence[str]) -> int:
     share_cores(node, os.environ)
     agent.load(node)
     preload()
+    if cuda.initialized():
+        return 1
     keep = runpy.run_path(argv[0])["main"]
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how keepers end
     _tell({"warm": True})

@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import Final, NoReturn
 
 from trainer.node import worker
+from trainer.system import cuda
 from trainer.system.imports import uncollected
 from trainer.system.lifeline import end_with
 from trainer.system.lines import ConnectionLost, Lines, Message
@@ -29,6 +30,7 @@ from trainer.system.reborn import live, take_over
 PRELOADED: Final = ("trainer.world.distributed", "trainer.world.evaluation", "trainer.training.loop", "torch._dynamo")
 IMPORT_PATIENCE: Final = 300.0  # seconds for all imports, on a machine that is busy and has read none of it yet
 START_PATIENCE: Final = 30.0  # seconds for a rank to be forked
+CUDA_REFUSAL: Final = "an import has initialized CUDA, and a process that is forked after that cannot use a GPU"
 
 
 class ZygoteLost(Exception):
@@ -69,7 +71,9 @@ class Zygote:
         Raises:
             ZygoteLost: it will not be.
         """
-        self._hear(IMPORT_PATIENCE)
+        refusal = self._hear(IMPORT_PATIENCE).get("refusal")
+        if refusal:
+            raise ZygoteLost(refusal)
 
     def start(self, order: Order) -> int:
         """Start a rank as a child of this process, in a session of its own; gives its process id.
@@ -108,7 +112,7 @@ def _serve(connection: socket.socket, agent: int) -> None:
     preload()
     lines = Lines(connection)
     with suppress(ConnectionLost):  # the agent needs no more ranks, or is gone
-        lines.send({"warm": True})
+        lines.send({"refusal": CUDA_REFUSAL if cuda.initialized() else ""})
         while order := lines.receive():
             middle = os.fork()
             if not middle:
@@ -118,7 +122,7 @@ def _serve(connection: socket.socket, agent: int) -> None:
 
 def preload() -> None:
     """Import what ranks will, so that what is forked from here shares it."""
-    with uncollected():
+    with uncollected(), cuda.uninitialized():
         for name in PRELOADED:
             with suppress(ImportError):  # a rank that needs it will tell the same
                 import_module(name)

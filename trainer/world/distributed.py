@@ -214,6 +214,8 @@ def await_rank_0(environ: Mapping[str, str] = os.environ) -> None:
 def choose(env: RankEnv, *, gpus: int) -> tuple[str, torch.device]:
     """Backend and device of a rank: NCCL with a GPU for each rank of this node, gloo with none, never a mixture.
 
+    A job that asks for GPUs and for gloo by name computes on GPUs, which several ranks may share: NCCL refuses that.
+
     Args:
         env: what was asked for.
         gpus: how many this process sees.
@@ -221,11 +223,14 @@ def choose(env: RankEnv, *, gpus: int) -> tuple[str, torch.device]:
     Raises:
         DistributedError: NCCL was asked for without GPUs, or there are too few for this node's ranks.
     """
+    if env.backend == "gloo" and gpus and env.gpus_per_node:
+        return "gloo", torch.device("cuda", env.local_rank % gpus)
     if env.backend == "gloo" or (env.backend == "auto" and gpus == 0):
         return "gloo", torch.device("cpu")
     if gpus < env.local_world_size:
         raise DistributedError(
             f"{env.local_world_size} ranks on this node see {gpus} GPUs, and backend {env.backend} needs one for each: "
-            f"start fewer ranks, or set KIT_BACKEND=gloo to train on CPUs"
+            "start fewer ranks (procsPerNode), or set `backend: gloo`, with which ranks share GPUs, or train on CPUs "
+            "where gpusPerNode is 0"
         )
     return "nccl", torch.device("cuda", env.local_rank)

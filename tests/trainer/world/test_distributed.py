@@ -14,29 +14,31 @@ from tests.trainer.nodes import PATIENCE, free_port
 from trainer.env import RankEnv
 from trainer.world.distributed import DistributedError, World, await_rank_0, choose, join
 
-CPU, GPU_1 = torch.device("cpu"), torch.device("cuda", 1)
+CPU, GPU_0, GPU_1 = torch.device("cpu"), torch.device("cuda", 0), torch.device("cuda", 1)
 
 
 @pytest.mark.parametrize(
-    ("backend", "ranks", "gpus", "chosen"),
+    ("backend", "ranks", "asked", "gpus", "chosen"),
     [
-        ("auto", 2, 0, ("gloo", CPU)),
-        ("auto", 2, 2, ("nccl", GPU_1)),
-        ("auto", 2, 8, ("nccl", GPU_1)),
-        ("nccl", 2, 2, ("nccl", GPU_1)),
-        ("gloo", 2, 2, ("gloo", CPU)),
-        ("gloo", 2, 0, ("gloo", CPU)),
+        ("auto", 2, 0, 0, ("gloo", CPU)),
+        ("auto", 2, 2, 2, ("nccl", GPU_1)),
+        ("auto", 2, 2, 8, ("nccl", GPU_1)),
+        ("nccl", 2, 2, 2, ("nccl", GPU_1)),
+        ("gloo", 2, 0, 2, ("gloo", CPU)),
+        ("gloo", 2, 2, 0, ("gloo", CPU)),  # simulated GPUs
+        ("gloo", 2, 2, 2, ("gloo", GPU_1)),
+        ("gloo", 2, 1, 1, ("gloo", GPU_0)),  # shared by both
     ],
 )
-def test_what_is_chosen(backend: Any, ranks: int, gpus: int, chosen: tuple[str, torch.device]) -> None:
-    env = RankEnv(backend=backend, local_rank=1, local_world_size=ranks)
+def test_what_is_chosen(backend: Any, ranks: int, asked: int, gpus: int, chosen: tuple[str, torch.device]) -> None:
+    env = RankEnv(backend=backend, gpus_per_node=asked, local_rank=1, local_world_size=ranks)
     assert choose(env, gpus=gpus) == chosen
 
 
 @pytest.mark.parametrize(("backend", "gpus"), [("nccl", 0), ("nccl", 1), ("auto", 1)])
 def test_gpus_that_are_missing_are_never_a_silent_cpu(backend: Any, gpus: int) -> None:
     env = RankEnv(backend=backend, local_rank=0, local_world_size=2)
-    with pytest.raises(DistributedError, match=rf"2 ranks on this node see {gpus} GPUs.*KIT_BACKEND=gloo"):
+    with pytest.raises(DistributedError, match=rf"2 ranks on this node see {gpus} GPUs.*`backend: gloo`"):
         choose(env, gpus=gpus)
 
 

@@ -1,0 +1,179 @@
+"""What the trainer costs on a GPU, beside bare DDP, torchrun and torch's own snapshots: one machine, one GPU, one rank.
+
+python -m bench.gpu
+
+Needs nothing but the CUDA build of torch that is there. ``--device cpu`` tries the benchmark itself out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
+
+from bench import gpu_recovery, loop
+from bench.measure import Result, interval, save
+from bench.snapshot import alone, beside
+from bench.snapshot_ways import Done, Way, Ways
+from trainer import World
+from trainer.env import RankEnv
+from trainer.snapshots.state import State
+
+Row = tuple[str, ...]
+
+BATCHES = (128, 4096)  # images a step: one that the launch of kernels decides, and one that the GPU does
+LAYERS, WIDTH = 20, 4096
+ROUNDS = 5  # of snapshots, after one that does not count
+OURS = "the trainer"
+COLUMNS = ("what", "rival", "rival's", "ours", "ours against it")
+
+
+def main() -> None:
+    """Measure, and write the table."""
+    parser = argparse.ArgumentParser("bench.gpu", description=__doc__)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--layers", type=int, default=LAYERS, help=f"of {WIDTH} x {WIDTH}, in the snapshot's state")
+    args = parser.parse_args()
+    if args.device == "cuda" and not torch.cuda.is_available():
+        sys.exit(f"bench.gpu: no GPU for torch {torch.__version__} on this machine")
+    rows = [*throughput(args.device), *recovery(args.device), *snapshots(args.device, args.layers)]
+    save("gpu", Result(note=note(args.device, args.layers), columns=COLUMNS, rows=rows, raw=rows))
+
+
+def note(device: str, layers: int) -> str:
+    """What was done, and on what."""
+    gpu = torch.cuda.get_device_name() if device == "cuda" else "a CPU"
+    size = layers * (WIDTH + 1) * WIDTH * 4 * 3 / 1e9
+    return (
+        f"On {gpu}, one rank, NCCL. Throughput: the loop's benchmark above. Recovery: {gpu_recovery.TRIALS} kills of "
+        f"the rank, from SIGKILL to the end of the next optimizer step. Snapshots: a state of {size:.1f} GB on it, "
+        f"all ways in turn within each of {ROUNDS} rounds; how long training waits, how long until it is on the disk, "
+        "and how much longer steps take meanwhile. Medians."
+    )
+
+
+def throughput(device: str) -> Iterator[Row]:
+    """A row for each size of batch."""
+    backend = {"cuda": "nccl", "cpu": "gloo"}[device]
+    for batch in BATCHES:
+        pairs = loop.measure(ranks=1, KIT_BACKEND=backend, BENCH_BATCH=str(batch))[loop.WARM_UP :]
+        bare, own = ([statistics.median(pair[name][1:]) for pair in pairs] for name in ("bare", "trainer"))
+        cost = interval([100 * (1 - theirs / ours) for ours, theirs in zip(own, bare, strict=True)])
+        yield (
+            f"a step of {batch} images",
+            "bare DDP",
+            f"{1000 * statistics.median(bare):.2f} ms",
+            f"{1000 * statistics.median(own):.2f} ms",
+            f"{cost.median:+.2f} % throughput ({cost.low:+.2f} to {cost.high:+.2f})",
+        )
+
+
+def recovery(device: str) -> Iterator[Row]:
+    """One row."""
+    ours, theirs = gpu_recovery.measure(device)
+    ratio = statistics.median(ours) / statistics.median(theirs)
+    yield (
+        "a killed rank's next step",
+        "tuned torchrun",
+        f"{statistics.median(theirs):.2f} s ({min(theirs):.2f} to {max(theirs):.2f})",
+        f"{statistics.median(ours):.2f} s ({min(ours):.2f} to {max(ours):.2f})",
+        f"{ratio:.2f} of it",
+    )
+
+
+def snapshots(device: str, layers: int) -> list[Row]:
+    """A row for each rival; in a process of its own, which DCP's writing process ends with."""
+    with (
+        tempfile.TemporaryDirectory(dir=Path.cwd()) as folder,
+        ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool,
+    ):
+        trials = pool.submit(snapshot_trials, device, layers, Path(folder)).result()
+    stall, total, slower = typical(trials[OURS])
+    rows: list[Row] = []
+    for name in (name for name in trials if name != OURS):
+        their_stall, their_total, their_slower = typical(trials[name])
+        rows.append(
+            (
+                "a snapshot: stall, on the disk, steps slower",
+                name,
+                f"{1000 * their_stall:.0f} ms, {their_total:.1f} s, {their_slower:+.0f} %",
+                f"{1000 * stall:.0f} ms, {total:.1f} s, {slower:+.0f} %",
+                f"{stall / their_stall:.2f} of the stall",
+            )
+        )
+    return rows
+
+
+Trial = tuple[float, float, float]  # stall and total in seconds, steps slower in per cent
+
+
+def snapshot_trials(device: str, layers: int, folder: Path) -> dict[str, list[Trial]]:
+    """Every way in turn, again and again; the first time does not count."""
+    world = World(env=RankEnv(snapshot_dir=folder, snapshot_keep=1), device=torch.device(device))
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo", store=dist.HashStore(), rank=0, world_size=1
+    )
+    model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(layers))).to(device)
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(torch.rand(256, WIDTH, device=device)).square().mean().backward()
+        optimizer.step()
+        settle(device)
+
+    step()
+    ways = Ways(world, State(model=model, optimizer=optimizer), folder)
+    named: dict[str, Way] = {
+        "DCP async, thread": partial(ways.dcp_async, AsyncCheckpointerType.THREAD),
+        "DCP async, process": partial(ways.dcp_async, AsyncCheckpointerType.PROCESS),
+        OURS: ways.ours,
+    }
+    trials: dict[str, list[Trial]] = {name: [] for name in named}
+    for number in range(ROUNDS + 1):
+        for name, way in named.items():
+            trial = measured(partial(settled, way, device), step)
+            ways.clear()
+            if number:
+                trials[name].append(trial)
+    dist.destroy_process_group()
+    return trials
+
+
+def measured(way: Way, step: Callable[[], None]) -> Trial:
+    """One snapshot alone, and one beside training."""
+    stall, total = alone(way)
+    return stall, total, 100 * (beside(way, step) or 0.0)
+
+
+def settled(way: Way, device: str) -> Done:
+    """Begin a snapshot once the GPU has done what was asked of it before."""
+    settle(device)
+    return way()
+
+
+def settle(device: str) -> None:
+    """Wait for the GPU."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def typical(trials: Sequence[Trial]) -> Trial:
+    """The median of each figure."""
+    stall, total, slower = (statistics.median(figures) for figures in zip(*trials, strict=True))
+    return stall, total, slower
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Jobs of one node on this machine's GPU, with ranks that record what they do."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from tests.trainer.nodes import ColdNodes
+
+MODULE = "tests.gpu.scripts.train"
+
+
+class GPUJob(ColdNodes):
+    """One node whose ranks run :mod:`tests.gpu.scripts.train`. Its agent is a new interpreter, as in a pod.
+
+    Args:
+        folder: of its own.
+        arguments: of the script.
+        ranks: of the node.
+        env: of the agent.
+    """
+
+    def __init__(self, folder: Path, *arguments: str, ranks: int = 1, **env: str) -> None:
+        self._records = folder / "records"
+        self._records.mkdir(parents=True)
+        command = ("-m", MODULE, str(self._records), *arguments)
+        mine = {"PET_NPROC_PER_NODE": str(ranks), "KIT_GPUS_PER_NODE": "1", "KIT_SNAPSHOT_EVERY": "20"}
+        super().__init__(folder, *command, nodes="1", **{**mine, "PYTHONPATH": str(Path.cwd()), **env})
+
+    def records(self, what: str) -> list[dict[str, Any]]:
+        """The records of one kind that all ranks have written so far, in the order of time."""
+        texts = [path.read_text() for path in self._records.glob("*.jsonl")]
+        lines = [json.loads(line) for text in texts for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        return sorted((line for line in lines if line["what"] == what), key=lambda line: line["time"])
+
+    def until_step(self, number: int, *, processes: int = 1) -> None:
+        """Wait until the last of so many processes has taken a step."""
+
+        def taken() -> bool:
+            started = self.records("joined")
+            last = started[-1]["pid"] if len(started) >= processes else 0
+            return any(line["pid"] == last and line["step"] >= number for line in self.records("step"))
+
+        self.until_true(taken, f"step {number} of process {processes}")
+
+    def losses(self) -> dict[int, float]:
+        """Each step's loss, as the last generation that took it saw it."""
+        taken = sorted(self.records("step"), key=lambda line: line["generation"])
+        return {line["step"]: line["loss"] for line in taken}
+
+
+class GPUJobs:
+    """The jobs of a test. A context: whatever still runs at its end is killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+        self._count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def start(self, *arguments: str, ranks: int = 1, **env: str) -> GPUJob:
+        """Start a job's node."""
+        self._count += 1
+        folder = self._folder / f"job-{self._count}"
+        job = self._stack.enter_context(GPUJob(folder, *arguments, ranks=ranks, **env))
+        job.start(0)
+        return job

@@ -1,0 +1,55 @@
+"""Snapshots of a state on a GPU: copied to pinned memory while training goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from trainer import World
+from trainer.env import RankEnv
+from trainer.snapshots import layout, loading
+from trainer.snapshots.history import History
+from trainer.snapshots.state import State
+from trainer.world.order import Cursor, Order
+
+WIDTH = 1024
+
+
+def test_memory_for_a_gpus_state_is_pinned_where_the_disk_can_read_it():
+    taken = layout.memory(10_000, pinned=True)
+    assert taken.is_pinned()
+    assert taken.numel() == 10_000
+    assert taken.data_ptr() % 4096 == 0
+
+
+def test_a_snapshot_is_of_the_moment_that_it_was_begun(tmp_path: Path):
+    device = torch.device("cuda", 0)
+    model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(8))).to(device)
+    optimizer = torch.optim.Adam(model.parameters())
+    world = World(env=RankEnv(snapshot_dir=tmp_path), device=device)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(torch.rand(64, WIDTH, device=device)).square().mean().backward()
+        optimizer.step()
+
+    state = State(model=model, optimizer=optimizer)
+    with History(world, state, Order(samples=1000, batch=1)) as history:
+        history.restore()
+        step()
+        for _ in range(50):
+            step()  # kernels that the copy has to wait for
+        history.begin(Cursor(0, 51), {})
+        moment = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
+        for _ in range(50):
+            step()  # and some that it must not see
+        history.commit(Cursor(0, 101), {})
+    (first, last) = sorted(tmp_path.glob("step-*"))
+    assert equal(loading.weights(first), moment)
+    assert equal(loading.weights(last), {name: tensor.cpu() for name, tensor in model.state_dict().items()})
+
+
+def equal(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> bool:
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)

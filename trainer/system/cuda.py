@@ -1,0 +1,49 @@
+"""What a process may know of CUDA without initializing it. Standard library only.
+
+A process that is forked from one whose CUDA driver is initialized cannot use a GPU (CUDA C++ Programming Guide,
+"CUDA Environment"; torch's notes on multiprocessing say the same).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+DRIVER: Final = "libcuda.so.1"
+NOT_INITIALIZED: Final = 3  # CUDA_ERROR_NOT_INITIALIZED, what every call answers before cuInit
+# With it, torch counts devices through NVML. Without it, ``torch.cuda.is_available()`` initializes the driver.
+NVML_CHECK: Final = "PYTORCH_NVML_BASED_CUDA_CHECK"
+
+
+def initialized(maps: Path = Path("/proc/self/maps")) -> bool:
+    """Whether this process has initialized the CUDA driver, by whichever library.
+
+    Args:
+        maps: lists the libraries that this process has loaded. A driver that is not among them is not loaded to ask.
+    """
+    try:
+        if "/libcuda.so" not in maps.read_text():
+            return False
+        count = ctypes.c_int()
+        answer: int = ctypes.CDLL(DRIVER).cuDeviceGetCount(ctypes.byref(count))
+    except (OSError, AttributeError):  # not Linux, or no driver
+        return False
+    return answer != NOT_INITIALIZED
+
+
+@contextmanager
+def uninitialized() -> Iterator[None]:
+    """A stretch in which libraries that ask torch whether there is a GPU do not initialize the driver."""
+    given = os.environ.get(NVML_CHECK)
+    os.environ[NVML_CHECK] = "1"
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ[NVML_CHECK]
+        else:
+            os.environ[NVML_CHECK] = given
