@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import click
 
 from kitctl.cli import cli
+from kitctl.cli.common import say
 from kitctl.errors import KitError
 
 INTERRUPTED = 130  # what a shell expects of a process that SIGINT ended
@@ -29,16 +30,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("KITCTL_DEBUG"):
             raise
-        click.echo(f"error: {type(error).__name__}: {error}", err=True)
-        click.echo("this is a bug in kitctl; KITCTL_DEBUG=1 shows the traceback", err=True)
+        say(f"error: {type(error).__name__}: {error}")
+        say("this is a bug in kitctl; KITCTL_DEBUG=1 shows the traceback")
         return 1
     return result if isinstance(result, int) else 0
 
 
 def _tell(error: KitError) -> None:
-    click.echo(f"error: {error.message}", err=True)
+    say(f"error: {error.message}")
     if error.fix:
-        click.echo(f"fix: {error.fix}", err=True)
+        say(f"fix: {error.fix}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ What lives here: one function a step, spec -> view -> templates -> YAML -> objec
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -75,25 +74,12 @@ def _environment() -> jinja2.Environment:
 
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(_folder()),
-        bytecode_cache=_compiled(),
         undefined=jinja2.StrictUndefined,
         finalize=yamlstrict.quote,  # every {{ value }} is written as JSON: no value can break out of its place
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=False,  # noqa: S701 - YAML, not HTML
     )
-
-
-def _compiled() -> jinja2.BytecodeCache | None:
-    """Compiled templates in the user's cache folder, which saves time; none where it cannot be written."""
-    import jinja2  # noqa: PLC0415
-
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kitctl" / "templates"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError:
-        return None
-    return jinja2.FileSystemBytecodeCache(str(folder)) if os.access(folder, os.W_OK) else None
 
 
 def _folder() -> Path:

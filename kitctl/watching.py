@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from kitctl import logs, state
+from kitctl import logs, printable, state
 from kitctl.errors import JobCancelled, JobFailed, KitError, NotFinished, WaitTimeout
 from kitctl.state import JobState
 from kitctl.targets import Target
@@ -63,7 +63,9 @@ def verdict(job: JobState) -> KitError | None:
         case "Succeeded":
             return None
         case "Failed":
-            return JobFailed(f"{job.name!r} failed: {job.reason or 'no reason is known'}", fix=f"see {where}")
+            return JobFailed(
+                f"{job.name!r} failed: {printable.line(job.reason) or 'no reason is known'}", fix=f"see {where}"
+            )
         case "Cancelled":
             return JobCancelled(f"{job.name!r} was cancelled")
         case _:

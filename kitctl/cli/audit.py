@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import encode
+from kitctl.cli.common import encode, out
 from kitctl.cli.keeping import kept_job
 from kitctl.cli.options import output_option
 
@@ -34,6 +34,6 @@ def command(keeper: Keeper, output: str | None) -> None:
     from kitctl.view import audit as view
 
     audit = keeper.answer(Audit, "audit")
-    click.echo(encode(audit) if output == "json" else "\n".join(view.page(audit, wide=output == "wide")))
+    out(encode(audit) if output == "json" else "\n".join(view.page(audit, wide=output == "wide")))
     if not audit.holds:
         raise KitError("it is not proved that each sample was counted exactly once", fix=view.fix(audit))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from kitctl.cli.common import out
+
 EPILOG = """\b
 Examples:
   source <(kitctl completion bash)
@@ -22,4 +24,4 @@ def command(ctx: click.Context, shell: str) -> None:
     completion = get_completion_class(shell)
     assert completion is not None, "click knows every choice"
     root = ctx.find_root()
-    click.echo(completion(root.command, {}, "kitctl", "_KITCTL_COMPLETE").source())
+    out(completion(root.command, {}, "kitctl", "_KITCTL_COMPLETE").source())

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import say
+from kitctl.cli.common import confirm, say
 from kitctl.cli.place import named_job
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ Examples:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def command(job: NamedJob, snapshots: bool, yes: bool) -> None:
     """End a job if it runs, and delete it; its snapshots stay unless --snapshots is given."""
-    if snapshots and not yes and sys.stdin.isatty():
-        click.confirm(f"delete {job.name!r} and all its snapshots?", abort=True, err=True)
+    if snapshots:
+        confirm(f"delete {job.name!r} and all its snapshots?", yes=yes)
     gone = job.target.delete(job.namespace, job.name, snapshots=snapshots)
     say(f"{job.name}: deleted" + (" with its snapshots" if gone else "; its snapshots stay"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import say
+from kitctl.cli.common import out, say
 from kitctl.cli.options import JobCommand, job_options
 from kitctl.cli.place import connect, target_options
 from kitctl.cli.submission import prepare
@@ -35,7 +35,7 @@ def command(job: JobInput, where: Where) -> int:
     target = connect(where)
     found = target.preview(prepare(job, target.namespace))
     lines = [line for change in found for line in changes.lines(change.before, change.after)]
-    click.echo("".join(lines), nl=False)
+    out("".join(lines), nl=False)
     for refusal in dict.fromkeys(change.refusal for change in found if change.refusal):
         say(f"the cluster would refuse: {refusal}\nfix: a job's pods cannot be changed: kitctl submit --replace")
     return 1 if lines else 0

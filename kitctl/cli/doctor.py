@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import encode
+from kitctl.cli.common import encode, out
 from kitctl.cli.options import JobCommand, job_options, output_option
 from kitctl.cli.place import connect, target_options
 from kitctl.cli.submission import prepare
@@ -44,10 +44,10 @@ def command(job: JobInput, where: Where, output: str | None) -> None:
     seen: list[Finding] = []
     findings = _kept(_findings(job, connect(where, announce=True)), seen)
     if output == "json":
-        click.echo(encode(list(findings)))
+        out(encode(list(findings)))
     else:
         for line in view.lines(findings):
-            click.echo(line)
+            out(line)
     if problems := [finding.check for finding in seen if finding.verdict == "problem"]:
         raise KitError(f"{len(problems)} of {len(seen)} checks found a problem: {', '.join(problems)}")
 

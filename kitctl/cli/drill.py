@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import encode, say, seconds
+from kitctl.cli.common import confirm, encode, out, say, seconds
 from kitctl.cli.options import output_option
 from kitctl.cli.place import named_job
 from kitctl.faults import FAULTS
@@ -67,7 +66,7 @@ def command(
             found.append(recovery)
     finally:  # Ctrl-C, too, leaves what was measured until then
         if found:
-            click.echo(encode(found) if output == "json" else "\n".join(drills.recoveries(found)))
+            out(encode(found) if output == "json" else "\n".join(drills.recoveries(found)))
     if not found[-1].recovered:
         fix = f"see kitctl logs {job.name}; kitctl restart {job.name} starts all nodes anew"
         raise TargetError(f"{job.name!r} has not recovered from {fault} in {timeout}", fix=fix)
@@ -76,7 +75,6 @@ def command(
 def _ask(drill: Drill, aim: Aim, often: str, *, yes: bool) -> None:
     """Tell what will be done and what it may cost, and go on only if that is wanted."""
     from kitctl.drill import reported
-    from kitctl.errors import UsageError
 
     report = reported(drill.look())
     aim.check(report)  # who cannot be struck is told before anybody is asked
@@ -85,11 +83,7 @@ def _ask(drill: Drill, aim: Aim, often: str, *, yes: bool) -> None:
     say(f"a job that is well: {fault.healthy}")
     if progress.step is not None:
         say(f"what it may cost: the steps since its last snapshot; it is at {progress.step}, {_kept(progress)}")
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise UsageError("a drill asks first, and nobody is there to answer", fix="give --yes to go on without")
-    click.confirm(f"strike {drill.name!r}?", abort=True, err=True)
+    confirm(f"strike {drill.name!r}?", yes=yes)
 
 
 def _kept(progress: Progress) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import encode
+from kitctl.cli.common import encode, out, say
 from kitctl.cli.options import output_option
 from kitctl.cli.place import connect, namespace_option, target_options
 
@@ -38,12 +38,12 @@ def command(where: Where, namespace: str | None, all_namespaces: bool, phase: st
     found = target.jobs(None if all_namespaces else namespace)
     jobs = [job for job in map(state.derive, found) if phase is None or job.phase.lower() == phase.lower()]
     if output == "json":
-        click.echo(encode(jobs))
+        out(encode(jobs))
     elif output == "name":
-        click.echo("".join(f"{job.name}\n" for job in jobs), nl=False)
+        out("".join(f"{job.name}\n" for job in jobs), nl=False)
     elif jobs:
         lines = text.job_list(jobs, time.time(), namespaces=all_namespaces, wide=output == "wide")
-        click.echo("\n".join(lines))
+        out("\n".join(lines))
     else:
         place = "in any namespace" if all_namespaces else f"in namespace {namespace!r}"
-        click.echo(f"no jobs {place}", err=True)
+        say(f"no jobs {place}")

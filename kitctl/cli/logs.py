@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import seconds
+from kitctl.cli.common import out_log, seconds
 from kitctl.cli.place import named_job
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def follow_to_the_end(
 
 def _print(lines: Iterable[Line], *, timestamps: bool) -> None:
     for line in lines:
-        click.echo(f"{line.time} {line.text}" if timestamps else line.text)
+        out_log(f"{line.time} {line.text}" if timestamps else line.text)
 
 
 def _after(lines: list[Line]) -> str:

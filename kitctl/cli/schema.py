@@ -14,7 +14,7 @@ Examples:
 @click.command(epilog=EPILOG)
 def command() -> None:
     """Print the JSON Schema (2020-12) of a job file."""
-    from kitctl.cli.common import encode
+    from kitctl.cli.common import encode, out
     from kitctl.schema import json_schema
 
-    click.echo(encode(json_schema()))
+    out(encode(json_schema()))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import encode, say
+from kitctl.cli.common import confirm, encode, out, say
 from kitctl.cli.keeping import kept_job
 from kitctl.cli.options import output_option
 
@@ -76,7 +75,7 @@ def show(keeper: Keeper, which: str, output: str | None) -> None:
     from kitctl.view import snapshots as view
 
     details = keeper.answer(Details, "show", *filter(None, [which]))
-    click.echo(encode(details) if output == "json" else "\n".join(view.page(details, time.time())))
+    out(encode(details) if output == "json" else "\n".join(view.page(details, time.time())))
 
 
 @command.command()
@@ -93,9 +92,9 @@ def prune(keeper: Keeper, keep: int, damaged: bool, yes: bool) -> None:
     if not found:
         say(f"{keeper.kept.name}: nothing to delete")
         return
-    if not yes and sys.stdin.isatty():
+    if not yes:
         say("\n".join(_lines(found)))
-        click.confirm(f"delete these {len(found)}?", abort=True, err=True)
+    confirm(f"delete these {len(found)}?", yes=yes)
     gone = keeper.answer(list[Snapshot], *words, *(f"--drop={one.name}" for one in found))
     say(f"{keeper.kept.name}: deleted {', '.join(one.name for one in gone)}")
 
@@ -127,11 +126,11 @@ def _save(path: Path, pieces: Iterator[bytes]) -> None:
 
 def _print(found: Sequence[Snapshot], output: str | None) -> None:
     if output == "json":
-        click.echo(encode(found))
+        out(encode(found))
     elif output == "name":
-        click.echo("".join(f"{one.name}\n" for one in found), nl=False)
+        out("".join(f"{one.name}\n" for one in found), nl=False)
     elif found:
-        click.echo("\n".join(_lines(found, wide=output == "wide")))
+        out("\n".join(_lines(found, wide=output == "wide")))
     else:
         say("no snapshots yet")
 

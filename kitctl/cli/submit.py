@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import encode, manifests, say, seconds, timeout_option
+from kitctl.cli.common import encode, manifests, out, say, seconds, timeout_option
 from kitctl.cli.options import JobCommand, job_options, output_option
 from kitctl.cli.place import connect, target_options
 from kitctl.cli.submission import prepare
@@ -90,11 +90,11 @@ def _report(target: Target, submission: Submission, output: str | None, how: str
     elif output == "yaml":
         manifests(_rendered(submission), output)
     elif output == "json":
-        click.echo(encode(watching.current(target, namespace, name)))
+        out(encode(watching.current(target, namespace, name)))
     elif output == "name":
-        click.echo(name)
+        out(name)
     else:
-        click.echo(f"job {name!r} submitted")
+        out(f"job {name!r} submitted")
         say(_COME_BACK.format(name=name, where="" if namespace == target.namespace else f" -n {namespace}"))
 
 

@@ -8,6 +8,7 @@ import click
 
 import kitctl
 from kitctl import names
+from kitctl.cli.common import out
 
 EPILOG = """\b
 Examples:
@@ -18,6 +19,6 @@ Examples:
 @click.command(epilog=EPILOG)
 def command() -> None:
     """Print the versions that matter in a report of a problem."""
-    click.echo(f"kitctl {kitctl.__version__}")
-    click.echo(f"image  {names.DEFAULT_IMAGE}")
-    click.echo(f"python {platform.python_version()} on {platform.system()} {platform.machine()}")
+    out(f"kitctl {kitctl.__version__}")
+    out(f"image  {names.DEFAULT_IMAGE}")
+    out(f"python {platform.python_version()} on {platform.system()} {platform.machine()}")

@@ -34,12 +34,13 @@ def command(job: NamedJob, timeout: str | None) -> None:
 def wait_to_the_end(target: Target, namespace: str, name: str, timeout: float | None) -> None:
     """Say each change of phase or of its reason, and raise what the end means."""
     from kitctl import watching
+    from kitctl.printable import line
 
     told, job = ("", ""), None
     try:
         for job in watching.states(target, namespace, name, timeout=timeout):
             if told != (told := (job.phase, job.reason)):
-                say(f"{name}: {job.phase}" + (f" ({job.reason})" if job.reason else ""))
+                say(f"{name}: {job.phase}" + (f" ({line(job.reason)})" if job.reason else ""))
     except KeyboardInterrupt:
         leave(name)
     if job and (error := watching.verdict(job)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
+from kitctl import printable
 from kitctl.snapshots import Audit, Proof
 from kitctl.view.columns import many
 from kitctl.view.snapshots import ledger
@@ -11,6 +12,10 @@ from kitctl.view.snapshots import ledger
 
 def page(audit: Audit, *, wide: bool) -> list[str]:
     """The newest snapshot's proof, and whatever contradicts it; with ``wide`` the history, entry by entry."""
+    return [printable.line(one) for one in _lines(audit, wide=wide)]
+
+
+def _lines(audit: Audit, *, wide: bool) -> list[str]:
     lines = [f"cannot vouch for anything: {one.name}: {one.reason}" for one in audit.unusable]
     for proof in (proof for proof in audit.proofs if proof.broken):
         lines += [f"broken in {proof.snapshot}: {proof.broken}", *ledger(proof.ledger, proof.entry)]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kitctl import printable
+
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Left-aligned columns, three spaces apart, no space at a line's end."""
-    table = [header, *rows]
+    """Left-aligned columns, three spaces apart, no space at a line's end. A cell is one line, whatever it holds."""
+    table = [header, *([printable.line(cell) for cell in row] for row in rows)]
     widths = [max(len(row[number]) for row in table) for number in range(len(header))]
     return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from kitctl import printable
 from kitctl.doctor import Finding, Verdict
 
 MARKS: Final[dict[Verdict, str]] = {"ok": "ok", "warning": "WARNING", "problem": "PROBLEM", "unknown": "unknown"}
@@ -14,6 +15,6 @@ _NAME, _MARK = 14, 8
 def lines(findings: Iterable[Finding]) -> Iterator[str]:
     """One line a check as it is made, and one for its fix."""
     for finding in findings:
-        yield f"{finding.check:<{_NAME}}{MARKS[finding.verdict]:<{_MARK}}{finding.what}"
+        yield printable.line(f"{finding.check:<{_NAME}}{MARKS[finding.verdict]:<{_MARK}}{finding.what}")
         if finding.fix:
-            yield f"{'':<{_NAME + _MARK}}fix: {finding.fix}"
+            yield printable.line(f"{'':<{_NAME + _MARK}}fix: {finding.fix}")

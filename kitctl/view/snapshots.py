@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kitctl import printable
 from kitctl.quantity import duration, size
 from kitctl.snapshots import Details, Entry, Snapshot
 from kitctl.view.columns import columns, many
@@ -35,7 +36,7 @@ def page(one: Details, now: float) -> list[str]:
     ]
     width = max(len(name) for name, _ in facts) + 3
     tensors = [[each.name, _shape(each.shape), each.dtype, size(each.size)] for each in one.tensors]
-    head = [f"{name:<{width}}{text}" for name, text in facts]
+    head = [printable.line(f"{name:<{width}}{text}") for name, text in facts]
     return [*head, "", *columns(_TENSORS, tensors), "", *ledger(one.ledger)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from kitctl import printable
 from kitctl.facts import Progress, Recovery
 from kitctl.quantity import duration
 from kitctl.state import JobState, NodeState
@@ -37,7 +38,7 @@ def job_page(job: JobState, now: float, *, wide: bool = False) -> list[str]:
         ("Age", duration((job.ended or now) - job.created) + (" (ended)" if job.ended else "")),
     ]
     width = max(len(name) for name, _ in facts) + 3
-    head = [f"{name:<{width}}{text}" for name, text in facts if text]
+    head = [printable.line(f"{name:<{width}}{text}") for name, text in facts if text]
     shown, rest = (job.places, []) if wide else _remarkable(job.places)
     return [*head, "", *columns(_NODES, _node_rows(shown, now)), *rest, *_failure(job)]
 
@@ -135,4 +136,4 @@ def _failure(job: JobState) -> list[str]:
     where += [] if failure.node is None else [f"node {failure.node}"]
     title = "First failure" + (f" ({', '.join(where)})" if where else "")
     lines = (failure.traceback or failure.error).rstrip().split("\n")
-    return ["", f"{title}:", *(f"  {line}" for line in lines)]
+    return ["", f"{title}:", *(f"  {printable.line(line.expandtabs())}" for line in lines)]

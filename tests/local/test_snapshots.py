@@ -55,7 +55,10 @@ def test_snapshots_are_looked_after_and_the_history_is_proved_until_somebody_tam
     told = kit.run("audit", "job", exit_code=1)
     assert f"broken in {newest.name}: entry 2: epoch, position and step begin at" in told
     assert "2 <- here" in told
-    kit.run("snapshots", "prune", "job", "--keep", "1", "--damaged", "-y")
+    prune = ("snapshots", "prune", "job", "--keep", "1", "--damaged")
+    assert "delete these 2? Nobody is there to answer" in kit.run(*prune, exit_code=2)
+    assert len([*kit.snapshots("job").glob("step-*")]) == 3
+    kit.run(*prune, "-y")
     assert [path.name for path in kit.snapshots("job").glob("step-*")] == [newest.name]
 
 

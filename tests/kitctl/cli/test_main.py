@@ -75,6 +75,7 @@ def test_render_prints_and_does_nothing_else(
     assert (code, err) == (0, "")
     assert out.endswith("job.batch/digits\n")
     assert not list(tmp_path.iterdir())
+    assert not Path(os.environ["XDG_CACHE_HOME"]).exists(), "a compiled template is code that somebody else could leave"
 
 
 def test_an_unknown_verb_is_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,93 @@
+"""The ranks' words, in a terminal and in a pipe."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from kitctl.__main__ import main
+from kitctl.targets.local.folder import hold
+from kitctl.targets.local.records import End
+from tests.kitctl.localjobs import ended_job, running_job, say
+
+LINES = (
+    "[rank 0]: \x1b[31mred\x1b[2J and \x1b]0;owned\x07",
+    "[rank 1]: 50 %\r100 %",
+    "[rank 0]: last",
+)
+
+
+@pytest.fixture(autouse=True)
+def _job() -> None:
+    ended_job("job", lines=LINES)
+
+
+def in_a_terminal(*words: str) -> str:
+    """What a command writes to a terminal."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "kitctl", *words, "--target", "local"]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE) as process:
+        os.close(theirs)
+        seen = b""
+        try:
+            while piece := os.read(ours, 4096):
+                seen += piece
+        except OSError:  # Linux' way to say that the other side is closed
+            pass
+    os.close(ours)
+    assert process.returncode == 0
+    return seen.decode().replace("\r\n", "\n")
+
+
+def test_in_a_terminal_lines_keep_their_colours_and_take_nothing_else() -> None:
+    assert in_a_terminal("logs", "job").splitlines(keepends=True) == [
+        "[rank 0]: \x1b[31mred\\x1b[2J and \\x1b]0;owned\\x07\x1b[0m\n",
+        "[rank 1]: 50 %\r",
+        "100 %\n",
+        "[rank 0]: last\n",
+    ]
+
+
+def test_in_a_pipe_a_title_stays_as_it_was_written(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["logs", "job", "--target", "local"]) == 0
+    assert "\x1b]0;owned\x07" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "abc"),
+        (("--tail", "1"), "c"),
+        (("--tail", "2"), "bc"),
+        (("--tail", "0"), ""),
+        (("--tail", "9"), "abc"),
+        (("--include", "a|b", "--tail", "1"), "b"),
+    ],
+)
+@pytest.mark.parametrize("follow", [(), ("-f",)])
+def test_a_tail_is_the_last_lines_of_those_that_are_wanted(
+    words: tuple[str, ...], told: str, follow: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended_job("abc", lines=("a", "b", "c"))
+    assert main(["logs", "abc", *follow, *words, "--target", "local"]) == 0
+    assert capsys.readouterr().out == "".join(f"{letter}\n" for letter in told)
+
+
+def test_following_goes_on_after_the_tail_until_the_job_ends() -> None:
+    job = running_job("growing", lines=("a", "b"))
+    command = [sys.executable, "-m", "kitctl", "logs", "-f", "growing", "--tail", "1", "--target", "local"]
+    with (
+        hold(job.lock),  # this test supervises it
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "b\n"
+        say(job, "c")
+        assert process.stdout.readline() == "c\n"
+        job.write(End(phase="Succeeded", time=200.0))
+        assert process.stdout.read() == ""
+    assert process.returncode == 0

@@ -1,0 +1,84 @@
+"""A job's page, of what ranks have written themselves."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+from kitctl import watching
+from kitctl.__main__ import main
+from kitctl.facts import Progress, Report, Termination
+from kitctl.targets.local.folder import hold
+from kitctl.targets.local.records import End
+from kitctl.targets.local.target import LocalTarget
+from kitctl.view import live
+from tests.kitctl.localjobs import ended_job, running_job
+
+EVIL = "\x1b[2J\x1b]0;owned\x07[red]\u202e\nother   Succeeded"
+FAILURE = Termination(outcome="fatal", reason=EVIL, rank=0, error=EVIL, traceback=f"Traceback:\n\tfile\n{EVIL}")
+REPORT = Report(progress=Progress(step=3, metrics={EVIL: 1.0}))
+
+
+@pytest.fixture(autouse=True)
+def _job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KITCTL_TARGET", "local")
+    ended_job("job", "Failed", failure=FAILURE, report=REPORT)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("status", "job"),
+        ("status", "job", "-o", "wide"),
+        ("status", "job", "--watch"),
+        ("list", "-o", "wide"),
+        ("wait", "job"),
+        ("status", "job", "--exit-code"),
+        ("doctor", "job"),
+    ],
+    ids=" ".join,
+)
+def test_what_ranks_write_is_shown_and_nothing_more(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    main(words)
+    shown = "".join(capsys.readouterr())
+    assert r"\x1b[2J\x1b]0;owned\x07[red]\u202e" in shown
+    assert not {"\x1b", "\x07", "\u202e"} & {*shown}
+    rows = [line for line in shown.splitlines() if line.startswith("other")]
+    assert not rows, "a line break has forged a row"
+
+
+def test_json_has_the_text_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["status", "job", "-o", "json"])
+    shown = capsys.readouterr().out
+    assert json.loads(shown)["failure"]["reason"] == EVIL
+    assert not {"\x1b", "\x07", "\u202e"} & {*shown}
+
+
+def test_a_live_page_takes_no_orders_from_ranks() -> None:
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=200, color_system="truecolor")
+    terminal.print(live._page(watching.current(LocalTarget.of_user(), "default", "job")))
+    shown = screen.getvalue()
+    assert r"\x1b[2J\x1b]0;owned\x07[red]\u202e" in shown
+    assert "\x1b[2J" not in shown
+    assert "\x1b]0" not in shown
+
+
+def test_watching_in_a_pipe_shows_each_phase_once_and_ends_with_the_job() -> None:
+    job = running_job("watched")
+    command = [sys.executable, "-m", "kitctl", "status", "-w", "watched", "--exit-code"]
+    with (
+        hold(job.lock),  # this test supervises it
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process,
+    ):
+        assert process.stdout is not None
+        seen = [next(line for line in process.stdout if line.startswith("Phase"))]
+        job.write(End(phase="Cancelled", time=200.0))
+        seen += [line for line in process.stdout if line.startswith("Phase")]
+    assert [line.split()[1] for line in seen] == ["Pending", "Cancelled"]
+    assert process.returncode == 103
