@@ -27,6 +27,8 @@ def test_a_recovery_is_complete_with_the_first_step_and_its_parts_add_up(clock: 
     recovery.begin("the ranks of node 0 have failed")  # a consequence
     clock[0] = 11.0
     recovery.mark("stop")
+    clock[0] = 11.5
+    recovery.mark("stop")  # ranks that are stopped already: the first time counts
     clock[0] = 12.0
     recovery.mark("form")
     recovery.look(lambda phase: 0.0 if phase is Phase.AGREEING else MOMENTS[phase])

@@ -69,7 +69,8 @@ class Supervisor:
             if self.folder.wanted != wanted:
                 continue  # decided on what is no longer wanted
             for action in actions:
-                self.act(action)
+                if not self.act(action):
+                    break  # no node runs, or ends the job, before those below it have been started
             if wanted.suspended and not actions and not any(node.alive for node in seen):
                 return
             time.sleep(POLL_SECONDS)
@@ -78,16 +79,17 @@ class Supervisor:
         """What is true of every node now."""
         return [self._observe(self.folder.node(index)) for index in range(count)]
 
-    def act(self, action: Action) -> None:
-        """Do one thing."""
+    def act(self, action: Action) -> bool:
+        """Do one thing; False if it cannot be done yet."""
         match action:
             case Start(index):
-                self._start(self.folder.node(index))
+                return self._start(self.folder.node(index))
             case Stop(index, hard):
                 self._stop(self.folder.node(index), hard=hard)
             case Finish(end):
                 self.folder.write(end)
                 say(f"{end.phase}" + (f": {end.failure.reason}" if end.failure else ""))
+        return True
 
     def _observe(self, node: NodeFolder) -> Observed:
         attempts = node.attempts
@@ -116,20 +118,21 @@ class Supervisor:
             self.fates[key] = _lost_after(node, attempt)
         return self.fates[key]
 
-    def _start(self, node: NodeFolder) -> None:
+    def _start(self, node: NodeFolder) -> bool:
         attempt = node.attempts + 1
         this = launch.Launch(
             folder=self.folder, job=self.job, index=node.index, attempt=attempt, port=self._port(), state=state_home()
         )
         env = launch.environment(this, os.environ)
         if not self.starter.ready(env):
-            return  # asked again in the next round
+            return False  # asked again in the next round
         if attempt > 1:
             self._end_remains(node, attempt - 1)
         node.path.mkdir(parents=True, exist_ok=True)
         node.log(attempt).touch()  # from here on the attempt counts, whatever happens to us
         self.starter.start(node, attempt, restarts=self.folder.wanted.restarts, env=env)
         say(f"node {node.index}: started, attempt {attempt}")
+        return True
 
     def _stop(self, node: NodeFolder, *, hard: bool) -> None:
         attempt = node.attempts

@@ -1,18 +1,23 @@
-"""What a node does that cannot find node 0."""
+"""What a node does that cannot find node 0, or loses it."""
 
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.trainer.nodes import free_port
 from trainer.env import node_env
 from trainer.node import supervise
 from trainer.node.drain import Drain
 from trainer.node.supervise import Supervisor
 from trainer.outcome import marker
 from trainer.outcome.termination import FINISHED, Ending
+from trainer.rendezvous.hosted import hosted
 from trainer.rendezvous.knobs import Knobs
 
 NOWHERE = "node-0.invalid"  # RFC 2606: never resolves
@@ -56,3 +61,60 @@ def test_nobody_makes_room_for_a_node_0_that_has_a_place_and_is_not_up_yet(tmp_p
 def test_a_node_that_waits_for_a_node_0_that_has_finished_is_done(tmp_path: Path) -> None:
     threading.Timer(0.5, marker.mark, (tmp_path, "run", {})).start()
     assert ending_of(1, tmp_path, host="127.0.0.1", patience=60) == FINISHED
+
+
+def ending_beyond_a_lost_hub(folder: Path, *, join_timeout: int, between: Callable[[], bool]) -> Ending:
+    """How a lone node ends whose hub is lost once its rank has begun; ``between`` says whether another hub follows."""
+    script = folder / "first.py"
+    script.write_text(
+        "import time\nfrom pathlib import Path\n"
+        f"mark = Path({str(folder / 'began')!r})\n"
+        "if not mark.exists():\n    mark.touch()\n    time.sleep(600)\n"
+    )
+    node = node_env(
+        {
+            "PET_RDZV_ENDPOINT": f"127.0.0.1:{free_port()}",
+            "PET_RDZV_CONF": f"join_timeout={join_timeout}",
+            "PET_RDZV_ID": "run",
+            "KIT_SNAPSHOT_DIR": str(folder),
+        }
+    )
+    knobs = Knobs.of(node.rendezvous_conf)
+    supervisor = Supervisor(node, [str(script)], knobs=knobs, hub=None, zygote=None, drain=Drain(), scratch=folder)
+    ended = threading.Event()
+
+    def lose() -> None:
+        with hosted(node, knobs):
+            while not (folder / "began").exists() and not ended.is_set():
+                time.sleep(0.02)
+            again = between()
+        if again:
+            with hosted(node, knobs):
+                ended.wait()  # a hub ends with the thread that has started it
+
+    with ThreadPoolExecutor() as pool:
+        pool.submit(lose)
+        try:
+            return supervisor.run()
+        finally:
+            ended.set()
+
+
+def test_the_time_to_join_begins_anew_with_each_lost_rendezvous(tmp_path: Path) -> None:
+    def outlast() -> bool:
+        time.sleep(4.5)
+        return True
+
+    ending = ending_beyond_a_lost_hub(tmp_path, join_timeout=4, between=outlast)
+    assert ending == Ending(outcome="done", reason="all ranks succeeded")
+
+
+def test_a_node_that_loses_the_others_as_the_run_finishes_is_done_at_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def finish() -> bool:
+        marker.mark(tmp_path, "run", {})
+        return False
+
+    assert ending_beyond_a_lost_hub(tmp_path, join_timeout=60, between=finish) == FINISHED
+    assert "joining again" not in capfd.readouterr().out
