@@ -6,7 +6,8 @@
     │   ├── ConflictError        2   something of that name is there already, or is in the wrong state
     │   └── UnsupportedError     2   a real wish that this target or version cannot grant
     ├── TargetError              1   the place that runs jobs did not do what it was asked
-    │   └── Forbidden            1   this user may not do that there
+    │   ├── Forbidden            1   this user may not do that there
+    │   └── Unavailable          1   it does not answer now; it may soon
     ├── JobFailed              100   the job ended as failed
     ├── NotFinished            101   the job has not ended yet
     ├── NotFound               102   no such job, node or rank
@@ -74,6 +75,14 @@ class TargetError(KitError):
 
 class Forbidden(TargetError):
     """This user may not do that there."""
+
+
+class Unavailable(TargetError):
+    """The place that runs jobs does not answer now; asked again after ``wait_seconds`` or more, it may."""
+
+    def __init__(self, message: str, *, fix: str = "", wait_seconds: float = 0.0) -> None:
+        super().__init__(message, fix=fix)
+        self.wait_seconds = wait_seconds
 
 
 class JobFailed(KitError):

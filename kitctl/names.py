@@ -21,6 +21,9 @@ LABEL_VERSION: Final = "app.kubernetes.io/version"  # kitctl's version
 LABEL_QUEUE: Final = "kueue.x-k8s.io/queue-name"  # scheduling.queue; read by Kueue
 ANNOTATION_SPEC_HASH: Final = "kitctl.dev/spec-hash"  # which job an object was rendered from; read by submit
 ANNOTATION_RELEASED: Final = "kitctl.dev/released"  # "false" from submit until all children are there; read by submit
+ANNOTATION_SUBMIT: Final = "kitctl.dev/submit"  # which call of submit may release the job; set and read by submit
+ANNOTATION_USER: Final = "kitctl.dev/user"  # who made a job, or its claim; read by submit and delete
+ANNOTATION_JOB_UID: Final = "kitctl.dev/job-uid"  # of a claim: the job that has it; read by delete
 ANNOTATION_CANCELLED: Final = "kitctl.dev/cancelled"  # when; set by cancel, taken away by restart
 APP_NAME: Final = "kitctl-job"
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from kitctl import logs, printable, state
-from kitctl.errors import JobCancelled, JobFailed, KitError, NotFinished, WaitTimeout
+from kitctl.errors import JobCancelled, JobFailed, KitError, NotFinished, Unavailable, WaitTimeout
 from kitctl.state import JobState
 from kitctl.targets import Target
 
+PATIENCE_SECONDS = 600.0  # how long a job is watched whose target does not answer: it goes on meanwhile
 REORDER_SECONDS = 0.3  # how long a followed line waits for an older one of another node
 
 
@@ -26,18 +27,30 @@ def current(target: Target, namespace: str, name: str) -> JobState:
 def states(target: Target, namespace: str, name: str, *, timeout: float | None = None) -> Iterator[JobState]:
     """A job's state again and again; the last one is an end.
 
+    Once the target has answered, it may be away for some minutes.
+
     Raises:
         WaitTimeout: after ``timeout`` seconds; the job goes on.
+        Unavailable: the target does not answer any more.
     """
-    deadline = None if timeout is None else time.monotonic() + timeout
+    deadline = float("inf") if timeout is None else time.monotonic() + timeout
+    job = current(target, namespace, name)
     while True:
-        job = current(target, namespace, name)
         yield job
         if job.finished:
             return
-        if deadline is not None and time.monotonic() > deadline:
+        if time.monotonic() > deadline:
             raise WaitTimeout(f"{name!r} is still {job.phase.lower()}", fix=f"it goes on: kitctl status {name}")
         time.sleep(target.poll_seconds)
+        left = max(deadline - time.monotonic(), 0.0)
+        target.patience_seconds = min(PATIENCE_SECONDS, left)
+        try:
+            job = current(target, namespace, name)
+        except Unavailable as error:
+            if left > PATIENCE_SECONDS:
+                raise
+            fix = f"it goes on: kitctl status {name}"
+            raise WaitTimeout(f"{name!r} was {job.phase.lower()} when it was last seen", fix=fix) from error
 
 
 def lines(target: Target, namespace: str, name: str, wanted: logs.Filter, tail: int | None) -> Iterator[logs.Line]:
@@ -53,7 +66,9 @@ def follow(target: Target, namespace: str, name: str, wanted: logs.Filter) -> It
         limit = datetime.now(UTC) - timedelta(seconds=REORDER_SECONDS)
         return limit.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
-    return filter(wanted.wants, logs.settle(target.follow(namespace, name), horizon))
+    lines = logs.settle(target.follow(namespace, name), horizon)
+    target.patience_seconds = PATIENCE_SECONDS
+    return filter(wanted.wants, lines)
 
 
 def verdict(job: JobState) -> KitError | None:

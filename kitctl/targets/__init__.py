@@ -76,6 +76,8 @@ class Target(Protocol):
     """Where a job is looked for if nobody says so."""
     poll_seconds: float
     """How often it may be asked how a job is."""
+    patience_seconds: float
+    """How long it is asked again while it does not answer; who watches a job sets more."""
 
     def submit(self, submission: Submission) -> None:
         """Start a job.

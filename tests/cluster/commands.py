@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kitctl.__main__ import main
-from kitctl.targets.cluster.api import Api
+from kitctl.targets.cluster.transport import Transport
 from tests.cluster.kind.images import pushed
 from tests.cluster.kind.settings import KUBECONFIG, TRAINER_IMAGE
 from tests.cluster.kubectl import until
@@ -81,12 +81,12 @@ def _run(words: tuple[str, ...], exit_code: int, kubeconfig: Path) -> tuple[str,
 
 def _run_to(number: int, words: tuple[str, ...]) -> None:
     """In a process of its own: be killed before request ``number``."""
-    counted, send = itertools.count(1), Api._send
+    counted, send = itertools.count(1), Transport._answer
 
-    def send_or_die(self: Api, *request: Any, **options: Any) -> Any:
+    def send_or_die(self: Transport, *request: Any, **options: Any) -> Any:
         if next(counted) == number:
             os.kill(os.getpid(), signal.SIGKILL)
         return send(self, *request, **options)
 
-    Api._send = send_or_die  # type: ignore[method-assign]
+    Transport._answer = send_or_die  # type: ignore[method-assign]
     _run(words, 0, KUBECONFIG)

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from kitctl.targets.cluster.api import MERGE, RESOURCES, Api
+from kitctl.targets.cluster.api import MERGE, Api
+from kitctl.targets.cluster.resources import RESOURCES
 from tests.cluster.jobs import rendered
 from tests.cluster.kind.steps import works
 from tests.cluster.kubectl import Object, apply, get, kubectl, until
@@ -61,8 +62,8 @@ def make(api: Api, job: Object, owner: str, index: int) -> None:
         },
         "spec": template["spec"] | {"schedulerName": NOBODY},
     }
-    api._json("POST", "Pod", POD.path(namespace), body=pod)
-    api._json("PATCH", "Pod", POD.path(namespace, name, "status"), body={"status": runs(pod)}, content=MERGE)
+    api.transport.json("POST", "Pod", POD.path(namespace), body=pod)
+    api.transport.json("PATCH", "Pod", POD.path(namespace, name, "status"), body={"status": runs(pod)}, content=MERGE)
 
 
 def runs(pod: Object) -> Object:

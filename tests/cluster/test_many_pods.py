@@ -8,8 +8,8 @@ import pytest
 
 from kitctl.state import derive
 from kitctl.targets import Where, connect
-from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.target import ClusterTarget
+from kitctl.targets.cluster.transport import Transport
 from tests.cluster.commands import IDLE, job, kitctl
 from tests.cluster.kind.settings import KUBECONFIG
 from tests.cluster.kubectl import get, until
@@ -52,11 +52,11 @@ def test_so_does_that_of_the_other_kind(namespace: str, monkeypatch: pytest.Monk
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The requests from now on."""
     requests: list[str] = []
-    send = Api._send
+    send = Transport._answer
 
-    def send_and_count(api: Api, method: str, kind: str, *rest: Any, **options: Any) -> Any:
+    def send_and_count(transport: Transport, method: str, kind: str, *rest: Any, **options: Any) -> Any:
         requests.append(f"{method} {kind}")
-        return send(api, method, kind, *rest, **options)
+        return send(transport, method, kind, *rest, **options)
 
-    monkeypatch.setattr(Api, "_send", send_and_count)
+    monkeypatch.setattr(Transport, "_answer", send_and_count)
     return requests

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kitctl.targets.cluster import api
+from kitctl.targets.cluster import resources
 from tests.cluster.commands import IDLE, job, kitctl, status, until_status
 from tests.cluster.kind.settings import KUBECONFIG, REGISTRY
 from tests.cluster.kubectl import apply, get, kubectl, until
@@ -52,7 +52,7 @@ def test_a_namespace_that_is_not_there() -> None:
 
 def test_a_cluster_without_the_operator(namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its API group is asked for by a name that no server has."""
-    monkeypatch.setitem(api.RESOURCES, "PyTorchJob", api.Resource("none.kitctl.dev/v1", "pytorchjobs"))
+    monkeypatch.setitem(resources.RESOURCES, "PyTorchJob", resources.Resource("none.kitctl.dev/v1", "pytorchjobs"))
     told = kitctl("submit", *job("run", namespace, *IDLE, "--kind", "PyTorchJob"), exit_code=2)
     assert "the cluster does not know this kind of object" in told
     assert "--kind IndexedJob" in told

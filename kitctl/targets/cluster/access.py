@@ -18,10 +18,11 @@ UNUSABLE = (config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeErr
 
 
 class Place(NamedTuple):
-    """A cluster by the name that a person gave it, and the namespace that is meant there."""
+    """A cluster by the name that a person gave it, the namespace that is meant there, and the user."""
 
     name: str
     namespace: str
+    user: str = ""
 
 
 def client(context: str | None, kubeconfig: Path | None) -> ApiClient:
@@ -47,7 +48,8 @@ def place(context: str | None, kubeconfig: Path | None) -> Place:
     with suppress(*UNUSABLE):
         contexts, active = config.list_kube_config_contexts(str(kubeconfig) if kubeconfig else None)
         chosen: dict[str, Any] = next((one for one in contexts if one["name"] == context), active)
-        return Place(name=chosen["name"], namespace=chosen["context"].get("namespace") or "default")
+        known = chosen["context"]
+        return Place(chosen["name"], known.get("namespace") or "default", known.get("user") or "")
     return Place(name="this cluster", namespace="default")
 
 

@@ -18,7 +18,8 @@ from kitctl.quantity import amount
 from kitctl.spec import JobSpec
 from kitctl.targets import Submission
 from kitctl.targets.cluster import preflight, submitting
-from kitctl.targets.cluster.api import Api, Object
+from kitctl.targets.cluster.api import Api
+from kitctl.targets.cluster.resources import Object
 
 OLDEST: Final = (1, 31)  # what a job's fields need: docs/cluster.md
 DNS: Final = "k8s-app in (kube-dns, coredns)"

@@ -17,7 +17,9 @@ from kitctl.sections import Snapshots
 from kitctl.spec import JobSpec
 from kitctl.targets import Kept
 from kitctl.targets.cluster import facts, lifecycle, notes
-from kitctl.targets.cluster.api import Api, Object
+from kitctl.targets.cluster.api import Api
+from kitctl.targets.cluster.existing import create_once
+from kitctl.targets.cluster.resources import Object
 from kitctl.targets.conflicts import nothing_kept
 
 POLL_SECONDS: Final = 0.3
@@ -39,14 +41,13 @@ def output(api: Api, job: Object, command: Sequence[str]) -> Iterator[bytes]:
         Forbidden: this user may not create pods, or run commands in them.
         TargetError: the pod did not start, or the command failed.
     """
-    pod = manifest(job, suffix=uuid.uuid4().hex[:5])
-    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-    api.apply(pod)
+    made = create_once(api, manifest(job, call=uuid.uuid4().hex))
+    namespace, name = made["metadata"]["namespace"], made["metadata"]["name"]
     try:
         _wait(api, namespace, name)
         yield from api.execute(namespace, name, command)
     finally:
-        api.delete("Pod", namespace, name)
+        api.delete(made)
 
 
 def stand_in(api: Api, kept: Kept) -> Object:
@@ -69,7 +70,7 @@ def stand_in(api: Api, kept: Kept) -> Object:
     return render.manifests(spec)[-1]
 
 
-def manifest(job: Object, *, suffix: str) -> Object:
+def manifest(job: Object, *, call: str) -> Object:
     """The pod: one container as the job's, without its share of the machine. Pure."""
     spec = facts.template(job)["spec"]
     container = spec["containers"][0]
@@ -79,9 +80,10 @@ def manifest(job: Object, *, suffix: str) -> Object:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": f"{job['metadata']['name'][:50]}-{suffix}",
+            "name": f"{job['metadata']['name'][:50]}-{call[:5]}",
             "namespace": job["metadata"]["namespace"],
             "labels": {names.LABEL_NAME: names.APP_NAME, names.LABEL_COMPONENT: "companion"},
+            "annotations": {names.ANNOTATION_SUBMIT: call},
         },
         "spec": kept
         | {

@@ -72,10 +72,13 @@ def _check(status: bytes, told: bytes) -> None:
     """The last message is a Status: success, or a failure with the exit code among its causes."""
     if not status:
         raise TargetError("the connection broke before the command had ended", fix="try again")
-    answer = json.loads(status)
-    if answer["status"] == "Success":
+    try:
+        answer = json.loads(status)
+        ended, causes = answer["status"], (answer.get("details") or {}).get("causes") or []
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TargetError("how the command ended was told in no form that is known", fix="try again") from error
+    if ended == "Success":
         return
-    causes = answer.get("details", {}).get("causes", [])
     if not any(cause.get("reason") == "ExitCode" for cause in causes):
         raise TargetError(f"the command could not be run: {answer.get('message', 'no reason given')}")
     raise trainer_failed(told)

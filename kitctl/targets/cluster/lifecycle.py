@@ -33,24 +33,25 @@ def ours(job: Object) -> bool:
 
 
 def belongs(found: Object, job: Object) -> bool:
-    """Whether an object that is there already is this job's child, or the claim of an earlier job of its name."""
-    owners = found["metadata"].get("ownerReferences", [])
-    if found["kind"] in OUTLIVES:
-        return ours(found) and not owners
-    return any(owner["uid"] == job["metadata"]["uid"] for owner in owners)
+    """Whether an object that is there already is this job's child."""
+    return any(owner["uid"] == job["metadata"]["uid"] for owner in found["metadata"].get("ownerReferences", []))
 
 
 def leaving(found: Object, job: Object) -> bool:
     """Whether an object is on its way out: deleted, or left by a job of this name that is gone."""
-    owners = found["metadata"].get("ownerReferences", [])
-    mine = job["metadata"]
-    orphaned = ours(found) and any(owner["name"] == mine["name"] and owner["uid"] != mine["uid"] for owner in owners)
+    orphaned = of_name(found, job["metadata"]["name"]) and not belongs(found, job)
     return orphaned or "deletionTimestamp" in found["metadata"]
 
 
-def half_submitted(job: Object, digest: str) -> bool:
-    """Whether this is the job of that digest, created and never released."""
-    return ours(job) and waits_for_release(job) and noted(job).get(names.ANNOTATION_SPEC_HASH) == digest
+def of_name(found: Object, name: str) -> bool:
+    """Whether an object is the child of a job of that name, be it an earlier one."""
+    return ours(found) and any(owner["name"] == name for owner in found["metadata"].get("ownerReferences", []))
+
+
+def half_submitted(job: Object, digest: str, user: str) -> bool:
+    """Whether this is the job of that digest, created by this user and never released."""
+    same = noted(job).get(names.ANNOTATION_SPEC_HASH) == digest and noted(job).get(names.ANNOTATION_USER, user) == user
+    return ours(job) and waits_for_release(job) and same
 
 
 def waits_for_release(job: Object) -> bool:
@@ -58,10 +59,24 @@ def waits_for_release(job: Object) -> bool:
     return noted(job).get(names.ANNOTATION_RELEASED) == "false"
 
 
-def unreleased(manifest: Object) -> Object:
-    """A job as submit makes it: its release is still to come."""
-    marks = noted(manifest) | {names.ANNOTATION_RELEASED: "false"}
-    return manifest | {"metadata": manifest["metadata"] | {"annotations": marks}}
+def unreleased(manifest: Object, submit: str, user: str) -> Object:
+    """A job as submit makes it: its release is still to come, by this very call of submit, for this user."""
+    marks = {
+        names.ANNOTATION_RELEASED: "false",
+        names.ANNOTATION_SUBMIT: submit,
+        names.ANNOTATION_USER: user,
+    }
+    return manifest | {"metadata": manifest["metadata"] | {"annotations": noted(manifest) | marks}}
+
+
+def taken_over(submit: str) -> Object:
+    """The patch by which another call of submit goes on with a job: the earlier one may not release it any more."""
+    return {"metadata": {"annotations": {names.ANNOTATION_SUBMIT: submit}}}
+
+
+def held_by(job: Object, submit: str) -> bool:
+    """Whether this call of submit may still release the job."""
+    return noted(job).get(names.ANNOTATION_SUBMIT) == submit
 
 
 def release(kind: str, *, queued: bool) -> Object:

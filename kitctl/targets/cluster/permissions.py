@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kitctl.targets.cluster.api import RESOURCES
+from kitctl.targets.cluster.resources import RESOURCES
 
-NEEDED: Final = ("create", "patch")  # what server-side apply of a new object takes
+NEEDED: Final = ("create", "patch")  # patch: a job is released, a claim taken up, and diff asks by one
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from kitctl import names
-from kitctl.errors import Forbidden, NotFound, UsageError
+from kitctl.errors import Forbidden, NotFound, UnsupportedError, UsageError
 from kitctl.quantity import amount
 from kitctl.spec import JobSpec
 from kitctl.targets.cluster.api import Api
@@ -46,12 +46,14 @@ DISKS: Final = frozenset(
 
 def review(api: Api, namespace: str) -> Permissions:
     """What this user may do in a namespace."""
-    question = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectRulesReview",
-        "spec": {"namespace": namespace},
-    }
-    return Permissions(api.create("SelfSubjectRulesReview", question)["status"])
+    return Permissions(api.ask("SelfSubjectRulesReview", {"namespace": namespace}))
+
+
+def user(api: Api) -> str:
+    """Who this user is to the API server; empty where it does not say."""
+    with suppress(Forbidden, UnsupportedError):
+        return str(api.ask("SelfSubjectReview", {}).get("userInfo", {}).get("username", ""))
+    return ""
 
 
 def permitted(api: Api, spec: JobSpec, tell: Callable[[str], None]) -> JobSpec:

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from kitctl.errors import KitError, NotFound
+from kitctl.errors import KitError, NotFound, Unavailable
 from kitctl.logs import Line, parse
 from kitctl.targets.cluster import companion, facts
-from kitctl.targets.cluster.api import Api, Object, whole_lines
+from kitctl.targets.cluster.api import Api, whole_lines
+from kitctl.targets.cluster.resources import Object
 
 POLL_SECONDS: Final = 1.0
 BATCH_SECONDS: Final = 0.1
@@ -84,6 +85,8 @@ class _Reader(threading.Thread):
                     self._last = line.time
                     self._arriving.put(line)
             pod = self._api.find("Pod", self._namespace, self._pod)
+        except Unavailable:
+            return False
         except KitError:
             return True  # the pod is gone, or nobody may read it any more
         return pod is None or not facts.running(pod)

@@ -8,13 +8,11 @@ from typing import Final
 from kitctl.errors import ConflictError, NotFound, TargetError
 from kitctl.faults import FAULTS, Strike
 from kitctl.targets.cluster import facts
-from kitctl.targets.cluster.api import Api, Object
+from kitctl.targets.cluster.api import Api
+from kitctl.targets.cluster.resources import Object
 
-# What a pod is deleted with. No grace: it is forgotten at once, and killed, if its machine still does as it is told.
-DELETED: Final[Mapping[str, Mapping[str, str]]] = {
-    "kill-node": {"gracePeriodSeconds": "0"},
-    "preempt": {},
-}
+# What a pod is deleted with (None: its own). 0: it is forgotten at once, and killed, if its machine does as it is told.
+GRACE_SECONDS: Final[Mapping[str, int | None]] = {"kill-node": 0, "preempt": None}
 
 
 def strike(api: Api, pods: Sequence[Object], strike: Strike) -> None:
@@ -31,7 +29,7 @@ def strike(api: Api, pods: Sequence[Object], strike: Strike) -> None:
     if FAULTS[strike.fault].signal:
         _within(api, namespace, name, strike)
     else:
-        api.delete("Pod", namespace, name, **DELETED[strike.fault])
+        api.delete(found[-1] | {"kind": "Pod"}, grace_seconds=GRACE_SECONDS[strike.fault])
 
 
 def _within(api: Api, namespace: str, pod: str, strike: Strike) -> None:

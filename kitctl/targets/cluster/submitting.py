@@ -1,30 +1,37 @@
 """From a submission to a running job: created suspended, its children attached, then released.
 
 Run again after a crash between any two requests, it goes on where it stopped. If a child is refused, the job that was
-created for it is deleted again.
+created for it is deleted again. Of two that submit one name at once, one creates the job, and the other is told.
 """
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from kitctl import names, render
-from kitctl.errors import ConflictError, Forbidden, KitError, TargetError
+from kitctl.errors import ConflictError, Forbidden, KitError, NotFound
 from kitctl.targets import Change, Submission
-from kitctl.targets.cluster import facts, lifecycle, preflight
-from kitctl.targets.cluster.api import Api, Object
+from kitctl.targets.cluster import claims, facts, lifecycle, preflight
+from kitctl.targets.cluster.api import Api
+from kitctl.targets.cluster.claims import Claimant
+from kitctl.targets.cluster.existing import GONE_SECONDS, TRIES, another, create_once, create_or_find, gone
+from kitctl.targets.cluster.resources import Object
 from kitctl.targets.conflicts import already_there
 
 KINDS: Final = ("Job", "PyTorchJob")
-POLL_SECONDS: Final = 0.5
-GONE_SECONDS: Final = 30.0  # for what needs no grace; pods have theirs on top
 
 
-def submit(api: Api, submission: Submission, tell: Callable[[str], None]) -> Object:
+class Standing(NamedTuple):
+    """The job of that name that is there; ``half`` if an earlier call of submit has left it half done."""
+
+    job: Object
+    half: bool
+
+
+def submit(api: Api, submission: Submission, user: str, tell: Callable[[str], None]) -> Object:
     """Submit a job; returns it as it is then.
 
     Raises:
@@ -34,21 +41,27 @@ def submit(api: Api, submission: Submission, tell: Callable[[str], None]) -> Obj
     spec = preflight.permitted(api, submission.spec, tell)
     if submission.checks:
         preflight.check(api, spec)
-    run = uuid.uuid4().hex[:8]
-    *children, manifest = render.manifests(spec, submission.sources, suspended=True, run=run)
-    begun = _begun(api, manifest, replace=submission.replace, tell=tell)
-    job = begun or api.apply(lifecycle.unreleased(manifest))
+    call = uuid.uuid4().hex
+    *children, manifest = render.manifests(spec, submission.sources, suspended=True, run=call[:8])
+    manifest = lifecycle.unreleased(manifest, call, user)
+    standing = _standing(api, manifest, user, replace=submission.replace)
+    half = standing is not None and standing.half
+    if standing is None:
+        job = _created(api, manifest)
+    elif half:
+        job = _taken_over(api, standing.job, manifest, call, user, tell)
+    else:
+        job = _replaced(api, standing.job, manifest, tell)
     try:
         # What outlives the job comes last: if anything else is refused, nothing stays.
         for child in sorted(children, key=lambda one: one["kind"] in lifecycle.OUTLIVES):
-            _attach(api, child, job)
+            _attach(api, child, job, Claimant(user, spec.resume))
+        return _released(api, job, call, queued=bool(spec.scheduling.queue))
     except KitError:
-        if not begun:
+        if not half:
             with suppress(KitError):  # the first error is the one to tell; the next submit finds the rest
-                api.delete(job["kind"], spec.namespace, spec.name)
+                _withdraw(api, job, call)
         raise
-    patch = lifecycle.release(job["kind"], queued=bool(spec.scheduling.queue))
-    return api.patch(job["kind"], spec.namespace, spec.name, patch)
 
 
 def preview(api: Api, submission: Submission, tell: Callable[[str], None]) -> list[Change]:
@@ -71,59 +84,101 @@ def find(api: Api, namespace: str, name: str, *kinds: str) -> Object | None:
     return None
 
 
-def gone(api: Api, kind: str, namespace: str, name: str, seconds: float = GONE_SECONDS) -> None:
-    """Wait until an object is no more.
-
-    Raises:
-        TargetError: it still is after ``seconds``.
-    """
-    deadline = time.monotonic() + seconds
-    while api.find(kind, namespace, name):
-        if time.monotonic() > deadline:
-            fix = f"see what holds it: kubectl get {kind} -n {namespace} {name} -o yaml"
-            raise TargetError(f"{kind} {name!r} is not gone after {seconds:.0f} s", fix=fix)
-        time.sleep(POLL_SECONDS)
-
-
-def _begun(api: Api, manifest: Object, *, replace: bool, tell: Callable[[str], None]) -> Object | None:
-    """This very job, half submitted by an earlier call; None if there is no job of that name (any more)."""
+def _standing(api: Api, manifest: Object, user: str, *, replace: bool) -> Standing | None:
+    """The job of that name that is there, if it may be gone on with, or replaced; None if there is none."""
     namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
     job = find(api, namespace, name)
     if job is None:
         return None
     digest = lifecycle.noted(manifest).get(names.ANNOTATION_SPEC_HASH, "")
-    if job["kind"] == manifest["kind"] and lifecycle.half_submitted(job, digest):
-        tell(f"job {name!r} was half submitted; going on")
-        return job
+    if job["kind"] == manifest["kind"] and lifecycle.half_submitted(job, digest, user):
+        return Standing(job, half=True)
     if not lifecycle.ours(job):
         raise ConflictError(
             f"name: {job['kind']} {name!r} is there already, and not kitctl's", fix="choose another --name"
         )
     if not replace:
         raise already_there(name)
-    tell(f"replacing job {name!r}: waiting until its pods have ended")
-    api.delete(job["kind"], namespace, name)
-    gone(api, job["kind"], namespace, name, facts.grace(job) + GONE_SECONDS)
-    return None
+    return Standing(job, half=False)
 
 
-def _attach(api: Api, child: Object, job: Object) -> None:
-    kind, namespace, name = child["kind"], child["metadata"]["namespace"], child["metadata"]["name"]
-    found = api.find(kind, namespace, name)
-    if found and lifecycle.leaving(found, job):
-        gone(api, kind, namespace, name)
-        found = None
-    if found is None:
-        api.apply(lifecycle.owned(child, job))
-    elif not lifecycle.belongs(found | {"kind": kind}, job):
-        raise ConflictError(f"{kind} {name!r} is there already, and not this job's", fix="choose another --name")
+def _created(api: Api, manifest: Object) -> Object:
+    """The job, created by this call of submit."""
+    where = manifest["metadata"]
+    try:
+        return create_once(api, manifest)
+    except ConflictError as error:
+        if api.find(manifest["kind"], where["namespace"], where["name"]) is None:
+            raise
+        raise already_there(where["name"]) from error  # somebody else was faster
+
+
+def _taken_over(api: Api, job: Object, manifest: Object, call: str, user: str, tell: Callable[[str], None]) -> Object:
+    """A job that was half submitted, from now on this call's to release."""
+    name = job["metadata"]["name"]
+    tell(f"job {name!r} was half submitted; going on")
+    for _ in range(TRIES):
+        try:
+            taken = api.patch(job, lifecycle.taken_over(call), version=job["metadata"]["resourceVersion"])
+            return taken | {"kind": job["kind"]}
+        except ConflictError:  # its controller has written its status, or somebody else goes on with it, too
+            standing = _standing(api, manifest, user, replace=False)
+            job = standing.job if standing else job
+    raise ConflictError(f"job {name!r} is being submitted by somebody else", fix=f"kitctl status {name}")
+
+
+def _replaced(api: Api, old: Object, manifest: Object, tell: Callable[[str], None]) -> Object:
+    """The job, in place of one of its name."""
+    tell(f"replacing job {old['metadata']['name']!r}: waiting until its pods have ended")
+    api.delete(old)
+    gone(api, old, facts.grace(old) + GONE_SECONDS)
+    return _created(api, manifest)
+
+
+def _attach(api: Api, child: Object, job: Object, claimant: Claimant) -> None:
+    if child["kind"] in lifecycle.OUTLIVES:
+        claims.attach(api, child, job, claimant)
+        return
+    for found in create_or_find(api, lifecycle.owned(child, job)):
+        if lifecycle.leaving(found, job):
+            gone(api, found)
+        elif lifecycle.belongs(found, job):
+            return
+        else:
+            raise another(found)
+
+
+def _released(api: Api, job: Object, call: str, *, queued: bool) -> Object:
+    """Release the job, if it is still the one that this call has prepared."""
+    kind, name = job["kind"], job["metadata"]["name"]
+    for _ in range(TRIES):
+        try:
+            return api.patch(job, lifecycle.release(kind, queued=queued), version=job["metadata"]["resourceVersion"])
+        except (ConflictError, NotFound):  # its controller has written its status, as it often does just now
+            now = api.find(kind, job["metadata"]["namespace"], name) or job
+            if now["metadata"]["uid"] != job["metadata"]["uid"] or not lifecycle.held_by(now, call) or now is job:
+                break
+            job = now | {"kind": kind}
+    fix = f"kitctl status {name} shows what is there"
+    raise ConflictError(f"job {name!r} was deleted, or submitted by somebody else, meanwhile", fix=fix)
+
+
+def _withdraw(api: Api, job: Object, call: str) -> None:
+    """Delete the job that this call has created, unless another one goes on with it."""
+    for _ in range(TRIES):
+        now = api.get(job["kind"], job["metadata"]["namespace"], job["metadata"]["name"]) | {"kind": job["kind"]}
+        if not lifecycle.held_by(now, call):
+            return
+        with suppress(ConflictError):  # its controller has written its status
+            api.delete(now, version=now["metadata"]["resourceVersion"])
+            return
 
 
 def _previewed(api: Api, manifest: Object) -> Change:
     where = manifest["metadata"]
     live = api.find(manifest["kind"], where["namespace"], where["name"])
     try:
-        return Change(before=live, after=api.apply(manifest, dry_run=True))
+        return Change(before=live, after=api.preview(manifest))
     except KitError as error:
         if live is None:
             raise

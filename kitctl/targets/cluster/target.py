@@ -16,9 +16,11 @@ from kitctl.facts import JobFacts
 from kitctl.faults import Strike
 from kitctl.logs import Line
 from kitctl.targets import Change, Kept, Submission
-from kitctl.targets.cluster import checks, companion, facts, lifecycle, reading, striking, submitting
+from kitctl.targets.cluster import checks, claims, companion, facts, lifecycle, preflight, reading, striking, submitting
 from kitctl.targets.cluster.access import Place
-from kitctl.targets.cluster.api import Api, Object
+from kitctl.targets.cluster.api import Api
+from kitctl.targets.cluster.existing import POLL_SECONDS, gone
+from kitctl.targets.cluster.resources import Object
 from kitctl.targets.conflicts import check_scale, keeps_none
 
 OURS: Final = f"{names.LABEL_NAME}={names.APP_NAME}"
@@ -35,12 +37,12 @@ class ClusterTarget:
     def __init__(self, api: Api, place: Place, tell: Callable[[str], None]) -> None:
         self.api = api
         self.namespace = place.namespace
-        self._place = place.name
+        self._place = place
         self._tell = tell
 
     def submit(self, submission: Submission) -> None:
         """Create the job suspended, attach its children, release it."""
-        submitting.submit(self.api, submission, self._tell)
+        submitting.submit(self.api, submission, self._user(), self._tell)
 
     def examine(self, submission: Submission) -> Iterator[Finding]:
         """Whether this cluster could run it."""
@@ -60,7 +62,7 @@ class ClusterTarget:
                 job,
                 pods.get(_key(job), ()),
                 facts.report(next(iter(reports.get(_key(job), ())), None)),
-                target=self._place,
+                target=self._place.name,
                 now=time.time(),
             )
             for job in found
@@ -74,7 +76,7 @@ class ClusterTarget:
         pods = self._pods(namespace, name)
         events = () if len(pods) >= facts.wanted(job) or facts.suspended(job) else self._warnings(job)
         report = facts.report(status)
-        return facts.job_facts(job, pods, report, target=self._place, now=time.time(), events=events)
+        return facts.job_facts(job, pods, report, target=self._place.name, now=time.time(), events=events)
 
     def lines(self, namespace: str, name: str) -> list[Iterator[Line]]:
         """What the pods that are still there have logged; where none is, what their agents kept on the claim."""
@@ -117,7 +119,7 @@ class ClusterTarget:
     def resume(self, namespace: str, name: str) -> None:
         """Start a suspended job again."""
         job = self._find(namespace, name)
-        self._change(job, lifecycle.suspend(job["kind"], wanted=False))
+        self._change(job, lifecycle.reopen(job["kind"]))  # whole: a cancel at the same time may not leave half of it
 
     def restart(self, namespace: str, name: str) -> None:
         """Suspend and resume: the controllers replace pods at once then, without their delays after failures.
@@ -147,15 +149,11 @@ class ClusterTarget:
         striking.strike(self.api, self._pods(namespace, name), strike)
 
     def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:
-        """Delete a job with all that it owns, and its claim if ``snapshots`` is set; one that was given stays."""
+        """Delete a job with all that it owns, and its claim if ``snapshots`` is set; one not made for it stays."""
         job = self._find(namespace, name)
-        self.api.delete(job["kind"], namespace, name)
-        submitting.gone(self.api, job["kind"], namespace, name, facts.grace(job) + STOP_SLACK_SECONDS)
-        own = facts.claim(job) == names.snapshots_name(name)
-        if snapshots and own:
-            self.api.delete("PersistentVolumeClaim", namespace, names.snapshots_name(name))
-            submitting.gone(self.api, "PersistentVolumeClaim", namespace, names.snapshots_name(name))
-        return snapshots and own
+        self.api.delete(job)
+        gone(self.api, job, facts.grace(job) + STOP_SLACK_SECONDS)
+        return snapshots and claims.remove(self.api, job, self._user(), self._tell)
 
     def beside(self, kept: Kept, words: Sequence[str]) -> Iterator[bytes]:
         """What ``trainer.snapshots`` prints about the claim of a job, which may be gone, in a pod beside it."""
@@ -167,6 +165,18 @@ class ClusterTarget:
             raise keeps_none(kept.name)
         self._tell(f"a short-lived pod reads claim {facts.claim(job)}")
         return companion.output(self.api, job, (*names.SNAPSHOTS_COMMAND, folder, *words))
+
+    @property
+    def patience_seconds(self) -> float:
+        """How long a server that does not answer is asked again."""
+        return self.api.transport.patience_seconds
+
+    @patience_seconds.setter
+    def patience_seconds(self, seconds: float) -> None:
+        self.api.transport.patience_seconds = seconds
+
+    def _user(self) -> str:
+        return preflight.user(self.api) or self._place.user
 
     def _find(self, namespace: str, name: str, *likely: str) -> Object:
         kinds = sorted(submitting.KINDS, key=lambda kind: kind not in likely)
@@ -202,7 +212,7 @@ class ClusterTarget:
         self._patch(job, change)
 
     def _patch(self, job: Object, change: Object) -> None:
-        self.api.patch(job["kind"], *_key(job), change)
+        self.api.patch(job, change)
 
     def _await_stop(self, job: Object) -> None:
         """Wait until no pod is left that runs."""
@@ -213,7 +223,7 @@ class ClusterTarget:
             if time.monotonic() > deadline:
                 fix = f"kitctl status {name} says which node does not answer"
                 raise TargetError(f"{name!r} did not stop within {seconds:.0f} s", fix=fix)
-            time.sleep(submitting.POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
 
 
 def _begun(job: Object) -> bool:

@@ -32,6 +32,7 @@ class LocalTarget:
 
     namespace = "default"
     poll_seconds = 0.5
+    patience_seconds = 0.0  # a folder answers, or does not
 
     def __init__(self, state: Path) -> None:
         self.state = state

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kitctl.__main__ import main
-from kitctl.targets.cluster import api
+from kitctl.targets.cluster import transport
 
 CONTEXTS = {"one": "default", "two": "team"}
 
@@ -39,8 +39,8 @@ def kubeconfig(tmp_path: Path, closed: int) -> Path:
 
 
 def test_a_server_that_takes_the_call_and_says_nothing(kubeconfig: Path, closed: int, monkeypatch, capsys) -> None:
-    assert api.CONNECT_SECONDS < 10, "that is how long somebody waits for this"
-    monkeypatch.setattr(api, "CONNECT_SECONDS", 0.2)
+    assert transport.CONNECT_SECONDS < 10, "that is how long somebody waits for this"
+    monkeypatch.setattr(transport, "CONNECT_SECONDS", 0.2)
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
         mute.listen()

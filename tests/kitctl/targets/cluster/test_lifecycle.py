@@ -54,9 +54,6 @@ def test_children_are_owned_and_claims_are_not() -> None:
         (child("Service"), False, False),
         (child("Service", labels={}), False, False),
         (child("Service", deletionTimestamp="2026-01-01T00:00:00Z", labels={}), False, True),
-        (child("PersistentVolumeClaim"), True, False),  # of an earlier job of that name
-        (child("PersistentVolumeClaim", labels={}), False, False),
-        (child("PersistentVolumeClaim", ownerReferences=owner("x", "set")), False, False),
     ],
 )
 def test_what_is_there_already_is_this_jobs_or_leaving_or_somebody_elses(
@@ -69,19 +66,20 @@ def test_what_is_there_already_is_this_jobs_or_leaving_or_somebody_elses(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_job_is_half_submitted_until_it_is_released(kind: str) -> None:
-    made = lifecycle.unreleased(job(kind))
+    made = lifecycle.unreleased(job(kind), "call", "me")
     digest = lifecycle.noted(made)[names.ANNOTATION_SPEC_HASH]
     assert facts.suspended(made)
-    assert not lifecycle.half_submitted(job(kind), digest), "rendered, and applied by somebody else"
-    assert lifecycle.half_submitted(made, digest)
-    assert not lifecycle.half_submitted(made, "another")
-    assert not lifecycle.half_submitted(job(kind, labels={}), digest)
+    assert not lifecycle.half_submitted(job(kind), digest, "me"), "rendered, and applied by somebody else"
+    assert lifecycle.half_submitted(made, digest, "me")
+    assert not lifecycle.half_submitted(made, digest, "you")
+    assert not lifecycle.half_submitted(made, "another", "me")
+    assert not lifecycle.half_submitted(job(kind, labels={}), digest, "me")
     released = merged(made, lifecycle.release(kind, queued=False))
     assert not facts.suspended(released)
-    assert not lifecycle.half_submitted(released, digest)
+    assert not lifecycle.half_submitted(released, digest, "me")
     queued = merged(made, lifecycle.release(kind, queued=True))
     assert facts.suspended(queued), "that is Kueue's to end"
-    assert not lifecycle.half_submitted(queued, digest)
+    assert not lifecycle.half_submitted(queued, digest, "me")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,245 @@
+"""A small API server on a real port: objects in memory, users with rights, logs of pods, and faults by plan.
+
+``with ApiServer() as server`` gives one; ``server.kubeconfig(folder)`` is a file that kitctl takes, ``server.requests``
+what was asked. A fault is planned for the next requests that match: an answer instead, a hook before, or a cut line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+from urllib.parse import parse_qsl, urlsplit
+
+from tests.kitctl.targets.cluster.objectstore import Key, Object, ObjectStore, Refused
+
+Body = Object | str | bytes
+VERBS: Final = {"POST": "create", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
+PATH: Final = re.compile(
+    r"/(?:api/v1|apis/(?P<group>[^/]+)/[^/]+)(?:/namespaces/(?P<namespace>[^/]+))?/(?P<plural>[^/]+)"
+    r"(?:/(?P<name>[^/]+))?(?:/(?P<sub>[^/]+))?"
+)
+QUESTIONS: Final = frozenset({"selfsubjectrulesreviews", "selfsubjectreviews"})
+
+
+@dataclass(frozen=True)
+class User:
+    """Who a token stands for; without rules they may do everything."""
+
+    name: str = "somebody"
+    rules: Sequence[Object] | None = None
+
+    def may(self, verb: str, group: str, plural: str) -> bool:
+        """Whether one of the rules allows it."""
+        asked = {"verbs": verb, "apiGroups": group, "resources": plural}
+        return self.rules is None or any(
+            all({part, "*"} & {*rule[key]} for key, part in asked.items()) for rule in self.rules
+        )
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a client asked."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    body: Object
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}{' (dry run)' if 'dryRun' in self.query else ''}"
+
+
+@dataclass
+class Fault:
+    """What happens to the next ``times`` requests whose text is found by ``pattern``.
+
+    ``before`` is called first. Then it is answered: by ``answer``, or by the server itself, whose answer is lost where
+    ``lost`` is ``after``, cut in two where it is ``halfway``; ``before``: it never gets to the server.
+    """
+
+    pattern: str
+    times: int = 1
+    before: Callable[[], object] | None = None
+    answer: tuple[int, Body] | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    lost: Literal["", "before", "halfway", "after"] = ""
+
+
+class ApiServer(ThreadingHTTPServer):
+    """The server; entering it starts it."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.store = ObjectStore()
+        self.users: dict[str, User] = {"token": User()}
+        self.logs: dict[str, list[str]] = {}  # by the pod's name; each line with its time
+        self.version: Object = {"major": "1", "minor": "33", "gitVersion": "v1.33.1"}
+        self.operator = True  # whether it knows PyTorchJobs
+        self.requests: list[Request] = []
+        self.faults: list[Fault] = []
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def plan(self, pattern: str, **what: Any) -> Fault:
+        """Have something happen to the next request whose text, as in ``POST /api/v1/...``, is found by a pattern."""
+        fault = Fault(pattern, **what)
+        self.faults.append(fault)
+        return fault
+
+    def put(self, resource: str, name: str, namespace: str = "default", **parts: Any) -> Object:
+        """An object that somebody has made before."""
+        body = {"metadata": {"name": name} | parts.pop("metadata", {}), **parts}
+        return self.store.create(Key(resource, namespace, name), body)
+
+    def names(self, resource: str, namespace: str = "default") -> set[str]:
+        """The names of all objects of a kind."""
+        return {key.name for key in self.store.objects if key[:2] == (resource, namespace)}
+
+    def written(self) -> list[str]:
+        """The requests that wanted to change something."""
+        return [
+            str(one)
+            for one in self.requests
+            if one.method != "GET" and "dryRun" not in one.query and not one.path.endswith(tuple(QUESTIONS))
+        ]
+
+    def kubeconfig(self, folder: Path, *, token: str = "token", user: str = "user", url: str = "") -> Path:
+        """A kubeconfig for it."""
+        known = {
+            "clusters": [{"name": "fake", "cluster": {"server": url or self.url}}],
+            "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": user}}],
+            "users": [{"name": user, "user": {"token": token}}],
+            "current-context": "fake",
+        }
+        path = folder / f"kubeconfig-{token}"
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config"} | known))
+        return path
+
+    def fault_of(self, request: Request) -> Fault | None:
+        """The fault that is planned for a request; it is used up."""
+        with self._lock:
+            self.requests.append(request)
+            found = next((one for one in self.faults if one.times and re.search(one.pattern, str(request))), None)
+            if found:
+                found.times -= 1
+            return found
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    server: ApiServer
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        """Any request."""
+        url = urlsplit(self.path)
+        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        request = Request(self.command, url.path, dict(parse_qsl(url.query)), json.loads(data) if data else {})
+        fault = self.server.fault_of(request) or Fault("")
+        if fault.before:
+            fault.before()
+        if fault.lost == "before":
+            self.close_connection = True
+            return
+        status, body = fault.answer or self._answered(request)
+        if fault.lost == "after":
+            self.close_connection = True
+            return
+        self._send(status, body, fault)
+
+    do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815 - the base class calls them so
+
+    def log_message(self, *_: object) -> None:
+        """Nothing is logged: ``ApiServer.requests`` has them."""
+
+    def _send(self, status: int, body: Body, fault: Fault) -> None:
+        data = body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode()
+        headers = {"Content-Type": "application/json" if isinstance(body, dict) else "text/plain"} | fault.headers
+        with suppress(ConnectionError):  # whoever asked may have gone
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data[: len(data) // 2] if fault.lost == "halfway" else data)
+        self.close_connection = self.close_connection or bool(fault.lost)
+
+    def _answered(self, request: Request) -> tuple[int, Body]:
+        try:
+            return self._served(request)
+        except Refused as refused:
+            told = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": refused.status}
+            return refused.status, told | {"message": refused.message, "reason": refused.reason}
+
+    def _served(self, request: Request) -> tuple[int, Body]:
+        """What the server itself does."""
+        user = self.server.users.get(self.headers.get("Authorization", "").removeprefix("Bearer "))
+        if user is None:
+            raise Refused(401, "Unauthorized", "Unauthorized")
+        if request.path == "/version":
+            return 200, self.server.version
+        where = PATH.fullmatch(request.path)
+        if where is None or (where["plural"] == "pytorchjobs" and not self.server.operator):
+            return 404, "404 page not found\n"
+        if where["plural"] in QUESTIONS:
+            return 201, request.body | {"status": self._told_of(user)}
+        resource = where["plural"] + (f".{where['group'].partition('.')[0]}" if where["group"] == "batch" else "")
+        key = Key(resource, where["namespace"] or "", where["name"] or "")
+        self._authorize(user, request, where, key)
+        return self._done(request, key, where["sub"])
+
+    def _told_of(self, user: User) -> Object:
+        everything = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+        rules = everything if user.rules is None else [*user.rules]
+        return {"resourceRules": rules, "incomplete": False, "userInfo": {"username": user.name}}
+
+    def _authorize(self, user: User, request: Request, where: re.Match[str], key: Key) -> None:
+        verb = VERBS[request.method] if key.name or request.method != "GET" else "list"
+        group, plural = where["group"] or "", where["plural"] + (f"/{where['sub']}" if where["sub"] else "")
+        if not user.may(verb, group, plural):
+            what = f'cannot {verb} resource "{plural}" in API group "{group}" in the namespace "{key.namespace}"'
+            raise Refused(403, f'{key.resource} is forbidden: User "{user.name}" {what}', "Forbidden")
+
+    def _done(self, request: Request, key: Key, sub: str | None) -> tuple[int, Body]:
+        store, dry_run = self.server.store, "dryRun" in request.query
+        if sub == "log":
+            since = request.query.get("sinceTime", "")
+            lines = self.server.logs.get(key.name, [])
+            return 200, "".join(f"{line}\n" for line in lines if line >= since)
+        match request.method:
+            case "POST":
+                named = key._replace(name=request.body["metadata"].get("name", ""))
+                return 201, store.create(named, request.body, dry_run=dry_run)
+            case "PATCH":
+                apply = "apply-patch" in self.headers["Content-Type"]
+                return 200, store.patch(key, request.body, apply=apply, dry_run=dry_run)
+            case "DELETE":
+                return 200, store.delete(key, request.body.get("preconditions", {}))
+        if key.name:
+            return 200, store.get(key)
+        items = store.items(key.resource, key.namespace, request.query.get("labelSelector", ""))
+        return 200, {"kind": "List", "metadata": {}, "items": items}

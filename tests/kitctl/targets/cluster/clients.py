@@ -1,0 +1,51 @@
+"""kitctl as somebody uses it on a server, by its command line and by what it calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kitctl import specfile
+from kitctl.__main__ import main
+from kitctl.jobinput import JobInput
+from kitctl.targets import Submission, Where, connect
+from kitctl.targets.cluster.target import ClusterTarget
+from tests.kitctl.targets.cluster.apiserver import ApiServer
+
+
+@dataclass
+class Kit:
+    """kitctl on that server."""
+
+    server: ApiServer
+    folder: Path
+    capsys: pytest.CaptureFixture[str]
+
+    def __call__(self, *words: str, exit_code: int = 0, token: str = "token", url: str = "") -> str:
+        """What a command prints, remarks and all."""
+        path = self.server.kubeconfig(self.folder, token=token, url=url)
+        code = main([words[0], "--kubeconfig", str(path), *words[1:]])
+        output = self.capsys.readouterr()
+        told = output.out + output.err
+        assert code == exit_code, f"kitctl {' '.join(words)}: {code}\n{told}"
+        assert "this is a bug" not in told
+        return told
+
+    def target(self, token: str = "token") -> ClusterTarget:
+        """The same, without a command line."""
+        path = self.server.kubeconfig(self.folder, token=token)
+        found = connect(Where(tell=lambda _: None, target="cluster", kubeconfig=path))
+        assert isinstance(found, ClusterTarget)
+        return found
+
+    def submit(self, token: str = "token", *, replace: bool = False, **fields: Any) -> None:
+        """Submit a job, ``run`` if it has no other name."""
+        self.target(token).submit(self.submission(replace=replace, **fields))
+
+    def submission(self, *, replace: bool = False, checks: bool = True, **fields: Any) -> Submission:
+        """A job as it is handed to the target."""
+        spec = specfile.build(JobInput(flags={"name": "run"} | fields))
+        return Submission(spec=spec, sources={}, folder=self.folder, replace=replace, checks=checks)

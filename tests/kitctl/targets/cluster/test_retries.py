@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pytest
+
+from kitctl.targets.cluster import retries
+
+
+def test_each_pause_is_twice_as_long_as_the_one_before_up_to_a_limit() -> None:
+    longest = [retries.pause(attempt, 0.0, 0.0) for attempt in range(8)]
+    assert longest == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
+    assert retries.pause(10_000, 0.0, 0.0) == 8.0
+
+
+def test_chance_takes_off_up_to_a_half() -> None:
+    assert retries.pause(3, 0.0, 1.0) == 1.0
+    assert 1.0 < retries.pause(3, 0.0, 0.5) < 2.0
+
+
+def test_what_a_server_asks_for_is_the_least() -> None:
+    assert retries.pause(0, 7.0, 0.5) == 7.0
+    assert retries.pause(5, 1.0, 0.0) == 8.0
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("3", 3.0), ("86400", 60.0), ("Wed, 21 Oct 2026 07:28:00 GMT", 0.0), ("", 0.0), ("-1", 0.0)]
+)
+def test_retry_after(text: str, seconds: float) -> None:
+    assert retries.asked_to_wait({"Retry-After": text} if text else {}) == seconds

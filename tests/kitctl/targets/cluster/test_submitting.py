@@ -1,0 +1,168 @@
+"""Submitting against a server that others use, too, and that loses answers."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from kitctl import names
+from kitctl.errors import ConflictError, KitError, Unavailable
+from kitctl.targets.cluster.lifecycle import noted
+from tests.kitctl.targets.cluster.apiserver import ApiServer, User
+from tests.kitctl.targets.cluster.clients import Kit
+from tests.kitctl.targets.cluster.objectstore import Key, Object
+
+JOBS = {"IndexedJob": "jobs.batch", "PyTorchJob": "pytorchjobs"}
+CREATES_A_JOB = r"(POST|PATCH) .*/(jobs|pytorchjobs)(/run)?$"
+
+
+def job(server: ApiServer, kind: str = "IndexedJob") -> Object:
+    return server.store.get(Key(JOBS[kind], "default", "run"))
+
+
+def children(server: ApiServer) -> dict[str, set[str]]:
+    """The uids of the owners of everything but jobs and claims, by resource and name."""
+    return {
+        f"{key.resource}/{key.name}": {one["uid"] for one in thing["metadata"].get("ownerReferences", [])}
+        for key, thing in server.store.objects.items()
+        if key.resource not in {*JOBS.values(), "persistentvolumeclaims", "storageclasses"}
+    }
+
+
+def at_once(*calls: Any) -> list[KitError | None]:
+    """What each of several calls raises that are made at one instant."""
+
+    def outcome(call: Any) -> KitError | None:
+        try:
+            call()
+        except KitError as error:
+            return error
+        return None
+
+    with ThreadPoolExecutor(len(calls)) as threads:
+        return list(threads.map(outcome, calls))
+
+
+@pytest.mark.parametrize("kind", JOBS)
+@pytest.mark.parametrize("second", [{"args": ["other"]}, {}], ids=["another job", "the very same"])
+def test_of_two_at_one_instant_one_is_told_that_it_was_not_first(
+    server: ApiServer, kit: Kit, kind: str, second: dict[str, Any]
+) -> None:
+    server.users |= {"alice": User("alice"), "bob": User("bob")}
+    barrier = threading.Barrier(2)  # both have looked, and found nothing
+    server.plan(CREATES_A_JOB, times=2, before=lambda: barrier.wait(30))
+    calls = [
+        lambda: kit.submit("alice", kind=kind),
+        lambda: kit.submit("bob", kind=kind, **second),
+    ]
+    outcomes = at_once(*calls)
+    (lost,) = [error for error in outcomes if error]
+    assert isinstance(lost, ConflictError)
+    assert "'run' is there already" in lost.message
+    winner = ("alice", "bob")[outcomes.index(None)]
+    made = job(server, kind)
+    assert noted(made)[names.ANNOTATION_USER] == winner
+    assert noted(made)[names.ANNOTATION_RELEASED] == "true"
+    assert set(map(frozenset, children(server).values())) == {frozenset({made["metadata"]["uid"]})}
+    rendered = kit.submission(kind=kind, **({} if winner == "alice" else second)).spec
+    assert noted(made)[names.ANNOTATION_SPEC_HASH] == rendered.digest({}), "one's script under one's annotations"
+
+
+def test_one_who_comes_while_the_same_is_being_submitted_takes_it_over_or_is_told(server: ApiServer, kit: Kit) -> None:
+    """The first one waits before it releases the job; meanwhile the second one goes on with it."""
+    server.plan("PATCH .*/jobs/run$", before=kit.submit)
+    with pytest.raises(ConflictError, match="submitted by somebody else, meanwhile"):
+        kit.submit()
+    assert noted(job(server))[names.ANNOTATION_RELEASED] == "true", "it is there, and runs"
+
+
+def cut_short(server: ApiServer, kit: Kit, token: str) -> str:
+    """A submit that loses its connection for good before it can release the job; the job's uid."""
+    server.plan("(PATCH|DELETE) .*/jobs/run$", times=99, lost="before")
+    target = kit.target(token)
+    target.patience_seconds = 0
+    with pytest.raises(Unavailable):
+        target.submit(kit.submission())
+    server.faults.clear()
+    assert noted(job(server))[names.ANNOTATION_RELEASED] == "false"
+    return str(job(server)["metadata"]["uid"])
+
+
+def test_a_half_submitted_job_of_ones_own_is_gone_on_with(server: ApiServer, kit: Kit) -> None:
+    uid = cut_short(server, kit, "token")
+    assert "was half submitted; going on" in kit("submit", "--name", "run")
+    assert job(server)["metadata"]["uid"] == uid
+    assert noted(job(server))[names.ANNOTATION_RELEASED] == "true"
+
+
+def test_a_half_submitted_job_of_somebody_else_is_theirs(server: ApiServer, kit: Kit) -> None:
+    server.users |= {"alice": User("alice"), "bob": User("bob")}
+    uid = cut_short(server, kit, "alice")
+    with pytest.raises(ConflictError, match="is there already"):
+        kit.submit("bob")
+    kit.submit("alice")
+    assert job(server)["metadata"]["uid"] == uid
+
+
+@pytest.mark.parametrize("kind", JOBS)
+@pytest.mark.parametrize("lost", ["before", "halfway", "after"])
+def test_answers_that_are_lost_on_the_way_change_nothing(server: ApiServer, kit: Kit, kind: str, lost: str) -> None:
+    for path in ("jobs", "services", "configmaps", "roles", "persistentvolumeclaims", "jobs/run"):
+        server.plan(f"(POST|PATCH) .*/(pytorch)?{path}$", lost=lost)
+    kit.submit(kind=kind)
+    made = job(server, kind)
+    assert noted(made)[names.ANNOTATION_RELEASED] == "true"
+    assert set(map(frozenset, children(server).values())) == {frozenset({made["metadata"]["uid"]})}
+    kit("delete", "run", "--snapshots", "-y")
+    assert set(server.store.objects) == {Key("storageclasses", "", "shared")}
+
+
+def test_a_job_that_was_deleted_and_made_anew_meanwhile_is_not_touched(server: ApiServer, kit: Kit) -> None:
+    """Each verb has looked at a job; when it acts, there is another one of that name."""
+    for verb, request in (
+        ("delete", "DELETE .*/jobs/run"),
+        ("cancel", "PATCH .*/jobs/run"),
+        ("suspend", "PATCH .*/jobs/run"),
+    ):
+        kit.submit()
+        first = job(server)["metadata"]["uid"]
+
+        def again() -> None:
+            server.store.forget(Key("jobs.batch", "default", "run"))
+            kit.submit()
+
+        server.plan(request, before=again)
+        told = kit(verb, "run", exit_code=2)
+        assert "it was deleted and made anew meanwhile" in told, verb
+        after = job(server)
+        assert after["metadata"]["uid"] != first
+        assert not after["spec"].get("suspend"), verb
+        server.store.forget(Key("jobs.batch", "default", "run"))
+
+
+def test_two_who_delete_one_job_both_find_it_gone(server: ApiServer, kit: Kit) -> None:
+    kit.submit()
+    barrier = threading.Barrier(2)
+    server.plan("DELETE .*/jobs/run", times=2, before=lambda: barrier.wait(30))
+    assert at_once(*[lambda: kit.target().delete("default", "run", snapshots=False)] * 2) == [None, None]
+
+
+def test_two_who_replace_one_job_at_once(server: ApiServer, kit: Kit) -> None:
+    kit.submit()
+    barrier = threading.Barrier(2)
+    server.plan(r"(POST|PATCH) .*/jobs(/run)?$", times=2, before=lambda: barrier.wait(30))
+    outcomes = at_once(*[lambda: kit.submit(replace=True)] * 2)
+    assert sorted(map(type, outcomes), key=str) == sorted([type(None), ConflictError], key=str)
+
+
+def test_what_somebody_else_puts_in_the_way_between_look_and_create_stays(server: ApiServer, kit: Kit) -> None:
+    theirs = {"metadata": {"name": "run"}, "spec": {"ports": [{"port": 1}]}}
+    key = Key("services", "default", "run")
+    server.plan(r"(POST|PATCH) .*/services(/run)?$", before=lambda: server.store.create(key, theirs))
+    with pytest.raises(ConflictError, match="Service 'run' is there already, and not this job's"):
+        kit.submit()
+    assert server.store.get(key)["spec"] == theirs["spec"]
+    assert server.names("jobs.batch") == set()

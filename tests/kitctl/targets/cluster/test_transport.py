@@ -1,0 +1,158 @@
+"""What answers in place of the API server, or now and then nothing: named, or tried again."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from kitctl import watching
+from kitctl.errors import Unavailable, WaitTimeout
+from kitctl.targets.cluster import transport
+from kitctl.targets.cluster.lifecycle import cancel
+from tests.kitctl.targets.cluster.apiserver import ApiServer
+from tests.kitctl.targets.cluster.clients import Kit
+from tests.kitctl.targets.cluster.objectstore import Key
+
+LOGIN = (200, "<html><title>Log in to continue</title></html>")
+STATUS = {"kind": "Status", "message": "the server is overloaded", "reason": "ServiceUnavailable"}
+VERBS = [("list",), ("status", "run"), ("submit", "--name", "run"), ("delete", "run"), ("logs", "run"), ("doctor",)]
+# fmt: off
+# What is answered, and what is told of it.
+NO_API: list[tuple[str, dict[str, Any], str]] = [
+    ("a login page", {"answer": LOGIN, "headers": {"Content-Type": "text/html"}},
+        "no JSON object (HTTP 200, text/html): <html><title>Log in"),
+    ("a redirect", {"answer": (302, ""), "headers": {"Location": "https://sso.example/"}},
+        "redirects (HTTP 302) to https://sso.example/"),
+    ("nothing", {"answer": (200, "")}, "gave an empty answer (HTTP 200)"),
+    ("half an object", {"answer": (200, '{"items": [')}, 'no JSON object (HTTP 200, text/plain): {"items": ['),
+    ("a list", {"answer": (200, "[]")}, "no JSON object"),
+    ("a page that is not found", {"answer": (404, "<html>404 page not found</html>")},
+        "no word of an API server: <html>404"),
+    ("http at an https port", {"answer": (400, "Client sent an HTTP request to an HTTPS server.\n")},
+        "an HTTP request to an HTTPS server"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("fault", "told"), [row[1:] for row in NO_API], ids=[row[0] for row in NO_API])
+def test_what_is_no_api_server_is_named_with_a_fix(
+    server: ApiServer, kit: Kit, fault: dict[str, Any], told: str
+) -> None:
+    server.plan(".", times=999, **fault)
+    words = kit("list", exit_code=1)
+    assert told in words
+    assert "HTTPS_PROXY and NO_PROXY" in words or "write https://" in words
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
+def test_every_verb_says_so(server: ApiServer, kit: Kit, verb: tuple[str, ...]) -> None:
+    server.plan(".", times=999, answer=LOGIN)
+    assert "is no Kubernetes API server, as it seems" in kit(*verb, exit_code=1)
+    assert server.names("jobs.batch") == set()
+
+
+def test_https_where_none_is_spoken(server: ApiServer, kit: Kit) -> None:
+    told = kit("list", exit_code=1, url=server.url.replace("http:", "https:"))
+    assert "fix: no TLS is spoken there: check the server's address" in told
+
+
+def test_a_page_that_is_not_found_is_not_an_object_that_is_gone(server: ApiServer, kit: Kit) -> None:
+    """A delete waits until its job is gone: what a proxy cannot find is not gone."""
+    kit.submit()
+    server.plan("GET .*/jobs/run", answer=(404, "<html>not found</html>"))
+    assert "no word of an API server" in kit("delete", "run", exit_code=1)
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_a_server_that_is_away_for_a_moment_is_asked_again(server: ApiServer, kit: Kit, status: int) -> None:
+    kit.submit()
+    server.plan("GET", times=2, answer=(status, STATUS))
+    assert "run" in kit("status", "run")
+
+
+def test_it_is_told_once_that_the_cluster_does_not_answer_and_once_that_it_does(server: ApiServer, kit: Kit) -> None:
+    kit.submit()
+    server.plan("GET", times=3, answer=(503, STATUS))
+    told = kit("status", "run")
+    assert told.count("the server is overloaded: trying again for up to ") == 1
+    assert told.count("the cluster answers again") == 1
+
+
+def test_it_is_asked_no_sooner_than_it_wants(server: ApiServer, kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("time.sleep", slept.append)
+    kit.submit()
+    server.plan("GET", answer=(429, STATUS), headers={"Retry-After": "7"})
+    kit("status", "run")
+    assert slept == [7.0]
+
+
+def test_a_server_that_stays_away_is_given_up_and_named(
+    server: ApiServer, kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "PATIENCE_SECONDS", 0.5)
+    server.plan(".", times=999, answer=(503, "<html>no upstream</html>"))
+    told = kit("list", exit_code=1)
+    assert "HTTP 503, and no word of an API server: <html>no upstream</html>" in told
+
+
+def test_a_refusal_is_not_asked_again(server: ApiServer, kit: Kit) -> None:
+    server.plan("GET", answer=(403, {"kind": "Status", "message": "forbidden: User cannot"}))
+    kit("list", exit_code=1)
+    assert [str(one) for one in server.requests] == ["GET /apis/batch/v1/namespaces/default/jobs"]
+
+
+@pytest.mark.parametrize("words", [("wait", "run"), ("status", "run", "-w"), ("logs", "run", "-f")], ids=lambda w: w[0])
+def test_who_watches_a_job_goes_on_while_the_server_is_away(
+    server: ApiServer, kit: Kit, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others would have given up: their patience is none here."""
+    kit.submit()
+    key = Key("jobs.batch", "default", "run")
+
+    def end() -> None:
+        server.store.patch(key, cancel("Job", "2026-01-01T00:00:00Z"), apply=False)
+
+    monkeypatch.setattr(transport, "PATIENCE_SECONDS", 0.0)
+    report = "GET .*/configmaps/run-status"  # the first request of each look
+    server.plan(report, times=0 if words[0] == "logs" else 1)
+    server.plan(report, times=3, answer=(503, STATUS))
+    server.plan(report, lost="before")
+    server.plan(report, before=end)
+    told = kit(*words, exit_code=103 if words[0] == "wait" else 0)
+    assert "trying again for up to" in told
+
+
+def test_who_waits_for_some_time_does_not_wait_longer_for_a_server_that_is_away(server: ApiServer, kit: Kit) -> None:
+    kit.submit()
+    states = watching.states(kit.target(), "default", "run", timeout=3.0)
+    assert next(states).phase == "Pending"
+    server.plan("GET", times=999, answer=(503, STATUS))
+    with pytest.raises(WaitTimeout, match="was pending when it was last seen"):
+        next(states)
+
+
+def test_a_server_that_was_there_and_refuses_connections_is_asked_again(kit: Kit, server: ApiServer) -> None:
+    target = kit.target()
+    assert target.jobs("default") == []
+    server.shutdown()
+    server.server_close()
+    target.patience_seconds = 0.1
+    target.api._client.rest_client.pool_manager.clear()
+    with pytest.raises(Unavailable):
+        target.jobs("default")
+
+
+def test_many_requests_that_meet_one_outage_tell_it_once(server: ApiServer, kit: Kit) -> None:
+    told: list[str] = []
+    target = kit.target()
+    target.api.transport._tell = told.append
+    server.plan("GET", times=8, answer=(503, STATUS))
+    threads = [threading.Thread(target=target.jobs, args=("default",)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum("trying again" in line for line in told) == 1
