@@ -10,7 +10,11 @@ Outcome = Literal["done", "drained", "retryable", "fatal"]
 
 
 class Termination(msgspec.Struct, frozen=True):
-    """Why an agent ended, in its own words (the container's termination message)."""
+    """Why an agent ended, in its own words (the container's termination message).
+
+    ``rank`` and ``node`` are those that failed first, ``error`` and ``traceback`` what that rank failed of, ``lines``
+    the last ones of its output, and ``fix`` what a person can do about it, where that is known.
+    """
 
     outcome: Outcome
     reason: str = ""
@@ -18,7 +22,9 @@ class Termination(msgspec.Struct, frozen=True):
     node: int | None = None
     time: float = 0.0
     error: str = ""
+    fix: str = ""
     traceback: str = ""
+    lines: tuple[str, ...] = ()
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -123,11 +123,16 @@ def _is_seated(node: NodeFacts, report: Report) -> bool:
 
 def _reason(facts: JobFacts, phase: Phase) -> str:
     if phase == "Failed" and facts.failure:
-        return facts.failure.reason
+        return _told(facts.failure)
     if phase in END_PHASES or phase == "Running":
         return ""
     notes = (node.note for node in facts.places if node.note and not node.alive)
     return next(notes, facts.note)
+
+
+def _told(failure: Termination) -> str:
+    """Why a job has failed, with the node that did."""
+    return failure.reason if failure.node is None else f"node {failure.node}: {failure.reason}"
 
 
 def _node(node: NodeFacts, report: Report, phase: Phase, *, told: bool) -> NodeState:
@@ -141,8 +146,18 @@ def _node(node: NodeFacts, report: Report, phase: Phase, *, told: bool) -> NodeS
         host=place.host if place else node.host,
         restarts=max(node.attempts - 1, 0),
         since=node.started if node.alive else node.ended,
-        reason=node.note or (node.termination.reason if node.termination else ""),
+        reason=_node_reason(node, phase),
     )
+
+
+def _node_reason(node: NodeFacts, phase: Phase) -> str:
+    """Why it is as it is; of a failed job, whose reason is told above all nodes, no more than its part in it."""
+    told = node.termination
+    if phase != "Failed" or not told or told.outcome != "fatal" or told.node is None or node.alive:
+        return node.note or (told.reason if told else "")
+    if told.node != node.index:
+        return f"ended with node {told.node}"
+    return "failed" if told.rank is None else f"rank {told.rank} failed"
 
 
 def _node_state(node: NodeFacts, *, placed: bool, phase: Phase) -> str:

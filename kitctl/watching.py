@@ -14,6 +14,7 @@ from kitctl import logs, printable, state
 from kitctl.errors import JobCancelled, JobFailed, KitError, NotFinished, Unavailable, WaitTimeout
 from kitctl.state import JobState
 from kitctl.targets import Target
+from kitctl.view.text import failure_lines
 
 PATIENCE_SECONDS = 600.0  # how long a job is watched whose target does not answer: it goes on meanwhile
 REORDER_SECONDS = 0.3  # how long a followed line waits for an older one of another node
@@ -71,16 +72,22 @@ def follow(target: Target, namespace: str, name: str, wanted: logs.Filter) -> It
     return filter(wanted.wants, lines)
 
 
+def _logs_of(job: JobState) -> str:
+    """The command that shows what came before a failure."""
+    whose = "" if job.failure is None or job.failure.rank is None else f" --rank {job.failure.rank}"
+    return f"kitctl logs {job.name}{whose}"
+
+
 def verdict(job: JobState) -> KitError | None:
     """What a job's state means to somebody who needed it to succeed; None if it has."""
-    where = f"kitctl logs {job.name}"
     match job.phase:
         case "Succeeded":
             return None
         case "Failed":
-            return JobFailed(
-                f"{job.name!r} failed: {printable.line(job.reason) or 'no reason is known'}", fix=f"see {where}"
-            )
+            what = f"{job.name!r} failed: {printable.line(job.reason) or 'no reason is known'}"
+            told = [f"  {line}" for line in failure_lines(job.failure)]
+            fix = printable.line(job.failure.fix) if job.failure else ""
+            return JobFailed("\n".join((what, *told)), fix=fix or f"see {_logs_of(job)}")
         case "Cancelled":
             return JobCancelled(f"{job.name!r} was cancelled")
         case _:

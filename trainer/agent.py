@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
         return _misconfigured(error)
     ending = _check(node, command) or _run(node, command, drain)
     termination.write(node.termination_log, ending, node_index=node.node_index)
-    say(node.node_index, f"{ending.outcome}: {ending.reason}")
+    say(node.node_index, ending.words)
     return node.exit_codes[ending.outcome]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import out_log, seconds
+from kitctl.cli.common import out_log, say, seconds
 from kitctl.cli.place import named_job
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def follow_to_the_end(
     timestamps: bool = False,
     judge: bool = True,
 ) -> None:
-    """Print lines until the job has ended; with ``judge`` raise what its end means."""
+    """Print lines until the job has ended, and why if it failed; with ``judge`` raise what its end means."""
     from kitctl import watching
     from kitctl.cli.wait import leave
     from kitctl.logs import Filter
@@ -94,8 +94,12 @@ def follow_to_the_end(
         _print(watching.follow(target, namespace, name, wanted), timestamps=timestamps)
     except KeyboardInterrupt:
         leave(name)
-    if judge and (error := watching.verdict(watching.current(target, namespace, name))):
+    job = watching.current(target, namespace, name)
+    error = watching.verdict(job)
+    if judge and error:
         raise error
+    if error and job.phase == "Failed":  # the reader of logs did not ask for an exit code
+        say(f"{error.message}\nfix: {error.fix}")
 
 
 def _print(lines: Iterable[Line], *, timestamps: bool) -> None:

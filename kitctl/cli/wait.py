@@ -36,11 +36,11 @@ def wait_to_the_end(target: Target, namespace: str, name: str, timeout: float | 
     from kitctl import watching
     from kitctl.printable import line
 
-    told, job = ("", ""), None
+    told, job = ("", ""), None  # the reason of an end is told by what is raised
     try:
         for job in watching.states(target, namespace, name, timeout=timeout):
-            if told != (told := (job.phase, job.reason)):
-                say(f"{name}: {job.phase}" + (f" ({line(job.reason)})" if job.reason else ""))
+            if told != (told := (job.phase, "" if job.finished else job.reason)):
+                say(f"{name}: {job.phase}" + (f" ({line(told[1])})" if told[1] else ""))
     except KeyboardInterrupt:
         leave(name)
     if job and (error := watching.verdict(job)):

@@ -31,7 +31,10 @@ def look_at(facts: JobFacts) -> Iterator[Finding]:
 
 def _phase(job: JobState) -> str:
     if job.phase == "Failed":
-        raise KitError(f"failed: {job.reason}", fix=f"kitctl status {job.name} shows the first failing rank's error")
+        fix = job.failure.fix if job.failure else ""
+        told = job.failure.error if job.failure and job.failure.error not in job.reason else ""
+        what = f"failed: {job.reason}" + (f" ({told})" if told else "")
+        raise KitError(what, fix=fix or f"kitctl logs {job.name} has what came before")
     if job.phase in {"Pending", "Recovering"} and job.reason:
         raise Doubt(f"{job.phase.lower()}: {job.reason}")
     return job.phase.lower()

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kitctl import printable
-from kitctl.facts import Progress, Recovery
+from kitctl.facts import Progress, Recovery, Termination
 from kitctl.quantity import duration
 from kitctl.state import JobState, NodeState
 from kitctl.view.columns import columns
@@ -28,6 +28,7 @@ def job_page(job: JobState, now: float, *, wide: bool = False) -> list[str]:
     facts = [
         ("Job", f"{job.namespace}/{job.name}"),
         ("Phase", job.phase + (f": {job.reason}" if job.reason else "")),
+        ("Fix", job.failure.fix if job.failure else ""),
         ("Runs on", f"{job.target} ({job.kind})"),
         ("Nodes", _nodes(job)),
         ("Progress", progress_line(job.progress)),
@@ -40,7 +41,8 @@ def job_page(job: JobState, now: float, *, wide: bool = False) -> list[str]:
     width = max(len(name) for name, _ in facts) + 3
     head = [printable.line(f"{name:<{width}}{text}") for name, text in facts if text]
     shown, rest = (job.places, []) if wide else _remarkable(job.places)
-    return [*head, "", *columns(_NODES, _node_rows(shown, now)), *rest, *_failure(job)]
+    failed = failure_lines(job.failure)
+    return [*head, "", *columns(_NODES, _node_rows(shown, now)), *rest, *([""] if failed else []), *failed]
 
 
 def progress_line(progress: Progress) -> str:
@@ -65,6 +67,16 @@ def progress_line(progress: Progress) -> str:
 def recovery_parts(recovery: Recovery) -> str:
     """Where the seconds of a recovery went: ``stop 0.1, form 0.2, start 0.0``."""
     return ", ".join(f"{name.replace('_', ' ')} {seconds:.1f}" for name, seconds in recovery.parts.items())
+
+
+def failure_lines(failure: Termination | None) -> list[str]:
+    """What the rank that failed first said last: its traceback or, where there is none, its last lines."""
+    if failure is None or not (lines := failure.traceback.rstrip().split("\n") if failure.traceback else failure.lines):
+        return []
+    whose = "" if failure.rank is None else f" of rank {failure.rank}"
+    where = "" if failure.node is None else f" on node {failure.node}"
+    what = "Traceback" if failure.traceback else "Last lines"
+    return [f"{what}{whose}{where}:", *(f"  {printable.line(line.expandtabs())}" for line in lines)]
 
 
 def _list_row(job: JobState, now: float, *, namespaces: bool, wide: bool) -> list[str]:
@@ -126,14 +138,3 @@ def _node_rows(places: Sequence[NodeState], now: float) -> list[list[str]]:
         ]
         for node in places
     ]
-
-
-def _failure(job: JobState) -> list[str]:
-    failure = job.failure
-    if failure is None:
-        return []
-    where = [] if failure.rank is None else [f"rank {failure.rank}"]
-    where += [] if failure.node is None else [f"node {failure.node}"]
-    title = "First failure" + (f" ({', '.join(where)})" if where else "")
-    lines = (failure.traceback or failure.error).rstrip().split("\n")
-    return ["", f"{title}:", *(f"  {printable.line(line.expandtabs())}" for line in lines)]

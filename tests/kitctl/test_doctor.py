@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
+import msgspec
 import pytest
 
 from kitctl.doctor import Doubt, Finding, look
@@ -96,6 +97,15 @@ def test_what_is_wrong_with_a_job_is_told(told: str) -> None:
     finding = found(WRONG[told])[check]
     assert finding.what == what
     assert finding.verdict == ("problem" if "failed" in what else "warning")
+
+
+def test_the_cause_of_a_failed_job_and_its_fix_are_told_and_nobody_is_sent_elsewhere() -> None:
+    told = Termination("fatal", "rank 1 failed (exit code 3: no data)", error="exit code 3: no data", fix="get it")
+    finding = found(facts(end="Failed", failure=told))["phase"]
+    assert (finding.what, finding.fix) == ("failed: rank 1 failed (exit code 3: no data)", "get it")
+    cut = found(facts(end="Failed", failure=msgspec.structs.replace(told, reason="rank 1 failed", fix="")))["phase"]
+    assert cut.what == "failed: rank 1 failed (exit code 3: no data)"
+    assert "kitctl logs job" in cut.fix
 
 
 def test_the_fix_of_a_short_grace_period_would_be_long_enough() -> None:

@@ -91,6 +91,18 @@ def test_a_failed_job_tells_why() -> None:
     assert job.finished
 
 
+def test_the_cause_of_a_failed_job_is_told_once_and_what_each_node_has_to_do_with_it() -> None:
+    told = Termination(outcome="fatal", reason="rank 1 failed (exit code 3)", rank=1, node=1)
+    unfit = Termination(outcome="fatal", reason="2 GPUs were asked for", node=0)
+    places = [gone(index, exit_code=78, termination=told, note=told.reason) for index in range(2)]
+    lost = gone(2, note="was killed by signal 9")
+    job = derive(facts(*places, lost, end="Failed", failure=told))
+    assert job.reason == "node 1: rank 1 failed (exit code 3)"
+    assert [place.reason for place in job.places] == ["ended with node 1", "rank 1 failed", "was killed by signal 9"]
+    alone = derive(facts(gone(0, exit_code=78, termination=unfit), end="Failed", failure=unfit))
+    assert [place.reason for place in alone.places] == ["failed"]
+
+
 def test_a_recovering_job_names_the_node_that_was_lost() -> None:
     assert derive(facts(node(0), gone(1), report=FORMED)).reason == "was killed by signal 9"
 

@@ -26,10 +26,11 @@ from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from trainer.env import WORKER_DRAINED, NodeEnv
 from trainer.node.drain import Drain
+from trainer.node.postmortem import Postmortem
 from trainer.node.publish import Reporter
 from trainer.node.ranklogs import RankLogs
 from trainer.node.ranks import Ranks, Starter, rank_environment
-from trainer.node.verdict import failure_of, verdict
+from trainer.node.verdict import verdict
 from trainer.node.watch import Watch
 from trainer.outcome.failures import Budget, Failure, root_cause
 from trainer.outcome.marker import finished
@@ -98,6 +99,7 @@ class NodeAgent(SimpleElasticAgent):
         self._tell = tell
         self._watch = Watch(rendezvous, logs, timeout=node.hang_timeout)
         self._ranks = Ranks()
+        self._postmortem = Postmortem()
         self._errors: list[Path] = []  # where each rank leaves its error
         self._told_ranks = False
         self._stop_deadline: float | None = None
@@ -122,6 +124,7 @@ class NodeAgent(SimpleElasticAgent):
         folder = self._logs.begin(ranks)
         self._errors = [folder / f"{rank}.error.json" for rank in ranks]
         self._ranks = Ranks()
+        self._postmortem = Postmortem()
         restarts = worker_group.spec.max_restarts - self._remaining_restarts
         hearts = [heartbeat.prepare(folder / f"{rank}.heart") for rank in ranks]
         for worker, error, heart in zip(worker_group.workers, self._errors, hearts, strict=True):
@@ -162,7 +165,8 @@ class NodeAgent(SimpleElasticAgent):
         for worker, code, error in zip(worker_group.workers, self._ranks.codes(), self._errors, strict=True):
             if code:
                 failures[worker.global_rank] = ProcessFailure(worker.local_rank, worker.id, code, str(error))
-        self._judge([failure_of(rank, one) for rank, one in failures.items()], noticed=noticed)
+        told = [self._postmortem.failure(rank, one, self._logs.last(rank)) for rank, one in failures.items()]
+        self._judge(told, noticed=noticed)
         return RunResult(state=WorkerState.FAILED, failures=failures)
 
     def _hung(self, culprit: int) -> RunResult:
@@ -174,8 +178,9 @@ class NodeAgent(SimpleElasticAgent):
         self._judge([hang], noticed=noticed)
         return RunResult(state=WorkerState.FAILED)
 
-    def _stop_workers(self, worker_group: WorkerGroup) -> None:  # noqa: ARG002  torch's signature
-        if not self._reporter.forming and self._handler.reason:  # else this node knows better
+    def _stop_workers(self, worker_group: WorkerGroup) -> None:
+        # One node tells for all why a round is over, if it does not know better.
+        if not (self._reporter.forming or worker_group.group_rank) and self._handler.reason:
             say(self._node.node_index, self._handler.reason)
         self._reporter.dissolve(self._handler.reason)
         self._shutdown()
@@ -217,7 +222,7 @@ class NodeAgent(SimpleElasticAgent):
         if self._drain.requested:
             self.ending = Ending(outcome="drained", reason="the node was told to leave", failure=None)
             return
-        restart = self._budget.charge(cause.kind)
+        restart = self._budget.charge(cause.kind) and not cause.cause.hopeless
         self.ending = verdict(cause, restart=restart, budget=self._budget)
         self._tell(self.ending)
         self._reporter.dissolve(self.ending.reason, noticed=noticed)

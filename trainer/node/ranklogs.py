@@ -10,6 +10,7 @@ import contextlib
 import os
 import selectors
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -17,6 +18,8 @@ from typing import BinaryIO, Final
 from trainer.system import console
 
 LONGEST_LINE: Final = 1 << 16  # bytes; a longer one is passed on in pieces
+REMEMBERED: Final = 100  # lines of each rank, for whoever asks why it ended
+REMEMBERED_BYTES: Final = 4096  # of each
 
 
 class _Stream:
@@ -30,6 +33,7 @@ class _Stream:
         self._rest = b""
         self._copy = copy
         self.rank = rank
+        self.recent: deque[bytes] = deque(maxlen=REMEMBERED)
         self.tapped: list[str] | None = None  # gets what is passed on, too
 
     def pass_on(self) -> bool:
@@ -57,6 +61,7 @@ class _Stream:
         if not lines:
             return
         console.write(b"".join(self._prefix + line + b"\n" for line in lines))
+        self.recent += (line[-REMEMBERED_BYTES:] for line in lines)
         if self.tapped is not None:
             self.tapped += [line.decode(errors="replace") for line in lines]
         if self._copy:
@@ -79,6 +84,7 @@ class RankLogs:
         self._warn = warn
         self._rounds = 0
         self._streams: list[_Stream] = []
+        self._recent: dict[int, deque[bytes]] = {}
         self._finished = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -90,6 +96,7 @@ class RankLogs:
         folder.mkdir()
         for rank in ranks:
             self._streams.append(_Stream(folder / f"{rank}.pipe", rank=rank, copy=self._copy(rank)))
+        self._recent = {stream.rank: stream.recent for stream in self._streams}
         self._finished.clear()
         self._thread = threading.Thread(target=self._pump, name="rank-logs", daemon=True)
         self._thread.start()
@@ -104,6 +111,10 @@ class RankLogs:
             for stream in self._streams:
                 stream.close()
             self._streams.clear()
+
+    def last(self, rank: int) -> list[str]:
+        """What a rank of the last round has printed last, the oldest line first."""
+        return [line.decode(errors="replace") for line in self._recent.get(rank, ())]
 
     @contextlib.contextmanager
     def tapped(self) -> Iterator[dict[int, list[str]]]:

@@ -27,15 +27,17 @@ OWN_FILES: Final = (__file__, runpy.__file__, "<frozen runpy>")
 
 def main(command: list[str]) -> None:
     """Run the command; an exception ends the process with code 1, a SystemExit with its own."""
+    faulthandler.enable()  # a signal that ends the process leaves Python's stack, too
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # a line reaches the agent when it is complete, and as one piece
     try:
         run(command)
-    except SystemExit:
+    except SystemExit as end:
+        if isinstance(end.code, str):  # as Python has it, a message, which goes to stderr
+            record(end)
         raise
     except BaseException as error:  # noqa: BLE001  Ctrl-C and the like end a script with a traceback, too
-        error.__traceback__ = without_own_frames(error.__traceback__)
         record(error)
         tell(error)
         raise SystemExit(1) from None
@@ -55,10 +57,10 @@ def run(command: list[str]) -> None:
 
 def record(error: BaseException) -> None:
     """Leave the error where torchrun's agent looks for it (TORCHELASTIC_ERROR_FILE), in torchrun's format."""
+    error.__traceback__ = without_own_frames(error.__traceback__)
     from torch.distributed.elastic.multiprocessing.errors import get_error_handler  # noqa: PLC0415  1.7 s
 
-    if isinstance(error, Exception):
-        get_error_handler().record_exception(error)
+    get_error_handler().record_exception(error)
 
 
 def tell(error: BaseException) -> None:

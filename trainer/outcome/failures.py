@@ -1,32 +1,16 @@
-"""Why ranks fail, and how often a node may try again: a table, a choice and a budget; standard library only."""
+"""How ranks failed, which failure explains the others, and how often a node may try again; standard library only."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final
 
 from trainer.env import WORKER_DRAINED
+from trainer.outcome.causes import Cause, Kind, cause_of
 
-Kind = Literal["own", "hang", "drained", "peer", "stopped"]
-
-# What the error of a rank tells about whose fault it is: the first row that matches decides, no match is the rank's
-# own. Exception types by torch's names; texts as gloo, NCCL, TCPStore and the kernel word them.
-CAUSES: Final[tuple[tuple[str, Kind], ...]] = (
-    (r"^hang: ", "hang"),  # as the hub words it
-    # Wrong calls and full devices come wrapped in the same types as a lost peer, and will fail again.
-    (r"ncclInvalid(Usage|Argument)|ncclUnhandledCudaError|No space left on device", "own"),
-    # Any other error of the process group or its store: the rank cannot know more than that the others are gone.
-    (r"^(torch\.distributed\.)?Dist(Backend|Network|Store|)Error\b", "peer"),
-    (r"^(ConnectionError|ConnectionResetError|ConnectionRefusedError|BrokenPipeError)\b", "peer"),
-    (r"Connection (closed by peer|reset|refused)|Broken pipe|Socket (closed|Timeout)", "peer"),
-    (r"[Gg]loo.*(Timed out|timeout|Read error|Write error|connectFullMesh|Try again)", "peer"),
-    (r"Timed out waiting \d+ms for (recv|send|unbound)|Application timeout caused pair closure", "peer"),
-    (r"ncclRemoteError|ncclSystemError|NCCL communicator was aborted", "peer"),
-    (r"wait timeout after \d+ms|Timed out after \d+ seconds waiting for clients", "peer"),
-)
 # Which of several failures at once is told as the cause: the earlier row. A rank that the agent itself stopped
 # because another one failed explains nothing.
 PRECEDENCE: Final[tuple[Kind, ...]] = ("own", "hang", "drained", "peer", "stopped")
@@ -39,13 +23,28 @@ SNAPSHOT: Final = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """How one rank ended."""
+    """How one rank ended.
+
+    Attributes:
+        rank: which one.
+        exit_code: of its process; negative: killed by that signal.
+        error: ``ValueError: message``, or how the process ended if it could not tell.
+        traceback: of the error, or where Python stood when a signal came; may be empty.
+        lines: the last ones of its output, the oldest first.
+        time: Unix seconds.
+    """
 
     rank: int
-    exit_code: int  # negative: killed by that signal
-    error: str  # "ValueError: message", or how the process ended if it could not tell
+    exit_code: int
+    error: str
     traceback: str = ""
-    time: int  # unix seconds
+    lines: tuple[str, ...] = ()
+    time: int
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Failure:
+        """One that another node has told, as the fields of this class."""
+        return cls(**{**told, "lines": tuple(told.get("lines", ()))})
 
     @property
     def brief(self) -> str:
@@ -54,18 +53,16 @@ class Failure:
         return line if len(line) <= BRIEF else f"{line[: BRIEF - 1]}…"
 
     @property
+    def cause(self) -> Cause:
+        """What the table of causes knows about it."""
+        return cause_of(self.error, self.lines)
+
+    @property
     def kind(self) -> Kind:
         """Whose fault it is."""
-        return classify(self.exit_code, self.error)
-
-
-def classify(exit_code: int, error: str) -> Kind:
-    """Decide by :data:`CAUSES` whose fault a rank's end is; never called for exit code 0."""
-    if exit_code == WORKER_DRAINED:
-        return "drained"
-    if exit_code == SIGTERM_EXIT:
-        return "stopped"
-    return next((kind for pattern, kind in CAUSES if re.search(pattern, error, re.DOTALL)), "own")
+        if self.exit_code == WORKER_DRAINED:
+            return "drained"
+        return "stopped" if self.exit_code == SIGTERM_EXIT else self.cause.kind
 
 
 def root_cause(failures: Iterable[Failure]) -> Failure:

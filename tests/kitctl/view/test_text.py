@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kitctl.facts import Progress, Recovery, Termination
 from kitctl.state import JobState, NodeState
 from kitctl.view.columns import columns
-from kitctl.view.text import job_list, job_page, progress_line
+from kitctl.view.text import failure_lines, job_list, job_page, progress_line
 
 RUNNING = JobState(
     name="digits",
@@ -80,7 +80,16 @@ def test_a_failed_job_shows_the_first_failure_s_traceback() -> None:
     )
     page = job_page(replace(RUNNING, phase="Failed", reason="rank 1 failed", failure=failure), now=200.0)
     assert "Phase      Failed: rank 1 failed" in page
-    assert page[-4:] == ["First failure (rank 1, node 0):", "  Traceback:", "    x", "  ValueError: no"]
+    assert page[-4:] == ["Traceback of rank 1 on node 0:", "  Traceback:", "    x", "  ValueError: no"]
+    assert not [line for line in page if line.startswith("Fix")]
+
+
+def test_a_failed_job_without_a_traceback_shows_its_last_lines_and_the_fix() -> None:
+    failure = Termination(outcome="fatal", rank=1, node=0, error="exit code 3", fix="do it", lines=("a", "no data"))
+    page = job_page(replace(RUNNING, phase="Failed", reason="x", failure=failure), now=200.0)
+    assert page[2] == "Fix        do it"
+    assert page[-3:] == ["Last lines of rank 1 on node 0:", "  a", "  no data"]
+    assert failure_lines(Termination(outcome="fatal", node=0, error="exit code 3")) == failure_lines(None) == []
 
 
 def test_the_list_has_a_line_a_job() -> None:

@@ -3,38 +3,46 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.outcome import termination
+from trainer.outcome.causes import cause_of
 from trainer.outcome.failures import Failure
 from trainer.outcome.termination import Ending
 
 LIMIT = 4096  # bytes: Kubernetes cuts there
 
 
-def ending(*, error: str = "ValueError: x", traceback: str = "", reason: str = "rank 3 failed") -> Ending:
-    failure = Failure(rank=3, exit_code=1, error=error, traceback=traceback, time=1_700_000_000)
+def ending(
+    *, error: str = "ValueError: x", traceback: str = "", reason: str = "rank 3 failed", lines: Sequence[str] = ()
+) -> Ending:
+    failure = Failure(rank=3, exit_code=1, error=error, traceback=traceback, lines=tuple(lines), time=1_700_000_000)
     return Ending(outcome="fatal", reason=reason, failure=failure)
 
 
 def test_the_whole_message() -> None:
-    assert json.loads(termination.message(ending(traceback="Traceback"), node_index=2)) == {
+    told = ending(error="MemoryError: ", traceback="Traceback", lines=["a", "b"])
+    assert json.loads(termination.message(told, node_index=2)) == {
         "outcome": "fatal",
         "reason": "rank 3 failed",
         "rank": 3,
         "node": 2,
         "time": 1_700_000_000,
-        "error": "ValueError: x",
+        "error": "MemoryError: ",
+        "fix": cause_of("MemoryError: ").fix,
         "traceback": "Traceback",
+        "lines": ["a", "b"],
     }
 
 
-@given(st.text(max_size=9000), st.text(max_size=9000), st.text(max_size=9000))
-def test_it_always_fits_and_is_json(traceback: str, error: str, reason: str) -> None:
-    data = termination.message(ending(traceback=traceback, error=error, reason=reason), node_index=0)
+@given(st.text(max_size=9000), st.text(max_size=9000), st.text(max_size=9000), st.lists(st.text(max_size=500)))
+def test_it_always_fits_and_is_json(traceback: str, error: str, reason: str, lines: list[str]) -> None:
+    data = termination.message(ending(traceback=traceback, error=error, reason=reason, lines=lines), node_index=0)
     assert len(data) <= LIMIT
     assert json.loads(data)["rank"] == 3
 
@@ -47,6 +55,23 @@ def test_a_long_traceback_keeps_its_end_and_all_else() -> None:
     assert told["traceback"].endswith("line 499, in step\nValueError: x")
     assert len(told["traceback"]) > LIMIT // 2
     assert (told["error"], told["reason"]) == ("ValueError: x", "rank 3 failed")
+
+
+def test_last_lines_make_room_for_the_traceback_and_are_told_in_full_without_one() -> None:
+    lines = [f"{number} " + "é" * 190 for number in range(8)]
+    told = json.loads(termination.message(ending(lines=lines), node_index=0))
+    assert told["lines"] == lines
+    told = json.loads(termination.message(ending(traceback="x" * 3000, lines=lines), node_index=0))
+    assert told["traceback"] == "x" * 3000
+    assert told["lines"] == lines[-len(told["lines"]) :]
+
+
+def test_what_ends_all_nodes_is_told_in_full_by_the_one_that_failed() -> None:
+    own = ending(lines=["a"])
+    other = termination.heard(json.loads(json.dumps(asdict(replace(own, node=1)))))
+    assert (other.reason, other.failure) == (own.reason, own.failure)
+    assert own.words == "fatal: rank 3 failed"
+    assert other.words == "fatal: node 1 has failed for good"
 
 
 def test_a_place_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:

@@ -1,0 +1,72 @@
+"""What the person at the terminal is told of a job that fails."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.local.conftest import Kit
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+SCRIPT = """
+import os, sys
+import torch.distributed as dist
+dist.init_process_group("gloo")
+if os.environ["RANK"] == "1":
+    print("looking for data")
+    sys.stderr.write("\\x1b[31mno data\\x1b[0m in /data/x\\n")
+    sys.exit(3)
+dist.barrier()
+"""
+CAUSE = "exit code 3: no data in /data/x"
+
+
+def test_a_cause_is_told_once_a_failure_and_at_the_end_with_rank_node_and_last_lines(kit: Kit) -> None:
+    (kit.folder / "train.py").write_text(SCRIPT)
+    words = ("--name", "fails", "--nodes", "3", "--max-restarts", "2", "--follow", "train.py")
+    follower = kit.start("submit", *words)
+    output, errors = follower.communicate(timeout=240)
+    assert follower.returncode == 100
+    told = [line for line in output.splitlines() if line.startswith("[agent ") and "failed" in line]
+    assert [line for line in told if CAUSE in line] == [
+        f"[agent 1]: rank 1 failed ({CAUSE}), restart 1 of 2",
+        f"[agent 1]: rank 1 failed ({CAUSE}), restart 2 of 2",
+        f"[agent 1]: fatal: rank 1 failed ({CAUSE}), no restart left of 2",
+    ]
+    assert sorted(line for line in told if "for good" in line) == [
+        f"[agent {other}]: fatal: node 1 has failed for good" for other in (0, 2)
+    ]
+    end = [
+        f"'fails' failed: node 1: rank 1 failed ({CAUSE}), no restart left of 2",
+        "  Last lines of rank 1 on node 1:",
+        "    looking for data",
+        "    no data in /data/x",
+        "fix: see kitctl logs fails --rank 1",
+    ]
+    assert errors.splitlines()[-5:] == [f"error: {end[0]}", *end[1:]]
+    assert kit.run("wait", "fails", exit_code=100).splitlines() == ["fails: Failed", f"error: {end[0]}", *end[1:]]
+    assert kit.run("logs", "-f", "fails", "--tail", "0").splitlines() == end
+
+    job = kit.status("fails")
+    assert [place["reason"] for place in job["places"]] == ["ended with node 1", "rank 1 failed", "ended with node 1"]
+    failure = job["failure"]
+    assert (failure["rank"], failure["node"], failure["error"]) == (1, 1, CAUSE)
+    assert failure["lines"] == ["looking for data", "no data in /data/x"]
+    assert kit.run("status", "fails").count(CAUSE) == 1
+    (phase, *_) = json.loads(kit.start("doctor", "-o", "json", "fails").communicate()[0])
+    assert CAUSE in phase["what"]
+    assert "status" not in phase["fix"]
+
+
+def test_what_no_restart_mends_is_not_tried_again_and_comes_with_its_fix(kit: Kit) -> None:
+    (kit.folder / "train.py").write_text("import flash_attn\n")
+    told = kit.run("submit", "--name", "lacks", "--nodes", "2", "--wait", "train.py", exit_code=100)
+    assert "failed (ModuleNotFoundError: No module named 'flash_attn'), which no restart can mend" in told
+    assert "fix: install flash_attn" in told
+    assert "restart 1" not in kit.run("logs", "lacks")
+    assert "Fix        install flash_attn" in kit.run("status", "lacks")
+    assert "fix: install flash_attn" in kit.run("doctor", "lacks", exit_code=1)

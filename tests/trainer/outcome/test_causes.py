@@ -1,0 +1,105 @@
+"""The table of causes, by messages as they were seen; ``node/test_postmortem.py`` makes those that it can."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainer.outcome.causes import CAUSES, NONE, Kind, cause_of
+
+GLOO = "RuntimeError: [third_party/gloo/gloo/transport/tcp/pair.cc:545] "
+NCCL = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3356, "
+WATCHDOG = "[rank1]:[E ProcessGroupNCCL.cpp:616] [Rank 1] "
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ("hang: rank 2 (node 1) has been in all_reduce for 40 s", "hang"),
+        ("killed by SIGKILL", "own"),
+        ("exit code 3", "own"),
+        ("ValueError: nothing to learn from", "own"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'data'", "own"),
+        ("RuntimeError: mat1 and mat2 shapes cannot be multiplied", "own"),
+        (GLOO + "Connection closed by peer [127.0.0.1]:26211", "peer"),
+        (GLOO + "Read error [127.0.0.1]:45266: Connection reset by peer", "peer"),
+        (GLOO + "Timed out waiting 1800000ms for recv operation to complete", "peer"),
+        ("RuntimeError: Gloo connectFullMesh failed with [pair.cc:144] no error", "peer"),
+        ("torch.distributed.DistNetworkError: The client socket has timed out", "peer"),
+        ("torch.distributed.DistNetworkError: The server socket has failed to listen: EADDRINUSE", "peer"),
+        ("DistStoreError: wait timeout after 15000ms, keys: /worker/0", "peer"),
+        ("DistBackendError: NCCL error: remote process exited; ncclRemoteError", "peer"),
+        ("DistBackendError: NCCL error in init, invalid usage; ncclInvalidUsage: Duplicate GPU", "own"),
+        ("ConnectionResetError: [Errno 104] Connection reset by peer", "peer"),
+        ("OSError: [Errno 28] No space left on device", "own"),
+        ("DistributionError: not torch's", "own"),
+    ],
+)
+def test_the_error_tells_whose_fault_it_is(error: str, kind: Kind) -> None:
+    assert cause_of(error).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has ...", "a smaller batch"),
+        ("RuntimeError: CUDA error: device-side assert triggered\nCUDA kernel errors might be", "CUDA_LAUNCH_BLOCKING"),
+        ("RuntimeError: CUDA error: an illegal memory access was encountered", "CUDA_LAUNCH_BLOCKING"),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "take the machine out of use"),
+        (NCCL + "unhandled cuda error; ncclUnhandledCudaError: Call to CUDA function failed.", "CUDA_LAUNCH_BLOCKING"),
+        (NCCL + "ncclInvalidUsage: Duplicate GPU detected : rank 0 and rank 1", "a GPU of its own"),
+        ("RuntimeError: CUDA error: no kernel image is available for execution on the device", "another build"),
+        ("RuntimeError: Found no NVIDIA driver on your system.", "NVIDIA driver"),
+        ("RuntimeError: unable to write to file </torch_12_3>: No space left on device (28)", "sharedMemory"),
+        ("RuntimeError: unable to allocate shared memory(shm) for file </torch_1_2>: Success (0)", "sharedMemory"),
+        ("killed by SIGKILL: out of memory: the limit is 512 MiB", "resources.memory"),
+        ("killed by SIGKILL", "from outside"),
+        ("OSError: [Errno 122] Disk quota exceeded: '/snapshots/x'", "free space"),
+        ("OSError: [Errno 30] Read-only file system: 'runs'", "/tmp"),
+        ("RuntimeError: received 0 items of ancdata", "set_sharing_strategy"),
+        ("ModuleNotFoundError: No module named 'a.b'", "install a.b in the job's image"),
+        ("torch.distributed.DistNetworkError: failed to listen, name: EADDRINUSE", ""),
+        ("KeyError: 'ECC'", ""),
+    ],
+)
+def test_the_error_tells_what_to_do(error: str, fix: str) -> None:
+    told = cause_of(error).fix
+    assert fix in told
+    assert bool(fix) == bool(told)
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        (
+            "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE, Timeout(ms)=600000)",
+            "peer",
+        ),
+        ("NCCL watchdog thread terminated with exception: NCCL error: remote process exited", "peer"),
+        ("ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress", "peer"),
+        ("NCCL watchdog thread terminated with exception: CUDA error: device-side assert triggered", "own"),
+        ("NCCL watchdog thread terminated with exception: CUDA error: uncorrectable ECC error encountered", "own"),
+        ("terminate called after throwing an instance of 'std::bad_alloc'", "own"),
+    ],
+)
+def test_an_abort_is_told_apart_by_what_was_printed(line: str, kind: Kind) -> None:
+    assert cause_of("killed by SIGABRT", ("before", WATCHDOG + line, "after")).kind == kind
+
+
+def test_what_a_rank_printed_before_an_exception_explains_nothing() -> None:
+    lines = ("CUDA out of memory: trying a smaller batch", "[c10d] Connection reset by peer")
+    assert cause_of("ValueError: x", lines) is NONE
+    assert cause_of("exit code 3", lines).fix.startswith("a smaller batch")
+
+
+def test_what_a_rank_printed_never_makes_others_lost_but_for_an_abort() -> None:
+    assert cause_of("exit code 3", ("data server: Connection reset by peer",)) is NONE
+
+
+def test_only_what_no_other_start_can_change_is_hopeless() -> None:
+    assert {row.pattern for row in CAUSES if row.hopeless} == {
+        r"^ModuleNotFoundError: No module named '([^']+)'",
+        r"^(SyntaxError|IndentationError|TabError): ",
+        r"(?im)^exit code 2\b.*^usage: .*^(\S+: )?error: ",
+    }
+    for error in ("ImportError: cannot import name 'x'", "NameError: name 'x' is not defined", "exit code 2: error: x"):
+        assert not cause_of(error, ("error: x",)).hopeless
