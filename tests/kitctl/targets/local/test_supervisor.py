@@ -128,7 +128,7 @@ def test_a_fatal_node_fails_the_job_and_the_reason_is_kept(target: LocalTarget) 
     )
     eventually(lambda: folder.end)
     job = state.derive(target.job("default", "job"))
-    assert (job.phase, job.reason) == ("Failed", "rank 1 failed (ValueError: no)")
+    assert (job.phase, job.reason) == ("Failed", "node 1: rank 1 failed (ValueError: no)")
     assert [node.state for node in job.places] == ["Stopped", "Failed"]
 
 
