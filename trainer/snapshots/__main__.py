@@ -56,12 +56,12 @@ def show(options: Options) -> Iterable[bytes]:
 
 def export(options: Options) -> Iterable[bytes]:
     """The model's bare state dict as a file."""
-    from trainer.snapshots import loading, safetensors, state  # noqa: PLC0415  torch, which no other verb waits for
+    from trainer.snapshots import loading, safetensors, tree  # noqa: PLC0415  torch, which no other verb waits for
 
     kept, manifest = _one(options)
     tensors = loading.weights(kept.path)
     if options.format == "pt":
-        return [state.dump(tensors)]
+        return [tree.dump(tensors)]
     return safetensors.pieces(tensors, {"job": manifest.job, "step": str(manifest.step), "snapshot": manifest.name})
 
 

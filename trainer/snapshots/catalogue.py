@@ -102,8 +102,8 @@ def parameters(kept: Kept, manifest: Manifest) -> list[Parameter]:
         CorruptError: a shard is missing, or its size or its tail differs.
         OSError: one cannot be read at the moment.
     """
-    with snapshot.open_shards(kept.path, manifest) as opened:
-        pieces = [piece for shard in opened for piece in shard.pieces if piece.tensor.startswith(MODEL)]
+    opened = snapshot.open_shards(kept.path, manifest)
+    pieces = [piece for shard in opened for piece in shard.pieces if piece.tensor.startswith(MODEL)]
     sizes = Counter[str]()
     for piece in pieces:  # boxes that do not overlap
         sizes[piece.tensor] += piece.stop - piece.start
@@ -163,8 +163,9 @@ def _kept(path: Path, match: re.Match[str], look: Callable[[Path], Manifest]) ->
 def _whole(path: Path) -> Manifest:
     """A snapshot's manifest, if its shards are there at their size. Raises as ``snapshot.verify`` does."""
     manifest = snapshot.read_manifest(path)
-    with snapshot.open_shards(path, manifest):
-        return manifest
+    for _ in snapshot.open_shards(path, manifest):
+        pass
+    return manifest
 
 
 def _look(path: Path, prefix: str | None, look: Callable[[Path], Manifest]) -> tuple[Condition, str, Manifest | None]:

@@ -18,10 +18,10 @@ from trainer.snapshots import restore, sharing, snapshot
 from trainer.snapshots.archive import Archive, SnapshotError
 from trainer.snapshots.chain import Chain, Committed, Pending
 from trainer.snapshots.memory import Memory
-from trainer.snapshots.restore import Found
 from trainer.snapshots.retention import Retention
-from trainer.snapshots.snapshot import ForeignError
-from trainer.snapshots.state import State, dump, load
+from trainer.snapshots.snapshot import REST
+from trainer.snapshots.state import State
+from trainer.snapshots.tree import dump, load
 from trainer.snapshots.writer import Writer
 from trainer.system import files
 from trainer.world import rng
@@ -30,7 +30,6 @@ from trainer.world.order import Cursor, Order
 from trainer.world.seeds import derive
 
 MODEL: Final = "model.pt"
-REST: Final = "rest"  # in rank 0's shard: all of the state that is no tensor
 
 
 class History:
@@ -110,7 +109,8 @@ class History:
             )
             found = restore.newest(self._world, self._state, self._folder, self._archive)
         if found is not None:
-            self._load(found)
+            self._chain.go_on_from(found.offer.manifest, found.offer.parent)
+            self._memory.go_on_from(found.offer.manifest)
         if found is not None and found.offer.manifest.world_size == self._world.size:
             rng.restore(load(found.extras[_generators(self._world.rank)]))
         else:
@@ -197,15 +197,6 @@ class History:
             except OSError as error:
                 raise SnapshotError(f"the trained model cannot be written to {self._folder}: {error}") from error
         self._world.barrier()
-
-    def _load(self, found: Found) -> None:
-        manifest = found.offer.manifest
-        try:
-            self._state.load(found.tensors, load(found.extras[REST]))
-        except ForeignError as error:
-            raise SnapshotError(f"{manifest.name} cannot be gone on from: {error}; start a new run") from error
-        self._chain.go_on_from(manifest, found.offer.parent)
-        self._memory.go_on_from(manifest)
 
     def _hand_over(self, pending: Pending) -> None:
         """From all ranks, which write, to rank 0, which publishes; in the background, too."""

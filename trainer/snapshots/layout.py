@@ -15,12 +15,11 @@ from torch.distributed.checkpoint.planner import SavePlan, WriteItem
 from torch.distributed.tensor import DTensor
 
 from trainer.snapshots.shards import Piece
-from trainer.snapshots.state import Tensors
+from trainer.snapshots.tree import Structure, Tensors
 from trainer.system import direct
 from trainer.world.distributed import World
 
 ALIGNMENT: Final = 64  # bytes: a cache line, and more than any type of torch's asks for
-Structure = dict[str, tuple[torch.Size, torch.dtype]]
 
 
 @dataclass(frozen=True, kw_only=True)

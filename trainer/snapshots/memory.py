@@ -22,7 +22,7 @@ from torch import Tensor
 from trainer.snapshots import layout, shards, snapshot
 from trainer.snapshots.layout import Buffer, Layout
 from trainer.snapshots.snapshot import SCRATCH, Manifest
-from trainer.snapshots.state import Tensors, dump
+from trainer.snapshots.tree import Tensors, dump
 from trainer.world.distributed import World
 
 COPIES: Final = 2

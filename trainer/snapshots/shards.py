@@ -16,11 +16,11 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from trainer.system import files
 
@@ -61,6 +61,14 @@ class Shard:
     size: int
     data: int
     sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tail:
+    """What a shard says about its data, and the small things that it holds beside them, by name."""
+
+    pieces: tuple[Piece, ...]
+    extras: Mapping[str, bytes]
 
 
 def name(number: int) -> str:
@@ -109,7 +117,7 @@ def seal(path: Path, data: memoryview, pieces: Iterable[Piece], extras: Mapping[
 
 
 class ShardFile:
-    """A shard, open for reading: a context.
+    """A shard to read from; no file stays open between two reads, however many shards there are.
 
     Args:
         path: the file.
@@ -121,36 +129,22 @@ class ShardFile:
     """
 
     def __init__(self, path: Path, told: Shard) -> None:
-        self._name = path.name
+        self._path = path
         self._told = told
-        try:
-            self._descriptor = os.open(path, os.O_RDONLY)
-        except FileNotFoundError as error:
-            raise CorruptError(f"{self._name} is missing") from error
-        try:
-            self._tail = self._read_tail()
-        except BaseException:
-            os.close(self._descriptor)
-            raise
-        self._chunk = lru_cache(maxsize=1)(self._read_chunk)  # small pieces share one
+        self._tail = self._read_tail()
 
     @cached_property
+    def tail(self) -> Tail:
+        """What it says."""
+        return Tail(
+            pieces=tuple(_piece(facts) for facts in self._facts.pop("pieces")),
+            extras={key: base64.b64decode(value) for key, value in self._facts.pop("extras").items()},
+        )
+
+    @property
     def pieces(self) -> Sequence[Piece]:
         """What the data are."""
-        return [_piece(facts) for facts in self._facts["pieces"]]
-
-    @cached_property
-    def extras(self) -> dict[str, bytes]:
-        """Small things by name."""
-        return {key: base64.b64decode(value) for key, value in self._facts["extras"].items()}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
-        os.close(self._descriptor)
+        return self.tail.pieces
 
     def read(self, start: int, stop: int) -> bytearray:
         """Some of the data: these very bytes have been verified.
@@ -162,7 +156,7 @@ class ShardFile:
         content = bytearray(stop - start)
         size: int = self._facts["chunk"]
         for number in range(start // size, -(-stop // size)):
-            chunk, begin = self._chunk(number), number * size
+            chunk, begin = _last_chunk(self, number), number * size
             low, high = max(start, begin), min(stop, begin + len(chunk))
             content[low - start : high - start] = memoryview(chunk)[low - begin : high - begin]
         return content
@@ -175,38 +169,61 @@ class ShardFile:
             OSError: it cannot be read at the moment.
         """
         for number in range(len(self._facts["crc32"])):
-            self._read_chunk(number)
+            self.read_chunk(number)
+
+    def read_chunk(self, number: int) -> bytes:
+        """What one checksum vouches for. Raises as ``read`` does."""
+        size: int = self._facts["chunk"]
+        start = number * size
+        with self._opened() as descriptor:
+            chunk = _pread(descriptor, start, min(start + size, self._told.data))
+        if zlib.crc32(chunk) != self._facts["crc32"][number]:
+            differs = f"{self._path.name} differs from its checksum"
+            raise CorruptError(f"{differs} between bytes {start} and {start + len(chunk)}")
+        return chunk
 
     @cached_property
-    def _facts(self) -> Mapping[str, Any]:
+    def _facts(self) -> dict[str, Any]:
         """The tail, once somebody asks: who only wants to know that it is there holds nobody up."""
-        facts: Mapping[str, Any] = json.loads(self._tail)
+        facts: dict[str, Any] = json.loads(self._tail)
+        self._tail = b""
         return facts
 
     def _read_tail(self) -> bytes:
-        size = os.fstat(self._descriptor).st_size
-        if size != self._told.size:
-            raise CorruptError(f"{self._name} has {size} bytes instead of {self._told.size}")
-        tail = self._pread(self._told.data, self._told.size)
-        if hashlib.sha256(tail).hexdigest() != self._told.sha256:
-            raise CorruptError(f"the end of {self._name} differs from its digest")
+        name, told = self._path.name, self._told
+        with self._opened() as descriptor:
+            size = os.fstat(descriptor).st_size
+            if size != told.size:
+                raise CorruptError(f"{name} has {size} bytes instead of {told.size}")
+            tail = _pread(descriptor, told.data, told.size)
+        if hashlib.sha256(tail).hexdigest() != told.sha256:
+            raise CorruptError(f"the end of {name} differs from its digest")
         return tail
 
-    def _read_chunk(self, number: int) -> bytes:
-        size: int = self._facts["chunk"]
-        start = number * size
-        chunk = self._pread(start, min(start + size, self._told.data))
-        if zlib.crc32(chunk) != self._facts["crc32"][number]:
-            raise CorruptError(f"{self._name} differs from its checksum between bytes {start} and {start + len(chunk)}")
-        return chunk
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY)
+        except FileNotFoundError as error:
+            raise CorruptError(f"{self._path.name} is missing") from error
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
-    def _pread(self, start: int, stop: int) -> bytes:
-        """One call would do for a local file; a network's may give less."""
-        parts = []
-        while start < stop and (part := os.pread(self._descriptor, stop - start, start)):
-            parts.append(part)
-            start += len(part)
-        return b"".join(parts)
+
+@lru_cache(maxsize=1)  # small pieces, one after the other, share one
+def _last_chunk(shard: ShardFile, number: int) -> bytes:
+    return shard.read_chunk(number)
+
+
+def _pread(descriptor: int, start: int, stop: int) -> bytes:
+    """One call would do for a local file; a network's may give less."""
+    parts = []
+    while start < stop and (part := os.pread(descriptor, stop - start, start)):
+        parts.append(part)
+        start += len(part)
+    return b"".join(parts)
 
 
 def _chunks(data: memoryview) -> list[memoryview]:

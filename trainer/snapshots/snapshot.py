@@ -15,7 +15,6 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +28,7 @@ from trainer.world.order import Cursor
 FORMAT: Final = 2
 MANIFEST: Final = "manifest.json"
 MODEL: Final = "model/"  # what the names of the model's tensors begin with
+REST: Final = "rest"  # in rank 0's shard: all of the state that is no tensor
 SCRATCH: Final = ".tmp-"  # what a snapshot is called until it is whole
 ASIDE: Final = "bad-"  # what a damaged one is called once a run has met it
 
@@ -145,19 +145,15 @@ def read_manifest(snapshot: Path) -> Manifest:
     return manifest
 
 
-@contextmanager
-def open_shards(snapshot: Path, manifest: Manifest) -> Iterator[list[ShardFile]]:
-    """All shards of a snapshot, by number; their tails and sizes have been verified.
+def open_shards(snapshot: Path, manifest: Manifest) -> Iterator[ShardFile]:
+    """All shards of a snapshot, one after the other, by number; size and tail of each have been verified.
 
     Raises:
         CorruptError: one is missing or not what the manifest says.
         OSError: one cannot be read at the moment.
     """
-    with ExitStack() as stack:
-        yield [
-            stack.enter_context(ShardFile(snapshot / shards.name(number), told))
-            for number, told in enumerate(manifest.shards)
-        ]
+    for number, told in enumerate(manifest.shards):
+        yield ShardFile(snapshot / shards.name(number), told)
 
 
 def verify(snapshot: Path) -> Manifest:
@@ -169,9 +165,8 @@ def verify(snapshot: Path) -> Manifest:
         OSError: it cannot be read at the moment.
     """
     manifest = read_manifest(snapshot)
-    with open_shards(snapshot, manifest) as opened:
-        for shard in opened:
-            shard.verify()
+    for shard in open_shards(snapshot, manifest):
+        shard.verify()
     return manifest
 
 

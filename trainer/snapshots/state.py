@@ -1,34 +1,35 @@
 """The training state as tensors by name and a rest without tensors, and back. It is the same for any number of ranks.
 
-Parameters and optimizer states go by the parameters' names, so that what plain, DDP and FSDP2 models save is alike.
+Parameters and optimizer states go by the names that the plain module gives its parameters, so that what plain,
+compiled, DDP and FSDP2 models save is alike. A saved state is read into the tensors that are trained, in place.
 """
 
 from __future__ import annotations
 
 import copy
 import hashlib
-import io
-from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_model_state_dict,
-    get_optimizer_state_dict,
-    set_state_dict,
-)
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from trainer.snapshots.snapshot import ForeignError
+from trainer.snapshots import tree
+from trainer.snapshots.names import Names
+from trainer.snapshots.snapshot import MODEL, ForeignError
+from trainer.snapshots.tree import Structure, Tensors
 
-Tensors = dict[str, Tensor]
-PLACE: Final = "tensor/"  # a text in the rest that begins so stands for a tensor
+EXTRA: Final = "_extra_state"  # torch's name for what a module saves beside its parameters and buffers
+PARAMETERS: Final = frozenset({"params", "param_names"})  # of a parameter group; all else are its hyperparameters
+
+
+class StateError(Exception):
+    """The state cannot be saved so that it can be restored; says which part of it, and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +42,9 @@ class State:
 
     @property
     def signature(self) -> str:
-        """SHA-256 over names, shapes and types of all that the model saves."""
-        facts = [(name, tuple(one.shape), str(one.dtype)) for name, one in self.model.state_dict().items()]
+        """SHA-256 over names, shapes and types of all parameters and buffers that the model saves."""
+        held = {name: one for name, one in self._held().items() if not name.endswith(EXTRA)}
+        facts = [(name, tuple(one.shape), str(one.dtype)) for name, one in held.items()]
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     @property
@@ -50,97 +52,166 @@ class State:
         """Whether each rank holds only a part of it."""
         return any(isinstance(one, DTensor) for one in self.model.parameters())
 
-    def weights(self) -> Tensors:
+    def weights(self) -> dict[str, Any]:
         """The model's bare state dict in main memory: what a model file holds. Collective; empty but on rank 0."""
         if not self.sharded:
-            return {name: one.cpu() for name, one in self.model.state_dict().items()}
+            return {name: one.detach().cpu() if isinstance(one, Tensor) else one for name, one in self._held().items()}
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-        return get_model_state_dict(self.model, options=options)  # type: ignore[return-value]  # all are tensors
+        return get_model_state_dict(self.model, options=options)
 
     def capture(self) -> tuple[Tensors, Any]:
         """The tensors themselves, not copies, and the rest, which does not change any more.
 
-        As torch's ``get_state_dict``, which asks each parameter for its name again: too long for training to wait.
+        Raises:
+            StateError: some of it could not be restored.
         """
-        names: dict[Tensor, str] = {parameter: name for name, parameter in self.model.named_parameters()}
-        optimizer = {
-            "state": {names[parameter]: state for parameter, state in self.optimizer.state.items()},
-            "param_groups": [
-                {**group, "params": [names[parameter] for parameter in group["params"]]}
-                for group in self.optimizer.param_groups
-            ],
-        }
-        scheduler = self.scheduler.state_dict() if self.scheduler else None
-        tensors, rest = split({"model": self.model.state_dict(), "optimizer": optimizer, "scheduler": scheduler})
+        tensors, rest = self._live()
+        if problem := tree.unloadable(rest):
+            path, value, error = problem
+            raise StateError(
+                f"{path} is {value!r}, and a snapshot could not give it back ({_brief(error)}): keep numbers, text, "
+                f"tensors, or lists and dicts of them there, or allow its class with "
+                f"torch.serialization.add_safe_globals"
+            ) from error
         return tensors, copy.deepcopy(rest)
 
-    def like(self) -> Tensors:
-        """New tensors like those of the state, to be filled. The optimizer makes its own for this and forgets them."""
-        before = self.optimizer.state_dict()
-        get_optimizer_state_dict(self.model, self.optimizer)
-        tensors, _ = self.capture()
-        self.optimizer.load_state_dict(before)
-        return {name: torch.empty_like(tensor) for name, tensor in tensors.items()}
+    def targets(self, structure: Structure, rest: Any) -> Tensors:
+        """The tensors to read a saved state into: those that are trained, and new ones for what is not there yet.
 
-    def load(self, tensors: Tensors, rest: Any) -> None:
-        """Set it, in place.
+        Nothing is changed, but from the first byte that is read into them the state is neither the old nor the saved
+        one, until all of it is read and given to ``adopt``.
+
+        Args:
+            structure: of the saved state.
+            rest: the saved one.
 
         Raises:
-            ForeignError: it is the state of another optimizer.
+            ForeignError: it is the state of another model or optimizer.
         """
-        states = join(tensors, rest)
-        try:
-            set_state_dict(
-                self.model,
-                self.optimizer,
-                model_state_dict=states["model"],
-                optim_state_dict=states["optimizer"],
-            )
-        except (KeyError, RuntimeError, ValueError) as error:
-            raise ForeignError(f"its optimizer has other parameter groups or states ({error})") from error
-        if self.scheduler and states["scheduler"]:
-            self.scheduler.load_state_dict(states["scheduler"])
+        live, _ = self._live()
+        if missing := [name for name in live if name.startswith(MODEL) and name not in structure and EXTRA not in name]:
+            raise ForeignError(f"its model has no {missing[0].removeprefix(MODEL)}")
+        owners = self._owners(rest)
+        on_host = _on_host(rest)
+        targets = {}
+        for name, (shape, dtype) in structure.items():
+            known = live.get(name)
+            if known is not None and (known.shape, known.dtype) == (shape, dtype):
+                targets[name] = known
+            elif name in owners:
+                targets[name] = _beside(owners[name], shape, dtype, host=on_host(name))
+            else:
+                targets[name] = torch.empty(shape, dtype=dtype, device=known.device if known is not None else "cpu")
+        return targets
+
+    def adopt(self, tensors: Tensors, rest: Any) -> None:
+        """Go on from a saved state: of ``targets`` that hold all of it, and its rest."""
+        saved = tree.join(tensors, rest)
+        names = Names(self.model)
+        held = {raw: names.bare(raw) for raw in self.model.state_dict(keep_vars=True)}
+        # The model's own tensors are set already; this reaches what modules keep in other ways.
+        self.model.load_state_dict(
+            {raw: saved["model"][bare] for raw, bare in held.items() if bare in saved["model"]}, strict=False
+        )
+        self._adopt_optimizer(saved["optimizer"])
+        if self.scheduler and saved["scheduler"]:
+            self.scheduler.load_state_dict(saved["scheduler"])
+
+    def _adopt_optimizer(self, saved: Any) -> None:
+        """As ``Optimizer.load_state_dict``, without its copies and without its casts to the parameters' type."""
+        parameters = {name: parameter for parameter, name in self._parameter_names().items()}
+        optimizer = self.optimizer
+        optimizer.state.clear()
+        optimizer.state.update({parameters[name]: state for name, state in saved["state"].items()})
+        optimizer.state.update(saved.get("shared", {}))
+        for group, told in zip(optimizer.param_groups, saved["param_groups"], strict=True):
+            group.update({key: value for key, value in told.items() if key not in PARAMETERS})
+        # An optimizer completes what an earlier version of its own has saved.
+        optimizer.__setstate__({"state": optimizer.state, "param_groups": optimizer.param_groups})
+
+    def _live(self) -> tuple[Tensors, Any]:
+        """All tensors by name, and the rest."""
+        names = self._parameter_names()
+        states: dict[Any, Any] = self.optimizer.state
+        optimizer: dict[str, Any] = {
+            "state": {names[key]: state for key, state in states.items() if isinstance(key, Tensor)},
+            "param_groups": self._groups(names),
+        }
+        if shared := {key: state for key, state in states.items() if not isinstance(key, Tensor)}:
+            optimizer["shared"] = shared  # what an optimizer keeps for all parameters together
+        scheduler = self.scheduler.state_dict() if self.scheduler else None
+        tensors, rest = tree.split({"model": self._held(), "optimizer": optimizer, "scheduler": scheduler})
+        if any(parameter.device.type != "cpu" for parameter in names):
+            places = tree.places(rest["optimizer"]["state"])
+            rest["host"] = [name for name in places if tensors[name].device.type == "cpu"]
+        return tensors, rest
+
+    def _held(self) -> dict[str, Any]:
+        """The model's state dict under its plain names; the parameters themselves are in it."""
+        names = Names(self.model)
+        return {names.bare(name): one for name, one in self.model.state_dict(keep_vars=True).items()}
+
+    def _groups(self, names: Mapping[Tensor, str]) -> list[dict[str, Any]]:
+        return [
+            {**group, "params": [names[parameter] for parameter in group["params"]]}
+            for group in self.optimizer.param_groups
+        ]
+
+    def _parameter_names(self) -> dict[Tensor, str]:
+        """The plain name of each parameter; of one that has several the first.
+
+        Raises:
+            StateError: the optimizer has parameters that are not the model's.
+        """
+        names = Names(self.model)
+        known: dict[Tensor, str] = {one: names.bare(name) for name, one in self.model.named_parameters()}
+        for number, group in enumerate(self.optimizer.param_groups):
+            for one in group["params"]:
+                if one not in known:
+                    raise StateError(
+                        f"parameter group {number} of the optimizer has a parameter of shape {tuple(one.shape)} that "
+                        f"the model does not have, so that no snapshot would hold it: make it, or the module that "
+                        f"it is in, a part of the model that Training is given"
+                    )
+        return known
+
+    def _owners(self, rest: Any) -> dict[str, Tensor]:
+        """The parameter that each tensor of a saved optimizer's state belongs to.
+
+        Raises:
+            ForeignError: it has other parameter groups.
+        """
+        names = self._parameter_names()
+        live, saved = self._groups(names), rest["optimizer"]["param_groups"]
+        if len(live) != len(saved):
+            raise ForeignError(f"its optimizer has {len(saved)} parameter groups, and this one {len(live)}")
+        for number, (one, other) in enumerate(zip(live, saved, strict=True)):
+            if differing := sorted(set(one["params"]) ^ set(other["params"])):
+                raise ForeignError(f"its optimizer has other parameters in group {number}, such as {differing[0]}")
+        parameters = {name: parameter for parameter, name in names.items()}
+        states = rest["optimizer"]["state"]
+        return {place: parameters[name] for name, state in states.items() for place in tree.places(state)}
 
 
-def split(tree: Any) -> tuple[Tensors, Any]:
-    """Take the tensors out of nested dicts, lists and tuples; the rest names them where they were."""
-    tensors: Tensors = {}
-
-    def take(value: Any, path: str) -> Any:
-        if not isinstance(value, Tensor):
-            return value
-        tensors[path] = value
-        return PLACE + path
-
-    return tensors, _walk(tree, take)
+def _on_host(rest: Any) -> Any:
+    """Which tensors of an optimizer's state are in main memory, wherever their parameters are."""
+    if "host" in rest:
+        return frozenset(rest["host"]).__contains__
+    groups = rest["optimizer"]["param_groups"]  # of ranks without GPUs: what torch's optimizers make themselves
+    on_device = {name for one in groups if one.get("capturable") or one.get("fused") for name in one["params"]}
+    return lambda name: name.endswith("/step") and name.split("/")[2] not in on_device
 
 
-def join(tensors: Tensors, rest: Any) -> Any:
-    """Put the tensors back into the rest."""
-
-    def put(value: Any, _path: str) -> Any:
-        return tensors[value.removeprefix(PLACE)] if isinstance(value, str) and value.startswith(PLACE) else value
-
-    return _walk(rest, put)
-
-
-def _walk(tree: Any, leaf: Callable[[Any, str], Any], path: str = "") -> Any:
-    """The tree with each leaf exchanged; containers of other types count as leaves."""
-    within = f"{path}/" if path else ""
-    if type(tree) in {dict, OrderedDict}:
-        return {key: _walk(value, leaf, f"{within}{key}") for key, value in tree.items()}
-    if type(tree) in {list, tuple}:
-        return type(tree)(_walk(value, leaf, f"{within}{index}") for index, value in enumerate(tree))
-    return leaf(tree, path)
+def _beside(parameter: Tensor, shape: torch.Size, dtype: torch.dtype, *, host: bool) -> Tensor:
+    """A new tensor of the state of a parameter."""
+    if host:
+        return torch.empty(shape, dtype=dtype)
+    if shape == parameter.shape:
+        return torch.empty_like(parameter, dtype=dtype, requires_grad=False)
+    if isinstance(parameter, DTensor) and shape:
+        return parameter.detach().new_empty(shape, dtype=dtype)
+    return torch.empty(shape, dtype=dtype, device=parameter.device)
 
 
-def dump(value: Any) -> bytes:
-    """Small things that are no tensors of the state, in torch's file format."""
-    buffer = io.BytesIO()
-    torch.save(value, buffer)
-    return buffer.getvalue()
-
-
-def load(content: bytes) -> Any:
-    """Read verified bytes, without executing anything in them, into main memory."""
-    return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)  # noqa: TID251  verified by the caller
+def _brief(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}" if str(error) else type(error).__name__

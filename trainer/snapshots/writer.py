@@ -10,7 +10,7 @@ from typing import Any
 from trainer.snapshots import layout, shards
 from trainer.snapshots.chain import Report
 from trainer.snapshots.layout import Buffer
-from trainer.snapshots.state import Tensors, dump
+from trainer.snapshots.tree import Tensors, dump
 from trainer.world.distributed import World
 
 

@@ -95,19 +95,10 @@ class World:
             dist.broadcast_object_list(box, src=source, device=self.device)
         return cast("T", box[0])
 
-    def share_tensors(self, tensors: Mapping[str, Tensor], *, source: int = 0) -> dict[str, Tensor]:
-        """What one rank gave, on every rank and its device; elsewhere what is given does not count."""
-        kinds = self.share({name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}, source=source)
-        given = tensors if self.rank == source else {}
-        shared = {
-            name: given[name].to(self.device) if given else torch.empty(shape, dtype=dtype, device=self.device)
-            for name, (shape, dtype) in kinds.items()
-        }
-        if dist.is_initialized():  # as bytes: backends do not know all types
-            flat = [tensor.view(-1).view(torch.uint8) for tensor in shared.values() if tensor.numel()]
-            for work in [dist.broadcast(tensor, src=source, async_op=True) for tensor in flat]:
-                cast("dist.Work", work).wait()
-        return shared
+    def broadcast(self, tensor: Tensor, *, source: int) -> None:
+        """Give a tensor on every rank the values that it has on one of them, in place."""
+        if dist.is_initialized():
+            dist.broadcast(tensor, src=source)
 
     def gather(self, value: T) -> list[T]:
         """What each rank gave, by rank, on rank 0; elsewhere an empty list."""

@@ -10,7 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import get_state_dict
 
-from trainer.snapshots.state import State, dump, join, load, split
+from trainer.snapshots.layout import structure
+from trainer.snapshots.snapshot import ForeignError
+from trainer.snapshots.state import State, StateError
+from trainer.snapshots.tree import dump, join, load, split
 
 
 class Tied(nn.Module):
@@ -29,7 +32,7 @@ class Tied(nn.Module):
         return outputs
 
 
-def plain() -> nn.Module:
+def plain() -> Any:
     return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
 
 
@@ -47,6 +50,14 @@ def two_groups(model: nn.Module) -> torch.optim.Optimizer:
     first, *others = model.parameters()
     groups: list[dict[str, Any]] = [{"params": [first], "lr": 0.5}, {"params": others}]
     return torch.optim.AdamW(groups, lr=0.1)
+
+
+def set_to(state: State, tensors: dict[str, Tensor], rest: Any) -> None:
+    """As a restore does."""
+    targets = state.targets(structure(tensors), rest)
+    for name, target in targets.items():
+        target.detach().copy_(tensors[name])
+    state.adopt(targets, rest)
 
 
 @pytest.mark.parametrize("make", [plain, Tied])
@@ -68,7 +79,7 @@ def test_it_is_what_torch_saves_by_name_and_comes_back(make: Any, optimize: Any)
     torch.testing.assert_close(whole["optimizer"]["state"], optimizer_state["state"], rtol=0, atol=0)
     other = make()
     fresh = State(model=other, optimizer=(again := optimize(other)), scheduler=None)
-    fresh.load({name: tensor.clone() for name, tensor in tensors.items()}, load(dump(rest)))
+    set_to(fresh, tensors, load(dump(rest)))
     torch.testing.assert_close(other.state_dict(), state.model.state_dict(), rtol=0, atol=0)
     torch.testing.assert_close(again.state_dict()["state"], state.optimizer.state_dict()["state"], rtol=0, atol=0)
     assert again.state_dict()["param_groups"] == state.optimizer.state_dict()["param_groups"]
@@ -91,10 +102,77 @@ def test_the_rest_is_of_its_moment() -> None:
     assert dump(rest) == before
 
 
-def test_what_is_to_be_filled_leaves_the_optimizer_as_it_was() -> None:
+class Schedule:
+    """A class of a user's own."""
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (Schedule(), r"optimizer/param_groups/0/schedule is <.*Schedule object.*could not give it back"),
+        (lambda step: step, r"optimizer/param_groups/0/schedule is <function"),
+        ({"deep": [1, Schedule()]}, r"optimizer/param_groups/0/schedule/deep/1 is <.*Schedule object"),
+    ],
+)
+def test_what_could_not_be_loaded_is_told_before_it_is_saved(value: object, told: str) -> None:
     model = plain()
-    state = State(model=model, optimizer=torch.optim.AdamW(model.parameters()))
-    weights = [parameter.detach().clone() for parameter in model.parameters()]
-    assert any(name.endswith("exp_avg") for name in state.like())
+    state = State(model=model, optimizer=torch.optim.SGD([{"params": model.parameters(), "schedule": value}]))
+    with pytest.raises(StateError, match=told):
+        state.capture()
+
+
+def test_a_class_that_torch_was_told_to_trust_is_saved() -> None:
+    model = plain()
+    state = State(model=model, optimizer=torch.optim.SGD([{"params": model.parameters(), "schedule": Schedule()}]))
+    with torch.serialization.safe_globals([Schedule]):
+        _, rest = state.capture()
+        assert isinstance(load(dump(rest))["optimizer"]["param_groups"][0]["schedule"], Schedule)
+
+
+def test_a_parameter_that_no_snapshot_would_hold_is_told() -> None:
+    model, head = plain(), nn.Linear(1, 7)
+    optimizer = torch.optim.SGD([{"params": model.parameters()}, {"params": head.parameters()}])
+    with pytest.raises(StateError, match=r"parameter group 1 of the optimizer has a parameter of shape \(7, 1\)"):
+        State(model=model, optimizer=optimizer).capture()
+
+
+def test_other_parameter_groups_are_told_before_anything_is_changed() -> None:
+    model = plain()
+    state = trained(model, torch.optim.SGD(model.parameters(), momentum=0.9))
+    tensors, rest = state.capture()
+    before = {name: one.clone() for name, one in tensors.items()}
+    for groups, told in [
+        ([{"params": [one]} for one in model.parameters()], "has 1 parameter groups, and this one 6"),
+        ([{"params": list(model.parameters())[1:]}], "other parameters in group 0, such as 0.weight"),
+    ]:
+        other = State(model=model, optimizer=torch.optim.SGD(groups, momentum=0.9))
+        with pytest.raises(ForeignError, match=told):
+            other.targets(structure(tensors), rest)
+    torch.testing.assert_close(state.capture()[0], before, rtol=0, atol=0)
+
+
+def test_what_is_trained_is_filled_in_place_and_only_what_is_missing_is_made() -> None:
+    model = plain()
+    tensors, rest = trained(model, torch.optim.Adam(model.parameters())).capture()
+    fresh = plain()
+    state = State(model=fresh, optimizer=torch.optim.Adam(fresh.parameters()))
+    targets = state.targets(structure(tensors), rest)
+    assert targets["model/0.weight"] is fresh[0].weight
     assert not state.optimizer.state
-    assert all(torch.equal(now, before) for now, before in zip(model.parameters(), weights, strict=True))
+    set_to(state, tensors, rest)
+    again = state.targets(structure(tensors), rest)
+    assert again["optimizer/state/0.weight/exp_avg"] is state.optimizer.state[fresh[0].weight]["exp_avg"]
+
+
+def test_an_optimizers_state_keeps_its_type_whatever_the_parameters_is() -> None:
+    model = plain().bfloat16()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for parameter in model.parameters():
+        optimizer.state[parameter]["master"] = torch.rand(parameter.shape, dtype=torch.float32)
+    optimizer.state["shared"] = {"steps": 3}  # type: ignore[index]
+    tensors, rest = State(model=model, optimizer=optimizer).capture()
+    other = plain().bfloat16()
+    again = torch.optim.SGD(other.parameters(), lr=0.1)
+    set_to(State(model=other, optimizer=again), tensors, load(dump(rest)))
+    assert again.state["shared"] == {"steps": 3}  # type: ignore[index]
+    assert torch.equal(again.state[other[0].weight]["master"], optimizer.state[model[0].weight]["master"])

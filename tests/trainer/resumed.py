@@ -1,0 +1,104 @@
+"""A lone rank that learns without data, step by step, for tests of what a snapshot gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from trainer import World
+from trainer.env import RankEnv
+from trainer.snapshots.history import History
+from trainer.snapshots.state import State
+from trainer.world.order import Cursor, Order
+
+ORDER = Order(samples=100, batch=1)
+
+
+class Learner:
+    """It goes on from what is in its folder.
+
+    Args:
+        folder: of the snapshots.
+        model: as a script hands it over, wrapped or not.
+        optimize: makes the optimizer.
+        plain: the module itself, where the model wraps it.
+        schedule: makes the scheduler, if there is one.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        model: nn.Module,
+        optimize: Callable[[nn.Module], Optimizer],
+        plain: Any = None,
+        schedule: Callable[[Optimizer], LRScheduler] | None = None,
+    ) -> None:
+        self.model: Any = model
+        self.plain: Any = plain or model
+        self.optimizer = optimize(model)
+        self.scheduler = schedule(self.optimizer) if schedule else None
+        world = World(env=RankEnv(run_id="run", snapshot_dir=folder), device=torch.device("cpu"))
+        state = State(model=model, optimizer=self.optimizer, scheduler=self.scheduler)
+        self.history = History(world, state, ORDER)
+        self.step = ORDER.step(self.history.restore())
+
+    def train(self, until: int) -> None:
+        """Take steps up to one."""
+        while self.step < until:
+            self.step += 1
+            torch.manual_seed(self.step)
+            inputs = torch.rand(4, 3)
+            self.optimizer.step(partial(self.closure, inputs))
+            if self.scheduler:
+                self.scheduler.step()
+
+    def closure(self, inputs: Tensor) -> float:
+        self.optimizer.zero_grad()
+        loss: Tensor = self.model(inputs).square().mean()
+        loss.backward()
+        return loss.item()
+
+    def save(self) -> None:
+        self.history.commit(Cursor(0, self.step), {})
+
+    def finish(self) -> None:
+        self.history.finish()
+
+
+def assert_alike(one: Learner, other: Learner) -> None:
+    """Model, optimizer and scheduler are equal, bit by bit."""
+    for mine, theirs in [
+        (one.plain.state_dict(), other.plain.state_dict()),
+        (facts(one.optimizer), facts(other.optimizer)),
+    ]:
+        if any("_orig_mod" in str(name) or "_checkpoint_wrapped" in str(name) for name in mine):
+            mine = dict(zip(theirs, mine.values(), strict=True))  # noqa: PLW2901  a part of it is wrapped
+        torch.testing.assert_close(dict(mine), dict(theirs), rtol=0, atol=0, equal_nan=True)
+    if one.scheduler and other.scheduler:
+        assert repr(one.scheduler.state_dict()) == repr(other.scheduler.state_dict())
+
+
+def facts(optimizer: Optimizer) -> dict[str, Any]:
+    """An optimizer's state and hyperparameters, flat."""
+    flat: dict[str, Any] = {}
+
+    def visit(path: str, value: Any) -> None:
+        if isinstance(value, dict):
+            for key, one in value.items():
+                visit(f"{path}/{key}", one)
+        elif isinstance(value, list | tuple):
+            for number, one in enumerate(value):
+                visit(f"{path}/{number}", one)
+        else:
+            flat[path] = value if isinstance(value, Tensor) else torch.tensor(hash(repr(value)))
+
+    state = optimizer.state_dict()
+    visit("", {name: one for name, one in state.items() if name != "param_names"})
+    return dict(sorted(flat.items()))

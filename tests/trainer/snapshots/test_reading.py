@@ -1,0 +1,129 @@
+"""A state is set block by block, from whole bytes alone; one that was set by half is never trained on."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+import torch
+from torch import nn
+
+from tests.trainer.resumed import Learner, assert_alike
+from tests.trainer.runs import flip
+from tests.trainer.saved import DATA, PIECES, in_memory, manifest, write_shards
+from trainer.snapshots import catalogue, loading, shards, snapshot
+from trainer.snapshots.archive import SnapshotError
+from trainer.snapshots.shards import CorruptError
+
+SHARDS, FILES = 1024, 256  # a snapshot of a large world, and a container's limit
+
+
+def learner(folder: Path, *, seed: int = 0) -> Learner:
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(3, 500), nn.Tanh(), nn.Linear(500, 2))
+    return Learner(folder, model, lambda model: torch.optim.Adam(model.parameters()))
+
+
+def shard_of(folder: Path, step: int) -> Path:
+    (path,) = folder.glob(f"step-*{step}-g0001/shard-00000.bin")
+    return path
+
+
+def damage_the_end(path: Path) -> None:
+    """Of the data; all before it is good."""
+    flip(path, snapshot.read_manifest(path.parent).shards[0].data - 5)
+
+
+@contextmanager
+def small_chunks() -> Iterator[None]:
+    with patch("trainer.snapshots.shards.CHUNK", 1000), patch("trainer.snapshots.blocks.BLOCK", 3000):
+        yield
+
+
+def test_half_of_a_damaged_one_is_overwritten_by_all_of_the_one_before(tmp_path: Path) -> None:
+    first, undisturbed = learner(tmp_path / "run"), learner(tmp_path / "undisturbed")
+    undisturbed.train(2)
+    with small_chunks():
+        for step in (2, 4):
+            first.train(step)
+            first.save()
+    damage_the_end(shard_of(tmp_path / "run", 4))
+    second = learner(tmp_path / "run", seed=1)
+    assert second.step == 2
+    assert_alike(second, undisturbed)
+
+
+def test_half_a_state_is_an_error_and_nothing_to_train_on(tmp_path: Path) -> None:
+    first = learner(tmp_path)
+    first.train(1)
+    with small_chunks():
+        first.save()
+    damage_the_end(shard_of(tmp_path, 1))
+    with pytest.raises(SnapshotError, match="after a part of it had been loaded"):
+        learner(tmp_path)
+    assert learner(tmp_path).step == 0  # the damaged one is put aside
+
+
+def test_a_network_file_system_may_give_less_than_was_asked_for(tmp_path: Path) -> None:
+    scratch, described = write_shards(tmp_path, manifest())
+    pread = os.pread
+    with patch("os.pread", lambda descriptor, size, offset: pread(descriptor, min(size, 100), offset)):
+        for data, shard in zip(DATA, snapshot.open_shards(scratch, described), strict=True):
+            shard.verify()
+            assert shard.read(0, len(data)) == data
+
+
+def test_an_end_that_is_missing_is_damage_however_a_file_system_gives_it(tmp_path: Path) -> None:
+    scratch, described = write_shards(tmp_path, manifest())
+    shard, *_ = snapshot.open_shards(scratch, described)
+    with patch("os.pread", lambda *_: b""), pytest.raises(CorruptError, match="differs from its checksum"):
+        shard.read(0, 10)
+
+
+@pytest.fixture
+def few_files() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("few_files")
+def test_more_shards_than_files_that_may_be_open(tmp_path: Path) -> None:
+    described = manifest(1)
+    scratch = tmp_path / f"{snapshot.SCRATCH}{described.name}"
+    scratch.mkdir()
+    written = [
+        shards.write(scratch / shards.name(number), in_memory(DATA[0]), [_piece(number)], {})
+        for number in range(SHARDS)
+    ]
+    described = replace(described, shards=tuple(written))
+    snapshot.seal(scratch, described)
+    path = tmp_path / described.name
+    snapshot.publish(scratch, path)
+    assert snapshot.verify(path) == described
+    assert [one.condition for one in catalogue.everything(tmp_path)] == ["whole"]
+    assert [one.condition for one in catalogue.everything(tmp_path, thorough=True)] == ["verified"]
+    assert loading.weights(path)["weights"].numel() == SHARDS * len(DATA[0])
+    (kept,) = catalogue.everything(tmp_path)
+    assert [one.size for one in catalogue.parameters(kept, described)] == [SHARDS * len(DATA[0])]
+
+
+def _piece(number: int) -> shards.Piece:
+    size = len(DATA[0])
+    assert PIECES[0].stop == size
+    return shards.Piece(
+        tensor="model/weights",
+        dtype="uint8",
+        shape=(SHARDS * size,),
+        offsets=(number * size,),
+        sizes=(size,),
+        start=0,
+        stop=size,
+    )
