@@ -1,16 +1,52 @@
-"""The kinds of values that the fields of a job file take, each with the pattern that it is checked by."""
+"""The kinds of values that the fields of a job file take, each with the pattern that it is checked by.
+
+The patterns are also those of the JSON Schema and of the chart's values, so they keep to what the regular expressions
+of Python, Go and JavaScript read alike: no lookahead, and [0-9] for a digit, which in Python may be of any script. To
+Python ``$`` also matches before a last line break; ``shape`` refuses that. Names follow the grammar of Kubernetes, so
+that no API server has to refuse an object of a job.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta
 
+_PART: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN: Final = rf"{_PART}(\.{_PART})*"  # as Kubernetes has it: it does not limit the parts
+_WORD: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"  # of labels, and of what is named like them
+_DURATION: Final = r"[0-9]{1,9}|([0-9]{1,9}[dhms]){1,4}"
+_ENV_NAME: Final = r"[A-Za-z_][A-Za-z0-9_.-]*"
+_KEY: Final = rf"({_SUBDOMAIN}/)?{_WORD}"
+
 Kind: TypeAlias = Literal["auto", "IndexedJob", "PyTorchJob"]
-Duration: TypeAlias = Annotated[str, Meta(pattern=r"^(\d+[dhms])+$|^\d+$", examples=["90s", "1h30m"])]
+Duration: TypeAlias = Annotated[str, Meta(pattern=rf"^({_DURATION})$", examples=["90s", "1h30m"])]
+Patience: TypeAlias = Annotated[str, Meta(pattern=rf"^({_DURATION}|auto|off)$", examples=["auto", "10m"])]
 Quantity: TypeAlias = Annotated[str, Meta(pattern=r"^\d+(\.\d+)?(m|[kMGTPE]i?)?$", examples=["4", "500m", "10Gi"])]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Port: TypeAlias = Annotated[int, Meta(ge=1, le=65535)]
-Size: TypeAlias = Positive | Annotated[str, Meta(pattern=r"^\d+(:\d+)?$", examples=["2:4"])]
-EnvName: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", examples=["LEARNING_RATE"])]
+Size: TypeAlias = Positive | Annotated[str, Meta(pattern=r"^[0-9]{1,9}(:[0-9]{1,9})?$", examples=["2:4"])]
+EnvName: TypeAlias = Annotated[str, Meta(pattern=rf"^{_ENV_NAME}$", examples=["LEARNING_RATE"])]
+EnvPrefix: TypeAlias = Annotated[str, Meta(pattern=rf"^({_ENV_NAME})?$", examples=["SHARED_"])]
+Image: TypeAlias = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9\[][-A-Za-z0-9._:/@\]]*$", examples=["registry.example/team/image:1.2.3"])
+]
+Domain: TypeAlias = Annotated[str, Meta(pattern=rf"^{_SUBDOMAIN}$", max_length=253, examples=["cluster.local"])]
+ObjectName: TypeAlias = Annotated[str, Meta(pattern=rf"^({_SUBDOMAIN})?$", max_length=253, examples=["my-name"])]
+QueueName: TypeAlias = Annotated[str, Meta(pattern=rf"^({_SUBDOMAIN})?$", max_length=63, examples=["my-queue"])]
+SecretKey: TypeAlias = Annotated[str, Meta(pattern=rf"^{_SUBDOMAIN}/[-._A-Za-z0-9]+$", examples=["my-secret/token"])]
+LabelKey: TypeAlias = Annotated[str, Meta(pattern=rf"^{_KEY}$", max_length=317, examples=["topology.example/rack"])]
+LabelValue: TypeAlias = Annotated[str, Meta(pattern=rf"^({_WORD})?$", examples=["rack-7"])]
+TaintKey: TypeAlias = Annotated[str, Meta(pattern=rf"^({_KEY})?$", max_length=317, examples=["dedicated"])]
+ResourceName: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=rf"^(cpu|memory|ephemeral-storage|hugepages-[0-9]+[KMG]i|{_SUBDOMAIN}/{_WORD})$",
+        max_length=317,
+        examples=["cpu", "rdma/hca"],
+    ),
+]
+DeviceName: TypeAlias = Annotated[
+    str, Meta(pattern=rf"^{_SUBDOMAIN}/{_WORD}$", max_length=317, examples=["nvidia.com/gpu"])
+]

@@ -18,12 +18,11 @@ def seconds(text: str) -> int:
     Raises:
         ValueError: it is neither.
     """
-    if text.isdecimal():
+    if re.fullmatch(r"[0-9]{1,9}", text):
         return int(text)
-    parts = re.findall(r"(\d+)([dhms])", text)
-    if not parts or "".join(map("".join, parts)) != text:
+    if not re.fullmatch(r"([0-9]{1,9}[dhms])+", text):
         raise ValueError(f"{text!r} is not a duration like 90, 45s, 10m or 1h30m")
-    return sum(int(number) * _UNITS[unit] for number, unit in parts)
+    return sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"([0-9]+)([dhms])", text))
 
 
 def duration(total: float) -> str:

@@ -5,16 +5,17 @@ Every rule is a function from a spec to problems; ``check`` runs them all, so th
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from kitctl import names
+from kitctl import limits, names
 from kitctl.errors import Problem, SpecError
 from kitctl.spec import JobSpec
 
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LABEL_LIMIT = 63  # RFC 1035
-_NO_PROCESS_TAKES = re.compile(r"[\0\ud800-\udfff]")
+_MOST_NODES = 100_000  # of an Indexed Job
 
 
 def check(spec: JobSpec, *, source: str = "") -> JobSpec:
@@ -40,6 +41,8 @@ def _size(spec: JobSpec) -> Iterator[Problem]:
     elif spec.min_nodes > spec.max_nodes:
         swapped = f"{spec.max_nodes}:{spec.min_nodes}"
         yield Problem.of("nodes", f"{spec.nodes} has its minimum above its maximum", f"write {swapped}")
+    elif spec.max_nodes > _MOST_NODES:
+        yield Problem.of("nodes", f"{spec.nodes} are more than a job can have", f"give at most {_MOST_NODES}")
 
 
 def _name(spec: JobSpec) -> Iterator[Problem]:
@@ -61,6 +64,8 @@ def _command(spec: JobSpec) -> Iterator[Problem]:
         yield Problem.of("command", "-m takes one module", "put its arguments under args")
     elif spec.command[0].startswith("-") and spec.command[0] != "-m":
         yield Problem.of("command", f"{spec.command[0]} is not known", "start with a script, or with -m")
+    elif not all(spec.command):
+        yield Problem.of("command", "has an empty word", "name a script, or a module after -m")
 
 
 def _environment(spec: JobSpec) -> Iterator[Problem]:
@@ -75,36 +80,40 @@ def _environment(spec: JobSpec) -> Iterator[Problem]:
             yield Problem.of(f"envFrom[{number}]", "needs one source", "give configMap or secret")
 
 
-def _texts(spec: JobSpec) -> Iterator[Problem]:
-    texts = {f"command[{number}]": text for number, text in enumerate(spec.command)}
-    texts |= {f"args[{number}]": text for number, text in enumerate(spec.args)}
-    texts |= {f"env.{name}": text for name, text in spec.env.items()}
-    for field, text in texts.items():
-        if _NO_PROCESS_TAKES.search(text):
-            yield Problem.of(field, f"{text!r} cannot be handed to a process", "give UTF-8 text without NUL")
-
-
 def _volumes(spec: JobSpec) -> Iterator[Problem]:
     taken = {"/dev/shm": "sharedMemory", "/tmp": "scratch space", names.WORKSPACE: "synced files"}  # noqa: S108
     if spec.snapshots.enabled:
-        taken[spec.snapshots.path] = "snapshots"
+        yield from _path("snapshots.path", spec.snapshots.path, taken)
+        taken[_plain(spec.snapshots.path)] = "snapshots"
     for number, volume in enumerate(spec.volumes):
         field = f"volumes[{number}]"
         if sum(map(bool, (volume.claim, volume.config_map, volume.secret, volume.empty_dir))) != 1:
             yield Problem.of(field, "needs one source", "give one of claim, configMap, secret, emptyDir")
-        if not volume.mount_path.startswith("/"):
-            yield Problem.of(f"{field}.mountPath", f"{volume.mount_path!r} is relative", "begin it with /")
-        if owner := taken.get(volume.mount_path):
-            yield Problem.of(f"{field}.mountPath", f"{volume.mount_path} is taken by {owner}", "use another path")
-        taken[volume.mount_path] = field
+        yield from _path(f"{field}.mountPath", volume.mount_path, taken)
+        taken[_plain(volume.mount_path)] = field
+
+
+def _path(field: str, path: str, taken: Mapping[str, str]) -> Iterator[Problem]:
+    """What is wrong with where a volume is mounted."""
+    if not path.startswith("/"):
+        yield Problem.of(field, f"{path!r} is relative", "begin it with /")
+    elif ":" in path or not path.isprintable():
+        yield Problem.of(field, f"{path!r} cannot be mounted at", "leave out ':' and control characters")
+    elif _plain(path) == "/":
+        yield Problem.of(field, f"{path!r} would hide the image", "use a folder")
+    elif owner := taken.get(_plain(path)):
+        yield Problem.of(field, f"{path} is taken by {owner}", "use another path")
+
+
+def _plain(path: str) -> str:
+    """A path without what makes equal ones look different."""
+    return posixpath.normpath(path.replace("//", "/"))
 
 
 def _snapshots(spec: JobSpec) -> Iterator[Problem]:
     if spec.snapshots.enabled and spec.max_nodes > 1 and spec.snapshots.access_mode != "ReadWriteMany":
         what = f"{spec.snapshots.access_mode} cannot be mounted by {spec.max_nodes} nodes"
         yield Problem.of("snapshots.accessMode", what, "use ReadWriteMany, or nodes: 1")
-    if not spec.snapshots.path.startswith("/"):
-        yield Problem.of("snapshots.path", f"{spec.snapshots.path!r} is relative", "begin it with /")
     if spec.resume and not spec.snapshots.enabled:
         yield Problem.of("resume", "there is nothing to resume from without snapshots", "set snapshots.enabled")
 
@@ -123,14 +132,26 @@ def _virtual_ranks(spec: JobSpec) -> Iterator[Problem]:
         yield Problem.of("virtualRanks", f"{spec.virtual_ranks} would leave some of {ranks} ranks idle", "use more")
 
 
+def _tolerations(spec: JobSpec) -> Iterator[Problem]:
+    for number, taint in enumerate(spec.scheduling.tolerations):
+        field = f"scheduling.tolerations[{number}]"
+        if taint.operator == "Exists" and taint.value:
+            yield Problem.of(field, f"Exists takes no value, and {taint.value!r} is one", "leave it out, or use Equal")
+        elif taint.operator == "Equal" and not taint.key:
+            yield Problem.of(field, "Equal needs a key", "give one, or accept every taint with operator: Exists")
+
+
 RULES: tuple[Callable[[JobSpec], Iterator[Problem]], ...] = (
     _size,
     _name,
     _command,
     _environment,
-    _texts,
+    limits.texts,
+    limits.numbers,
+    limits.times,
     _volumes,
     _snapshots,
     _resources,
     _virtual_ranks,
+    _tolerations,
 )

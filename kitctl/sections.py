@@ -8,7 +8,22 @@ import msgspec
 from msgspec import Meta
 
 from kitctl import names
-from kitctl.fields import Count, Duration, Port, Positive, Quantity
+from kitctl.fields import (
+    Count,
+    Domain,
+    Duration,
+    EnvPrefix,
+    LabelKey,
+    LabelValue,
+    ObjectName,
+    Patience,
+    Port,
+    Positive,
+    Quantity,
+    QueueName,
+    ResourceName,
+    TaintKey,
+)
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
@@ -18,11 +33,11 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 class EnvSource(Section, frozen=True, kw_only=True):
     """Environment variables taken from an object that is in the namespace already: one of the two."""
 
-    config_map: str = ""
+    config_map: ObjectName = ""
     """Name of the ConfigMap whose keys become variables."""
-    secret: str = ""
+    secret: ObjectName = ""
     """Name of the Secret whose keys become variables."""
-    prefix: str = ""
+    prefix: EnvPrefix = ""
     """Put before each variable's name."""
 
 
@@ -31,11 +46,11 @@ class Volume(Section, frozen=True, kw_only=True):
 
     mount_path: str
     """Where the ranks see it."""
-    claim: str = ""
+    claim: ObjectName = ""
     """An existing PersistentVolumeClaim."""
-    config_map: str = ""
+    config_map: ObjectName = ""
     """An existing ConfigMap."""
-    secret: str = ""
+    secret: ObjectName = ""
     """An existing Secret."""
     empty_dir: Quantity | None = None
     """Scratch space of this size; gone with the pod."""
@@ -46,9 +61,9 @@ class Volume(Section, frozen=True, kw_only=True):
 class Resources(Section, frozen=True, kw_only=True):
     """CPU, memory and other resources of a pod, as Kubernetes writes them. GPUs are ``gpusPerNode``."""
 
-    requests: dict[str, Quantity] = {}
+    requests: dict[ResourceName, Quantity] = {}
     """What a pod is promised."""
-    limits: dict[str, Quantity] = {}
+    limits: dict[ResourceName, Quantity] = {}
     """What a pod may use at most."""
 
 
@@ -78,7 +93,7 @@ class Rendezvous(Section, frozen=True, kw_only=True):
     """How long a node waits for the others (an image that is pulled for the first time counts)."""
     last_call: Duration = "3s"
     """How long an elastic job waits for more nodes once it has its minimum."""
-    cluster_domain: str = "cluster.local"
+    cluster_domain: Domain = "cluster.local"
     """The cluster's DNS domain."""
 
 
@@ -87,11 +102,11 @@ class Snapshots(Section, frozen=True, kw_only=True):
 
     enabled: bool = True
     """Without snapshots a restart begins at step 0."""
-    claim: str = ""
+    claim: ObjectName = ""
     """An existing PersistentVolumeClaim. Empty: ``<name>-snapshots`` is made, and outlives the job."""
     size: Quantity = "10Gi"
     """Size of the claim that is made."""
-    storage_class: str = ""
+    storage_class: ObjectName = ""
     """Its storage class. Empty: the cluster's default."""
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"] = "ReadWriteMany"
     """Its access mode; more than one node needs ReadWriteMany."""
@@ -115,11 +130,11 @@ class Snapshots(Section, frozen=True, kw_only=True):
 class Toleration(Section, frozen=True, kw_only=True):
     """A taint that the pods accept, as Kubernetes writes it."""
 
-    key: str = ""
+    key: TaintKey = ""
     """The taint's key. Empty, with ``Exists``: every taint."""
     operator: Literal["Exists", "Equal"] = "Equal"
     """Whether the key is enough, or its value counts, too."""
-    value: str = ""
+    value: LabelValue = ""
     """The taint's value, with ``Equal``."""
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
     """The taint's effect. Empty: any."""
@@ -128,17 +143,17 @@ class Toleration(Section, frozen=True, kw_only=True):
 class Scheduling(Section, frozen=True, kw_only=True):
     """Where and when the pods run."""
 
-    queue: str = ""
+    queue: QueueName = ""
     """Kueue's LocalQueue; Kueue then releases the job."""
-    priority_class: str = ""
+    priority_class: ObjectName = ""
     """PriorityClass of the pods."""
-    node_selector: dict[str, str] = {}
+    node_selector: dict[LabelKey, LabelValue] = {}
     """Labels that a machine must have."""
     tolerations: tuple[Toleration, ...] = ()
     """Taints that the pods accept."""
     spread: Literal["require", "prefer", "none"] = "prefer"
     """Whether the pods must, should or need not be on different machines."""
-    scheduler: str = ""
+    scheduler: ObjectName = ""
     """schedulerName; empty: the cluster's default."""
 
 
@@ -155,7 +170,7 @@ class Policy(Section, frozen=True, kw_only=True):
     """When the finished job is deleted; its snapshots stay."""
     grace_period: Duration = "60s"
     """From SIGTERM to SIGKILL: a step and a snapshot must fit in."""
-    hang_timeout: Annotated[str, Meta(pattern=r"^(\d+[dhms])+$|^\d+$|^auto$|^off$", examples=["auto", "10m"])] = "auto"
+    hang_timeout: Patience = "auto"
     """How long a step may take before the job counts as hung; ``auto``: ten times the slowest steps, at least 30 s."""
 
 
@@ -174,5 +189,5 @@ class Security(Section, frozen=True, kw_only=True):
     """Let only the job's own pods reach its ports: torch's store has no authentication."""
     report_status: bool = True
     """Give node 0 the right to write this job's one status ConfigMap."""
-    service_account: str = ""
+    service_account: ObjectName = ""
     """An existing ServiceAccount. Empty: one is made if ``reportStatus`` needs it."""

@@ -16,6 +16,7 @@ import msgspec
 
 from kitctl.errors import Problem
 
+_SHOWN = 80  # characters
 _ADVICE = {
     int: "give a whole number",
     str: "give text; quote what looks like a number",
@@ -142,6 +143,8 @@ def _advice(part: Any) -> str:
 
 
 def _fits(value: Any, kind: Any) -> bool:
+    if isinstance(value, str) and value.endswith("\n") and any(map(_has_pattern, _parts(kind))):
+        return False  # a pattern's $ also matches before it
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:
@@ -149,5 +152,15 @@ def _fits(value: Any, kind: Any) -> bool:
     return True
 
 
+def _has_pattern(part: Any) -> bool:
+    return get_origin(part) is Annotated and any(meta.pattern for meta in get_args(part)[1:])
+
+
 def _shown(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
+    """A value in brief: a file's may be large, or contain itself."""
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list | tuple | set):
+        return "a list"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
-from msgspec import Meta
 
 from kitctl import names
-from kitctl.fields import Count, EnvName, Kind, Positive, Quantity, Size
+from kitctl.fields import Count, DeviceName, EnvName, Image, Kind, Positive, Quantity, SecretKey, Size
 from kitctl.quantity import seconds
 from kitctl.sections import (
     EnvSource,
@@ -41,13 +40,13 @@ class JobSpec(Section, frozen=True, kw_only=True):
     """Namespace it runs in."""
     kind: Kind = "auto"
     """The Kubernetes kind. ``auto`` takes what the cluster has; rendered without a cluster it is IndexedJob."""
-    image: str = names.DEFAULT_IMAGE
+    image: Image = names.DEFAULT_IMAGE
     """Container image; must have torch and this kit's ``trainer``."""
     nodes: Size = 1
     """Number of nodes: 3, or "2:4" for an elastic job."""
     gpus_per_node: Count = 0
     """GPUs of each node."""
-    gpu_resource: str = "nvidia.com/gpu"
+    gpu_resource: DeviceName = "nvidia.com/gpu"
     """The extended resource that a GPU is."""
     procs_per_node: Positive | Literal["auto"] = "auto"
     """Ranks of each node; ``auto``: one a GPU, or one."""
@@ -59,7 +58,7 @@ class JobSpec(Section, frozen=True, kw_only=True):
     """Environment variables of the ranks."""
     env_from: tuple[EnvSource, ...] = ()
     """More of them, from ConfigMaps and Secrets."""
-    secrets: dict[EnvName, Annotated[str, Meta(pattern=r"^[^/]+/[^/]+$", examples=["my-secret/token"])]] = {}
+    secrets: dict[EnvName, SecretKey] = {}
     """Variables from a Secret's key: {HF_TOKEN: my-secret/token}. Only the reference is ever written down."""
     volumes: tuple[Volume, ...] = ()
     """More volumes."""

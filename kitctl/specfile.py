@@ -110,7 +110,7 @@ def _resolve(path: str) -> tuple[list[str], Shape]:
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -15,6 +15,7 @@ import yaml
 
 from kitctl.errors import Problem, UsageError
 from kitctl.shape import Shape, join
+from kitctl.yamlbounds import Bounds
 
 # The C parser is ten times as fast, and there wherever PyYAML came as a wheel.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -31,11 +32,13 @@ _DOUBTFUL = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)")
+_PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 
 
 _PLAIN_KEY = re.compile(r"[A-Za-z][-A-Za-z0-9_./]*")
-_SURROGATES = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})")
+_SURROGATES = re.compile(  # behind backslashes that are meant as such
+    r"(?<!\\)((?:\\\\)*)\\u(?P<high>d[89ab][0-9a-f]{2})\\u(?P<low>d[c-f][0-9a-f]{2})", re.IGNORECASE
+)
 _MERGE = "tag:yaml.org,2002:merge"
 _TEXT = Shape(str)
 
@@ -51,20 +54,20 @@ def read(text: str, source: str, shape: Shape) -> tuple[dict[str, Any], list[Pro
     Raises:
         UsageError: it is not YAML, or not one mapping; names ``source`` and the line.
     """
-    loader = _UniqueLoader(text)
+    fix = "make it a YAML (or JSON) mapping, each key once"
     try:
-        node = loader.get_single_node()
+        node = _node(_without_pairs(text))
         if not isinstance(node, yaml.MappingNode):
             raise UsageError(f"{source}: not a mapping of keys to values", fix="begin it like this: nodes: 3")
         problems = list(_problems(node, shape, ""))
-        return ({} if problems else loader.construct_document(node)), problems
+        return ({} if problems else _constructed(node)), problems
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
         what = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise UsageError(f"{source}{line}: {what}", fix="make it a YAML (or JSON) mapping, each key once") from error
-    finally:
-        loader.dispose()
+        raise UsageError(f"{source}{line}: {what}", fix=fix) from error
+    except ValueError as error:  # of a constructor: a number of 5,000 digits, the 99th of a month
+        raise UsageError(f"{source}: {error}", fix=fix) from error
 
 
 def parse(text: str) -> list[Any]:
@@ -88,9 +91,38 @@ def quote(value: Any, **_options: Any) -> str:
     return _SURROGATES.sub(_code_point, json.dumps(value))
 
 
+def _node(text: str) -> yaml.Node | None:
+    """The one document of a text, once it is known that reading it comes to an end."""
+    bounds = Bounds()
+    for event in yaml.parse(text, _UniqueLoader):
+        bounds.take(event)
+    node: yaml.Node | None = yaml.compose(text, _UniqueLoader)
+    return node
+
+
+def _constructed(node: yaml.Node) -> dict[str, Any]:
+    loader = _UniqueLoader("")
+    try:
+        tree: dict[str, Any] = loader.construct_document(node)
+    finally:
+        loader.dispose()
+    return tree
+
+
+def _without_pairs(text: str) -> str:
+    """JSON with its surrogate pairs as YAML writes them; any other text as it is."""
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return _SURROGATES.sub(_code_point, text)
+
+
 def _code_point(pair: re.Match[str]) -> str:
-    high, low = int(pair[1], 16), int(pair[2], 16)
-    return f"\\U{0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00):08x}"
+    high, low = int(pair["high"], 16), int(pair["low"], 16)
+    return f"{pair[1]}\\U{0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00):08x}"
 
 
 class _UniqueLoader(_Loader):  # type: ignore[misc]  # the base is chosen when the module is loaded
@@ -131,7 +163,7 @@ _QuotingDumper.add_representer(str, _QuotingDumper.represent_str)
 
 
 def _problems(node: yaml.Node, shape: Shape, path: str) -> Iterator[Problem]:
-    """Walk only as deep as the shape goes; so an alias that contains itself is no danger."""
+    """Walk only as deep as the shape goes."""
     if isinstance(node, yaml.MappingNode) and (shape.fields or shape.values):
         yield from _keys(node, shape, path)
     elif isinstance(node, yaml.SequenceNode) and shape.items:
@@ -146,9 +178,10 @@ def _keys(node: yaml.MappingNode, shape: Shape, path: str) -> Iterator[Problem]:
         name = key.value if isinstance(key, yaml.ScalarNode) else "?"
         field = join(path, name)
         if key.tag == _MERGE:
-            yield from _problems(value, shape, path)
+            for merged in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                yield from _problems(merged, shape, path)
         elif child := shape.child(name):
-            yield from _scalar(key, _TEXT, field) if shape.values else ()
+            yield from _problems(key, _TEXT, field) if shape.values else ()
             yield from _problems(value, child, field)
         else:
             yield shape.unknown(field, name, _line(key))

@@ -8,10 +8,12 @@ from typing import Any
 
 import click
 
+_MOST_DIGITS = 18  # of any number that a field takes
+
 
 def size(text: str) -> int | str:
     """A number where it is one; ``2:4`` and ``auto`` stay text, for the spec to judge."""
-    return int(text) if text.isascii() and text.isdecimal() else text
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else text
 
 
 def pairs(items: Iterable[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ import pytest
 
 from kitctl.errors import SpecError
 from kitctl.rules import RULES, check, name_limit
-from kitctl.sections import EnvSource, Resources, Snapshots, Volume
+from kitctl.sections import EnvSource, Nccl, Policy, Rendezvous, Resources, Scheduling, Snapshots, Toleration, Volume
 from kitctl.spec import JobSpec
 
 FINE = JobSpec(name="job")
@@ -26,6 +26,23 @@ def test_a_plain_job_passes() -> None:
 
 
 @pytest.mark.parametrize(
+    "changes",
+    [
+        {"policy": Policy(ttl="0", grace_period="0", hang_timeout="off")},
+        {"policy": Policy(deadline="24855d")},
+        {"rendezvous": Rendezvous(last_call="0")},
+        {"nodes": 100_000},
+        {"nodes": 3, "procs_per_node": 2, "virtual_ranks": 6},
+        {"scheduling": Scheduling(tolerations=(Toleration(operator="Exists"),))},
+        {"snapshots": Snapshots(enabled=False), "volumes": (Volume(mount_path="/snapshots", claim="a"),)},
+    ],
+    ids=str,
+)
+def test_what_is_just_allowed(changes: dict[str, Any]) -> None:
+    check(msgspec.structs.replace(FINE, **changes))
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"nodes": "0:2"}, "nodes: 0:2 is no size; fix: give at least 1"),
@@ -41,6 +58,9 @@ def test_a_plain_job_passes() -> None:
         ({"command": ()}, "command: is empty"),
         ({"command": ("-m",)}, "command: -m takes one module"),
         ({"command": ("-c", "pass")}, "command: -c is not known"),
+        ({"command": ("-m", "")}, "command: has an empty word"),
+        ({"command": ("",)}, "command: has an empty word"),
+        ({"nodes": 100_001}, "nodes: 100001 are more than a job can have; fix: give at most 100000"),
         ({"env": {"RANK": "0"}}, "env.RANK: is set by the launcher for every rank; fix: use another name"),
         ({"env": {"KIT_X": "0"}}, "env.KIT_X: is set by the launcher"),
         ({"secrets": {"PET_X": "a/b"}}, "secrets.PET_X: is set by the launcher"),
@@ -60,9 +80,37 @@ def test_a_plain_job_passes() -> None:
             {"volumes": (Volume(mount_path="/dev/shm", claim="a"),)},
             "volumes[0].mountPath: /dev/shm is taken by sharedMemory",
         ),
+        *(
+            (
+                {"volumes": (Volume(mount_path=path, claim="a"),)},
+                f"volumes[0].mountPath: {path} is taken by {owner}",
+            )
+            for path, owner in (
+                ("/snapshots", "snapshots"),
+                ("/snapshots/", "snapshots"),
+                ("/workspace", "synced files"),
+                ("//workspace", "synced files"),
+                ("/tmp", "scratch space"),
+                ("/data/../tmp/.", "scratch space"),
+            )
+        ),
+        ({"volumes": (Volume(mount_path="/a:ro", claim="a"),)}, "volumes[0].mountPath: '/a:ro' cannot be mounted at"),
+        ({"volumes": (Volume(mount_path="/a\n", claim="a"),)}, "volumes[0].mountPath: '/a\\n' cannot be mounted at"),
+        ({"volumes": (Volume(mount_path="/./", claim="a"),)}, "volumes[0].mountPath: '/./' would hide the image"),
+        ({"snapshots": Snapshots(path="/tmp")}, "snapshots.path: /tmp is taken by scratch space"),
+        ({"nccl": Nccl(hca="a\0")}, "nccl.hca: 'a\\x00' cannot be handed to a process"),
+        ({"policy": Policy(backoff_limit=2**31)}, "policy.backoffLimit: 2147483648 is more than can be"),
+        ({"policy": Policy(ttl="30000d")}, "policy.ttl: 30000d is longer than 68 years; fix: give less"),
+        ({"policy": Policy(hang_timeout="0s")}, "policy.hangTimeout: 0s is no time at all; fix: give at least 1s"),
+        ({"rendezvous": Rendezvous(join_timeout="0")}, "rendezvous.joinTimeout: 0 is no time at all"),
+        ({"snapshots": Snapshots(every="0m")}, "snapshots.every: 0m is no time at all"),
         (
-            {"volumes": (Volume(mount_path="/snapshots", claim="a"),)},
-            "volumes[0].mountPath: /snapshots is taken by snapshots",
+            {"scheduling": Scheduling(tolerations=(Toleration(key="a", operator="Exists", value="b"),))},
+            "scheduling.tolerations[0]: Exists takes no value, and 'b' is one",
+        ),
+        (
+            {"scheduling": Scheduling(tolerations=(Toleration(value="b"),))},
+            "scheduling.tolerations[0]: Equal needs a key",
         ),
         (
             {"nodes": 2, "snapshots": Snapshots(access_mode="ReadWriteOnce")},
@@ -88,18 +136,22 @@ def test_every_rule_is_heard() -> None:
         command=(),
         env={"RANK": "0", "A": "\0"},
         volumes=(Volume(mount_path="/x"),),
+        gpus_per_node=2**31,
+        policy=Policy(deadline="0"),
+        scheduling=Scheduling(tolerations=(Toleration(),)),
         resume=True,
         snapshots=Snapshots(enabled=False),
-        backend="nccl",
+        resources=Resources(limits={"nvidia.com/gpu": "1"}),
         virtual_ranks=1,
     )
     assert len(wrong) == len(RULES)
 
 
-@pytest.mark.parametrize(("kind", "longest"), [("IndexedJob", "-10"), ("PyTorchJob", "-worker-10"), ("auto", "-10")])
-def test_the_longest_name_leaves_room_for_the_last_node(kind: str, longest: str) -> None:
-    spec = msgspec.structs.replace(FINE, kind=kind, nodes=11)
+@pytest.mark.parametrize(("kind", "infix"), [("IndexedJob", "-"), ("PyTorchJob", "-worker-"), ("auto", "-")])
+@pytest.mark.parametrize("nodes", [1, 9, 10, 11, 99, 100, 101, 1000, 1001])
+def test_the_longest_name_leaves_room_for_the_last_node(kind: str, infix: str, nodes: int) -> None:
+    spec, longest = msgspec.structs.replace(FINE, kind=kind, nodes=nodes), f"{infix}{nodes - 1}"
     limit = name_limit(spec)
     assert len("a" * limit + longest) == 63
     check(msgspec.structs.replace(spec, name="a" * limit))
-    assert "use at most" in problems(name="a" * (limit + 1), kind=kind, nodes=11)[0]
+    assert "use at most" in problems(name="a" * (limit + 1), kind=kind, nodes=nodes)[0]

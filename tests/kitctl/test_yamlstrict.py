@@ -115,9 +115,9 @@ def test_anchors_and_merge_keys_are_followed() -> None:
     assert problems("resources:\n  requests: &a {cpu: 4}\n  limits: {<<: *a}\n") != []
 
 
-def test_an_alias_that_contains_itself_is_refused_and_never_followed() -> None:
-    (problem,) = problems("policy: &a\n  policy: *a\n")
-    assert problem.startswith("policy.policy: unknown key")
+def test_scalars_of_a_merged_mapping_are_looked_at_in_a_list_too() -> None:
+    (problem,) = problems("env: {<<: [{A: 1e3}]}\n")
+    assert problem.startswith("env.A: 1e3 (line 1) is not text to every YAML reader")
 
 
 @pytest.mark.parametrize(
@@ -133,6 +133,10 @@ def test_an_alias_that_contains_itself_is_refused_and_never_followed() -> None:
         ("", "job.yaml: not a mapping"),
         ("nodes: 3\n---\nnodes: 4\n", "job.yaml:2: but found another document"),
         ("nodes: \x00\n", "job.yaml"),
+        ("resume: 2001-99-99\n", "job.yaml: month must be in 1..12"),
+        ("env: {? {a: b} : c}\n", "job.yaml:1: found unhashable key"),
+        ('{"args": ["\\ud83d"]}', "job.yaml:1: found invalid Unicode character escape code"),
+        ("policy: &a\n  policy: *a\n", "job.yaml:2: the alias a contains itself"),
     ],
 )
 def test_what_is_no_mapping_is_refused_with_its_line(text: str, message: str) -> None:
@@ -140,6 +144,28 @@ def test_what_is_no_mapping_is_refused_with_its_line(text: str, message: str) ->
         yamlstrict.read(text, "job.yaml", JOB)
     assert caught.value.message.startswith(message)
     assert caught.value.fix
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        r'{"args": ["\ud83d\ude00", "\uD83D\uDE00", "\\ud83d\\ude00", "\\\ud83d\ude00"]}',
+        '{\n\t"args": ["😀", "😀", "\\\\ud83d\\\\ude00", "\\\\😀"]\n}',
+    ],
+)
+def test_json_is_read_as_json(written: str) -> None:
+    tree, wrong = yamlstrict.read(written, "job.json", JOB)
+    assert not wrong
+    assert tree == json.loads(written) == {"args": ["😀", "😀", r"\ud83d\ude00", "\\😀"]}
+
+
+def test_other_text_is_no_json_and_keeps_its_backslashes() -> None:
+    assert yamlstrict.read(r"args: ['\ud83d\ude00']", "job.yaml", JOB)[0] == {"args": [r"\ud83d\ude00"]}
+
+
+def test_a_number_that_is_too_long_to_be_one_is_refused() -> None:
+    (problem,) = problems(f"nodes: {'9' * 5000}\n")
+    assert "is not text to every YAML reader" in problem
 
 
 def test_parsing_refuses_a_key_that_is_given_twice() -> None:

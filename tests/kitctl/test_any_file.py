@@ -1,0 +1,126 @@
+"""Whatever a file holds: a job that Kubernetes' grammar takes, or an error for a person. Never an internal one."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from kitctl import render, rules, specfile
+from kitctl.errors import KitError
+from kitctl.jobinput import JobInput
+from kitctl.shape import Shape
+from kitctl.spec import JobSpec
+from tests.kitctl.grammar import is_subdomain, violations
+
+EVERY_OPTION = (Path(__file__).parent.parent / "cases" / "every-option.yaml").read_bytes()
+TEXTS = st.sampled_from(
+    [
+        *("", "a", "a.b", "a-b", "-a", "a-", "A", "a_b", "a" * 63, "a" * 64, "a" * 254, "a..b", "../..", "/a", "a/b"),
+        *(
+            "a\n",
+            "a b",
+            "1",
+            "x.y/z",
+            "x.y/" + "z" * 64,
+            "a:b",
+            "\x00",
+            "\x1b[2J",
+            "ü",
+            "😀",
+            "\u202e",
+            "$(A)",
+            "&",
+            "{{",
+        ),
+        *("5m", "5m\n", "0", "9" * 30, "2:4", "1:1\n", "auto", "off", "max:a", "cpu", "10Gi", "k=v", "~", "yes", "1e3"),
+    ]
+)
+SCALARS = TEXTS | st.integers(-(10**20), 10**20) | st.sampled_from([None, True, 0, 1, 2, 3, 2.5])
+
+
+def values(shape: Shape) -> st.SearchStrategy[Any]:
+    """What could stand at a place of a job file, right or wrong."""
+    if shape.fields:
+        below = {key: values(part) for key, part in shape.fields.items()}
+        return st.fixed_dictionaries({}, optional=below) | SCALARS
+    if shape.values:
+        return st.dictionaries(TEXTS, values(shape.values), max_size=2) | SCALARS
+    if shape.items:
+        return st.lists(values(shape.items), max_size=3) | SCALARS
+    return SCALARS
+
+
+def check_file(text: bytes) -> None:
+    """See what becomes of a file with these bytes."""
+    with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
+        file.write(text)
+        file.flush()
+        check(JobInput(file=Path(file.name)))
+
+
+def check(job: JobInput) -> None:
+    """A job is refused with a fix, or all its objects, of either kind, have names that Kubernetes takes."""
+    spec, error = built(job)
+    if error is not None:
+        assert error.exit_code == 2
+        assert error.fix or "; fix: " in error.message
+        return
+    for kind in ("IndexedJob", "PyTorchJob"):
+        objects = render.manifests(rules.check(msgspec.structs.replace(spec, kind=kind, name="a")))
+        for thing in objects:
+            assert is_subdomain(thing["metadata"]["name"])
+            assert not [*violations(thing)]
+        assert list(yaml.safe_load_all(render.to_yaml(objects))) == objects
+
+
+def built(job: JobInput) -> tuple[JobSpec, KitError | None]:
+    """The job, and why it is none."""
+    try:
+        return specfile.build(job), None
+    except KitError as error:
+        return JobSpec(), error
+
+
+@settings(max_examples=200)
+@example(b"\xff\xfe")
+@example(b"nodes: 2\r\n")
+@example(b"a: " + b"[" * 100_000)
+@given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode(errors="replace")))
+def test_any_bytes(text: bytes) -> None:
+    check_file(text)
+
+
+@settings(max_examples=200)
+@given(st.integers(0, len(EVERY_OPTION)), st.integers(0, 30), st.binary(max_size=8) | TEXTS.map(str.encode))
+def test_a_good_file_with_a_flaw(start: int, length: int, flaw: bytes) -> None:
+    check_file(EVERY_OPTION[:start] + flaw + EVERY_OPTION[start + length :])
+
+
+@settings(max_examples=200)
+@given(values(Shape(JobSpec)))
+def test_any_values(tree: Any) -> None:
+    check_file(json.dumps(tree).encode())
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_any_value_of_one_field(data: st.DataObject) -> None:
+    """Most trees of many values are refused for one of them; so each field is also looked at alone."""
+    section = data.draw(st.sampled_from(["", *(key for key, part in Shape(JobSpec).fields.items() if part.fields)]))
+    shape = Shape(JobSpec).fields[section] if section else Shape(JobSpec)
+    key = data.draw(st.sampled_from([*shape.fields]))
+    tree = {key: data.draw(values(shape.fields[key]))}
+    check_file(json.dumps({section: tree} if section else tree).encode())
+
+
+@settings(max_examples=100)
+@given(st.sampled_from([*Shape(JobSpec).fields]), TEXTS | st.text(max_size=30))
+def test_any_setting(field: str, text: str) -> None:
+    check(JobInput(settings=(f"{field}={text}",)))
