@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from trainer.world.distributed import World, join
     from trainer.world.evaluation import evaluate
     from trainer.world.order import Cursor
+    from trainer.world.replicas import DDPOptions
 
 _HOMES = {
     "Cursor": "trainer.world.order",
+    "DDPOptions": "trainer.world.replicas",
     "Data": "trainer.world.data",
     "Drained": "trainer.training.loop",
     "Step": "trainer.training.pulse",
@@ -28,7 +30,7 @@ _HOMES = {
     "join": "trainer.world.distributed",
 }
 
-__all__ = ["Cursor", "Data", "Drained", "Step", "Training", "World", "evaluate", "join"]
+__all__ = ["Cursor", "DDPOptions", "Data", "Drained", "Step", "Training", "World", "evaluate", "join"]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,10 +15,14 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainer.system.heartbeat import Phase
+from trainer.training import batchnorm
 from trainer.training.pulse import Mean, Word, added_up
-from trainer.world.data import Batch, Data, to_device
+from trainer.world.data import Batch, Data
 from trainer.world.distributed import World
+from trainer.world.modes import evaluating
 from trainer.world.order import Cursor
+from trainer.world.replicas import DDPOptions
+from trainer.world.transfer import to_device
 
 Loss = Callable[[nn.Module, Any], Tensor]
 Parts = list[Batch]  # what one rank takes of a step
@@ -47,27 +51,63 @@ class Averaged:
         model: its parameters become rank 0's.
         loss: from the model and a batch, the mean over the batch's samples.
         data: what to learn from.
+        ddp: what DDP is told.
     """
 
-    def __init__(self, world: World, model: nn.Module, loss: Loss, data: Data) -> None:
+    def __init__(self, world: World, model: nn.Module, loss: Loss, data: Data, ddp: DDPOptions = DDPOptions()) -> None:  # noqa: B008  frozen
         self._world = world
-        self._rider = nn.Parameter(torch.zeros(5, device=world.device))
-        self._model = world.parallel(model, self._rider)
-        self._loss = loss
         self._data = data
+        self._normalizing = batchnorm.normalizing(model)
+        self._least = batchnorm.least(model, data.order.batch, world.size)
+        self._step = _Step(world, model, loss)
+        self._parallel = world.parallel(self._step, ddp)
+        replicated = isinstance(self._parallel, DistributedDataParallel)
+        self._rides = replicated and ddp.comm_hook is None  # a hook may round what it averages, or worse
 
     def batches(self, cursor: Cursor, epochs: int) -> Iterator[Parts]:
         """See the protocol."""
-        return ([batch] for batch in self._data.batches(cursor, epochs, self._world))
+        return ([batch] for batch in self._data.batches(cursor, epochs, self._world, least=self._least))
 
     def learn(self, parts: Parts, say: Say) -> Mean:
         """See the protocol."""
         (batch,) = parts
-        loss = self._loss(self._model, to_device(batch.samples, self._world.device)) * batch.weight
+        step = self._step
+        step.rider.grad = None
+        with evaluating([] if batch.ids else self._normalizing):  # what weighs nothing changes no statistics
+            loss = self._parallel(to_device(batch.samples, self._world.device), batch.weight, say)
+        loss.backward()
+        if self._rides:
+            return Mean(cast("Tensor", step.rider.grad).clone())  # it lies in a bucket, and the next step's goes there
+        return added_up(step.own / self._world.size, step.word)
+
+
+class _Step(nn.Module):
+    """A step's loss as a module, so that DDP knows of all that has a part in it, however it is computed.
+
+    The loss is given the model itself, whether or not there are other ranks.
+
+    Attributes:
+        rider: is 0; its gradient is what this rank tells.
+        own: this rank's last loss, weighted.
+        word: what it told beside that.
+    """
+
+    def __init__(self, world: World, model: nn.Module, loss: Loss) -> None:
+        super().__init__()
+        self._world = world
+        self._given = (loss,)  # a loss may be a module, and need not become a part of this one
+        self.model = model
+        self.rider = nn.Parameter(torch.zeros(5, dtype=torch.float32, device=world.device))
+        self.own = torch.zeros(())
+        self.word = Word()
+        ignored = getattr(model, "_ddp_params_and_buffers_to_ignore", ())
+        self._ddp_params_and_buffers_to_ignore = [f"model.{name}" for name in ignored]
+
+    def forward(self, samples: Any, weight: float, say: Say) -> Tensor:
+        """The weighted loss; ``say`` is asked as late as can be."""
+        (given,) = self._given
+        loss = given(self.model, samples) * weight
         self._world.heart.beat(Phase.BACKWARD)
-        if not isinstance(self._model, DistributedDataParallel):
-            loss.backward()
-            return added_up(self._world, loss / self._world.size, say())
-        self._rider.grad = None
-        (loss + (self._rider * say().beside(loss, self._rider.dtype)).sum()).backward()  # the rider is 0
-        return Mean(cast("Tensor", self._rider.grad).clone())  # it lies in a bucket, and the next step's goes there
+        self.own, self.word = loss.detach(), say()
+        told = self.word.beside(loss, self.rider.dtype, share=self._world.size)
+        return loss + (self.rider * told).sum()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 from torch import nn
 from torch.optim import Optimizer
@@ -13,6 +13,7 @@ from trainer.env import WORKER_DRAINED
 from trainer.snapshots.history import History
 from trainer.snapshots.state import State
 from trainer.system.heartbeat import Phase
+from trainer.training import batchnorm
 from trainer.training.cadence import Cadence
 from trainer.training.gradients import Averaged, Gradients, Loss, Parts
 from trainer.training.pulse import Pulse, Step, StopRequest, Word
@@ -21,6 +22,7 @@ from trainer.training.virtual import VirtualRanks
 from trainer.world.data import Data
 from trainer.world.distributed import World
 from trainer.world.order import Cursor, Span
+from trainer.world.replicas import DDPOptions
 
 OnStep = Callable[[Step], None]
 OnEpoch = Callable[[int], Mapping[str, float]]
@@ -47,6 +49,7 @@ class Training:
         scheduler: of the learning rate; stepped once an optimizer step.
         snapshot_every: steps between snapshots, instead of the environment's.
         virtual_ranks: instead of the environment's; with any but 0 the bits do not depend on the number of ranks.
+        ddp: what DDP is told where there are several ranks, such as ``DDPOptions(find_unused_parameters=True)``.
         on_step: called on every rank for every step, in order, once its loss is known, and before a snapshot that
             includes it is committed.
         on_epoch: called on all ranks behind each epoch, with its number from 0 on; what it gives is told as metrics,
@@ -66,6 +69,7 @@ class Training:
     scheduler: LRScheduler | None = None
     snapshot_every: int | None = None
     virtual_ranks: int | None = None
+    ddp: DDPOptions = field(default_factory=DDPOptions)
     on_step: OnStep | None = None
     on_epoch: OnEpoch | None = None
 
@@ -118,9 +122,11 @@ class Training:
 
     def _gradients(self) -> Gradients:
         virtual = self.world.env.virtual_ranks if self.virtual_ranks is None else self.virtual_ranks
+        if warning := batchnorm.warning(self.model, self.data.order, virtual or self.world.size):
+            self.world.say(f"warning: {warning}")
         if virtual:
             return VirtualRanks(self.world, self.model, self.loss, self.data, virtual)
-        return Averaged(self.world, self.model, self.loss, self.data)
+        return Averaged(self.world, self.model, self.loss, self.data, self.ddp)
 
     def _learn(self, gradients: Gradients, span: Span, parts: Parts, request: StopRequest) -> Cursor:
         """One optimizer step; gives the cursor behind it."""

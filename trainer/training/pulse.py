@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass, replace
 from types import FrameType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import torch
 import torch.distributed as dist
@@ -17,6 +17,8 @@ from torch import Tensor
 
 from trainer.world.distributed import World
 from trainer.world.order import Cursor
+
+ANYONE: Final = 0.5  # ranks, at least: numbers are rounded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +58,16 @@ class Word:
     due: bool = False
     kept: bool = False
 
-    def beside(self, loss: Tensor, dtype: torch.dtype, *, share: float = 1.0) -> Tensor:
-        """The loss, and for each of these that is true a share, (5,): what the ranks average, or add up."""
+    def beside(self, loss: Tensor, dtype: torch.dtype, *, share: float) -> Tensor:
+        """The loss, and for each of these that is true a share, (5,): what the ranks average, or add up.
+
+        Args:
+            loss: of this rank.
+            dtype: of the numbers.
+            share: so that all ranks together give how many of them said it. Where numbers are averaged it is their
+                number: what is added up then are whole numbers, which no rounding adds up to another one. Shares of
+                the mean would not do, as each is rounded, and with ten thousand ranks the sum is off by more than one.
+        """
         values = torch.zeros(5, dtype=dtype, device=loss.device)
         values[0] = loss.detach()
         for index, said in enumerate((self.stop, self.written, self.due, self.kept), start=1):
@@ -67,10 +77,10 @@ class Word:
 
 
 class Mean:
-    """The mean of the ranks' numbers: known once it is read.
+    """The mean of the ranks' losses, and how many of them said each word: known once it is read.
 
     Args:
-        values: the mean, once ``work`` is done.
+        values: these numbers, once ``work`` is done.
         work: what adds it up.
     """
 
@@ -85,7 +95,7 @@ class Mean:
             self._copied.record()
 
     def read(self) -> list[float]:
-        """The mean of each number."""
+        """The loss, and how many ranks said each word."""
         if self._copied:
             self._copied.synchronize()
         else:
@@ -98,15 +108,14 @@ class Mean:
             self._work.wait()
 
 
-def added_up(world: World, loss: Tensor, word: Word) -> Mean:
+def added_up(loss: Tensor, word: Word) -> Mean:
     """Start to add up what the ranks tell, for gradients that nothing can ride along with. Collective.
 
     Args:
-        world: all ranks.
         loss: this rank's part; the ranks' parts add up to the mean.
         word: this rank's.
     """
-    values = word.beside(loss, torch.float64, share=1 / world.size)
+    values = word.beside(loss, torch.float64, share=1)
     return Mean(values, dist.all_reduce(values, async_op=True) if dist.is_initialized() else None)
 
 
@@ -119,7 +128,7 @@ class Pulse:
     """
 
     def __init__(self, world: World) -> None:
-        self._everyone = 1 - 0.5 / world.size  # means are rounded
+        self._everyone = world.size - 0.5  # numbers are rounded
         self._pending: tuple[Step, Mean] | None = None
         self.heard = Word()
 
@@ -142,7 +151,9 @@ class Pulse:
         step, mean = self._pending
         self._pending = None
         loss, stop, written, due, kept = mean.read()
-        self.heard = Word(stop=stop > 0, written=written > self._everyone, due=due > 0, kept=kept > self._everyone)
+        self.heard = Word(
+            stop=stop > ANYONE, written=written > self._everyone, due=due > ANYONE, kept=kept > self._everyone
+        )
         return replace(step, loss=loss)
 
 

@@ -20,13 +20,16 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from trainer.system.heartbeat import Phase
+from trainer.training import batchnorm
 from trainer.training.gradients import Loss, Parts, Say
 from trainer.training.pulse import Mean, added_up
 from trainer.world import rng
-from trainer.world.data import Batch, Data, to_device
+from trainer.world.data import Batch, Data
 from trainer.world.distributed import World
+from trainer.world.modes import evaluating
 from trainer.world.order import Cursor, portion
 from trainer.world.seeds import derive
+from trainer.world.transfer import to_device
 
 Node = tuple[int, int]  # of the tree: virtual ranks from the first to before the second
 
@@ -81,6 +84,8 @@ class VirtualRanks:
         self._loss = loss
         self._data = data
         self._count = count
+        self._normalizing = batchnorm.normalizing(model)
+        self._least = batchnorm.least(model, data.order.batch, count)
         self._parameters = [one for one in model.parameters() if one.requires_grad]
         if len({one.dtype for one in self._parameters}) > 1:
             raise ValueError("virtual ranks add up all gradients as one: the parameters must be of one type")
@@ -95,7 +100,8 @@ class VirtualRanks:
 
     def batches(self, cursor: Cursor, epochs: int) -> Iterator[Parts]:
         """See the protocol: a batch for each virtual rank that this rank plays."""
-        streams = [self._data.batches(cursor, epochs, self._played(virtual)) for virtual in self._mine]
+        worlds = [self._played(virtual) for virtual in self._mine]
+        streams = [self._data.batches(cursor, epochs, world, least=self._least) for world in worlds]
         if not streams:
             return ([] for _ in self._data.order.spans(cursor, epochs))
         return map(list, zip(*streams, strict=True))
@@ -113,7 +119,7 @@ class VirtualRanks:
         whole = total(root, self._exchanged(mine, held))
         self._set_gradients(whole[:-1])
         part = whole[-1] if self._world.is_main else whole.new_zeros(())  # a sum with zeros is exact in any order
-        return added_up(self._world, part, say())
+        return added_up(part, say())
 
     @property
     def _mine(self) -> range:
@@ -137,7 +143,8 @@ class VirtualRanks:
         rng.seed_all(derive("virtual rank", self._data.order.seed, step, virtual))
         self._set_buffers(self._before)
         weight = batch.weight / self._count
-        loss = self._loss(self._model, to_device(batch.samples, self._world.device)) * weight
+        with evaluating([] if batch.ids else self._normalizing):  # what weighs nothing changes no statistics
+            loss = self._loss(self._model, to_device(batch.samples, self._world.device)) * weight
         gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True)
         if virtual == 0:
             self._left = [buffer.clone() for buffer in self._model.buffers()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from trainer.world.distributed import World
 from trainer.world.identity import identity
+from trainer.world.loading import Augment, Collate, Loading, Part, Sample, as_it_is
 from trainer.world.order import Cursor, Order, Span, portion
 from trainer.world.seeds import derive
-
-Sample = Any
-Augment = Callable[[Sample, torch.Generator], Sample]
-Key = tuple[int, int]  # epoch and sample id
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +38,11 @@ class Data:
 
     Args:
         dataset: has ``__len__`` and ``__getitem__``, and may have ``__getitems__``, which gives the samples of many ids
-            at once; a text in ``fingerprint`` tells it from others of its length.
+            at once; a text in ``fingerprint`` tells it from others of its length. What it draws from the global
+            generators of torch (on CPUs), Python and numpy depends on seed, epoch and sample id only; in
+            ``__getitems__`` and ``collate`` on seed, epoch and where a rank's part of the step begins.
         batch: samples in a step, over all ranks.
-        seed: of the order, and of augmentation.
+        seed: of the order, and of all that is drawn while loading.
         workers: processes that load samples; 0 loads them in this one.
         collate: makes a batch of a list of samples; None takes torch's default.
         augment: changes a sample with a generator that depends on seed, epoch and sample id only.
@@ -59,67 +58,42 @@ class Data:
         batch: int,
         seed: int = 0,
         workers: int = 0,
-        collate: Callable[[list[Sample]], Any] | None = None,
+        collate: Collate | None = None,
         augment: Augment | None = None,
     ) -> None:
         samples = len(dataset)  # type: ignore[arg-type]  # torch's Dataset does not promise a length
         if samples < 1 or batch < 1:
             raise ValueError(f"{samples} samples in batches of {batch}: both need to be at least 1")
         self.order = Order(samples=samples, batch=batch, seed=seed, contents=identity(dataset))
-        self._source = _Keyed(dataset, seed, augment)
+        self._loading = Loading(dataset, seed=seed, collate=collate, augment=augment)
         self._workers = workers
-        self._collate = collate
 
-    def batches(self, cursor: Cursor, epochs: int, world: World) -> Iterator[Batch]:
-        """This rank's part of each step, from a cursor to the end of the last epoch."""
+    def batches(self, cursor: Cursor, epochs: int, world: World, *, least: int = 1) -> Iterator[Batch]:
+        """This rank's part of each step, from a cursor to the end of the last epoch.
+
+        Args:
+            cursor: where to begin.
+            epochs: where to end.
+            world: whose ranks share out each step.
+            least: samples that a rank with any has, as far as that can be (``portion``).
+        """
+        spans = self.order.spans(cursor, epochs)
+        start = derive("workers", self.order.seed, cursor.epoch, cursor.position, world.rank)
         loader = DataLoader(
-            self._source,
-            batch_sampler=self._keys(cursor, epochs, world),
+            self._loading,
+            batch_size=None,  # it is asked for whole batches
+            sampler=(self._part(span, world, least) for span in spans),
             num_workers=self._workers,
-            collate_fn=self._collate,
+            collate_fn=as_it_is,
             pin_memory=world.device.type == "cuda",
-            generator=torch.Generator(),  # else it would draw from, and so move, the global one
+            generator=torch.Generator().manual_seed(start),  # else it would draw from, and so move, the global one
         )
         for span, samples in zip(self.order.spans(cursor, epochs), loader, strict=True):
-            ids = list(portion(self.order.ids(span), world.rank, world.size))
+            ids = list(portion(self.order.ids(span), world.rank, world.size, least=least))
             yield Batch(span=span, ids=ids, weight=world.size * len(ids) / span.size, samples=samples)
 
-    def _keys(self, cursor: Cursor, epochs: int, world: World) -> Iterator[list[Key]]:
-        for span in self.order.spans(cursor, epochs):
-            ids = self.order.ids(span)
-            yield [(span.epoch, sample) for sample in portion(ids, world.rank, world.size) or ids[:1]]
-
-
-class _Keyed(Dataset[Sample]):
-    """The user's data set, asked by epoch and sample id."""
-
-    def __init__(self, dataset: Dataset[Sample], seed: int, augment: Augment | None) -> None:
-        self._dataset = dataset
-        self._seed = seed
-        self._augment = augment
-
-    def __getitems__(self, keys: list[Key]) -> list[Sample]:
-        """All samples of a batch at once, as torch's loader asks for them: a data set may have a quick way, too."""
-        ids = [sample_id for _, sample_id in keys]
-        fetch = getattr(self._dataset, "__getitems__", None)
-        samples = fetch(ids) if fetch else [self._dataset[sample_id] for sample_id in ids]
-        return [self._augmented(key, sample) for key, sample in zip(keys, samples, strict=True)]
-
-    def _augmented(self, key: Key, sample: Sample) -> Sample:
-        if self._augment is None:
-            return sample
-        return self._augment(sample, torch.Generator().manual_seed(derive("sample", self._seed, *key)))
-
-
-def to_device(samples: Any, device: torch.device) -> Any:
-    """A batch with its tensors moved; tuples, lists and dicts of them keep their shape."""
-    match samples:
-        case torch.Tensor():
-            return samples.to(device, non_blocking=True)
-        case dict():
-            return {key: to_device(value, device) for key, value in samples.items()}
-        case tuple() | list():
-            moved = [to_device(value, device) for value in samples]
-            return type(samples)(*moved) if hasattr(samples, "_fields") else type(samples)(moved)
-        case _:
-            return samples
+    def _part(self, span: Span, world: World, least: int) -> Part:
+        """What a rank loads; one without samples loads the step's first."""
+        ids = self.order.ids(span)
+        mine = portion(range(len(ids)), world.rank, world.size, least=least) or range(1)
+        return Part(span.epoch, span.start + mine[0], ids[mine[0] : mine[-1] + 1])

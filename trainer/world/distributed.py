@@ -19,13 +19,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import distributed_c10d
-from torch.distributed.fsdp import FSDPModule
-from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
 from trainer.env import RankEnv, rank_env
 from trainer.system.heartbeat import Heart, Phase
 from trainer.system.port import reach
+from trainer.world.replicas import DDPOptions, replicate, sharded
 from trainer.world.rng import seed_all
 
 T = TypeVar("T")
@@ -127,24 +126,16 @@ class World:
         if dist.is_initialized():
             dist.barrier()
 
-    def parallel(self, model: nn.Module, rider: nn.Parameter | None = None) -> nn.Module:
-        """The model, with gradients averaged over all ranks in each backward pass.
+    def parallel(self, module: nn.Module, options: DDPOptions = DDPOptions()) -> nn.Module:  # noqa: B008  frozen
+        """A module whose gradients are averaged over all ranks in each backward pass; parameters become rank 0's.
 
-        DDP's defaults hold: buffers are rank 0's at each forward pass, and the graph may change between steps. Only
-        the second copy of all gradients is saved. What ``fully_shard`` has made of a model averages them itself.
+        A lone process's is as it was, and so is one that ``fully_shard`` has cut: that averages them itself.
 
         Args:
-            model: stays as it is.
-            rider: a parameter whose gradient DDP averages with the model's; it has to have one in each backward pass.
+            module: stays as it is.
+            options: what DDP is told.
         """
-        if not dist.is_initialized() or isinstance(model, FSDPModule):
-            return model
-        both = nn.Module()  # what torch has compiled or scripted takes no more parameters itself
-        both.model = model
-        both.register_parameter("rider", rider)
-        averaged = DistributedDataParallel(both, gradient_as_bucket_view=True)
-        averaged.module = model  # DDP has noted all parameters
-        return averaged
+        return replicate(module, options) if dist.is_initialized() and not sharded(module) else module
 
     def equalize_buffers(self, model: nn.Module) -> None:
         """Give every rank rank 0's buffers: each rank's batch statistics moved on by themselves since the last step."""

@@ -88,11 +88,16 @@ class Order:
         return ids
 
 
-def portion(items: Sequence[Any], rank: int, size: int) -> Sequence[Any]:
-    """A rank's contiguous part of what all ranks share out; lengths differ by at most 1, rank 0's is never shorter."""
-    each, left = divmod(len(items), size)
+def portion(items: Sequence[Any], rank: int, size: int, *, least: int = 1) -> Sequence[Any]:
+    """A rank's contiguous part of what all ranks share out.
+
+    Lengths differ by at most 1, and rank 0's is never shorter. Where there are fewer than ``least`` items for each
+    rank, the last ranks get none, and the others at least that many, if there are.
+    """
+    sharing = max(1, min(size, len(items) // least))
+    each, left = divmod(len(items), sharing)
     start = rank * each + min(rank, left)
-    return items[start : start + each + (rank < left)]
+    return items[start : start + each + (rank < left)] if rank < sharing else items[:0]
 
 
 @lru_cache(maxsize=2)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,6 +19,28 @@ def seed_all(seed: int) -> None:
     random.seed(seed)
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed % 2**32)
+
+
+def seed_cpu(seed: int) -> None:
+    """Seed the global generators of the CPU. GPUs' are left alone: ``torch.manual_seed`` takes 0.2 ms for them."""
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(seed % 2**32)
+
+
+@contextmanager
+def preserved() -> Iterator[None]:
+    """Whatever is drawn or seeded inside, the CPU's global generators are as before at the end."""
+    numpy = sys.modules.get("numpy")
+    before = torch.get_rng_state(), random.getstate(), numpy.random.get_state() if numpy else None
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before[0])
+        random.setstate(before[1])
+        if numpy:
+            numpy.random.set_state(before[2])
 
 
 def capture() -> RngState:

@@ -20,7 +20,7 @@ def step(number: int) -> Step:
 
 
 def told(loss: float, word: Word) -> Mean:
-    return added_up(WORLD, torch.tensor(loss), word)
+    return added_up(torch.tensor(loss), word)
 
 
 def test_a_step_is_known_behind_the_next_one() -> None:

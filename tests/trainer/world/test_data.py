@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from torch.utils.data import Dataset
 
 from trainer.env import RankEnv
-from trainer.world.data import Augment, Data, to_device
+from trainer.world.data import Data
 from trainer.world.distributed import World
+from trainer.world.loading import Augment
 from trainer.world.order import Cursor
 
 
@@ -99,10 +100,3 @@ def test_loading_leaves_the_global_generators_alone() -> None:
 def test_nothing_to_learn_from_is_an_error(samples: int, batch: int) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         Data(Squares(samples), batch=batch)
-
-
-def test_batches_of_any_shape_are_moved() -> None:
-    meta = torch.device("meta")
-    moved = to_device({"a": [torch.zeros(1), (torch.zeros(1), "text")]}, meta)
-    assert moved["a"][0].device == moved["a"][1][0].device == meta
-    assert moved["a"][1][1] == "text"

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import TensorDataset
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.utils.data import Dataset, TensorDataset
 
+from tests.trainer.nodes import free_port
+from tests.trainer.worlds import finish, fork, placed
+from trainer import join
 from trainer.env import RankEnv
 from trainer.world.distributed import World
 from trainer.world.evaluation import evaluate
@@ -57,3 +66,73 @@ def test_the_model_is_in_evaluation_mode_meanwhile_and_generators_stay() -> None
     evaluate(world(0, 1), model, SAMPLES, value)
     assert [*modes, model.training] == [True, False]
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_each_module_gets_its_own_mode_back() -> None:
+    model = nn.Sequential(nn.Dropout(), nn.Sequential(nn.Dropout(), nn.BatchNorm1d(1).eval()))
+    model.add_module("frozen", nn.Sequential(nn.Identity()).eval())
+    before = [module.training for module in model.modules()]
+    evaluate(world(0, 1), model, SAMPLES, lambda _, batch: batch[0])
+    assert [module.training for module in model.modules()] == before
+    assert len(set(before)) == 2
+
+
+def test_an_error_of_the_measure_leaves_the_mode_as_it_was() -> None:
+    model = nn.Dropout()
+
+    def fail(_: nn.Module, __: list[Tensor]) -> Tensor:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        evaluate(world(0, 1), model, SAMPLES, fail)
+    assert model.training
+
+
+def test_nothing_to_evaluate_with_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no samples"):
+        evaluate(world(0, 1), MODEL, TensorDataset(torch.zeros(0)), value)
+
+
+class Noisy(Dataset[Tensor]):
+    """Draws by chance."""
+
+    def __len__(self) -> int:
+        return 7
+
+    def __getitem__(self, index: int) -> Tensor:
+        return torch.rand(()) + index
+
+
+def test_what_a_data_set_draws_is_the_same_each_time_and_leaves_generators_alone() -> None:
+    before = torch.get_rng_state()
+    measured = [evaluate(world(0, 1), MODEL, Noisy(), lambda _, batch: batch, batch=size) for size in (2, 5)]
+    assert measured[0] == measured[1]
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.slow
+def test_ranks_that_need_each_other_in_a_forward_pass_take_part_without_samples(tmp_path: Path) -> None:
+    port = free_port()
+    ranks = [fork(evaluate_sharded, rank, port, tmp_path / str(rank)) for rank in (0, 1)]
+    assert [finish(rank) for rank in ranks] == [0, 0]
+    told = [json.loads((tmp_path / str(rank)).read_text()) for rank in (0, 1)]
+    assert told[0] == told[1]
+    assert told[0] == [[pytest.approx(expected) for expected in (4.0, 0.0, 3.5)]] * 2
+
+
+def evaluate_sharded(rank: int, port: int, out: Path) -> None:
+    """Nine samples in batches of 2: the last one is rank 0's alone; then one sample, and eight."""
+    os.environ.update({**placed(rank, 2, port), "KIT_BACKEND": "gloo"})
+    with join() as world:
+        told = []
+        for parts_only in (False, True):
+            model = nn.Sequential(nn.Linear(1, 4), nn.Linear(4, 1))
+            for parameter in model.parameters():
+                nn.init.constant_(parameter, 0.5 if parameter.ndim > 1 else 0.0)
+            mesh = init_device_mesh("cpu", (2,))
+            fully_shard(model[1], mesh=mesh)
+            if not parts_only:
+                fully_shard(model, mesh=mesh)
+            sets = [TensorDataset(torch.arange(float(count)).view(-1, 1)) for count in (9, 1, 8)]
+            told.append([evaluate(world, model, one, lambda m, b: m(b[0]).view(-1), batch=2) for one in sets])
+        out.write_text(json.dumps(told))
