@@ -4,33 +4,58 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import resource
 import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.data import TensorDataset
+from torch.utils.data import Dataset, TensorDataset
 
-from tests.trainer.worlds import finish, fork
-from trainer import Data, Drained, Step, Training, join
+from tests.trainer.nodes import free_port
+from tests.trainer.worlds import finish, fork, placed
+from trainer import Cursor, Data, Drained, Step, Training, join
 from trainer.env import RankEnv
 from trainer.outcome import marker
-from trainer.snapshots.archive import SnapshotError
+from trainer.snapshots.archive import Archive, SnapshotError
 from trainer.snapshots.fence import Fence, Fenced
+from trainer.snapshots.snapshot import Manifest, read_manifest
 
+STEPS = 4  # an epoch's
 EPOCHS = 3  # of 4 steps: 20 samples in batches of 6, 6, 6 and 2
 
 
 def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
     inputs, targets = batch
     return functional.mse_loss(model(inputs), targets)
+
+
+class Chances(Dataset[list[Tensor]]):
+    """Changes its samples by chance; the last of its workers' numbers is of no account."""
+
+    def __init__(self, samples: TensorDataset) -> None:
+        self._samples = samples
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitem__(self, index: int) -> list[Tensor]:
+        inputs, targets = self._samples[index]
+        return [inputs + torch.rand(5) + random.random(), targets]
+
+
+def samples() -> TensorDataset:
+    generator = torch.Generator().manual_seed(0)
+    return TensorDataset(torch.rand(20, 5, generator=generator), torch.rand(20, 1, generator=generator))
 
 
 @contextmanager
@@ -41,6 +66,7 @@ def training(
     width: int = 4,
     run: str = "run",
     memory: Path | None = None,
+    workers: int | None = None,
 ) -> Iterator[Training]:
     """A model that draws random numbers, an optimizer with a memory, and a schedule: all of it has to come back."""
     every = 1 if memory else None
@@ -49,9 +75,7 @@ def training(
         model = nn.Sequential(nn.Linear(5, width), nn.BatchNorm1d(width), nn.Dropout(0.5), nn.Linear(width, 1))
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
         scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=12)
-        generator = torch.Generator().manual_seed(0)
-        samples = TensorDataset(torch.rand(20, 5, generator=generator), torch.rand(20, 1, generator=generator))
-        data = Data(samples, batch=6)
+        data = Data(samples(), batch=6) if workers is None else Data(Chances(samples()), batch=6, workers=workers)
 
         def patient(model: nn.Module, batch: list[Tensor]) -> Tensor:
             """Steps take far longer than writing does: each snapshot is written before the step behind it."""
@@ -63,10 +87,10 @@ def training(
         yield whole
 
 
-def straight() -> tuple[list[float], dict[str, Tensor]]:
+def straight(workers: int | None = None) -> tuple[list[float], dict[str, Tensor]]:
     """The losses and the weights of an undisturbed run."""
     losses: list[float] = []
-    with training(None, lambda step: losses.append(step.loss)) as whole:
+    with training(None, lambda step: losses.append(step.loss), workers=workers) as whole:
         whole.fit()
     return losses, whole.model.state_dict()
 
@@ -98,6 +122,108 @@ def test_stopping_anywhere_changes_nothing_bit_by_bit(tmp_path: Path, stop: int)
     for name, tensor in second.model.state_dict().items():
         assert torch.equal(tensor, weights[name])
     assert marker.finished(tmp_path, "run")
+
+
+def test_stopping_in_an_epoch_changes_nothing_of_what_workers_draw(tmp_path: Path) -> None:
+    losses: dict[int, float] = {}
+    with training(tmp_path, asked_at(4, losses), workers=2) as first, pytest.raises(Drained):
+        first.fit()
+    assert max(losses) % STEPS != 0
+    with training(tmp_path, asked_at(0, losses), workers=2) as second:
+        second.fit()
+    expected, weights = straight(workers=0)
+    assert [losses[step] for step in sorted(losses)] == expected
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in second.model.state_dict().items())
+
+
+def test_what_is_learned_is_what_plain_torch_learns() -> None:
+    def make() -> tuple[nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
+        torch.manual_seed(5)
+        model = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
+        return model, optimizer, torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.7)
+
+    losses, rates = list[float](), list[float]()
+    with join() as world:
+        model, optimizer, schedule = make()
+
+        def noted(model: nn.Module, batch: list[Tensor]) -> Tensor:
+            rates.append(optimizer.param_groups[0]["lr"])
+            return loss(model, batch)
+
+        data, on_step = Data(samples(), batch=6, seed=9), lambda step: losses.append(step.loss)
+        Training(world, model, optimizer, noted, data, epochs=EPOCHS, scheduler=schedule, on_step=on_step).fit()
+
+    plain, optimizer, schedule = make()
+    expected_losses, expected_rates = list[float](), list[float]()
+    for span in data.order.spans(Cursor(), EPOCHS):
+        optimizer.zero_grad()
+        lost = loss(plain, list(samples()[data.order.ids(span)]))
+        expected_losses.append(lost.item())
+        expected_rates.append(optimizer.param_groups[0]["lr"])
+        lost.backward()
+        optimizer.step()
+        schedule.step()
+    assert losses == pytest.approx(expected_losses)
+    assert rates == expected_rates
+    assert len(set(rates)) == STEPS * EPOCHS / 2
+    for name, weight in plain.state_dict().items():
+        torch.testing.assert_close(model.state_dict()[name], weight)
+
+
+def test_metrics_belong_to_the_state_that_they_were_measured_of_and_the_best_one_stays(tmp_path: Path) -> None:
+    metrics = [{"accuracy": 0.5}, {"accuracy": 0.9}, {"accuracy": 0.7}]
+    with training(tmp_path / "every") as run:
+        run.on_epoch = metrics.__getitem__
+        run.fit()
+    found = {one.step: dict(one.metrics) for one in manifests(tmp_path / "every")}
+    assert found == {6: {}, 9: {}, 12: metrics[2]}  # of what is due behind every third step, the last three stay
+
+    env = RankEnv(run_id="run", snapshot_dir=tmp_path / "best", snapshot_every=5, snapshot_keep=1)
+    env = replace(env, snapshot_keep_best="max:accuracy")
+    with join(seed=3, env=env) as world:
+        model = nn.Linear(5, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        data = Data(samples(), batch=6)
+        Training(world, model, optimizer, loss, data, epochs=EPOCHS, on_epoch=metrics.__getitem__).fit()
+    assert {one.step: dict(one.metrics) for one in manifests(tmp_path / "best")} == {8: metrics[1], 12: metrics[2]}
+
+
+def manifests(folder: Path) -> list[Manifest]:
+    """Of all snapshots in a folder."""
+    return [read_manifest(path) for path in folder.glob("step-*")]
+
+
+@pytest.mark.slow
+def test_no_rank_says_that_it_is_drained_before_the_snapshot_is_published(tmp_path: Path) -> None:
+    port = free_port()
+    ranks = [fork(be_drained, rank, port, tmp_path) for rank in (0, 1)]
+    assert [finish(rank) for rank in ranks] == [75, 75]
+    seen = [json.loads((tmp_path / f"seen-{rank}").read_text()) for rank in (0, 1)]
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == 1
+
+
+def be_drained(rank: int, port: int, folder: Path) -> None:
+    """Rank 0 publishes slowly; what each rank finds published when it is about to end."""
+    os.environ.update({**placed(rank, 2, port), "KIT_BACKEND": "gloo", "KIT_SNAPSHOT_DIR": str(folder / "snapshots")})
+    publish = Archive.publish
+
+    def slowly(*given: Any) -> None:
+        time.sleep(1)
+        publish(*given)
+
+    with pytest.MonkeyPatch.context() as patch, join(seed=3) as world:
+        patch.setattr(Archive, "publish", slowly)
+        model = nn.Linear(5, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        data = Data(samples(), batch=6)
+        try:
+            Training(world, model, optimizer, loss, data, epochs=EPOCHS, on_step=asked_at(1 + rank, {})).fit()
+        except Drained:
+            published = [path.name for path in (folder / "snapshots").glob("step-*")]
+            (folder / f"seen-{rank}").write_text(json.dumps(published))
+            raise
 
 
 def test_a_crash_goes_on_from_the_last_snapshot(tmp_path: Path) -> None:
