@@ -66,6 +66,8 @@ class JobSpec(Section, frozen=True, kw_only=True):
     """Files that travel with the job into its working folder; a script given by relative path is one of them."""
     resume: bool = False
     """Continue from the snapshots of an earlier run of this name."""
+    from_scratch: bool = False
+    """Begin anew where there are snapshots to go on from, but all are unusable; else that is an error. They stay."""
     virtual_ranks: Count = 0
     """With any but 0 the loss curve has the same bits on any number of ranks; each step is so many small ones then."""
     resources: Resources = Resources()

@@ -32,6 +32,7 @@ from trainer.system.console import say
 from trainer.system.imports import uncollected
 from trainer.system.lifeline import adopt_orphans
 from trainer.system.port import PortBusyError
+from trainer.system.storage import StorageUnavailableError, patiently
 from trainer.variables import EnvError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
         node = node_env()
     except EnvError as error:
         return _misconfigured(error)
-    ending = _check(node, command) or _run(node, command, drain)
+    ending = _run(node, command, drain)
     termination.write(node.termination_log, ending, node_index=node.node_index)
     say(node.node_index, ending.words)
     return node.exit_codes[ending.outcome]
@@ -63,8 +64,14 @@ def _misconfigured(error: EnvError) -> int:
 
 
 def _check(node: NodeEnv, command: list[str]) -> Ending | None:
-    """What can be told before torch is imported."""
-    if finished(node.snapshot_dir, node.run_id):
+    """What can be told before torch is imported.
+
+    Raises:
+        StorageUnavailableError: whether the run has finished cannot be told.
+    """
+    if (folder := node.snapshot_dir) and patiently(
+        lambda: finished(folder, node.run_id), folder, lambda text: say(node.node_index, f"warning: {text}")
+    ):
         return termination.FINISHED
     if not command:
         return Ending(outcome="fatal", reason="no command: give a script, or -m and a module, after --")
@@ -79,12 +86,12 @@ def _run(node: NodeEnv, command: list[str], drain: Drain) -> Ending:
     if node.version not in {None, version()}:
         say(node.node_index, f"warning: kitctl is version {node.version}, the trainer here {version()}")
     try:
-        return _supervise(node, command, drain)
+        return _check(node, command) or _supervise(node, command, drain)
     except DrainRequested:
         return Ending(outcome="drained", reason="the node was told to leave")
     except EnvError as error:
         return Ending(outcome="fatal", reason=str(error))
-    except PortBusyError as error:
+    except (PortBusyError, StorageUnavailableError) as error:
         return Ending(outcome="retryable", reason=str(error))
     except Exception as error:  # noqa: BLE001  whatever it was, it must reach the termination message
         say(node.node_index, traceback.format_exc())

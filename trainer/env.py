@@ -17,6 +17,7 @@ from trainer.variables import EnvError, number_of, optional_number, pairs_of, pa
 
 Backend = Literal["auto", "nccl", "gloo"]
 Rendezvous = Literal["hub", "c10d"]
+Resume = Literal["", "exact", "state"]  # from earlier runs: not at all, in their order of the data, or in a new one
 
 EXIT_CODES: Final[Mapping[str, Mapping[str, int]]] = {
     # Kubeflow's ExitCode policy retries 128 and above only.
@@ -88,7 +89,8 @@ class RankEnv:
     memory_every: int | None = None
     memory_dir: Path | None = None
     grace_seconds: int | None = None
-    resume: bool = False
+    resume: Resume = ""
+    from_scratch: bool = False
     virtual_ranks: int = 0
     progress_file: Path | None = None
     heartbeat_file: Path | None = None
@@ -173,7 +175,8 @@ def rank_env(environ: Mapping[str, str] = os.environ) -> RankEnv:
         memory_every=optional_number(environ, "KIT_MEMORY_EVERY"),
         memory_dir=path_of(environ, "KIT_MEMORY_DIR"),  # set by the agent for its own ranks
         grace_seconds=optional_number(environ, "KIT_GRACE_SECONDS"),
-        resume=environ.get("KIT_RESUME") == "1",
+        resume=_resume(environ),
+        from_scratch=environ.get("KIT_FROM_SCRATCH") == "1",
         virtual_ranks=number("KIT_VIRTUAL_RANKS", 0),
         progress_file=path_of(environ, "KIT_PROGRESS_FILE"),  # likewise
         heartbeat_file=path_of(environ, "KIT_HEARTBEAT_FILE"),  # likewise
@@ -205,6 +208,18 @@ def _rendezvous(environ: Mapping[str, str]) -> Rendezvous:
             return backend
         case other:
             raise EnvError(f"KIT_RENDEZVOUS={other!r}: not one of hub, c10d")
+
+
+def _resume(environ: Mapping[str, str]) -> Resume:
+    match environ.get("KIT_RESUME", ""):
+        case "":
+            return ""
+        case "1":
+            return "exact"
+        case "state":
+            return "state"
+        case other:
+            raise EnvError(f"KIT_RESUME={other!r}: not one of 1, state")
 
 
 def _hang_timeout(environ: Mapping[str, str]) -> float | None:

@@ -21,6 +21,7 @@ SPEC = JobSpec(
     procs_per_node=2,
     backend="gloo",
     resume=True,
+    from_scratch=True,
     virtual_ranks=16,
     snapshots=Snapshots(
         every_steps=7, every="10m", keep=2, keep_every=100, keep_best="max:accuracy", memory_every_steps=3
@@ -77,7 +78,8 @@ def test_the_local_target_sets_what_a_node_reads(tmp_path: Path) -> None:
 
 def test_the_local_target_sets_what_a_rank_reads(tmp_path: Path) -> None:
     rank = env.rank_env(local_environment(tmp_path))
-    assert (rank.snapshot_every, rank.snapshot_seconds, rank.resume, rank.virtual_ranks) == (7, 600, True, 16)
+    assert (rank.snapshot_every, rank.snapshot_seconds, rank.resume, rank.virtual_ranks) == (7, 600, "exact", 16)
+    assert rank.from_scratch
     assert (rank.snapshot_keep, rank.snapshot_keep_every, rank.snapshot_keep_best) == (2, 100, "max:accuracy")
     assert rank.memory_every == 3
     assert rank.grace_seconds == 90

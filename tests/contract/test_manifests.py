@@ -24,6 +24,7 @@ SPEC = JobSpec(
     gpus_per_node=8,
     procs_per_node=2,
     resume=True,
+    from_scratch=True,
     virtual_ranks=16,
     nccl=Nccl(interface="eth1"),
     snapshots=Snapshots(
@@ -90,7 +91,8 @@ def test_a_node_reads_what_was_asked_for(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", ["IndexedJob", "PyTorchJob"])
 def test_a_rank_reads_what_was_asked_for(kind: Kind) -> None:
     rank = env.rank_env(pod_environment(kind))
-    assert (rank.snapshot_every, rank.snapshot_seconds, rank.resume, rank.virtual_ranks) == (7, 600, True, 16)
+    assert (rank.snapshot_every, rank.snapshot_seconds, rank.resume, rank.virtual_ranks) == (7, 600, "exact", 16)
+    assert rank.from_scratch
     assert (rank.snapshot_keep, rank.snapshot_keep_every, rank.snapshot_keep_best) == (2, 100, "max:accuracy")
     assert rank.memory_every == 3
     assert rank.grace_seconds == 90

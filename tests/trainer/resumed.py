@@ -30,6 +30,7 @@ class Learner:
         optimize: makes the optimizer.
         plain: the module itself, where the model wraps it.
         schedule: makes the scheduler, if there is one.
+        from_scratch: begin anew where no snapshot can be used.
     """
 
     def __init__(
@@ -39,12 +40,15 @@ class Learner:
         optimize: Callable[[nn.Module], Optimizer],
         plain: Any = None,
         schedule: Callable[[Optimizer], LRScheduler] | None = None,
+        *,
+        from_scratch: bool = False,
     ) -> None:
         self.model: Any = model
         self.plain: Any = plain or model
         self.optimizer = optimize(model)
         self.scheduler = schedule(self.optimizer) if schedule else None
-        world = World(env=RankEnv(run_id="run", snapshot_dir=folder), device=torch.device("cpu"))
+        env = RankEnv(run_id="run", snapshot_dir=folder, from_scratch=from_scratch)
+        world = World(env=env, device=torch.device("cpu"))
         state = State(model=model, optimizer=self.optimizer, scheduler=self.scheduler)
         self.history = History(world, state, ORDER)
         self.step = ORDER.step(self.history.restore())

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from trainer.env import RankEnv
+from trainer.env import RankEnv, Resume
 from trainer.snapshots import shards, snapshot
 from trainer.snapshots.archive import Archive
-from trainer.snapshots.ledger import extend
+from trainer.snapshots.candidates import Candidates
+from trainer.snapshots.fitting import Identity
+from trainer.snapshots.ledger import Ledger, extend
 from trainer.snapshots.retention import Retention
 from trainer.snapshots.shards import Piece
 from trainer.snapshots.snapshot import Manifest
@@ -28,8 +30,9 @@ EXTRAS = {"rng": b"dice"}
 
 
 def manifest(steps: int = 3, generation: int = 1, **changes: Any) -> Manifest:
-    """A manifest with a ledger that holds."""
-    cursor = [Cursor(), *(ORDER.after(span) for span in ORDER.spans(Cursor(), 10))][steps]
+    """A manifest with a ledger that holds, of another ``order`` if one is given."""
+    order: Order = changes.pop("order", ORDER)
+    cursor = [Cursor(), *(order.after(span) for span in order.spans(Cursor(), 10))][steps]
     facts: dict[str, Any] = {
         "job": "a-job",
         "run": "run-1",
@@ -37,18 +40,24 @@ def manifest(steps: int = 3, generation: int = 1, **changes: Any) -> Manifest:
         "step": steps,
         "cursor": cursor,
         "world_size": 2,
-        "seed": 0,
+        "seed": order.seed,
         "model": "a model",
         "optimizer": "SGD",
-        "data": ORDER.fingerprint,
-        "samples": ORDER.samples,
-        "batch": ORDER.batch,
+        "data": order.fingerprint,
+        "samples": order.samples,
+        "batch": order.batch,
         "torch": "2.15",
         "created": 1000.0 + steps,
         "parent": None,
-        "ledger": extend((), ORDER, generation, Cursor(), cursor, world_size=2),
+        "ledger": extend((), order, generation, Cursor(), cursor, world_size=2),
     }
     return Manifest(**facts | changes)
+
+
+def continued(before: Manifest, steps: int, *, generation: int) -> Ledger:
+    """The history of a snapshot that a newer generation took, going on from another one."""
+    cursor = manifest(steps).cursor
+    return extend(before.ledger, ORDER, generation, before.cursor, cursor, world_size=2)
 
 
 def in_memory(data: bytes) -> memoryview:
@@ -87,16 +96,24 @@ def publish(saved: Archive, folder: Path, described: Manifest) -> None:
 
 def archive(folder: Path, say: Callable[[str], None] = print, *, keep: int = 3) -> Archive:
     """The archive that those manifests belong to."""
-    kept = Retention(RankEnv(snapshot_keep=keep))
-    return Archive(folder, run="run-1", model="a model", optimizer="SGD", order=ORDER, keep=kept, say=say)
+    return Archive(folder, run="run-1", keep=Retention(RankEnv(snapshot_keep=keep)), say=say)
 
 
-def newest(folder: Path, say: Callable[[str], None] = print, *, resume: bool = False) -> Manifest | None:
-    """What a run would go on from."""
-    found = archive(folder, say)
-    for offer in found.offers(resume=resume):
+def candidates(
+    folder: Path, say: Callable[[str], None] = print, *, resume: Resume = "", from_scratch: bool = False
+) -> Candidates:
+    """What their run may go on from."""
+    identity = Identity(run="run-1", model="a model", optimizer="SGD", order=ORDER)
+    return Candidates(folder, identity=identity, resume=resume, from_scratch=from_scratch, say=say)
+
+
+def newest(folder: Path, say: Callable[[str], None] = print, **how: Any) -> Manifest | None:
+    """What a run would go on from; ``how`` as for ``candidates``."""
+    found = candidates(folder, say, **how)
+    for offer in found.offers():
         try:
-            return snapshot.verify(found.path(offer))
-        except (shards.CorruptError, OSError) as error:
+            return snapshot.verify(folder / offer.name)
+        except shards.CorruptError as error:
             found.pass_over(offer, error)
+    found.begin_anew()
     return None

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.nodes import SCRIPTS, ColdNodes, Nodes
+from tests.trainer.storage import UNREADABLE
 
 pytestmark = pytest.mark.slow
 
@@ -135,3 +136,36 @@ def test_a_bad_environment_is_fatal_and_names_the_variable(tmp_path: Path, name:
         end = json.loads((tmp_path / "end-0.json").read_text())
     assert end["outcome"] == "fatal"
     assert name in end["reason"]
+
+
+def test_a_storage_that_does_not_answer_is_told_and_costs_no_restart(tmp_path: Path) -> None:
+    """With a real error of the system: the ranks end alike, status has the reason, and the run goes on in the end."""
+    script = tmp_path / "impatient.py"
+    script.write_text(
+        "from trainer.system import storage\n"
+        "storage.DELAYS = (0.01,) * 3\n"
+        "from trainer.workloads import toy\n"
+        "toy.main()\n"
+    )
+    command = [str(script), "2", "--samples", "64", "--batch_size", "16"]
+    both = {"nodes": "1", "PET_NPROC_PER_NODE": "2", "PET_MAX_RESTARTS": "0", "KIT_RESUME": "1"}
+    with Nodes(tmp_path, *command, **both, PET_RDZV_ID="earlier") as nodes:
+        nodes.start(0)
+        assert nodes.wait(0) == 0
+        (newest,) = nodes.snapshots.glob("step-*")
+    manifest = newest / "manifest.json"
+    manifest.rename(newest / "good")
+    manifest.symlink_to(UNREADABLE)
+    command[1] = "3"
+    with Nodes(tmp_path, *command, **both) as nodes:
+        nodes.start(0)
+        nodes.until(0, "rank 0 cannot use its storage ([Errno 5] Input/output error: ")
+        end = nodes.end(0)
+        (newest / "good").replace(manifest)
+        assert nodes.wait(0) == 0
+        nodes.until(0, "going on after step 8, in epoch 3 with 2 ranks")
+        output = nodes.output(0)
+    assert end["outcome"] == "retryable"
+    assert f"Input/output error: '{manifest}'; tried 4 times" in end["reason"]
+    assert f"[Errno 5] Input/output error: '{manifest}'; trying again for" in output
+    assert "passing over" not in output

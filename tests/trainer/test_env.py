@@ -13,7 +13,7 @@ from trainer.variables import EnvError
 def test_nothing_set_is_one_lone_process() -> None:
     node, rank = node_env({}), rank_env({})
     assert (node.min_nodes, node.max_nodes, node.procs_per_node, node.hosts_rendezvous) == (1, 1, 1, True)
-    assert (rank.rank, rank.world_size, rank.snapshot_dir, rank.resume) == (0, 1, None, False)
+    assert (rank.rank, rank.world_size, rank.snapshot_dir, rank.resume) == (0, 1, None, "")
 
 
 def test_sizes_of_fixed_and_elastic_jobs() -> None:

@@ -33,7 +33,7 @@ from trainer.node.ranks import Ranks, Starter, rank_environment
 from trainer.node.verdict import verdict
 from trainer.node.watch import Watch
 from trainer.outcome.failures import Budget, Failure, root_cause
-from trainer.outcome.marker import finished
+from trainer.outcome.marker import seen_finished
 from trainer.outcome.termination import Ending
 from trainer.rendezvous.backend import LOST, Rendezvous
 from trainer.system import heartbeat
@@ -197,7 +197,7 @@ class NodeAgent(SimpleElasticAgent):
         with suppress(*LOST):  # node 0 has seen everyone and left
             while not self._handler.done(patience=MONITOR_INTERVAL) and not self._drain.requested:
                 # A node that was killed at the very end finds the run finished and never comes back.
-                marked = finished(self._node.snapshot_dir, self._node.run_id)
+                marked = seen_finished(self._node.snapshot_dir, self._node.run_id)
                 patience = MARKED_PATIENCE if marked else EXIT_PATIENCE
                 if time.monotonic() > began + patience:
                     return

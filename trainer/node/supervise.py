@@ -25,7 +25,7 @@ from trainer.node.surroundings import Facts, SurroundingsError
 from trainer.node.zygote import Zygote
 from trainer.outcome import termination
 from trainer.outcome.failures import Budget
-from trainer.outcome.marker import finished
+from trainer.outcome.marker import seen_finished
 from trainer.outcome.termination import Ending
 from trainer.rendezvous.backend import LOST, Backend, JobEnded
 from trainer.rendezvous.c10d import C10dBackend
@@ -126,7 +126,7 @@ class Supervisor:
             except LOST as error:
                 if self._drain.requested:
                     raise DrainRequested from error
-                if finished(self._node.snapshot_dir, self._node.run_id):
+                if seen_finished(self._node.snapshot_dir, self._node.run_id):
                     return termination.FINISHED  # and node 0 has left
                 if self._hub and self._hub.poll() is not None:
                     return Ending(outcome="retryable", reason="the process that the nodes meet at has ended")
@@ -183,7 +183,7 @@ class Supervisor:
 
     def _wait(self, why: str) -> None:
         """Between two attempts to reach node 0, which may have left for good."""
-        if finished(self._node.snapshot_dir, self._node.run_id):
+        if seen_finished(self._node.snapshot_dir, self._node.run_id):
             raise JobEnded(termination.FINISHED)
         if why != self._why:
             self._say(why)

@@ -14,6 +14,10 @@ def verdict(cause: Failure, *, restart: bool, budget: Budget) -> Ending:
         what = f"rank {cause.rank} lost its peers ({cause.brief})"
         after = f"after {budget.peer} such losses without a new snapshot"
         return Ending(outcome="retryable", reason=what if restart else f"{what} {after}", failure=cause)
+    if cause.kind == "storage":
+        what = f"rank {cause.rank} cannot use its storage ({cause.error.partition(': ')[2]})"
+        after = f", after {budget.storage} such failures without a new snapshot"
+        return Ending(outcome="retryable", reason=what if restart else f"{what}{after}", failure=cause)
     what = cause.error if cause.kind == "hang" else f"rank {cause.rank} failed ({cause.brief})"
     if restart:
         return Ending(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-Kind = Literal["own", "hang", "drained", "peer", "stopped"]
+Kind = Literal["own", "hang", "drained", "storage", "peer", "stopped"]
 
 _MEMORY: Final = (
     "raise resources.memory, or hold less: fewer data loader workers, smaller batches, files read as they are needed"
@@ -40,6 +40,12 @@ class Cause:
 # Exception types by torch's names; texts as Python, gloo, NCCL, CUDA, TCPStore and the kernel word them.
 CAUSES: Final[tuple[Cause, ...]] = (
     Cause(r"^hang: ", "hang"),  # as the hub words it
+    Cause(
+        r"^StorageUnavailableError: ",  # whatever words of the system are in it
+        "storage",
+        fix="see to the volume at the path in the message; a snapshot that can never be read again may be moved away, "
+        "and the one before it is used",
+    ),
     # Nothing but another script or another image changes these.
     Cause(
         r"^ModuleNotFoundError: No module named '([^']+)'",

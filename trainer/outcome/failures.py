@@ -13,7 +13,7 @@ from trainer.outcome.causes import Cause, Kind, cause_of
 
 # Which of several failures at once is told as the cause: the earlier row. A rank that the agent itself stopped
 # because another one failed explains nothing.
-PRECEDENCE: Final[tuple[Kind, ...]] = ("own", "hang", "drained", "peer", "stopped")
+PRECEDENCE: Final[tuple[Kind, ...]] = ("own", "hang", "drained", "storage", "peer", "stopped")
 BRIEF: Final = 100  # characters of an error in a sentence; all of it is told beside
 SIGTERM_EXIT: Final = -15
 SNAPSHOT: Final = re.compile(
@@ -70,36 +70,48 @@ def root_cause(failures: Iterable[Failure]) -> Failure:
     return min(failures, key=lambda failure: (PRECEDENCE.index(failure.kind), failure.time, failure.rank))
 
 
-def newest_step(snapshot_dir: Path | None) -> int:
-    """Step of the newest published snapshot, -1 where there is none."""
-    if snapshot_dir is None or not snapshot_dir.is_dir():
+def newest_step(snapshot_dir: Path | None) -> int | None:
+    """Step of the newest published snapshot, -1 where there is none, None where that cannot be told at the moment."""
+    try:
+        names = [entry.name for entry in snapshot_dir.iterdir()] if snapshot_dir else []
+    except (FileNotFoundError, NotADirectoryError):
         return -1
-    found = (SNAPSHOT.fullmatch(entry.name) for entry in snapshot_dir.iterdir())
-    return max((int(match[1]) for match in found if match), default=-1)
+    except OSError:
+        return None
+    return max((int(match[1]) for name in names if (match := SNAPSHOT.fullmatch(name))), default=-1)
 
 
 @dataclass(kw_only=True)
 class Budget:
-    """How often a node may start its ranks again. A newer snapshot between two failures wipes the slate."""
+    """How often a node may start its ranks again. A newer snapshot between two failures wipes the slate.
+
+    What is nobody's fault here, lost peers and a storage that does not answer, is bounded apart from the rest. So is
+    what may have been progress: whether there is a newer snapshot cannot be told while the storage does not answer.
+    """
 
     max_restarts: int
     max_peer_failures: int = 100  # not the node's fault, but a network that never heals must end too
     snapshot_dir: Path | None = None
     own: int = field(default=0, init=False)
     peer: int = field(default=0, init=False)
+    storage: int = field(default=0, init=False)
     _step: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self._step = newest_step(self.snapshot_dir)
+        step = newest_step(self.snapshot_dir)
+        self._step = -1 if step is None else step
 
     def charge(self, kind: Kind) -> bool:
         """Charge a failure; whether the ranks may be started again."""
         step = newest_step(self.snapshot_dir)
-        if step > self._step:
-            self.own = self.peer = 0
+        if step is not None and step > self._step:
+            self.own = self.peer = self.storage = 0
             self._step = step
         if kind == "peer":
             self.peer += 1
+        elif kind == "storage" or (step is None and kind != "drained"):
+            self.storage += 1
         elif kind != "drained":
             self.own += 1
-        return self.own <= self.max_restarts and self.peer <= self.max_peer_failures
+        others = max(self.peer, self.storage)
+        return self.own <= self.max_restarts and others <= self.max_peer_failures

@@ -18,8 +18,26 @@ def path(snapshot_dir: Path, run_id: str) -> Path:
 
 
 def finished(snapshot_dir: Path | None, run_id: str) -> bool:
-    """Whether the run has finished; without a folder of snapshots nobody knows."""
-    return snapshot_dir is not None and path(snapshot_dir, run_id).exists()
+    """Whether the run has finished; without a folder of snapshots nobody knows.
+
+    Raises:
+        OSError: whether the mark is there cannot be told at the moment.
+    """
+    if snapshot_dir is None:
+        return False
+    try:
+        path(snapshot_dir, run_id).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def seen_finished(snapshot_dir: Path | None, run_id: str) -> bool:
+    """As ``finished``, for who looks again and again: what cannot be told now is not so yet."""
+    try:
+        return finished(snapshot_dir, run_id)
+    except OSError:
+        return False
 
 
 def mark(snapshot_dir: Path, run_id: str, facts: Mapping[str, object]) -> None:

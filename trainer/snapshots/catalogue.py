@@ -5,15 +5,16 @@ Nothing is passed over or put aside here; a run that wants to go on asks ``archi
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from trainer.snapshots import snapshot
+from trainer.snapshots.listing import Named, listing
 from trainer.snapshots.shards import CorruptError
 from trainer.snapshots.snapshot import MODEL, ForeignError, Manifest
 
@@ -26,7 +27,6 @@ Condition = Literal[
     "unfinished",  # being written now, or left by a writer that was killed
 ]
 GOOD: Final = frozenset({"whole", "verified"})
-_FOLDER: Final = re.compile(r"(bad-|\.tmp-)?step-(\d+)-g(\d+)")
 
 
 class CatalogueError(Exception):
@@ -73,10 +73,13 @@ def everything(folder: Path, *, thorough: bool = False) -> list[Kept]:
     Args:
         folder: may be absent.
         thorough: read and verify every byte.
+
+    Raises:
+        OSError: the folder cannot be listed at the moment.
     """
-    found = [(path, match) for path in folder.glob("*step-*") if (match := _FOLDER.fullmatch(path.name))]
-    found.sort(key=lambda one: (int(one[1][3]), int(one[1][2])), reverse=True)
-    return [_kept(path, match, snapshot.verify if thorough else _whole) for path, match in found]
+    look = snapshot.verify if thorough else _whole
+    kept = [_kept(one, look) for one in listing(folder)]
+    return [one for one in kept if one.condition != "unreadable" or not _gone(one.path)]
 
 
 def pick(kept: Sequence[Kept], wanted: str | None) -> Kept:
@@ -147,17 +150,37 @@ def drop(kept: Sequence[Kept], wanted: Collection[str], *, keep: int, damaged: b
     return [allowed[name] for name in wanted]
 
 
-def _kept(path: Path, match: re.Match[str], look: Callable[[Path], Manifest]) -> Kept:
-    condition, reason, manifest = _look(path, match[1], look)
+def _kept(named: Named, look: Callable[[Path], Manifest]) -> Kept:
+    condition, reason, manifest = _look(named, look)
     return Kept(
-        path=path,
-        step=int(match[2]),
-        generation=int(match[3]),
+        path=named.path,
+        step=named.step,
+        generation=named.generation,
         condition=condition,
         reason=reason,
-        size=sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
+        size=_size(named.path),
         manifest=manifest,
     )
+
+
+def _gone(path: Path) -> bool:
+    """Whether a run has dropped it, or put it aside, since it was listed."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _size(path: Path) -> int:
+    """As far as the file system gives it: a run may be dropping the folder meanwhile."""
+    size = 0
+    with suppress(OSError):
+        for file in path.iterdir():
+            size += file.stat().st_size
+    return size
 
 
 def _whole(path: Path) -> Manifest:
@@ -168,18 +191,18 @@ def _whole(path: Path) -> Manifest:
     return manifest
 
 
-def _look(path: Path, prefix: str | None, look: Callable[[Path], Manifest]) -> tuple[Condition, str, Manifest | None]:
-    if prefix == snapshot.SCRATCH:
+def _look(named: Named, look: Callable[[Path], Manifest]) -> tuple[Condition, str, Manifest | None]:
+    if not (named.published or named.aside):
         return "unfinished", "being written, or left by a writer that was killed", None
     try:
-        manifest = look(path)
+        manifest = look(named.path)
     except CorruptError as error:
         return "damaged", str(error), None
     except ForeignError as error:
         return "foreign", str(error), None
     except OSError as error:
         return "unreadable", str(error), None
-    if prefix == snapshot.ASIDE:
+    if named.aside:
         return "damaged", "put aside by a run that could not go on from it", manifest
     return ("whole" if look is _whole else "verified"), "", manifest
 

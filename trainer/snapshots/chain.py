@@ -11,11 +11,12 @@ import torch
 
 from trainer.snapshots import snapshot
 from trainer.snapshots.archive import Archive
+from trainer.snapshots.fitting import Identity
 from trainer.snapshots.ledger import Ledger, extend
 from trainer.snapshots.shards import CorruptError, Shard
 from trainer.snapshots.snapshot import Manifest, Parent
 from trainer.world.distributed import World
-from trainer.world.order import Cursor, Order
+from trainer.world.order import Cursor
 
 Report = Shard | OSError | None  # what a rank wrote, or why it could not; nothing where rank 0 writes for all
 
@@ -70,11 +71,10 @@ class Chain:
         last: the last snapshot that was committed here, or gone on from.
     """
 
-    def __init__(self, world: World, order: Order, *, model: str, optimizer: str, generation: int) -> None:
+    def __init__(self, world: World, identity: Identity, *, generation: int) -> None:
         self._world = world
-        self._order = order
-        self._model = model
-        self._optimizer = optimizer
+        self._identity = identity
+        self._order = identity.order
         self._generation = generation
         self._tip = _Tip()
         self.last = Committed()
@@ -120,14 +120,14 @@ class Chain:
         tip = self._tip
         return Manifest(
             job=self._world.env.job,
-            run=self._world.env.run_id,
+            run=self._identity.run,
             generation=self._generation,
             step=self._order.step(cursor),
             cursor=cursor,
             world_size=self._world.size,
             seed=self._order.seed,
-            model=self._model,
-            optimizer=self._optimizer,
+            model=self._identity.model,
+            optimizer=self._identity.optimizer,
             data=self._order.fingerprint,
             samples=self._order.samples,
             batch=self._order.batch,

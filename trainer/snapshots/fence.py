@@ -33,7 +33,7 @@ class Fence:
         Raises:
             OSError: the folder cannot be written.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
+        files.make_folder(self._folder)
         while True:
             generation = max(self.highest(), above) + 1
             with suppress(FileExistsError):  # somebody was faster: take the number after theirs
@@ -43,11 +43,20 @@ class Fence:
                 return generation
 
     def mark(self, generation: int) -> str | None:
-        """What a claim holds, if its file can be seen from here: elsewhere the same path may be another folder."""
+        """What a claim holds, if its file can be seen from here: elsewhere the same path may be another folder.
+
+        Raises:
+            OSError: whether it is there cannot be told at the moment.
+        """
         try:
             return self._path(generation).read_text()
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
+
+    def owner(self, generation: int) -> str | None:
+        """The id of the run that has claimed a generation; None where that is not known. Raises as ``mark`` does."""
+        mark = self.mark(generation)
+        return mark.rpartition(" ")[0] or None if mark else None
 
     def highest(self) -> int:
         """The newest generation; 0 before the first claim."""

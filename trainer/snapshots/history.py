@@ -11,25 +11,24 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
-from trainer.outcome import marker
 from trainer.snapshots import restore, sharing, snapshot
 from trainer.snapshots.archive import Archive, SnapshotError
+from trainer.snapshots.candidates import Candidates
 from trainer.snapshots.chain import Chain, Committed, Pending
+from trainer.snapshots.fitting import Identity
 from trainer.snapshots.memory import Memory
 from trainer.snapshots.retention import Retention
 from trainer.snapshots.snapshot import REST
 from trainer.snapshots.state import State
 from trainer.snapshots.tree import dump, load
 from trainer.snapshots.writer import Writer
-from trainer.system import files
+from trainer.system.storage import StorageUnavailableError
 from trainer.world import rng
 from trainer.world.distributed import World
 from trainer.world.order import Cursor, Order
 from trainer.world.seeds import derive
-
-MODEL: Final = "model.pt"
 
 
 class History:
@@ -48,7 +47,9 @@ class History:
         self._state = state
         self._order = order
         self._folder = world.env.snapshot_dir
-        self._kind = {"model": state.signature, "optimizer": type(state.optimizer).__name__}
+        self._identity = Identity(
+            run=world.env.run_id, model=state.signature, optimizer=type(state.optimizer).__name__, order=order
+        )
         self._archive = self._open()
         self._chain = self._begin_chain(0)
         self._background = ThreadPoolExecutor(1, "snapshot")
@@ -102,12 +103,13 @@ class History:
         """
         found = None
         if self._folder is not None:
-            self.generation = self._world.share(self._archive.claim() if self._archive else 0)
+            claimed = self._world.attempt(self._claim, SnapshotError, StorageUnavailableError)
+            self.generation = self._world.share(claimed)
             self._chain = self._begin_chain(self.generation)
             self._writer.main_only = not sharing.shared(
                 self._world, self._folder, self.generation, sharded=self._state.sharded
             )
-            found = restore.newest(self._world, self._state, self._folder, self._archive)
+            found = restore.newest(self._world, self._state, self._folder, self._candidates())
         if found is not None:
             self._chain.go_on_from(found.offer.manifest, found.offer.parent)
             self._memory.go_on_from(found.offer.manifest)
@@ -187,15 +189,12 @@ class History:
         """Leave the model's file, which plain torch loads, and the mark that the run has finished.
 
         Raises:
+            Fenced: a newer generation has taken over.
             SnapshotError: one of them cannot be written.
         """
         weights = self._state.weights()
-        if self._folder is not None and self._world.is_main:
-            try:
-                files.replace(self._folder / MODEL, dump(weights))
-                marker.mark(self._folder, self._world.env.run_id, {"step": self.committed.step, "model": MODEL})
-            except OSError as error:
-                raise SnapshotError(f"the trained model cannot be written to {self._folder}: {error}") from error
+        if self._archive:
+            self._archive.finish(dump(weights), self.committed.step)
         self._world.barrier()
 
     def _hand_over(self, pending: Pending) -> None:
@@ -208,17 +207,21 @@ class History:
     def _open(self) -> Archive | None:
         if self._folder is None or not self._world.is_main:
             return None
-        return Archive(
-            self._folder,
-            run=self._world.env.run_id,
-            **self._kind,
-            order=self._order,
-            keep=Retention(self._world.env),
-            say=self._world.say,
-        )
+        keep = Retention(self._world.env)
+        return Archive(self._folder, run=self._identity.run, keep=keep, say=self._world.say)
+
+    def _claim(self) -> int:
+        return self._archive.claim() if self._archive else 0
+
+    def _candidates(self) -> Candidates | None:
+        if self._folder is None or not self._world.is_main:
+            return None
+        env, say = self._world.env, self._world.say
+        identity = self._identity
+        return Candidates(self._folder, identity=identity, resume=env.resume, from_scratch=env.from_scratch, say=say)
 
     def _begin_chain(self, generation: int) -> Chain:
-        return Chain(self._world, self._order, **self._kind, generation=generation)
+        return Chain(self._world, self._identity, generation=generation)
 
     def _extras(self, rest: Any) -> dict[str, Any]:
         """What this rank writes beside its tensors: its generators; on rank 0 the state's rest, too."""

@@ -16,11 +16,13 @@ from trainer.snapshots.loading import Filling
 from trainer.snapshots.shards import CorruptError, Tail
 from trainer.snapshots.snapshot import REST, ForeignError
 from trainer.snapshots.state import State
+from trainer.system.storage import StorageUnavailableError
 from trainer.world.distributed import World
 
 Extras = dict[str, bytes]
 Read = Callable[[int, int, int], bytearray]  # of a shard, by its number: verified bytes from one to another
-UNUSABLE: Final = (CorruptError, ForeignError, OSError)
+UNUSABLE: Final = (CorruptError, ForeignError)  # proved to be
+FAILURES: Final = (*UNUSABLE, StorageUnavailableError)
 
 
 class Reader:
@@ -56,7 +58,7 @@ class Reader:
         Raises:
             CorruptError: it is damaged.
             ForeignError: it is of another model or optimizer.
-            OSError: it cannot be read.
+            StorageUnavailableError: it cannot be read.
         """
         extras = {name: value for tail in tails for name, value in tail.extras.items()}
         pieces = [tail.pieces for tail in tails]
@@ -70,7 +72,7 @@ class Reader:
                 content = relay.send(block.size, lambda: read(number, block.start, block.stop), source=holders[number])  # noqa: B023  called at once
                 filling.put(number, block, content)
         else:
-            self._world.attempt(lambda: filling.fill(read), *UNUSABLE)
+            self._world.attempt(lambda: filling.fill(read), *FAILURES)
         self._state.adopt(targets, rest)
         self.half_read = False
         return extras
@@ -92,7 +94,7 @@ class Relay:
             source: a rank.
 
         Raises:
-            CorruptError, ForeignError, OSError: what reading raised there, on all ranks alike.
+            CorruptError, ForeignError, StorageUnavailableError: what reading raised there, on all ranks alike.
         """
         if self._world.size == 1:
             return torch.frombuffer(read(), dtype=torch.uint8)
@@ -102,12 +104,12 @@ class Relay:
         if self._world.rank == source:
             try:
                 sent[:size].copy_(torch.frombuffer(read(), dtype=torch.uint8))
-            except UNUSABLE as error:
+            except FAILURES as error:
                 problem = error
             sent[size] = problem is None
         self._world.broadcast(sent, source=source)
         if not sent[size]:
-            self._world.attempt(lambda: _raise(problem), *UNUSABLE)
+            self._world.attempt(lambda: _raise(problem), *FAILURES)
         return sent[:size]
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from trainer.snapshots import snapshot
 from trainer.snapshots.branch import Held, Offer, whole
-from trainer.snapshots.reading import UNUSABLE, Extras, Reader
+from trainer.snapshots.reading import FAILURES, UNUSABLE, Extras, Reader
 from trainer.snapshots.shards import ShardFile, Tail
+from trainer.system.storage import patiently
 from trainer.world.distributed import World
+
+T = TypeVar("T")
 
 
 class Recall:
@@ -26,6 +30,7 @@ class Recall:
 
     def __init__(self, world: World, folder: Path | None) -> None:
         self._world = world
+        self._folder = folder
         held = list(_look(folder)) if folder else []
         self._paths = {(one.manifest.name, one.number): path for one, path in held}
         self.copies = whole(world.gather([one for one, _ in held]))
@@ -36,25 +41,29 @@ class Recall:
         Raises:
             CorruptError: it is damaged.
             ForeignError: it is of another optimizer.
-            OSError: it cannot be read.
+            StorageUnavailableError: it cannot be read.
         """
-        opened = self._world.attempt(lambda: self._opened(offer), *UNUSABLE)
+        opened = self._world.attempt(lambda: self._opened(offer), *FAILURES)
         tails: dict[int, Tail] = {}
         for known in self._world.share(self._world.gather({number: shard.tail for number, shard in opened.items()})):
             tails |= known
         return reader.read(
             [tails[number] for number in range(len(offer.holders))],
-            lambda number, start, stop: opened[number].read(start, stop),
+            lambda number, start, stop: self._patiently(lambda: opened[number].read(start, stop)),
             holders=offer.holders,
         )
 
     def _opened(self, offer: Offer) -> dict[int, ShardFile]:
         """The shards that this rank reads for all, by number."""
-        return {
-            number: ShardFile(self._paths[offer.manifest.name, number], told)
+        mine = {
+            number: (self._paths[offer.manifest.name, number], told)
             for number, (holder, told) in enumerate(zip(offer.holders, offer.manifest.shards, strict=True))
             if holder == self._world.rank
         }
+        return self._patiently(lambda: {number: ShardFile(*one) for number, one in mine.items()})
+
+    def _patiently(self, act: Callable[[], T]) -> T:
+        return patiently(act, self._folder or Path(), self._world.warn)
 
 
 def _look(folder: Path) -> Iterator[tuple[Held, Path]]:

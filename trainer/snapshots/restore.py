@@ -12,12 +12,15 @@ from itertools import islice
 from pathlib import Path
 
 from trainer.snapshots import snapshot
-from trainer.snapshots.archive import Archive, SnapshotError
+from trainer.snapshots.archive import SnapshotError
 from trainer.snapshots.branch import Offer, in_order
-from trainer.snapshots.reading import UNUSABLE, Extras, Reader
+from trainer.snapshots.candidates import Candidates
+from trainer.snapshots.reading import FAILURES, UNUSABLE, Extras, Reader
 from trainer.snapshots.recall import Recall
-from trainer.snapshots.snapshot import Manifest
+from trainer.snapshots.shards import CorruptError, ShardFile
+from trainer.snapshots.snapshot import ForeignError, Manifest
 from trainer.snapshots.state import State
+from trainer.system.storage import StorageUnavailableError, patiently
 from trainer.world.distributed import World
 
 
@@ -29,29 +32,30 @@ class Found:
     extras: Extras
 
 
-def newest(world: World, state: State, folder: Path, archive: Archive | None) -> Found | None:
+def newest(world: World, state: State, folder: Path, candidates: Candidates | None) -> Found | None:
     """Set the state to the newest good one that fits; what is damaged is passed over by all ranks alike.
+
+    None where there is nothing to go on from, so that to begin anew loses nothing, or where that was asked for.
 
     Args:
         world: all ranks.
         state: to be set; it stays as it is where there is nothing to go on from.
         folder: of the snapshots.
-        archive: rank 0's.
+        candidates: rank 0's.
 
     Raises:
-        SnapshotError: this run's own snapshot is of another model, other data or another optimizer; or damage was
-            found after a part of the state had been set, and there is nothing else to set it to.
+        SnapshotError: a snapshot is of something else, or there are some and all are damaged; or damage was found after
+            a part of the state had been set, and there is nothing else to set it to. On all ranks.
+        StorageUnavailableError: whether there is one, or a good one, cannot be told; on all ranks.
     """
     recall = Recall(world, world.env.memory_dir)
     reader = Reader(world, state)
-    for offer in _offers(world, archive, recall):
+    for offer in _offers(world, candidates, recall):
         in_memory, manifest = bool(offer.holders), offer.manifest
         try:
             extras = recall.read(reader, offer) if in_memory else _read(world, reader, folder, manifest)
         except UNUSABLE as problem:
-            if archive:
-                pass_over = archive.pass_over_copy if in_memory else archive.pass_over
-                pass_over(manifest, problem)
+            _pass_over(world, candidates, offer, problem)
         else:
             return Found(offer=offer, extras=extras)
     if reader.half_read:
@@ -62,25 +66,40 @@ def newest(world: World, state: State, folder: Path, archive: Archive | None) ->
     return None
 
 
-def _offers(world: World, archive: Archive | None, recall: Recall) -> Iterator[Offer]:
-    """Rank 0's candidates, one after the other, on all ranks."""
-    offers: Iterator[Offer] = iter(())
-    if archive:
-        copies = [copy for copy in recall.copies if archive.takes(copy.manifest)]
-        offers = in_order(archive.offers(resume=world.env.resume), copies)
-    while offer := world.share(list(islice(offers, 1))):
+def _offers(world: World, candidates: Candidates | None, recall: Recall) -> Iterator[Offer]:
+    """Rank 0's candidates, one after the other, on all ranks; behind the last one, whether to begin anew."""
+    offers = _tried(candidates, recall) if candidates else iter(())
+    while offer := world.share(world.attempt(lambda: list(islice(offers, 1)), SnapshotError, StorageUnavailableError)):
         yield offer[0]
+
+
+def _tried(candidates: Candidates, recall: Recall) -> Iterator[Offer]:
+    copies = [copy for copy in recall.copies if candidates.takes(copy.manifest)]
+    yield from in_order(candidates.offers(), copies)
+    candidates.begin_anew()
+
+
+def _pass_over(world: World, candidates: Candidates | None, offer: Offer, problem: CorruptError | ForeignError) -> None:
+    def say() -> None:
+        if candidates:
+            pass_over = candidates.pass_over_copy if offer.holders else candidates.pass_over
+            pass_over(offer.manifest, problem)
+
+    world.attempt(say, SnapshotError)
 
 
 def _read(world: World, reader: Reader, folder: Path, manifest: Manifest) -> Extras:
     """Set the state to a snapshot's. What is wrong with it is raised on all ranks alike."""
     alone = reader.alike and not world.is_main
-    opened = world.attempt(
-        lambda: [] if alone else list(snapshot.open_shards(folder / manifest.name, manifest)), *UNUSABLE
-    )
+    path = folder / manifest.name
+
+    def open_all() -> list[ShardFile]:
+        return [] if alone else patiently(lambda: list(snapshot.open_shards(path, manifest)), path, world.warn)
+
+    opened = world.attempt(open_all, *FAILURES)
     tails = [shard.tail for shard in opened]
     return reader.read(
         world.share(tails) if reader.alike else tails,
-        lambda number, start, stop: opened[number].read(start, stop),
+        lambda number, start, stop: patiently(lambda: opened[number].read(start, stop), path, world.warn),
         holders=[0] * len(manifest.shards) if reader.alike else (),
     )

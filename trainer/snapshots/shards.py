@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from trainer.system import files
+from trainer.system.storage import proof
 
 CHUNK: Final = 4 << 20  # bytes: what is verified at once in a new shard
 
@@ -202,14 +203,12 @@ class ShardFile:
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
-        try:
+        with proof(self._path, CorruptError):
             descriptor = os.open(self._path, os.O_RDONLY)
-        except FileNotFoundError as error:
-            raise CorruptError(f"{self._path.name} is missing") from error
-        try:
-            yield descriptor
-        finally:
-            os.close(descriptor)
+            try:
+                yield descriptor
+            finally:
+                os.close(descriptor)
 
 
 @lru_cache(maxsize=1)  # small pieces, one after the other, share one

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from trainer.snapshots.archive import SnapshotError
 from trainer.snapshots.fence import Fence
+from trainer.system.storage import StorageUnavailableError, patiently
 from trainer.world.distributed import World
 
 
@@ -20,8 +21,11 @@ def shared(world: World, folder: Path, generation: int, *, sharded: bool) -> boo
 
     Raises:
         SnapshotError: they do not, and rank 0 cannot write for them.
+        StorageUnavailableError: whether one of them does cannot be told.
     """
-    mark = Fence(folder).mark(generation)
+    mark = world.attempt(
+        lambda: patiently(lambda: Fence(folder).mark(generation), folder, world.warn), StorageUnavailableError
+    )
     told = world.share(mark)
     blind = [rank for rank, sees in enumerate(world.gather(mark == told)) if not sees]
     if blind := world.share(blind):

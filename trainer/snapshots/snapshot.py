@@ -15,6 +15,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,7 @@ from trainer.snapshots import shards
 from trainer.snapshots.ledger import Entry, Ledger
 from trainer.snapshots.shards import CorruptError, Shard, ShardFile
 from trainer.system import files
+from trainer.system.storage import proof
 from trainer.world.order import Cursor
 
 FORMAT: Final = 2
@@ -125,11 +127,11 @@ def read_manifest(snapshot: Path) -> Manifest:
         ForeignError: it is of another version.
         OSError: it cannot be read at the moment.
     """
+    with proof(snapshot / MANIFEST, CorruptError):
+        content = (snapshot / MANIFEST).read_bytes()
     try:
-        facts = json.loads((snapshot / MANIFEST).read_bytes())
+        facts = json.loads(content)
         told, version = facts.pop("digest"), facts["format"]
-    except FileNotFoundError as error:
-        raise CorruptError(f"{MANIFEST} is missing") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptError(f"{MANIFEST} is not readable ({error})") from error
     if _digest(facts) != told:
@@ -140,7 +142,7 @@ def read_manifest(snapshot: Path) -> Manifest:
         manifest = _manifest(facts)
     except (KeyError, TypeError) as error:  # its digest holds, so somebody meant it
         raise ForeignError(f"its manifest is that of another version ({error})") from error
-    if manifest.name != snapshot.name.removeprefix(ASIDE):
+    if not snapshot.name.endswith(manifest.name):  # it may have been put aside
         raise CorruptError(f"{MANIFEST} is that of {manifest.name}")
     return manifest
 
@@ -171,8 +173,10 @@ def verify(snapshot: Path) -> Manifest:
 
 
 def discard(scratch: Path) -> None:
-    """Remove what was half-written."""
+    """Remove what was half-written, as far as that is possible now: whoever writes it may be doing so still."""
     shutil.rmtree(scratch, ignore_errors=True)
+    with suppress(OSError):  # it was a folder
+        scratch.unlink()
 
 
 def _manifest(facts: dict[str, Any]) -> Manifest:

@@ -40,6 +40,14 @@ def write_parts(path: Path, parts: Iterable[Buffer], *, exclusive: bool = False)
         os.close(descriptor)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, so that they are there after a power cut, too."""
+    missing = [one for one in (path, *path.parents) if not one.is_dir()]
+    for one in reversed(missing):
+        one.mkdir(exist_ok=True)
+        sync_folder(one.parent)
+
+
 def sync_folder(folder: Path) -> None:
     """Write a folder's entries through to the disk: a rename is durable only after this."""
     descriptor = os.open(folder, os.O_RDONLY)

@@ -85,6 +85,9 @@ KIT_LOG_DIR: {{ printf "%s/logs" .Values.snapshots.path | toJson }}
 {{- if .Values.resume }}
 KIT_RESUME: "1"
 {{- end }}
+{{- if .Values.fromScratch }}
+KIT_FROM_SCRATCH: "1"
+{{- end }}
 {{- end }}
 {{- if .Values.security.reportStatus }}
 KIT_REPORT: {{ printf "configmap:%s" $job.statusName | toJson }}

@@ -32,6 +32,8 @@ WATCHDOG = "[rank1]:[E ProcessGroupNCCL.cpp:616] [Rank 1] "
         ("ConnectionResetError: [Errno 104] Connection reset by peer", "peer"),
         ("OSError: [Errno 28] No space left on device", "own"),
         ("DistributionError: not torch's", "own"),
+        ("StorageUnavailableError: [Errno 5] Input/output error: '/s'; tried 11 times in 60 s", "storage"),
+        ("StorageUnavailableError: [Errno 24] Too many open files: '/s'; tried 11 times in 60 s", "storage"),
     ],
 )
 def test_the_error_tells_whose_fault_it_is(error: str, kind: Kind) -> None:

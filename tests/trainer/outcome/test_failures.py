@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.trainer.storage import failing
 from trainer.outcome.causes import Kind
 from trainer.outcome.failures import Budget, Failure, newest_step, root_cause
 
@@ -58,6 +60,28 @@ def test_lost_peers_and_drains_use_no_restart_but_peers_are_bounded() -> None:
     budget = Budget(max_restarts=0, max_peer_failures=3)
     assert [budget.charge(kind) for kind in ("peer", "drained", "peer", "drained", "peer")] == [True] * 5
     assert not budget.charge("peer")
+
+
+def test_a_storage_that_does_not_answer_uses_no_restart_but_is_bounded() -> None:
+    budget = Budget(max_restarts=0, max_peer_failures=3)
+    assert [budget.charge("storage") for _ in range(4)] == [True, True, True, False]
+    assert (budget.own, budget.peer, budget.storage) == (0, 0, 4)
+
+
+def test_while_progress_cannot_be_told_no_restart_is_used(tmp_path: Path) -> None:
+    budget = Budget(max_restarts=0, snapshot_dir=tmp_path)
+    with failing(tmp_path, errno.EIO):
+        assert newest_step(tmp_path) is None
+        assert budget.charge("own")
+        assert budget.charge("drained")
+    assert (budget.own, budget.storage) == (0, 1)
+    assert not budget.charge("own")
+
+
+def test_a_budget_that_begins_while_the_storage_is_away_counts_from_nothing(tmp_path: Path) -> None:
+    with failing(tmp_path, errno.EIO):
+        budget = Budget(max_restarts=0, snapshot_dir=tmp_path)
+    assert not budget.charge("own")
 
 
 def test_a_newer_snapshot_wipes_the_slate(tmp_path: Path) -> None:

@@ -1,130 +1,151 @@
-"""Which snapshot a run goes on from, and what becomes of the others."""
+"""What rank 0 does to a folder of snapshots: claims, publishes, and drops what need not be kept."""
 
 from __future__ import annotations
 
 import errno
-import os
 import resource
+import time
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from tests.trainer import saved
 from tests.trainer.mounts import make_read_only, tmpfs
-from tests.trainer.saved import archive, manifest, publish, save
+from tests.trainer.nodes import PATIENCE
+from tests.trainer.saved import archive, continued, manifest, publish, save, write_shards
+from tests.trainer.storage import UNREADABLE, failing, impatient
 from tests.trainer.worlds import finish, fork
+from trainer.outcome import marker
 from trainer.snapshots.archive import SnapshotError
-from trainer.snapshots.fence import Fenced
-from trainer.world.order import Order
+from trainer.snapshots.fence import Fence, Fenced
+from trainer.system.storage import StorageUnavailableError
+
+
+@pytest.fixture(autouse=True)
+def _impatient() -> Iterator[None]:
+    with impatient():
+        yield
 
 
 def names(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
 
 
-def newest(folder: Path, *, resume: bool = False) -> str | None:
-    found = saved.newest(folder, resume=resume)
+def newest(folder: Path) -> str | None:
+    found = saved.newest(folder)
     return found.name if found else None
-
-
-def test_nothing_to_go_on_from(tmp_path: Path) -> None:
-    assert newest(tmp_path) is None
-
-
-def test_the_newest_generation_wins_whatever_step_a_stale_writer_reached(tmp_path: Path) -> None:
-    for steps, generation in ((9, 1), (4, 2), (5, 2)):
-        save(tmp_path, manifest(steps, generation))
-    assert newest(tmp_path) == "step-00000005-g0002"
-
-
-def damage_data(path: Path) -> None:
-    with (path / "shard-00001.bin").open("r+b") as shard:
-        shard.seek(2500)
-        shard.write(b"weighty")
-
-
-@pytest.mark.parametrize(
-    ("damage", "told"),
-    [
-        (damage_data, "shard-00001.bin differs from its checksum between bytes 2000 and 3000"),
-        (lambda path: os.truncate(path / "shard-00000.bin", 2000), "shard-00000.bin has 2000 bytes"),
-        (lambda path: (path / "manifest.json").unlink(), "manifest.json is missing"),
-        (lambda path: (path / "shard-00001.bin").unlink(), "shard-00001.bin is missing"),
-        (lambda path: (path / "manifest.json").write_bytes(b"\xff"), "manifest.json is not readable"),
-        (lambda path: (path / "manifest.json").write_text("[]"), "manifest.json is not readable"),
-    ],
-)
-def test_a_damaged_one_is_kept_and_named_and_the_one_before_is_used(tmp_path: Path, damage, told) -> None:
-    for steps in (2, 3):
-        save(tmp_path, manifest(steps))
-    damage(tmp_path / "step-00000003-g0001")
-    said: list[str] = []
-    found = saved.newest(tmp_path, said.append)
-    assert found is not None
-    assert found.step == 2
-    assert names(tmp_path) == ["bad-step-00000003-g0001", "step-00000002-g0001"]
-    (line,) = said
-    assert str(tmp_path / "step-00000003-g0001") in line
-    assert told in line
-    assert "bad-step-00000003-g0001" in line
-
-
-def test_a_ledger_that_does_not_hold_is_damage(tmp_path: Path) -> None:
-    save(tmp_path, manifest(3, ledger=manifest(2).ledger))
-    assert newest(tmp_path) is None
-    assert names(tmp_path) == ["bad-step-00000003-g0001"]
-
-
-def test_other_runs_count_only_with_resume(tmp_path: Path) -> None:
-    save(tmp_path, manifest(9, 1, run="run-0", created=2.0))
-    save(tmp_path, manifest(5, 2, run="run-00", created=1.0))
-    assert newest(tmp_path) is None
-    assert newest(tmp_path, resume=True) == "step-00000005-g0002"
-    save(tmp_path, manifest(1, 3))
-    assert newest(tmp_path, resume=True) == "step-00000001-g0003"
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"model": "another"}, "other parameters"),
-        ({"optimizer": "Adam"}, "its optimizer is Adam, not SGD"),
-        ({"data": Order(samples=10, batch=5).fingerprint, "batch": 5}, "batch size"),
-        (
-            {"data": replace(saved.ORDER, contents="others").fingerprint},
-            "its data set is another one of the same length",
-        ),
-    ],
-)
-def test_a_foreign_one_is_passed_over_but_of_ones_own_run_is_an_error(tmp_path: Path, changes, told) -> None:
-    save(tmp_path, manifest(2, 1, run="run-0"))
-    save(tmp_path, manifest(9, 2, run="run-0", **changes))
-    said: list[str] = []
-    found = saved.newest(tmp_path, said.append, resume=True)
-    assert found is not None
-    assert found.step == 2
-    assert told in said[0]
-    assert len(names(tmp_path)) == 2
-    save(tmp_path, manifest(3, 3, **changes))
-    with pytest.raises(SnapshotError, match=f"step-00000003-g0003 is of this run, but.*{told}"):
-        newest(tmp_path, resume=True)
 
 
 def test_the_last_few_of_the_run_are_kept(tmp_path: Path) -> None:
     save(tmp_path, manifest(9, 1, run="run-0"))
     (tmp_path / "bad-step-00000001-g0002").mkdir()
     mine = archive(tmp_path, keep=2)
-    assert mine.claim() == 2
+    assert mine.claim() == 3, "what was put aside had a generation, too"
     for steps in (1, 2, 3):
-        publish(mine, tmp_path, manifest(steps, 2))
+        publish(mine, tmp_path, manifest(steps, 3))
     assert names(tmp_path) == [
         "bad-step-00000001-g0002",
-        "step-00000002-g0002",
-        "step-00000003-g0002",
+        "step-00000002-g0003",
+        "step-00000003-g0003",
         "step-00000009-g0001",
     ]
+
+
+def test_only_what_the_newest_goes_on_from_is_dropped(tmp_path: Path) -> None:
+    """Another way that this run once went, and what cannot be read now, stay."""
+    for steps in (1, 2, 3):
+        save(tmp_path, manifest(steps, 1))
+    went_on = save(tmp_path, manifest(4, 2, ledger=continued(manifest(2, 1), 4, generation=2)))
+    (tmp_path / "step-00000001-g0001" / "manifest.json").unlink()
+    (tmp_path / "step-00000001-g0001" / "manifest.json").symlink_to(UNREADABLE)
+    mine = archive(tmp_path, keep=1)
+    assert mine.claim() == 3
+    publish(mine, tmp_path, manifest(5, 3, ledger=continued(went_on, 5, generation=3)))
+    assert names(tmp_path) == [
+        "step-00000001-g0001",  # cannot be read
+        "step-00000003-g0001",  # generation 2 went on from step 2
+        "step-00000005-g0003",
+    ]
+
+
+def test_a_folder_that_cannot_be_listed_drops_nothing(tmp_path: Path) -> None:
+    mine = archive(tmp_path, keep=1)
+    mine.claim()
+    for steps in (1, 2):
+        scratch, described = write_shards(tmp_path, manifest(steps, 1))
+        mine.publish(described, scratch)
+    with failing(tmp_path, errno.EIO):
+        mine.thin_out()
+    assert names(tmp_path) == ["step-00000001-g0001", "step-00000002-g0001"]
+
+
+def test_a_claim_is_tried_again_while_the_storage_does_not_answer(tmp_path: Path) -> None:
+    said: list[str] = []
+    with failing(tmp_path, errno.ESTALE, times=3):
+        assert archive(tmp_path, said.append).claim() == 1
+    assert len(said) == 1
+    with (
+        failing(tmp_path, errno.ESTALE),
+        pytest.raises(StorageUnavailableError, match=f"Stale file handle.*{tmp_path}"),
+    ):
+        archive(tmp_path).claim()
+
+
+def test_no_start_dies_beside_a_writer_that_lives(tmp_path: Path) -> None:
+    """The writer is fenced off, and still makes its folder, shards and all, again and again."""
+    writer = fork(write_for_ever, tmp_path)
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not any(tmp_path.glob(".tmp-step-*")):
+            assert time.monotonic() < deadline, "the writer has not begun"
+        assert [archive(tmp_path).claim() for _ in range(100)] == list(range(1, 101))
+        assert writer.is_alive()
+    finally:
+        writer.kill()
+        writer.join()
+
+
+def write_for_ever(folder: Path) -> None:
+    while True:
+        scratch = folder / f".tmp-{manifest(1, 0).name}"
+        with suppress(OSError):
+            scratch.mkdir(exist_ok=True)
+            for number in range(3):
+                (scratch / f"shard-{number:05}.bin").write_bytes(bytes(100))
+        with suppress(OSError):
+            (folder / ".tmp-model.pt.7").write_bytes(bytes(100))
+
+
+def test_a_claim_clears_away_only_what_was_there_before_it(tmp_path: Path) -> None:
+    """Whoever begins to write after a claim may hold a newer one."""
+    archive(tmp_path).claim()
+    old, new = tmp_path / ".tmp-step-00000001-g0001", tmp_path / ".tmp-step-00000002-g0003"
+    (old / "part").mkdir(parents=True)
+    (tmp_path / ".tmp-model.pt.17").touch()
+    claim = Fence.claim
+
+    def claimed_and_overtaken(*args: Any, **kwargs: Any) -> int:
+        generation = claim(*args, **kwargs)
+        new.mkdir()
+        return generation
+
+    with patch.object(Fence, "claim", claimed_and_overtaken):
+        assert archive(tmp_path).claim() == 2
+    assert [path.name for path in tmp_path.glob(".tmp-*")] == [new.name]
+
+
+def test_who_is_fenced_off_does_not_finish(tmp_path: Path) -> None:
+    stale = archive(tmp_path)
+    stale.claim()
+    archive(tmp_path).claim()
+    with pytest.raises(Fenced):
+        stale.finish(b"weights", 3)
+    assert not marker.finished(tmp_path, "run-1")
+    assert not (tmp_path / "model.pt").exists()
 
 
 def test_copied_snapshots_count_as_claims(tmp_path: Path) -> None:

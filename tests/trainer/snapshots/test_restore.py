@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Timer
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +16,7 @@ from torch import nn
 
 from tests.trainer.runs import DAMAGE, flip
 from tests.trainer.sharded import Kind, run
+from tests.trainer.storage import failing, impatient, no_file_to_spare
 from tests.trainer.worlds import finish, fork
 from trainer import World
 from trainer.env import RankEnv
@@ -21,6 +25,7 @@ from trainer.snapshots.archive import SnapshotError
 from trainer.snapshots.history import History
 from trainer.snapshots.snapshot import MANIFEST
 from trainer.snapshots.state import State
+from trainer.system.storage import StorageUnavailableError
 from trainer.world.order import Cursor, Order
 
 ORDER = Order(samples=100, batch=1)
@@ -30,11 +35,12 @@ NOBODY = 65534
 class Run:
     """A model that learns without data: what it holds tells how many steps it took."""
 
-    def __init__(self, folder: Path, kind: type = torch.optim.Adam) -> None:
+    def __init__(self, folder: Path, kind: type = torch.optim.Adam, **env: Any) -> None:
         torch.manual_seed(0)
         self.model = nn.Linear(3, 2)
         self.optimizer: torch.optim.Optimizer = kind(self.model.parameters(), lr=0.1)
-        world = World(env=RankEnv(run_id="run", snapshot_dir=folder, resume=True), device=torch.device("cpu"))
+        told = replace(RankEnv(run_id="run", snapshot_dir=folder, resume="exact"), **env)
+        world = World(env=told, device=torch.device("cpu"))
         self.history = History(world, State(model=self.model, optimizer=self.optimizer), ORDER)
 
     def restore(self) -> int:
@@ -101,19 +107,62 @@ def test_the_one_before_a_damaged_one_is_used(
 
 
 @pytest.mark.parametrize("damage", HARM.values(), ids=HARM)
-def test_with_none_left_training_begins_anew(
+def test_with_none_left_training_begins_anew_only_on_purpose(
     trained: tuple[Path, list[torch.Tensor]], damage: Callable[[Path], None]
 ) -> None:
     folder, _ = trained
     for path in folder.glob("step-*"):
         damage(path)
-    if damage is DAMAGE["a bit in a tensor"]:  # found when a part of the state has been read into the model
-        with pytest.raises(SnapshotError, match="had been loaded, and there is no other one: start the ranks again"):
+    for _ in range(2):  # they are put aside by then
+        with pytest.raises(SnapshotError, match="training does not begin anew"):
             Run(folder).restore()
-    run, fresh = Run(folder), Run(folder)
+    run, fresh = Run(folder, from_scratch=True), Run(folder)
     assert run.restore() == 0
     assert torch.equal(run.model.weight, fresh.model.weight)
     assert not run.optimizer.state
+
+
+def test_an_unsteady_storage_costs_a_line_and_nothing_else(
+    trained: tuple[Path, list[torch.Tensor]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first read of a shard fails: the snapshot is read all the same, and stays."""
+    folder, weights = trained
+    shard = folder / "step-00000005-g0001" / "shard-00000.bin"
+    run = Run(folder)
+    with failing(shard, errno.EIO, times=1) as failed:
+        assert run.restore() == 5
+    assert failed == [shard]
+    assert torch.equal(run.model.weight, weights[1])
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "Input/output error" in line]
+    assert str(shard) in line
+    assert shard.exists()
+
+
+def test_a_storage_that_never_answers_ends_the_start(trained: tuple[Path, list[torch.Tensor]]) -> None:
+    folder, _ = trained
+    shard = folder / "step-00000005-g0001" / "shard-00000.bin"
+    with impatient(), failing(shard, errno.EIO), pytest.raises(StorageUnavailableError, match=str(shard)):
+        Run(folder, from_scratch=True).restore()
+    assert Run(folder).restore() == 5
+
+
+def test_too_many_open_files_are_waited_for(trained: tuple[Path, list[torch.Tensor]]) -> None:
+    assert finish(fork(restore_without_files, trained[0])) == 0
+
+
+def restore_without_files(folder: Path) -> None:
+    Run(folder).restore()  # imports what it needs
+    with impatient(), no_file_to_spare(), pytest.raises(StorageUnavailableError, match="Too many open files"):
+        Run(folder).restore()
+    with no_file_to_spare() as relent:
+        Timer(0.5, relent).start()
+        assert Run(folder).restore() == 5
+
+
+def test_other_runs_are_gone_on_from_only_when_asked(trained: tuple[Path, list[torch.Tensor]]) -> None:
+    folder, _ = trained
+    assert Run(folder, run_id="another", resume="").restore() == 0
+    assert Run(folder, run_id="another").restore() == 5
 
 
 def test_another_optimizer_is_an_error_that_says_so(trained: tuple[Path, list[torch.Tensor]]) -> None:
@@ -162,12 +211,15 @@ def test_what_one_rank_finds_damaged_all_ranks_pass_over(tmp_path: Path, kind: K
     assert len(paths) == 2
     for path in paths[1:] if newest_only else paths:
         flip(path / "shard-00001.bin", 3)
-    if not newest_only:  # the state is half read then, and there is nothing else to set it to
+    anew: dict[str, str] = {}
+    if not newest_only:
         assert all(run([folder] * 2, kind, 1))
-        assert "there is no other one: start the ranks again" in (tmp_path / "log-0").read_text()
-    assert run([folder] * 2, kind, 1) == [0, 0]
+        for rank in range(2):
+            assert "SnapshotError: no snapshot in" in (tmp_path / f"log-{rank}").read_text()
+        anew["KIT_FROM_SCRATCH"] = "1"
+    assert run([folder] * 2, kind, 1, env=anew) == [0, 0]
     log = (tmp_path / "log-0").read_text()
-    assert log.count("shard-00001.bin differs from its checksum") == (1 if newest_only else 2)
+    assert log.count("shard-00001.bin differs from its checksum") >= (1 if newest_only else 2)
     assert ("going on after step 2" in log) == newest_only
     again = torch.load(folder / "model.pt", weights_only=True)
     for name, tensor in whole.items():

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from trainer.outcome import marker
 from trainer.system import files
 
 
@@ -31,9 +30,3 @@ def test_an_exclusive_write_never_overwrites(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         files.write(tmp_path / "file", b"second", exclusive=True)
     assert (tmp_path / "file").read_bytes() == b"first"
-
-
-def test_marks_are_by_run(tmp_path: Path) -> None:
-    marker.mark(tmp_path, "run-1", {"step": 3})
-    assert marker.finished(tmp_path, "run-1")
-    assert not marker.finished(tmp_path, "run-2")

@@ -1,0 +1,59 @@
+"""File systems that do not answer, for tests."""
+
+from __future__ import annotations
+
+import io
+import os
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+UNREADABLE: Final = "/proc/self/mem"  # its beginning is EIO to whoever reads it, by a link, too
+
+
+@contextmanager
+def impatient() -> Iterator[None]:
+    """Nobody waits long for a file system."""
+    with patch("trainer.system.storage.DELAYS", (0.01,) * 5):
+        yield
+
+
+@contextmanager
+def failing(folder: Path, number: int, *, times: int = 1_000_000) -> Iterator[list[Path]]:
+    """The first calls of the system that look below a folder fail with that errno; gives the paths they were for."""
+    failed: list[Path] = []
+
+    def wrapped(call: Callable[..., Any]) -> Callable[..., Any]:
+        def fail(path: Any, *args: Any, **kwargs: Any) -> Any:
+            below = isinstance(path, (str, os.PathLike)) and Path(path).is_relative_to(folder)
+            if below and len(failed) < times:
+                failed.append(Path(path))
+                raise OSError(number, os.strerror(number), str(path))
+            return call(path, *args, **kwargs)
+
+        return fail
+
+    with ExitStack() as stack:
+        for module, name in ((os, "listdir"), (os, "open"), (io, "open")):
+            stack.enter_context(patch.object(module, name, wrapped(getattr(module, name))))
+        yield failed
+
+
+@contextmanager
+def no_file_to_spare() -> Iterator[Callable[[], None]]:
+    """The process may open no more files (EMFILE) until it calls what this gives."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open(os.devnull, "rb") as probe:  # noqa: PTH123 - its number is the lowest that is free
+        lowest = probe.fileno()
+
+    def relent() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        yield relent
+    finally:
+        relent()
