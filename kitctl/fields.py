@@ -8,6 +8,7 @@ that no API server has to refuse an object of a job.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta
@@ -18,6 +19,12 @@ _WORD: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"  # of labels, an
 _DURATION: Final = r"[0-9]{1,9}|([0-9]{1,9}[dhms]){1,4}"
 _ENV_NAME: Final = r"[A-Za-z_][A-Za-z0-9_.-]*"
 _KEY: Final = rf"({_SUBDOMAIN}/)?{_WORD}"
+
+
+def is_name(text: str) -> bool:
+    """Whether an object of Kubernetes can have that name. It is safe as a part of a path, too."""
+    return re.fullmatch(_SUBDOMAIN, text) is not None
+
 
 Kind: TypeAlias = Literal["auto", "IndexedJob", "PyTorchJob"]
 Duration: TypeAlias = Annotated[str, Meta(pattern=rf"^({_DURATION})$", examples=["90s", "1h30m"])]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kitctl.cli.place import named_job
+from kitctl.cli.place import named_job, object_name
 
 if TYPE_CHECKING:
     from kitctl.cli.place import NamedJob
@@ -52,5 +52,7 @@ def kept_job(function: F) -> F:
     return result
 
 
-_claim = click.option("--claim", default="", metavar="NAME", help="The claim that they are on, if the job is gone.")
+_claim = click.option(
+    "--claim", default="", metavar="NAME", callback=object_name, help="The claim that they are on, if the job is gone."
+)
 _image = click.option("--image", default="", metavar="IMAGE", help="The image that reads them, if the job is gone.")

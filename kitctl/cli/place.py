@@ -45,7 +45,7 @@ def named_job(function: F) -> F:
         target = connect(where)
         return function(job=NamedJob(target=target, namespace=namespace or target.namespace, name=name), **rest)
 
-    name = click.argument("name", shell_complete=_complete_jobs)
+    name = click.argument("name", shell_complete=_complete_jobs, callback=_job_name)
     decorated: F = _decorated(target_options(verb), (name, namespace_option))
     return decorated
 
@@ -56,8 +56,22 @@ def namespace_option(function: F) -> F:
         *("-n", "--namespace"),
         metavar="NAME",
         envvar="KITCTL_NAMESPACE",
+        callback=object_name,
         help="Namespace of the job; by default the one of the kubeconfig's context.",
     )(function)
+
+
+def object_name(_context: click.Context, _option: click.Parameter, typed: str | None) -> str | None:
+    """Take what is no name for none: it becomes a part of paths, on a disk and of an API server.
+
+    Raises:
+        click.BadParameter: no object can have that name.
+    """
+    from kitctl.fields import is_name
+
+    if typed and not is_name(typed):
+        raise click.BadParameter(f"{typed!r} is no name: use lower-case letters, digits, '-' and '.'")
+    return typed
 
 
 def connect(where: Where, *, announce: bool = False) -> Target:
@@ -75,6 +89,15 @@ def _where(target: Any, context: str | None, kubeconfig: str | None) -> Where:
     from kitctl.targets import Where
 
     return Where(target=target, context=context, kubeconfig=Path(kubeconfig) if kubeconfig else None, tell=say)
+
+
+def _job_name(_context: click.Context, _argument: click.Parameter, typed: str) -> str:
+    from kitctl.errors import NotFound
+    from kitctl.fields import is_name
+
+    if not is_name(typed):
+        raise NotFound(f"no job {typed!r}: that is no name", fix="kitctl list -A shows all jobs")
+    return typed
 
 
 def _complete_jobs(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -25,6 +25,7 @@ from typing import IO, TypeVar
 
 import msgspec
 
+from kitctl.errors import ConflictError, TargetError
 from kitctl.facts import Report, Termination
 from kitctl.targets.local.records import End, Exited, Job, Runtime, Started, Wanted
 
@@ -161,6 +162,31 @@ def create(path: Path, job: Job, wanted: Wanted) -> JobFolder:
         shutil.rmtree(draft, ignore_errors=True)
         raise FileExistsError(path) if path.exists() else error from error
     return JobFolder(path)
+
+
+def insist_own(path: Path, state: Path) -> None:
+    """See that a folder is the kit's own, before it is removed.
+
+    Raises:
+        ConflictError: a link leads to it, or out of the state folder; what lies there is not ours to remove.
+    """
+    if not path.is_relative_to(state) or path.resolve() != state.resolve() / path.relative_to(state):
+        fix = f"remove what is there yourself: {path.resolve()}"
+        raise ConflictError(f"{path} is a link, or leads out of {state}: it is not removed", fix=fix)
+
+
+def remove(path: Path) -> None:
+    """Remove a folder with all that is in it; nothing where there is none.
+
+    Raises:
+        TargetError: it cannot be removed.
+    """
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise TargetError(f"{path} cannot be removed: {error.strerror}", fix="remove it yourself") from error
 
 
 def read(path: Path, kind: type[T]) -> T | None:

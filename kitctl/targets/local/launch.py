@@ -37,8 +37,8 @@ def snapshot_dir(spec: JobSpec, state: Path) -> Path | None:
 
 
 def kept_dir(state: Path, namespace: str, name: str, claim: str) -> Path:
-    """Where a job of that name keeps its snapshots."""
-    return state / "snapshots" / namespace / claim / name
+    """Where a job of that name keeps its snapshots: in a folder of its own, or in its own folder of a claim's."""
+    return state / "claims" / namespace / claim / name if claim else state / "snapshots" / namespace / name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from kitctl.logs import Line
 from kitctl.targets import Kept, Submission
 from kitctl.targets.conflicts import already_there, check_scale, keeps_none, nothing_kept
 from kitctl.targets.local import beside, checks, facts, launch, reading, striking, supervisor
-from kitctl.targets.local.folder import JobFolder, create, hold, state_home
+from kitctl.targets.local.folder import JobFolder, create, hold, insist_own, remove, state_home
 from kitctl.targets.local.records import Job, Wanted
 
 STOP_SLACK_SECONDS = 15.0  # beyond the grace period: until SIGKILL was sent and noticed
@@ -149,16 +149,22 @@ class LocalTarget:
         striking.strike(self._open(namespace, name), strike)
 
     def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:
-        """End a job and remove its folder."""
+        """End a job and remove its folder.
+
+        Raises:
+            ConflictError: its snapshots are to go, and lie outside the state folder.
+        """
         folder = self._open(namespace, name)
+        kept = launch.snapshot_dir(folder.job.spec, self.state) if snapshots else None
+        if kept:
+            insist_own(kept, self.state)
         if not folder.end:
             self.cancel(namespace, name)
-        kept = launch.snapshot_dir(folder.job.spec, self.state)
+        if kept:
+            remove(kept)
         grave = folder.path.with_name(f".gone-{uuid.uuid4().hex}")
         folder.path.rename(grave)  # at once nobody sees a job that is half gone
         shutil.rmtree(grave, ignore_errors=True)
-        if snapshots and kept:
-            shutil.rmtree(kept, ignore_errors=True)
         return snapshots
 
     def beside(self, kept: Kept, words: Sequence[str]) -> Iterator[bytes]:
@@ -170,7 +176,7 @@ class LocalTarget:
         claim = job.spec.snapshots.claim if job else kept.claim
         snapshots = launch.kept_dir(self.state, kept.namespace, kept.name, claim)
         if not (job or snapshots.is_dir()):
-            raise nothing_kept(kept.name, "on this machine", f"{self.state / 'snapshots'} holds what earlier jobs left")
+            raise nothing_kept(kept.name, "on this machine", f"{self.state} holds what earlier jobs left")
         return beside.run(job.python if job else sys.executable, snapshots, words)
 
     def _path(self, namespace: str, name: str) -> Path:
