@@ -63,7 +63,8 @@ class JobSpec(Section, frozen=True, kw_only=True):
     volumes: tuple[Volume, ...] = ()
     """More volumes."""
     sync: tuple[str, ...] = ()
-    """Files that travel with the job into its working folder; a script given by relative path is one of them."""
+    """Files that travel with the job into its working folder: paths, globs and folders; a script given by relative path
+    is one of them. Hidden files have to be named, and no link may lead out of the folder that you submit from."""
     resume: bool = False
     """Continue from the snapshots of an earlier run of this name."""
     from_scratch: bool = False

@@ -1,7 +1,7 @@
-"""From what a person hands in to what runs: job file and flags -> ``JobSpec``, and the files that travel with it.
+"""From what a person hands in to what runs: job file and flags -> ``JobSpec``.
 
 What lives here: which of several wishes wins, the name of a job that has none, reading. What never does: how flags
-are spelled (``cli``), checks of one field against another (``rules``).
+are spelled (``cli``), checks of one field against another (``rules``), the files that travel (``sources``).
 """
 
 from __future__ import annotations
@@ -10,20 +10,18 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from kitctl import yamlstrict
-from kitctl.errors import Problem, SpecError, UsageError
+from kitctl.errors import SpecError, UsageError
 from kitctl.jobinput import JobInput, merge, nested
 from kitctl.rules import check, name_limit
 from kitctl.shape import Shape
 from kitctl.spec import JobSpec
 
-SOURCES_LIMIT: Final = 900 * 1024  # bytes; they travel in a ConfigMap, and an object holds 1 MiB
 _JOB: Final = Shape(JobSpec)
 
 
@@ -45,23 +43,6 @@ def build(job: JobInput, *, suffix: str = "", namespace: str = "default") -> Job
     if problems := list(_JOB.faults(tree)):
         raise SpecError(problems, source=source)
     return check(_named(_one_size(msgspec.convert(tree, JobSpec)), suffix), source=source)
-
-
-def sources(spec: JobSpec, folder: Path) -> dict[str, str]:
-    """The files that travel with the job, by their path relative to ``folder``: a relative script, and ``sync``.
-
-    Raises:
-        SpecError: one of them is absent, is no text, lies elsewhere, or they are too large together.
-    """
-    wanted = [("command", spec.script)] if spec.script and not Path(spec.script).is_absolute() else []
-    wanted += [(f"sync[{number}]", pattern) for number, pattern in enumerate(spec.sync)]
-    found = {path: field for field, pattern in wanted for path in _matches(folder, pattern, field)}
-    texts = {path.relative_to(folder).as_posix(): _text(path, field) for path, field in sorted(found.items())}
-    size = sum(len(text.encode()) for text in texts.values())
-    if size > SOURCES_LIMIT:
-        what = f"{size // 1024} KiB of files are more than the {SOURCES_LIMIT // 1024} that can travel with a job"
-        raise SpecError([Problem.of("sync", what, "sync fewer, or put them into the image or on a volume")])
-    return texts
 
 
 def _defaults() -> Path | None:
@@ -127,33 +108,3 @@ def _named(spec: JobSpec, suffix: str) -> JobSpec:
     ending = f"-{suffix}" if suffix else ""
     label = re.sub(r"[^a-z0-9]+", "-", stem.lower()).lstrip("-0123456789")
     return msgspec.structs.replace(spec, name=(label or "job")[: name_limit(spec) - len(ending)].strip("-") + ending)
-
-
-def _matches(folder: Path, pattern: str, field: str) -> Iterator[Path]:
-    """The files that a path, a glob or a folder means; what is hidden in a folder stays there."""
-    if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
-        what = f"{pattern} is not below {folder}"
-        raise SpecError([Problem.of(field, what, "give paths from the folder that you submit from")])
-    files = [file for path in sorted(folder.glob(pattern)) for file in _files(path)]
-    if not files:
-        what = f"{pattern} does not exist in {folder}"
-        raise SpecError([Problem.of(field, what, "give a path from this folder, or an absolute path in the image")])
-    yield from files
-
-
-def _files(path: Path) -> Iterable[Path]:
-    if not path.is_dir():
-        return [path]
-    return [
-        file
-        for file in path.rglob("*")
-        if file.is_file() and not any(part.startswith((".", "__pycache__")) for part in file.relative_to(path).parts)
-    ]
-
-
-def _text(path: Path, field: str) -> str:
-    try:
-        return path.read_bytes().decode()
-    except (OSError, UnicodeDecodeError) as error:
-        what = f"{path.name} cannot travel with the job: {error}"
-        raise SpecError([Problem.of(field, what, "only text files can; put others on a volume")]) from error

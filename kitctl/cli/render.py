@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from kitctl.cli.common import manifests
 from kitctl.cli.options import JobCommand, job_options, output_option
+from kitctl.cli.submission import rendered
 
 if TYPE_CHECKING:
     from kitctl.jobinput import JobInput
@@ -26,7 +26,4 @@ Examples:
 @output_option("yaml", "json", "name")
 def command(job: JobInput, output: str | None) -> None:
     """Print the Kubernetes objects that a job would be; nothing is sent anywhere."""
-    from kitctl import render, specfile
-
-    spec = specfile.build(job)
-    manifests(render.manifests(spec, specfile.sources(spec, Path.cwd())), output)
+    manifests(rendered(job), output)

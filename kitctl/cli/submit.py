@@ -9,7 +9,7 @@ import click
 from kitctl.cli.common import encode, manifests, out, say, seconds, timeout_option
 from kitctl.cli.options import JobCommand, job_options, output_option
 from kitctl.cli.place import connect, target_options
-from kitctl.cli.submission import prepare
+from kitctl.cli.submission import objects, prepare, rendered, warn
 
 if TYPE_CHECKING:
     from kitctl.cli.options import JobInput
@@ -56,11 +56,14 @@ def command(
 ) -> None:
     """Run a script (or a module) on several nodes, as one job."""
     if dry_run == "client":
-        manifests(_rendered(prepare(job)), output)
+        manifests(rendered(job), output)
         return
+    from kitctl.targets import remarks
+
     target = connect(where, announce=True)
     suffix = "" if dry_run else _suffix()
     submission = prepare(job, target.namespace, suffix, replace=replace, checks=not no_checks)
+    warn(remarks(where, submission))
     if dry_run == "server":
         manifests([change.after for change in target.preview(submission)], output)
         return
@@ -88,7 +91,7 @@ def _report(target: Target, submission: Submission, output: str | None, how: str
         say(f"job {name!r} submitted; waiting for its end (Ctrl-C leaves it running)")
         wait_to_the_end(target, namespace, name, timeout)
     elif output == "yaml":
-        manifests(_rendered(submission), output)
+        manifests(objects(submission), output)
     elif output == "json":
         out(encode(watching.current(target, namespace, name)))
     elif output == "name":
@@ -96,9 +99,3 @@ def _report(target: Target, submission: Submission, output: str | None, how: str
     else:
         out(f"job {name!r} submitted")
         say(_COME_BACK.format(name=name, where="" if namespace == target.namespace else f" -n {namespace}"))
-
-
-def _rendered(submission: Submission) -> list[dict[str, object]]:
-    from kitctl import render
-
-    return render.manifests(submission.spec, submission.sources)

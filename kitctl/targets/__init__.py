@@ -7,7 +7,7 @@ What lives here: the ``Target`` protocol and the choice between targets. What ne
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -172,6 +172,12 @@ def connect(where: Where) -> Target:
     """The target itself; its module is imported here."""
     target: Target = import_module(f"kitctl.targets.{choose(where).name}").connect(where)
     return target
+
+
+def remarks(where: Where, submission: Submission) -> Iterable[str]:
+    """What a person should know before such a job is submitted there, though it may be: a sentence each."""
+    told: Iterable[str] = import_module(f"kitctl.targets.{choose(where).name}").remarks(submission)
+    return told
 
 
 def _kubeconfigs(environ: Mapping[str, str]) -> list[Path]:

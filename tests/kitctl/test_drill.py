@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
+from random import Random
 from typing import Any
 
 import msgspec
 import pytest
 
-from kitctl.drill import Aim, judge
+from kitctl.drill import Aim, Drill, judge
 from kitctl.errors import UsageError
 from kitctl.facts import JobFacts, Place, Progress, Report
 from kitctl.facts import Recovery as Details
@@ -113,3 +115,65 @@ def test_a_fault_of_a_rank_is_a_signal() -> None:
 
 def job(report: Report) -> JobFacts:
     return facts(node(0), node(1), report=report)
+
+
+# -- one strike after the other ---------------------------------------------------------------------------------------
+
+
+class Clock:
+    """A time that passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def time(self) -> float:
+        return self.now
+
+    monotonic = time
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Stricken:
+    """A job that takes a step a second, forms a new group 2 s after a strike, and ends with the last one of them."""
+
+    def __init__(self, clock: Clock, *, ends_after: int = 99) -> None:
+        self.clock = clock
+        self.struck: list[float] = []
+        self.ends_after = ends_after
+
+    def strike(self, _namespace: str, _name: str, _strike: Strike) -> None:
+        self.struck.append(self.clock.now)
+
+    def job(self, _namespace: str, _name: str) -> JobFacts:
+        strikes, since = len(self.struck), self.clock.now - (self.struck[-1] if self.struck else 900.0)
+        if strikes >= self.ends_after:
+            return msgspec.structs.replace(job(OLD), end="Succeeded")
+        round_ = strikes + (since >= 2)
+        formed = self.clock.now - since + 2 if since >= 2 else self.clock.now
+        progress = Progress(step=int(self.clock.now), resumed_from=1, resumed_at=formed + 0.5)
+        report = msgspec.structs.replace(OLD, round=round_, formed=formed, forming=since < 2, progress=progress)
+        return facts(node(0, started=1.0), node(1, started=1.0), report=report)
+
+
+def struck(monkeypatch: pytest.MonkeyPatch, *, count: int, every: float, **job_: Any) -> tuple[list[float], int]:
+    """When a job was struck, and how many recoveries were told."""
+    clock = Clock()
+    monkeypatch.setattr("kitctl.drill.time", clock)
+    target: Any = Stricken(clock, **job_)
+    drill = Drill(target=target, namespace="default", name="job", timeout=60.0)
+    found = [*drill.strikes(Aim(fault="kill-node", node=1), count=count, every=every, chance=Random(0))]
+    return target.struck, len(found)
+
+
+def test_strikes_are_as_far_apart_as_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for every in (60.0, 300.0):
+        times, told = struck(monkeypatch, count=3, every=every)
+        assert told == 3
+        assert all(every <= later - earlier < every + 30 for earlier, later in pairwise(times))
+
+
+def test_a_job_that_has_ended_is_struck_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    times, told = struck(monkeypatch, count=5, every=30.0, ends_after=2)
+    assert (len(times), told) == (2, 2)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kitctl import names, render
 from kitctl.fields import Kind
 from kitctl.rules import check
-from kitctl.sections import Nccl
+from kitctl.sections import Nccl, Policy
 from kitctl.spec import JobSpec
 from tests.kitctl.rendered import env_of, job_of
 
@@ -58,3 +58,21 @@ def test_any_text_reaches_the_process_as_it_was_given(texts: list[str]) -> None:
     assert got == [*names.AGENT_COMMAND, "--", *spec.command, *texts]
     values = {variable["name"]: expanded(variable.get("value", ""), env) for variable in container["env"]}
     assert {name: values[name] for name in env} == env
+
+
+@pytest.mark.parametrize(
+    ("policy", "deadline", "ttl"),
+    [
+        (Policy(), None, None),
+        (Policy(ttl="7d"), None, 604800),
+        (Policy(deadline="12h"), 43200, None),
+        (Policy(deadline="90", ttl="0"), 90, 0),
+    ],
+)
+@pytest.mark.parametrize("kind", ["IndexedJob", "PyTorchJob"])
+def test_a_deadline_and_a_time_to_live_are_told_one_without_the_other(
+    policy: Policy, deadline: int | None, ttl: int | None, kind: Kind
+) -> None:
+    spec = job_of(JobSpec(name="job", kind=kind, policy=policy))["spec"]
+    told = spec if kind == "IndexedJob" else spec["runPolicy"]
+    assert (told.get("activeDeadlineSeconds"), told.get("ttlSecondsAfterFinished")) == (deadline, ttl)

@@ -123,3 +123,70 @@ def test_a_job_that_nobody_reports_of_runs_when_its_nodes_do() -> None:
     state = derive(known)
     assert (state.phase, [place.state for place in state.places]) == ("Running", ["Running", "Running"])
     assert derive(msgspec.structs.replace(known, places=alive[:1])).phase == "Starting"
+
+
+# -- a row each for what could be told wrongly ----------------------------------------------------------------------
+
+SLOW = msgspec.structs.replace(FORMED, slow={"3": 1.5})
+DRAINED = Termination(outcome="drained")
+FATAL = Termination(outcome="fatal", reason="rank 1 failed")
+
+
+@pytest.mark.parametrize(
+    ("known", "phase"),
+    [
+        (facts(report=FORMED), "Recovering"),  # every node was lost, and none has left a trace
+        (facts(gone(0, attempts=0), gone(1, attempts=0), report=FORMED), "Recovering"),
+        (facts(gone(0, attempts=0), gone(1, attempts=0)), "Pending"),
+        (facts(gone(0, attempts=0), gone(1, attempts=0), report=Report()), "Pending"),
+        (facts(gone(0), gone(1, attempts=0)), "Recovering"),
+        (facts(node(0), node(1, attempts=2)), "Recovering"),
+        (facts(suspended=True), "Suspended"),
+    ],
+)
+def test_a_phase_is_not_forgotten_with_the_nodes(known: JobFacts, phase: str) -> None:
+    assert derive(known).phase == phase
+
+
+@pytest.mark.parametrize(
+    ("known", "ranks", "slow", "world_size"),
+    [
+        (facts(node(0), node(1), report=SLOW), ["2-3", "0-1"], {"3": 1.5}, 4),
+        (facts(node(0), gone(1), report=SLOW), ["", ""], {}, 0),  # Recovering
+        (facts(gone(0), gone(1), suspended=True, report=SLOW), ["", ""], {}, 0),
+        (facts(node(0), node(1), end="Succeeded", report=SLOW), ["", ""], {}, 0),
+        (facts(node(0), node(1), report=msgspec.structs.replace(SLOW, forming=True)), ["", ""], {}, 0),
+    ],
+)
+def test_ranks_their_number_and_the_slow_ones_are_of_those_that_train(
+    known: JobFacts, ranks: list[str], slow: dict[str, float], world_size: int
+) -> None:
+    job = derive(known)
+    assert ([place.ranks for place in job.places], job.slow, job.world_size) == (ranks, slow, world_size)
+
+
+@pytest.mark.parametrize(
+    ("place", "more", "state", "since"),
+    [
+        (node(0), {"report": FORMED}, "Running", 10.0),
+        (node(0), {}, "Joining", 10.0),
+        (gone(0, attempts=0, ended=None), {}, "Pending", None),
+        (gone(0, attempts=0, ended=None), {"suspended": True}, "Absent", None),
+        (gone(0, attempts=0, ended=None), {"end": "Cancelled"}, "Absent", None),
+        (gone(0), {}, "Lost", 50.0),
+        (gone(0), {"end": "Cancelled"}, "Stopped", 50.0),
+        (gone(0, exit_code=0, signal=None), {}, "Done", 50.0),
+        (gone(0, termination=DRAINED), {"suspended": True}, "Drained", 50.0),
+        (gone(0, termination=FATAL), {}, "Failed", 50.0),
+    ],
+)
+def test_a_nodes_line(place: NodeFacts, more: dict[str, Any], state: str, since: float | None) -> None:
+    nodes = {"0": Place(ranks=(0, 1))}
+    report = {"report": msgspec.structs.replace(more["report"], nodes=nodes)} if "report" in more else {}
+    (line,) = derive(facts(place, **(more | report))).places
+    assert (line.state, line.since) == (state, since)
+
+
+def test_restarts_are_those_of_all_nodes() -> None:
+    job = derive(facts(node(0, attempts=2), node(1, attempts=3), gone(2, attempts=0)))
+    assert (job.restarts, [place.restarts for place in job.places]) == (3, [1, 2, 0])

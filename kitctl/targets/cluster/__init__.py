@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kitctl.targets import Where
+    from collections.abc import Iterator
+
+    from kitctl.targets import Submission, Where
     from kitctl.targets.cluster.target import ClusterTarget
 
 
@@ -21,3 +23,10 @@ def connect(where: Where) -> ClusterTarget:
 
     api = Api(access.client(where.context, where.kubeconfig), where.tell)
     return ClusterTarget(api, access.place(where.context, where.kubeconfig), where.tell)
+
+
+def remarks(submission: Submission) -> Iterator[str]:
+    """What would be there to read for all who may read the job's objects."""
+    from kitctl import credentials  # noqa: PLC0415 - as above
+
+    return credentials.warnings(submission.spec, submission.sources)

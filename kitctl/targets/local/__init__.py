@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kitctl.targets import Where
+    from kitctl.targets import Submission, Where
     from kitctl.targets.local.target import LocalTarget
 
 
@@ -26,3 +26,10 @@ def connect(where: Where) -> LocalTarget:  # noqa: ARG001 - there is but one mac
     from kitctl.targets.local.target import LocalTarget  # noqa: PLC0415 - the supervisor does without
 
     return LocalTarget.of_user()
+
+
+def remarks(submission: Submission) -> list[str]:
+    """Which options of a job mean nothing here."""
+    from kitctl.targets.local import checks  # noqa: PLC0415 - as above
+
+    return checks.remarks(submission.spec)

@@ -7,10 +7,12 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from kitctl.doctor import Doubt, Finding, look
 from kitctl.errors import TargetError, UnsupportedError, UsageError
@@ -19,7 +21,40 @@ from kitctl.spec import JobSpec
 from kitctl.targets import Submission
 
 LITTLE: Final = 1 << 30  # bytes left on a disk that snapshots soon fill
+# The fields of a job that mean nothing to processes of this machine.
+IGNORED: Final = (
+    "kind",
+    "image",
+    "gpuResource",
+    "envFrom",
+    "secrets",
+    "volumes",
+    "resources",
+    "sharedMemory",
+    "rendezvous.port",
+    "rendezvous.clusterDomain",
+    "snapshots.size",
+    "snapshots.storageClass",
+    "snapshots.accessMode",
+    "snapshots.path",
+    "scheduling",
+    "policy.ttl",
+    "security",
+)
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where torch's data loaders put their batches
+
+
+def remarks(spec: JobSpec) -> list[str]:
+    """What was asked for that this machine does not do, in a sentence; nothing where there is nothing."""
+    given = msgspec.to_builtins(spec)
+    ignored = [field for field in IGNORED if _given(given, field)]
+    return [f"the local target ignores what only a cluster has: {', '.join(ignored)}"] if ignored else []
+
+
+def _given(tree: Mapping[str, Any], field: str) -> bool:
+    """Whether a field, or any of a section's, is not at its default: only what is not, is written down."""
+    section, _, key = field.partition(".")
+    return bool(tree.get(section, {}).get(key)) if key else bool(tree.get(section))
 
 
 def insist(submission: Submission) -> None:

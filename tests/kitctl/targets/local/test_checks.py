@@ -7,11 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from kitctl import specfile
+from kitctl.__main__ import main
 from kitctl.doctor import Finding
 from kitctl.errors import UnsupportedError, UsageError
+from kitctl.jobinput import JobInput
+from kitctl.sections import Scheduling
+from kitctl.shape import Shape
 from kitctl.spec import JobSpec
 from kitctl.targets import Submission
 from kitctl.targets.local import checks
+from kitctl.targets.local.folder import JobFolder
+
+EVERY_OPTION = Path(__file__).parents[3] / "cases" / "every-option.yaml"
 
 
 def submission(folder: Path, spec: JobSpec | None = None) -> Submission:
@@ -67,3 +75,57 @@ def test_submit_insists_on_what_a_job_cannot_do_without(tmp_path: Path, monkeypa
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "torch" else name)
     with pytest.raises(UnsupportedError, match="lacks torch"):
         checks.insist(submission(tmp_path))
+
+
+def test_options_that_mean_nothing_here_are_named() -> None:
+    spec = specfile.build(JobInput(file=EVERY_OPTION))
+    (told,) = checks.remarks(spec)
+    named = [field for field in checks.IGNORED if field != "snapshots.accessMode"]  # which has its default there
+    assert told == f"the local target ignores what only a cluster has: {', '.join(named)}"
+    assert checks.remarks(JobSpec(name="job", nodes=3, env={"A": "b"}, resume=True)) == []
+    assert checks.remarks(JobSpec(name="job", secrets={"A": "b/c"}, scheduling=Scheduling(queue="q"))) == [
+        "the local target ignores what only a cluster has: secrets, scheduling"
+    ]
+
+
+def test_each_field_means_something_here_or_is_ignored_on_purpose() -> None:
+    """A new field has to be put on one side."""
+    heard = {"version", "name", "namespace", "nodes", "gpusPerNode", "procsPerNode", "command", "args", "env", "sync"}
+    heard |= {"resume", "fromScratch", "virtualRanks", "backend", "nccl"}
+    heard |= {f"rendezvous.{key}" for key in ("backend", "joinTimeout", "lastCall")}
+    heard |= {f"snapshots.{key}" for key in ("enabled", "claim", "everySteps", "every", "memoryEverySteps", "keep")}
+    heard |= {"snapshots.keepEvery", "snapshots.keepBest"}
+    heard |= {f"policy.{key}" for key in ("maxRestarts", "backoffLimit", "deadline", "gracePeriod", "hangTimeout")}
+    named = heard | {*checks.IGNORED}
+    fields = {
+        name if name in named or not key else f"{name}.{key}"
+        for name, shape in Shape(JobSpec).fields.items()
+        for key in shape.fields or [""]
+    }
+    assert fields == named
+
+
+def test_a_job_is_submitted_with_a_word_about_what_is_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    started: list[JobFolder] = []
+    monkeypatch.setattr("kitctl.targets.local.supervisor.spawn", started.append)
+    words = [
+        "submit",
+        "--target",
+        "local",
+        "--image",
+        "a/b",
+        "--secret",
+        "A=b/c",
+        "--volume",
+        "data:/data",
+        "--queue",
+        "q",
+    ]
+    assert main(words) == 0
+    told = capsys.readouterr().err
+    assert told.count("warning: ") == 1
+    assert "image, secrets, volumes, scheduling" in told
+    assert len(started) == 1

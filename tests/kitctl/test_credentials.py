@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from kitctl.__main__ import main
+from kitctl.credentials import warnings
+from kitctl.spec import JobSpec
+
+HF = "hf_" + "a1B2" * 8
+KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["WANDB_API_KEY", "HF_TOKEN", "TOKEN", "MY_SECRET", "DB_PASSWORD", "AWS_SECRET_ACCESS_KEY", "apikey"],
+)
+def test_names_of_credentials(name: str) -> None:
+    (told,) = warnings(JobSpec(env={name: "x"}), {})
+    assert told.startswith(f"env.{name} looks like a credential")
+    assert f"--secret {name}=SECRET/KEY" in told
+
+
+@pytest.mark.parametrize(
+    "value", [HF, "ghp_" + "x" * 36, "AKIA" + "A" * 16, "sk-" + "0" * 20, KEY, "glpat-" + "x" * 20]
+)
+def test_values_of_credentials(value: str) -> None:
+    assert len([*warnings(JobSpec(env={"A": value}), {})]) == 1
+    assert next(iter(warnings(JobSpec(args=("--x", f"--y={value}")), {}))).startswith("args[1] looks like a credential")
+    assert next(iter(warnings(JobSpec(), {"lib/a.txt": f"a\n{value}\n"}))).startswith("the file lib/a.txt looks like")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [".env", "a/.env.local", "x.pem", "server.key", "id_rsa", ".netrc", "my-credentials.json", "token", "hf_token"],
+)
+def test_files_of_credentials(path: str) -> None:
+    assert len([*warnings(JobSpec(), {path: "x"})]) == 1
+
+
+def test_what_is_none() -> None:
+    env = {
+        "TOKENIZERS_PARALLELISM": "false",
+        "MAX_TOKENS": "512",
+        "LEARNING_RATE": "1e-3",
+        "KEYBOARD": "x",
+        "EMPTY_KEY": "",
+    }
+    paths = ("train.py", "tokenizer.py", "tokens.txt", "secrets.py", "key.py", "tokenizer.json", "keys/model.py")
+    assert not [*warnings(JobSpec(env=env, args=("--sk-learn", "x")), dict.fromkeys(paths, "import torch\n"))]
+
+
+def test_it_is_said_before_anybody_could_read_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "mine")
+    for verb in (["render"], ["submit", "--dry-run=client"]):
+        assert main([*verb, "-e", "WANDB_API_KEY", "-o", "name"]) == 0
+        told = capsys.readouterr().err
+        assert told.count("warning: env.WANDB_API_KEY looks like a credential") == 1
+        assert "mine" not in told

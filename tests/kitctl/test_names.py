@@ -1,0 +1,30 @@
+"""What several places agree on."""
+
+from __future__ import annotations
+
+import pytest
+
+from kitctl.errors import SpecError
+from kitctl.rules import check
+from kitctl.spec import JobSpec
+
+# What torchrun sets for each rank (its LocalElasticAgent), and Kubernetes for a pod.
+LAUNCHERS = [
+    *("LOCAL_RANK", "RANK", "GROUP_RANK", "ROLE_RANK"),
+    *("LOCAL_WORLD_SIZE", "WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"),
+    *("MASTER_ADDR", "MASTER_PORT", "JOB_COMPLETION_INDEX", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"),
+    *("TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE"),
+    *("TORCHELASTIC_ERROR_FILE", "PET_NNODES", "PET_RDZV_ID", "KIT_JOB"),
+]
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+@pytest.mark.parametrize("field", ["env", "secrets"])
+def test_what_a_launcher_sets_is_not_a_users_to_set(name: str, field: str) -> None:
+    with pytest.raises(SpecError, match=rf"{field}\.{name}: is set by the launcher for every rank"):
+        check(JobSpec(name="job", env={name: "a/b"}) if field == "env" else JobSpec(name="job", secrets={name: "a/b"}))
+
+
+@pytest.mark.parametrize("name", ["MASTER", "PETS", "MY_RANK", "TORCH_LOGS", "TORCH_NCCL_BLOCKING_WAIT"])
+def test_other_names_are(name: str) -> None:
+    check(JobSpec(name="job", env={name: "1"}))

@@ -1,0 +1,160 @@
+"""The files that travel with a job: what is meant, and what never leaves this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kitctl.errors import SpecError
+from kitctl.sources import SOURCES_LIMIT, sources
+from kitctl.spec import JobSpec
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("train.py", "lib/model.py", "lib/deep/layer.py", "lib/.hidden", "lib/__pycache__/x.pyc", "notes.txt"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"# {name} ü\n", encoding="utf-8")
+    return tmp_path
+
+
+def travelling(folder: Path, script: str = "train.py", *sync: str) -> dict[str, str]:
+    return sources(JobSpec(name="job", command=(script,), sync=sync), folder)
+
+
+def test_a_relative_script_travels_and_an_absolute_one_is_the_images(folder: Path) -> None:
+    assert travelling(folder) == {"train.py": "# train.py ü\n"}
+    assert travelling(folder, "./train.py") == {"train.py": "# train.py ü\n"}
+    assert travelling(folder, "/opt/train.py") == {}
+    assert sources(JobSpec(name="job"), folder) == {}, "a module is the image's"
+
+
+def test_folders_and_globs_travel_without_what_is_hidden(folder: Path) -> None:
+    assert list(travelling(folder, "train.py", "lib")) == ["lib/deep/layer.py", "lib/model.py", "train.py"]
+    assert list(travelling(folder, "train.py", "*.txt", "*.py")) == ["notes.txt", "train.py"]
+
+
+@pytest.mark.parametrize(
+    ("script", "sync", "message"),
+    [
+        ("lib", (), "command: lib is no file"),
+        ("*.py", (), "command: *.py does not exist in "),
+        ("train.py", ("",), "sync[0]: '' is not below "),
+        ("train.py", ("**x",), "sync[0]: '**x' is no pattern: "),
+        ("train.py", ("a\0b",), "sync[0]: 'a\\x00b' is not below "),
+        ("train.py", ("pipe",), "sync[0]: pipe is no file"),
+        ("absent.py", (), "command: absent.py does not exist in "),
+        ("train.py", ("*.csv",), "sync[0]: *.csv does not exist in "),
+        ("train.py", ("../x",), "sync[0]: '../x' is not below "),
+        ("train.py", ("lib", "/etc/hosts"), "sync[1]: '/etc/hosts' is not below "),
+        ("train.py", ("data.bin",), "sync[0]: data.bin cannot travel with the job: "),
+        ("train.py", ("large.txt",), "sync: 901 KiB of files are more than the 900 "),
+    ],
+)
+def test_what_cannot_travel_is_told_by_path_and_fix(
+    folder: Path, script: str, sync: tuple[str, ...], message: str
+) -> None:
+    (folder / "data.bin").write_bytes(b"\xff\xfe")
+    (folder / "large.txt").write_text("x" * 1024 * 901)
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(SpecError) as caught:
+        travelling(folder, script, *sync)
+    (problem,) = caught.value.problems
+    assert problem.startswith(message)
+    assert "; fix: " in problem
+
+
+def test_the_limit_is_in_bytes(folder: Path) -> None:
+    text = "ü" * (SOURCES_LIMIT // 2)
+    (folder / "large.txt").write_text(text, encoding="utf-8")
+    assert len(text.encode()) == SOURCES_LIMIT
+    assert travelling(folder, "/x.py", "large.txt") == {"large.txt": text}
+    (folder / "large.txt").write_text(text + "u", encoding="utf-8")
+    with pytest.raises(SpecError, match="900 KiB of files are more than"):
+        travelling(folder, "/x.py", "large.txt")
+
+
+def test_a_script_is_a_path_and_no_pattern(folder: Path) -> None:
+    for name in ("a[1].py", "a1.py"):
+        (folder / name).write_text(name)
+    assert travelling(folder, "a[1].py") == {"a[1].py": "a[1].py"}
+
+
+# -- what does not leave this machine ---------------------------------------------------------------------------------
+
+HIDDEN = (".env", ".git/config", "lib/.cache/key", ".ssh/id_rsa")
+
+
+@pytest.fixture
+def secretive(folder: Path) -> Path:
+    for name in HIDDEN:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("secret")
+    return folder
+
+
+@pytest.mark.parametrize("pattern", ["*", ".", "**/*", "./", "l*", "lib", "lib/*", "lib/**/*", "**/model.py"])
+def test_hidden_files_do_not_travel_unnamed(secretive: Path, pattern: str) -> None:
+    assert "secret" not in travelling(secretive, "/x.py", pattern).values()
+
+
+def test_the_whole_folder_is_all_that_is_not_hidden(secretive: Path) -> None:
+    assert {*travelling(secretive, "/x.py", ".")} == {"train.py", "notes.txt", "lib/model.py", "lib/deep/layer.py"}
+
+
+@pytest.mark.parametrize("pattern", ["?env", ".", "**/config", "*/config", "lib/*/key"])
+def test_a_pattern_that_means_hidden_files_alone_is_an_error(secretive: Path, pattern: str) -> None:
+    for name in ("train.py", "notes.txt", "lib/model.py", "lib/deep/layer.py"):
+        (secretive / name).unlink()
+    with pytest.raises(SpecError, match="or only hidden"):
+        travelling(secretive, "/x.py", pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        (".env", {".env"}),
+        (".e*", {".env"}),
+        ("**/.cache/*", {"lib/.cache/key"}),
+        ("lib/.cache", {"lib/.cache/key"}),
+        (".git", {".git/config"}),
+    ],
+)
+def test_hidden_files_that_are_named_travel(secretive: Path, pattern: str, found: set[str]) -> None:
+    assert {*travelling(secretive, "/x.py", pattern)} == found
+
+
+@pytest.mark.parametrize("target", ["credentials", "../credentials", "{folder}/../credentials", "{folder}/.env"])
+@pytest.mark.parametrize("pattern", ["lib", "lib/*", "**/*.txt", "lib/data.txt", "."])
+def test_a_link_takes_nothing_along_from_elsewhere(secretive: Path, target: str, pattern: str) -> None:
+    """As a repository could have it that somebody else wrote."""
+    (secretive.parent / "credentials").write_text("secret")
+    linked = secretive / "elsewhere"
+    linked.symlink_to(secretive.parent)
+    (secretive / "lib" / "data.txt").symlink_to(
+        linked / "credentials" if target == "credentials" else target.format(folder=secretive)
+    )
+    if target == "../credentials":
+        (secretive / "lib" / "data.txt").unlink()
+        (secretive / "lib" / "data.txt").symlink_to("../../credentials")
+    with pytest.raises(SpecError, match=r"data\.txt is a link to .*, which does not travel"):
+        travelling(secretive, "/x.py", pattern)
+
+
+def test_a_folder_or_a_script_that_is_a_link_takes_nothing_along_either(secretive: Path) -> None:
+    (secretive.parent / "other").mkdir()
+    (secretive.parent / "other" / "train.py").write_text("secret")
+    (secretive / "linked").symlink_to("../other")
+    (secretive / "run.py").symlink_to("../other/train.py")
+    for words in (("/x.py", "linked"), ("/x.py", "linked/*"), ("linked/train.py",), ("run.py",)):
+        with pytest.raises(SpecError, match="which does not travel"):
+            travelling(secretive, *words)
+
+
+def test_a_link_within_the_folder_is_the_file_that_it_leads_to(folder: Path) -> None:
+    (folder / "lib" / "same.py").symlink_to("model.py")
+    assert travelling(folder, "/x.py", "lib/same.py") == {"lib/same.py": "# lib/model.py ü\n"}
