@@ -19,6 +19,8 @@ _WORD: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"  # of labels, an
 _DURATION: Final = r"[0-9]{1,9}|([0-9]{1,9}[dhms]){1,4}"
 _ENV_NAME: Final = r"[A-Za-z_][A-Za-z0-9_.-]*"
 _KEY: Final = rf"({_SUBDOMAIN}/)?{_WORD}"
+# A number, and a power of ten, a decimal or a binary unit: 1E is an exa, 1E1 is ten.
+QUANTITY: Final = r"^([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3}|[numkMGTPE]|[KMGTPE]i)?$"
 
 
 def is_name(text: str) -> bool:
@@ -29,7 +31,7 @@ def is_name(text: str) -> bool:
 Kind: TypeAlias = Literal["auto", "IndexedJob", "PyTorchJob"]
 Duration: TypeAlias = Annotated[str, Meta(pattern=rf"^({_DURATION})$", examples=["90s", "1h30m"])]
 Patience: TypeAlias = Annotated[str, Meta(pattern=rf"^({_DURATION}|auto|off)$", examples=["auto", "10m"])]
-Quantity: TypeAlias = Annotated[str, Meta(pattern=r"^\d+(\.\d+)?(m|[kMGTPE]i?)?$", examples=["4", "500m", "10Gi"])]
+Quantity: TypeAlias = Annotated[str, Meta(pattern=QUANTITY, examples=["4", "500m", "10Gi"])]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Port: TypeAlias = Annotated[int, Meta(ge=1, le=65535)]
@@ -41,6 +43,7 @@ Image: TypeAlias = Annotated[
 ]
 Domain: TypeAlias = Annotated[str, Meta(pattern=rf"^{_SUBDOMAIN}$", max_length=253, examples=["cluster.local"])]
 ObjectName: TypeAlias = Annotated[str, Meta(pattern=rf"^({_SUBDOMAIN})?$", max_length=253, examples=["my-name"])]
+GivenName: TypeAlias = Annotated[str, Meta(pattern=rf"^{_SUBDOMAIN}$", max_length=253, examples=["my-name"])]
 QueueName: TypeAlias = Annotated[str, Meta(pattern=rf"^({_SUBDOMAIN})?$", max_length=63, examples=["my-queue"])]
 SecretKey: TypeAlias = Annotated[str, Meta(pattern=rf"^{_SUBDOMAIN}/[-._A-Za-z0-9]+$", examples=["my-secret/token"])]
 LabelKey: TypeAlias = Annotated[str, Meta(pattern=rf"^{_KEY}$", max_length=317, examples=["topology.example/rack"])]

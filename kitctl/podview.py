@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -15,6 +15,9 @@ from kitctl import environment, names
 from kitctl.quantity import seconds
 from kitctl.sections import EnvSource, Volume
 from kitctl.spec import JobSpec
+
+# Of a pod that nobody has said more of. Without any it would be the first to be evicted where memory runs short.
+DEFAULT_REQUESTS: Final = {"cpu": "100m", "memory": "512Mi"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +75,11 @@ class View:
         return _claim(self.spec)
 
     @property
+    def pull_secrets(self) -> list[dict[str, str]]:
+        """The Secrets that the image is pulled with."""
+        return [{"name": name} for name in self.spec.image_pull_secrets]
+
+    @property
     def service_account(self) -> str:
         """Who the pods are to the API server; empty: nobody."""
         return self.spec.security.service_account or (self.name if self.spec.security.report_status else "")
@@ -119,11 +127,20 @@ def view(spec: JobSpec, sources: Mapping[str, str], *, suspended: bool, run: str
         env_from=tuple(map(_env_from, spec.env_from)),
         mounts=tuple(_mounts(spec, sources)),
         command=tuple(map(environment.literal, (*names.AGENT_COMMAND, "--", *spec.command, *spec.args))),
-        resources=_resources(spec),
+        resources=resources(spec),
         tolerations=tuple(map(msgspec.to_builtins, spec.scheduling.tolerations)),
         deadline=seconds(spec.policy.deadline) if spec.policy.deadline else None,
         ttl=seconds(spec.policy.ttl) if spec.policy.ttl else None,
     )
+
+
+def resources(spec: JobSpec) -> dict[str, dict[str, str]]:
+    """Requests and limits of a pod; what has a limit and no request is promised its limit, by Kubernetes itself."""
+    gpus = {spec.gpu_resource: str(spec.gpus_per_node)} if spec.gpus_per_node else {}
+    limits = {**spec.resources.limits, **gpus}
+    defaults = {name: amount for name, amount in DEFAULT_REQUESTS.items() if name not in limits}
+    amounts = {"requests": {**defaults, **spec.resources.requests, **gpus}, "limits": limits}
+    return {part: given for part, given in amounts.items() if given}
 
 
 def source_key(path: str) -> str:
@@ -189,9 +206,3 @@ def _volume(number: int, volume: Volume) -> Mount:
     )
     kind, source = next((kind, {key: given}) for kind, key, given in sources if given)
     return Mount(name=f"volume-{number}", path=volume.mount_path, kind=kind, source=source, read_only=volume.read_only)
-
-
-def _resources(spec: JobSpec) -> dict[str, dict[str, str]]:
-    gpus = {spec.gpu_resource: str(spec.gpus_per_node)} if spec.gpus_per_node else {}
-    amounts = {"requests": {**spec.resources.requests, **gpus}, "limits": {**spec.resources.limits, **gpus}}
-    return {part: given for part, given in amounts.items() if given}

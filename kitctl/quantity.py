@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
-_FACTORS = {"": 1.0, "m": 1e-3, "k": 1e3} | {
-    unit + suffix: float(base ** (power + 1))
-    for power, unit in enumerate("KMGTPE")
-    for suffix, base in (("", 1000), ("i", 1024))
-}
+_FACTORS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3}
+_FACTORS |= {unit: 1000.0 ** (power + 2) for power, unit in enumerate("MGTPE")}
+_FACTORS |= {f"{unit}i": 1024.0 ** (power + 1) for power, unit in enumerate("KMGTPE")}
+# Kubernetes' own grammar. 1E is an exa, and 1E1 is ten.
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|([+-]?(?:\d+\.?\d*|\.\d+))([numkMGTPE]|[KMGTPE]i)")
 
 
 def seconds(text: str) -> int:
@@ -48,12 +48,12 @@ def size(total: float) -> str:
 
 
 def amount(text: str) -> float:
-    """A Kubernetes quantity as a number: ``"500m"`` is 0.5, ``"2Gi"`` is 2 * 1024**3.
+    """A Kubernetes quantity as a number: ``"500m"`` is 0.5, ``"2Gi"`` is 2 * 1024**3, ``"1e3"`` is 1000.
 
     Raises:
         ValueError: it is none.
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(m|k|[KMGTPE]i?)?", text)
+    match = _QUANTITY.fullmatch(text) if text.isascii() else None
     if match is None:
         raise ValueError(f"{text!r} is not a quantity like 500m, 4, 512Mi or 10Gi")
-    return float(match[1]) * _FACTORS[match[2] or ""]
+    return float(match[1] or match[2]) * _FACTORS[match[3] or ""]

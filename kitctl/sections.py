@@ -62,7 +62,7 @@ class Resources(Section, frozen=True, kw_only=True):
     """CPU, memory and other resources of a pod, as Kubernetes writes them. GPUs are ``gpusPerNode``."""
 
     requests: dict[ResourceName, Quantity] = {}
-    """What a pod is promised."""
+    """What a pod is promised. CPU and memory that neither part names: 100m and 512Mi."""
     limits: dict[ResourceName, Quantity] = {}
     """What a pod may use at most."""
 
@@ -185,8 +185,9 @@ class Security(Section, frozen=True, kw_only=True):
     """Group that owns mounted volumes."""
     read_only_root: bool = True
     """Root file system read-only; /tmp is a volume."""
-    network_policy: bool = True
-    """Let only the job's own pods reach its ports: torch's store has no authentication."""
+    network_policy: bool | Literal["require"] = True
+    """Let only the job's own pods reach its ports, where the cluster's network enforces that: torch's store has no
+    authentication. True: without it where you may not create one; ``require``: the job is refused there."""
     report_status: bool = True
     """Give node 0 the right to write this job's one status ConfigMap."""
     service_account: ObjectName = ""

@@ -61,8 +61,8 @@ class Shape:
 
     @property
     def is_text(self) -> bool:
-        """Whether a scalar here is text and never a number."""
-        return str in self.holds and int not in self.holds
+        """Whether a scalar here is text and never a number or a truth value."""
+        return str in self.holds and not self.holds & {int, bool}
 
     @property
     def advice(self) -> str:

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from kitctl import names
-from kitctl.fields import Count, DeviceName, EnvName, Image, Kind, Positive, Quantity, SecretKey, Size
+from kitctl.fields import Count, DeviceName, EnvName, GivenName, Image, Kind, Positive, Quantity, SecretKey, Size
 from kitctl.quantity import seconds
 from kitctl.sections import (
     EnvSource,
@@ -42,6 +42,8 @@ class JobSpec(Section, frozen=True, kw_only=True):
     """The Kubernetes kind. ``auto`` takes what the cluster has; rendered without a cluster it is IndexedJob."""
     image: Image = names.DEFAULT_IMAGE
     """Container image; must have torch and this kit's ``trainer``."""
+    image_pull_secrets: tuple[GivenName, ...] = ()
+    """Secrets to pull the image with. Empty: ``submit`` takes those of the namespace's default ServiceAccount."""
     nodes: Size = 1
     """Number of nodes: 3, or "2:4" for an elastic job."""
     gpus_per_node: Count = 0

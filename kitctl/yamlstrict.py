@@ -192,6 +192,8 @@ def _scalar(node: yaml.ScalarNode, shape: Shape, path: str) -> Iterator[Problem]
     absent = node.tag.endswith(":null") and type(None) in shape.holds
     if node.style or absent or not doubtful(text) or (int in shape.holds and _PLAIN_NUMBER.fullmatch(text)):
         return
+    if bool in shape.holds and text in {"true", "false"}:
+        return
     if str in shape.holds:
         what = f"{text or 'nothing'}{_line(node)} is not text to every YAML reader"
         yield Problem.of(path, what, f"quote it: {json.dumps(text, ensure_ascii=False)}")

@@ -43,6 +43,7 @@ FLAGS: Final = (
     Flag("Job", "--name", "name", "NAME", "Name of the job; made from the script's if left out."),
     Flag("Job", "-n --namespace", "namespace", "NAME", "Namespace of the job."),
     Flag("Job", "--image", "image", "IMAGE", "Container image."),
+    Flag("Job", "--pull-secret", "imagePullSecrets", "NAME...", "A Secret to pull the image with.", list),
     Flag("Job", "--kind", "kind", "KIND", "auto, IndexedJob or PyTorchJob."),
     Flag("Environment", "--env-file", "env", "FILE...", "Variables, a K=V on each line.", values.variables_of_files),
     Flag("Environment", "-e --env", "env", "K[=V]...", "A variable; a bare K takes yours.", values.variables),

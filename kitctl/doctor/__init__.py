@@ -53,3 +53,8 @@ def _made(name: str, check: Check) -> Finding:
         return Finding(check=name, verdict="unknown", what=f"you may not look: {error.message}", fix=error.fix)
     except KitError as error:
         return Finding(check=name, verdict="problem", what=error.message, fix=error.fix)
+    except Exception as error:  # noqa: BLE001 - the others have something to say, too
+        what = f"this check itself has failed: {type(error).__name__}: {error}"
+        return Finding(
+            check=name, verdict="unknown", what=what, fix="report it as a bug of kitctl; the other checks count"
+        )

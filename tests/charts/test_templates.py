@@ -87,6 +87,19 @@ def test_durations_are_seconds(duration: str) -> None:
     assert_equal({"name": "job", "policy": policy, "snapshots": {"every": duration}})
 
 
+@pytest.mark.parametrize("part", ["requests", "limits"])
+@pytest.mark.parametrize(
+    "amounts", [{"cpu": "2"}, {"memory": "256Mi"}, {"cpu": "50m", "memory": "1Gi", "rdma/hca": "1"}]
+)
+def test_what_a_pod_asks_for_by_itself_gives_way(part: str, amounts: dict[str, str]) -> None:
+    assert_equal({"name": "job", "gpusPerNode": 2, "resources": {part: amounts}})
+
+
+@pytest.mark.parametrize("policy", [True, False, "require"])
+def test_a_network_policy_is_there_unless_it_is_unwanted(policy: object) -> None:
+    assert_equal({"name": "job", "security": {"networkPolicy": policy}})
+
+
 def test_hangs_may_be_left_alone() -> None:
     assert_equal({"name": "job", "policy": {"hangTimeout": "off"}})
 

@@ -36,7 +36,7 @@ def test_what_stands_in_the_way_of_a_job_is_named_with_its_fix(namespace: str) -
     many = ("--nodes", "2", "--gpus-per-node", "999", "--queue", "team", "--storage-class", "absent")
     found = findings(*job("run", namespace, *many), exit_code=1)
     assert {name for name, finding in found.items() if finding["verdict"] == "problem"} == {
-        *("storage", "GPUs", "quota", "queue")
+        *("storage", "GPUs", "quota", "queue", "pods")
     }
     assert "no storage class 'absent'" in found["storage"]["what"]
     assert "no node of the cluster has more than" in found["GPUs"]["what"]

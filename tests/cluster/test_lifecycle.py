@@ -87,11 +87,15 @@ def phase(run: Run) -> tuple[str, int]:
 
 def test_a_claim_of_ones_own_has_a_folder_for_each_job_and_outlives_it(namespace: str) -> None:
     claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Mi"}}}
-    apply(namespace, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "mine"}, "spec": claim})
+    apply(
+        namespace,
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "run-snapshots"}, "spec": claim},
+    )
     workload = ("-m", "trainer.workloads.toy", "1", "1", "--samples", "64", "--batch_size", "16")
-    kitctl("submit", *job("run", namespace, "--claim", "mine", "--procs-per-node", "1"), "--wait", *workload)
-    kept = list(SHARED.glob(f"pvc-*_{namespace}_mine/run/step-*/*"))
+    kitctl("submit", *job("run", namespace, "--claim", "run-snapshots", "--procs-per-node", "1"), "--wait", *workload)
+    kept = list(SHARED.glob(f"pvc-*_{namespace}_run-snapshots/run/step-*/*"))
     assert kept
     assert {path.stat().st_uid for path in kept} == {1000}, "nobody special wrote them"
-    kitctl("delete", "run", "-n", namespace, "--snapshots", "-y")
-    assert [one["metadata"]["name"] for one in get(namespace, "pvc")["items"]] == ["mine"]
+    told = kitctl("delete", "run", "-n", namespace, "--snapshots", "-y")
+    assert "claim 'run-snapshots' stays: it was not made by kitctl submit" in told, "though it is named as if"
+    assert [one["metadata"]["name"] for one in get(namespace, "pvc")["items"]] == ["run-snapshots"]

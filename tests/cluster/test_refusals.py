@@ -86,7 +86,8 @@ def test_an_image_that_cannot_be_pulled_and_gpus_that_no_node_has(namespace: str
 def test_a_quota_that_is_too_small_for_the_pods(namespace: str) -> None:
     kubectl("create", "quota", "small", "-n", namespace, "--hard=pods=0")
     until(lambda: get(namespace, "quota", "small").get("status"))
-    kitctl("submit", *job("run", namespace, *NO_CLAIM))
+    told = kitctl("submit", *job("run", namespace, *NO_CLAIM))
+    assert "its pods wait until there is room for them: Pod: " in told
     until_status("run", namespace, lambda state: "exceeded quota: small" in state["reason"])
     told = kitctl("wait", "run", "-n", namespace, "--timeout", "1s", exit_code=124)
     assert "exceeded quota: small" in told
@@ -101,9 +102,41 @@ def test_a_quota_that_is_too_small_for_the_job_itself(namespace: str) -> None:
     assert left(namespace) == set()
 
 
+def test_what_a_quota_and_a_limit_range_demand_of_pods(namespace: str) -> None:
+    kubectl("create", "quota", "all", "-n", namespace, "--hard=limits.memory=8Gi,requests.cpu=4")
+    until(lambda: get(namespace, "quota", "all").get("status"))
+    words = job("run", namespace, *IDLE)
+    told = kitctl("submit", *words, exit_code=2)
+    assert "must specify limits.memory for: pytorch" in told
+    assert "fix: a quota of the namespace demands it: add resources.limits.memory to the job" in told
+    assert "add resources.limits.memory to the job" in kitctl("doctor", *words, exit_code=1)
+    item = {"type": "Container", "default": {"memory": "256Mi"}, "max": {"memory": "1Gi"}}
+    limits = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "few"}, "spec": {"limits": [item]}}
+    apply(namespace, limits)
+    told = kitctl("submit", *words, "--memory", "2Gi", exit_code=2)
+    assert "maximum memory usage per Container is 1Gi" in told
+    assert "kubectl describe limitrange" in told
+    assert left(namespace) == set()
+    kitctl("submit", *words)
+    (made,) = get(namespace, "jobs")["items"]
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    assert container["resources"] == {"requests": {"cpu": "100m", "memory": "256Mi"}}, "below the default limit"
+
+
+def test_what_admission_refuses_is_found_before_anything_is_made(namespace: str) -> None:
+    told = kitctl("submit", *job("run", namespace, *NO_CLAIM, "--priority", "no-such"), exit_code=2)
+    assert "no PriorityClass with name no-such was found" in told
+    assert left(namespace) == set()
+
+
 def test_pods_that_break_the_security_profile(namespace: str) -> None:
-    told = kitctl("submit", *job("run", namespace, *NO_CLAIM, "--set", "security.profile=none"))
-    assert "the cluster warns: would violate PodSecurity" in told or "violates PodSecurity" in told
+    words = job("run", namespace, *NO_CLAIM, "--set", "security.profile=none")
+    told = kitctl("submit", *words, exit_code=2)
+    assert "violates PodSecurity" in told
+    assert "fix: set security.profile: restricted" in told
+    assert left(namespace) == set()
+    told = kitctl("submit", *words, "--no-checks")
+    assert "the cluster warns: would violate PodSecurity" in told
     waits = until_status("run", namespace, lambda state: "violates PodSecurity" in state["reason"])
     assert (waits["phase"], status("run", namespace)["ready"]) == ("Pending", 0)
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 import threading
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 import pytest
 
 from kitctl import names
+from kitctl.errors import ConflictError
+from kitctl.targets import Where, connect
+from kitctl.targets.cluster.target import ClusterTarget
 from tests.cluster.commands import IDLE, NOWHERE, job, kitctl, status, survives
+from tests.cluster.kind.settings import KUBECONFIG
 from tests.cluster.kubectl import Object, apply, get, kubectl, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
@@ -114,7 +122,8 @@ def test_killed_before_any_request_it_is_finished_by_the_next_submit(
 ) -> None:
     """Each time under another name; in the end all have what the one that nobody killed has."""
     for number in itertools.count(1):
-        words = ("submit", *job(f"run-{number}", namespace, "--kind", kind, *options))
+        # Without checks: what they ask makes nothing, and there are as many of them as of the rest.
+        words = ("submit", *job(f"run-{number}", namespace, "--kind", kind, "--no-checks", *options))
         if survives(number, *words):
             break
         made = [one for one in jobs(namespace) if one["metadata"]["name"] == f"run-{number}"]
@@ -136,13 +145,43 @@ def test_killed_before_any_request_it_is_finished_by_the_next_submit(
 
 def test_a_half_submitted_job_says_so_and_can_be_deleted(namespace: str) -> None:
     words = ("submit", *job("run", namespace, *NOWHERE))
-    assert not survives(12, *words)
+    assert not survives(21, *words)
     assert 1 < len(left(namespace)) < 8
     cut = status("run", namespace)
     assert (cut["phase"], cut["reason"]) == ("Suspended", "its submit was cut short: run it again, or kitctl delete")
     assert "is there already" in kitctl(*words, "--nodes", "2", exit_code=2), "that is another job"
     kitctl("delete", "run", "-n", namespace)
     until(lambda: left(namespace) <= {"PersistentVolumeClaim/run-snapshots"})
+
+
+def test_what_was_made_anew_since_it_was_looked_at_is_not_touched(namespace: str) -> None:
+    target = connect(Where(tell=print, target="cluster", kubeconfig=KUBECONFIG))
+    assert isinstance(target, ClusterTarget)
+    kitctl("submit", *job("run", namespace, *IDLE))
+    for kind in ("Job", "ConfigMap"):
+        name = "run" if kind == "Job" else "run-status"
+        found = target.api.get(kind, namespace, name)
+        earlier = found | {"metadata": found["metadata"] | {"uid": "00000000-0000-0000-0000-000000000000"}}
+        for change in (partial(target.api.patch, earlier, {}), partial(target.api.delete, earlier)):
+            with pytest.raises(ConflictError) as caught:
+                change()
+            assert caught.value.fix == "it was deleted and made anew meanwhile: look at it first"
+        with pytest.raises(ConflictError):
+            target.api.patch(found, {}, version="1")
+        assert target.api.get(kind, namespace, name)["metadata"]["uid"] == found["metadata"]["uid"]
+
+
+def test_of_two_who_submit_at_once_one_is_told(namespace: str) -> None:
+    """In processes of their own, and again and again: who is first is not planned."""
+    words = [("submit", *job("run", namespace, *IDLE, "--env", f"WHO={who}", "--no-checks")) for who in "ab"]
+    with ThreadPoolExecutor(2) as both:
+        for _ in range(3):
+            codes = sorted(both.map(exit_code, words))
+            assert codes == [0, 2]
+            (made,) = jobs(namespace)
+            assert is_released(made)
+            assert {uid_of_owner(child) for child in children(namespace)} == {made["metadata"]["uid"]}
+            kitctl("delete", "run", "-n", namespace)
 
 
 def test_the_same_name_in_two_namespaces(namespace: str) -> None:
@@ -157,6 +196,12 @@ def test_the_same_name_in_two_namespaces(namespace: str) -> None:
         kitctl("status", "run", "-n", other, exit_code=102)
     finally:
         kubectl("delete", "namespace", other, "--wait=false")
+
+
+def exit_code(words: tuple[str, ...]) -> int:
+    """How a command ends that runs in a process of its own."""
+    command = [sys.executable, "-m", "kitctl", words[0], "--kubeconfig", str(KUBECONFIG), *words[1:]]
+    return subprocess.run(command, check=False, capture_output=True).returncode
 
 
 def jobs(namespace: str) -> list[Object]:

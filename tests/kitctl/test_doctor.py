@@ -37,9 +37,11 @@ def test_without_the_first_no_other_check_is_made() -> None:
     assert verdicts(Doubt("slow"), None, first="0") == ["warning", "ok"]
 
 
-def test_a_bug_in_a_check_is_not_a_finding() -> None:
-    with pytest.raises(ZeroDivisionError):
-        verdicts(ZeroDivisionError())
+def test_a_bug_in_a_check_does_not_keep_the_others_from_being_made() -> None:
+    assert verdicts(ZeroDivisionError(), None) == ["unknown", "ok"]
+    (finding,) = look([("odd", partial(ends, ValueError("'1x' is not a quantity")))])
+    assert finding.what == "this check itself has failed: ValueError: '1x' is not a quantity"
+    assert "bug" in finding.fix
 
 
 def test_a_fix_is_told_below_what_it_cures() -> None:

@@ -8,9 +8,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kitctl import names, render
+from kitctl.__main__ import main
 from kitctl.fields import Kind
+from kitctl.podview import resources
 from kitctl.rules import check
-from kitctl.sections import Nccl, Policy
+from kitctl.sections import Nccl, Policy, Resources
 from kitctl.spec import JobSpec
 from tests.kitctl.rendered import env_of, job_of
 
@@ -76,3 +78,46 @@ def test_a_deadline_and_a_time_to_live_are_told_one_without_the_other(
     spec = job_of(JobSpec(name="job", kind=kind, policy=policy))["spec"]
     told = spec if kind == "IndexedJob" else spec["runPolicy"]
     assert (told.get("activeDeadlineSeconds"), told.get("ttlSecondsAfterFinished")) == (deadline, ttl)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (Resources(), {"requests": {"cpu": "100m", "memory": "512Mi"}}),
+        (Resources(requests={"memory": "8Gi"}), {"requests": {"cpu": "100m", "memory": "8Gi"}}),
+        # A limit that is lower than what would be asked for by itself: Kubernetes takes the limit as the request.
+        (Resources(limits={"memory": "256Mi"}), {"requests": {"cpu": "100m"}, "limits": {"memory": "256Mi"}}),
+        (Resources(limits={"cpu": "50m", "memory": "1Mi"}), {"limits": {"cpu": "50m", "memory": "1Mi"}}),
+        (
+            Resources(requests={"memory": "1Gi"}, limits={"memory": "1Gi", "cpu": "2"}),
+            {"requests": {"memory": "1Gi"}, "limits": {"memory": "1Gi", "cpu": "2"}},
+        ),
+    ],
+)
+def test_a_pod_that_says_nothing_asks_for_a_little_and_is_not_the_first_to_be_evicted(
+    given: Resources, told: dict[str, dict[str, str]]
+) -> None:
+    assert resources(JobSpec(name="job", resources=given)) == told
+
+
+AMOUNTS = st.dictionaries(
+    st.sampled_from(["cpu", "memory"]), st.sampled_from(["1m", "100m", "1", "1Mi", "512Mi", "1T"])
+)
+
+
+@given(AMOUNTS, AMOUNTS)
+def test_no_request_that_nobody_has_made_is_above_its_limit_and_equal_limits_guarantee(
+    requests: dict[str, str], limits: dict[str, str]
+) -> None:
+    told = resources(JobSpec(name="job", resources=Resources(requests=requests, limits=limits)))
+    for name in told.get("requests", {}).keys() & limits.keys():
+        assert told["requests"][name] == requests[name], "only a person's own may be above"
+    promised = {**limits, **told.get("requests", {})}  # what Kubernetes makes of it
+    assert promised.keys() >= {"cpu", "memory"}, "never without a promise"
+    if limits.keys() == {"cpu", "memory"} and all(limits[name] == requests[name] for name in requests):
+        assert promised == limits, "the class that is evicted last"
+
+
+def test_the_default_is_shown_by_a_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["submit", "--dry-run=client", "--nodes", "2", "--name", "run"]) == 0
+    assert 'requests:\n            cpu: "100m"\n            memory: "512Mi"\n' in capsys.readouterr().out

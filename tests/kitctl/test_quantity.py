@@ -1,8 +1,15 @@
 from __future__ import annotations
 
+import re
+from decimal import Decimal
+from typing import Final
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kitctl import quantity
+from kitctl.fields import QUANTITY
 
 
 @pytest.mark.parametrize(
@@ -19,15 +26,44 @@ def test_what_is_no_duration(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "amount"), [("4", 4), ("500m", 0.5), ("1.5", 1.5), ("10k", 10_000), ("2Gi", 2 * 1024**3), ("1T", 1e12)]
+    ("text", "amount"),
+    [
+        *(("4", 4), ("500m", 0.5), ("1.5", 1.5), ("10k", 10_000), ("2Gi", 2 * 1024**3), ("1T", 1e12)),
+        *(("1e3", 1e3), ("1E3", 1e3), ("1E", 1e18), ("5e-1", 0.5), ("1Ki", 1024), ("5.", 5), (".5k", 500), ("+1", 1)),
+        ("-1", -1),
+    ],
 )
 def test_amounts(text: str, amount: float) -> None:
     assert quantity.amount(text) == amount
 
 
-@pytest.mark.parametrize("text", ["", "Gi", "1e3", "-1", "10gb", "1 Gi"])
+@pytest.mark.parametrize(
+    "text", ["", "Gi", "e3", ".", "10gb", "1 Gi", "1K", "1ki", "1e3m", "1e", "--1", "\uff11", "1\n"]
+)
 def test_what_is_no_amount(text: str) -> None:
     with pytest.raises(ValueError, match="is not a quantity like"):
+        quantity.amount(text)
+
+
+DIGITS: Final = st.from_regex(r"[0-9]{1,12}(\.[0-9]{0,6})?|\.[0-9]{1,6}", fullmatch=True)
+FACTORS: Final[dict[str, Decimal]] = (
+    {unit: Decimal(10) ** (3 * power) for power, unit in enumerate(["n", "u", "m", "", *"kMGTPE"], start=-3)}
+    | {f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", start=1)}
+    | {f"{e}{power}": Decimal(10) ** power for power in range(-12, 19) for e in "eE"}
+)
+
+
+@given(st.sampled_from(["", "+", "-"]), DIGITS, st.sampled_from(sorted(FACTORS)))
+def test_every_quantity_of_kubernetes_grammar_is_the_number_that_it_says(sign: str, digits: str, suffix: str) -> None:
+    exact = Decimal(f"{sign}{digits}") * FACTORS[suffix]
+    assert quantity.amount(sign + digits + suffix) == pytest.approx(float(exact), rel=1e-12, abs=0)
+    fits = re.search(QUANTITY, digits + suffix)
+    assert fits, "a job file takes it, too"
+
+
+@given(st.text(alphabet="0123456789.eEKMGTPinumk+- ", max_size=8))
+def test_what_a_job_file_takes_has_a_number(text: str) -> None:
+    if re.search(QUANTITY, text):
         quantity.amount(text)
 
 

@@ -25,6 +25,7 @@ def test_text_is_told_from_what_may_be_a_number() -> None:
     assert not at("procsPerNode").is_text
     assert not at("gpusPerNode").is_text
     assert not at("resume").is_text
+    assert not at("security", "networkPolicy").is_text, "it may be a truth value"
 
 
 def test_sections_lists_and_mappings_are_told_apart() -> None:

@@ -93,6 +93,13 @@ def test_a_number_that_readers_differ_on_is_refused_where_numbers_belong() -> No
     assert problem.startswith("policy.maxRestarts: 010 (line 2) is not the same number to every YAML reader")
 
 
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("false", False), ("require", "require")])
+def test_a_word_or_a_truth_value(text: str, value: object) -> None:
+    told = yamlstrict.read(f"security:\n  networkPolicy: {text}\n", "job.yaml", JOB)
+    assert told == ({"security": {"networkPolicy": value}}, [])
+    assert problems("security:\n  networkPolicy: yes\n"), "which some readers take for true"
+
+
 def test_null_is_allowed_where_a_field_may_be_absent() -> None:
     assert yamlstrict.read("policy:\n  deadline: null\n", "job.yaml", JOB) == ({"policy": {"deadline": None}}, [])
 

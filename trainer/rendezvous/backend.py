@@ -15,10 +15,6 @@ from trainer.outcome.termination import Ending
 LOST: Final = (RendezvousError, dist.DistError)
 
 
-class RoundOver(RendezvousError):
-    """The round that this node took part in is over."""
-
-
 class JobEnded(Exception):
     """The job has ended without this node: another one has failed for good, or all others have done all of the work.
 
@@ -61,14 +57,6 @@ class Rendezvous(RendezvousHandler):
         """Tell the others where the ranks of this node stand."""
 
     @abstractmethod
-    def drain(self) -> None:
-        """Tell the others that this node was told to leave: ranks that end from now on have not finished by that.
-
-        Raises:
-            RendezvousError: node 0 has left.
-        """
-
-    @abstractmethod
     def end(self, *, lost: bool) -> None:
         """Tell the others that this node's ranks are no more.
 
@@ -84,8 +72,7 @@ class Rendezvous(RendezvousHandler):
             patience: seconds to wait for them, at most.
 
         Raises:
-            RoundOver: another node's ranks have to go on.
-            RendezvousError: node 0 has left.
+            RendezvousError: the round is over, or node 0 has left.
         """
 
     @abstractmethod

@@ -4,7 +4,6 @@ It holds nothing that the nodes could not tell it anew. Each node keeps one conn
 node that is gone. Messages, as in ``system.lines``:
 
     node: hello {run, node, born, pod} · join {address, port, round, size} · end {lost} · done {}
-          drain {}                                           this node was told to leave, and so are its ranks
           set {values} · get {keys}                          what the nodes of a round tell each other
           pulse {stalled, frozen, tempo} · account {ranks}   how the ranks are, every few seconds · where they stand
           alive {}                                           where there was nothing else to say for a while
@@ -143,8 +142,6 @@ class Hub:
                 self._tempo.hear(tempo, time.monotonic())
             case {"say": "account", "ranks": ranks}:
                 self._vigil.explain(node, [account(told, node=node.name) for told in ranks])
-            case {"say": "drain"}:
-                node.draining = True
             case {"say": "done"}:
                 self._roster.succeed(node)
                 self._news.set()

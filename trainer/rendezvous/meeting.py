@@ -11,6 +11,7 @@ from typing import Any
 
 from torch.distributed.elastic.rendezvous import (
     RendezvousConnectionError,
+    RendezvousError,
     RendezvousInfo,
     RendezvousStoreInfo,
     RendezvousTimeoutError,
@@ -18,11 +19,15 @@ from torch.distributed.elastic.rendezvous import (
 
 from trainer.env import NodeEnv
 from trainer.outcome.termination import FINISHED, Ending, heard
-from trainer.rendezvous.backend import JobEnded, Rendezvous, RoundOver
+from trainer.rendezvous.backend import JobEnded, Rendezvous
 from trainer.rendezvous.knobs import Knobs
 from trainer.rendezvous.roundstore import RoundStore
 from trainer.system import port
 from trainer.system.lines import ConnectionLost, Lines, Message, notice_silence
+
+
+class RoundOver(RendezvousError):
+    """The round that this node took part in is over."""
 
 
 @dataclass(kw_only=True)
@@ -127,10 +132,6 @@ class HubRendezvous(Rendezvous):
         """See the base class."""
         self.asked = False
         self.say({"say": "account", "ranks": ranks})
-
-    def drain(self) -> None:
-        """See the base class."""
-        self.say({"say": "drain"})
 
     def end(self, *, lost: bool) -> None:
         """See the base class."""

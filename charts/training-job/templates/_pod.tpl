@@ -13,6 +13,12 @@ spec:
   {{- with $job.serviceAccount }}
   serviceAccountName: {{ . | toJson }}
   {{- end }}
+  {{- with .Values.imagePullSecrets }}
+  imagePullSecrets:
+    {{- range . }}
+    - name: {{ . | toJson }}
+    {{- end }}
+  {{- end }}
   terminationGracePeriodSeconds: {{ include "training-job.seconds" .Values.policy.gracePeriod }}
   {{- include "training-job.podSecurity" . | nindent 2 }}
   {{- with .Values.scheduling.priorityClass }}
@@ -194,16 +200,21 @@ securityContext:
 {{- end }}
 {{- end }}
 
-{{/* What was asked for, and the GPUs in both parts; a part that would be empty is left out. */}}
+{{/* What was asked for, and the GPUs in both parts; of what neither part names, a little is asked for. */}}
 {{- define "training-job.resources" -}}
 {{- $gpus := dict }}
 {{- if int .Values.gpusPerNode }}
 {{- $gpus = dict .Values.gpuResource (int64 .Values.gpusPerNode | toString) }}
 {{- end }}
-{{- with merge (deepCopy .Values.resources.requests) $gpus }}
+{{- $limits := merge (deepCopy .Values.resources.limits) $gpus }}
+{{- $defaults := dict "cpu" "100m" "memory" "512Mi" }}
+{{- range $name, $_ := $limits }}
+{{- $defaults = omit $defaults $name }}
+{{- end }}
+{{- with merge (deepCopy .Values.resources.requests) $gpus $defaults }}
 requests: {{ . | toJson }}
 {{- end }}
-{{- with merge (deepCopy .Values.resources.limits) $gpus }}
+{{- with $limits }}
 limits: {{ . | toJson }}
 {{- end }}
 {{- end }}

@@ -11,13 +11,13 @@ from functools import partial
 from typing import Final
 
 import kitctl
-from kitctl import names
+from kitctl import names, podview, render
 from kitctl.doctor import Doubt, Finding, look
 from kitctl.errors import Forbidden, UnsupportedError, UsageError
 from kitctl.quantity import amount
 from kitctl.spec import JobSpec
 from kitctl.targets import Submission
-from kitctl.targets.cluster import preflight, submitting
+from kitctl.targets.cluster import preflight, rehearsal, submitting
 from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.resources import Object
 
@@ -38,18 +38,22 @@ def examine(api: Api, submission: Submission) -> Iterator[Finding]:
         ("queue", partial(_queue, api, spec)),
         ("image", partial(_image, api, spec)),
         ("DNS", partial(_dns, api)),
+        ("network", partial(_network, api, spec)),
         ("dry run", partial(_dry_run, api, submission)),
+        ("pods", partial(_pods, api, submission)),
     ]
     return look(checks, first="server")
 
 
 def _server(api: Api) -> str:
     told = api.version()
-    version = int(told["major"]), int("".join(filter(str.isdecimal, told["minor"])))  # some write 31+
-    if version < OLDEST:
+    parts = ["".join(filter(str.isdecimal, str(told.get(part, "")))) for part in ("major", "minor")]  # some write 31+
+    if not all(parts):
+        raise Doubt(f"{api.server} does not say which Kubernetes it runs", fix="kubectl version")
+    if tuple(map(int, parts)) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        raise UsageError(f"{api.server} runs Kubernetes {told['gitVersion']}, too old", fix=f"use {oldest} or later")
-    return f"{api.server}, Kubernetes {told['gitVersion']}"
+        raise UsageError(f"{api.server} runs Kubernetes {'.'.join(parts)}, too old", fix=f"use {oldest} or later")
+    return f"{api.server}, Kubernetes {told.get('gitVersion') or '.'.join(parts)}"
 
 
 def _rights(api: Api, spec: JobSpec) -> str:
@@ -103,9 +107,9 @@ def _quota(api: Api, spec: JobSpec) -> str:
 def _needs(spec: JobSpec) -> dict[str, float]:
     """What all pods ask for together, by the names that quotas use."""
     needs: dict[str, float] = defaultdict(float, {"pods": spec.max_nodes, "count/pods": spec.max_nodes})
-    gpus = {spec.gpu_resource: str(spec.gpus_per_node)} if spec.gpus_per_node else {}
-    for part, asked in (("requests", spec.resources.requests), ("limits", spec.resources.limits)):
-        for resource, quantity in {**asked, **gpus}.items():
+    asked = podview.resources(spec)
+    for part in ("requests", "limits"):
+        for resource, quantity in {**asked.get("limits", {}), **asked.get(part, {})}.items():
             needs[f"{part}.{resource}"] += amount(quantity) * spec.max_nodes
     return needs | {short: needs[f"requests.{short}"] for short in ("cpu", "memory")}
 
@@ -162,6 +166,26 @@ def _dns(api: Api) -> str:
 def _ready(pod: Object) -> bool:
     conditions = pod["status"].get("conditions") or []
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def _network(api: Api, spec: JobSpec) -> str:
+    """Whether only the job's own pods can reach its ports, as far as an API server knows."""
+    if not spec.security.network_policy:
+        raise Doubt("any pod that can reach the job's ports may join it", fix="set security.networkPolicy=true")
+    if api.find("NetworkPolicy", spec.namespace, spec.name):
+        return f"policy {spec.name!r} is there; whether it is enforced depends on the cluster's network plugin"
+    if not preflight.review(api, spec.namespace).may_apply("NetworkPolicy"):
+        error = UsageError if spec.security.network_policy == "require" else Doubt
+        what = "you may not create a network policy: any pod that can reach the job's ports may join it"
+        raise error(what, fix="ask for this right")
+    return "the job gets a policy; whether it is enforced depends on the cluster's network plugin"
+
+
+def _pods(api: Api, submission: Submission) -> str:
+    """What admission says to one of the job's pods."""
+    spec = preflight.fitted(api, submission.spec, lambda _: None)
+    rehearsal.try_pod(api, spec, render.manifests(spec, submission.sources)[-1])
+    return "the server would take a pod of the job"
 
 
 def _dry_run(api: Api, submission: Submission) -> str:

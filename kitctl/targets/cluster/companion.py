@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kitctl import names, render
 from kitctl.errors import TargetError
+from kitctl.podview import DEFAULT_REQUESTS
+from kitctl.quantity import amount
 from kitctl.sections import Snapshots
 from kitctl.spec import JobSpec
 from kitctl.targets import Kept
 from kitctl.targets.cluster import facts, lifecycle, notes
 from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.existing import create_once
+from kitctl.targets.cluster.inherited import inherit
 from kitctl.targets.cluster.resources import Object
 from kitctl.targets.conflicts import nothing_kept
 
@@ -26,6 +29,7 @@ POLL_SECONDS: Final = 0.3
 START_SECONDS: Final = 120.0  # the image may have to be pulled
 LIFE_SECONDS: Final = 3600  # it ends by then even if nobody deletes it
 WAIT: Final = ("sleep", str(LIFE_SECONDS))
+KEPT: Final = ("securityContext", "imagePullSecrets", "nodeSelector", "tolerations")  # of the job's pods
 NEEDED: Final = frozenset({"snapshots", "tmp"})  # volumes; the job's others are not its business
 
 
@@ -67,15 +71,16 @@ def stand_in(api: Api, kept: Kept) -> Object:
         image=kept.image or names.DEFAULT_IMAGE,
         snapshots=Snapshots(claim="" if claim == own else claim),
     )
-    return render.manifests(spec)[-1]
+    return render.manifests(inherit(api, spec))[-1]
 
 
 def manifest(job: Object, *, call: str) -> Object:
     """The pod: one container as the job's, without its share of the machine. Pure."""
     spec = facts.template(job)["spec"]
     container = spec["containers"][0]
-    kept = {key: spec[key] for key in ("securityContext", "nodeSelector", "tolerations") if key in spec}
+    kept = {key: spec[key] for key in KEPT if key in spec}
     slim = {key: container[key] for key in ("name", "image", "securityContext") if key in container}
+    slim |= {"resources": _share(container.get("resources") or {})}
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -103,6 +108,14 @@ def manifest(job: Object, *, call: str) -> Object:
         },
     }
     return lifecycle.owned(pod, job) if "uid" in job["metadata"] else pod
+
+
+def _share(given: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """A little of the machine, no more than the job has: a quota may demand that a pod says so."""
+    limits = {name: most for name, most in given.get("limits", {}).items() if name in DEFAULT_REQUESTS}
+    asked = {**limits, **given.get("requests", {})}
+    least = {name: min(few, asked.get(name, few), key=amount) for name, few in DEFAULT_REQUESTS.items()}
+    return {"requests": least} | ({"limits": limits} if limits else {})
 
 
 def _wait(api: Api, namespace: str, name: str) -> None:

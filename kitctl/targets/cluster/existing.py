@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from kitctl import names
-from kitctl.errors import ConflictError, KitError, TargetError
+from kitctl.errors import ConflictError, Forbidden, KitError, TargetError
 from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.lifecycle import noted
 from kitctl.targets.cluster.resources import Object
@@ -47,14 +48,23 @@ def create_or_find(api: Api, manifest: Object) -> Iterator[Object]:
         try:
             api.create(manifest)
         except KitError as error:  # a full quota is told before a name that is taken
-            found = api.find(manifest["kind"], where["namespace"], where["name"])
+            found = there(api, manifest)
             if found is None and not isinstance(error, ConflictError):
                 raise
         else:
             return
         if found is not None:
-            yield found | {"kind": manifest["kind"], "apiVersion": manifest["apiVersion"]}
+            yield found
     raise ConflictError(f"{manifest['kind']} {where['name']!r} is being changed by somebody else", fix="try again")
+
+
+def there(api: Api, manifest: Object) -> Object | None:
+    """The object of that kind and name, with its ``kind``; None too where this user may not look."""
+    where = manifest["metadata"]
+    with suppress(Forbidden):
+        if found := api.find(manifest["kind"], where["namespace"], where["name"]):
+            return found | {"kind": manifest["kind"]}
+    return None
 
 
 def another(found: Object) -> ConflictError:

@@ -16,6 +16,7 @@ from kitctl.errors import Forbidden, NotFound, UnsupportedError, UsageError
 from kitctl.quantity import amount
 from kitctl.spec import JobSpec
 from kitctl.targets.cluster.api import Api
+from kitctl.targets.cluster.inherited import inherit
 from kitctl.targets.cluster.lifecycle import noted
 from kitctl.targets.cluster.permissions import Permissions
 
@@ -56,8 +57,17 @@ def user(api: Api) -> str:
     return ""
 
 
+def fitted(api: Api, spec: JobSpec, tell: Callable[[str], None]) -> JobSpec:
+    """The job as it can be made here: what this user may make of it, with what the namespace has for it."""
+    return inherit(api, permitted(api, spec, tell))
+
+
 def permitted(api: Api, spec: JobSpec, tell: Callable[[str], None]) -> JobSpec:
-    """The job without what this user may not make; tells what it goes without, and what for."""
+    """The job without what this user may not make; tells what it goes without, and what for.
+
+    Raises:
+        UsageError: it must not go without that.
+    """
     permissions = review(api, spec.namespace)
     missing = f"you may not create {{}} in namespace {spec.namespace!r}: "
     if spec.kind == "auto":
@@ -67,6 +77,9 @@ def permitted(api: Api, spec: JobSpec, tell: Callable[[str], None]) -> JobSpec:
         tell(missing.format("service accounts and roles") + "status will show no steps, losses and ranks")
         spec = replace(spec, security=replace(spec.security, report_status=False))
     if spec.security.network_policy and not permissions.may_apply("NetworkPolicy"):
+        if spec.security.network_policy == "require":
+            what = f"require, and you may not create network policies in namespace {spec.namespace!r}"
+            raise UsageError(f"security.networkPolicy: {what}", fix="ask for this right, or set it to true")
         tell(missing.format("network policies") + "other pods of the cluster can reach the job's ports")
         spec = replace(spec, security=replace(spec.security, network_policy=False))
     own_claim = spec.snapshots.enabled and not spec.snapshots.claim

@@ -12,9 +12,10 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kitctl import names, render
-from kitctl.errors import ConflictError, Forbidden, KitError, NotFound
+from kitctl.errors import ConflictError, Forbidden, KitError, NotFound, UnsupportedError, UsageError
+from kitctl.spec import JobSpec
 from kitctl.targets import Change, Submission
-from kitctl.targets.cluster import claims, facts, lifecycle, preflight
+from kitctl.targets.cluster import claims, facts, lifecycle, preflight, rehearsal
 from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.claims import Claimant
 from kitctl.targets.cluster.existing import GONE_SECONDS, TRIES, another, create_once, create_or_find, gone
@@ -38,13 +39,16 @@ def submit(api: Api, submission: Submission, user: str, tell: Callable[[str], No
         ConflictError: a job of that name, or an object that is not this job's, is there already.
         UsageError: the cluster could never run it.
     """
-    spec = preflight.permitted(api, submission.spec, tell)
-    if submission.checks:
-        preflight.check(api, spec)
+    spec = preflight.fitted(api, submission.spec, tell)
     call = uuid.uuid4().hex
     *children, manifest = render.manifests(spec, submission.sources, suspended=True, run=call[:8])
     manifest = lifecycle.unreleased(manifest, call, user)
     standing = _standing(api, manifest, user, replace=submission.replace)
+    claimant = Claimant(user, spec.resume)
+    if submission.checks:
+        preflight.check(api, spec)
+        rehearsal.rehearse(api, [*children, manifest], claimant, replaces=standing is not None)
+        _try_pod(api, spec, manifest, tell)
     half = standing is not None and standing.half
     if standing is None:
         job = _created(api, manifest)
@@ -55,7 +59,7 @@ def submit(api: Api, submission: Submission, user: str, tell: Callable[[str], No
     try:
         # What outlives the job comes last: if anything else is refused, nothing stays.
         for child in sorted(children, key=lambda one: one["kind"] in lifecycle.OUTLIVES):
-            _attach(api, child, job, Claimant(user, spec.resume))
+            _attach(api, child, job, claimant)
         return _released(api, job, call, queued=bool(spec.scheduling.queue))
     except KitError:
         if not half:
@@ -66,7 +70,7 @@ def submit(api: Api, submission: Submission, user: str, tell: Callable[[str], No
 
 def preview(api: Api, submission: Submission, tell: Callable[[str], None]) -> list[Change]:
     """What submitting would change, object by object, as the API server itself would do it."""
-    spec = preflight.permitted(api, submission.spec, tell)
+    spec = preflight.fitted(api, submission.spec, tell)
     job = find(api, spec.namespace, spec.name, "PyTorchJob" if spec.kind == "PyTorchJob" else "Job")
     objects = render.manifests(spec, submission.sources, run=facts.run(job) if job else "")
     return [_previewed(api, lifecycle.owned(one, job) if job and one is not objects[-1] else one) for one in objects]
@@ -82,6 +86,17 @@ def find(api: Api, namespace: str, name: str, *kinds: str) -> Object | None:
             if kind == KINDS[0]:
                 raise  # the other kind is one that many users have no right to see
     return None
+
+
+def _try_pod(api: Api, spec: JobSpec, manifest: Object, tell: Callable[[str], None]) -> None:
+    """Refuse a job whose pods the cluster would never take; those that a quota has no room for now may wait for it."""
+    try:
+        with suppress(Forbidden, UnsupportedError):  # nobody knows, then
+            rehearsal.try_pod(api, spec, manifest)
+    except UsageError as error:
+        if rehearsal.NO_QUOTA_LEFT not in error.message:
+            raise
+        tell(f"its pods wait until there is room for them: {error.message}")
 
 
 def _standing(api: Api, manifest: Object, user: str, *, replace: bool) -> Standing | None:
@@ -180,6 +195,8 @@ def _previewed(api: Api, manifest: Object) -> Change:
     try:
         return Change(before=live, after=api.preview(manifest))
     except KitError as error:
+        if live is None and manifest["kind"] in rehearsal.LATER and isinstance(error, NotFound):
+            return Change(before=None, after=manifest)
         if live is None:
             raise
         return Change(before=live, after=_merged(live, manifest), refusal=error.message)

@@ -23,6 +23,7 @@ from kitctl.targets import Submission
 LITTLE: Final = 1 << 30  # bytes left on a disk that snapshots soon fill
 # The fields of a job that mean nothing to processes of this machine.
 IGNORED: Final = (
+    "imagePullSecrets",
     "kind",
     "image",
     "gpuResource",

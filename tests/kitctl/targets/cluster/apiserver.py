@@ -133,8 +133,11 @@ class ApiServer(ThreadingHTTPServer):
             "users": [{"name": user, "user": {"token": token}}],
             "current-context": "fake",
         }
-        path = folder / f"kubeconfig-{token}"
-        path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config"} | known))
+        path = folder / f"kubeconfig-{token}-{'other' if url else 'own'}"
+        if not path.exists():  # threads read it while others ask for it
+            whole = path.with_suffix(f".{threading.get_ident()}")
+            whole.write_text(json.dumps({"apiVersion": "v1", "kind": "Config"} | known))
+            whole.rename(path)
         return path
 
     def fault_of(self, request: Request) -> Fault | None:

@@ -1,0 +1,48 @@
+"""What a namespace gives to pods that say nothing themselves, and a job's pods would miss.
+
+They run as an account of their own, so the default account's pull secrets are not theirs; and they name requests, so a
+limit range's are not. A list that this user may not see is left out.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from kitctl.errors import Forbidden
+from kitctl.podview import DEFAULT_REQUESTS
+from kitctl.spec import JobSpec
+from kitctl.targets.cluster.api import Api
+
+
+def inherit(api: Api, spec: JobSpec) -> JobSpec:
+    """The job with what its namespace has for it."""
+    for part in (_pull_secrets, _requests):
+        with suppress(Forbidden):
+            spec = part(api, spec)
+    return spec
+
+
+def _pull_secrets(api: Api, spec: JobSpec) -> JobSpec:
+    """Those of the default account, where the job would get an account without any, and names none."""
+    if spec.image_pull_secrets or spec.security.service_account or not spec.security.report_status:
+        return spec
+    account = api.find("ServiceAccount", spec.namespace, "default") or {}
+    return replace(spec, image_pull_secrets=tuple(one["name"] for one in account.get("imagePullSecrets") or ()))
+
+
+def _requests(api: Api, spec: JobSpec) -> JobSpec:
+    """A limit range's in place of the kit's own, which might be more than its default limit."""
+    ranges = api.select("LimitRange", spec.namespace)
+    items = [item for one in ranges for item in one["spec"].get("limits") or () if item.get("type") == "Container"]
+    own = spec.resources.requests.keys() | spec.resources.limits.keys()
+    found = {
+        name: amount
+        for item in items
+        for name, amount in (item.get("defaultRequest") or {}).items()
+        if name in DEFAULT_REQUESTS.keys() - own
+    }
+    if not found:
+        return spec
+    return replace(spec, resources=replace(spec.resources, requests={**found, **spec.resources.requests}))
