@@ -104,6 +104,8 @@ KIT_TERMINATION_LOG: Final = "KIT_TERMINATION_LOG"
 KIT_GRACE_SECONDS: Final = "KIT_GRACE_SECONDS"
 KIT_HANG_TIMEOUT: Final = "KIT_HANG_TIMEOUT"  # auto | off | seconds that a step may take
 KIT_EXIT_CODES: Final = "KIT_EXIT_CODES"  # IndexedJob | PyTorchJob: which table of exit codes the agent uses
+KIT_SECRET_FILE: Final = "KIT_SECRET_FILE"  # what the run's nodes prove to know; absent: nothing
+KIT_SECRET_REQUIRED: Final = "KIT_SECRET_REQUIRED"  # "1": not without
 KIT_VERSION: Final = "KIT_VERSION"  # kitctl's; the agent compares it with the image's
 
 # Knobs of torchrun's c10d rendezvous: a dead node is noticed after 5 x 1 s, not after 3 x 5 s as by default.

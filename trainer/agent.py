@@ -15,12 +15,14 @@ import tempfile
 import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.env import EXIT_CODES, NodeEnv, node_env
 from trainer.node.drain import Drain, DrainRequested
 from trainer.node.memory import memory_folder
+from trainer.node.secret import run_secret
 from trainer.node.surroundings import share_cores
 from trainer.node.zygote import Zygote
 from trainer.outcome import termination
@@ -109,12 +111,16 @@ def _supervise(node: NodeEnv, command: list[str], drain: Drain) -> Ending:
         stack.enter_context(memory_folder(node))
         with drain.interruptible():
             hosts = node.hosts_rendezvous and node.rendezvous == "hub"
-            hub = stack.enter_context(hosted(node, knobs)) if hosts else None
+            secret = run_secret(node, partial(say, node.node_index)) if node.rendezvous == "hub" else None
+            hub = stack.enter_context(hosted(node, knobs, secret=secret)) if hosts else None
             supervisor = load(node)
             warm = node.warm_workers and sys.platform == "linux"
             zygote = stack.enter_context(closing(Zygote())) if warm else None
         _quiet_torch()
-        return supervisor(node, command, knobs=knobs, hub=hub, zygote=zygote, drain=drain, scratch=scratch).run()
+        life = supervisor(
+            node, command, knobs=knobs, secret=secret, hub=hub, zygote=zygote, drain=drain, scratch=scratch
+        )
+        return life.run()
 
 
 def load(node: NodeEnv) -> type[Supervisor]:

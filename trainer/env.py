@@ -47,6 +47,8 @@ class NodeEnv:
     rendezvous_host: str
     rendezvous_port: int
     rendezvous_conf: Mapping[str, str]
+    secret_file: Path | None
+    secret_required: bool
     local_addr: str | None
     interface: str | None
     max_restarts: int
@@ -130,6 +132,8 @@ def node_env(environ: Mapping[str, str] = os.environ) -> NodeEnv:
         rendezvous_host=host,
         rendezvous_port=number_of("PET_RDZV_ENDPOINT", port),
         rendezvous_conf=pairs_of("PET_RDZV_CONF", environ.get("PET_RDZV_CONF", "")),
+        secret_file=path_of(environ, "KIT_SECRET_FILE"),
+        secret_required=environ.get("KIT_SECRET_REQUIRED") == "1",
         local_addr=environ.get("PET_LOCAL_ADDR") or None,
         interface=environ.get("KIT_INTERFACE") or None,
         max_restarts=number_of("PET_MAX_RESTARTS", environ.get("PET_MAX_RESTARTS", "3")),

@@ -151,7 +151,7 @@ def rank_environment(group: Any, worker: Any, *, restarts: int, error_file: Path
         "TORCHELASTIC_RESTART_COUNT": str(restarts),
         "TORCHELASTIC_MAX_RESTARTS": str(spec.max_restarts),
         "TORCHELASTIC_RUN_ID": spec.rdzv_handler.get_run_id(),
-        "TORCHELASTIC_USE_AGENT_STORE": "False",  # rank 0 hosts the store of the ranks, which ends with them
+        "TORCHELASTIC_USE_AGENT_STORE": str(spec.rdzv_handler.use_agent_store),
         "TORCHELASTIC_ERROR_FILE": str(error_file),
         "KIT_HEARTBEAT_FILE": str(heart),
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),

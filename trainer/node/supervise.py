@@ -29,8 +29,8 @@ from trainer.outcome.marker import seen_finished
 from trainer.outcome.termination import Ending
 from trainer.rendezvous.backend import LOST, Backend, JobEnded
 from trainer.rendezvous.c10d import C10dBackend
+from trainer.rendezvous.hubbackend import HubBackend
 from trainer.rendezvous.knobs import Knobs
-from trainer.rendezvous.meeting import HubBackend
 from trainer.system.console import say
 
 PAUSE: Final = 0.1  # seconds between two attempts to join
@@ -45,6 +45,7 @@ class Supervisor:
         node: the node.
         command: ``script args`` or ``-m module args``.
         knobs: of the rendezvous.
+        secret: of the run; None where it has none.
         hub: where the nodes meet, if it is this node's.
         zygote: what ranks are forked from.
         drain: whether the node was told to leave.
@@ -57,6 +58,7 @@ class Supervisor:
         command: list[str],
         *,
         knobs: Knobs,
+        secret: bytes | None,
         hub: Popen[bytes] | None,
         zygote: Zygote | None,
         drain: Drain,
@@ -64,6 +66,7 @@ class Supervisor:
     ) -> None:
         self._node = node
         self._knobs = knobs
+        self._secret = secret
         self._hub = hub
         self._starter = Starter(command, zygote=zygote, say=self._say)
         self._drain = drain
@@ -100,7 +103,7 @@ class Supervisor:
     def _backend(self) -> Backend:
         if self._node.rendezvous == "c10d":
             return C10dBackend(self._node, self._knobs)
-        return HubBackend(self._node, self._knobs, born=time.time())
+        return HubBackend(self._node, self._knobs, born=time.time(), secret=self._secret)
 
     def _unfit(self) -> Ending | None:
         try:

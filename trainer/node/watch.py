@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -112,7 +112,7 @@ class Watch:
         frozen = any(map(self._stopped, self._ranks.values()))
         self._rendezvous.pulse(stalled=stalled, frozen=frozen, tempo=tempo)
         if self._rendezvous.asked:
-            self._rendezvous.account([asdict(account) for account in self._explain()])
+            self._rendezvous.account(self._explain())
 
     def _stopped(self, rank: _Watched) -> bool:
         """Whether its process has been stopped for longer than a step may take: then it matters no more what it did."""

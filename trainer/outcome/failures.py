@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from trainer.env import WORKER_DRAINED
 from trainer.outcome.causes import Cause, Kind, cause_of
@@ -40,11 +40,6 @@ class Failure:
     traceback: str = ""
     lines: tuple[str, ...] = ()
     time: int
-
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Failure:
-        """One that another node has told, as the fields of this class."""
-        return cls(**{**told, "lines": tuple(told.get("lines", ()))})
 
     @property
     def brief(self) -> str:

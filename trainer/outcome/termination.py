@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -42,10 +41,9 @@ class Ending:
 FINISHED: Final = Ending(outcome="done", reason="the run has finished already")
 
 
-def heard(told: Mapping[str, Any]) -> Ending:
-    """What another node's fatal ending, as the fields of its :class:`Ending`, is to this one: the same end."""
-    failure = Failure.of(told["failure"]) if told["failure"] else None
-    return Ending(outcome="fatal", reason=told["reason"], failure=failure, node=told["node"])
+def heard(told: Ending) -> Ending:
+    """What another node's fatal ending is to this one: the same end."""
+    return replace(told, outcome="fatal")
 
 
 def message(ending: Ending, *, node_index: int) -> bytes:

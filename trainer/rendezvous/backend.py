@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import torch.distributed as dist
 from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousHandler
 
 from trainer.outcome.termination import Ending
+from trainer.rendezvous.diagnosis import Account
 
 # What an attempt ends with when the rendezvous or the other nodes went away: try again with a new connection.
 LOST: Final = (RendezvousError, dist.DistError)
@@ -53,7 +54,7 @@ class Rendezvous(RendezvousHandler):
             tempo: by rank, its finished steps, and the seconds that it has been busy in them.
         """
 
-    def account(self, ranks: Sequence[Mapping[str, Any]]) -> None:
+    def account(self, ranks: Sequence[Account]) -> None:
         """Tell the others where the ranks of this node stand."""
 
     @abstractmethod

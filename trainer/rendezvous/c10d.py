@@ -6,12 +6,10 @@ begun anew without the store going away.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
 from datetime import timedelta
 from typing import Final
 
@@ -34,7 +32,8 @@ from trainer.env import NodeEnv
 from trainer.outcome.termination import Ending, heard
 from trainer.rendezvous.backend import LOST, JobEnded, Rendezvous
 from trainer.rendezvous.knobs import Knobs
-from trainer.system import port
+from trainer.rendezvous.rankstore import host
+from trainer.system import port, typed
 
 FAILED: Final = "kit/failed"  # the key of the ending that closed the rendezvous
 LEAVE_PATIENCE: Final = 5.0  # seconds to take oneself off the list; the heartbeat would do it after five, too
@@ -79,13 +78,13 @@ class C10dRendezvous(DynamicRendezvousHandler, Rendezvous):
 
     def fail(self, ending: Ending, *, patience: float) -> None:
         """See the base class. Who has heard is not known here."""
-        self._store.set(FAILED, json.dumps(asdict(ending)))
+        self._store.set(FAILED, typed.dump(ending).decode())
         self.set_closed()
         time.sleep(patience)
 
     def _failed(self) -> JobEnded:
         self.lost = True
-        return JobEnded(heard(json.loads(self._store.get(FAILED))))
+        return JobEnded(heard(typed.load(Ending, self._store.get(FAILED))))
 
     def leave(self) -> None:
         """Take this node off all lists at once; torch's ``shutdown()`` would close the rendezvous for all, for good."""
@@ -137,10 +136,8 @@ def host_store(node: NodeEnv) -> dist.TCPStore:
     Raises:
         PortBusyError: another process has the port.
     """
-    listener = port.listen(node.rendezvous_host, node.rendezvous_port)
-    address = listener.getsockname()[0]
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104  looked up, not bound
-    return _store(host, node.rendezvous_port, listen_fd=listener.detach())
+    # Debian builds torch without libuv; one connection a node does not need it.
+    return host(port.listen(node.rendezvous_host, node.rendezvous_port), libuv=False)
 
 
 def connect(
@@ -156,7 +153,8 @@ def connect(
         # Torch waits for a store in C++, where no signal gets through; so look first.
         try:
             port.reach(*address, deadline=deadline, waiting=waiting).close()
-            return _store(*address, timeout=knobs.read_timeout)
+            patience = timedelta(seconds=knobs.read_timeout)
+            return dist.TCPStore(*address, is_master=False, wait_for_workers=False, timeout=patience)
         except TimeoutError as error:
             raise RendezvousTimeoutError(str(error)) from error
         except dist.DistError:
@@ -173,15 +171,3 @@ def _leave(context: _RendezvousContext, deadline: float) -> _Action:
     )
     mine = (action for members, action in lists if context.node in members)
     return next(mine, _Action.FINISH) if time.monotonic() < deadline else _Action.ERROR_TIMEOUT
-
-
-def _store(host: str, port: int, *, timeout: float = 300, listen_fd: int | None = None) -> dist.TCPStore:
-    return dist.TCPStore(
-        host,
-        port,
-        is_master=listen_fd is not None,
-        wait_for_workers=False,
-        timeout=timedelta(seconds=timeout),
-        master_listen_fd=listen_fd,
-        use_libuv=False,  # Debian builds torch without it; one connection a node does not need it
-    )

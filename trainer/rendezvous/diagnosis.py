@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 from trainer.rendezvous.stacks import Place
 from trainer.system.heartbeat import STEP, Phase
@@ -44,17 +44,12 @@ class Account:
 
     rank: int
     step: int
-    phase: int
+    phase: Phase
     still: float
     answers: bool
     frozen: bool
     place: Place
     node: str = ""
-
-
-def account(told: Mapping[str, Any], *, node: str) -> Account:
-    """An account as an agent sent it: the fields as JSON."""
-    return Account(**{**told, "place": Place(**told["place"]), "node": node})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,15 +6,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from trainer.env import NodeEnv
 from trainer.rendezvous.knobs import Knobs
-from trainer.system import port
+from trainer.rendezvous.orders import Orders
+from trainer.system import port, typed
 
 
 @contextmanager
-def hosted(node: NodeEnv, knobs: Knobs) -> Iterator[subprocess.Popen[bytes]]:
+def hosted(node: NodeEnv, knobs: Knobs, *, secret: bytes | None) -> Iterator[subprocess.Popen[bytes]]:
     """Host the hub, and give its process; it listens by then, and serves some moments later.
 
     A process of its own: importing torch would stop a thread for seconds, and the other nodes wait for nothing else.
@@ -23,14 +24,30 @@ def hosted(node: NodeEnv, knobs: Knobs) -> Iterator[subprocess.Popen[bytes]]:
         PortBusyError: another process has the port.
     """
     with port.listen(node.rendezvous_host, node.rendezvous_port) as listener:
-        shape = (node.min_nodes, node.max_nodes, knobs.last_call_timeout)
-        silence = (knobs.keep_alive_interval, knobs.keep_alive_max_attempt)
-        arguments = (listener.fileno(), os.getpid(), node.run_id, *shape, *silence, node.grace_seconds)
+        orders = Orders(
+            listener=listener.fileno(),
+            parent=os.getpid(),
+            run=node.run_id,
+            secret=secret,
+            fewest=node.min_nodes,
+            most=node.max_nodes,
+            last_call=knobs.last_call_timeout,
+            interval=knobs.keep_alive_interval,
+            attempts=knobs.keep_alive_max_attempt,
+            grace=node.grace_seconds,
+        )
         hub = subprocess.Popen(
-            [sys.executable, "-P", "-m", "trainer.rendezvous", *map(str, arguments)], pass_fds=[listener.fileno()]
+            [sys.executable, "-P", "-m", "trainer.rendezvous"], pass_fds=[listener.fileno()], stdin=subprocess.PIPE
         )
     try:
+        _order(hub, orders)
         yield hub
     finally:
         hub.kill()
         hub.wait()
+
+
+def _order(hub: subprocess.Popen[bytes], orders: Orders) -> None:
+    assert hub.stdin
+    with suppress(BrokenPipeError), hub.stdin as stdin:  # it may have ended, as whoever looks after it will see
+        stdin.write(typed.dump(orders) + b"\n")

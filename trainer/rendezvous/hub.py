@@ -1,37 +1,29 @@
 """Where the nodes of a job meet: it hears them, and tells them what the roster and the vigil decide.
 
 It holds nothing that the nodes could not tell it anew. Each node keeps one connection, and a connection that ends is a
-node that is gone. Messages, as in ``system.lines``:
-
-    node: hello {run, node, born, pod} · join {address, port, round, size} · end {lost} · done {}
-          set {values} · get {keys}                          what the nodes of a round tell each other
-          pulse {stalled, frozen, tempo} · account {ranks}   how the ranks are, every few seconds · where they stand
-          alive {}                                           where there was nothing else to say for a while
-          fail {ending}                                      this node fails for good, and the job with it
-    hub:  round {number, rank, size, address, port} · over {lost, reason, culprit} · values {values}
-          finished {}                                        the ranks of all nodes have succeeded
-          refused {reason} · explain {}                      where do your ranks stand?
-          tempo {busy, slow}                                 to the first node of a round: how fast all ranks are
-          failed {ending} · told {}                          to all others · to the node that fails: they have heard
-
-What belongs to a round is heard from its nodes only: whoever still speaks of a former round has been sent ``over``.
+node that is gone. Who comes in, and what may be said, ``door`` and ``messages`` decide: here are members of the run.
+What belongs to a round is heard from its nodes only: whoever still speaks of a former round has been sent ``Over``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 import time
-from collections import defaultdict
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
-from trainer.rendezvous.diagnosis import account
+from trainer.outcome.termination import Ending
+from trainer.rendezvous import messages as say
+from trainer.rendezvous.board import Board
+from trainer.rendezvous.door import Door, Peer
+from trainer.rendezvous.messages import Message
+from trainer.rendezvous.proof import Key
 from trainer.rendezvous.roster import Node, Roster, Superseded
 from trainer.rendezvous.tempo import Tempo
 from trainer.rendezvous.vigil import Vigil
-from trainer.system.lines import LONGEST, Message, encode, notice_silence
 from trainer.system.port import BACKLOG
 
 SILENT_PULSES: Final = 6  # that a node whose ranks run may miss
@@ -42,128 +34,129 @@ class Hub:
     """Listens to the nodes and tells them what the roster decides.
 
     Args:
-        run: the id of the run; nodes of another one are refused.
+        key: of the run; only nodes that know it are heard.
         roster: the rules of rounds.
         vigil: the rules of hangs.
         interval: seconds between two signs of life of a silent connection.
         attempts: how many may be missing.
+        warn: told of those that do not know the key.
     """
 
-    def __init__(self, run: str, roster: Roster, vigil: Vigil, *, interval: int, attempts: int) -> None:
-        self._run = run
+    def __init__(
+        self, key: Key, roster: Roster, vigil: Vigil, *, interval: int, attempts: int, warn: Callable[[str], None]
+    ) -> None:
+        self._door = Door(key, self, silence=(interval, attempts), warn=warn)
         self._roster = roster
         self._vigil = vigil
         self._tempo = Tempo()
         self._tempo_told = 0.0
-        self._interval = interval
-        self._attempts = attempts
-        self._writers: dict[Node, asyncio.StreamWriter] = {}
-        self._values: defaultdict[str, asyncio.Future[str]] = defaultdict(asyncio.Future)
-        self._answers: set[asyncio.Task[None]] = set()
+        self._silence = interval * attempts
+        self._peers: dict[Node, Peer] = {}
+        self._nodes: dict[Peer, Node] = {}
+        self._board = Board(self._tell)
         self._news = asyncio.Event()
-        self._failed: Message | None = None  # how the job ends, once a node has failed for good
+        self._failed: say.Failed | None = None  # how the job ends, once a node has failed for good
         self._failing: set[Node] = set()
         self._heard: set[int] = set()  # the indices of the nodes that know
 
     async def serve(self, listener: socket.socket) -> None:
         """Serve until the process ends."""
-        server = await asyncio.start_server(self._talk, sock=listener, limit=LONGEST, backlog=BACKLOG)
-        async with server:
+        loop = asyncio.get_running_loop()
+        async with await loop.create_server(lambda: Peer(self._door), sock=listener, backlog=BACKLOG):
             while True:
                 with suppress(TimeoutError):  # the last call has a clock
                     await asyncio.wait_for(self._news.wait(), TICK)
                 self._news.clear()
-                self._decide()
-                self._look(time.monotonic())
+                now = time.monotonic()
+                self._door.sweep(now)
+                self._decide(now)
+                self._look(now)
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection: socket.socket = writer.get_extra_info("socket")
-        notice_silence(connection, interval=self._interval, attempts=self._attempts)
-        node: Node | None = None
-        try:
-            node = self._greet(json.loads(await reader.readline() or "{}"), writer)
-            while node and (line := await reader.readline()):
-                self._hear(node, json.loads(line))
-        except (OSError, ValueError):  # a port scanner, or a node that was reset
-            pass
-        finally:
-            if node:
-                self._lose(node)
-            writer.close()
-            with suppress(OSError):
-                await writer.wait_closed()
+    def hear(self, peer: Peer, message: Message) -> None:
+        """A member of the run says something: who it is, and then whatever it may."""
+        node = self._nodes.get(peer)
+        if isinstance(message, say.Hello):
+            self._greet(peer, message)
+        elif node is None:
+            self._refuse(peer, "its first message has to say which node it is")
+        else:
+            self._vigil.hear(node, time.monotonic())
+            self._hear(node, message)
 
-    def _greet(self, hello: Message, writer: asyncio.StreamWriter) -> Node | None:
-        if hello.get("run") != self._run:
-            writer.write(encode({"say": "refused", "reason": f"this is the rendezvous of run {self._run}"}))
-            return None
-        node = Node(index=hello["node"], born=hello["born"], pod=hello["pod"])
+    def lose(self, peer: Peer) -> None:
+        """A member of the run is gone."""
+        if node := self._nodes.get(peer):
+            self._lose(node)
+
+    def _greet(self, peer: Peer, hello: say.Hello) -> None:
+        if peer in self._nodes:
+            self._refuse(peer, "it has said already which node it is")
+            return
+        if hello.node >= self._roster.most:
+            self._refuse(peer, f"node {hello.node} is none of this job's, whose last one is {self._roster.most - 1}")
+            return
+        node = Node(index=hello.node, born=hello.born, pod=hello.pod)
         try:
             rival = self._roster.rival(node)
         except Superseded:
-            writer.write(encode({"say": "refused", "reason": f"a younger agent has the place of node {node.index}"}))
-            return None
+            self._refuse(peer, f"a younger agent has the place of node {node.index}")
+            return
         if rival:  # it was killed, and its connection has not noticed yet
             self._lose(rival)
         self._roster.enter(node)
-        self._writers[node] = writer
+        self._peers[node], self._nodes[peer] = peer, node
         self._vigil.hear(node, time.monotonic())
         self._tell_failure(node)
-        return node
+
+    def _refuse(self, peer: Peer, reason: str) -> None:
+        peer.tell(say.Refused(reason=reason))
+        peer.close()
 
     def _hear(self, node: Node, message: Message) -> None:
-        self._vigil.hear(node, time.monotonic())
         match message:
-            case {"say": "join", "address": address, "port": port, "round": number, "size": size}:
-                node.address, node.port = address, port
-                over = self._roster.join(node, round=number, size=size)
+            case say.Join():
+                node.address, node.port = message.address, message.port
+                over = self._roster.join(node, round=message.round, size=message.size)
                 self._over(over, lost=True, reason=f"the ranks of {node.name} are no more")
                 self._news.set()
-            case {"say": "end", "lost": lost}:
+            case say.End(lost=lost):
                 reason = f"the ranks of {node.name} {'have failed' if lost else 'were asked to stop'}"
                 self._over(self._roster.end(node), lost=lost, reason=reason)
-            case {"say": "fail", "ending": ending}:
-                self._fail(node, ending)
+            case say.Fail(ending=ending):
+                self._fail(node, replace(ending, node=node.index))
             case _ if node.active:  # else of a round that is over, as the node will read
                 self._hear_of_round(node, message)
 
     def _hear_of_round(self, node: Node, message: Message) -> None:
         match message:
-            case {"say": "set", "values": values}:
-                for key, value in values.items():
-                    if not self._values[key].done():
-                        self._values[key].set_result(value)
-            case {"say": "get", "keys": keys}:
-                answer = asyncio.create_task(self._answer(node, keys))
-                self._answers.add(answer)
-                answer.add_done_callback(self._answers.discard)
-            case {"say": "pulse", "stalled": stalled, "frozen": frozen, "tempo": tempo}:
+            case say.Set(values=values):
+                self._board.set(values)
+            case say.Get(keys=keys):
+                self._board.get(node, keys)
+            case say.Pulse(stalled=stalled, frozen=frozen, tempo=tempo):
                 self._vigil.stall(node, stalled=stalled, frozen=frozen)
                 self._tempo.hear(tempo, time.monotonic())
-            case {"say": "account", "ranks": ranks}:
-                self._vigil.explain(node, [account(told, node=node.name) for told in ranks])
-            case {"say": "done"}:
+            case say.Accounts(ranks=ranks):
+                self._vigil.explain(node, [replace(account, node=node.name) for account in ranks])
+            case say.Done():
                 self._roster.succeed(node)
                 self._news.set()
 
-    async def _answer(self, node: Node, keys: list[str]) -> None:
-        """Answer when all keys are set; a round that is over before takes the question with it."""
-        self._tell(node, {"say": "values", "values": [await self._values[key] for key in keys]})
-
     def _lose(self, node: Node, reason: str = "is lost") -> None:
-        writer = self._writers.pop(node, None)
-        if writer:  # else its successor has made sure already
-            writer.close()
+        peer = self._peers.pop(node, None)
+        if peer:  # else its successor has made sure already
+            del self._nodes[peer]
+            peer.close()
             self._vigil.forget(node)
             self._over(self._roster.leave(node), lost=True, reason=f"{node.name} {reason}")
             self._news.set()
             self._release()
 
-    def _fail(self, node: Node, ending: Message) -> None:
-        self._failed = self._failed or {"say": "failed", "ending": ending}
+    def _fail(self, node: Node, ending: Ending) -> None:
+        self._failed = self._failed or say.Failed(ending=ending)
         self._failing.add(node)
         self._heard.add(node.index)
-        for other in self._writers.keys() - self._failing:
+        for other in self._peers.keys() - self._failing:
             self._tell_failure(other)
         self._release()
 
@@ -174,49 +167,46 @@ class Hub:
 
     def _release(self) -> None:
         """Let nodes go that have failed once all others have heard, and have gone: node 0 takes this process along."""
-        if len(self._heard) >= self._roster.fewest and self._writers.keys() <= self._failing:
+        if len(self._heard) >= self._roster.fewest and self._peers.keys() <= self._failing:
             for node in self._failing:
-                self._tell(node, {"say": "told"})
+                self._tell(node, say.Told())
 
-    def _decide(self) -> None:
+    def _decide(self, now: float) -> None:
         """Let the roster act on what has happened, the passing of time included; once for all that has arrived."""
-        now = time.monotonic()
         self._over(self._roster.grow(now), lost=False, reason="there are nodes to make the job larger")
         for node in self._roster.dismiss():
-            self._tell(node, {"say": "finished"})
+            self._tell(node, say.Finished())
         if not self._roster.form(now):
             return
         self._vigil.begin()
         self._tempo.begin()
         first, size = self._roster.group[0], len(self._roster.group)
-        seat = {"say": "round", "number": self._roster.round, "size": size, "address": first.address}
+        seat = say.Round(number=self._roster.round, rank=0, size=size, address=first.address, port=first.port)
         for rank, node in enumerate(self._roster.group):
-            self._tell(node, seat | {"port": first.port, "rank": rank})
+            self._tell(node, replace(seat, rank=rank))
 
     def _look(self, now: float) -> None:
         """Let the vigil act on what was heard, and on what was not."""
         group = self._roster.group
-        for node in self._vigil.silent(self._writers, group, now):
+        for node in self._vigil.silent(self._peers, group, now):
             self._lose(node, reason="says nothing any more: its agent, or its machine, has been stopped")
-        if group and now > self._tempo_told + self._interval * self._attempts:  # as often as nodes tell
+        if group and now > self._tempo_told + self._silence:  # as often as nodes tell
             self._tempo_told = now
-            self._tell(group[0], {"say": "tempo", "busy": self._tempo.busy(), "slow": self._tempo.slow()})
+            self._tell(group[0], say.Paces(busy=self._tempo.busy(), slow=self._tempo.slow()))
         if self._vigil.suspects(group, now):
             for node in group:
-                self._tell(node, {"say": "explain"})
+                self._tell(node, say.Explain())
         if cause := self._vigil.verdict(group, now):
             self._over(self._roster.end(group[0]), lost=True, reason=cause.text, culprit=cause.rank)
 
     def _over(self, group: list[Node], *, lost: bool, reason: str, culprit: int | None = None) -> None:
         """Tell nodes that their round is over, and forget what they told each other."""
         for node in group:
-            self._tell(node, {"say": "over", "lost": lost, "reason": reason, "culprit": culprit})
+            self._tell(node, say.Over(lost=lost, reason=reason, culprit=culprit))
         if group:
             self._vigil.begin()
-            self._values.clear()
-            for answer in self._answers:
-                answer.cancel()
+            self._board.clear()
 
     def _tell(self, node: Node, message: Message) -> None:
-        if node in self._writers:
-            self._writers[node].write(encode(message))
+        if node in self._peers:
+            self._peers[node].tell(message)

@@ -56,7 +56,7 @@ class Roster:
 
     def __init__(self, *, fewest: int, most: int, last_call: float) -> None:
         self.fewest = fewest
-        self._most = most
+        self.most = most
         self._last_call = last_call
         self._nodes: dict[int, Node] = {}
         self._expected = most  # nodes that are worth a last call: those of the last round that may be there
@@ -135,7 +135,7 @@ class Roster:
     def grow(self, now: float) -> list[Node]:
         """End the round if there are nodes to make it larger; gives the nodes whose round is thereby over."""
         waiting = len(self._ready())
-        room = self._most - len(self.group)
+        room = self.most - len(self.group)
         if not self.group or not waiting or not room or any(node.done for node in self.group):
             return []
         return self.end(self.group[0]) if waiting >= room or self._last_call_is_over(now) else []
@@ -143,10 +143,10 @@ class Roster:
     def form(self, now: float) -> bool:
         """Form the next round if it may be formed now; whether it was formed."""
         ready = self._ready()
-        if self.group or len(ready) < self.fewest or (len(ready) < self._most and self._others_may_come(ready, now)):
+        if self.group or len(ready) < self.fewest or (len(ready) < self.most and self._others_may_come(ready, now)):
             return False
         self.round += 1
-        self.group = ready[: self._most]
+        self.group = ready[: self.most]
         for node in self.group:
             node.active = True
         self._expected = len(self.group)

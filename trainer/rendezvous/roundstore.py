@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from trainer.system.lines import Message
+from trainer.rendezvous.messages import Get, Message, Set, Values
 
 
 class RoundStore:
@@ -13,10 +12,10 @@ class RoundStore:
 
     Args:
         say: tells the hub.
-        ask: asks the hub something, and gives the message of that name.
+        ask: asks the hub, and gives its answer.
     """
 
-    def __init__(self, say: Callable[[Message], None], ask: Callable[[Message, str], Message]) -> None:
+    def __init__(self, say: Callable[[Message], None], ask: Callable[[Get], Values]) -> None:
         self._say = say
         self._ask = ask
 
@@ -27,7 +26,7 @@ class RoundStore:
     def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
         """Set keys."""
         texts = (value if isinstance(value, str) else value.decode() for value in values)
-        self._say({"say": "set", "values": dict(zip(keys, texts, strict=True))})
+        self._say(Set(values=dict(zip(keys, texts, strict=True))))
 
     def get(self, key: str) -> bytes:
         """A key's value, as soon as it is set."""
@@ -35,5 +34,4 @@ class RoundStore:
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
         """The values of all these keys, as soon as they are set."""
-        values: list[Any] = self._ask({"say": "get", "keys": list(keys)}, "values")["values"]
-        return [value.encode() for value in values]
+        return [value.encode() for value in self._ask(Get(keys=keys)).values]

@@ -38,9 +38,9 @@ class Tempo:
         self._paces.clear()
         self._late.clear()
 
-    def hear(self, told: Mapping[str, tuple[int, float]], now: float) -> None:
+    def hear(self, told: Mapping[int, tuple[int, float]], now: float) -> None:
         """A node's ranks, each with its finished steps and all the seconds that it has been busy in them."""
-        for rank, (step, busy) in ((int(rank), mark) for rank, mark in told.items()):
+        for rank, (step, busy) in told.items():
             then, before, was = self._marks.get(rank, (now, step, busy))
             if step > before:
                 steps = step - before

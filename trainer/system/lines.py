@@ -1,4 +1,4 @@
-"""JSON objects over a stream, one a line: what an agent and the hub tell each other."""
+"""Lines over a stream, and JSON objects as lines."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import socket
 import sys
 from typing import Any, Final
 
-LONGEST: Final = 1 << 26  # bytes of one message: the ranks of ten thousand nodes fit
+from trainer.system import typed
+from trainer.system.decoders import MalformedError
+
+LONGEST: Final = 1 << 26  # bytes of one line: the ranks of ten thousand nodes fit
 
 Message = dict[str, Any]
 
 
 class ConnectionLost(Exception):
-    """The other end is gone."""
+    """The other end is gone, or says what nobody can read."""
 
 
 class Lines:
@@ -33,11 +36,7 @@ class Lines:
         Raises:
             ConnectionLost: nobody would read it.
         """
-        self._connection.settimeout(None)
-        try:
-            self._connection.sendall(encode(message))
-        except OSError as error:
-            raise ConnectionLost(str(error)) from error
+        self.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     def receive(self, timeout: float | None = None) -> Message | None:
         """The next message; None if none has arrived within ``timeout`` seconds.
@@ -45,7 +44,34 @@ class Lines:
         Raises:
             ConnectionLost: none will arrive any more.
         """
+        line = self.read(timeout)
+        try:
+            message: Message | None = None if line is None else typed.load(dict[str, Any], line)
+        except MalformedError as error:
+            raise ConnectionLost(str(error)) from error
+        return message
+
+    def write(self, lines: bytes) -> None:
+        """Send whole lines.
+
+        Raises:
+            ConnectionLost: nobody would read them.
+        """
+        self._connection.settimeout(None)
+        try:
+            self._connection.sendall(lines)
+        except OSError as error:
+            raise ConnectionLost(str(error)) from error
+
+    def read(self, timeout: float | None = None, *, longest: int = LONGEST) -> bytes | None:
+        """The next line, without its end; None if none has arrived within ``timeout`` seconds.
+
+        Raises:
+            ConnectionLost: none will arrive any more, or one of more than ``longest`` bytes.
+        """
         while b"\n" not in self._rest:
+            if len(self._rest) > longest:
+                raise ConnectionLost(f"a line of more than {longest} bytes")
             self._connection.settimeout(timeout)
             try:
                 data = self._connection.recv(1 << 16)
@@ -57,17 +83,11 @@ class Lines:
                 raise ConnectionLost("the connection was closed")
             self._rest += data
         line, _, self._rest = self._rest.partition(b"\n")
-        message: Message = json.loads(line)
-        return message
+        return line
 
     def close(self) -> None:
         """Close the connection; the other end is told by that alone."""
         self._connection.close()
-
-
-def encode(message: Message) -> bytes:
-    """A message as its line."""
-    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
 def notice_silence(connection: socket.socket, *, interval: int, attempts: int) -> None:

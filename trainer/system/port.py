@@ -26,7 +26,7 @@ class PortBusyError(Exception):
 
 
 def listen(host: str, port: int, *, patience: float = BIND_PATIENCE) -> socket.socket:
-    """Listen on this machine, on the loopback address only if that is the host's: a rendezvous has no authentication.
+    """Listen on this machine, on the loopback address only if that is the host's: torch's store has no authentication.
 
     Raises:
         PortBusyError: the port stayed busy for ``patience`` seconds.
@@ -66,7 +66,12 @@ def reach(
             if time.monotonic() > deadline:
                 raise TimeoutError(f"node 0 cannot be reached at {host}:{port}: {error}") from error
             waiting(f"waiting for node 0 at {host}:{port} ({error})")
-        time.sleep(pause(time.monotonic() - began, nodes=nodes) * CHANCE.uniform(0.75, 1.25))
+        rest(began, nodes=nodes)
+
+
+def rest(began: float, *, nodes: int) -> None:
+    """Sleep until the next look of one that has waited since ``began``, in ``time.monotonic()``."""
+    time.sleep(pause(time.monotonic() - began, nodes=nodes) * CHANCE.uniform(0.75, 1.25))
 
 
 def pause(waited: float, *, nodes: int) -> float:

@@ -2,6 +2,7 @@
 
 <state>/jobs/<namespace>/<name>/
     job.json            what was submitted: spec, run id, folder (written once)
+    secret              what the run's nodes prove to know (written once, for the user's eyes alone)
     wanted.json         what is wanted of it: nodes, suspended, cancelled, restarts (written by verbs)
     runtime.json        what the supervisor chose: the rendezvous port
     end.json            how it ended; absent while it lives
@@ -15,13 +16,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Final, TypeVar
 
 import msgspec
 
@@ -30,6 +32,7 @@ from kitctl.facts import Report, Termination
 from kitctl.targets.local.records import End, Exited, Job, Runtime, Started, Wanted
 
 T = TypeVar("T")
+SECRET: Final = 32  # bytes
 
 
 def state_home() -> Path:
@@ -112,6 +115,11 @@ class JobFolder:
         return read(self.path / "end.json", End)
 
     @property
+    def secret_path(self) -> Path:
+        """What the run's nodes prove to know."""
+        return self.path / "secret"
+
+    @property
     def report_path(self) -> Path:
         """Where rank 0's agent publishes."""
         return self.path / "report.json"
@@ -155,6 +163,8 @@ def create(path: Path, job: Job, wanted: Wanted) -> JobFolder:
         folder = JobFolder(draft)
         folder.write(job)
         folder.write(wanted)
+        with os.fdopen(os.open(folder.secret_path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as secret:
+            secret.write(secrets.token_hex(SECRET))
         if path.exists():  # rename() would replace an empty folder, and fail only on a full one
             raise FileExistsError(path)
         draft.rename(path)

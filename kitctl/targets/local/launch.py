@@ -67,6 +67,7 @@ def environment(this: Launch, base: Mapping[str, str]) -> dict[str, str]:
         names.KIT_REPORT: f"file:{this.folder.report_path}",
         names.KIT_TERMINATION_LOG: str(this.folder.node(this.index).termination_path(this.attempt)),
         names.KIT_EXIT_CODES: "IndexedJob",
+        names.KIT_SECRET_FILE: str(this.folder.secret_path),
     }
     if (snapshots := snapshot_dir(spec, this.state)) is not None:
         ours[names.KIT_SNAPSHOT_DIR] = str(snapshots)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import given
@@ -68,7 +68,7 @@ def test_last_lines_make_room_for_the_traceback_and_are_told_in_full_without_one
 
 def test_what_ends_all_nodes_is_told_in_full_by_the_one_that_failed() -> None:
     own = ending(lines=["a"])
-    other = termination.heard(json.loads(json.dumps(asdict(replace(own, node=1)))))
+    other = termination.heard(replace(own, node=1))
     assert (other.reason, other.failure) == (own.reason, own.failure)
     assert own.words == "fatal: rank 3 failed"
     assert other.words == "fatal: node 1 has failed for good"

@@ -10,19 +10,24 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
-from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousInfo
+from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousInfo, RendezvousTimeoutError
 
 from tests.trainer.nodes import free_port
 from trainer.env import NodeEnv, node_env
 from trainer.outcome.termination import Ending
 from trainer.rendezvous.backend import JobEnded
+from trainer.rendezvous.diagnosis import Account
 from trainer.rendezvous.hosted import hosted
+from trainer.rendezvous.hubbackend import HubBackend
 from trainer.rendezvous.knobs import Knobs
-from trainer.rendezvous.meeting import HubBackend, HubRendezvous, RoundOver
+from trainer.rendezvous.meeting import HubRendezvous, RoundOver
+from trainer.rendezvous.stacks import Place
 from trainer.system.heartbeat import Phase
 
+SECRET = b"0123456789abcdef"
 KNOBS = Knobs(join_timeout=60, last_call_timeout=1)
 HASTY = Knobs(join_timeout=60, last_call_timeout=1, keep_alive_max_attempt=1)  # silence is noticed after six seconds
 
@@ -40,15 +45,15 @@ class Meeting:
     def host(self) -> None:
         """Start the hub, anew if there was one."""
         self._hub.close()
-        self._hub.enter_context(hosted(self.node, self._knobs))
+        self._hub.enter_context(hosted(self.node, self._knobs, secret=SECRET))
 
     def close(self) -> None:
         self._hub.close()
         self._pool.shutdown()
 
-    def backend(self, index: int, *, born: float = 0.0, **changed: str) -> HubBackend:
+    def backend(self, index: int, *, born: float = 0.0, secret: bytes | None = SECRET, **changed: str) -> HubBackend:
         node: NodeEnv = replace(self.node, node_index=index, **changed)  # type: ignore[arg-type]
-        return HubBackend(node, self._knobs, born=born)
+        return HubBackend(node, self._knobs, born=born, secret=secret)
 
     def enter(self, *backends: HubBackend) -> list[HubRendezvous]:
         for backend in backends:
@@ -89,15 +94,15 @@ elastic = pytest.mark.parametrize("meeting", ["1:2"], indirect=True)
 
 @two_nodes
 def test_nodes_of_a_round_have_ranks_in_the_pods_order_one_master_and_one_store(meeting: Meeting) -> None:
-    ten, two = meeting.rounds(*meeting.enter(meeting.backend(10), meeting.backend(2)))
-    assert (two.rank, ten.rank, two.world_size) == (0, 1, 2)
-    assert two.bootstrap_store_info
-    assert ten.bootstrap_store_info
-    assert two.bootstrap_store_info.master_addr == "127.0.0.1"
-    assert two.bootstrap_store_info.master_port == ten.bootstrap_store_info.master_port
-    ten.store.set("of ten", "10")
-    two.store.set("of two", "2")
-    assert ten.store.multi_get(["of two", "of ten"]) == [b"2", b"10"]
+    one, zero = meeting.rounds(*meeting.enter(meeting.backend(1), meeting.backend(0)))
+    assert (zero.rank, one.rank, zero.world_size) == (0, 1, 2)
+    assert zero.bootstrap_store_info
+    assert one.bootstrap_store_info
+    assert zero.bootstrap_store_info.master_addr == "127.0.0.1"
+    assert zero.bootstrap_store_info.master_port == one.bootstrap_store_info.master_port
+    one.store.set("of one", "1")
+    zero.store.set("of zero", "0")
+    assert one.store.multi_get(["of zero", "of one"]) == [b"0", b"1"]
 
 
 @two_nodes
@@ -160,12 +165,13 @@ def test_a_round_ends_well_when_all_are_done_and_nobody_is_lost_by_leaving_then(
     assert not second.num_nodes_waiting()
 
 
-@two_nodes
+@pytest.mark.parametrize("meeting", ["2:3"], indirect=True)
 def test_a_node_that_waits_while_the_job_finishes_without_it_is_done_too(meeting: Meeting) -> None:
-    first, second, late = meeting.enter(*map(meeting.backend, range(3)))
+    first, second = meeting.enter(*map(meeting.backend, range(2)))
     meeting.rounds(first, second)
-    waiting = meeting._pool.submit(late.next_rendezvous)
     assert not first.done(patience=0.2)
+    (late,) = meeting.enter(meeting.backend(2))
+    waiting = meeting._pool.submit(late.next_rendezvous)
     assert second.done(patience=30.0)
     with pytest.raises(JobEnded, match="finished already"):
         waiting.result()
@@ -193,11 +199,9 @@ def test_a_round_whose_ranks_all_stand_still_is_over_for_the_reason_that_their_p
     second.pulse(stalled=True, frozen=False, tempo={})
     until(lambda: not first.num_nodes_waiting() and first.asked)
     until(lambda: not second.num_nodes_waiting() and second.asked)
-    stuck = {"step": 4, "still": 31.0, "answers": True, "frozen": False}
-    reading = {"rank": 0, "phase": Phase.DATA, "place": {"wait": "", "line": "data.py:3 in read"}}
-    waiting = {"rank": 1, "phase": Phase.BACKWARD, "place": {"wait": "all_reduce", "line": "train.py:9 in train"}}
-    first.account([reading | stuck])
-    second.account([waiting | stuck])
+    stuck = partial(Account, step=4, still=31.0, answers=True, frozen=False)
+    first.account([stuck(rank=0, phase=Phase.DATA, place=Place(line="data.py:3 in read"))])
+    second.account([stuck(rank=1, phase=Phase.BACKWARD, place=Place(wait="all_reduce", line="train.py:9 in train"))])
     for node in (first, second):
         until(partial(hung, node))
         assert (node.culprit, node.lost) == (0, True)
@@ -243,9 +247,33 @@ def test_node_0_stays_until_all_have_heard_that_it_fails(meeting: Meeting) -> No
 
 
 @two_nodes
-def test_a_node_of_another_run_is_refused(meeting: Meeting) -> None:
-    (stranger,) = meeting.enter(meeting.backend(1, run_id="another"))
-    with pytest.raises(RendezvousConnectionError, match="rendezvous of run local"):
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"run_id": "another"}, "another secret, or another run"),
+        ({"secret": b"fedcba9876543210"}, "another secret, or another run"),
+        ({"secret": None}, "this node has none"),
+    ],
+)
+def test_a_node_that_does_not_know_the_runs_secret_is_not_let_in(
+    meeting: Meeting, changed: dict[str, Any], problem: str
+) -> None:
+    class Waits(Exception):
+        pass
+
+    def waits(why: str) -> None:  # a hub of the run before may be there for some moments more
+        raise Waits(why)
+
+    with pytest.raises(Waits, match=problem):
+        meeting.backend(1, **changed).connect(deadline=time.monotonic() + 60, waiting=waits)
+    with pytest.raises(RendezvousTimeoutError, match=problem):
+        meeting.backend(1, **changed).connect(deadline=0)
+
+
+@two_nodes
+def test_a_node_that_the_job_does_not_have_is_refused(meeting: Meeting) -> None:
+    (stranger,) = meeting.enter(meeting.backend(2))
+    with pytest.raises(RendezvousConnectionError, match="node 2 is none of this job's, whose last one is 1"):
         stranger.next_rendezvous()
 
 

@@ -19,7 +19,7 @@ class Ranks:
 
     def look(self) -> dict[int, float]:
         steps = round(5 * self._looks / self._step)
-        told = {str(rank): (steps, busy * steps) for rank, busy in enumerate(self._busy)}
+        told = {rank: (steps, busy * steps) for rank, busy in enumerate(self._busy)}
         self.tempo.hear(told, 5.0 * self._looks)
         self._looks += 1
         return self.tempo.slow()

@@ -1,0 +1,106 @@
+"""A node's connection to the hub: both have proved themselves, and each message is of a known type."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from trainer.rendezvous import messages, proof
+from trainer.rendezvous.messages import HUBS, Message
+from trainer.rendezvous.proof import Challenge, ForgedError, Key, Proof, Session
+from trainer.system import port, typed
+from trainer.system.decoders import MalformedError
+from trainer.system.lines import ConnectionLost, Lines, notice_silence
+
+WORDS: Final = 1024  # bytes of a line before both ends have proved themselves
+ANSWER_PATIENCE: Final = 10.0  # seconds for each of them: the hub may have thousands to answer
+
+
+class Connection:
+    """A node's end, after both have proved themselves."""
+
+    def __init__(self, lines: Lines, session: Session) -> None:
+        self._lines = lines
+        self._session = session
+
+    def send(self, message: Message) -> None:
+        """Tell the hub.
+
+        Raises:
+            ConnectionLost: it is gone.
+        """
+        self._lines.write(self._session.seal(messages.dump(message)))
+
+    def receive(self, timeout: float | None = None) -> Message | None:
+        """The hub's next message; None if none has arrived within ``timeout`` seconds.
+
+        Raises:
+            ConnectionLost: it is gone, or what arrived is not from it.
+        """
+        line = self._lines.read(timeout)
+        try:
+            return None if line is None else messages.load(HUBS, self._session.open(line))
+        except (ForgedError, MalformedError) as error:
+            raise ConnectionLost(str(error)) from error
+
+    def close(self) -> None:
+        """Close it; the hub is told by that alone."""
+        self._lines.close()
+
+
+def connect(
+    host: tuple[str, int],
+    key: Key,
+    *,
+    silence: tuple[int, int],
+    nodes: int,
+    deadline: float,
+    waiting: Callable[[str], None],
+) -> Connection:
+    """Connect to the hub that knows the run's secret; whoever else is there may be gone the next time.
+
+    Args:
+        host: node 0's name or address, and the port there.
+        key: of the run.
+        silence: seconds between two signs of life of a silent connection, and how many may be missing.
+        nodes: that may all be at it.
+        deadline: when to give up, in ``time.monotonic()``.
+        waiting: told why it has to wait, before each further attempt.
+
+    Raises:
+        TimeoutError: there was none in time.
+    """
+    began = time.monotonic()
+    while True:
+        connection = port.reach(*host, deadline=deadline, nodes=nodes, waiting=waiting)
+        notice_silence(connection, interval=silence[0], attempts=silence[1])
+        lines = Lines(connection)
+        try:
+            return Connection(lines, _prove(lines, key))
+        except (ConnectionLost, ForgedError, MalformedError) as error:
+            lines.close()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no rendezvous of this run at {host[0]}:{host[1]}: {error}") from error
+            waiting(f"waiting for the rendezvous of this run at {host[0]}:{host[1]} ({error})")
+        port.rest(began, nodes=nodes)
+
+
+def _prove(lines: Lines, key: Key) -> Session:
+    """Prove that this node knows the secret, once the hub has asked, and that the hub does."""
+    challenge: Challenge = typed.load(Challenge, _hear(lines, "it does not ask for a proof"))
+    words, session = key.answer(challenge)
+    lines.write(proof.line(words))
+    answer: Proof = typed.load(Proof, _hear(lines, "it does not take this node's: another secret, or another run"))
+    session.verify(answer.mac)
+    return session
+
+
+def _hear(lines: Lines, problem: str) -> bytes:
+    try:
+        line = lines.read(ANSWER_PATIENCE, longest=WORDS)
+    except ConnectionLost as error:
+        raise ConnectionLost(f"{problem}; {error}") from error
+    if line is None:
+        raise ConnectionLost(f"{problem} within {ANSWER_PATIENCE:.0f} s")
+    return line
