@@ -20,8 +20,7 @@ from typing import Any
 
 from bench.measure import Result, earlier, write
 from bench.scale_agents import ADDRESS, AGENTS, HOSTS, LIMIT, OPERATIONS, Moments, Seat, crew
-from trainer.rendezvous.meeting import free_port
-from trainer.system.port import reach
+from trainer.system.port import listen, reach
 
 SIZES: Mapping[str, Sequence[int]] = {"kitctl": (8, 64, 256, 512, 4096), "stock c10d": (8, 64, 256, 512)}
 TRIALS: Mapping[str, int] = {"kitctl": 10, "stock c10d": 3}
@@ -102,7 +101,8 @@ def wanted(done: Sequence[Trial], count: int) -> bool:
 
 def measure(rival: str, size: int) -> Trial:
     """One rendezvous's life."""
-    port = free_port(ADDRESS)
+    with listen(ADDRESS, 0) as probe:
+        port = int(probe.getsockname()[1])
     with HOSTS[rival](size, port) as host, crews(rival, size, port) as everyone:
         reach(ADDRESS, port, deadline=time.monotonic() + LIMIT).close()
         began, used, held = time.monotonic(), cpu_seconds(host), memory(host)

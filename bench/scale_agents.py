@@ -19,8 +19,8 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRende
 
 from trainer.env import NodeEnv, node_env
 from trainer.rendezvous.hosted import hosted
+from trainer.rendezvous.hubbackend import HubBackend
 from trainer.rendezvous.knobs import Knobs
-from trainer.rendezvous.meeting import HubBackend
 from trainer.system.port import allow_connections
 
 ADDRESS = "127.0.0.1"
@@ -29,6 +29,7 @@ POLL_SECONDS = 0.1  # of our agents, which read what was sent to them
 STOCK_POLL_SECONDS = 1.0  # of stock ones, which read and unpickle the state of all: torchrun does so ten times a second
 BEFORE_DEATH = 1.0  # seconds until one agent dies, all others being on the watch by then
 OPERATIONS = 20  # keys that each agent sets and gets
+SECRET = b"x" * 32  # of the run
 VALUE = "x" * 200  # bytes, as much as torch's agents tell each other of a node
 
 
@@ -76,7 +77,8 @@ class HubAgent:
     """One of ours, with the knobs that it has by itself."""
 
     def __init__(self, seat: Seat) -> None:
-        self._backend = HubBackend(seat_env(seat), Knobs(join_timeout=int(LIMIT), read_timeout=int(LIMIT)), born=0)
+        knobs = Knobs(join_timeout=int(LIMIT), read_timeout=int(LIMIT))
+        self._backend = HubBackend(seat_env(seat), knobs, born=0, secret=SECRET)
 
     def connect(self) -> None:
         """See the protocol."""
@@ -157,7 +159,7 @@ def _await(happened: Callable[[], bool], pause: float) -> None:
 def hub(size: int, port: int) -> Iterator[int]:
     """Host our meeting place; gives the id of its process."""
     seat = Seat(index=0, size=size, port=port)
-    with hosted(seat_env(seat), Knobs(join_timeout=int(LIMIT))) as process:
+    with hosted(seat_env(seat), Knobs(join_timeout=int(LIMIT)), secret=SECRET) as process:
         yield process.pid
 
 

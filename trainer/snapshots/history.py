@@ -104,7 +104,7 @@ class History:
         found = None
         if self._folder is not None:
             claimed = self._world.attempt(self._claim, SnapshotError, StorageUnavailableError)
-            self.generation = self._world.share(claimed)
+            self.generation = self._world.share(claimed, int)
             self._chain = self._begin_chain(self.generation)
             self._writer.main_only = not sharing.shared(
                 self._world, self._folder, self.generation, sharded=self._state.sharded

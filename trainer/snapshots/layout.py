@@ -5,13 +5,16 @@ What all ranks hold alike is shared out between them, and each writes what it al
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
 from torch import Tensor
 from torch.distributed.checkpoint import DefaultSavePlanner
-from torch.distributed.checkpoint.planner import SavePlan, WriteItem
+from torch.distributed.checkpoint.default_planner import create_default_local_save_plan
+from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex, TensorProperties
+from torch.distributed.checkpoint.planner import SavePlan, TensorWriteData, WriteItem, WriteItemType
 from torch.distributed.tensor import DTensor
 
 from trainer.snapshots.shards import Piece
@@ -35,12 +38,12 @@ class Layout:
     pieces: tuple[Piece, ...]
 
     @classmethod
-    def of(cls, plan: SavePlan, tensors: Tensors) -> Layout:
-        """Lay a plan's items out."""
+    def of(cls, parts: Iterable[Piece], tensors: Tensors) -> Layout:
+        """Lay parts of the state out, wherever they were before."""
         pieces: list[Piece] = []
-        for item in plan.items:
-            end = pieces[-1].stop if pieces else 0
-            pieces.append(_piece(item, start=-(-end // ALIGNMENT) * ALIGNMENT))
+        for part in parts:
+            start = -(-(pieces[-1].stop if pieces else 0) // ALIGNMENT) * ALIGNMENT
+            pieces.append(replace(part, start=start, stop=start + part.stop - part.start))
         return cls(structure=structure(tensors), pieces=tuple(pieces))
 
     @property
@@ -106,21 +109,45 @@ def plan(world: World, tensors: Tensors, *, main_only: bool) -> Layout:
         tensors: of this rank; all ranks have the same names.
         main_only: whether rank 0 writes all that the ranks hold alike.
     """
-    planner = _planner(tensors, is_main=world.is_main, main_only=main_only)
-    plans = world.gather(planner.create_local_plan())
-    mine = planner.finish_plan(world.scatter(planner.create_global_plan(plans)[0] if world.is_main else []))
-    return Layout.of(mine, tensors)
+    parts = held(tensors)
+    shares = share_out(world.gather(parts, list[Piece]), main_only=main_only)
+    return Layout.of((parts[number] for number in world.scatter(shares, list[int])), tensors)
 
 
-def _planner(tensors: Tensors, *, is_main: bool, main_only: bool = False) -> DefaultSavePlanner:
-    planner = DefaultSavePlanner(
-        flatten_state_dict=False, flatten_sharded_tensors=False, dedup_save_to_lowest_rank=main_only
+def held(tensors: Tensors) -> list[Piece]:
+    """What a rank holds of the state, each part as if it were alone in a shard."""
+    return [_piece(item) for item in create_default_local_save_plan(tensors, is_coordinator=True).items]
+
+
+def share_out(parts: Sequence[Sequence[Piece]], *, main_only: bool) -> list[list[int]]:
+    """Which of its parts each rank writes, by their numbers: what several ranks hold alike is written once.
+
+    Args:
+        parts: of each rank.
+        main_only: whether rank 0 writes all that the ranks hold alike.
+    """
+    planner = DefaultSavePlanner(flatten_state_dict=False, dedup_save_to_lowest_rank=main_only)
+    planner.set_up_planner({})
+    plans, _ = planner.create_global_plan([SavePlan([_item(part) for part in held]) for held in parts])
+    chosen = [{item.index for item in plan.items} for plan in plans]
+    return [
+        [number for number, part in enumerate(held) if _item(part).index in mine]
+        for held, mine in zip(parts, chosen, strict=True)
+    ]
+
+
+def _item(part: Piece) -> WriteItem:
+    """A part as torch's planner knows it."""
+    offsets = torch.Size(part.offsets)
+    data = TensorWriteData(
+        chunk=ChunkStorageMetadata(offsets=offsets, sizes=torch.Size(part.sizes)),
+        properties=TensorProperties(dtype=getattr(torch, part.dtype)),
+        size=torch.Size(part.shape),
     )
-    planner.set_up_planner(tensors, is_coordinator=is_main)
-    return planner
+    return WriteItem(index=MetadataIndex(part.tensor, offsets), type=WriteItemType.SHARD, tensor_data=data)
 
 
-def _piece(item: WriteItem, *, start: int) -> Piece:
+def _piece(item: WriteItem) -> Piece:
     facts = item.tensor_data
     assert facts is not None
     return Piece(
@@ -129,6 +156,6 @@ def _piece(item: WriteItem, *, start: int) -> Piece:
         shape=tuple(facts.size),
         offsets=tuple(facts.chunk.offsets),
         sizes=tuple(facts.chunk.sizes),
-        start=start,
-        stop=start + facts.chunk.sizes.numel() * facts.properties.dtype.itemsize,
+        start=0,
+        stop=facts.chunk.sizes.numel() * facts.properties.dtype.itemsize,
     )

@@ -111,8 +111,8 @@ class Memory:
         return [_Slot(path) for path in sorted(paths, key=lambda path: path.name == self._newest)]
 
     def _agree(self, problem: str) -> None:
-        told = [f"rank {rank}: {one}" for rank, one in enumerate(self._world.gather(problem)) if one]
-        if told := self._world.share(told):
+        told = [f"rank {rank}: {one}" for rank, one in enumerate(self._world.gather(problem, str)) if one]
+        if told := self._world.share(told, list[str]):
             self._world.say(f"warning: the state is not copied to main memory: {told[0]}")
             self._on = False
             self._slots.clear()

@@ -33,7 +33,7 @@ class Recall:
         self._folder = folder
         held = list(_look(folder)) if folder else []
         self._paths = {(one.manifest.name, one.number): path for one, path in held}
-        self.copies = whole(world.gather([one for one, _ in held]))
+        self.copies = whole(world.gather([one for one, _ in held], list[Held]))
 
     def read(self, reader: Reader, offer: Offer) -> Extras:
         """Set the state to a copy. What is wrong with it is raised on all ranks alike.
@@ -44,8 +44,9 @@ class Recall:
             StorageUnavailableError: it cannot be read.
         """
         opened = self._world.attempt(lambda: self._opened(offer), *FAILURES)
+        mine = self._world.gather({number: shard.tail for number, shard in opened.items()}, dict[int, Tail])
         tails: dict[int, Tail] = {}
-        for known in self._world.share(self._world.gather({number: shard.tail for number, shard in opened.items()})):
+        for known in self._world.share(mine, list[dict[int, Tail]]):
             tails |= known
         return reader.read(
             [tails[number] for number in range(len(offer.holders))],

@@ -17,7 +17,7 @@ from trainer.snapshots.branch import Offer, in_order
 from trainer.snapshots.candidates import Candidates
 from trainer.snapshots.reading import FAILURES, UNUSABLE, Extras, Reader
 from trainer.snapshots.recall import Recall
-from trainer.snapshots.shards import CorruptError, ShardFile
+from trainer.snapshots.shards import CorruptError, ShardFile, Tail
 from trainer.snapshots.snapshot import ForeignError, Manifest
 from trainer.snapshots.state import State
 from trainer.system.storage import StorageUnavailableError, patiently
@@ -69,7 +69,9 @@ def newest(world: World, state: State, folder: Path, candidates: Candidates | No
 def _offers(world: World, candidates: Candidates | None, recall: Recall) -> Iterator[Offer]:
     """Rank 0's candidates, one after the other, on all ranks; behind the last one, whether to begin anew."""
     offers = _tried(candidates, recall) if candidates else iter(())
-    while offer := world.share(world.attempt(lambda: list(islice(offers, 1)), SnapshotError, StorageUnavailableError)):
+    while offer := world.share(
+        world.attempt(lambda: list(islice(offers, 1)), SnapshotError, StorageUnavailableError), list[Offer]
+    ):
         yield offer[0]
 
 
@@ -99,7 +101,7 @@ def _read(world: World, reader: Reader, folder: Path, manifest: Manifest) -> Ext
     opened = world.attempt(open_all, *FAILURES)
     tails = [shard.tail for shard in opened]
     return reader.read(
-        world.share(tails) if reader.alike else tails,
+        world.share(tails, list[Tail]) if reader.alike else tails,
         lambda number, start, stop: patiently(lambda: opened[number].read(start, stop), path, world.warn),
         holders=[0] * len(manifest.shards) if reader.alike else (),
     )

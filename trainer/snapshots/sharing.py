@@ -26,9 +26,9 @@ def shared(world: World, folder: Path, generation: int, *, sharded: bool) -> boo
     mark = world.attempt(
         lambda: patiently(lambda: Fence(folder).mark(generation), folder, world.warn), StorageUnavailableError
     )
-    told = world.share(mark)
-    blind = [rank for rank, sees in enumerate(world.gather(mark == told)) if not sees]
-    if blind := world.share(blind):
+    told = world.share(mark, str | None)
+    blind = [rank for rank, sees in enumerate(world.gather(mark == told, bool)) if not sees]
+    if blind := world.share(blind, list[int]):
         what = f"{folder} is not the same folder on all nodes: rank {blind[0]} does not see what rank 0 wrote"
         if sharded:
             raise SnapshotError(f"{what}; ranks that each hold a part of the state need one that they share")

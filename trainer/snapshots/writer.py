@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,22 +54,30 @@ class Writer:
         """
         buffer = self.prepare(tensors)
         buffer.copy(tensors)
+        contents = partial(_dumped, extras)
         if self.main_only:
-            extras = {name: value for one in self._world.gather(extras) for name, value in one.items()}
-        self._report = self._background.submit(self._write, folder, buffer, extras)
+            contents = partial(_merged, self._world.gather(contents(), dict[str, bytes]))
+        self._report = self._background.submit(self._write, folder, buffer, contents)
 
     def reports(self) -> list[Report]:
         """Wait for all ranks; what they have written, by rank, on rank 0."""
         mine = self._report.result() if self._report else None
         self._report = None
-        return self._world.gather(mine)
+        return self._world.gather(mine, Report)
 
-    def _write(self, folder: Path, part: Buffer, extras: Mapping[str, Any]) -> Report:
+    def _write(self, folder: Path, part: Buffer, contents: Callable[[], Mapping[str, bytes]]) -> Report:
         if self.main_only and not self._world.is_main:
             return None
         try:
             folder.mkdir(exist_ok=True)
-            contents = {name: dump(value) for name, value in extras.items()}
-            return shards.write(folder / shards.name(self._world.rank), part.data, part.layout.pieces, contents)
+            return shards.write(folder / shards.name(self._world.rank), part.data, part.layout.pieces, contents())
         except OSError as error:
             return error
+
+
+def _dumped(extras: Mapping[str, Any]) -> dict[str, bytes]:
+    return {name: dump(value) for name, value in extras.items()}
+
+
+def _merged(told: Sequence[Mapping[str, bytes]]) -> dict[str, bytes]:
+    return {name: content for one in told for name, content in one.items()}

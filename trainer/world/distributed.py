@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -22,12 +22,16 @@ from torch.distributed import distributed_c10d
 from tqdm import tqdm
 
 from trainer.env import RankEnv, rank_env
+from trainer.system import typed
+from trainer.system.decoders import MalformedError
 from trainer.system.heartbeat import Heart, Phase
 from trainer.system.port import reach
+from trainer.world import exchange
 from trainer.world.replicas import DDPOptions, replicate, sharded
 from trainer.world.rng import seed_all
 
 T = TypeVar("T")
+Problem = tuple[int, str] | None  # of one rank: which type of error, and its text
 
 # Newer versions of torch have it as a public name.
 set_timeout = getattr(dist, "set_timeout", None) or distributed_c10d._set_pg_timeout  # noqa: SLF001
@@ -76,44 +80,54 @@ class World:
         sys.stdout.flush()
 
     def attempt(self, act: Callable[[], T], *errors: type[Exception]) -> T:
-        """What an act gives here, if it succeeds on all ranks; else the lowest failed one's error is raised on all."""
+        """What an act gives here, if it succeeds on all ranks; else the lowest failed one's error is raised on all.
+
+        Elsewhere it is of the first of these types that it is an instance of, and has its text.
+        """
         result, error = None, None
         try:
             result = act()
         except errors as raised:
             error = raised
-        failed = self.share([one for one in self.gather(error) if one])
-        if failed:
-            raise failed[0]
+        kind = next((index for index, kind in enumerate(errors) if isinstance(error, kind)), None)
+        told = None if kind is None else (kind, str(error))
+        failed = self.share([one for one in self.gather(told, Problem) if one], list[Problem])
+        if failed and failed[0]:
+            kind, text = failed[0]
+            raise (error if told == failed[0] and error else errors[kind](text))
         return cast("T", result)
 
-    def share(self, value: T | None, *, source: int = 0) -> T:
-        """What rank 0, or another source, gave, on every rank."""
-        box = [value]
-        if dist.is_initialized():
-            dist.broadcast_object_list(box, src=source, device=self.device)
-        return cast("T", box[0])
+    def share(self, value: T | None, kind: Any, *, source: int = 0) -> T:
+        """What rank 0, or another source, gave, on every rank. ``kind`` is its type, which no other value has."""
+        if not dist.is_initialized():
+            return cast("T", value)
+        content = typed.dump(value) if self.rank == source else b""
+        content = exchange.broadcast(content, self._wire, source=source)
+        return cast("T", value if self.rank == source else _told(kind, content, by=source))
 
     def broadcast(self, tensor: Tensor, *, source: int) -> None:
         """Give a tensor on every rank the values that it has on one of them, in place."""
         if dist.is_initialized():
             dist.broadcast(tensor, src=source)
 
-    def gather(self, value: T) -> list[T]:
-        """What each rank gave, by rank, on rank 0; elsewhere an empty list."""
+    def gather(self, value: T, kind: Any) -> list[T]:
+        """What each rank gave, by rank, on rank 0; elsewhere an empty list. ``kind`` is the type of each."""
         if not dist.is_initialized():
             return [value]
-        values: list[T | None] = [None] * self.size if self.is_main else []
-        dist.gather_object(value, values if self.is_main else None, dst=0)
-        return cast("list[T]", values)
+        contents = exchange.gather(typed.dump(value), self._wire)
+        return [value if rank == 0 else _told(kind, content, by=rank) for rank, content in enumerate(contents)]
 
-    def scatter(self, values: Sequence[T]) -> T:
+    def scatter(self, values: Sequence[T], kind: Any) -> T:
         """What rank 0 gave for each rank, by rank; elsewhere what is given does not count."""
         if not dist.is_initialized():
             return values[0]
-        box: list[T | None] = [None]
-        dist.scatter_object_list(box, list(values) if self.is_main else None, src=0)
-        return cast("T", box[0])
+        content = exchange.scatter([typed.dump(value) for value in values] if self.is_main else [], self._wire)
+        return cast("T", values[0] if self.is_main else _told(kind, content, by=0))
+
+    @property
+    def _wire(self) -> torch.device:
+        """Where what is exchanged has to lie: gloo has it in main memory, also where it is on GPUs."""
+        return torch.device("cpu") if dist.get_backend() == "gloo" else self.device
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The element-wise sum over all ranks, in place."""
@@ -155,6 +169,18 @@ class World:
             raise DistributedError("torch's SyncBatchNorm needs a GPU for each rank; train without it on CPUs")
         synchronized: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)
         return synchronized
+
+
+def _told(kind: Any, content: bytes, *, by: int) -> Any:
+    """What another rank told.
+
+    Raises:
+        DistributedError: it is something else.
+    """
+    try:
+        return typed.load(kind, content)
+    except MalformedError as error:
+        raise DistributedError(f"rank {by} tells what no rank would: {error}") from error
 
 
 @contextmanager

@@ -36,7 +36,9 @@ def ending_of(index: int, folder: Path, *, host: str = NOWHERE, patience: int = 
         }
     )
     knobs = Knobs.of(node.rendezvous_conf)
-    return Supervisor(node, ["train.py"], knobs=knobs, hub=None, zygote=None, drain=Drain(), scratch=folder).run()
+    return Supervisor(
+        node, ["train.py"], knobs=knobs, secret=None, hub=None, zygote=None, drain=Drain(), scratch=folder
+    ).run()
 
 
 @pytest.fixture(autouse=True)
@@ -80,16 +82,18 @@ def ending_beyond_a_lost_hub(folder: Path, *, join_timeout: int, between: Callab
         }
     )
     knobs = Knobs.of(node.rendezvous_conf)
-    supervisor = Supervisor(node, [str(script)], knobs=knobs, hub=None, zygote=None, drain=Drain(), scratch=folder)
+    supervisor = Supervisor(
+        node, [str(script)], knobs=knobs, secret=None, hub=None, zygote=None, drain=Drain(), scratch=folder
+    )
     ended = threading.Event()
 
     def lose() -> None:
-        with hosted(node, knobs):
+        with hosted(node, knobs, secret=None):
             while not (folder / "began").exists() and not ended.is_set():
                 time.sleep(0.02)
             again = between()
         if again:
-            with hosted(node, knobs):
+            with hosted(node, knobs, secret=None):
                 ended.wait()  # a hub ends with the thread that has started it
 
     with ThreadPoolExecutor() as pool:

@@ -15,10 +15,11 @@ import pytest
 from tests.trainer.nodes import free_port
 from tests.trainer.rendezvous.wire import HELLO, JOIN, KEY, Served, Wire, works
 from trainer.env import node_env
-from trainer.rendezvous import door
+from trainer.rendezvous import door, proof
 from trainer.rendezvous.hosted import hosted
 from trainer.rendezvous.knobs import Knobs
-from trainer.rendezvous.proof import Key
+from trainer.rendezvous.proof import Challenge, ForgedError, Key
+from trainer.system import typed
 
 
 @pytest.fixture
@@ -61,17 +62,17 @@ def test_who_knows_the_runs_id_and_not_its_secret_is_not_let_in_and_that_is_told
 
 def test_what_was_said_on_another_connection_is_no_proof(hub: Served) -> None:
     with Wire(hub.address) as member, Wire(hub.address) as stranger:
-        words, _ = KEY.answer(door.typed.load(door.proof.Challenge, member.greeting))
-        stranger.send(door.proof.line(words))
+        words, _ = KEY.answer(typed.load(Challenge, member.greeting))
+        stranger.send(proof.line(words))
         assert stranger.read() == b""
 
 
 def test_a_hub_that_does_not_know_the_secret_is_not_believed() -> None:
     challenge = Key(b"fedcba9876543210", KEY.run).challenge()
     words, session = KEY.answer(challenge)
-    with pytest.raises(door.ForgedError):
+    with pytest.raises(ForgedError):
         session.verify(words.mac)  # which is all that it could send back
-    with pytest.raises(door.ForgedError, match="node 0 has no secret"):
+    with pytest.raises(ForgedError, match="node 0 has no secret"):
         KEY.answer(Key(None, KEY.run).challenge())
 
 

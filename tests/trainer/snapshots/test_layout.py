@@ -37,14 +37,14 @@ def tensor(sizes: list[int], dtype: torch.dtype) -> Tensor:
 def test_what_ranks_hold_alike_is_written_once_and_comes_back(
     *, state: dict[str, Tensor], ranks: int, main_only: bool, chunk: int
 ) -> None:
-    planner = layout._planner(state, is_main=True, main_only=main_only)
-    plans, _ = planner.create_global_plan([planner.create_local_plan() for _ in range(ranks)])
-    assert sorted(item.index.fqn for plan in plans for item in plan.items) == sorted(state)
-    assert not main_only or not any(plan.items for plan in plans[1:])
+    held = layout.held(state)
+    shares = layout.share_out([held] * ranks, main_only=main_only)
+    assert sorted(held[number].tensor for share in shares for number in share) == sorted(state)
+    assert not main_only or not any(shares[1:])
     with TemporaryDirectory() as folder, patch("trainer.snapshots.shards.CHUNK", chunk):
         opened = []
-        for rank, plan in enumerate(plans):
-            planned = Layout.of(plan, state)
+        for rank, share in enumerate(shares):
+            planned = Layout.of([held[number] for number in share], state)
             part = Buffer(planned, torch.zeros(planned.size, dtype=torch.uint8))
             part.copy(state)
             path = Path(folder) / shards.name(rank)

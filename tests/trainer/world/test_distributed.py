@@ -73,8 +73,8 @@ def test_the_others_wait_until_rank_0_listens() -> None:
 
 def check(world: World) -> None:
     assert (world.rank, world.size, world.is_main) == (0, 1, True)
-    assert world.share("told") == "told"
-    assert world.gather("given") == ["given"]
+    assert world.share("told", str) == "told"
+    assert world.gather("given", str) == ["given"]
     assert world.sum(torch.ones(2)).tolist() == [1, 1]
     world.barrier()
     model = nn.BatchNorm1d(2)

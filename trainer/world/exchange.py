@@ -1,0 +1,59 @@
+"""Bytes from rank to rank, by collectives of torch's alone: nothing that arrives is unpickled.
+
+Collective: all ranks call the same function, in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def gather(content: bytes, device: torch.device) -> list[bytes]:
+    """What each rank gave, by rank, on rank 0; elsewhere an empty list."""
+    ranks, is_main = dist.get_world_size(), dist.get_rank() == 0
+    sizes = list(torch.empty(ranks, dtype=torch.int64, device=device).unbind())
+    dist.all_gather(sizes, torch.tensor(len(content), device=device))
+    lengths: list[int] = torch.stack(sizes).tolist()
+    parts = [_room(max(lengths), device) for _ in lengths] if is_main else None
+    dist.gather(_padded(content, max(lengths), device), parts, dst=0)
+    return [_bytes(part, length) for part, length in zip(parts or (), lengths, strict=is_main)]
+
+
+def broadcast(content: bytes, device: torch.device, *, source: int) -> bytes:
+    """What one rank gave; elsewhere what is given does not count."""
+    size = torch.tensor(len(content), device=device)
+    dist.broadcast(size, src=source)
+    length = int(size.item())
+    is_source = dist.get_rank() == source
+    part = _padded(content, length, device) if is_source else _room(length, device)
+    dist.broadcast(part, src=source)
+    return content if is_source else _bytes(part, length)
+
+
+def scatter(contents: Sequence[bytes], device: torch.device) -> bytes:
+    """What rank 0 gave for this rank; elsewhere what is given does not count."""
+    is_main = dist.get_rank() == 0
+    sizes = torch.zeros(dist.get_world_size(), dtype=torch.int64, device=device)
+    if is_main:
+        sizes += torch.tensor([len(content) for content in contents], device=device)
+    dist.broadcast(sizes, src=0)
+    lengths: list[int] = sizes.tolist()
+    part = _room(max(lengths), device)
+    dist.scatter(part, [_padded(one, max(lengths), device) for one in contents] if is_main else None, src=0)
+    return _bytes(part, lengths[dist.get_rank()])
+
+
+def _room(size: int, device: torch.device) -> Tensor:
+    return torch.empty(size, dtype=torch.uint8, device=device)
+
+
+def _padded(content: bytes, size: int, device: torch.device) -> Tensor:
+    return torch.frombuffer(bytearray(content.ljust(size)), dtype=torch.uint8).to(device)
+
+
+def _bytes(part: Tensor, size: int) -> bytes:
+    return part[:size].cpu().numpy().tobytes()
