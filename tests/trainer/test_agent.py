@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.trainer.listeners import addresses, offspring
 from tests.trainer.nodes import SCRIPTS, ColdNodes, Nodes
 from tests.trainer.storage import UNREADABLE
 
@@ -31,6 +32,18 @@ def test_ranks_of_unequal_nodes_finish_together(tmp_path: Path) -> None:
     rank = seats["0"]["ranks"][0]
     assert (tmp_path / "logs" / "node-0" / f"rank-{rank}.log").read_text() == "sum of ranks 3.0 of 3\n"
     assert nodes.end(0)["outcome"] == "done"
+
+
+def test_a_job_of_this_machine_alone_listens_where_no_other_reaches_it(tmp_path: Path) -> None:
+    with Nodes(tmp_path, str(SCRIPTS / "steps.py")) as nodes:
+        nodes.start(0, 1)
+        nodes.until(0, "world of 2")
+        nodes.until_true((tmp_path / "snapshots" / "step-00000002-g0001").exists, "second step")
+        found = addresses(pid for index in (0, 1) for pid in offspring(nodes.pid(index)))
+        nodes.finish()
+        assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
+    assert found
+    assert {address for address in found if not address.is_loopback} == set()
 
 
 def test_failing_for_good_ends_fatally_with_the_first_ranks_traceback(tmp_path: Path) -> None:

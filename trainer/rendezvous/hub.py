@@ -65,7 +65,8 @@ class Hub:
         async with await loop.create_server(lambda: Peer(self._door), sock=listener, backlog=BACKLOG):
             while True:
                 with suppress(TimeoutError):  # the last call has a clock
-                    await asyncio.wait_for(self._news.wait(), TICK)
+                    async with asyncio.timeout(TICK):
+                        await self._news.wait()
                 self._news.clear()
                 now = time.monotonic()
                 self._door.sweep(now)
