@@ -12,6 +12,7 @@ from kitctl.errors import Problem
 from kitctl.quantity import seconds
 from kitctl.spec import JobSpec
 
+LONGEST: Final = 128 * 1024  # bytes of an argument, or of a variable with its name: Linux' MAX_ARG_STRLEN
 LARGEST: Final = 2**31 - 1  # Kubernetes counts with 32 bits
 _NO_PROCESS_TAKES: Final = re.compile(r"[\0\ud800-\udfff]")
 _TIMES: Final = {  # by section, and whether it may be no time at all
@@ -22,10 +23,13 @@ _TIMES: Final = {  # by section, and whether it may be no time at all
 
 
 def texts(spec: JobSpec) -> Iterator[Problem]:
-    """No process takes NUL, nor what is no UTF-8."""
+    """No process takes NUL, nor what is no UTF-8, nor more at once than the kernel hands over."""
     for field, text in _leaves(msgspec.to_builtins(spec)):
         if isinstance(text, str) and _NO_PROCESS_TAKES.search(text):
             yield Problem.of(field, f"{text!r} cannot be handed to a process", "give UTF-8 text without NUL")
+        elif isinstance(text, str) and len(field) + len(text.encode()) >= LONGEST:
+            what = f"{len(text.encode())} bytes are more than a process takes at once"
+            yield Problem.of(field, what, "put them into a file that travels: sync")
 
 
 def numbers(spec: JobSpec) -> Iterator[Problem]:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TypeVar
@@ -51,6 +55,23 @@ def golden(request: pytest.FixtureRequest) -> Golden:
         assert text == path.read_text(encoding="utf-8"), f"{path.name} differs: make goldens, and review the diff"
 
     return check
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """As a user other than root, what needs root is run as root of namespaces of its own: users, mounts and network."""
+    if os.getuid() == 0 or not pyfuncitem.get_closest_marker("needs_root"):
+        return None
+    own = ["unshare", "--user", "--map-root-user", "--mount", "--net"]
+    own += ["sh", "-c", 'mount -t tmpfs none /run && exec "$@"', "sh"]  # where `ip netns` keeps its names
+    if not shutil.which("unshare") or subprocess.run([*own, "true"], check=False).returncode:
+        pytest.skip("needs root, or the right to make user namespaces (sysctl kernel.unprivileged_userns_clone)")
+    with tempfile.TemporaryDirectory() as folder:
+        again = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={folder}/tests"]
+        command = [*own, *again, pyfuncitem.nodeid]
+        done = subprocess.run(command, check=False, cwd=pyfuncitem.config.rootpath, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

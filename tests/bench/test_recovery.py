@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -15,9 +13,6 @@ from bench.recovery_network import Network, ip
 from bench.recovery_table import parts, row
 
 RANK, NODE = FAULTS[0], FAULTS[1]
-in_a_network = pytest.mark.skipif(
-    bool(os.geteuid()) or not shutil.which("ip"), reason="network namespaces need root and the command ip"
-)
 
 
 def trial(rival: str, fault: Fault, seconds: float | None = 1.0, **more: object) -> Trial:
@@ -57,7 +52,7 @@ def test_a_row_tells_the_dead_apart_and_compares_the_rest_to_tuned() -> None:
     assert parts(trials[:3]) == [0.5, 0.5]
 
 
-@in_a_network
+@pytest.mark.needs_root
 def test_a_place_can_be_cut_off_and_connected_again() -> None:
     with Network(2) as network:
         here, there = network.places
@@ -78,7 +73,7 @@ def test_a_place_can_be_cut_off_and_connected_again() -> None:
         assert here.pids() == []
 
 
-@in_a_network
+@pytest.mark.needs_root
 def test_nothing_is_left_of_a_network_and_of_those_that_were_killed() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()

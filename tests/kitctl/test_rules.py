@@ -30,13 +30,14 @@ def test_a_plain_job_passes() -> None:
     [
         {"policy": Policy(ttl="0", grace_period="0", hang_timeout="off")},
         {"policy": Policy(deadline="24855d")},
+        {"args": ("a" * 131000,), "env": {"A": "a" * 131000}},
         {"rendezvous": Rendezvous(last_call="0")},
         {"nodes": 100_000},
         {"nodes": 3, "procs_per_node": 2, "virtual_ranks": 6},
         {"scheduling": Scheduling(tolerations=(Toleration(operator="Exists"),))},
         {"snapshots": Snapshots(enabled=False), "volumes": (Volume(mount_path="/snapshots", claim="a"),)},
     ],
-    ids=str,
+    ids=lambda changes: str(changes)[:40],
 )
 def test_what_is_just_allowed(changes: dict[str, Any]) -> None:
     check(msgspec.structs.replace(FINE, **changes))
@@ -98,6 +99,8 @@ def test_what_is_just_allowed(changes: dict[str, Any]) -> None:
         ({"volumes": (Volume(mount_path="/a\n", claim="a"),)}, "volumes[0].mountPath: '/a\\n' cannot be mounted at"),
         ({"volumes": (Volume(mount_path="/./", claim="a"),)}, "volumes[0].mountPath: '/./' would hide the image"),
         ({"snapshots": Snapshots(path="/tmp")}, "snapshots.path: /tmp is taken by scratch space"),
+        ({"args": ("a", "ü" * 2**16)}, "args[1]: 131072 bytes are more than a process takes at once"),
+        ({"env": {"A": "a" * (2**17 - 1)}}, "env.A: 131071 bytes are more than a process takes at once"),
         ({"nccl": Nccl(hca="a\0")}, "nccl.hca: 'a\\x00' cannot be handed to a process"),
         ({"policy": Policy(backoff_limit=2**31)}, "policy.backoffLimit: 2147483648 is more than can be"),
         ({"policy": Policy(ttl="30000d")}, "policy.ttl: 30000d is longer than 68 years; fix: give less"),

@@ -14,7 +14,10 @@ the kernel takes away in the moment it dies; no process id is ever trusted for t
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+from kitctl.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from kitctl.targets import Submission, Where
@@ -22,7 +25,13 @@ if TYPE_CHECKING:
 
 
 def connect(where: Where) -> LocalTarget:  # noqa: ARG001 - there is but one machine
-    """The target, with its state in the user's state folder."""
+    """The target, with its state in the user's state folder.
+
+    Raises:
+        UnsupportedError: this system has no file locks that end with their process (Windows).
+    """
+    if find_spec("fcntl") is None:
+        raise UnsupportedError("the local target runs on Linux and macOS", fix="use a cluster: --target cluster")
     from kitctl.targets.local.target import LocalTarget  # noqa: PLC0415 - the supervisor does without
 
     return LocalTarget.of_user()

@@ -171,6 +171,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         archive(blocked).claim()
 
 
+@pytest.mark.needs_root
 def test_a_full_disk_leaves_the_last_good_one(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "disk", size="100k") as disk:
         archive(disk).claim()
@@ -186,6 +187,7 @@ def test_a_full_disk_leaves_the_last_good_one(tmp_path: Path) -> None:
         assert newest(disk) == "step-00000003-g0001"
 
 
+@pytest.mark.needs_root
 def test_a_disk_that_can_only_be_read_is_an_error_and_what_is_there_is_found(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "disk", size="100k") as disk:
         archive(disk).claim()

@@ -204,6 +204,7 @@ def test_a_second_one_of_a_name_is_put_aside_beside_the_first(tmp_path: Path) ->
     assert len(names(tmp_path)) == 4
 
 
+@pytest.mark.needs_root
 def test_in_a_folder_that_can_only_be_read_a_damaged_one_stays_and_is_passed_over(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "disk", size="100k") as disk:
         save(disk, manifest(1))

@@ -158,6 +158,7 @@ def test_another_model_does_not_go_on_from_copies(tmp_path: Path, capsys: pytest
     assert "passing over the copy in memory of step 5: its model has other parameters" in capsys.readouterr().out
 
 
+@pytest.mark.needs_root
 def test_without_room_training_goes_on_without_copies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with tmpfs(tmp_path / "memory", size="1m"):
         run = Run(tmp_path, size=200_000)  # 0.8 MB: one copy would fit

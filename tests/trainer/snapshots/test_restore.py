@@ -188,9 +188,9 @@ def test_a_folder_that_can_only_be_read_is_an_error(trained: tuple[Path, list[to
 
 
 def restore_as_nobody(folder: Path, told: str) -> None:
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o555)
     if os.getuid() == 0:
-        for path in (folder, *folder.rglob("*")):
-            path.chmod(0o555)
         for parent in folder.parents[:3]:
             parent.chmod(0o755)
         os.setuid(NOBODY)

@@ -1,0 +1,65 @@
+"""A cluster can be used from a machine that no job could run on: Windows has neither ``fcntl`` nor process groups."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kitctl.targets.cluster.apiserver import ApiServer
+
+WITHOUT = """
+import importlib.util, os, sys
+
+ABSENT = {"fcntl", "termios", "tty", "pty", "pwd", "grp", "resource"}
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name in ABSENT else found(name, package)
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name in ABSENT:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+for name in ABSENT:
+    sys.modules.pop(name, None)
+for name in ("fork", "setsid", "killpg", "getuid", "geteuid", "getpgid", "getsid"):
+    delattr(os, name)
+sys.meta_path.insert(0, Absent())
+from kitctl.__main__ import main
+sys.exit(main())
+"""
+
+
+def run(*words: str, kubeconfig: Path | None = None) -> tuple[int, str]:
+    """What a verb says there, and its exit code."""
+    environ = {**os.environ, "KITCTL_DEBUG": "1"} | ({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {})
+    command = [sys.executable, "-c", WITHOUT, *words]
+    done = subprocess.run(command, env=environ, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_job_is_submitted_watched_and_deleted(server: ApiServer, tmp_path: Path) -> None:
+    kubeconfig = server.kubeconfig(tmp_path)
+    for words, told in (
+        (("submit", "--name", "run"), "job 'run' submitted"),
+        (("status", "run"), "default/run"),
+        (("list", "-o", "name"), "run\n"),
+        (("logs", "run"), ""),
+        (("cancel", "run"), "run: cancelled"),
+        (("wait", "run"), "'run' was cancelled"),
+        (("delete", "run"), "run: deleted"),
+    ):
+        code, said = run(*words, kubeconfig=kubeconfig)
+        assert code == (103 if words[0] == "wait" else 0), said
+        assert told in said
+
+
+@pytest.mark.parametrize("words", [("list",), ("submit",), ("status", "run")])
+def test_this_machine_is_no_target_there_and_says_so(words: tuple[str, ...]) -> None:
+    code, said = run(*words, "--target", "local")
+    assert code == 2, said
+    assert "error: the local target runs on Linux and macOS" in said
+    assert "fix: use a cluster: --target cluster" in said
