@@ -46,13 +46,18 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """One node's place in the current group; ``ranks`` is first and last, ``joined`` is by its own machine's clock."""
+    """One node's place in the current group.
+
+    ``ranks`` is first and last, ``joined`` is by its own machine's clock, and ``lives`` how often the node was started
+    as far as its logs were kept, this time included; 0: they are not.
+    """
 
     pod: str = ""
     host: str = ""
     group_rank: int = 0
     ranks: tuple[int, int] = (0, 0)
     joined: float = 0.0
+    lives: int = 0
 
 
 class Recovery(msgspec.Struct, frozen=True):
@@ -73,11 +78,21 @@ class Recovery(msgspec.Struct, frozen=True):
         return {name: seconds for name, seconds in known if seconds is not None}
 
 
+class PastFailure(msgspec.Struct, frozen=True):
+    """A failure of a rank that the job was started again after; ``time`` is Unix seconds."""
+
+    time: float = 0.0
+    node: int = 0
+    rank: int = 0
+    cause: str = ""
+
+
 class Report(msgspec.Struct, frozen=True):
     """What the agent of rank 0 publishes about the group: times are Unix seconds.
 
     ``busy`` is, by node, for how many seconds of a step its slowest rank waits for no other one; ``slow`` is, by rank,
-    how many times the others' step its own takes, for those ranks that stay slow.
+    how many times the others' step its own takes, for those ranks that stay slow. ``failures`` are the last ones that
+    its nodes remember, the oldest first.
     """
 
     run: str = ""
@@ -90,6 +105,7 @@ class Report(msgspec.Struct, frozen=True):
     busy: dict[str, float] = {}
     slow: dict[str, float] = {}
     last_recovery: Recovery | None = None
+    failures: tuple[PastFailure, ...] = ()
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,6 +122,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     signal: int | None = None
     termination: Termination | None = None
     note: str = ""
+    before: str = ""  # how the attempt before this one ended
 
 
 class JobFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from kitctl.facts import JobFacts, NodeFacts, Progress, Recovery, Report, Termination
+from kitctl.facts import JobFacts, NodeFacts, PastFailure, Progress, Recovery, Report, Termination
 
 Phase = Literal[
     "Pending",  # accepted; no node runs yet
@@ -59,6 +59,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     snapshots: str
     slow: dict[str, float] = {}
     last_recovery: Recovery | None = None
+    failures: tuple[PastFailure, ...] = ()
 
     @property
     def finished(self) -> bool:
@@ -88,6 +89,7 @@ def derive(facts: JobFacts) -> JobState:
         snapshots=facts.snapshots,
         slow=report.slow if phase == "Running" else {},
         last_recovery=report.last_recovery,
+        failures=report.failures,
     )
 
 
@@ -154,7 +156,8 @@ def _node_reason(node: NodeFacts, phase: Phase) -> str:
     """Why it is as it is; of a failed job, whose reason is told above all nodes, no more than its part in it."""
     told = node.termination
     if phase != "Failed" or not told or told.outcome != "fatal" or told.node is None or node.alive:
-        return node.note or (told.reason if told else "")
+        before = f"before: {node.before}" if node.before and node.alive else ""
+        return node.note or before or (told.reason if told else "")
     if told.node != node.index:
         return f"ended with node {told.node}"
     return "failed" if told.rank is None else f"rank {told.rank} failed"

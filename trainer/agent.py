@@ -15,12 +15,14 @@ import tempfile
 import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.env import EXIT_CODES, NodeEnv, node_env
 from trainer.node.drain import Drain, DrainRequested
+from trainer.node.keeping import Keeper, keeper_of
 from trainer.node.memory import memory_folder
 from trainer.node.secret import run_secret
 from trainer.node.surroundings import share_cores
@@ -30,6 +32,7 @@ from trainer.outcome.marker import finished
 from trainer.outcome.termination import Ending
 from trainer.rendezvous.hosted import hosted
 from trainer.rendezvous.knobs import Knobs
+from trainer.system import console
 from trainer.system.console import say
 from trainer.system.imports import uncollected
 from trainer.system.lifeline import adopt_orphans
@@ -51,10 +54,26 @@ def main(argv: list[str] | None = None) -> int:
         node = node_env()
     except EnvError as error:
         return _misconfigured(error)
-    ending = _run(node, command, drain)
-    termination.write(node.termination_log, ending, node_index=node.node_index)
-    say(node.node_index, ending.words)
+    with _kept(node) as keeper:
+        ending = _run(node, command, drain, keeper)
+        termination.write(node.termination_log, ending, node_index=node.node_index)
+        say(node.node_index, ending.words)
     return node.exit_codes[ending.outcome]
+
+
+@contextmanager
+def _kept(node: NodeEnv) -> Iterator[Keeper | None]:
+    """Have what this node prints kept, where that is wanted."""
+    keeper = keeper_of(node, partial(say, node.node_index))
+    if keeper is None:
+        yield None
+        return
+    console.copy_to(keeper.put)
+    try:
+        yield keeper
+    finally:
+        console.copy_to(None)
+        keeper.close()
 
 
 def _misconfigured(error: EnvError) -> int:
@@ -84,11 +103,11 @@ def _check(node: NodeEnv, command: list[str]) -> Ending | None:
     return None
 
 
-def _run(node: NodeEnv, command: list[str], drain: Drain) -> Ending:
+def _run(node: NodeEnv, command: list[str], drain: Drain, keeper: Keeper | None) -> Ending:
     if node.version not in {None, version()}:
         say(node.node_index, f"warning: kitctl is version {node.version}, the trainer here {version()}")
     try:
-        return _check(node, command) or _supervise(node, command, drain)
+        return _check(node, command) or _supervise(node, command, drain, keeper)
     except DrainRequested:
         return Ending(outcome="drained", reason="the node was told to leave")
     except EnvError as error:
@@ -100,7 +119,7 @@ def _run(node: NodeEnv, command: list[str], drain: Drain) -> Ending:
         return Ending(outcome="retryable", reason=f"the agent failed: {type(error).__name__}: {error}")
 
 
-def _supervise(node: NodeEnv, command: list[str], drain: Drain) -> Ending:
+def _supervise(node: NodeEnv, command: list[str], drain: Drain, keeper: Keeper | None) -> Ending:
     """Set up what one node needs, in the order in which others wait for it, and run the node to its end."""
     knobs = Knobs.of(node.rendezvous_conf)
     adopt_orphans()
@@ -117,6 +136,9 @@ def _supervise(node: NodeEnv, command: list[str], drain: Drain) -> Ending:
             warm = node.warm_workers and sys.platform == "linux"
             zygote = stack.enter_context(closing(Zygote())) if warm else None
         _quiet_torch()
+        if keeper:
+            keeper.start()  # a thread: not before the zygote is forked
+            node = replace(node, lives=keeper.lives)
         life = supervisor(
             node, command, knobs=knobs, secret=secret, hub=hub, zygote=zygote, drain=drain, scratch=scratch
         )

@@ -62,6 +62,7 @@ class NodeEnv:
     grace_seconds: float
     exit_codes: Mapping[str, int]
     version: str | None
+    lives: int = 0  # how often this node was started, as far as its logs were kept; the agent finds that out
 
     @property
     def hosts_rendezvous(self) -> bool:

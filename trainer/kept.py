@@ -1,46 +1,73 @@
-"""The ranks' logs that were kept beside the snapshots: ``python -m trainer.kept FOLDER`` prints them, rank by rank.
+"""What nodes printed, as they kept it beside the snapshots (``trainer.node.keeping``): their lives, and their lines.
 
-For whoever looks after the nodes are gone; each line carries its rank in front, as the node printed it.
+``python -m trainer.kept FOLDER --list`` tells which lives of nodes there are, each as a line of JSON: ``node``,
+``pod``, ``begun`` (Unix seconds) and ``file``. ``python -m trainer.kept FOLDER [FILE...]`` prints the lines of these,
+or of all, in the order of time, each as ``<node> <time> <text>``.
 """
 
 from __future__ import annotations
 
+import heapq
+import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-_FILE: Final = re.compile(r"rank-(\d+)\.log")
+_FILE: Final = re.compile(r"node-(\d+)/(\d+)-(.+)\.log")
+_TIMED: Final = re.compile(rb"\d{4}-\d\d-\d\dT\S+Z ")
 
 
-def files(folder: Path) -> list[tuple[int, Path]]:
-    """The kept files by rank, those of one rank by age: each node that it was on keeps one in a folder of its own.
+@dataclass(frozen=True, kw_only=True)
+class Life:
+    """One life of a node, and the file of its lines, below the folder."""
+
+    node: int
+    begun: float
+    pod: str
+    file: str
+
+
+def lives(folder: Path) -> list[Life]:
+    """All that are kept, by node and age.
 
     Raises:
         OSError: a folder is there, and cannot be read.
     """
     if not folder.is_dir():
         return []
-    nodes = [path for path in folder.iterdir() if path.is_dir()]
-    found = [(path, _FILE.fullmatch(path.name)) for node in nodes for path in node.iterdir()]
-    kept = [(int(match[1]), path) for path, match in found if match]
-    return sorted(kept, key=lambda one: (one[0], one[1].stat().st_mtime))
+    files = (f"{node.name}/{path.name}" for node in folder.iterdir() if node.is_dir() for path in node.iterdir())
+    found = filter(None, map(_FILE.fullmatch, files))
+    kept = [Life(node=int(one[1]), begun=int(one[2]) / 1000, pod=one[3], file=one[0]) for one in found]
+    return sorted(kept, key=lambda life: (life.node, life.begun))
 
 
-def lines(folder: Path) -> Iterator[bytes]:
-    """All kept lines, each as ``[rank 7]: text`` with its end."""
-    for rank, path in files(folder):
-        with path.open("rb") as file:
-            for line in file:
-                yield b"[rank %d]: %s\n" % (rank, line.rstrip(b"\n"))
+def lines(folder: Path, kept: Iterable[Life]) -> Iterator[bytes]:
+    """The lines of several lives in the order of time."""
+    return (line for _, line in heapq.merge(*(_timed(folder, life) for life in kept), key=lambda pair: pair[0]))
+
+
+def _timed(folder: Path, life: Life) -> Iterator[tuple[bytes, bytes]]:
+    """Each line with what it is sorted by: one that was cut short has the time of the one before."""
+    time, node = b"", b"%d " % life.node
+    with (folder / life.file).open("rb") as file:
+        for line in file:
+            time = line.partition(b" ")[0] if _TIMED.match(line) else time
+            yield time, node + line.rstrip(b"\n") + b"\n"
 
 
 def main() -> None:
     """Print them."""
-    if len(sys.argv) != 2:  # noqa: PLR2004 - this program and a folder
-        sys.exit("usage: python -m trainer.kept FOLDER")
-    sys.stdout.buffer.writelines(lines(Path(sys.argv[1])))
+    if len(sys.argv) == 1:
+        sys.exit("usage: python -m trainer.kept FOLDER [--list | FILE...]")
+    folder, wanted = Path(sys.argv[1]), sys.argv[2:]
+    kept = lives(folder)
+    if wanted == ["--list"]:
+        sys.stdout.buffer.writelines(json.dumps(asdict(life)).encode() + b"\n" for life in kept)
+    else:
+        sys.stdout.buffer.writelines(lines(folder, [life for life in kept if not wanted or life.file in wanted]))
 
 
 if __name__ == "__main__":

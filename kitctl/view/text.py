@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kitctl import printable
-from kitctl.facts import Progress, Recovery, Termination
+from kitctl.facts import PastFailure, Progress, Recovery, Termination
 from kitctl.quantity import duration
 from kitctl.state import JobState, NodeState
 from kitctl.view.columns import columns
@@ -14,6 +14,7 @@ from kitctl.view.columns import columns
 _LIST = ("NAME", "PHASE", "NODES", "RANKS", "STEP", "LOSS", "RESTARTS", "AGE")
 _WIDE = ("TARGET", "KIND", "SNAPSHOT", "REASON")
 _NODES = ("NODE", "STATE", "RANKS", "POD", "HOST", "RESTARTS", "SINCE", "REASON")
+_FEW = 3  # different failures that are told
 _MANY = 32  # rows of nodes that fit a screen
 
 
@@ -36,6 +37,7 @@ def job_page(job: JobState, now: float, *, wide: bool = False) -> list[str]:
         ("Snapshot", _snapshot(job)),
         ("Slow", ", ".join(f"rank {rank} takes {ratio:.1f} x the others' step" for rank, ratio in job.slow.items())),
         ("Recovery", _recovery(job.last_recovery)),
+        ("Failures", _failures(job.failures)),
         ("Age", duration((job.ended or now) - job.created) + (" (ended)" if job.ended else "")),
     ]
     width = max(len(name) for name, _ in facts) + 3
@@ -111,6 +113,16 @@ def _recovery(recovery: Recovery | None) -> str:
     if recovery is None:
         return ""
     return f"in {sum(recovery.parts.values()):.1f} s ({recovery_parts(recovery)}) after: {recovery.cause}"
+
+
+def _failures(failures: Sequence[PastFailure]) -> str:
+    """``rank 1 of node 1, 2 times (exit code 3: no data); rank 0 of node 0 (KeyError: 'x')``; the last one last."""
+    often = Counter((one.node, one.rank, one.cause) for one in failures)
+    told = [
+        f"rank {rank} of node {node}{f', {count} times' if count > 1 else ''} ({cause})"
+        for (node, rank, cause), count in often.items()
+    ]
+    return f"{'' if len(told) <= _FEW else '...; '}{'; '.join(told[-_FEW:])}"
 
 
 def _remarkable(places: Sequence[NodeState]) -> tuple[Sequence[NodeState], list[str]]:

@@ -123,8 +123,10 @@ def created(pod: Object) -> str:
 
 def assert_logs_outlive_the_pods(run: Run) -> None:
     """What rank 0 said in all its lives, on whatever nodes, is beside the snapshots."""
-    kept = "".join(path.read_text() for path in run.folder.glob("logs/node-*/rank-0.log"))
-    assert {f"epoch {epoch}/{EPOCHS} done" for epoch in range(1, EPOCHS + 1)} <= set(re.findall(r"epoch .* done", kept))
+    kept = "".join(path.read_text() for path in run.folder.glob("logs/node-*/*.log"))
+    assert {f"epoch {epoch}/{EPOCHS} done" for epoch in range(1, EPOCHS + 1)} <= set(
+        re.findall(r"\[rank 0\]: (epoch .* done)", kept)
+    )
 
 
 def assert_the_report_is_up_to_date(run: Run) -> None:

@@ -103,6 +103,13 @@ def test_the_cause_of_a_failed_job_is_told_once_and_what_each_node_has_to_do_wit
     assert [place.reason for place in alone.places] == ["failed"]
 
 
+def test_a_node_that_runs_again_tells_how_it_ended_before() -> None:
+    again = node(0, attempts=2, before="OOMKilled (exit code 137)")
+    lost = gone(1, attempts=2, before="OOMKilled (exit code 137)")
+    reasons = [place.reason for place in derive(facts(again, lost, report=FORMED)).places]
+    assert reasons == ["before: OOMKilled (exit code 137)", "was killed by signal 9"]
+
+
 def test_a_recovering_job_names_the_node_that_was_lost() -> None:
     assert derive(facts(node(0), gone(1), report=FORMED)).reason == "was killed by signal 9"
 

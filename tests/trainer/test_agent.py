@@ -11,6 +11,7 @@ import pytest
 from tests.trainer.listeners import addresses, offspring
 from tests.trainer.nodes import SCRIPTS, ColdNodes, Nodes
 from tests.trainer.storage import UNREADABLE
+from trainer import kept
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +31,11 @@ def test_ranks_of_unequal_nodes_finish_together(tmp_path: Path) -> None:
     assert seats["1"]["ranks"][1] - seats["1"]["ranks"][0] == 1
     assert sorted(seat["group_rank"] for seat in seats.values()) == [0, 1]
     rank = seats["0"]["ranks"][0]
-    assert (tmp_path / "logs" / "node-0" / f"rank-{rank}.log").read_text() == "sum of ranks 3.0 of 3\n"
+    (life,) = [life for life in kept.lives(tmp_path / "logs") if life.node == 0]
+    told = [line.split(b" ", 2)[2] for line in kept.lines(tmp_path / "logs", [life])]
+    assert told[0].startswith(b"[agent 0]: node 0 of 2")
+    assert told[-2:] == [f"[rank {rank}]: sum of ranks 3.0 of 3\n".encode(), b"[agent 0]: done: all ranks succeeded\n"]
+    assert seats["0"]["lives"] == 1
     assert nodes.end(0)["outcome"] == "done"
 
 

@@ -1,11 +1,15 @@
-"""Logs that outlive their nodes."""
+"""Logs that outlive their nodes. The files are made as ``trainer.node.keeping`` makes them."""
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from trainer.node.keeping import path_of
 
 
 def kept(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -13,32 +17,49 @@ def kept(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
-def test_ranks_come_in_their_order_each_line_with_its_rank(tmp_path: Path) -> None:
-    """In the folders that agents make: see ``tests/trainer/test_agent.py``."""
-    for age, (name, text) in enumerate(
-        {
-            "node-1/rank-10.log": "ten\n",
-            "node-3/rank-9.log": "nine\ncut short",
-            "node-1/rank-9.log": "nine again, elsewhere\n",
-            "node-1/nccl-trace-rank-9": "not a log\n",
-            "notes.txt": "not a log\n",
-        }.items()
-    ):
-        path = tmp_path / name
+def at(second: int, text: str) -> str:
+    return f"2026-11-22T10:00:{second:02}.000000000Z {text}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for (node, pod, begun), text in {
+        (1, "run-1-a", 100.25): at(1, "[rank 1]: one") + at(4, "[rank 1]: four") + "cut",
+        (1, "run-1-b", 200.0): at(5, "[rank 1]: five"),
+        (0, "run-0-a", 100.0): at(2, "[agent 0]: two") + at(6, "[rank 0]: six"),
+    }.items():
+        path = path_of(tmp_path, node_index=node, pod=pod, begun=begun)
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-        os.utime(path, (age, age))
-    assert kept(str(tmp_path)).stdout.splitlines() == [
-        "[rank 9]: nine",
-        "[rank 9]: cut short",
-        "[rank 9]: nine again, elsewhere",
-        "[rank 10]: ten",
+    (tmp_path / "node-1" / "nccl-trace-rank-9").write_text("not a log\n")
+    (tmp_path / "notes.txt").write_text("not a log\n")
+    return tmp_path
+
+
+def test_the_lives_of_nodes_are_listed(folder: Path) -> None:
+    assert list(map(json.loads, kept(str(folder), "--list").stdout.splitlines())) == [
+        {"node": 0, "begun": 100.0, "pod": "run-0-a", "file": "node-0/100000-run-0-a.log"},
+        {"node": 1, "begun": 100.25, "pod": "run-1-a", "file": "node-1/100250-run-1-a.log"},
+        {"node": 1, "begun": 200.0, "pod": "run-1-b", "file": "node-1/200000-run-1-b.log"},
     ]
 
 
+def test_all_lines_come_in_the_order_of_time_each_with_its_node(folder: Path) -> None:
+    assert kept(str(folder)).stdout == (
+        f"1 {at(1, '[rank 1]: one')}0 {at(2, '[agent 0]: two')}1 {at(4, '[rank 1]: four')}1 cut\n"
+        f"1 {at(5, '[rank 1]: five')}0 {at(6, '[rank 0]: six')}"
+    )
+
+
+def test_some_lives_can_be_chosen(folder: Path) -> None:
+    chosen = ("node-1/200000-run-1-b.log", "node-0/100000-run-0-a.log", "../secret")
+    assert [line[0] for line in kept(str(folder), *chosen).stdout.splitlines()] == ["0", "1", "0"]
+
+
 def test_where_nothing_was_kept_nothing_is_printed(tmp_path: Path) -> None:
-    done = kept(str(tmp_path / "absent"))
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    for more in ((), ("--list",)):
+        done = kept(str(tmp_path / "absent"), *more)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_without_a_folder_it_says_how_it_is_called() -> None:

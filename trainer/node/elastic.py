@@ -225,6 +225,7 @@ class NodeAgent(SimpleElasticAgent):
         restart = self._budget.charge(cause.kind) and not cause.cause.hopeless
         self.ending = verdict(cause, restart=restart, budget=self._budget)
         self._tell(self.ending)
+        self._reporter.failed(cause)
         self._reporter.dissolve(self.ending.reason, noticed=noticed)
         if restart:
             self._remaining_restarts = self._budget.max_restarts - self._budget.own + 1

@@ -14,7 +14,9 @@ from typing import Any, ClassVar, Final, Protocol
 
 from trainer.env import NodeEnv
 from trainer.node.configmap import ConfigMapSink
+from trainer.node.failurelog import FailureLog
 from trainer.node.recovery import Recovery
+from trainer.outcome.failures import Failure
 from trainer.system.console import say
 
 LAST_WORDS: Final = 3.0  # seconds that the last report may take: a node that leaves has little time
@@ -86,6 +88,7 @@ class Seat:
     group_rank: int
     ranks: tuple[int, int]  # first and last
     joined: float
+    lives: int  # how often this node was started, as far as its logs were kept
 
 
 class Reporter:
@@ -98,6 +101,8 @@ class Reporter:
         self._node = node
         self._sink = sink
         self._progress_file = progress_file
+        self._ranks = (0, -1)
+        self._failures = FailureLog(node.node_index)
         self.recovery = Recovery()
         self._round = 0
         self._tempo: Mapping[str, Mapping[str, float]] = {}
@@ -124,11 +129,15 @@ class Reporter:
             group_rank=group_rank,
             ranks=ranks,
             joined=time.time(),
+            lives=self._node.lives,
         )
-        store.set(f"kit/seat/{group_rank}", json.dumps({"seat": asdict(seat), "round": self._round}))
+        self._ranks = ranks
+        seen = {"round": self._round, "failures": self._failures.known}
+        store.set(f"kit/seat/{group_rank}", json.dumps({"seat": asdict(seat), **seen}))
         if group_rank == 0:
             told = [json.loads(text) for text in store.multi_get([f"kit/seat/{i}" for i in range(group_size)])]
             store.set("kit/round", str(max(one["round"] for one in told) + 1))
+            self._failures.merge(failure for one in told for failure in one["failures"])
         self._round = int(store.get("kit/round"))
         self._dissolved, self._tempo, self._slow = False, {}, set()
         if group_rank == 0 and self._sink:
@@ -141,6 +150,10 @@ class Reporter:
     def forming(self) -> bool:
         """Whether the group is known to be no more."""
         return self._dissolved
+
+    def failed(self, failure: Failure) -> None:
+        """Remember how a rank has failed."""
+        self._failures.add(failure, self._ranks)
 
     def dissolve(self, cause: str, *, noticed: float | None = None) -> None:
         """Tell that the group is no more, and that another one is forming.
@@ -209,7 +222,8 @@ class Reporter:
             for index, seat in report["nodes"].items()
             if (ranks := [rank for rank in range(seat["ranks"][0], seat["ranks"][1] + 1) if rank in busy])
         }
-        return {"busy": pace, "slow": self._tempo.get("slow", {}), "last_recovery": self.recovery.complete}
+        slow, failures = self._tempo.get("slow", {}), self._failures.known
+        return {"busy": pace, "slow": slow, "last_recovery": self.recovery.complete, "failures": failures}
 
     def _put(self, sink: Sink, report: Mapping[str, Any]) -> None:
         try:

@@ -1,4 +1,4 @@
-"""What the ranks print, as it leaves the node: whole lines, each with its rank in front, and copies that outlive it.
+"""What the ranks print, as it leaves the node: whole lines, each with its rank in front.
 
 Torch's own tee polls files ten times a second and cuts lines that it catches half written; here every rank writes
 into a pipe, and one thread passes on whole lines in the order in which they were written.
@@ -10,14 +10,16 @@ import contextlib
 import os
 import selectors
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 from trainer.system import console
 
 LONGEST_LINE: Final = 1 << 16  # bytes; a longer one is passed on in pieces
+BAR_SECONDS: Final = 1.0  # between two states of a progress bar that are passed on
 REMEMBERED: Final = 100  # lines of each rank, for whoever asks why it ended
 REMEMBERED_BYTES: Final = 4096  # of each
 
@@ -25,13 +27,13 @@ REMEMBERED_BYTES: Final = 4096  # of each
 class _Stream:
     """One rank's output."""
 
-    def __init__(self, pipe: Path, *, rank: int, copy: BinaryIO | None) -> None:
+    def __init__(self, pipe: Path, *, rank: int) -> None:
         os.mkfifo(pipe, 0o600)
         # Open for writing too: the pipe then never ends, and open() of the other end never waits.
         self.fd = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
         self._prefix = f"[rank {rank}]: ".encode()
         self._rest = b""
-        self._copy = copy
+        self._drawn = -BAR_SECONDS  # when a line that is drawn again and again was passed on, in ``time.monotonic()``
         self.rank = rank
         self.recent: deque[bytes] = deque(maxlen=REMEMBERED)
         self.tapped: list[str] | None = None  # gets what is passed on, too
@@ -43,19 +45,32 @@ class _Stream:
         except BlockingIOError:
             return False
         *lines, self._rest = (self._rest + data).split(b"\n")
+        lines = [_shown(line) for line in lines]
+        if b"\r" in self._rest:
+            lines += self._bar()
         if len(self._rest) > LONGEST_LINE:
             lines, self._rest = [*lines, self._rest], b""
         self._emit(lines)
         return True
 
+    def _bar(self) -> list[bytes]:
+        """Of a line that is drawn again and again, such as a progress bar, what it shows: not all, nor too late."""
+        *states, self._rest = self._rest.split(b"\r")
+        if not self._rest:
+            self._rest = states.pop() + b"\r"  # a line may end like this, and its line feed be on the way
+        now = time.monotonic()
+        state = next((state for state in reversed(states) if state), b"")
+        if not state or now < self._drawn + BAR_SECONDS:
+            return []
+        self._drawn = now
+        return [state]
+
     def close(self) -> None:
         """Pass on all that is left, an unfinished line too."""
         while self.pass_on():
             pass
-        self._emit([self._rest] if self._rest else [])
+        self._emit([_shown(self._rest)] if self._rest else [])
         os.close(self.fd)
-        if self._copy:
-            self._copy.close()
 
     def _emit(self, lines: list[bytes]) -> None:
         if not lines:
@@ -64,9 +79,11 @@ class _Stream:
         self.recent += (line[-REMEMBERED_BYTES:] for line in lines)
         if self.tapped is not None:
             self.tapped += [line.decode(errors="replace") for line in lines]
-        if self._copy:
-            with contextlib.suppress(OSError):  # a full disk costs the copy, not the run
-                self._copy.write(b"\n".join([*lines, b""]))
+
+
+def _shown(line: bytes) -> bytes:
+    """What is left of a line on a terminal: of one that was drawn again and again, what was drawn last."""
+    return next((state for state in reversed(line.split(b"\r")) if state), b"")
 
 
 class RankLogs:
@@ -74,14 +91,10 @@ class RankLogs:
 
     Args:
         scratch: a folder of this agent's own.
-        log_dir: where ``rank-<rank>.log`` files are kept, appended to round after round; None keeps none.
-        warn: called once if they cannot be kept.
     """
 
-    def __init__(self, *, scratch: Path, log_dir: Path | None, warn: Callable[[str], None]) -> None:
+    def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
-        self._log_dir = log_dir
-        self._warn = warn
         self._rounds = 0
         self._streams: list[_Stream] = []
         self._recent: dict[int, deque[bytes]] = {}
@@ -95,7 +108,7 @@ class RankLogs:
         folder = self._scratch / f"round-{self._rounds}"
         folder.mkdir()
         for rank in ranks:
-            self._streams.append(_Stream(folder / f"{rank}.pipe", rank=rank, copy=self._copy(rank)))
+            self._streams.append(_Stream(folder / f"{rank}.pipe", rank=rank))
         self._recent = {stream.rank: stream.recent for stream in self._streams}
         self._finished.clear()
         self._thread = threading.Thread(target=self._pump, name="rank-logs", daemon=True)
@@ -127,18 +140,6 @@ class RankLogs:
         finally:
             for stream in self._streams:
                 stream.tapped = None
-
-    def _copy(self, rank: int) -> BinaryIO | None:
-        """The file that outlives the node; a volume that cannot be written costs this, not the run."""
-        if self._log_dir is None:
-            return None
-        try:
-            self._log_dir.mkdir(parents=True, exist_ok=True)
-            return (self._log_dir / f"rank-{rank}.log").open("ab", buffering=0)
-        except OSError as error:
-            self._log_dir = None
-            self._warn(f"warning: the ranks' logs end with this node, no copy can be kept: {error}")
-            return None
 
     def _pump(self) -> None:
         with selectors.DefaultSelector() as selector:

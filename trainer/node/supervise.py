@@ -74,8 +74,7 @@ class Supervisor:
         self._settled = False
         self._why = ""  # it waits for node 0, as far as that was told
         self._budget = Budget(max_restarts=node.max_restarts, snapshot_dir=node.snapshot_dir)
-        folder = node.log_dir / f"node-{node.node_index}" if node.log_dir else None
-        self._logs = RankLogs(scratch=scratch, log_dir=folder, warn=self._say)
+        self._logs = RankLogs(scratch)
         progress = scratch / "progress.json"
         os.environ["KIT_PROGRESS_FILE"] = str(progress)  # the ranks inherit it
         self._reporter = Reporter(node, sink=sink_of(node.report, self._say), progress_file=progress)

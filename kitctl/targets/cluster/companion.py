@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Final, TypeAlias
 
 from kitctl import names, render
 from kitctl.errors import TargetError
@@ -25,6 +27,8 @@ from kitctl.targets.cluster.inherited import inherit
 from kitctl.targets.cluster.resources import Object
 from kitctl.targets.conflicts import nothing_kept
 
+Run: TypeAlias = Callable[[Sequence[str]], Iterator[bytes]]
+
 POLL_SECONDS: Final = 0.3
 START_SECONDS: Final = 120.0  # the image may have to be pulled
 LIFE_SECONDS: Final = 3600  # it ends by then even if nobody deletes it
@@ -33,25 +37,31 @@ KEPT: Final = ("securityContext", "imagePullSecrets", "nodeSelector", "toleratio
 NEEDED: Final = frozenset({"snapshots", "tmp"})  # volumes; the job's others are not its business
 
 
-def output(api: Api, job: Object, command: Sequence[str]) -> Iterator[bytes]:
-    """What a command prints beside the job's snapshots, as it comes.
+@contextmanager
+def beside(api: Api, job: Object) -> Iterator[Run]:
+    """A pod beside the job's snapshots: what runs commands of the job's image there, and gives what they print.
 
     Args:
         api: the server.
         job: as the server has it, or as rendered for one that is gone.
-        command: of the job's image.
 
     Raises:
         Forbidden: this user may not create pods, or run commands in them.
-        TargetError: the pod did not start, or the command failed.
+        TargetError: the pod did not start, or a command failed.
     """
     made = create_once(api, manifest(job, call=uuid.uuid4().hex))
     namespace, name = made["metadata"]["namespace"], made["metadata"]["name"]
     try:
         _wait(api, namespace, name)
-        yield from api.execute(namespace, name, command)
+        yield partial(api.execute, namespace, name)
     finally:
         api.delete(made)
+
+
+def output(api: Api, job: Object, command: Sequence[str]) -> Iterator[bytes]:
+    """What one command prints there, as it comes; arguments and errors are those of ``beside``."""
+    with beside(api, job) as run:
+        yield from run(command)
 
 
 def stand_in(api: Api, kept: Kept) -> Object:

@@ -51,7 +51,7 @@ def job_facts(
         suspended=suspended(job),
         end=how,
         ended=ended,
-        failure=_failure(places, message) if how == "Failed" else None,
+        failure=_failure(places, pods, message, now) if how == "Failed" else None,
         places=places,
         report=report,
         reports=names.KIT_REPORT in environment(job),
@@ -148,6 +148,18 @@ def loses_logs(pod: Object) -> bool:
     return bool(pod["metadata"].get("deletionTimestamp")) and not running(pod)
 
 
+def started(pod: Object) -> float | None:
+    """When its container began to run, in Unix seconds, whole ones; None before."""
+    state = container(pod).get("state", {})
+    time = (state.get("running") or state.get("terminated") or {}).get("startedAt")
+    return seconds(time) if time else None
+
+
+def begun(job: Object) -> bool:
+    """Whether any pod of a job may ever have run."""
+    return bool(job.get("status", {}).get("startTime")) or names.ANNOTATION_CANCELLED in noted(job)
+
+
 def running(pod: Object) -> bool:
     """Whether its container runs, as far as its kubelet has told."""
     return "running" in container(pod).get("state", {})
@@ -185,7 +197,7 @@ def _places(job: Object, pods: Iterable[Object], now: float) -> tuple[NodeFacts,
 
 def _node(number: int, pods: Sequence[Object], now: float) -> NodeFacts:
     """One node from all the pods that were or are it; the youngest is what it is now."""
-    pod = max(pods, key=lambda one: str(one["metadata"]["creationTimestamp"]))
+    pod = max(pods, key=_created)
     status = container(pod)
     state = status.get("state", {})
     running, ended = state.get("running"), state.get("terminated") or {}
@@ -201,7 +213,19 @@ def _node(number: int, pods: Sequence[Object], now: float) -> NodeFacts:
         signal=ended.get("signal"),
         termination=_termination(ended.get("message", "")),
         note=notes.of_pod(pod, state, now),
+        before=_how_ended(sorted(pods, key=_created)[-2], now) if len(pods) > 1 else "",
     )
+
+
+def _how_ended(pod: Object, now: float) -> str:
+    """Why a node's pod was followed by another one, as far as that was told."""
+    state = container(pod).get("state", {})
+    told = _termination((state.get("terminated") or {}).get("message", ""))
+    return notes.of_pod(pod, state, now) or (told.reason if told else "")
+
+
+def _created(pod: Object) -> str:
+    return str(pod["metadata"]["creationTimestamp"])
 
 
 def _termination(message: str) -> Termination | None:
@@ -211,7 +235,16 @@ def _termination(message: str) -> Termination | None:
         return None  # not an agent's: a container that never got so far
 
 
-def _failure(places: Sequence[NodeFacts], message: str) -> Termination:
-    """The first failure that an agent told; else the controller's own words."""
+def _failure(places: Sequence[NodeFacts], pods: Sequence[Object], message: str, now: float) -> Termination:
+    """The first failure that an agent told; else the controller's own words, and how the last pod ended."""
     told = [place.termination for place in places if place.termination and place.termination.outcome == "fatal"]
-    return min(told, key=lambda one: one.time, default=Termination(outcome="fatal", reason=message))
+    if told:
+        return min(told, key=lambda one: one.time)
+    last = max(pods, key=_finished, default=None)
+    how = _how_ended(last, now) if last and _finished(last) else ""
+    reason = f"{message}; the last, node {index(last)}: {how}" if last and how else message
+    return Termination(outcome="fatal", reason=reason, fix=notes.MORE_MEMORY if notes.OUT_OF_MEMORY in how else "")
+
+
+def _finished(pod: Object) -> str:
+    return str((container(pod).get("state", {}).get("terminated") or {}).get("finishedAt") or "")

@@ -15,6 +15,9 @@ UNREMARKABLE: Final = frozenset({"Completed", "Error", "ContainerCreating", "Pod
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 SLACK_SECONDS: Final = 15.0  # from the end of the grace period until a pod that is still there is stuck
 
+OUT_OF_MEMORY: Final = "OOMKilled"
+MORE_MEMORY: Final = "raise resources.memory, or hold less: fewer data loader workers, smaller batches"
+
 # Waiting reasons that a person has to cure, and how.
 CURES: Final = {
     "ErrImagePull": "check the image's name, and the cluster's right to pull it",
@@ -57,7 +60,7 @@ def _pod_notes(pod: Object, state: Object, now: float) -> Iterator[str]:
         yield told(waiting) + (f" ({cure})" if cure else "")
     ended = state.get("terminated") or {}
     if ended.get("reason", "Error") not in UNREMARKABLE:
-        yield f"{ended['reason']} (exit code {ended['exitCode']})"
+        yield f"{ended['reason']} (exit code {ended['exitCode']}{_limit(pod, ended['reason'])})"
     if disruption := conditions.get("DisruptionTarget"):
         yield told(disruption)
     if pod["status"].get("reason"):  # Evicted, NodeLost: the kubelet's, or the node controller's
@@ -79,6 +82,13 @@ def _leaving(pod: Object, state: Object, now: float) -> Iterator[str]:
         f"its end is not confirmed, since {node} does not answer; it is replaced once {node} is back, or soon after "
         f"kubectl taint node {node} {OUT_OF_SERVICE} (only if {node} is really off, and until it is back)"
     )
+
+
+def _limit(pod: Object, reason: str) -> str:
+    """The limit that a container was ended for."""
+    containers = pod.get("spec", {}).get("containers", []) if reason == OUT_OF_MEMORY else []
+    limits = (one.get("resources", {}).get("limits", {}) for one in containers if one["name"] == names.CONTAINER)
+    return next((f", the limit is {limit['memory']}" for limit in limits if "memory" in limit), "")
 
 
 def _waits(job: Object) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 from kitctl import names
 from kitctl.doctor import Finding
 from kitctl.errors import ConflictError, Forbidden, NotFound, TargetError, UnsupportedError
-from kitctl.facts import JobFacts
+from kitctl.facts import JobFacts, Report
 from kitctl.faults import Strike
 from kitctl.logs import Line
 from kitctl.targets import Change, Kept, Submission
@@ -20,6 +20,9 @@ from kitctl.targets.cluster import checks, claims, companion, facts, lifecycle, 
 from kitctl.targets.cluster.access import Place
 from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.existing import POLL_SECONDS, gone
+from kitctl.targets.cluster.keptlogs import KeptLogs
+from kitctl.targets.cluster.lives import lost
+from kitctl.targets.cluster.reading import Source
 from kitctl.targets.cluster.resources import Object
 from kitctl.targets.conflicts import check_scale, keeps_none
 
@@ -79,25 +82,12 @@ class ClusterTarget:
         return facts.job_facts(job, pods, report, target=self._place.name, now=time.time(), events=events)
 
     def lines(self, namespace: str, name: str) -> list[Iterator[Line]]:
-        """What the pods that are still there have logged; where none is, what their agents kept on the claim."""
-        job = self._find(namespace, name)
-        pods = [pod for pod in self._pods(namespace, name) if facts.has_logs(pod)]
-        folder = facts.environment(job).get(names.KIT_LOG_DIR)
-        if not folder or not _begun(job) or not all(map(facts.loses_logs, pods)):
-            return [reading.pod_lines(self.api, pod) for pod in pods]
-        self._tell(f"its pods are gone: a short-lived one reads their logs from claim {facts.claim(job)}")
-        return [reading.kept_lines(self.api, job, folder)]
+        """What the pods have logged that are still there, and of the others what their agents kept on the claim."""
+        return reading.lines(self.api, self._source(namespace, name))
 
     def follow(self, namespace: str, name: str) -> Iterator[list[Line]]:
         """What is logged, from before the first pod exists until the job has ended, or is suspended."""
-
-        def over() -> bool:
-            known = self.job(namespace, name)
-            left = known.report is not None and not any(place.alive for place in known.places)
-            return known.end is not None or (known.suspended and left)  # one in a queue has not begun
-
-        self._find(namespace, name)
-        return reading.follow(self.api, lambda: self._pods(namespace, name), over)
+        return reading.follow(self.api, self._source(namespace, name))
 
     def scale(self, namespace: str, name: str, nodes: int) -> None:
         """Run an elastic job with ``nodes`` nodes from now on.
@@ -193,6 +183,23 @@ class ClusterTarget:
                 raise
             return []  # no operator here, or no right to see its jobs
 
+    def _source(self, namespace: str, name: str) -> Source:
+        """Its logs, as they are read."""
+
+        def over() -> bool:
+            known = self.job(namespace, name)
+            left = known.report is not None and not any(place.alive for place in known.places)
+            return known.end is not None or (known.suspended and left)  # one in a queue has not begun
+
+        def gone(pods: list[Object]) -> int:
+            return lost(self._find(namespace, name), pods, self._report(namespace, name))
+
+        kept = KeptLogs(self.api, self._find(namespace, name), self._tell)
+        return Source(pods=lambda: self._pods(namespace, name), lost=gone, over=over, kept=kept.lines)
+
+    def _report(self, namespace: str, name: str) -> Report | None:
+        return facts.report(self.api.find("ConfigMap", namespace, names.status_name(name)))
+
     def _pods(self, namespace: str, name: str) -> list[Object]:
         return self.api.select("Pod", namespace, labelSelector=f"{PODS},{names.LABEL_INSTANCE}={name}")
 
@@ -224,11 +231,6 @@ class ClusterTarget:
                 fix = f"kitctl status {name} says which node does not answer"
                 raise TargetError(f"{name!r} did not stop within {seconds:.0f} s", fix=fix)
             time.sleep(POLL_SECONDS)
-
-
-def _begun(job: Object) -> bool:
-    """Whether any pod of it may ever have run."""
-    return bool(job.get("status", {}).get("startTime")) or names.ANNOTATION_CANCELLED in lifecycle.noted(job)
 
 
 def _by_job(things: Sequence[Object]) -> dict[tuple[str, str], list[Object]]:

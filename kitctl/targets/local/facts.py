@@ -42,7 +42,7 @@ def _node_facts(job: Job, node: NodeFolder) -> NodeFacts:
     if not (alive or started or exited):
         attempts -= attempts > 0  # its shim is on the way
     gone = attempts and not alive
-    seen = Observed(index=node.index, alive=alive, attempts=attempts, exited=exited, termination=termination)
+    seen = _attempt(node, attempts, alive=alive)
     return NodeFacts(
         index=node.index,
         pod=launch.pod(job.spec.name, node.index),
@@ -55,4 +55,15 @@ def _node_facts(job: Job, node: NodeFolder) -> NodeFacts:
         signal=exited.signal if exited else None,
         termination=termination,
         note=describe(seen) if gone and seen.outcome != "done" else "",
+        before=describe(_attempt(node, attempts - 1, alive=False)) if attempts > 1 else "",
+    )
+
+
+def _attempt(node: NodeFolder, attempt: int, *, alive: bool) -> Observed:
+    return Observed(
+        index=node.index,
+        alive=alive,
+        attempts=attempt,
+        exited=node.exited(attempt),
+        termination=node.termination(attempt),
     )

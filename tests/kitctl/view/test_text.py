@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kitctl.facts import Progress, Recovery, Termination
+from kitctl.facts import PastFailure, Progress, Recovery, Termination
 from kitctl.state import JobState, NodeState
 from kitctl.view.columns import columns
 from kitctl.view.text import failure_lines, job_list, job_page, progress_line
@@ -90,6 +90,16 @@ def test_a_failed_job_without_a_traceback_shows_its_last_lines_and_the_fix() -> 
     assert page[2] == "Fix        do it"
     assert page[-3:] == ["Last lines of rank 1 on node 0:", "  a", "  no data"]
     assert failure_lines(Termination(outcome="fatal", node=0, error="exit code 3")) == failure_lines(None) == []
+
+
+def test_a_page_tells_how_often_ranks_have_failed_and_why() -> None:
+    nodata = PastFailure(time=1.0, node=1, rank=1, cause="exit code 3: no data")
+    other = PastFailure(time=2.0, node=0, rank=0, cause="KeyError: 'x'")
+    page = job_page(replace(RUNNING, failures=(nodata, other, nodata)), now=200.0)
+    assert "Failures   rank 1 of node 1, 2 times (exit code 3: no data); rank 0 of node 0 (KeyError: 'x')" in page
+    many = tuple(PastFailure(node=0, rank=0, cause=str(number)) for number in range(4))
+    page = job_page(replace(RUNNING, failures=many), now=200.0)
+    assert "Failures   ...; rank 0 of node 0 (1); rank 0 of node 0 (2); rank 0 of node 0 (3)" in page
 
 
 def test_the_list_has_a_line_a_job() -> None:

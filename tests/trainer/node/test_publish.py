@@ -19,6 +19,7 @@ from trainer.env import node_env
 from trainer.node import publish
 from trainer.node.configmap import ConfigMapSink
 from trainer.node.publish import FileSink, Reporter, Sink, sink_of
+from trainer.outcome.failures import Failure
 
 
 def reporter(folder: Path, index: int, sink: Sink | None = None) -> Reporter:
@@ -74,7 +75,7 @@ def test_seats_follow_the_group_rank_and_rounds_only_grow(tmp_path: Path) -> Non
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["progress"] == {"step": 5}
     assert report["nodes"]["1"].pop("joined") > 0
-    assert report["nodes"]["1"] == {"pod": "job-1", "host": "localhost", "group_rank": 1, "ranks": [2, 3]}
+    assert report["nodes"]["1"] == {"pod": "job-1", "host": "localhost", "group_rank": 1, "ranks": [2, 3], "lives": 0}
 
     # Node 0 is started anew and knows of no round; node 1 leads now.
     (tmp_path / "progress-1.json").write_text('{"step": 1}')  # of a time when it led before
@@ -183,3 +184,30 @@ def test_an_address_that_leads_nowhere_is_a_warning(address: str) -> None:
     assert sink_of(address, warnings.append) is None
     assert len(warnings) == 1
     assert address in warnings[0]
+
+
+def test_what_ranks_have_failed_of_is_told_by_whoever_leads_and_outlives_the_node_that_knew(tmp_path: Path) -> None:
+    def failed(rank: int, error: str = "KeyError: 'x'", exit_code: int = 1) -> Failure:
+        return Failure(rank=rank, exit_code=exit_code, error=error, time=100 + rank)
+
+    first, second = reporter(tmp_path, 0), reporter(tmp_path, 1)
+    port = free_port()
+    store = connect(port, host=True)
+    meet(port, "a", [first, second])
+    second.failed(failed(3))
+    second.failed(failed(2, "RuntimeError: Connection closed by peer"))  # a consequence
+    second.failed(failed(0, "hang: rank 0 has been in step for 40 s", exit_code=-9))  # another node's to tell
+    first.failed(failed(1, "ValueError: no"))
+    meet(port, "b", [first, second])
+    newcomer = reporter(tmp_path, 1)  # node 1 is lost, and with it what it knew
+    meet(port, "c", [first, newcomer])
+    first.stop()
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["failures"] == [
+        {"time": 101, "node": 0, "rank": 1, "cause": "ValueError: no"},
+        {"time": 103, "node": 1, "rank": 3, "cause": "KeyError: 'x'"},
+    ]
+    for number in range(30):
+        second.failed(failed(2, f"ValueError: {number}"))
+    assert len(second._failures.known) == 10
+    del store

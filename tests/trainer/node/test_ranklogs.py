@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from trainer.node.ranklogs import LONGEST_LINE, RankLogs
+from trainer.node.ranklogs import BAR_SECONDS, LONGEST_LINE, REMEMBERED, REMEMBERED_BYTES, RankLogs
 
 
 @pytest.fixture
 def logs(tmp_path: Path) -> RankLogs:
-    return RankLogs(scratch=tmp_path, log_dir=tmp_path / "kept", warn=pytest.fail)
+    return RankLogs(tmp_path)
 
 
 def begin(logs: RankLogs, *ranks: int) -> dict[int, str]:
@@ -30,7 +31,7 @@ def test_pieces_of_a_line_arrive_as_one(logs: RankLogs, capfdbinary: pytest.Capt
 
 
 def test_lines_of_ranks_that_shout_at_once_are_never_mixed(
-    logs: RankLogs, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+    logs: RankLogs, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     pipes = begin(logs, 0, 1, 2)
 
@@ -48,8 +49,6 @@ def test_lines_of_ranks_that_shout_at_once_are_never_mixed(
     for rank in range(3):
         own = [line for line in lines if line.startswith(f"[rank {rank}]: ")]
         assert own == [f"[rank {rank}]: {rank} says {number}" for number in range(2000)]
-        kept = (tmp_path / "kept" / f"rank-{rank}.log").read_text().splitlines()
-        assert kept == [f"{rank} says {number}" for number in range(2000)]
 
 
 def test_an_endless_line_is_passed_on_in_pieces(logs: RankLogs, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -62,27 +61,48 @@ def test_an_endless_line_is_passed_on_in_pieces(logs: RankLogs, capfdbinary: pyt
     assert out.count(b"[rank 0]: ") > 1
 
 
-def test_each_round_has_its_own_folder_and_kept_logs_go_on(logs: RankLogs, tmp_path: Path) -> None:
+def test_each_round_has_its_own_folder_and_what_its_ranks_said_last_is_known_when_it_is_over(logs: RankLogs) -> None:
     assert logs.begin([4]) != logs.begin([4])
-    for words in (b"first\n", b"second\n"):
-        pipe = begin(logs, 4)[0]
+    for words in ("first", "second"):
+        pipe = begin(logs, 4, 5)[0]
         fd = os.open(pipe, os.O_WRONLY)
-        os.write(fd, words)
+        os.write(fd, f"{words}\nand last".encode())
         os.close(fd)
         logs.finish()
-    assert (tmp_path / "kept" / "rank-4.log").read_text() == "first\nsecond\n"
+        assert (logs.last(4), logs.last(5), logs.last(6)) == ([words, "and last"], [], [])
 
 
-def test_copies_that_cannot_be_kept_cost_a_warning_and_not_the_run(
-    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+def test_what_is_remembered_is_bounded(logs: RankLogs) -> None:
+    with Path(begin(logs, 0)[0]).open("wb") as rank:
+        rank.writelines(b"x" * 9000 + b"%d\n" % number for number in range(3 * REMEMBERED))
+    logs.finish()
+    last = logs.last(0)
+    assert len(last) == REMEMBERED
+    assert last[-1].endswith(f"x{3 * REMEMBERED - 1}")
+    assert all(len(line) <= REMEMBERED_BYTES for line in last)
+
+
+def test_a_progress_bar_is_shown_while_it_is_drawn_but_not_each_time(
+    logs: RankLogs, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    (tmp_path / "full").touch()  # no folder can be made in there
-    warnings: list[str] = []
-    logs = RankLogs(scratch=tmp_path, log_dir=tmp_path / "full" / "node-0", warn=warnings.append)
-    for words in (b"first\n", b"second\n"):
-        with Path(begin(logs, 0, 1)[1]).open("wb") as rank:
-            rank.write(words)
-        logs.finish()
-    assert capfdbinary.readouterr().out == b"[rank 1]: first\n[rank 1]: second\n"
-    assert len(warnings) == 1
-    assert "Not a directory" in warnings[0]
+    began = time.monotonic()
+    with Path(begin(logs, 0)[0]).open("wb", buffering=0) as rank:
+        for state in range(500):
+            rank.write(b"\r%d/500" % state)
+            time.sleep(0.002)
+        rank.write(b"\r500/500\nlast words\r\n")
+    logs.finish()
+    lines = capfdbinary.readouterr().out.splitlines()
+    assert lines[-2:] == [b"[rank 0]: 500/500", b"[rank 0]: last words"]
+    assert 1 <= len(lines) - 2 <= (time.monotonic() - began) / BAR_SECONDS + 1
+
+
+def test_a_line_feed_that_comes_late_ends_the_same_line(
+    logs: RankLogs, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    with Path(begin(logs, 0)[0]).open("wb", buffering=0) as rank:
+        for piece in (b"first\r", b"\nsecond\r", b"\n", b"\n"):
+            rank.write(piece)
+            time.sleep(0.05)  # so that the pieces are read one by one, mostly: what is said is the same
+    logs.finish()
+    assert capfdbinary.readouterr().out == b"[rank 0]: first\n[rank 0]: second\n[rank 0]: \n"

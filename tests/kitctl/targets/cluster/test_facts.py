@@ -75,6 +75,28 @@ def test_a_failed_job_without_an_agents_word_fails_in_the_controllers() -> None:
     assert failure.reason == 'PyTorchJobFailed: job "fails" is failing because "Worker" replica(s) failed.'
 
 
+def test_a_job_that_lost_too_many_pods_says_how_the_last_one_ended_and_the_next_one_how_the_one_before() -> None:
+    known = recorded("failed-pytorchjob")
+    first, second = (json.loads(json.dumps(known.pods[1])) for _ in range(2))
+    ended = {"exitCode": 137, "startedAt": "2026-11-21T14:00:00Z"}
+    for pod, minute in ((first, 1), (second, 2)):
+        pod["metadata"]["creationTimestamp"] = f"2026-11-21T14:0{minute}:00Z"
+        state = {"terminated": ended | {"reason": "OOMKilled", "finishedAt": f"2026-11-21T14:0{minute}:30Z"}}
+        pod["status"]["containerStatuses"][0]["state"] = state
+    first["status"]["containerStatuses"][0]["state"]["terminated"]["reason"] = "Error"
+    failure = known._replace(pods=[second, first]).facts().failure
+    assert failure is not None
+    assert failure.reason.startswith("PyTorchJobFailed: ")
+    assert "; the last, node 1: OOMKilled (exit code 137" in failure.reason
+    assert "resources.memory" in failure.fix
+    running = {"running": {"startedAt": "2026-11-21T14:03:00Z"}}
+    third = json.loads(json.dumps(second))
+    third["metadata"]["creationTimestamp"] = "2026-11-21T14:03:00Z"
+    third["status"]["containerStatuses"][0]["state"] = running
+    place = known._replace(pods=[first, third, second]).facts().places[1]
+    assert place.before.startswith("OOMKilled (exit code 137")
+
+
 def test_a_job_without_pods_has_places_all_the_same() -> None:
     told = recorded("quota").facts()
     assert [(place.index, place.pod, place.attempts) for place in told.places] == [(0, "quota-0", 0), (1, "quota-1", 0)]

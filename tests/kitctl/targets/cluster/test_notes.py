@@ -50,6 +50,13 @@ def test_a_pod_that_ended_and_stays_is_held_by_its_controller_not_by_its_machine
     assert note(pod, now=over + 60).startswith("has ended, and is replaced once Kubernetes' Job controller takes note")
 
 
+def test_a_container_that_took_too_much_memory_names_its_limit() -> None:
+    resources = {"limits": {"memory": "512Mi"}}
+    pod = {"metadata": {}, "status": {}, "spec": {"containers": [{"name": names.CONTAINER, "resources": resources}]}}
+    state = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
+    assert notes.of_pod(pod, state, 0.0) == "OOMKilled (exit code 137, the limit is 512Mi)"
+
+
 @pytest.mark.parametrize(
     ("state", "told"),
     [
