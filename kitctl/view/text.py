@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kitctl import printable
-from kitctl.facts import PastFailure, Progress, Recovery, Termination
+from kitctl.facts import Progress, Recovery, Termination
 from kitctl.quantity import duration
 from kitctl.state import JobState, NodeState
 from kitctl.view.columns import columns
@@ -37,7 +37,7 @@ def job_page(job: JobState, now: float, *, wide: bool = False) -> list[str]:
         ("Snapshot", _snapshot(job)),
         ("Slow", ", ".join(f"rank {rank} takes {ratio:.1f} x the others' step" for rank, ratio in job.slow.items())),
         ("Recovery", _recovery(job.last_recovery)),
-        ("Failures", _failures(job.failures)),
+        ("Failures", _failures(job)),
         ("Age", duration((job.ended or now) - job.created) + (" (ended)" if job.ended else "")),
     ]
     width = max(len(name) for name, _ in facts) + 3
@@ -115,11 +115,12 @@ def _recovery(recovery: Recovery | None) -> str:
     return f"in {sum(recovery.parts.values()):.1f} s ({recovery_parts(recovery)}) after: {recovery.cause}"
 
 
-def _failures(failures: Sequence[PastFailure]) -> str:
+def _failures(job: JobState) -> str:
     """``rank 1 of node 1, 2 times (exit code 3: no data); rank 0 of node 0 (KeyError: 'x')``; the last one last."""
-    often = Counter((one.node, one.rank, one.cause) for one in failures)
+    often = Counter((one.node, one.rank, one.cause) for one in job.failures)
     told = [
-        f"rank {rank} of node {node}{f', {count} times' if count > 1 else ''} ({cause})"
+        f"rank {rank} of node {node}{f', {count} times' if count > 1 else ''}"
+        f" ({cause if cause not in job.reason else 'as above'})"
         for (node, rank, cause), count in often.items()
     ]
     return f"{'' if len(told) <= _FEW else '...; '}{'; '.join(told[-_FEW:])}"

@@ -56,7 +56,9 @@ def test_a_cause_is_told_once_a_failure_and_at_the_end_with_rank_node_and_last_l
     failure = job["failure"]
     assert (failure["rank"], failure["node"], failure["error"]) == (1, 1, CAUSE)
     assert failure["lines"] == ["looking for data", "no data in /data/x"]
-    assert kit.run("status", "fails").count(CAUSE) == 1
+    page = kit.run("status", "fails")
+    assert page.count(CAUSE) == 1
+    assert "Failures   rank 1 of node 1, 2 times (as above)" in page
     (phase, *_) = json.loads(kit.start("doctor", "-o", "json", "fails").communicate()[0])
     assert CAUSE in phase["what"]
     assert "status" not in phase["fix"]
