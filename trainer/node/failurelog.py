@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ class FailureLog:
     def add(self, failure: Failure, ranks: tuple[int, int]) -> None:
         """A failure of one of this node's ranks, which are given as first and last; what followed from it is none."""
         if failure.kind in {"own", "hang"} and ranks[0] <= failure.rank <= ranks[1]:
-            told = {"time": failure.time, "node": self._node, "rank": failure.rank, "cause": failure.brief}
+            told = {"time": round(time.time(), 3), "node": self._node, "rank": failure.rank, "cause": failure.brief}
             self.merge([told])
 
     def merge(self, told: Iterable[dict[str, Any]]) -> None:

@@ -203,9 +203,9 @@ def test_what_ranks_have_failed_of_is_told_by_whoever_leads_and_outlives_the_nod
     meet(port, "c", [first, newcomer])
     first.stop()
     report = json.loads((tmp_path / "report.json").read_text())
-    assert report["failures"] == [
-        {"time": 101, "node": 0, "rank": 1, "cause": "ValueError: no"},
-        {"time": 103, "node": 1, "rank": 3, "cause": "KeyError: 'x'"},
+    assert [{**one, "time": one["time"] > 0} for one in report["failures"]] == [
+        {"time": True, "node": 1, "rank": 3, "cause": "KeyError: 'x'"},
+        {"time": True, "node": 0, "rank": 1, "cause": "ValueError: no"},
     ]
     for number in range(30):
         second.failed(failed(2, f"ValueError: {number}"))
