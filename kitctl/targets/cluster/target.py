@@ -135,8 +135,9 @@ class ClusterTarget:
 
     def strike(self, namespace: str, name: str, strike: Strike) -> None:
         """Do a fault to one of its pods, or a rank there."""
-        self._find(namespace, name)
-        striking.strike(self.api, self._pods(namespace, name), strike)
+        job = self._find(namespace, name)
+        own = [pod for pod in self._pods(namespace, name) if lifecycle.belongs(pod, job)]
+        striking.strike(self.api, own, strike)
 
     def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:
         """Delete a job with all that it owns, and its claim if ``snapshots`` is set; one not made for it stays."""

@@ -5,9 +5,20 @@ from __future__ import annotations
 import json
 
 import pytest
+from urllib3 import HTTPConnectionPool
+from urllib3.exceptions import LocationParseError, ProtocolError, ReadTimeoutError, SSLError
 
-from kitctl.errors import ConflictError, Forbidden, KitError, NotFound, TargetError, UnsupportedError, UsageError
-from kitctl.targets.cluster.refusals import refusal
+from kitctl.errors import (
+    ConflictError,
+    Forbidden,
+    KitError,
+    NotFound,
+    TargetError,
+    Unavailable,
+    UnsupportedError,
+    UsageError,
+)
+from kitctl.targets.cluster.refusals import refusal, unreachable
 
 # fmt: off
 ANSWERS = [
@@ -22,6 +33,12 @@ ANSWERS = [
     (409, 'Apply failed with 1 conflict: conflict with "kubectl" using v1: .data.x', ConflictError, "managed-fields"),
     (409, 'Operation cannot be fulfilled on jobs.batch "a": the object has been modified', ConflictError, "try again"),
     (422, 'Job.batch "a" is invalid: spec.template: Invalid value: {}: field is immutable', UsageError, "--replace"),
+    (409, "Operation cannot be fulfilled: Precondition failed: UID in precondition: x, UID in meta: y", ConflictError,
+          "made anew meanwhile"),
+    (422, 'Job.batch "a" is invalid: metadata.uid: Invalid value: "x": field is immutable', ConflictError,
+          "made anew meanwhile"),
+    (422, 'Pod "a" is invalid: Invalid value: "512Mi": must be less than or equal to memory limit of 256Mi', UsageError,
+          "above its limit"),
     (422, 'Job.batch "a" is invalid: spec.completions: Invalid value: 0', UsageError, ""),
     (429, "Too many requests, please try again later.", TargetError, "overloaded"),
     (500, "Internal error occurred", TargetError, "the API server's log"),
@@ -44,6 +61,36 @@ def test_a_kind_that_the_server_does_not_know_is_answered_in_plain_text() -> Non
     assert type(told) is UnsupportedError
     assert told.message == "PyTorchJob: 404 page not found"
     assert "--kind IndexedJob" in told.fix
+
+
+@pytest.mark.parametrize("body", [b"<html>404 page not found</html>", b"", b'{"message": "not found"}', b"Not Found"])
+def test_what_somebody_else_does_not_find_is_not_an_object_that_is_not_there(body: bytes) -> None:
+    told = refusal(404, body, "Job")
+    assert type(told) is TargetError
+    assert "no word of an API server" in told.message
+
+
+CAUSES = [
+    (SSLError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed"), "certificate-authority"),
+    (SSLError("[SSL: WRONG_VERSION_NUMBER] wrong version number"), "no TLS is spoken there"),
+    (SSLError("[SSL: SSLV3_ALERT_HANDSHAKE_FAILURE]"), "check network"),
+    (LocationParseError("bad"), "check network"),
+]
+
+
+@pytest.mark.parametrize(("cause", "fix"), CAUSES, ids=lambda value: str(value)[:30])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_connection_that_can_never_be_made_is_not_tried_again(cause: Exception, fix: str, *, known: bool) -> None:
+    told = unreachable("https://here", cause, known=known)
+    assert type(told) is TargetError
+    assert fix in told.fix
+
+
+def test_a_server_that_has_answered_before_may_answer_again() -> None:
+    cut, silent = ProtocolError("Connection aborted."), ReadTimeoutError(HTTPConnectionPool("here"), "/", "timed out")
+    assert type(unreachable("here", cut)) is Unavailable, "there is somebody"
+    assert type(unreachable("here", silent)) is TargetError
+    assert type(unreachable("here", silent, known=True)) is Unavailable
 
 
 @pytest.mark.parametrize("body", [b"<html>Bad gateway</html>", b"[]", b"\xff"])

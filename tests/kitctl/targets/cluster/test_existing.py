@@ -1,0 +1,96 @@
+"""Objects that change, or come and go, while they are being created, taken up or waited for."""
+
+from __future__ import annotations
+
+import pytest
+
+from kitctl import names
+from kitctl.errors import ConflictError, TargetError
+from kitctl.targets.cluster import existing
+from kitctl.targets.cluster.lifecycle import noted
+from tests.kitctl.targets.cluster.apiserver import ApiServer
+from tests.kitctl.targets.cluster.clients import Kit
+from tests.kitctl.targets.cluster.objectstore import Key, Object, Refused
+
+JOB = Key("jobs.batch", "default", "run")
+CLAIM = Key("persistentvolumeclaims", "default", "run-snapshots")
+
+
+def job(server: ApiServer) -> Object:
+    return server.store.get(JOB)
+
+
+@pytest.mark.parametrize("changes", [1, 3])
+def test_a_controller_that_writes_a_status_meanwhile_is_no_rival(server: ApiServer, kit: Kit, changes: int) -> None:
+    for number in range(changes):
+        change = {"status": {"observed": number}}
+        server.plan("PATCH .*/jobs/run$", before=lambda change=change: server.store.patch(JOB, change, apply=False))
+    kit.submit()
+    assert noted(job(server))[names.ANNOTATION_RELEASED] == "true"
+
+
+def test_a_job_that_changes_without_end_is_given_up(server: ApiServer, kit: Kit) -> None:
+    def change() -> None:
+        server.store.patch(JOB, {"status": {"observed": True}}, apply=False)
+
+    server.plan("PATCH .*/jobs/run$", times=99, before=change)
+    with pytest.raises(ConflictError):
+        kit.submit()
+    assert [str(one) for one in server.requests].count(f"PATCH {path()}") == existing.TRIES
+
+
+def path() -> str:
+    return "/apis/batch/v1/namespaces/default/jobs/run"
+
+
+def test_a_job_that_is_deleted_before_its_release(server: ApiServer, kit: Kit) -> None:
+    server.plan("PATCH .*/jobs/run$", before=lambda: server.store.forget(JOB))
+    with pytest.raises(ConflictError, match="was deleted, or submitted by somebody else, meanwhile"):
+        kit.submit()
+    assert server.names("services") == set(), "what was made for it has gone with it"
+
+
+def test_a_claim_that_is_on_its_way_out_is_waited_for_and_made_anew(server: ApiServer, kit: Kit) -> None:
+    server.put(CLAIM.resource, CLAIM.name, metadata={"finalizers": ["pvc-protection"]}, spec={"accessModes": []})
+    old = server.store.delete(CLAIM, {})["metadata"]["uid"]
+    server.plan("GET .*/run-snapshots$", times=4)  # looked at before, and while it goes
+    server.plan("GET .*/run-snapshots$", before=lambda: server.store.forget(CLAIM))
+    kit.submit(nodes=1, snapshots={"accessMode": "ReadWriteMany"})
+    assert server.store.get(CLAIM)["metadata"]["uid"] != old
+
+
+def test_the_children_of_a_job_that_is_gone_are_waited_for(server: ApiServer, kit: Kit) -> None:
+    """As the garbage collector leaves them for a moment."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "run", "uid": "gone"}
+    labels = {names.LABEL_NAME: names.APP_NAME}
+    key = Key("services", "default", "run")
+    server.put(*key[::2], metadata={"labels": labels, "ownerReferences": [owner]}, spec={})
+    server.plan("GET .*/services/run$", times=2)
+    server.plan("GET .*/services/run$", before=lambda: server.store.forget(key))
+    kit.submit()
+    (owned,) = server.store.get(key)["metadata"]["ownerReferences"]
+    assert owned["uid"] == job(server)["metadata"]["uid"]
+
+
+def test_one_of_its_name_that_was_made_since_is_not_waited_for(server: ApiServer, kit: Kit) -> None:
+    kit.submit()
+    first = job(server) | {"kind": "Job"}
+    server.store.forget(JOB)
+    kit.submit()
+    existing.gone(kit.target().api, first, seconds=0.0)
+    with pytest.raises(TargetError, match="is not gone after 0 s"):
+        existing.gone(kit.target().api, job(server) | {"kind": "Job"}, seconds=0.0)
+
+
+def test_a_server_whose_quota_is_being_counted_is_asked_again(server: ApiServer, kit: Kit) -> None:
+    """Two creates at once make it say conflict, though there is no such object."""
+    left = [2]
+
+    def plugin(resource: str, thing: Object) -> None:
+        if resource == "services" and "ownerReferences" in thing["metadata"] and left[0]:
+            left[0] -= 1
+            raise Refused(409, 'Operation cannot be fulfilled on resourcequotas "q": has been modified', "Conflict")
+
+    server.store.admission.append(plugin)
+    kit.submit()
+    assert server.names("services") == {"run"}
