@@ -16,7 +16,7 @@ OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecut
 SLACK_SECONDS: Final = 15.0  # from the end of the grace period until a pod that is still there is stuck
 
 OUT_OF_MEMORY: Final = "OOMKilled"
-MORE_MEMORY: Final = "raise resources.memory, or hold less: fewer data loader workers, smaller batches"
+MORE_MEMORY: Final = "raise resources.limits.memory, or hold less: fewer data loader workers, smaller batches"
 
 # Waiting reasons that a person has to cure, and how.
 CURES: Final = {

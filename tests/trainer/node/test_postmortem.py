@@ -146,9 +146,9 @@ CASES = {
     ),
     "killed": Case("import os\nos.kill(os.getpid(), 9)", "killed by SIGKILL", "it came from outside"),
     "a signal without a name": Case("import os\nos.kill(os.getpid(), 40)", "killed by "),
-    "memory of Python": Case(LIMITED.format(allocate="bytearray(8 << 30)"), "MemoryError", "resources.memory"),
+    "memory of Python": Case(LIMITED.format(allocate="bytearray(8 << 30)"), "MemoryError", "resources.limits.memory"),
     "memory of torch": Case(
-        LIMITED.format(allocate="torch.zeros(8 << 30)"), "RuntimeError: [enforce fail at", "resources.memory"
+        LIMITED.format(allocate="torch.zeros(8 << 30)"), "RuntimeError: [enforce fail at", "resources.limits.memory"
     ),
     "the data loader's sample": Case(
         LOADER.format(bad="raise KeyError('label')"), "KeyError: 'label' (in DataLoader worker process 0)"
@@ -162,7 +162,7 @@ CASES = {
     "the data loader killed": Case(
         LOADER.format(bad="import os; os.kill(os.getpid(), 9)"),
         "RuntimeError: DataLoader worker was killed by signal: Killed",
-        "resources.memory",
+        "resources.limits.memory",
     ),
     "a process of its own": Case(SPAWNED, "KeyError: 'no such shard'", told="-- Process 0 terminated"),
     "disk": Case(

@@ -53,7 +53,7 @@ def test_the_error_tells_whose_fault_it_is(error: str, kind: Kind) -> None:
         ("RuntimeError: Found no NVIDIA driver on your system.", "NVIDIA driver"),
         ("RuntimeError: unable to write to file </torch_12_3>: No space left on device (28)", "sharedMemory"),
         ("RuntimeError: unable to allocate shared memory(shm) for file </torch_1_2>: Success (0)", "sharedMemory"),
-        ("killed by SIGKILL: out of memory: the limit is 512 MiB", "resources.memory"),
+        ("killed by SIGKILL: out of memory: the limit is 512 MiB", "resources.limits.memory"),
         ("killed by SIGKILL", "from outside"),
         ("OSError: [Errno 122] Disk quota exceeded: '/snapshots/x'", "free space"),
         ("OSError: [Errno 30] Read-only file system: 'runs'", "/tmp"),

@@ -88,7 +88,7 @@ def test_a_job_that_lost_too_many_pods_says_how_the_last_one_ended_and_the_next_
     assert failure is not None
     assert failure.reason.startswith("PyTorchJobFailed: ")
     assert "; the last, node 1: OOMKilled (exit code 137" in failure.reason
-    assert "resources.memory" in failure.fix
+    assert "resources.limits.memory" in failure.fix
     running = {"running": {"startedAt": "2026-11-21T14:03:00Z"}}
     third = json.loads(json.dumps(second))
     third["metadata"]["creationTimestamp"] = "2026-11-21T14:03:00Z"

@@ -1,0 +1,6 @@
+"""A rank that takes more memory than its container may."""
+
+from __future__ import annotations
+
+print("taking all the memory there is")
+taken = [bytearray(b"x") * (64 << 20) for _ in range(200)]
