@@ -12,7 +12,10 @@ from typing import Final, Literal
 
 Kind = Literal["own", "hang", "drained", "storage", "peer", "stopped"]
 
-_MEMORY: Final = "raise resources.limits.memory, or hold less: fewer data loader workers, smaller batches, files read as they are needed"
+_MEMORY: Final = (
+    "raise resources.limits.memory, or hold less: fewer data loader workers, smaller batches, files read as they are "
+    "needed"
+)
 _SHARED: Final = "raise sharedMemory (and the memory limit, which it counts as), or use fewer data loader workers"
 _GPU: Final = "this machine's GPU, or its driver, is at fault: take the machine out of use, and restart the job"
 _NATIVE: Final = "the stack says which call; look for a library that was built for another version of Python or torch"
