@@ -50,7 +50,7 @@ REFUSALS: Final = (
     Refusal(403, "", Forbidden, "ask for this right, or use a namespace where you have it: kubectl auth can-i --list"),
     Refusal(404, "namespaces", NotFound, "create it (kubectl create namespace NAME), or choose another with -n"),
     Refusal(404, "", NotFound, "kitctl list -A shows all jobs"),
-    Refusal(409, "UID in precondition", ConflictError, "it was deleted and made anew meanwhile: look at it first"),
+    Refusal(409, "UID in the precondition", ConflictError, "it was deleted and made anew meanwhile: look at it first"),
     Refusal(409, "conflict with", ConflictError, "somebody else owns it: kubectl get --show-managed-fields"),
     Refusal(409, "", ConflictError, "try again: it was being changed"),
     Refusal(422, "metadata.uid", ConflictError, "it was deleted and made anew meanwhile: look at it first"),

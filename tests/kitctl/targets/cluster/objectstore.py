@@ -159,7 +159,8 @@ def merged(thing: Object, change: Object) -> Object:
 def _check_uid(key: Key, found: Object, wanted: Object) -> None:
     there = found["metadata"]["uid"]
     if wanted.get("uid") and wanted["uid"] != there:
-        what = f"Precondition failed: UID in precondition: {wanted['uid']}, UID in object meta: {there}"
+        what = f"the UID in the precondition ({wanted['uid']}) does not match the UID in record ({there}). The object "
+        what += "might have been deleted and then recreated"
         raise Refused(409, f"Operation cannot be fulfilled on {key}: {what}", "Conflict")
 
 

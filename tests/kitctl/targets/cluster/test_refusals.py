@@ -33,7 +33,7 @@ ANSWERS = [
     (409, 'Apply failed with 1 conflict: conflict with "kubectl" using v1: .data.x', ConflictError, "managed-fields"),
     (409, 'Operation cannot be fulfilled on jobs.batch "a": the object has been modified', ConflictError, "try again"),
     (422, 'Job.batch "a" is invalid: spec.template: Invalid value: {}: field is immutable', UsageError, "--replace"),
-    (409, "Operation cannot be fulfilled: Precondition failed: UID in precondition: x, UID in meta: y", ConflictError,
+    (409, "the UID in the precondition (x) does not match the UID in record (y). The object might", ConflictError,
           "made anew meanwhile"),
     (422, 'Job.batch "a" is invalid: metadata.uid: Invalid value: "x": field is immutable', ConflictError,
           "made anew meanwhile"),
