@@ -55,7 +55,7 @@ def test_every_reserved_name_is_known() -> None:
 
 
 def test_all_problems_are_told_at_once() -> None:
-    job = {"nodes": "4:2", "resume": True, "snapshots": {"enabled": False, "path": "x"}, "backend": "nccl"}
+    job = {"nodes": "4:2", "resume": True, "snapshots": {"enabled": False}, "backend": "nccl", "envFrom": [{}]}
     problems = told_by_kitctl(job)
     assert len(problems) == 4
     assert problems <= set(refusal(job))

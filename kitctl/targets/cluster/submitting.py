@@ -18,7 +18,7 @@ from kitctl.targets import Change, Submission
 from kitctl.targets.cluster import claims, facts, lifecycle, preflight, rehearsal
 from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.claims import Claimant
-from kitctl.targets.cluster.existing import GONE_SECONDS, TRIES, another, create_once, create_or_find, gone
+from kitctl.targets.cluster.existing import GONE_SECONDS, TRIES, another, create_once, create_or_find, gone, there
 from kitctl.targets.cluster.resources import Object
 from kitctl.targets.conflicts import already_there
 
@@ -55,6 +55,8 @@ def submit(api: Api, submission: Submission, user: str, tell: Callable[[str], No
     elif half:
         job = _taken_over(api, standing.job, manifest, call, user, tell)
     else:
+        for child in children:  # with checks or without: what is deleted cannot be brought back
+            _check_claim(api, child, claimant)
         job = _replaced(api, standing.job, manifest, tell)
     try:
         # What outlives the job comes last: if anything else is refused, nothing stays.
@@ -148,6 +150,14 @@ def _replaced(api: Api, old: Object, manifest: Object, tell: Callable[[str], Non
     api.delete(old)
     gone(api, old, facts.grace(old) + GONE_SECONDS)
     return _created(api, manifest)
+
+
+def _check_claim(api: Api, child: Object, claimant: Claimant) -> None:
+    """See that the claim, if this is one, can be taken up."""
+    if child["kind"] in lifecycle.OUTLIVES:
+        found = there(api, child)
+        if found and "deletionTimestamp" not in found["metadata"]:
+            claims.check(found, claimant)
 
 
 def _attach(api: Api, child: Object, job: Object, claimant: Claimant) -> None:

@@ -67,6 +67,15 @@ def test_another_user_does_not_get_it_by_the_name_of_the_job(server: ApiServer, 
     assert server.names("jobs.batch") == set(), "nothing stays"
 
 
+@pytest.mark.parametrize("checks", [True, False])
+def test_a_job_is_not_replaced_by_one_that_may_not_have_its_claim(server: ApiServer, kit: Kit, *, checks: bool) -> None:
+    """It would be deleted for nothing."""
+    kit.submit("alice")
+    with pytest.raises(ConflictError, match="keeps another job's snapshots"):
+        kit.target("bob").submit(kit.submission(replace=True, checks=checks))
+    assert server.names("jobs.batch") == {"run"}
+
+
 def test_another_user_who_asks_for_it_gets_it_but_does_not_delete_it(server: ApiServer, kit: Kit) -> None:
     kit.submit("alice")
     kit("delete", "run", token="alice")
@@ -84,11 +93,10 @@ def test_one_that_nobody_has_signed_is_taken_up_only_when_asked(server: ApiServe
 
 def test_one_that_a_job_has_taken_up_while_its_earlier_job_was_deleted_stays(server: ApiServer, kit: Kit) -> None:
     kit.submit()
-    looked = "GET .*/persistentvolumeclaims/run-snapshots"
     server.plan("DELETE .*/persistentvolumeclaims/run-snapshots", before=lambda: kit.submit(resume=True))
     told = kit("delete", "run", "--snapshots", "-y", exit_code=2)
     assert "try again: it was being changed" in told
-    assert server.names(PVC) == {"run-snapshots"}, looked
+    assert server.names(PVC) == {"run-snapshots"}
 
 
 def test_where_nobody_can_be_asked_snapshots_are_deleted_only_with_yes(server: ApiServer, kit: Kit) -> None:
