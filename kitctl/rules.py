@@ -82,8 +82,8 @@ def _environment(spec: JobSpec) -> Iterator[Problem]:
 
 def _volumes(spec: JobSpec) -> Iterator[Problem]:
     taken = {"/dev/shm": "sharedMemory", "/tmp": "scratch space", names.WORKSPACE: "synced files"}  # noqa: S108
+    yield from _path("snapshots.path", spec.snapshots.path, taken if spec.snapshots.enabled else {})
     if spec.snapshots.enabled:
-        yield from _path("snapshots.path", spec.snapshots.path, taken)
         taken[_plain(spec.snapshots.path)] = "snapshots"
     for number, volume in enumerate(spec.volumes):
         field = f"volumes[{number}]"

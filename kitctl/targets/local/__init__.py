@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kitctl.targets.local.target import LocalTarget
 
 
-def connect(where: Where) -> LocalTarget:  # noqa: ARG001 - there is but one machine
+def connect(where: Where) -> LocalTarget:
     """The target, with its state in the user's state folder.
 
     Raises:
@@ -34,7 +34,7 @@ def connect(where: Where) -> LocalTarget:  # noqa: ARG001 - there is but one mac
         raise UnsupportedError("the local target runs on Linux and macOS", fix="use a cluster: --target cluster")
     from kitctl.targets.local.target import LocalTarget  # noqa: PLC0415 - the supervisor does without
 
-    return LocalTarget.of_user()
+    return LocalTarget.of_user(where.tell)
 
 
 def remarks(submission: Submission) -> list[str]:

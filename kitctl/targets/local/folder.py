@@ -27,7 +27,7 @@ from typing import IO, Final, TypeVar
 
 import msgspec
 
-from kitctl.errors import ConflictError, TargetError
+from kitctl.errors import TargetError
 from kitctl.facts import Report, Termination
 from kitctl.targets.local.records import End, Exited, Job, Runtime, Started, Wanted
 
@@ -97,12 +97,12 @@ class JobFolder:
     @property
     def job(self) -> Job:
         """What was submitted."""
-        return msgspec.json.decode((self.path / "job.json").read_bytes(), type=Job)
+        return self._own("job.json", Job)
 
     @property
     def wanted(self) -> Wanted:
         """What is wanted of it now."""
-        return msgspec.json.decode((self.path / "wanted.json").read_bytes(), type=Wanted)
+        return self._own("wanted.json", Wanted)
 
     @property
     def runtime(self) -> Runtime | None:
@@ -138,6 +138,18 @@ class JobFolder:
         indexes = sorted(int(path.name) for path in (self.path / "nodes").glob("[0-9]*"))
         return [self.node(index) for index in indexes]
 
+    def _own(self, name: str, kind: type[T]) -> T:
+        """A file without which there is no job.
+
+        Raises:
+            TargetError: it is not what this version of kitctl writes.
+        """
+        try:
+            return msgspec.json.decode((self.path / name).read_bytes(), type=kind)
+        except (OSError, msgspec.MsgspecError) as error:
+            what = f"{self.path / name} cannot be read: {error}"
+            raise TargetError(what, fix="another version of kitctl wrote it, or it was damaged: remove it") from error
+
     def write(self, part: Job | Wanted | Runtime | End) -> None:
         """Replace one of the job's own files, whole or not at all."""
         write(self.path / f"{type(part).__name__.lower()}.json", part)
@@ -172,31 +184,6 @@ def create(path: Path, job: Job, wanted: Wanted) -> JobFolder:
         shutil.rmtree(draft, ignore_errors=True)
         raise FileExistsError(path) if path.exists() else error from error
     return JobFolder(path)
-
-
-def insist_own(path: Path, state: Path) -> None:
-    """See that a folder is the kit's own, before it is removed.
-
-    Raises:
-        ConflictError: a link leads to it, or out of the state folder; what lies there is not ours to remove.
-    """
-    if not path.is_relative_to(state) or path.resolve() != state.resolve() / path.relative_to(state):
-        fix = f"remove what is there yourself: {path.resolve()}"
-        raise ConflictError(f"{path} is a link, or leads out of {state}: it is not removed", fix=fix)
-
-
-def remove(path: Path) -> None:
-    """Remove a folder with all that is in it; nothing where there is none.
-
-    Raises:
-        TargetError: it cannot be removed.
-    """
-    try:
-        shutil.rmtree(path)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise TargetError(f"{path} cannot be removed: {error.strerror}", fix="remove it yourself") from error
 
 
 def read(path: Path, kind: type[T]) -> T | None:

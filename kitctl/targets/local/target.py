@@ -21,8 +21,9 @@ from kitctl.logs import Line
 from kitctl.targets import Kept, Submission
 from kitctl.targets.conflicts import already_there, check_scale, keeps_none, nothing_kept
 from kitctl.targets.local import beside, checks, facts, launch, reading, striking, supervisor
-from kitctl.targets.local.folder import JobFolder, create, hold, insist_own, remove, state_home
+from kitctl.targets.local.folder import JobFolder, create, hold, state_home
 from kitctl.targets.local.records import Job, Wanted
+from kitctl.targets.local.removal import insist_own, remove
 
 STOP_SLACK_SECONDS = 15.0  # beyond the grace period: until SIGKILL was sent and noticed
 
@@ -34,13 +35,14 @@ class LocalTarget:
     poll_seconds = 0.5
     patience_seconds = 0.0  # a folder answers, or does not
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, tell: Callable[[str], None] = lambda _: None) -> None:
         self.state = state
+        self._tell = tell
 
     @classmethod
-    def of_user(cls) -> LocalTarget:
-        """The target of the user who calls."""
-        return cls(state_home())
+    def of_user(cls, tell: Callable[[str], None] = lambda _: None) -> LocalTarget:
+        """The target of the user who calls; ``tell`` takes remarks for them."""
+        return cls(state_home(), tell)
 
     def submit(self, submission: Submission) -> None:
         """Write the job down and start its supervisor.
@@ -81,10 +83,14 @@ class LocalTarget:
         raise UnsupportedError("processes of this machine have no manifests to compare", fix="use --target cluster")
 
     def jobs(self, namespace: str | None) -> list[JobFacts]:
-        """All jobs, the oldest first."""
-        pattern = f"{namespace or '*'}/[!.]*/job.json"
-        folders = [JobFolder(path.parent) for path in (self.state / "jobs").glob(pattern)]
-        return sorted((facts.job_facts(folder, self.state) for folder in folders), key=lambda job: job.created)
+        """All jobs, the oldest first; those that cannot be read are told."""
+        found = []
+        for path in (self.state / "jobs").glob(f"{namespace or '*'}/[!.]*/job.json"):
+            try:
+                found.append(facts.job_facts(JobFolder(path.parent), self.state))
+            except TargetError as error:
+                self._tell(f"warning: {error.message}; {error.fix}")
+        return sorted(found, key=lambda job: job.created)
 
     def job(self, namespace: str, name: str) -> JobFacts:
         """One job; a supervisor that was killed is replaced."""

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from kitctl.__main__ import main
+from kitctl.targets.local.folder import state_home
 from tests.kitctl.localjobs import ended_job
 
 
@@ -35,6 +36,19 @@ def test_jobs_of_a_phase(capsys: pytest.CaptureFixture[str]) -> None:
     assert listed("--phase", "Running", capsys=capsys) == []
     main(["list", "--phase", "Failed", "-o", "json"])
     assert [job["name"] for job in json.loads(capsys.readouterr().out)] == ["ill"]
+
+
+@pytest.mark.parametrize("damage", ['{"x": 1}', "", "{", '{"spec": {"snapshots": {"claim": "../.."}}}'])
+def test_a_job_that_cannot_be_read_hides_no_other(damage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = state_home() / "jobs" / "default" / "ill" / "job.json"
+    path.write_text(damage)
+    assert main(["list", "-o", "name"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == "well\n"
+    assert f"warning: {path} cannot be read: " in shown.err
+    assert main(["status", "ill"]) == 1
+    assert f"error: {path} cannot be read: " in capsys.readouterr().err
+    assert main(["delete", "ill"]) == 0, "what has ended can be deleted all the same"
 
 
 @pytest.mark.parametrize(
