@@ -26,6 +26,7 @@ from trainer.env import node_env
 from trainer.node.surroundings import share_cores
 from trainer.node.zygote import preload
 from trainer.system import cuda
+from trainer.system.inherited import stale
 from trainer.system.reborn import live, take_over
 
 
@@ -61,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
         return 1
     share_cores(node, os.environ)
     agent.load(node)
-    preload()
+    imported_in = preload()
     if cuda.initialized():
         return 1
     keep = runpy.run_path(argv[0])["main"]
@@ -71,7 +72,7 @@ def main(argv: Sequence[str]) -> int:
         order = Order(**json.loads(line))
         keeper = os.fork()
         if not keeper:
-            live(partial(_keep, keep, order))
+            live(partial(_keep, keep, order, imported_in))
         _tell({"pid": keeper})
     return 0
 
@@ -80,7 +81,7 @@ def _tell(message: Mapping[str, object]) -> None:
     os.write(1, json.dumps(message).encode() + b"\n")
 
 
-def _keep(keep: Callable[..., int], order: Order) -> None:
+def _keep(keep: Callable[..., int], order: Order, imported_in: Mapping[str, str]) -> None:
     """Be the keeper of a node, who outlives the server and whoever ordered it."""
     os.setsid()
     silence = os.open(os.devnull, os.O_RDONLY)
@@ -88,10 +89,10 @@ def _keep(keep: Callable[..., int], order: Order) -> None:
     os.dup2(2, 1)
     os.close(silence)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    sys.exit(keep([*order.keeper, "--", *order.agent], start=partial(_fork_agent, order.env)))
+    sys.exit(keep([*order.keeper, "--", *order.agent], start=partial(_fork_agent, imported_in, order.env)))
 
 
-def _fork_agent(env: Mapping[str, str], arguments: Sequence[str]) -> Agent:
+def _fork_agent(imported_in: Mapping[str, str], env: Mapping[str, str], arguments: Sequence[str]) -> Agent:
     ours, theirs = os.pipe()
     pid = os.fork()
     if not pid:
@@ -99,15 +100,19 @@ def _fork_agent(env: Mapping[str, str], arguments: Sequence[str]) -> Agent:
         os.dup2(theirs, 1)
         os.dup2(theirs, 2)
         os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # its keeper's lock would be held by it, too
-        live(partial(_be_agent, env, arguments))
+        live(partial(_be_agent, imported_in, env, arguments))
     os.close(theirs)
     while os.getsid(pid) != pid:  # whoever learns of it may at once end its whole group
         time.sleep(0.0005)
     return Agent(pid, os.fdopen(ours, "rb"))
 
 
-def _be_agent(env: Mapping[str, str], arguments: Sequence[str]) -> Any:
+def _be_agent(imported_in: Mapping[str, str], env: Mapping[str, str], arguments: Sequence[str]) -> Any:
     take_over(env)
+    if reason := stale(imported_in, env):
+        sys.stderr.write(f"warning: this agent starts as a new interpreter, which takes longer: {reason}\n")
+        sys.stderr.flush()
+        os.execve(sys.executable, [sys.executable, "-P", "-m", "trainer.agent", *arguments], dict(env))  # noqa: S606
     sys.exit(agent.main(list(arguments)))
 
 

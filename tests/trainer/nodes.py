@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from tests.trainer.nursery import Nursed, nursery
+from tests.trainer.nursery import Nursed, nursery, search_path
 
 SCRIPTS = Path(__file__).parent / "scripts"
 PATIENCE = 150.0  # seconds until a test gives up; only ever spent on failure
@@ -60,7 +60,8 @@ class Nodes:
         """Start nodes; output of a node that is started again is appended."""
         for index in indices:
             own = {"KIT_NODE_INDEX": str(index), "KIT_TERMINATION_LOG": str(self.folder / f"end-{index}.json")}
-            whole = {name: text for name, text in (os.environ | self._env | own | env).items() if text}
+            base = os.environ | {"PYTHONPATH": search_path()}
+            whole = {name: text for name, text in (base | self._env | own | env).items() if text}
             self._running[index] = self._start(("-m", "trainer.agent", "--", *self._command), whole, self._log(index))
 
     def _start(self, command: Sequence[str], env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes] | Nursed:

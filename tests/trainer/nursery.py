@@ -67,8 +67,7 @@ class Nursery:
         with theirs:
             # The last argument is what tells an agent from others by its command line.
             command = [sys.executable, "-P", "-m", __name__, str(os.getpid()), "trainer.agent"]
-            path = os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
-            env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+            env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": search_path()}
             subprocess.Popen(command, stdin=theirs.fileno(), env=env, start_new_session=True)
         self._lines = Lines(ours)
         assert self._lines.receive(IMPORT_PATIENCE), "the warm process does not get warm"
@@ -86,6 +85,11 @@ class Nursery:
         assert answer, "the warm process does not answer"
         number: int | None = answer["number"]
         return number
+
+
+def search_path() -> str:
+    """PYTHONPATH of the warm process, and so of all agents: they would start as new interpreters with another one."""
+    return os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 @cache

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from trainer.node.zygote import Order, Zygote, ZygoteLost
+from trainer.node.zygote import COLD, Order, Zygote, ZygoteLost
 
 POLL: Final = 0.01  # seconds between two looks at ranks that are being stopped
 
@@ -74,8 +73,7 @@ class Starter:
                 return Forked(self._zygote.start(Order(command=self._command, env=whole, output=str(output))))
             except ZygoteLost as error:
                 self._go_on_cold(error)
-        # -P: a trainer.py in the working folder must not hide this package
-        command = [sys.executable, "-P", "-m", "trainer.node.worker", *self._command]
+        command = [*COLD, *self._command]
         with output.open("wb") as stream:
             return subprocess.Popen(command, env=whole, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True)
 

@@ -6,6 +6,7 @@ and touches neither a device nor a process group: none of these survive a fork.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import signal
@@ -17,17 +18,21 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Final, NoReturn
 
 from trainer.node import worker
 from trainer.system import cuda
 from trainer.system.imports import uncollected
+from trainer.system.inherited import stale
 from trainer.system.lifeline import end_with
 from trainer.system.lines import ConnectionLost, Lines, Message
-from trainer.system.reborn import live, take_over
+from trainer.system.reborn import live, note_generators, take_over
 
 # What a script imports to train, and what torch imports for itself at the first optimizer step (1.3 s).
 PRELOADED: Final = ("trainer.world.distributed", "trainer.world.evaluation", "trainer.training.loop", "torch._dynamo")
+# -P: a trainer.py in the working folder must not hide this package
+COLD: Final = (sys.executable, "-P", "-m", "trainer.node.worker")
 IMPORT_PATIENCE: Final = 300.0  # seconds for all imports, on a machine that is busy and has read none of it yet
 START_PATIENCE: Final = 30.0  # seconds for a rank to be forked
 CUDA_REFUSAL: Final = "an import has initialized CUDA, and a process that is forked after that cannot use a GPU"
@@ -109,28 +114,31 @@ def _serve(connection: socket.socket, agent: int) -> None:
     end_with(agent)
     for number in (signal.SIGTERM, signal.SIGINT):  # meant for the agent
         signal.signal(number, signal.SIG_IGN)
-    preload()
+    imported_in = preload()
     lines = Lines(connection)
     with suppress(ConnectionLost):  # the agent needs no more ranks, or is gone
         lines.send({"refusal": CUDA_REFUSAL if cuda.initialized() else ""})
         while order := lines.receive():
             middle = os.fork()
             if not middle:
-                _fork_rank(Order(**order), lines, agent)
+                _fork_rank(Order(**order), imported_in, lines, agent)
             os.waitpid(middle, 0)
 
 
-def preload() -> None:
-    """Import what ranks will, so that what is forked from here shares it."""
+def preload() -> Mapping[str, str]:
+    """Import what ranks will, so that what is forked from here shares it; gives the environment that it is done in."""
+    before = dict(os.environ)
     with uncollected(), cuda.uninitialized():
         for name in PRELOADED:
             with suppress(ImportError):  # a rank that needs it will tell the same
                 import_module(name)
     gc.collect()
+    note_generators()
     gc.freeze()
+    return before
 
 
-def _fork_rank(order: Order, lines: Lines, agent: int) -> NoReturn:
+def _fork_rank(order: Order, imported_in: Mapping[str, str], lines: Lines, agent: int) -> NoReturn:
     """Fork the rank and end, so that the agent adopts it and learns how it ends."""
     middle = os.getpid()
     if os.fork():
@@ -142,6 +150,10 @@ def _fork_rank(order: Order, lines: Lines, agent: int) -> NoReturn:
     _become(order)
     lines.send({"pid": os.getpid()})
     lines.close()
+    if reason := stale(imported_in, order.env, _first_folder(order.command)):
+        sys.stderr.write(f"warning: this rank starts as a new interpreter, which takes longer: {reason}\n")
+        sys.stderr.flush()
+        os.execve(sys.executable, [*COLD, *order.command], dict(order.env))  # noqa: S606  the same command as ever
     live(lambda: worker.main(list(order.command)))
 
 
@@ -152,5 +164,23 @@ def _become(order: Order) -> None:
     os.dup2(output, 2)
     os.close(output)
     take_over(order.env)
+    _read_log_level()
     if not sys.flags.safe_path:
         sys.path.pop(0)  # the agent's working folder
+
+
+def _first_folder(command: Sequence[str]) -> Path:
+    """Where a rank looks for modules first (``worker``)."""
+    return Path.cwd() if command[0] == "-m" else Path(command[0]).resolve().parent
+
+
+def _read_log_level() -> None:
+    """Have torch read TORCH_CPP_LOG_LEVEL again, which an agent may have set for itself; Python has no name for it."""
+    name = "TORCH_CPP_LOG_LEVEL"
+    given = os.environ.get(name)
+    os.environ.setdefault(name, "WARNING")  # torch's default, which it does not go back to by itself
+    with suppress(KeyError, OSError, AttributeError):  # other builds log in another way
+        library = Path(str(sys.modules["torch"].__file__)).with_name("lib") / "libc10.so"
+        ctypes.CDLL(str(library))._ZN3c1011initLoggingEv()  # noqa: SLF001  c10::initLogging()
+    if given is None:
+        del os.environ[name]

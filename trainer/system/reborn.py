@@ -3,25 +3,49 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
+import random
 import signal
 import sys
+import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NoReturn
+
+_generators: list[random.Random] = []  # that modules made when they were imported
+
+
+def note_generators() -> None:
+    """Remember all of Python's generators that there are, for processes that are forked later to seed them anew."""
+    _generators[:] = [one for one in gc.get_objects() if issubclass(type(one), random.Random)]
 
 
 def take_over(env: Mapping[str, str]) -> None:
     """Take over what ``exec`` would have given: environment, signals, and chance of its own."""
     os.environ.clear()
     os.environ.update(env)
+    time.tzset()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    if "numpy.random" in sys.modules:  # Python's own generator is seeded anew by the fork
+    tempfile.tempdir = None  # the environment may say another one, and so may a script
+    with suppress(AttributeError):
+        threading.main_thread()._set_native_id()  # type: ignore[attr-defined]  # noqa: SLF001  Python 3.11 forgets it
+    draw_anew()
+
+
+def draw_anew() -> None:
+    """Seed all generators of this process by chance. Those of devices are made later, and so in each process."""
+    for generator in _generators:
+        generator.seed()
+    if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
+    if "torch" in sys.modules:
+        sys.modules["torch"].default_generator.seed()
 
 
 def live(main: Callable[[], object]) -> NoReturn:

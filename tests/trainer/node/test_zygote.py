@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.trainer.nodes import SCRIPTS, ColdNodes, Nodes
 from trainer.node import zygote
 from trainer.node.zygote import PRELOADED
 from trainer.system import cuda
@@ -40,3 +43,62 @@ def test_ranks_are_not_forked_from_a_process_that_has_initialized_cuda(monkeypat
     monkeypatch.setattr(cuda, "initialized", lambda: True)
     with closing(zygote.Zygote()) as warm, pytest.raises(zygote.ZygoteLost, match="initialized CUDA"):
         warm.await_warmth()
+
+
+HOSTILE = {
+    "PYTHONHASHSEED": "5",
+    "PYTHONSAFEPATH": "1",
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONWARNINGS": "ignore",
+    "OMP_NUM_THREADS": "2",
+    "TZ": "Asia/Tokyo",
+    "LC_ALL": "C.UTF-8",
+    "LOGLEVEL": "DEBUG",
+    "TORCH_LOGS": "+dynamo",
+    "TORCH_DISTRIBUTED_DEBUG": "DETAIL",
+    "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+    "KIT_RENDEZVOUS": "c10d",  # its agents do without torch's warnings
+}  # what a job may set, and libraries read as they are imported
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="ranks are warm on Linux only")
+def test_a_warm_rank_is_what_a_new_interpreter_would_be_and_draws_by_chance(tmp_path: Path) -> None:
+    (cold,) = facts(tmp_path / "cold", KIT_WARM_WORKERS="0", FACTS_ONCE="1")
+    warm = facts(tmp_path / "warm", PET_NPROC_PER_NODE="2")
+    assert len(warm) == 4  # two ranks, and both once more
+    for found in warm:
+        for topic in ("kernel", "interpreter", "torch"):
+            assert found[topic] == cold[topic]
+    for source in set(cold["chances"]) - {"generators"}:
+        assert len({json.dumps(found["chances"][source]) for found in warm}) == 4, source
+    states = [state for found in warm for state in found["chances"]["generators"]]
+    assert len(set(states)) == len(states) > 4
+
+
+def facts(folder: Path, **more: str) -> list[dict[str, Any]]:
+    """What each rank of an agent found (``scripts/facts.py``), and again after a restart."""
+    folder.mkdir()
+    with ColdNodes(folder, str(SCRIPTS / "facts.py"), *PRELOADED, nodes="1", **HOSTILE, **more) as nodes:
+        nodes.start(0)
+        assert nodes.wait(0) == 0, nodes.everything()
+        assert "new interpreter" not in nodes.everything()
+        return [json.loads(path.read_text()) for path in sorted(nodes.snapshots.glob("facts-*"))]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="ranks are warm on Linux only")
+def test_a_rank_that_cannot_be_warm_starts_cold_and_says_why(tmp_path: Path) -> None:
+    """A module of the script's own has the name of one that the warm process has imported."""
+    (tmp_path / "sympy.py").write_text("WHOSE = 'the script has its own'\n")
+    (tmp_path / "train.py").write_text(
+        "import sys, os, sympy\nprint(sympy.WHOSE, sys.argv[1:], os.getsid(0) == os.getpid())\n"
+    )
+    with Nodes(tmp_path, str(tmp_path / "train.py"), "--lr", "1", nodes="1") as nodes:
+        nodes.start(0)
+        assert nodes.wait(0) == 0, nodes.everything()
+        assert "the script has its own ['--lr', '1'] True" in nodes.output(0)
+        assert (
+            f"warning: this rank starts as a new interpreter, which takes longer: sympy.py in {tmp_path}"
+            in nodes.output(0)
+        )
