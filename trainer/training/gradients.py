@@ -21,7 +21,7 @@ from trainer.world.data import Batch, Data
 from trainer.world.distributed import World
 from trainer.world.modes import evaluating
 from trainer.world.order import Cursor
-from trainer.world.replicas import DDPOptions
+from trainer.world.replicas import DDPOptions, sharded
 from trainer.world.transfer import to_device
 
 Loss = Callable[[nn.Module, Any], Tensor]
@@ -97,7 +97,8 @@ class _Step(nn.Module):
         self._world = world
         self._given = (loss,)  # a loss may be a module, and need not become a part of this one
         self.model = model
-        self.rider = nn.Parameter(torch.zeros(5, dtype=torch.float32, device=world.device))
+        rider = torch.zeros(5, dtype=torch.float32, device=world.device)
+        self.rider = rider if sharded(model) else nn.Parameter(rider)  # nothing averages it where DDP does not
         self.own = torch.zeros(())
         self.word = Word()
         ignored = getattr(model, "_ddp_params_and_buffers_to_ignore", ())

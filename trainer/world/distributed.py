@@ -27,7 +27,7 @@ from trainer.system.decoders import MalformedError
 from trainer.system.heartbeat import Heart, Phase
 from trainer.system.port import reach
 from trainer.world import exchange
-from trainer.world.replicas import DDPOptions, replicate, sharded
+from trainer.world.replicas import DDPOptions, averages_itself, replicate
 from trainer.world.rng import seed_all
 
 T = TypeVar("T")
@@ -148,8 +148,11 @@ class World:
         Args:
             module: stays as it is.
             options: what DDP is told.
+
+        Raises:
+            ValueError: ``fully_shard`` has cut only parts of it.
         """
-        return replicate(module, options) if dist.is_initialized() and not sharded(module) else module
+        return replicate(module, options) if dist.is_initialized() and not averages_itself(module) else module
 
     def equalize_buffers(self, model: nn.Module) -> None:
         """Give every rank rank 0's buffers: each rank's batch statistics moved on by themselves since the last step."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 # Newer versions of torch make buffers alike at the beginning, under a name of its own.
@@ -17,6 +18,7 @@ OWN_BUFFERS: Final[dict[str, Any]] = {
     if "forward_sync_buffers" in signature(DistributedDataParallel).parameters
     else "broadcast_buffers": False
 }
+SHOWN: Final = 3  # names of parameters in a message
 CommHook = Callable[[Any, Any], Any]  # from its state and a bucket of gradients, a future of the averaged bucket
 
 
@@ -64,3 +66,21 @@ def replicate(module: nn.Module, options: DDPOptions) -> DistributedDataParallel
 def sharded(model: nn.Module) -> bool:
     """Whether ``fully_shard`` has cut a model, or parts of it: then its ranks need each other in each forward pass."""
     return any(isinstance(module, FSDPModule) for module in model.modules())
+
+
+def averages_itself(model: nn.Module) -> bool:
+    """Whether ``fully_shard`` has cut a model, so that each backward pass averages its gradients.
+
+    Raises:
+        ValueError: only parts of it were cut; names what nobody would average.
+    """
+    if not sharded(model):
+        return False
+    whole = [name for name, one in model.named_parameters() if one.requires_grad and not isinstance(one, DTensor)]
+    if whole:
+        names = ", ".join(whole[:SHOWN]) + (", ..." if len(whole) > SHOWN else "")
+        raise ValueError(
+            f"fully_shard was called for parts of the model only, and nobody would average the gradients of {names}: "
+            "call fully_shard(model), too, after its parts"
+        )
+    return True

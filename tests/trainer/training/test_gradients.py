@@ -12,6 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn import functional
 from torch.utils.data import TensorDataset
 
@@ -120,6 +122,24 @@ def test_a_rank_with_fewer_samples_counts_for_less() -> None:
         found.append(model.weight.grad)
     torch.testing.assert_close(sum(found) / RANKS, alone["gradients"][0])
     assert not torch.allclose(found[0], found[1])
+
+
+def test_a_model_of_which_only_parts_are_sharded_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody would average the gradients of the rest."""
+    for name, value in placed(0, 1, free_port()).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("KIT_BACKEND", "gloo")
+    with join() as world:
+        model = nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 1))
+        mesh = init_device_mesh("cpu", (1,))
+        fully_shard(model[1], mesh=mesh)
+        with pytest.raises(ValueError, match=r"gradients of model.0.weight, model.0.bias: call fully_shard\(model\)"):
+            Averaged(world, model, loss, samples_of(torch.float32))
+        fully_shard(model, mesh=mesh)
+        gradients = Averaged(world, model, loss, samples_of(torch.float32))
+        mean = gradients.learn(next(gradients.batches(Cursor(), 1)), lambda: Word(stop=True))
+        assert mean.read()[1] == 1
+        assert all(one.grad is not None for one in model.parameters())
 
 
 class Net(nn.Sequential):
