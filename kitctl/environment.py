@@ -82,7 +82,7 @@ def _snapshots(spec: JobSpec) -> dict[str, str]:
         names.KIT_SNAPSHOT_KEEP_EVERY: str(spec.snapshots.keep_every or ""),
         names.KIT_SNAPSHOT_KEEP_BEST: spec.snapshots.keep_best,
         names.KIT_MEMORY_EVERY: str(spec.snapshots.memory_every_steps or ""),
-        names.KIT_RESUME: "1" if spec.resume else "",
+        names.KIT_RESUME: "state" if spec.resume == "state" else "1" if spec.resume else "",
         names.KIT_FROM_SCRATCH: "1" if spec.from_scratch else "",
     }
 

@@ -95,7 +95,9 @@ KIT_SNAPSHOT_KEEP_EVERY: Final = "KIT_SNAPSHOT_KEEP_EVERY"  # steps; absent: non
 KIT_SNAPSHOT_KEEP_BEST: Final = "KIT_SNAPSHOT_KEEP_BEST"  # max:<metric> | min:<metric>
 KIT_MEMORY_EVERY: Final = "KIT_MEMORY_EVERY"  # steps; absent: no copies of the state in main memory
 KIT_MEMORY_ROOT: Final = "KIT_MEMORY_ROOT"  # where they lie, set by an image; absent: /dev/shm
-KIT_RESUME: Final = "KIT_RESUME"  # "1": continue from an earlier run's snapshots too
+KIT_RESUME: Final = (
+    "KIT_RESUME"  # "1": continue from an earlier run's snapshots too; "state": in a new order of the data
+)
 KIT_FROM_SCRATCH: Final = "KIT_FROM_SCRATCH"  # "1": begin anew where no snapshot can be used, instead of an error
 KIT_VIRTUAL_RANKS: Final = "KIT_VIRTUAL_RANKS"  # absent: the ranks are the real ones
 KIT_LOG_DIR: Final = "KIT_LOG_DIR"  # per-rank logs that outlive the pod

@@ -69,15 +69,33 @@ class Details(Snapshot, frozen=True, kw_only=True):
     tensors: tuple[Tensor, ...]
 
 
+class Part(Answer, frozen=True, kw_only=True):
+    """A part of a history in one order of the data; ``before`` it lie so many epochs in other orders."""
+
+    samples: int
+    batch: int
+    seed: int
+    before: int
+    epochs: int
+    position: int
+    counted: int
+    steps: int
+
+
 class Proof(Answer, frozen=True, kw_only=True):
-    """What one snapshot's history proves; ``broken`` says where it does not, ``entry`` at which of the ledger's."""
+    """What one snapshot's history proves; ``broken`` says where it does not, ``entry`` at which of the ledger's.
+
+    Its numbers are those of the present order of the data; ``earlier`` has the parts before, in other orders.
+    """
 
     snapshot: str
+    before: int = 0
     epochs: int
     position: int
     samples: int
     counted: int
     steps: int
+    earlier: tuple[Part, ...] = ()
     generations: int
     broken: str
     entry: int | None

@@ -67,8 +67,9 @@ class JobSpec(Section, frozen=True, kw_only=True):
     sync: tuple[str, ...] = ()
     """Files that travel with the job into its working folder: paths, globs and folders; a script given by relative path
     is one of them. Hidden files have to be named, and no link may lead out of the folder that you submit from."""
-    resume: bool = False
-    """Continue from the snapshots of an earlier run of this name."""
+    resume: bool | Literal["state"] = False
+    """Continue from the snapshots of an earlier run of this name. ``true`` takes up its order of the data, exactly;
+    ``state`` takes its weights, optimizer and scheduler, and another data set, batch size or seed if there is one."""
     from_scratch: bool = False
     """Begin anew where there are snapshots to go on from, but all are unusable; else that is an error. They stay."""
     virtual_ranks: Count = 0

@@ -50,6 +50,7 @@ FLAGS: Final = (
     Flag("Environment", "--secret", "secrets", "K=SECRET/KEY...", "A variable from a Secret.", values.pairs),
     Flag("Storage", "--volume", "volumes", "CLAIM:/PATH...", "Mount a claim; :ro for read-only.", values.volumes),
     Flag("Storage", "--resume", "resume", "", "Continue from the snapshots of an earlier job of this name.", bool),
+    Flag("Storage", "--resume-state", "resume", "", "The same in a new order of the data.", values.state),
     Flag("Storage", "--from-scratch", "fromScratch", "", "Begin anew where no snapshot can be used.", bool),
     Flag("Storage", "--snapshot-every", "snapshots.everySteps", "STEPS", "Steps between two snapshots.", values.size),
     Flag("Storage", "--snapshot-memory-every", "snapshots.memoryEverySteps", "STEPS", "Copies in memory.", values.size),

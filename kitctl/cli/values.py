@@ -16,6 +16,11 @@ def size(text: str) -> int | str:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else text
 
 
+def state(given: bool) -> str | None:
+    """``--resume-state`` as the field's value."""
+    return "state" if given else None
+
+
 def pairs(items: Iterable[str]) -> dict[str, str]:
     """``["a=b", ...]`` as a mapping; the last of equal keys wins."""
     return dict(_pair(item) for item in items)

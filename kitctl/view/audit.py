@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from kitctl import printable
-from kitctl.snapshots import Audit, Proof
+from kitctl.snapshots import Audit, Part, Proof
 from kitctl.view.columns import many
 from kitctl.view.snapshots import ledger
 
@@ -24,12 +24,23 @@ def _lines(audit: Audit, *, wide: bool) -> list[str]:
     newest = audit.proofs[0]
     if newest.broken:
         return lines
-    return [*lines, proved(newest, agree=len(audit.proofs)), *(ledger(newest.ledger) if wide else [])]
+    earlier = [before(one) for one in newest.earlier]
+    return [*lines, *earlier, proved(newest, agree=len(audit.proofs)), *(ledger(newest.ledger) if wide else [])]
+
+
+def before(part: Part) -> str:
+    """``proved: 2 epochs of 64 samples in batches of 16, seed 0, ...: then a new order of the data was taken``."""
+    broken_off = f", and {part.position} of epoch {part.before + part.epochs + 1}, which then began anew"
+    return (
+        f"proved: {many(part.epochs, 'epoch')} of {part.samples} samples in batches of {part.batch}, seed {part.seed}"
+        f"{broken_off if part.position else ''}: {part.counted} samples, each counted exactly once, in "
+        f"{many(part.steps, 'step')}; then training went on in a new order of the data"
+    )
 
 
 def proved(proof: Proof, *, agree: int) -> str:
     """``proved: 12 epochs of 1024 samples, each counted exactly once: 12288 in 768 steps, by 3 generations ...``."""
-    part = f" and {proof.position} of epoch {proof.epochs + 1}" if proof.position else ""
+    part = f" and {proof.position} of epoch {proof.before + proof.epochs + 1}" if proof.position else ""
     return (
         f"proved: {many(proof.epochs, 'epoch')} of {proof.samples} samples{part}, each counted exactly once: "
         f"{proof.counted} samples in {many(proof.steps, 'step')}, by {many(proof.generations, 'generation')} "

@@ -6,6 +6,8 @@ import re
 from dataclasses import asdict
 from pathlib import Path
 
+import msgspec
+
 from kitctl import names
 from kitctl.sections import Policy, Rendezvous, Snapshots
 from kitctl.spec import JobSpec
@@ -80,6 +82,8 @@ def test_the_local_target_sets_what_a_rank_reads(tmp_path: Path) -> None:
     rank = env.rank_env(local_environment(tmp_path))
     assert (rank.snapshot_every, rank.snapshot_seconds, rank.resume, rank.virtual_ranks) == (7, 600, "exact", 16)
     assert rank.from_scratch
+    states = local_environment(tmp_path, msgspec.structs.replace(SPEC, resume="state", from_scratch=False))
+    assert (env.rank_env(states).resume, env.rank_env(states).from_scratch) == ("state", False)
     assert (rank.snapshot_keep, rank.snapshot_keep_every, rank.snapshot_keep_best) == (2, 100, "max:accuracy")
     assert rank.memory_every == 3
     assert rank.grace_seconds == 90

@@ -141,7 +141,7 @@ def test_set_reaches_any_field_with_the_fields_own_type(setting: str, where: tup
         ({"secrets": {"A": "x"}}, 'secrets.A: "x" is not allowed; fix: write it like my-secret/token'),
         ({"policy": 3}, "policy: 3 is not allowed; fix: give a mapping of keys to values"),
         ({"args": "x"}, 'args: "x" is not allowed; fix: give a list'),
-        ({"resume": 1}, "resume: 1 is not allowed; fix: give true or false"),
+        ({"resume": 1}, "resume: 1 is not allowed; fix: give true or false, or give one of state"),
         ({"polcy": {}}, "polcy: unknown key; fix: did you mean policy?"),
     ],
 )

@@ -140,7 +140,7 @@ def test_scalars_of_a_merged_mapping_are_looked_at_in_a_list_too() -> None:
         ("", "job.yaml: not a mapping"),
         ("nodes: 3\n---\nnodes: 4\n", "job.yaml:2: but found another document"),
         ("nodes: \x00\n", "job.yaml"),
-        ("resume: 2001-99-99\n", "job.yaml: month must be in 1..12"),
+        ("fromScratch: 2001-99-99\n", "job.yaml: month must be in 1..12"),
         ("env: {? {a: b} : c}\n", "job.yaml:1: found unhashable key"),
         ('{"args": ["\\ud83d"]}', "job.yaml:1: found invalid Unicode character escape code"),
         ("policy: &a\n  policy: *a\n", "job.yaml:2: the alias a contains itself"),

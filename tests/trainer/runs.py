@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,7 +55,7 @@ def parent(manifest: Manifest) -> Parent:
 def resign(path: Path, **changes: Any) -> Manifest:
     """Tamper with a snapshot's manifest in a way that its own digest does not tell."""
     changed = replace(snapshot.read_manifest(path), **changes)
-    (path / MANIFEST).write_text(json.dumps(asdict(changed) | {"digest": changed.digest}))
+    (path / MANIFEST).write_text(json.dumps(snapshot.facts_of(changed) | {"digest": changed.digest}))
     return changed
 
 

@@ -62,3 +62,10 @@ def test_folders_and_pairs() -> None:
 def test_what_cannot_be_is_refused_by_name(name: str, value: str) -> None:
     with pytest.raises(EnvError, match=name):
         node_env({name: value})
+
+
+@pytest.mark.parametrize(("told", "resume"), [("", ""), ("1", "exact"), ("state", "state")])
+def test_a_rank_resumes_exactly_or_takes_the_state_alone(told: str, resume: str) -> None:
+    assert rank_env({"KIT_RESUME": told}).resume == resume
+    with pytest.raises(EnvError, match="KIT_RESUME='true': not one of 1, state"):
+        rank_env({"KIT_RESUME": "true"})

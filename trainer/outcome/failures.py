@@ -17,8 +17,11 @@ PRECEDENCE: Final[tuple[Kind, ...]] = ("own", "hang", "drained", "storage", "pee
 BRIEF: Final = 100  # characters of an error in a sentence; all of it is told beside
 SIGTERM_EXIT: Final = -15
 SNAPSHOT: Final = re.compile(
-    r"step-(\d+)-g\d+"
+    r"step-(\d+)-g(\d+)"
 )  # a published snapshot's folder, as trainer.snapshots.snapshot names it
+
+
+NO_SNAPSHOT: Final = (0, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,15 +68,19 @@ def root_cause(failures: Iterable[Failure]) -> Failure:
     return min(failures, key=lambda failure: (PRECEDENCE.index(failure.kind), failure.time, failure.rank))
 
 
-def newest_step(snapshot_dir: Path | None) -> int | None:
-    """Step of the newest published snapshot, -1 where there is none, None where that cannot be told at the moment."""
+def newest_snapshot(snapshot_dir: Path | None) -> tuple[int, int] | None:
+    """Generation and step of the newest published snapshot, or :data:`NO_SNAPSHOT`; None where that cannot be told now.
+
+    A newer generation comes first: an earlier run, or another order of the data, may have counted further.
+    """
     try:
         names = [entry.name for entry in snapshot_dir.iterdir()] if snapshot_dir else []
     except (FileNotFoundError, NotADirectoryError):
-        return -1
+        return NO_SNAPSHOT
     except OSError:
         return None
-    return max((int(match[1]) for name in names if (match := SNAPSHOT.fullmatch(name))), default=-1)
+    found = ((int(match[2]), int(match[1])) for name in names if (match := SNAPSHOT.fullmatch(name)))
+    return max(found, default=NO_SNAPSHOT)
 
 
 @dataclass(kw_only=True)
@@ -90,21 +97,20 @@ class Budget:
     own: int = field(default=0, init=False)
     peer: int = field(default=0, init=False)
     storage: int = field(default=0, init=False)
-    _step: int = field(init=False)
+    _newest: tuple[int, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        step = newest_step(self.snapshot_dir)
-        self._step = -1 if step is None else step
+        self._newest = newest_snapshot(self.snapshot_dir) or NO_SNAPSHOT
 
     def charge(self, kind: Kind) -> bool:
         """Charge a failure; whether the ranks may be started again."""
-        step = newest_step(self.snapshot_dir)
-        if step is not None and step > self._step:
+        newest = newest_snapshot(self.snapshot_dir)
+        if newest and newest > self._newest:
             self.own = self.peer = self.storage = 0
-            self._step = step
+            self._newest = newest
         if kind == "peer":
             self.peer += 1
-        elif kind == "storage" or (step is None and kind != "drained"):
+        elif kind == "storage" or (newest is None and kind != "drained"):
             self.storage += 1
         elif kind != "drained":
             self.own += 1

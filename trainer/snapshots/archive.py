@@ -124,10 +124,16 @@ class Archive:
         for one in reversed(listing(self._folder)):
             with suppress(CorruptError, ForeignError, OSError):  # none of these is ever dropped
                 found += [snapshot.read_manifest(one.path)] if one.published else []
-        return [one for one in found if self._newest and one.run == self._run and continues(self._newest, one)]
+        newest = self._newest
+        return [one for one in found if newest and _same_line(one, newest) and continues(newest, one)]
 
     def _drop(self, manifest: Manifest) -> None:
         scratch = self._folder / f"{snapshot.SCRATCH}{manifest.name}-dropped"
         self.path(manifest).rename(scratch)
         files.sync_folder(self._folder)  # else a power cut could leave half of it under its name
         shutil.rmtree(scratch)
+
+
+def _same_line(one: Manifest, newest: Manifest) -> bool:
+    """Whether they are of one run in one order of the data: what another order went on from stays as it is."""
+    return (one.run, one.data) == (newest.run, newest.data)

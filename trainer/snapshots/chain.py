@@ -11,8 +11,8 @@ import torch
 
 from trainer.snapshots import snapshot
 from trainer.snapshots.archive import Archive
-from trainer.snapshots.fitting import Identity
-from trainer.snapshots.ledger import Ledger, extend
+from trainer.snapshots.fitting import Identity, same_order
+from trainer.snapshots.ledger import Ledger, Segment, begin, extend
 from trainer.snapshots.shards import CorruptError, Shard
 from trainer.snapshots.snapshot import Manifest, Parent
 from trainer.world.distributed import World
@@ -60,6 +60,7 @@ class _Tip:
     """The end of a history, and the newest snapshot in it."""
 
     ledger: Ledger = ()
+    earlier: tuple[Segment, ...] = ()
     cursor: Cursor = field(default_factory=Cursor)
     parent: Parent | None = None
 
@@ -85,15 +86,18 @@ class Chain:
         return self._tip.cursor
 
     def go_on_from(self, manifest: Manifest, parent: Manifest | None) -> None:
-        """The next snapshot follows this history.
+        """The next snapshot follows this history, if need be under a new order of the data.
 
         Args:
             manifest: of a snapshot, or of a copy in memory.
             parent: of the newest snapshot in it.
         """
         before = Parent(name=parent.name, digest=parent.digest) if parent else None
-        self._tip = _Tip(ledger=manifest.ledger, cursor=manifest.cursor, parent=before)
-        self.last = Committed(step=parent.step if parent else 0)
+        earlier = manifest.earlier
+        if not same_order(manifest, self._order):
+            earlier = (*earlier, manifest.segment)
+        self._tip = _Tip(ledger=manifest.ledger, earlier=earlier, cursor=self._here(manifest), parent=before)
+        self.last = Committed(step=self._order.step(self._here(parent)) if parent else 0)
 
     def publish(self, archive: Archive, pending: Pending, reports: Sequence[Report]) -> None:
         """Commit what the ranks have written, and drop what need not be kept. What cannot be published is told.
@@ -134,9 +138,22 @@ class Chain:
             torch=torch.__version__,
             created=time.time(),
             parent=tip.parent,
-            ledger=extend(tip.ledger, self._order, self._generation, tip.cursor, cursor, world_size=self._world.size),
+            ledger=extend(
+                tip.ledger,
+                self._order,
+                self._generation,
+                tip.cursor,
+                cursor,
+                world_size=self._world.size,
+                earlier=tip.earlier,
+            ),
+            earlier=tip.earlier,
             metrics=metrics,
         )
+
+    def _here(self, manifest: Manifest) -> Cursor:
+        """Where a snapshot is in this run's order of the data."""
+        return manifest.cursor if same_order(manifest, self._order) else begin(manifest.cursor)
 
 
 def _written(reports: Sequence[Report]) -> tuple[Shard, ...]:

@@ -43,8 +43,13 @@ def check(manifest: Manifest, identity: Identity) -> None:
     """
     audit_cursor(manifest)
     other = _other_state(manifest, identity)
-    if others := other + _other_order(manifest, identity.order):
+    if others := other + other_order(manifest, identity.order):
         raise (ForeignError if other else OtherOrderError)("; ".join(others))
+
+
+def same_order(manifest: Manifest, order: Order) -> bool:
+    """Whether a manifest's cursor means in an order what it meant in its own, as far as is known."""
+    return manifest.data == order.fingerprint
 
 
 def audit_cursor(manifest: Manifest) -> None:
@@ -54,7 +59,7 @@ def audit_cursor(manifest: Manifest) -> None:
         CorruptError: the ledger does not count each sample up to the cursor once.
     """
     try:
-        reached = audit(manifest.ledger, Order(samples=manifest.samples, batch=manifest.batch, seed=manifest.seed))
+        reached = audit(manifest.ledger, manifest.segment.order, manifest.earlier)
     except LedgerError as error:
         raise CorruptError(f"its ledger does not hold: {error}") from error
     if reached != manifest.cursor:
@@ -71,8 +76,9 @@ def _other_state(manifest: Manifest, identity: Identity) -> list[str]:
     return others
 
 
-def _other_order(manifest: Manifest, order: Order) -> list[str]:
-    if manifest.data == order.fingerprint:
+def other_order(manifest: Manifest, order: Order) -> list[str]:
+    """What differs between a manifest's order of the data and another one, with both values."""
+    if same_order(manifest, order):
         return []
     facts = {
         "data set's size": (manifest.samples, order.samples),

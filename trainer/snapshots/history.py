@@ -15,12 +15,13 @@ from typing import Any, Self
 
 from trainer.snapshots import restore, sharing, snapshot
 from trainer.snapshots.archive import Archive, SnapshotError
+from trainer.snapshots.branch import Offer
 from trainer.snapshots.candidates import Candidates
 from trainer.snapshots.chain import Chain, Committed, Pending
-from trainer.snapshots.fitting import Identity
+from trainer.snapshots.fitting import Identity, other_order, same_order
 from trainer.snapshots.memory import Memory
 from trainer.snapshots.retention import Retention
-from trainer.snapshots.snapshot import REST
+from trainer.snapshots.snapshot import REST, Manifest
 from trainer.snapshots.state import State
 from trainer.snapshots.tree import dump, load
 from trainer.snapshots.writer import Writer
@@ -95,8 +96,8 @@ class History:
     def restore(self) -> Cursor:
         """Set the state to the newest good one, on disk or in memory, and claim a generation; the start without one.
 
-        With as many ranks as before, each rank's generators go on where they were; else they are derived anew from
-        seed, step and rank.
+        With as many ranks as before, each rank's generators go on where they were; else, and in a new order of the data
+        (``resume: state``), they are derived anew from seed, step and rank.
 
         Raises:
             SnapshotError: the folder cannot be used, or holds another model of this run.
@@ -111,9 +112,8 @@ class History:
             )
             found = restore.newest(self._world, self._state, self._folder, self._candidates())
         if found is not None:
-            self._chain.go_on_from(found.offer.manifest, found.offer.parent)
-            self._memory.go_on_from(found.offer.manifest)
-        if found is not None and found.offer.manifest.world_size == self._world.size:
+            self._go_on_from(found.offer)
+        if found is not None and self._same_place(found.offer.manifest):
             rng.restore(load(found.extras[_generators(self._world.rank)]))
         else:
             step = self._order.step(self._chain.cursor)
@@ -196,6 +196,20 @@ class History:
         if self._archive:
             self._archive.finish(dump(weights), self.committed.step)
         self._world.barrier()
+
+    def _go_on_from(self, offer: Offer) -> None:
+        manifest = offer.manifest
+        self._chain.go_on_from(manifest, offer.parent)
+        self._memory.go_on_from(manifest)
+        if others := other_order(manifest, self._order):
+            self._world.say(
+                f"going on from the weights and the optimizer of {manifest.name} in a new order of the data, as asked: "
+                f"{'; '.join(others)}; epoch {self._chain.cursor.epoch + 1} begins at its beginning"
+            )
+
+    def _same_place(self, manifest: Manifest) -> bool:
+        """Whether each rank is where one was when this was written, so that its generators can go on."""
+        return manifest.world_size == self._world.size and same_order(manifest, self._order)
 
     def _hand_over(self, pending: Pending) -> None:
         """From all ranks, which write, to rank 0, which publishes; in the background, too."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from trainer.snapshots import shards
-from trainer.snapshots.ledger import Entry, Ledger
+from trainer.snapshots.ledger import Entry, Ledger, Segment
 from trainer.snapshots.shards import CorruptError, Shard, ShardFile
 from trainer.system import files
 from trainer.system.storage import proof
@@ -59,6 +59,7 @@ class Manifest:
         batch: samples in a step, over all ranks.
         created: seconds since 1970.
         ledger: the whole committed history of the run.
+        earlier: the parts of that history which went by another order of the data; most have none.
         metrics: what was measured behind the epoch that this snapshot ends; none within an epoch.
         shards: by number; as many as there were writers.
     """
@@ -80,6 +81,7 @@ class Manifest:
     created: float
     parent: Parent | None
     ledger: Ledger
+    earlier: tuple[Segment, ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
     shards: tuple[Shard, ...] = ()
 
@@ -89,14 +91,28 @@ class Manifest:
         return name(self.step, self.generation)
 
     @property
+    def segment(self) -> Segment:
+        """The part of the history that went by its order of the data."""
+        entries = len(self.ledger)
+        return Segment(entries=entries, samples=self.samples, batch=self.batch, seed=self.seed, data=self.data)
+
+    @property
     def digest(self) -> str:
         """SHA-256 of all of it."""
-        return _digest(asdict(self))
+        return _digest(facts_of(self))
 
 
 def name(step: int, generation: int) -> str:
     """The folder of the snapshot behind a step of a generation."""
     return f"step-{step:08}-g{generation:04}"
+
+
+def facts_of(manifest: Manifest) -> dict[str, Any]:
+    """What the file holds, but for the digest; a history in one order is written as if there were no others."""
+    facts = asdict(manifest)
+    if not manifest.earlier:
+        del facts["earlier"]
+    return facts
 
 
 def seal(scratch: Path, manifest: Manifest) -> None:
@@ -105,7 +121,7 @@ def seal(scratch: Path, manifest: Manifest) -> None:
     Raises:
         OSError: it could not be written.
     """
-    files.write(scratch / MANIFEST, _dump(asdict(manifest) | {"digest": manifest.digest}))
+    files.write(scratch / MANIFEST, _dump(facts_of(manifest) | {"digest": manifest.digest}))
     files.sync_folder(scratch)
 
 
@@ -183,6 +199,7 @@ def _manifest(facts: dict[str, Any]) -> Manifest:
     facts["cursor"] = Cursor(**facts["cursor"])
     facts["parent"] = Parent(**facts["parent"]) if facts["parent"] else None
     facts["ledger"] = tuple(Entry(**entry) for entry in facts["ledger"])
+    facts["earlier"] = tuple(Segment(**segment) for segment in facts.get("earlier", ()))
     facts["shards"] = tuple(Shard(**shard) for shard in facts["shards"])
     return Manifest(**facts)
 

@@ -83,7 +83,7 @@ KIT_MEMORY_EVERY: {{ int64 . | toString | toJson }}
 {{- end }}
 KIT_LOG_DIR: {{ printf "%s/logs" .Values.snapshots.path | toJson }}
 {{- if .Values.resume }}
-KIT_RESUME: "1"
+KIT_RESUME: {{ ternary "state" "1" (eq (toString .Values.resume) "state") | toJson }}
 {{- end }}
 {{- if .Values.fromScratch }}
 KIT_FROM_SCRATCH: "1"

@@ -44,7 +44,7 @@ def submit(api: Api, submission: Submission, user: str, tell: Callable[[str], No
     *children, manifest = render.manifests(spec, submission.sources, suspended=True, run=call[:8])
     manifest = lifecycle.unreleased(manifest, call, user)
     standing = _standing(api, manifest, user, replace=submission.replace)
-    claimant = Claimant(user, spec.resume)
+    claimant = Claimant(user, bool(spec.resume))
     if submission.checks:
         preflight.check(api, spec)
         rehearsal.rehearse(api, [*children, manifest], claimant, replaces=standing is not None)

@@ -72,6 +72,12 @@ def test_one_flag_may_set_two_fields() -> None:
     assert flags("--cpu", "4", "--memory", "8Gi") == {"resources": amounts}
 
 
+def test_resuming_is_exact_or_of_the_state_alone() -> None:
+    assert flags("--resume", "train.py")["resume"] is True
+    assert flags("--resume-state", "train.py")["resume"] == "state"
+    assert flags("--resume", "--resume-state", "--from-scratch") == {"resume": "state", "fromScratch": True}
+
+
 def test_variables(tmp_path: Path) -> None:
     path = tmp_path / "env"
     path.write_text("# a comment\n\nA=file\nB=1e-3\nHERE\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kitctl.snapshots import Audit, Details, Entry, Proof, Snapshot, Tensor
+from kitctl.snapshots import Audit, Details, Entry, Part, Proof, Snapshot, Tensor
 from kitctl.view import audit as audit_view
 from kitctl.view import snapshots as view
 
@@ -91,6 +91,19 @@ def test_a_proof_is_one_line() -> None:
     assert audit.holds
     assert told(audit) == [LINE]
     assert audit_view.page(audit, wide=True)[1:] == view.ledger(ENTRIES)
+
+
+def test_what_went_by_another_order_has_a_line_of_its_own() -> None:
+    part = Part(samples=48, batch=8, seed=1, before=0, epochs=1, position=16, counted=64, steps=8)
+    newest = proof(before=1, epochs=1, counted=96, steps=6, earlier=(part,))
+    earlier, present = told(Audit(proofs=(newest,), unusable=()))
+    assert earlier == (
+        "proved: 1 epoch of 48 samples in batches of 8, seed 1, and 16 of epoch 2, which then began anew: 64 samples, "
+        "each counted exactly once, in 8 steps; then training went on in a new order of the data"
+    )
+    assert present.startswith(
+        "proved: 1 epoch of 64 samples and 32 of epoch 3, each counted exactly once: 96 samples in 6"
+    )
 
 
 def test_a_broken_chain_is_shown_where_it_breaks() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.trainer.storage import failing
 from trainer.outcome.causes import Kind
-from trainer.outcome.failures import Budget, Failure, newest_step, root_cause
+from trainer.outcome.failures import NO_SNAPSHOT, Budget, Failure, newest_snapshot, root_cause
 
 GLOO = "RuntimeError: [third_party/gloo/gloo/transport/tcp/pair.cc:545] "
 
@@ -71,7 +71,7 @@ def test_a_storage_that_does_not_answer_uses_no_restart_but_is_bounded() -> None
 def test_while_progress_cannot_be_told_no_restart_is_used(tmp_path: Path) -> None:
     budget = Budget(max_restarts=0, snapshot_dir=tmp_path)
     with failing(tmp_path, errno.EIO):
-        assert newest_step(tmp_path) is None
+        assert newest_snapshot(tmp_path) is None
         assert budget.charge("own")
         assert budget.charge("drained")
     assert (budget.own, budget.storage) == (0, 1)
@@ -93,8 +93,16 @@ def test_a_newer_snapshot_wipes_the_slate(tmp_path: Path) -> None:
     assert not budget.charge("own")  # nothing new since
 
 
+def test_what_an_earlier_run_has_left_hides_no_progress(tmp_path: Path) -> None:
+    (tmp_path / "step-00000900-g0001").mkdir()
+    budget = Budget(max_restarts=1, snapshot_dir=tmp_path)
+    assert budget.charge("own")
+    (tmp_path / "step-00000010-g0002").mkdir()
+    assert budget.charge("own")
+
+
 def test_only_published_snapshots_count(tmp_path: Path) -> None:
-    assert newest_step(None) == newest_step(tmp_path / "absent") == newest_step(tmp_path) == -1
+    assert newest_snapshot(None) == newest_snapshot(tmp_path / "absent") == newest_snapshot(tmp_path) == NO_SNAPSHOT
     for name in (
         "step-00000009-g0002",
         "step-00000010-g0001",
@@ -103,7 +111,7 @@ def test_only_published_snapshots_count(tmp_path: Path) -> None:
         "notes",
     ):
         (tmp_path / name).mkdir()
-    assert newest_step(tmp_path) == 10
+    assert newest_snapshot(tmp_path) == (2, 9)
 
 
 def test_an_error_in_brief_is_one_short_line_about_what_happened() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.snapshots.ledger import Entry, Ledger, LedgerError, audit, extend
+from trainer.snapshots.ledger import Entry, Ledger, LedgerError, Segment, audit, begin, extend, parting
 from trainer.world.order import Cursor, Order
 
 ORDER = Order(samples=10, batch=4)  # 3 steps an epoch
@@ -58,13 +58,13 @@ def rechained(entries: list[Entry]) -> Ledger:
 
 
 @pytest.mark.parametrize("index", range(len(HISTORY)))
-@pytest.mark.parametrize("field", ["generation", "epoch", "first_step", "last_step", "start", "stop"])
+@pytest.mark.parametrize("field", ["generation", "epoch", "first_step", "last_step", "start", "stop", "world_size"])
 def test_every_changed_number_is_found(index: int, field: str) -> None:
     entries = list(HISTORY)
     entries[index] = replace(entries[index], **{field: getattr(entries[index], field) + 1})
     with pytest.raises(LedgerError, match=f"entry {index}: the hash chain is broken"):
         audit(entries, ORDER)
-    if field == "generation":  # a number that only the chain vouches for
+    if field in {"generation", "world_size"}:  # numbers that only the chain vouches for
         return
     with pytest.raises(LedgerError, match="entry"):
         audit(rechained(entries), ORDER)
@@ -84,3 +84,92 @@ def test_an_older_generation_cannot_follow() -> None:
     ledger = extend(ledger, ORDER, 1, Cursor(1), Cursor(2), world_size=2)
     with pytest.raises(LedgerError, match="generation 1 after generation 2"):
         audit(ledger, ORDER)
+
+
+def test_an_entry_has_samples() -> None:
+    """It would pass for steps of a generation that took none."""
+    ledger = extend((), ORDER, 1, Cursor(), Cursor(0, 8), world_size=2)
+    idle = Entry(generation=2, epoch=0, first_step=3, last_step=2, start=8, stop=8, world_size=2)
+    with pytest.raises(LedgerError, match="entry 1: positions 8 to 8 of 10 samples"):
+        audit(rechained([*ledger, idle]), ORDER)
+
+
+def test_a_history_continues_one_that_it_holds_all_of() -> None:
+    short, long = (extend((), ORDER, 1, Cursor(), Cursor(0, stop), world_size=2) for stop in (4, 8))
+    assert parting(short, long) is None
+    assert parting(long, long) is None
+    assert parting(long, short) == 0, "it shrank"
+    assert parting(long, ()) == 0
+    later = extend(long, ORDER, 2, Cursor(0, 8), Cursor(1), world_size=2)
+    assert parting(long, later) is None
+    assert parting(short, later) is None
+    assert parting(later, long) == 1
+    assert parting(extend((), ORDER, 3, Cursor(), Cursor(0, 4), world_size=2), later) == 0
+
+
+ORDERS = st.builds(Order, samples=st.integers(1, 20), batch=st.integers(1, 9), seed=st.integers(0, 3))
+
+
+def segment(order: Order, entries: int) -> Segment:
+    return Segment(entries=entries, samples=order.samples, batch=order.batch, seed=order.seed, data=order.fingerprint)
+
+
+def segmented(parts: list[tuple[Order, int]]) -> tuple[Ledger, list[Segment], Cursor]:
+    """A history of so many steps under each order, the last one's segment included."""
+    ledger: Ledger = ()
+    segments: list[Segment] = []
+    at = Cursor()
+    for generation, (order, steps) in enumerate(parts, 1):
+        at = begin(at)
+        cursors = [at, *(order.after(span) for span in order.spans(at, at.epoch + steps))]
+        stop = cursors[steps]
+        ledger = extend(ledger, order, generation, at, stop, world_size=2, earlier=segments)
+        segments.append(segment(order, len(ledger)))
+        at = stop
+    return ledger, segments, at
+
+
+@given(parts=st.lists(st.tuples(ORDERS, st.integers(1, 30)), min_size=1, max_size=4))
+def test_a_history_under_several_orders_is_proved_of_each(parts: list[tuple[Order, int]]) -> None:
+    ledger, segments, reached = segmented(parts)
+    order, _ = parts[-1]
+    assert audit(ledger, order, segments[:-1]) == reached
+    for (one, _), before, here in zip(parts, [0, *(one.entries for one in segments)], segments, strict=False):
+        for epoch in {entry.epoch for entry in ledger[before : here.entries]}:
+            counted = [
+                position
+                for entry in ledger[before : here.entries]
+                if entry.epoch == epoch
+                for position in range(entry.start, entry.stop)
+            ]
+            assert counted == list(range(len(counted)))
+            assert len(counted) <= one.samples
+
+
+BRANCHED, SEGMENTS, _ = segmented([(ORDER, 4), (Order(samples=12, batch=5, seed=1), 4)])
+
+
+@pytest.mark.parametrize(
+    ("order", "earlier", "told"),
+    [
+        (Order(samples=12, batch=5, seed=2), SEGMENTS[:1], "the hash chain is broken"),
+        (Order(samples=12, batch=4, seed=1), SEGMENTS[:1], "the hash chain is broken"),
+        (SEGMENTS[1].order, [], "the hash chain is broken|but the history reached|positions|ends at step"),
+        (SEGMENTS[1].order, [replace(SEGMENTS[0], entries=1)], "."),
+        (SEGMENTS[1].order, [replace(SEGMENTS[0], entries=9)], "a segment ends at entry 9 of 4"),
+        (SEGMENTS[1].order, [replace(SEGMENTS[0], batch=5)], "."),
+    ],
+)
+def test_where_and_how_the_order_changed_is_vouched_for(order: Order, earlier: list[Segment], told: str) -> None:
+    assert audit(BRANCHED, SEGMENTS[1].order, SEGMENTS[:1]) == Cursor(2, 5)
+    with pytest.raises(LedgerError, match=told):
+        audit(BRANCHED, order, earlier)
+
+
+def test_only_another_start_takes_another_order() -> None:
+    ledger = extend((), ORDER, 1, Cursor(), Cursor(0, 4), world_size=2)
+    segments = [segment(ORDER, 1)]
+    other = Order(samples=10, batch=5)
+    same = extend(ledger, other, 1, Cursor(), Cursor(0, 5), world_size=2, earlier=segments)
+    with pytest.raises(LedgerError):
+        audit(same, other, segments)

@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.trainer import runs
 from tests.trainer.runs import DAMAGE, flip
 from tests.trainer.sharded import Kind, run
 from tests.trainer.storage import failing, impatient, no_file_to_spare
@@ -23,10 +24,12 @@ from trainer.env import RankEnv
 from trainer.snapshots import snapshot
 from trainer.snapshots.archive import SnapshotError
 from trainer.snapshots.history import History
+from trainer.snapshots.proof import prove
 from trainer.snapshots.snapshot import MANIFEST
 from trainer.snapshots.state import State
 from trainer.system.storage import StorageUnavailableError
 from trainer.world.order import Cursor, Order
+from trainer.world.seeds import derive
 
 ORDER = Order(samples=100, batch=1)
 NOBODY = 65534
@@ -35,17 +38,18 @@ NOBODY = 65534
 class Run:
     """A model that learns without data: what it holds tells how many steps it took."""
 
-    def __init__(self, folder: Path, kind: type = torch.optim.Adam, **env: Any) -> None:
+    def __init__(self, folder: Path, kind: type = torch.optim.Adam, order: Order = ORDER, **env: Any) -> None:
         torch.manual_seed(0)
         self.model = nn.Linear(3, 2)
         self.optimizer: torch.optim.Optimizer = kind(self.model.parameters(), lr=0.1)
         told = replace(RankEnv(run_id="run", snapshot_dir=folder, resume="exact"), **env)
         world = World(env=told, device=torch.device("cpu"))
-        self.history = History(world, State(model=self.model, optimizer=self.optimizer), ORDER)
+        self.history = History(world, State(model=self.model, optimizer=self.optimizer), order)
+        self.order = order
 
     def restore(self) -> int:
         """The step that it goes on from."""
-        return ORDER.step(self.history.restore())
+        return self.order.step(self.history.restore())
 
     def train(self, *steps: int) -> list[torch.Tensor]:
         """Take steps up to each of some, and a snapshot there; the weights at each."""
@@ -163,6 +167,76 @@ def test_other_runs_are_gone_on_from_only_when_asked(trained: tuple[Path, list[t
     folder, _ = trained
     assert Run(folder, run_id="another", resume="").restore() == 0
     assert Run(folder, run_id="another").restore() == 5
+
+
+OTHER = Order(samples=60, batch=2, seed=1)
+
+
+def test_another_order_is_an_error_or_a_new_segment(
+    trained: tuple[Path, list[torch.Tensor]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exactly, it cannot be gone on from; its weights and optimizer can be, and the history says so."""
+    folder, weights = trained
+    differs = "its data set's size is 100, not 60; its batch size is 1, not 2; its seed is 0, not 1"
+    with pytest.raises(SnapshotError, match=f"step-00000005-g0001 is of run run, but {differs}; .*--resume-state"):
+        Run(folder, order=OTHER, run_id="another").restore()
+    run = Run(folder, order=OTHER, run_id="another", resume="state")
+    assert run.restore() == 0
+    assert torch.equal(run.model.weight, weights[1])
+    assert run.optimizer.state[run.model.weight]["step"] == 5
+    assert differs in capsys.readouterr().out
+    run.history.commit(Cursor(0, 4), {})
+    run.history.commit(Cursor(1, 2), {})
+    # Behind a restart it goes on exactly, whether or not the job file still says so; what was there stays.
+    for resume in ("state", "exact", ""):
+        again = Run(folder, order=OTHER, run_id="another", resume=resume, snapshot_keep=1)
+        assert again.restore() == 31
+    again.history.commit(Cursor(1, 4), {})
+    manifests = {path.name: snapshot.read_manifest(path) for path in folder.glob("step-*")}
+    newest = snapshot.name(32, again.history.generation)
+    assert manifests.keys() == {"step-00000002-g0001", "step-00000005-g0001", newest}
+    proof = prove(manifests[newest], manifests)
+    assert (proof.broken, proof.epochs, proof.position, proof.counted, proof.steps) == ("", 1, 4, 64, 32)
+    (earlier,) = proof.earlier
+    assert (earlier.samples, earlier.batch, earlier.seed) == (100, 1, 0)
+    assert (earlier.epochs, earlier.position, earlier.counted, earlier.steps) == (0, 5, 5, 5)
+
+
+def test_an_epoch_that_was_broken_off_begins_anew_in_the_new_order(trained: tuple[Path, list[torch.Tensor]]) -> None:
+    folder, _ = trained
+    run = Run(folder)
+    run.restore()
+    run.history.commit(Cursor(2, 7), {})
+    branched = Run(folder, order=OTHER, resume="state")
+    assert branched.restore() == 60, "two epochs of 30 steps: whole epochs count on"
+    branched.history.commit(Cursor(2, 2), {})
+    manifest = snapshot.read_manifest(folder / "step-00000061-g0003")
+    assert manifest.cursor == Cursor(2, 2)
+    proof = prove(manifest, {})
+    assert (proof.broken, proof.before, proof.epochs, proof.counted, proof.steps) == ("", 2, 0, 2, 1)
+    assert (proof.earlier[0].epochs, proof.earlier[0].position) == (2, 7)
+    back = Run(folder, resume="state")
+    assert back.restore() == 200, "and back again, by a segment of its own"
+
+
+def test_another_model_is_an_error_also_for_its_state_alone(trained: tuple[Path, list[torch.Tensor]]) -> None:
+    folder, _ = trained
+    with pytest.raises(SnapshotError, match="its optimizer is Adam, not SGD; its data set's size is 100, not 60"):
+        Run(folder, kind=torch.optim.SGD, order=OTHER, resume="state").restore()
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_generators_go_on_only_where_each_rank_is_one_that_was(
+    trained: tuple[Path, list[torch.Tensor]], size: int
+) -> None:
+    """Of more ranks as of fewer: what rank 0 drew is no reason for another rank to draw the same."""
+    folder, _ = trained
+    for path in folder.glob("step-*"):
+        runs.resign(path, world_size=size)
+    torch.manual_seed(77)
+    assert Run(folder).restore() == 5
+    expected = derive("rank", ORDER.seed, 5, 0)
+    assert (torch.initial_seed() == expected) == (size != 1)
 
 
 def test_another_optimizer_is_an_error_that_says_so(trained: tuple[Path, list[torch.Tensor]]) -> None:
