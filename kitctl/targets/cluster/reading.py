@@ -79,7 +79,7 @@ def follow(api: Api, source: Source) -> Iterator[list[Line]]:
             next_look = time.monotonic() + POLL_SECONDS
         batch = _arrived(arriving)
         yield batch
-        if ended and not batch and not any(reader.is_alive() for reader in readers.values()):
+        if ended and not batch and not any(reader.is_alive() and not reader.silent for reader in readers.values()):
             break
     cut = sum(not reader.whole for reader in readers.values())
     if count := max(cut, source.lost(pods) - lost) if readers else 0:
@@ -108,6 +108,7 @@ class _Reader(threading.Thread):
         self._found = pod
         self._arriving = arriving
         self._last: Line | None = None
+        self.silent = False  # whether nobody answers for the pod, such as the kubelet of a machine that is off
         self.whole = False  # whether all that the pod has printed was read
 
     @property
@@ -127,11 +128,13 @@ class _Reader(threading.Thread):
         try:
             for text in self._api.lines(self._namespace, self._pod, follow="true", **since):
                 line = parse(text, self._index)
+                self.silent = False
                 if line.time > seen:
                     self._last = line
                     self._arriving.put(line)
             pod = self._api.find("Pod", self._namespace, self._pod)
         except Unavailable:
+            self.silent = True
             return False
         except KitError:
             return True  # the pod is gone, or nobody may read it any more

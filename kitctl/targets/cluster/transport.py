@@ -10,6 +10,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
@@ -49,34 +50,40 @@ class Transport:
             Unavailable: it did not answer for ``patience_seconds``.
             TargetError: what answered is no API server.
         """
-        return self._persistently(lambda: self._object(method, kind, path, **request))
+        once = partial(self._object, method, kind, path, **request)
+        return self._persistently(once, self.patience_seconds, tell=True)
 
     def stream(self, method: str, kind: str, path: str, **request: Any) -> urllib3.BaseHTTPResponse:
-        """The answer to a request, still to be read. Raises as ``json`` does."""
-        return self._persistently(lambda: self._answer(method, kind, path, read_seconds=None, **request))
+        """The answer to a request, still to be read; for a pod's log the machine of the pod has to answer, too.
+
+        Raises as ``json`` does, but after ``PATIENCE_SECONDS``: who watches asks again as long as there is a reason to.
+        """
+        once = partial(self._answer, method, kind, path, read_seconds=None, **request)
+        return self._persistently(once, PATIENCE_SECONDS, tell=False)
 
     def broken(self, cause: Exception) -> Exception:
         """The error for a connection that broke."""
         return unreachable(self.server, cause, known=self._known)
 
-    def _persistently(self, once: Callable[[], T]) -> T:
-        """Try until it is answered, or for ``patience_seconds`` after the first failure."""
+    def _persistently(self, once: Callable[[], T], patience_seconds: float, *, tell: bool) -> T:
+        """Try until it is answered, or for so long after the first failure; ``tell`` whoever waits for it."""
         deadline, attempt = 0.0, 0
         while True:
             try:
                 answer = once()
             except Unavailable as error:
                 now = time.monotonic()
-                deadline = deadline or now + self.patience_seconds
+                deadline = deadline or now + patience_seconds
                 if now >= deadline:
                     raise
-                if attempt:  # the first failure often passes unseen
+                if tell and attempt:  # the first failure often passes unseen
                     self._tell_away(f"{error.message}: trying again for up to {duration(deadline - now)}")
                 seconds = pause(attempt, error.wait_seconds, random.random())  # noqa: S311 - jitter, not a secret
                 time.sleep(min(seconds, deadline - now))
                 attempt += 1
             else:
-                self._tell_back()
+                if tell:
+                    self._tell_back()
                 return answer
 
     def _tell_away(self, text: str) -> None:

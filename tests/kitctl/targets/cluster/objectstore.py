@@ -83,6 +83,8 @@ class ObjectStore:
                 "creationTimestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
                 "generation": 1,
             }
+            if key.resource == "pods":
+                body = {"status": {"phase": "Pending"}} | body
             metadata |= {} if key.resource in CLUSTER_WIDE else {"namespace": key.namespace}
             return self._put(key, body | {"metadata": body["metadata"] | metadata}, dry_run=dry_run)
 
