@@ -106,6 +106,8 @@ CAUSES: Final[tuple[Cause, ...]] = (
         r"Address already in use|\bEADDRINUSE\b",
         fix="let the system choose the port (0), or make it differ by LOCAL_RANK: ranks of a node share its ports",
     ),
+    # Torch tells it by the type of a lost peer, and no peer can change it.
+    Cause(r"use_libuv was requested", fix="this build of torch has no libuv: --env USE_LIBUV=0, or another build"),
     # NCCL's watchdog ends a process whose peers do not answer. Above: what else it ends one for.
     Cause(r"^killed by SIGABRT.*(Watchdog caught collective operation timeout|ncclRemoteError)", "peer"),
     Cause(r"^killed by SIGABRT.*(NCCL watchdog thread terminated|watchdog got stuck)", "peer"),

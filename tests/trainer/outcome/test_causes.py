@@ -32,6 +32,7 @@ WATCHDOG = "[rank1]:[E ProcessGroupNCCL.cpp:616] [Rank 1] "
         ("ConnectionResetError: [Errno 104] Connection reset by peer", "peer"),
         ("OSError: [Errno 28] No space left on device", "own"),
         ("DistributionError: not torch's", "own"),
+        ("DistStoreError: use_libuv was requested but PyTorch was built without libuv support", "own"),
         ("StorageUnavailableError: [Errno 5] Input/output error: '/s'; tried 11 times in 60 s", "storage"),
         ("StorageUnavailableError: [Errno 24] Too many open files: '/s'; tried 11 times in 60 s", "storage"),
     ],
