@@ -9,7 +9,7 @@ MINUTES ?=
 PY      := .venv/bin/python
 READY   := .venv/ready
 GPU_PYTHON ?= $(PYTHON)
-BENCHES := start loop snapshot virtual nodes recovery scale status submit
+BENCHES := start loop snapshot memory virtual nodes recovery scale status submit
 
 export OMP_NUM_THREADS ?= 1
 export TORCH_INDEX_URL WORKERS
@@ -96,6 +96,7 @@ bench: $(BENCHES:%=bench-%) ## Run every benchmark (some three hours) and write 
 bench-start: setup ## How fast kitctl starts, beside torchx
 bench-loop: setup ## What the training loop costs, beside a bare DDP loop
 bench-snapshot: setup ## What a snapshot costs, beside torch's own ways, on this disk and a slow one; needs root
+bench-memory: setup ## How much memory snapshots, restores and model files take, with 2 GB of state
 bench-virtual: setup ## What loss curves with the same bits on any number of ranks cost
 bench-nodes: setup ## The digits on 1, 2 and 3 nodes: accuracy and seconds
 bench-status: setup ## kitctl status beside kubectl get and torchx status, on the cluster of make cluster-up

@@ -81,6 +81,8 @@ def _snapshots(spec: JobSpec) -> dict[str, str]:
         names.KIT_SNAPSHOT_KEEP: str(spec.snapshots.keep),
         names.KIT_SNAPSHOT_KEEP_EVERY: str(spec.snapshots.keep_every or ""),
         names.KIT_SNAPSHOT_KEEP_BEST: spec.snapshots.keep_best,
+        names.KIT_SNAPSHOT_COPY: "" if spec.snapshots.copy else "0",
+        names.KIT_MODEL_FILE: "" if spec.snapshots.model_file else "0",
         names.KIT_MEMORY_EVERY: str(spec.snapshots.memory_every_steps or ""),
         names.KIT_RESUME: "state" if spec.resume == "state" else "1" if spec.resume else "",
         names.KIT_FROM_SCRATCH: "1" if spec.from_scratch else "",

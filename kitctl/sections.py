@@ -116,6 +116,11 @@ class Snapshots(Section, frozen=True, kw_only=True):
     """Optimizer steps between two snapshots."""
     every: Duration | None = None
     """Time between two snapshots; whichever comes first of this and ``everySteps``."""
+    copy: bool = True
+    """Training waits for a copy of the state in memory, which is written while it goes on. Without, it waits until the
+    state is written, and each rank needs 16 MiB for that: for hosts without memory for a second state."""
+    model_file: bool = True
+    """At the end of training the folder gets ``model.pt``, the trained model alone."""
     memory_every_steps: Positive | None = None
     """Besides, steps between two copies in each node's /dev/shm, for ranks that are killed while their node lives. Two
     copies of what a rank holds of the state have to fit in ``sharedMemory``, and count as memory of the pod."""

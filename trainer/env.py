@@ -89,6 +89,8 @@ class RankEnv:
     snapshot_keep: int = 3
     snapshot_keep_every: int | None = None
     snapshot_keep_best: str = ""
+    snapshot_copy: bool = True
+    model_file: bool = True
     memory_every: int | None = None
     memory_dir: Path | None = None
     grace_seconds: int | None = None
@@ -177,6 +179,8 @@ def rank_env(environ: Mapping[str, str] = os.environ) -> RankEnv:
         snapshot_keep=number("KIT_SNAPSHOT_KEEP", 3),
         snapshot_keep_every=optional_number(environ, "KIT_SNAPSHOT_KEEP_EVERY"),
         snapshot_keep_best=environ.get("KIT_SNAPSHOT_KEEP_BEST", ""),
+        snapshot_copy=environ.get("KIT_SNAPSHOT_COPY") != "0",
+        model_file=environ.get("KIT_MODEL_FILE") != "0",
         memory_every=optional_number(environ, "KIT_MEMORY_EVERY"),
         memory_dir=path_of(environ, "KIT_MEMORY_DIR"),  # set by the agent for its own ranks
         grace_seconds=optional_number(environ, "KIT_GRACE_SECONDS"),

@@ -26,7 +26,14 @@ SPEC = JobSpec(
     from_scratch=True,
     virtual_ranks=16,
     snapshots=Snapshots(
-        every_steps=7, every="10m", keep=2, keep_every=100, keep_best="max:accuracy", memory_every_steps=3
+        every_steps=7,
+        every="10m",
+        keep=2,
+        keep_every=100,
+        keep_best="max:accuracy",
+        memory_every_steps=3,
+        copy=False,
+        model_file=False,
     ),
     policy=Policy(max_restarts=5, grace_period="90s", hang_timeout="2m"),
     rendezvous=Rendezvous(join_timeout="20m", last_call="4s", backend="c10d"),
@@ -86,6 +93,7 @@ def test_the_local_target_sets_what_a_rank_reads(tmp_path: Path) -> None:
     assert (env.rank_env(states).resume, env.rank_env(states).from_scratch) == ("state", False)
     assert (rank.snapshot_keep, rank.snapshot_keep_every, rank.snapshot_keep_best) == (2, 100, "max:accuracy")
     assert rank.memory_every == 3
+    assert (rank.snapshot_copy, rank.model_file) == (False, False)
     assert rank.grace_seconds == 90
     assert rank.snapshot_dir == tmp_path / "snapshots" / "team" / "job"
     assert rank.rank == 0, "the caller's own RANK is not passed on"

@@ -28,7 +28,14 @@ SPEC = JobSpec(
     virtual_ranks=16,
     nccl=Nccl(interface="eth1"),
     snapshots=Snapshots(
-        every_steps=7, every="10m", keep=2, keep_every=100, keep_best="max:accuracy", memory_every_steps=3
+        every_steps=7,
+        every="10m",
+        keep=2,
+        keep_every=100,
+        keep_best="max:accuracy",
+        memory_every_steps=3,
+        copy=False,
+        model_file=False,
     ),
     policy=Policy(max_restarts=5, grace_period="90s"),
 )
@@ -95,6 +102,7 @@ def test_a_rank_reads_what_was_asked_for(kind: Kind) -> None:
     assert rank.from_scratch
     assert (rank.snapshot_keep, rank.snapshot_keep_every, rank.snapshot_keep_best) == (2, 100, "max:accuracy")
     assert rank.memory_every == 3
+    assert (rank.snapshot_copy, rank.model_file) == (False, False)
     assert rank.grace_seconds == 90
     assert (str(rank.snapshot_dir), rank.backend, rank.node_index) == ("/snapshots", "auto", 3)
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from tests.trainer.saved import weights_of
 from trainer import World
 from trainer.env import RankEnv
-from trainer.snapshots import layout, loading
+from trainer.snapshots import layout
 from trainer.snapshots.history import History
 from trainer.snapshots.state import State
 from trainer.world.order import Cursor, Order
@@ -47,8 +48,8 @@ def test_a_snapshot_is_of_the_moment_that_it_was_begun(tmp_path: Path):
             step()  # and some that it must not see
         history.commit(Cursor(0, 101), {})
     (first, last) = sorted(tmp_path.glob("step-*"))
-    assert equal(loading.weights(first), moment)
-    assert equal(loading.weights(last), {name: tensor.cpu() for name, tensor in model.state_dict().items()})
+    assert equal(weights_of(first), moment)
+    assert equal(weights_of(last), {name: tensor.cpu() for name, tensor in model.state_dict().items()})
 
 
 def equal(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> bool:

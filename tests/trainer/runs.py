@@ -41,7 +41,7 @@ def save(folder: Path, described: Manifest) -> Manifest:
         pieces.append(Piece(tensor=name, dtype="float32", **box, start=start, stop=len(data)))
     scratch = folder / f"{snapshot.SCRATCH}{described.name}"
     scratch.mkdir()
-    described = replace(described, shards=(shards.write(scratch / shards.name(0), memoryview(data), pieces, {}),))
+    described = replace(described, shards=(shards.write(scratch / shards.name(0), [memoryview(data)], pieces, {}),))
     snapshot.seal(scratch, described)
     snapshot.publish(scratch, folder / described.name)
     return described

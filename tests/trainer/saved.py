@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import mmap
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,8 +10,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import torch
+
 from trainer.env import RankEnv, Resume
-from trainer.snapshots import shards, snapshot
+from trainer.snapshots import modelfile, shards, snapshot, weights
 from trainer.snapshots.archive import Archive
 from trainer.snapshots.candidates import Candidates
 from trainer.snapshots.fitting import Identity
@@ -73,7 +76,7 @@ def write_shards(folder: Path, described: Manifest) -> tuple[Path, Manifest]:
     scratch.mkdir()
     with patch("trainer.snapshots.shards.CHUNK", 1000):
         written = [
-            shards.write(scratch / shards.name(number), in_memory(data), [piece], EXTRAS)
+            shards.write(scratch / shards.name(number), [in_memory(data)], [piece], EXTRAS)
             for number, (data, piece) in enumerate(zip(DATA, PIECES, strict=True))
         ]
     return scratch, replace(described, shards=tuple(written))
@@ -92,6 +95,13 @@ def publish(saved: Archive, folder: Path, described: Manifest) -> None:
     scratch, described = write_shards(folder, described)
     saved.publish(described, scratch)
     saved.thin_out()
+
+
+def weights_of(path: Path) -> dict[str, Any]:
+    """The model's state dict that a snapshot holds, as it is exported."""
+    file = io.BytesIO(b"".join(modelfile.pieces(weights.of_snapshot(path))))
+    held: dict[str, Any] = torch.load(file, weights_only=True)
+    return held
 
 
 def archive(folder: Path, say: Callable[[str], None] = print, *, keep: int = 3) -> Archive:

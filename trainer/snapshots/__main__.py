@@ -20,6 +20,7 @@ from trainer.snapshots.catalogue import CatalogueError, Kept
 from trainer.snapshots.proof import prove
 from trainer.snapshots.shards import CorruptError
 from trainer.snapshots.snapshot import ForeignError, Manifest
+from trainer.system.files import Buffer
 
 Options = argparse.Namespace
 
@@ -54,15 +55,15 @@ def show(options: Options) -> Iterable[bytes]:
     return _json({**_row(kept), **_details(manifest), "tensors": tensors})
 
 
-def export(options: Options) -> Iterable[bytes]:
+def export(options: Options) -> Iterable[Buffer]:
     """The model's bare state dict as a file."""
-    from trainer.snapshots import loading, safetensors, tree  # noqa: PLC0415  torch, which no other verb waits for
+    from trainer.snapshots import modelfile, safetensors, weights  # noqa: PLC0415  torch, which no other verb waits for
 
     kept, manifest = _one(options)
-    tensors = loading.weights(kept.path)
+    held = weights.of_snapshot(kept.path)
     if options.format == "pt":
-        return [tree.dump(tensors)]
-    return safetensors.pieces(tensors, {"job": manifest.job, "step": str(manifest.step), "snapshot": manifest.name})
+        return modelfile.pieces(held)
+    return safetensors.pieces(held, {"job": manifest.job, "step": str(manifest.step), "snapshot": manifest.name})
 
 
 def prune(options: Options) -> Iterable[bytes]:
@@ -82,7 +83,7 @@ def audit(options: Options) -> Iterable[bytes]:
     return _json({"proofs": proofs, "unusable": [_row(one) for one in found if not one.manifest]})
 
 
-VERBS: Final[Mapping[str, Callable[[Options], Iterable[bytes]]]] = {
+VERBS: Final[Mapping[str, Callable[[Options], Iterable[Buffer]]]] = {
     "list": list_,
     "verify": verify,
     "show": show,

@@ -7,7 +7,7 @@ and takes the first that proves to be whole (``candidates``).
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,10 +38,13 @@ class Archive:
         run: the run's id.
         keep: which of the run's snapshots stay.
         say: takes lines for a person.
+
+    Attributes:
+        folder: see above.
     """
 
     def __init__(self, folder: Path, *, run: str, keep: Retention, say: Say) -> None:
-        self._folder = folder
+        self.folder = folder
         self._fence = Fence(folder)
         self._run = run
         self._keep = keep
@@ -56,14 +59,14 @@ class Archive:
             SnapshotError: the folder cannot be written.
             StorageUnavailableError: it does not answer.
         """
-        self._generation, fenced_off = patiently(self._claim, self._folder, self._say)
+        self._generation, fenced_off = patiently(self._claim, self.folder, self._say)
         for scratch in fenced_off:
             snapshot.discard(scratch)
         return self._generation
 
     def path(self, manifest: Manifest) -> Path:
         """Where a snapshot is."""
-        return self._folder / manifest.name
+        return self.folder / manifest.name
 
     def publish(self, manifest: Manifest, scratch: Path) -> None:
         """Publish the shards that the ranks have written to a folder.
@@ -90,8 +93,12 @@ class Archive:
             for old in self._keep.dropped(self._history()):
                 self._drop(old)
 
-    def finish(self, model: bytes, step: int) -> None:
+    def finish(self, model: Iterable[files.Buffer] | None, step: int) -> None:
         """Leave the model's file, and then the mark that the run has finished.
+
+        Args:
+            model: the file's contents, which are asked for one after the other; None for no such file.
+            step: of the last snapshot.
 
         Raises:
             Fenced: a newer generation has taken over.
@@ -99,38 +106,39 @@ class Archive:
         """
         try:
             self._fence.check(self._generation)
-            files.replace(self._folder / MODEL, model)
-            marker.mark(self._folder, self._run, {"step": step, "model": MODEL})
-        except OSError as error:
-            raise SnapshotError(f"the trained model cannot be written to {self._folder}: {error}") from error
+            if model is not None:
+                files.replace_parts(self.folder / MODEL, model)
+            marker.mark(self.folder, self._run, {"step": step, "model": MODEL if model is not None else ""})
+        except (CorruptError, OSError) as error:
+            raise SnapshotError(f"the trained model cannot be written to {self.folder}: {error}") from error
 
     def _claim(self) -> tuple[int, list[Path]]:
         """A generation, and what was half-written before: whoever writes that is fenced off from now on."""
         try:
-            before = leftovers(self._folder)
+            before = leftovers(self.folder)
             return self._fence.claim(self._run, above=self._highest()), before
         except OSError as error:
             if error.errno not in REFUSED:
                 raise
-            raise SnapshotError(f"no snapshots can be written to {self._folder}: {error}") from error
+            raise SnapshotError(f"no snapshots can be written to {self.folder}: {error}") from error
 
     def _highest(self) -> int:
         """The newest generation that left a snapshot: somebody may have copied those without their claims."""
-        return max((one.generation for one in listing(self._folder)), default=0)
+        return max((one.generation for one in listing(self.folder)), default=0)
 
     def _history(self) -> list[Manifest]:
         """What the newest snapshot of this run goes on from, and itself, in order."""
         found = []
-        for one in reversed(listing(self._folder)):
+        for one in reversed(listing(self.folder)):
             with suppress(CorruptError, ForeignError, OSError):  # none of these is ever dropped
                 found += [snapshot.read_manifest(one.path)] if one.published else []
         newest = self._newest
         return [one for one in found if newest and _same_line(one, newest) and continues(newest, one)]
 
     def _drop(self, manifest: Manifest) -> None:
-        scratch = self._folder / f"{snapshot.SCRATCH}{manifest.name}-dropped"
+        scratch = self.folder / f"{snapshot.SCRATCH}{manifest.name}-dropped"
         self.path(manifest).rename(scratch)
-        files.sync_folder(self._folder)  # else a power cut could leave half of it under its name
+        files.sync_folder(self.folder)  # else a power cut could leave half of it under its name
         shutil.rmtree(scratch)
 
 

@@ -85,6 +85,11 @@ class Chain:
         """Up to where history goes."""
         return self._tip.cursor
 
+    @property
+    def newest(self) -> str:
+        """The name of the newest snapshot in it; empty where there is none."""
+        return self._tip.parent.name if self._tip.parent else ""
+
     def go_on_from(self, manifest: Manifest, parent: Manifest | None) -> None:
         """The next snapshot follows this history, if need be under a new order of the data.
 

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self
 
-from trainer.snapshots import restore, sharing, snapshot
+from trainer.snapshots import leaving, restore, sharing, snapshot
 from trainer.snapshots.archive import Archive, SnapshotError
 from trainer.snapshots.branch import Offer
 from trainer.snapshots.candidates import Candidates
@@ -23,7 +23,7 @@ from trainer.snapshots.memory import Memory
 from trainer.snapshots.retention import Retention
 from trainer.snapshots.snapshot import REST, Manifest
 from trainer.snapshots.state import State
-from trainer.snapshots.tree import dump, load
+from trainer.snapshots.tree import load
 from trainer.snapshots.writer import Writer
 from trainer.system.storage import StorageUnavailableError
 from trainer.world import rng
@@ -58,6 +58,8 @@ class History:
         self._memory = Memory(world)
         self._pending: Pending | None = None
         self._publishing: Future[None] | None = None
+        self._reached = Cursor()  # the last state that was to be saved, or was gone on from, and
+        self._on_disk = True  # whether that is, or was to be, a snapshot
         self.generation = 0
         self.prepared = False
 
@@ -151,6 +153,7 @@ class History:
         if self._folder is None:
             return
         began = time.monotonic()
+        self._reached, self._on_disk = cursor, True
         if self._pending:
             self._hand_over(self._pending)
         folder = self._folder / f"{snapshot.SCRATCH}{snapshot.name(self._order.step(cursor), self.generation)}"
@@ -192,15 +195,15 @@ class History:
             Fenced: a newer generation has taken over.
             SnapshotError: one of them cannot be written.
         """
-        weights = self._state.weights()
-        if self._archive:
-            self._archive.finish(dump(weights), self.committed.step)
-        self._world.barrier()
+        if self._state.sharded and not self._on_disk:
+            self.commit(self._reached, {})
+        leaving.leave(self._world, self._state, self._chain, self._reached, self._archive, self._background)
 
     def _go_on_from(self, offer: Offer) -> None:
         manifest = offer.manifest
         self._chain.go_on_from(manifest, offer.parent)
         self._memory.go_on_from(manifest)
+        self._reached, self._on_disk = self._chain.cursor, not offer.holders
         if others := other_order(manifest, self._order):
             self._world.say(
                 f"going on from the weights and the optimizer of {manifest.name} in a new order of the data, as asked: "

@@ -5,7 +5,7 @@ What all ranks hold alike is shared out between them, and each writes what it al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -78,10 +78,47 @@ class Buffer:
         """Copy this rank's part of the state, which has the structure that was planned for."""
         pinned = self._memory.is_pinned()
         for piece, target in zip(self.layout.pieces, self._targets, strict=True):
-            source = tensors[piece.tensor].detach()
-            target.copy_(source.to_local() if isinstance(source, DTensor) else source, non_blocking=pinned)
+            target.copy_(_local(tensors[piece.tensor]), non_blocking=pinned)
         if pinned:
             torch.cuda.synchronize()
+
+
+class Window:
+    """A little memory that a rank's part of the state passes through, where there is none for a copy of all of it.
+
+    Args:
+        layout: of the part.
+        memory: bytes, (any size above 0,).
+    """
+
+    def __init__(self, layout: Layout, memory: Tensor) -> None:
+        self.layout = layout
+        self._memory = memory
+        self._pinned = memory.is_pinned()
+
+    def parts(self, tensors: Tensors) -> Iterator[memoryview]:
+        """The shard's data, each part until the next one is asked for. The state must not change meanwhile."""
+        begin, size = 0, len(self._memory)
+        for piece in self.layout.pieces:
+            content = _local(tensors[piece.tensor]).contiguous().view(-1).view(torch.uint8)
+            at = piece.start
+            while at < piece.stop:
+                if at >= begin + size:
+                    yield self._filled(size)
+                    begin += size
+                    continue
+                stop = min(piece.stop, begin + size)
+                part = content[at - piece.start : stop - piece.start]
+                self._memory[at - begin : stop - begin].copy_(part, non_blocking=self._pinned)
+                at = stop
+        if begin < self.layout.size:
+            yield self._filled(self.layout.size - begin)
+
+    def _filled(self, size: int) -> memoryview:
+        if self._pinned:
+            torch.cuda.synchronize()
+        data: memoryview = self._memory[:size].numpy().data
+        return data
 
 
 def memory(size: int, *, pinned: bool) -> Tensor:
@@ -94,6 +131,12 @@ def memory(size: int, *, pinned: bool) -> Tensor:
     whole = torch.zeros(size + direct.BLOCK, dtype=torch.uint8, pin_memory=pinned)
     start = -whole.data_ptr() % direct.BLOCK
     return whole[start : start + size]
+
+
+def _local(tensor: Tensor) -> Tensor:
+    """What this rank holds of it."""
+    tensor = tensor.detach()
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def structure(tensors: Tensors) -> Structure:

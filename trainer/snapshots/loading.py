@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,10 +23,11 @@ from torch.distributed.checkpoint.metadata import (
 )
 from torch.distributed.checkpoint.planner import ReadItem
 
-from trainer.snapshots import blocks, snapshot, tree
+from trainer.snapshots import blocks, snapshot
 from trainer.snapshots.blocks import Block, Rows
-from trainer.snapshots.shards import Piece, ShardFile
-from trainer.snapshots.snapshot import MODEL, REST, ForeignError
+from trainer.snapshots.shardfile import ShardFile
+from trainer.snapshots.shards import Piece
+from trainer.snapshots.snapshot import ForeignError
 from trainer.snapshots.tree import Structure, Tensors
 
 
@@ -42,17 +42,6 @@ def load_full(path: Path) -> Tensors:
         OSError: it cannot be read at the moment.
     """
     return read_full(list(snapshot.open_shards(path, snapshot.read_manifest(path))))
-
-
-def weights(path: Path) -> dict[str, Any]:
-    """The model's bare state dict, from verified bytes, in main memory. Raises as ``load_full`` does."""
-    opened = list(snapshot.open_shards(path, snapshot.read_manifest(path)))
-    tensors = read_full(opened)
-    for shard in opened:
-        if REST in shard.tail.extras:
-            held: dict[str, Any] = tree.join(tensors, tree.load(shard.tail.extras[REST])["model"])
-            return held
-    return {name.removeprefix(MODEL): one for name, one in tensors.items() if name.startswith(MODEL)}
 
 
 def read_full(opened: Sequence[ShardFile]) -> Tensors:

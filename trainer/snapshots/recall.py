@@ -10,7 +10,8 @@ from typing import TypeVar
 from trainer.snapshots import snapshot
 from trainer.snapshots.branch import Held, Offer, whole
 from trainer.snapshots.reading import FAILURES, UNUSABLE, Extras, Reader
-from trainer.snapshots.shards import ShardFile, Tail
+from trainer.snapshots.shardfile import ShardFile
+from trainer.snapshots.shards import Tail
 from trainer.system.storage import patiently
 from trainer.world.distributed import World
 

@@ -17,7 +17,8 @@ from trainer.snapshots.branch import Offer, in_order
 from trainer.snapshots.candidates import Candidates
 from trainer.snapshots.reading import FAILURES, UNUSABLE, Extras, Reader
 from trainer.snapshots.recall import Recall
-from trainer.snapshots.shards import CorruptError, ShardFile, Tail
+from trainer.snapshots.shardfile import ShardFile
+from trainer.snapshots.shards import CorruptError, Tail
 from trainer.snapshots.snapshot import ForeignError, Manifest
 from trainer.snapshots.state import State
 from trainer.system.storage import StorageUnavailableError, patiently

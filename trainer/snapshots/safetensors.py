@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 import torch
+
+from trainer.snapshots.tree import PLACE, places
+from trainer.snapshots.weights import Weights
+from trainer.system.files import Buffer
 
 ALIGNMENT: Final = 8  # of the first tensor's byte, by spaces behind the header
 
@@ -30,25 +34,36 @@ TYPES: Final = {
 
 
 class UnknownTypeError(ValueError):
-    """The format has no name for a tensor's type."""
+    """The format cannot hold something that the model has."""
 
 
-def pieces(tensors: Mapping[str, torch.Tensor], notes: Mapping[str, str]) -> Iterator[bytes]:
+def pieces(weights: Weights, notes: Mapping[str, str]) -> Iterator[Buffer]:
     """The file, piece by piece: the header with ``notes`` as its metadata, then a piece for each tensor.
 
     Raises:
-        UnknownTypeError: a tensor's type cannot be written.
+        UnknownTypeError: the format cannot hold it; raised before the first piece.
+        CorruptError: a tensor's bytes are damaged where they are read from.
+        OSError: they cannot be read at the moment.
     """
+    named = dict(_named(weights.tree))
     header: dict[str, object] = {"__metadata__": dict(notes)}
     end = 0
-    for name, tensor in tensors.items():
-        if tensor.dtype not in TYPES:
-            raise UnknownTypeError(f"{name} is {tensor.dtype}, which a safetensors file cannot hold; export it as pt")
-        begin, end = end, end + tensor.numel() * tensor.element_size()
-        header[name] = {"dtype": TYPES[tensor.dtype], "shape": [*tensor.shape], "data_offsets": [begin, end]}
+    for name, place in named.items():
+        shape, dtype = weights.structure[place]
+        if dtype not in TYPES:
+            raise UnknownTypeError(f"{name} is {dtype}, which a safetensors file cannot hold; export it as pt")
+        begin, end = end, end + shape.numel() * dtype.itemsize
+        header[name] = {"dtype": TYPES[dtype], "shape": [*shape], "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % ALIGNMENT)
     yield len(text).to_bytes(8, "little") + text
-    for tensor in tensors.values():
-        # Flat first: a scalar cannot be seen as bytes.
-        yield tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    for place in named.values():
+        yield weights.content(place)
+
+
+def _named(held: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each name of the state dict, and that of its tensor."""
+    for name, value in held.items():
+        if not isinstance(value, str) or [value.removeprefix(PLACE)] != places(value):
+            raise UnknownTypeError(f"{name} is no tensor, and a safetensors file holds nothing else; export it as pt")
+        yield name, value.removeprefix(PLACE)

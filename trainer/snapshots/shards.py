@@ -12,18 +12,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from trainer.system import files
-from trainer.system.storage import proof
 
 CHUNK: Final = 4 << 20  # bytes: what is verified at once in a new shard
 
@@ -77,30 +73,33 @@ def name(number: int) -> str:
     return f"shard-{number:05}.bin"
 
 
-def write(path: Path, data: memoryview, pieces: Iterable[Piece], extras: Mapping[str, bytes]) -> Shard:
+def write(path: Path, data: Iterable[memoryview], pieces: Iterable[Piece], extras: Mapping[str, bytes]) -> Shard:
     """Write a shard through to the disk; it is checksummed in another thread at the same time.
 
     Args:
         path: the file.
-        data: bytes that do not change meanwhile.
+        data: bytes, part by part; a part does not change until the next one is asked for.
         pieces: what they are.
         extras: small things by name.
 
     Raises:
         OSError: as the system said it.
     """
+    sums = Sums()
     tail = b""
 
     def parts() -> Iterator[files.Buffer]:
         nonlocal tail
-        yield data
-        tail = _tail(pieces, extras, sums)
+        for part in data:
+            added = pool.submit(sums.add, part)
+            yield part
+            added.result()
+        tail = _tail(pieces, extras, sums.all())
         yield tail
 
     with ThreadPoolExecutor(1, "checksums") as pool:
-        sums = pool.map(zlib.crc32, _chunks(data))
         files.write_parts(path, parts())
-    return _shard(data, tail)
+    return _shard(sums.size, tail)
 
 
 def seal(path: Path, data: memoryview, pieces: Iterable[Piece], extras: Mapping[str, bytes]) -> Shard:
@@ -109,140 +108,52 @@ def seal(path: Path, data: memoryview, pieces: Iterable[Piece], extras: Mapping[
     Raises:
         OSError: as the system said it.
     """
-    tail = _tail(pieces, extras, map(zlib.crc32, _chunks(data)))
+    sums = Sums()
+    sums.add(data)
+    tail = _tail(pieces, extras, sums.all())
     with path.open("r+b") as file:
         file.seek(len(data))
         file.write(tail)
         file.truncate()
-    return _shard(data, tail)
+    return _shard(len(data), tail)
 
 
-class ShardFile:
-    """A shard to read from; no file stays open between two reads, however many shards there are.
+class Sums:
+    """The checksums of a shard's data, which come in parts of any size.
 
-    Args:
-        path: the file.
-        told: what the manifest says about it.
-
-    Raises:
-        CorruptError: it is missing, or its size or its tail differs.
-        OSError: it cannot be read at the moment.
+    Attributes:
+        size: bytes so far.
     """
 
-    def __init__(self, path: Path, told: Shard) -> None:
-        self._path = path
-        self._told = told
-        self._tail = self._read_tail()
+    def __init__(self) -> None:
+        self.size = 0
+        self._sums: list[int] = []
 
-    @cached_property
-    def tail(self) -> Tail:
-        """What it says."""
-        return Tail(
-            pieces=tuple(_piece(facts) for facts in self._facts.pop("pieces")),
-            extras={key: base64.b64decode(value) for key, value in self._facts.pop("extras").items()},
-        )
+    def add(self, part: memoryview) -> None:
+        """The next bytes."""
+        while part:
+            within = self.size % CHUNK
+            head, part = part[: CHUNK - within], part[CHUNK - within :]
+            if within:
+                self._sums[-1] = zlib.crc32(head, self._sums[-1])
+            else:
+                self._sums.append(zlib.crc32(head))
+            self.size += len(head)
 
-    @property
-    def pieces(self) -> Sequence[Piece]:
-        """What the data are."""
-        return self.tail.pieces
-
-    def read(self, start: int, stop: int) -> bytearray:
-        """Some of the data: these very bytes have been verified.
-
-        Raises:
-            CorruptError: they differ from their checksum.
-            OSError: they cannot be read at the moment.
-        """
-        content = bytearray(stop - start)
-        size: int = self._facts["chunk"]
-        for number in range(start // size, -(-stop // size)):
-            chunk, begin = _last_chunk(self, number), number * size
-            low, high = max(start, begin), min(stop, begin + len(chunk))
-            content[low - start : high - start] = memoryview(chunk)[low - begin : high - begin]
-        return content
-
-    def verify(self) -> None:
-        """Read all of it.
-
-        Raises:
-            CorruptError: some of it differs from its checksum.
-            OSError: it cannot be read at the moment.
-        """
-        for number in range(len(self._facts["crc32"])):
-            self.read_chunk(number)
-
-    def read_chunk(self, number: int) -> bytes:
-        """What one checksum vouches for. Raises as ``read`` does."""
-        size: int = self._facts["chunk"]
-        start = number * size
-        with self._opened() as descriptor:
-            chunk = _pread(descriptor, start, min(start + size, self._told.data))
-        if zlib.crc32(chunk) != self._facts["crc32"][number]:
-            differs = f"{self._path.name} differs from its checksum"
-            raise CorruptError(f"{differs} between bytes {start} and {start + len(chunk)}")
-        return chunk
-
-    @cached_property
-    def _facts(self) -> dict[str, Any]:
-        """The tail, once somebody asks: who only wants to know that it is there holds nobody up."""
-        facts: dict[str, Any] = json.loads(self._tail)
-        self._tail = b""
-        return facts
-
-    def _read_tail(self) -> bytes:
-        name, told = self._path.name, self._told
-        with self._opened() as descriptor:
-            size = os.fstat(descriptor).st_size
-            if size != told.size:
-                raise CorruptError(f"{name} has {size} bytes instead of {told.size}")
-            tail = _pread(descriptor, told.data, told.size)
-        if hashlib.sha256(tail).hexdigest() != told.sha256:
-            raise CorruptError(f"the end of {name} differs from its digest")
-        return tail
-
-    @contextmanager
-    def _opened(self) -> Iterator[int]:
-        with proof(self._path, CorruptError):
-            descriptor = os.open(self._path, os.O_RDONLY)
-            try:
-                yield descriptor
-            finally:
-                os.close(descriptor)
+    def all(self) -> list[int]:
+        """A CRC-32 for each chunk."""
+        return self._sums
 
 
-@lru_cache(maxsize=1)  # small pieces, one after the other, share one
-def _last_chunk(shard: ShardFile, number: int) -> bytes:
-    return shard.read_chunk(number)
-
-
-def _pread(descriptor: int, start: int, stop: int) -> bytes:
-    """One call would do for a local file; a network's may give less."""
-    parts = []
-    while start < stop and (part := os.pread(descriptor, stop - start, start)):
-        parts.append(part)
-        start += len(part)
-    return b"".join(parts)
-
-
-def _chunks(data: memoryview) -> list[memoryview]:
-    return [data[start : start + CHUNK] for start in range(0, len(data), CHUNK)]
-
-
-def _tail(pieces: Iterable[Piece], extras: Mapping[str, bytes], sums: Iterable[int]) -> bytes:
+def _tail(pieces: Iterable[Piece], extras: Mapping[str, bytes], sums: list[int]) -> bytes:
     facts = {
         "pieces": [vars(piece) for piece in pieces],  # not asdict(): its copies take longest, beside a rank
         "extras": {key: base64.b64encode(value).decode() for key, value in extras.items()},
         "chunk": CHUNK,
-        "crc32": list(sums),
+        "crc32": sums,
     }
     return json.dumps(facts).encode()
 
 
-def _shard(data: memoryview, tail: bytes) -> Shard:
-    return Shard(size=len(data) + len(tail), data=len(data), sha256=hashlib.sha256(tail).hexdigest())
-
-
-def _piece(facts: dict[str, Any]) -> Piece:
-    boxes = {key: tuple(facts[key]) for key in ("shape", "offsets", "sizes")}
-    return Piece(**facts | boxes)
+def _shard(data: int, tail: bytes) -> Shard:
+    return Shard(size=data + len(tail), data=data, sha256=hashlib.sha256(tail).hexdigest())

@@ -22,7 +22,8 @@ from typing import Any, Final
 
 from trainer.snapshots import shards
 from trainer.snapshots.ledger import Entry, Ledger, Segment
-from trainer.snapshots.shards import CorruptError, Shard, ShardFile
+from trainer.snapshots.shardfile import ShardFile
+from trainer.snapshots.shards import CorruptError, Shard
 from trainer.system import files
 from trainer.system.storage import proof
 from trainer.world.order import Cursor

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -43,7 +42,7 @@ class State:
     @property
     def signature(self) -> str:
         """SHA-256 over names, shapes and types of all parameters and buffers that the model saves."""
-        held = {name: one for name, one in self._held().items() if not name.endswith(EXTRA)}
+        held = {name: one for name, one in self.held().items() if not name.endswith(EXTRA)}
         facts = [(name, tuple(one.shape), str(one.dtype)) for name, one in held.items()]
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
@@ -52,12 +51,10 @@ class State:
         """Whether each rank holds only a part of it."""
         return any(isinstance(one, DTensor) for one in self.model.parameters())
 
-    def weights(self) -> dict[str, Any]:
-        """The model's bare state dict in main memory: what a model file holds. Collective; empty but on rank 0."""
-        if not self.sharded:
-            return {name: one.detach().cpu() if isinstance(one, Tensor) else one for name, one in self._held().items()}
-        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-        return get_model_state_dict(self.model, options=options)
+    def held(self) -> dict[str, Any]:
+        """The model's state dict under its plain names: the parameters themselves are in it, not copies."""
+        names = Names(self.model)
+        return {names.bare(name): one for name, one in self.model.state_dict(keep_vars=True).items()}
 
     def capture(self) -> tuple[Tensors, Any]:
         """The tensors themselves, not copies, and the rest, which does not change any more.
@@ -140,16 +137,11 @@ class State:
         if shared := {key: state for key, state in states.items() if not isinstance(key, Tensor)}:
             optimizer["shared"] = shared  # what an optimizer keeps for all parameters together
         scheduler = self.scheduler.state_dict() if self.scheduler else None
-        tensors, rest = tree.split({"model": self._held(), "optimizer": optimizer, "scheduler": scheduler})
+        tensors, rest = tree.split({"model": self.held(), "optimizer": optimizer, "scheduler": scheduler})
         if any(parameter.device.type != "cpu" for parameter in names):
             places = tree.places(rest["optimizer"]["state"])
             rest["host"] = [name for name in places if tensors[name].device.type == "cpu"]
         return tensors, rest
-
-    def _held(self) -> dict[str, Any]:
-        """The model's state dict under its plain names; the parameters themselves are in it."""
-        names = Names(self.model)
-        return {names.bare(name): one for name, one in self.model.state_dict(keep_vars=True).items()}
 
     def _groups(self, names: Mapping[Tensor, str]) -> list[dict[str, Any]]:
         return [

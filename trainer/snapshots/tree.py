@@ -32,8 +32,8 @@ def split(tree: Any) -> tuple[Tensors, Any]:
     return tensors, _walk(tree, take)
 
 
-def join(tensors: Tensors, rest: Any) -> Any:
-    """Put the tensors back into the rest."""
+def join(tensors: Mapping[str, Any], rest: Any) -> Any:
+    """Put the tensors back into the rest, or something else instead of each of them."""
     return _walk(rest, lambda value, _path: tensors[value.removeprefix(PLACE)] if _is_place(value) else value)
 
 

@@ -63,9 +63,14 @@ def replace(path: Path, content: Buffer) -> None:
     Raises:
         OSError: as the system said it; the old content stays.
     """
+    replace_parts(path, [content])
+
+
+def replace_parts(path: Path, parts: Iterable[Buffer]) -> None:
+    """As ``replace``, of contents that are asked for one after the other. What asking raises is raised, too."""
     scratch = path.with_name(f".tmp-{path.name}.{os.getpid()}")
     try:
-        write(scratch, content)
+        write_parts(scratch, parts)
         scratch.replace(path)
     finally:
         scratch.unlink(missing_ok=True)

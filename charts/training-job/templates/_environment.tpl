@@ -78,6 +78,12 @@ KIT_SNAPSHOT_KEEP_EVERY: {{ int64 . | toString | toJson }}
 {{- with .Values.snapshots.keepBest }}
 KIT_SNAPSHOT_KEEP_BEST: {{ . | toJson }}
 {{- end }}
+{{- if not .Values.snapshots.copy }}
+KIT_SNAPSHOT_COPY: "0"
+{{- end }}
+{{- if not .Values.snapshots.modelFile }}
+KIT_MODEL_FILE: "0"
+{{- end }}
 {{- with .Values.snapshots.memoryEverySteps }}
 KIT_MEMORY_EVERY: {{ int64 . | toString | toJson }}
 {{- end }}

@@ -143,7 +143,7 @@ def test_who_is_fenced_off_does_not_finish(tmp_path: Path) -> None:
     stale.claim()
     archive(tmp_path).claim()
     with pytest.raises(Fenced):
-        stale.finish(b"weights", 3)
+        stale.finish([b"weights"], 3)
     assert not marker.finished(tmp_path, "run-1")
     assert not (tmp_path / "model.pt").exists()
 

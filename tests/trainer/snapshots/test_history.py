@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from torch import nn
 from trainer import World
 from trainer.env import RankEnv
 from trainer.snapshots import shards
-from trainer.snapshots.archive import Archive
+from trainer.snapshots.archive import Archive, SnapshotError
 from trainer.snapshots.fence import Fence, Fenced
 from trainer.snapshots.history import History
 from trainer.snapshots.loading import load_full
@@ -27,10 +28,11 @@ from trainer.world.order import Cursor, Order
 class Run:
     """A history and the model that it keeps."""
 
-    def __init__(self, folder: Path, *, keep: int = 3) -> None:
+    def __init__(self, folder: Path, *, keep: int = 3, **env: Any) -> None:
         self.model = nn.Linear(2, 2)
         self.optimizer = torch.optim.SGD(self.model.parameters(), momentum=0.9)
-        world = World(env=RankEnv(run_id="run", snapshot_dir=folder, snapshot_keep=keep), device=torch.device("cpu"))
+        kept = RankEnv(run_id="run", snapshot_dir=folder, snapshot_keep=keep, **env)
+        world = World(env=kept, device=torch.device("cpu"))
         state = State(model=self.model, optimizer=self.optimizer)
         self.history = History(world, state, Order(samples=10, batch=1))
         self.history.restore()
@@ -140,3 +142,39 @@ def test_a_state_that_grows_is_laid_out_anew(tmp_path: Path) -> None:
     after = load_full(tmp_path / "step-00000002-g0001")
     assert after.keys() - before.keys() >= {"model/seen"}
     assert after["model/seen"] == 3
+
+
+def test_without_a_copy_training_waits_until_the_state_is_written(tmp_path: Path) -> None:
+    run = Run(tmp_path, snapshot_copy=False)
+    weights = run.model.weight.detach().clone()
+    run.history.begin(Cursor(0, 1), {})
+    assert run.history.written
+    run.model.weight.data.fill_(7)
+    run.settle()
+    assert torch.equal(load_full(tmp_path / "step-00000001-g0001")["model/weight"], weights)
+    assert Run(tmp_path, snapshot_copy=False).model.weight.equal(weights)
+
+
+def test_a_finished_run_leaves_the_model_and_a_mark(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.history.commit(Cursor(0, 3), {})
+    run.history.finish()
+    run.model.load_state_dict(torch.load(tmp_path / "model.pt", weights_only=True))
+    assert json.loads((tmp_path / ".finished-run").read_text()) == {"run": "run", "step": 3, "model": "model.pt"}
+    assert not list(tmp_path.glob(".tmp-*"))
+
+
+def test_a_finished_run_leaves_no_model_where_nobody_wants_one(tmp_path: Path) -> None:
+    run = Run(tmp_path, model_file=False)
+    run.history.finish()
+    assert not (tmp_path / "model.pt").exists()
+    assert json.loads((tmp_path / ".finished-run").read_text())["model"] == ""
+
+
+def test_a_run_whose_model_cannot_be_written_is_not_finished(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    (tmp_path / "model.pt").mkdir()
+    with pytest.raises(SnapshotError, match=r"the trained model cannot be written to .*: .*Is a directory"):
+        run.history.finish()
+    assert not (tmp_path / ".finished-run").exists()
+    assert not list(tmp_path.glob(".tmp-*"))

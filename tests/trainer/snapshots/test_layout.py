@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from unittest.mock import patch
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,9 +17,12 @@ from torch import Tensor
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata
 from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
 
+from trainer import World
+from trainer.env import RankEnv
 from trainer.snapshots import blocks, layout, loading, shards
-from trainer.snapshots.layout import Buffer, Layout
-from trainer.snapshots.shards import Piece, ShardFile
+from trainer.snapshots.layout import Buffer, Layout, Window
+from trainer.snapshots.shardfile import ShardFile
+from trainer.snapshots.shards import Piece
 
 DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.uint8, torch.complex64)
 SIZES = st.lists(st.integers(0, 5), max_size=3)
@@ -33,10 +40,12 @@ def tensor(sizes: list[int], dtype: torch.dtype) -> Tensor:
     ranks=st.integers(1, 4),
     main_only=st.booleans(),
     chunk=st.sampled_from([7, 64, 4096]),
+    window=st.sampled_from([0, 1, 50, 4096]),
 )
 def test_what_ranks_hold_alike_is_written_once_and_comes_back(
-    *, state: dict[str, Tensor], ranks: int, main_only: bool, chunk: int
+    *, state: dict[str, Tensor], ranks: int, main_only: bool, chunk: int, window: int
 ) -> None:
+    """Copied as a whole, or through a window of so many bytes."""
     held = layout.held(state)
     shares = layout.share_out([held] * ranks, main_only=main_only)
     assert sorted(held[number].tensor for share in shares for number in share) == sorted(state)
@@ -45,14 +54,80 @@ def test_what_ranks_hold_alike_is_written_once_and_comes_back(
         opened = []
         for rank, share in enumerate(shares):
             planned = Layout.of([held[number] for number in share], state)
-            part = Buffer(planned, torch.zeros(planned.size, dtype=torch.uint8))
-            part.copy(state)
             path = Path(folder) / shards.name(rank)
-            told = shards.write(path, part.data, planned.pieces, {})
+            told = shards.write(path, contents(planned, state, window), planned.pieces, {})
             opened.append(ShardFile(path, told))
         found = loading.read_full(opened)
     assert found.keys() == state.keys()
     assert all(torch.equal(found[name], one) and found[name].dtype == one.dtype for name, one in state.items())
+
+
+def contents(planned: Layout, state: dict[str, Tensor], window: int) -> Iterable[memoryview]:
+    if window:
+        return Window(planned, torch.ones(window, dtype=torch.uint8)).parts(state)
+    part = Buffer(planned, torch.zeros(planned.size, dtype=torch.uint8))
+    part.copy(state)
+    return [part.data]
+
+
+@pytest.fixture
+def calls() -> Iterator[list[str]]:
+    """What a state on a GPU would be told, in order: there, copies to pinned memory go on behind the call."""
+    told: list[str] = []
+    copy = Tensor.copy_
+
+    def note(target: Tensor, source: Tensor, *, non_blocking: bool = False) -> Tensor:
+        told.append("copy begun" if non_blocking else "copied")
+        return copy(target, source)
+
+    with (
+        patch.object(Tensor, "is_pinned", lambda _: True),
+        patch.object(Tensor, "copy_", note),
+        patch("torch.cuda.synchronize", lambda: told.append("all copied")),
+    ):
+        yield told
+
+
+def small_state() -> tuple[Layout, dict[str, Tensor]]:
+    state = {"a": torch.ones(100), "b": torch.ones(100)}
+    return Layout.of(layout.held(state), state), state
+
+
+def test_nothing_is_written_before_a_gpu_has_copied_it(calls: list[str]) -> None:
+    planned, state = small_state()
+    Buffer(planned, torch.zeros(planned.size, dtype=torch.uint8)).copy(state)
+    assert calls == ["copy begun", "copy begun", "all copied"]
+
+
+def test_nothing_passes_the_window_before_a_gpu_has_copied_it(calls: list[str]) -> None:
+    planned, state = small_state()
+    for part in Window(planned, torch.zeros(256, dtype=torch.uint8)).parts(state):
+        calls.append(f"{len(part)} written")  # noqa: PERF401  between what the parts themselves call
+    copied = ["copy begun", "all copied", "256 written"]
+    assert calls == [*copied, "copy begun", *copied, *copied, "copy begun", "all copied", "80 written"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfTwo(World):
+    """A rank of two that hold the state alike; what rank 0 tells the other."""
+
+    told: list[Any] = field(default_factory=list)
+
+    def gather(self, value: Any, _kind: Any) -> list[Any]:
+        return [value, value]
+
+    def scatter(self, values: Any, _kind: Any) -> Any:
+        self.told.extend([] if self.told else values)
+        return self.told[self.rank]
+
+
+@pytest.mark.parametrize(("main_only", "pieces"), [(True, [4, 0]), (False, [2, 2])])
+def test_where_folders_are_not_shared_rank_0_writes_everything(*, main_only: bool, pieces: list[int]) -> None:
+    state = {name: torch.ones(10) for name in "abcd"}
+    main = OfTwo(env=RankEnv(world_size=2), device=torch.device("cpu"))
+    other = replace(main, env=RankEnv(rank=1, world_size=2))
+    planned = [layout.plan(world, state, main_only=main_only) for world in (main, other)]
+    assert [len(one.pieces) for one in planned] == pieces
 
 
 @st.composite
@@ -104,4 +179,4 @@ def written(folder: Path, number: int, whole: Tensor, low: int, rows: Tensor) ->
         stop=rows.nbytes,
     )
     path = folder / shards.name(number)
-    return ShardFile(path, shards.write(path, memoryview(rows.numpy().tobytes()), [piece], {}))
+    return ShardFile(path, shards.write(path, [memoryview(rows.numpy().tobytes())], [piece], {}))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tests.trainer import runs
+from tests.trainer.saved import weights_of
 from tests.trainer.sharded import Kind, run
 from trainer.snapshots import loading
 from trainer.snapshots.shards import CorruptError
@@ -46,9 +47,9 @@ def test_any_world_goes_on_from_any_others_snapshot(tmp_path: Path, worlds: list
 def test_the_weights_come_from_verified_bytes_alone(tmp_path: Path) -> None:
     runs.run(tmp_path, 1)
     (path,) = tmp_path.glob("step-*")
-    weights = loading.weights(path)
+    weights = weights_of(path)
     assert weights.keys() == runs.WEIGHTS.keys()
     assert torch.equal(weights["weight"], runs.WEIGHTS["weight"])
     runs.flip(path / "shard-00000.bin")
     with pytest.raises(CorruptError, match=r"shard-00000\.bin differs"):
-        loading.weights(path)
+        weights_of(path)

@@ -15,7 +15,7 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoi
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from tests.trainer.resumed import Learner, assert_alike
-from trainer.snapshots import loading
+from tests.trainer.saved import weights_of
 from trainer.snapshots.names import Names
 
 
@@ -126,5 +126,5 @@ def test_any_goes_on_from_any_others_snapshot(tmp_path: Path, saved: str, resume
     assert second.plain.steps["taken"] == 5
     second.finish()
     (path,) = (tmp_path / "run").glob("step-*3-*")
-    for weights in (torch.load(tmp_path / "run" / "model.pt", weights_only=True), loading.weights(path)):
+    for weights in (torch.load(tmp_path / "run" / "model.pt", weights_only=True), weights_of(path)):
         Net().load_state_dict(weights)

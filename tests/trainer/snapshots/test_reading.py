@@ -16,8 +16,9 @@ from torch import nn
 
 from tests.trainer.resumed import Learner, assert_alike
 from tests.trainer.runs import flip
-from tests.trainer.saved import DATA, PIECES, in_memory, manifest, write_shards
-from trainer.snapshots import catalogue, loading, shards, snapshot
+from tests.trainer.saved import DATA, PIECES, in_memory, manifest, weights_of, write_shards
+from tests.trainer.worlds import finish, fork
+from trainer.snapshots import catalogue, shards, snapshot
 from trainer.snapshots.archive import SnapshotError
 from trainer.snapshots.shards import CorruptError
 
@@ -100,7 +101,7 @@ def test_more_shards_than_files_that_may_be_open(tmp_path: Path) -> None:
     scratch = tmp_path / f"{snapshot.SCRATCH}{described.name}"
     scratch.mkdir()
     written = [
-        shards.write(scratch / shards.name(number), in_memory(DATA[0]), [_piece(number)], {})
+        shards.write(scratch / shards.name(number), [in_memory(DATA[0])], [_piece(number)], {})
         for number in range(SHARDS)
     ]
     described = replace(described, shards=tuple(written))
@@ -110,7 +111,7 @@ def test_more_shards_than_files_that_may_be_open(tmp_path: Path) -> None:
     assert snapshot.verify(path) == described
     assert [one.condition for one in catalogue.everything(tmp_path)] == ["whole"]
     assert [one.condition for one in catalogue.everything(tmp_path, thorough=True)] == ["verified"]
-    assert loading.weights(path)["weights"].numel() == SHARDS * len(DATA[0])
+    assert weights_of(path)["weights"].numel() == SHARDS * len(DATA[0])
     (kept,) = catalogue.everything(tmp_path)
     assert [one.size for one in catalogue.parameters(kept, described)] == [SHARDS * len(DATA[0])]
 
@@ -127,3 +128,40 @@ def _piece(number: int) -> shards.Piece:
         start=0,
         stop=size,
     )
+
+
+LAYERS, WIDTH = 10, 1000
+STATE = LAYERS * WIDTH * WIDTH * 4 * 3  # bytes: weights and Adam's two moments
+ALLOWED = 40 << 20  # bytes beside it: a block, a chunk, and what the allocator keeps
+
+
+def large(folder: Path) -> Learner:
+    model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS)))
+    return Learner(folder, model, lambda model: torch.optim.Adam(model.parameters()))
+
+
+def save_large(folder: Path) -> None:
+    learner = large(folder)
+    for parameter in learner.model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    learner.optimizer.step()
+    learner.step = 1
+    learner.save()
+
+
+def restore_large(folder: Path) -> None:
+    learner = large(folder)
+    assert learner.step == 1
+    assert resident("VmRSS") > STATE
+    assert resident("VmHWM") - resident("VmRSS") < ALLOWED < STATE / 2
+
+
+def resident(name: str) -> int:
+    """Bytes of this process in main memory: now, or at most so far."""
+    (line,) = [one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith(name)]
+    return int(line.split()[1]) * 1024
+
+
+def test_a_restore_takes_no_second_state(tmp_path: Path) -> None:
+    for act in (save_large, restore_large):
+        assert finish(fork(act, tmp_path)) == 0

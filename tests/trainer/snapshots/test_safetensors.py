@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainer.snapshots import safetensors
+from trainer.snapshots import safetensors, weights
 from trainer.snapshots.safetensors import UnknownTypeError
 
 NUMPY = {"BOOL": "?", "U8": "u1", "I8": "i1", "I16": "<i2", "I32": "<i4", "I64": "<i8"} | {
@@ -46,7 +46,7 @@ def test_what_is_written_is_read_back() -> None:
         "half": torch.tensor([1.5, -2.0], dtype=torch.float16),
         "bytes": torch.tensor([0, 255], dtype=torch.uint8),
     }
-    found, notes = read(b"".join(safetensors.pieces(tensors, {"step": "7"})))
+    found, notes = read(b"".join(safetensors.pieces(weights.live(tensors), {"step": "7"})))
     assert notes == {"step": "7"}
     assert found.keys() == tensors.keys()
     for name, tensor in tensors.items():
@@ -56,11 +56,11 @@ def test_what_is_written_is_read_back() -> None:
 
 def test_a_type_that_numpy_lacks_keeps_its_bytes() -> None:
     tensor = torch.tensor([1.0, -2.5, 3e5], dtype=torch.bfloat16)
-    file = b"".join(safetensors.pieces({"x": tensor}, {}))
+    file = b"".join(safetensors.pieces(weights.live({"x": tensor}), {}))
     assert json.loads(file[8 : 8 + int.from_bytes(file[:8], "little")])["x"]["dtype"] == "BF16"
     assert file[-6:] == tensor.view(torch.uint8).numpy().tobytes()
 
 
 def test_a_type_that_the_format_lacks_is_an_error_before_a_byte_is_written() -> None:
     with pytest.raises(UnknownTypeError, match=r"x is torch\.complex64"):
-        next(safetensors.pieces({"x": torch.zeros(1, dtype=torch.complex64)}, {}))
+        next(safetensors.pieces(weights.live({"x": torch.zeros(1, dtype=torch.complex64)}), {}))

@@ -1,0 +1,170 @@
+"""How much memory snapshots, restores and model files take beside a state that is trained."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from bench.measure import Result, save
+from tests.trainer.nodes import free_port
+from trainer import World, join
+from trainer.env import rank_env
+from trainer.snapshots.history import History
+from trainer.snapshots.state import State
+from trainer.world.order import Cursor, Order
+
+LAYERS, WIDTH = 20, 2890
+MODEL: Final = LAYERS * (WIDTH + 1) * WIDTH * 4  # bytes
+STATE: Final = 3 * MODEL  # with Adam's two moments
+ORDER: Final = Order(samples=1_000_000, batch=1)
+EXPORTS: Final = ("pt", "safetensors")
+WORLDS: Final = {"1 rank": (1, {}), "2 ranks, DDP": (2, {}), "1 rank, without a copy": (1, {"KIT_SNAPSHOT_COPY": "0"})}
+PARTS: Final = (
+    "a snapshot is begun",
+    "it is written and published",
+    "model.pt is written",
+    "restored",
+    *(f"exported as {kind}" for kind in EXPORTS),
+)
+
+Peaks = dict[str, int]  # bytes by what was done
+
+
+def main() -> None:
+    """Measure each world, and write the table."""
+    peaks = {name: measured(size, env) for name, (size, env) in WORLDS.items()}
+    rows = [(part, *(f"{found[part] / STATE:+.2f}" for found in peaks.values())) for part in PARTS]
+    save(
+        "memory",
+        Result(
+            note=f"A state of {STATE / 1e9:.1f} GB (a model of {MODEL / 1e9:.1f} GB and Adam's moments) on CPUs. Peak "
+            "resident memory above that of training, which holds the gradients, too; in states, of the rank that took "
+            "most. Restored is a new process, which has no gradients yet; exporting is a process without a model, "
+            "above one that has only imported torch. Of what two ranks hold alike, each copies and writes a half. "
+            "Aims: a snapshot takes one copy, and publishing nothing more; without a copy, and for restoring, at most "
+            "the largest shard; for model.pt and exports, at most the largest tensor.",
+            columns=("what", *peaks),
+            rows=rows,
+            raw=peaks,
+        ),
+    )
+
+
+def measured(size: int, env: Mapping[str, str]) -> Peaks:
+    """Train, save, finish; go on in new processes; export."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        trained = in_world(train, size, env, Path(folder))
+        restored = in_world(restore, size, env, Path(folder))
+        steady = [one["steady"] for one in trained]
+        found = {part: max(one[part] - one["steady"] for one in trained) for part in PARTS[:3]}
+        found["restored"] = max(one["restored"] - before for one, before in zip(restored, steady, strict=True))
+        return found | {f"exported as {kind}": exported(Path(folder), kind) for kind in EXPORTS}
+
+
+def in_world(act: Callable[[Path], Peaks], size: int, env: Mapping[str, str], folder: Path) -> list[Peaks]:
+    """What each rank measured, each in a process of its own."""
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size), **env}
+    shared |= {"KIT_BACKEND": "gloo", "KIT_SNAPSHOT_DIR": str(folder), "LOCAL_WORLD_SIZE": str(size)}
+    with ProcessPoolExecutor(max_workers=size, mp_context=get_context("spawn")) as pool:
+        ranks = [pool.submit(as_rank, act, folder, shared | {"RANK": str(rank)}) for rank in range(size)]
+        return [rank.result() for rank in ranks]
+
+
+def as_rank(act: Callable[[Path], Peaks], folder: Path, env: Mapping[str, str]) -> Peaks:
+    """In its own process."""
+    os.environ.update(env)
+    torch.set_num_threads(1)
+    return act(folder)
+
+
+def train(_folder: Path) -> Peaks:
+    """Steps, a snapshot with steps while it is written, and the end of the run."""
+    with join(env=rank_env()) as world:
+        state, step = learner(world)
+        with History(world, state, ORDER) as history:
+            history.restore()
+            peaks = {"steady": peak(lambda: [step() for _ in range(3)])}
+            peaks[PARTS[0]] = peak(lambda: begin(history))
+            peaks[PARTS[1]] = peak(lambda: written(history, world, step))
+            peaks[PARTS[2]] = peak(history.finish)
+            return peaks
+
+
+def restore(_folder: Path) -> Peaks:
+    """A new process goes on."""
+    with join(env=rank_env()) as world:
+        state, _ = learner(world)
+        with History(world, state, ORDER) as history:
+            return {"restored": peak(history.restore)}
+
+
+def learner(world: World) -> tuple[State, Callable[[], None]]:
+    """A state, and a step of it."""
+    model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)))
+    optimizer = torch.optim.Adam(model.parameters())
+    trained = DistributedDataParallel(model, gradient_as_bucket_view=True) if world.size > 1 else model
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=False)
+        trained(torch.rand(1, WIDTH)).square().mean().backward()
+        optimizer.step()
+
+    return State(model=model, optimizer=optimizer), step
+
+
+def begin(history: History) -> None:
+    """As the loop does: memory first."""
+    history.prepare()
+    history.begin(Cursor(0, 1), {})
+
+
+def written(history: History, world: World, step: Callable[[], None]) -> None:
+    """Train on until the snapshot is there."""
+    done = 0.0
+    while not done:
+        step()
+        done = world.sum(torch.tensor(float(history.written))).item() // world.size
+    history.advance(written=True)
+    while world.is_main and not history.committed.step:
+        pass
+    world.barrier()
+
+
+def peak(act: Callable[[], object]) -> int:
+    """Most bytes that this process had in main memory meanwhile."""
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # proc(5): begin anew to look for the peak
+    act()
+    (line,) = [one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("VmHWM")]
+    return int(line.split()[1]) * 1024
+
+
+def exported(folder: Path, kind: str) -> int:
+    """Most bytes of the process that exports, beside those of one that has only imported what it needs."""
+    command = (sys.executable, "-P", "-m", "trainer.snapshots", "--folder", str(folder), "export", "--format", kind)
+    imports = (sys.executable, "-c", "import trainer.snapshots.loading, trainer.snapshots.__main__, torch")
+    return most(command) - most(imports)
+
+
+def most(command: tuple[str, ...]) -> int:
+    """Most bytes of a process; the kernel tells those of the largest child so far, so each is asked by another."""
+    asked = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
+    asked += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    done = subprocess.run((sys.executable, "-c", asked, *command), check=True, capture_output=True)
+    return int(done.stdout) * 1024
+
+
+if __name__ == "__main__":
+    main()
