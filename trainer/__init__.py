@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trainer.outcome.completion import mark_finished
     from trainer.training.loop import Drained, Training
     from trainer.training.pulse import Step
     from trainer.world.data import Data
@@ -28,9 +29,10 @@ _HOMES = {
     "World": "trainer.world.distributed",
     "evaluate": "trainer.world.evaluation",
     "join": "trainer.world.distributed",
+    "mark_finished": "trainer.outcome.completion",
 }
 
-__all__ = ["Cursor", "DDPOptions", "Data", "Drained", "Step", "Training", "World", "evaluate", "join"]
+__all__ = ["Cursor", "DDPOptions", "Data", "Drained", "Step", "Training", "World", "evaluate", "join", "mark_finished"]
 
 
 def __getattr__(name: str) -> Any:

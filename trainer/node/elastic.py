@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 from torch.distributed.elastic.agent.server.api import (
@@ -25,17 +24,18 @@ from torch.distributed.elastic.agent.server.api import (
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from trainer.env import WORKER_DRAINED, NodeEnv
-from trainer.node.drain import Drain
+from trainer.node.drain import Drain, DrainRequested
+from trainer.node.leaving import Leaving
 from trainer.node.postmortem import Postmortem
 from trainer.node.publish import Reporter
 from trainer.node.ranklogs import RankLogs
-from trainer.node.ranks import Ranks, Starter, rank_environment
+from trainer.node.ranks import RankFiles, Ranks, Starter, rank_environment
 from trainer.node.verdict import verdict
 from trainer.node.watch import Watch
 from trainer.outcome.failures import Budget, Failure, root_cause
 from trainer.outcome.marker import seen_finished
 from trainer.outcome.termination import Ending
-from trainer.rendezvous.backend import LOST, Rendezvous
+from trainer.rendezvous.backend import LOST, Rendezvous, RoundOver
 from trainer.system import heartbeat
 from trainer.system.console import say
 
@@ -90,6 +90,7 @@ class NodeAgent(SimpleElasticAgent):
         self.joined = False  # whether it came through a rendezvous at all
         self._handler = rendezvous
         self._patience = max(node.grace_seconds - KILL_RESERVE, 1.0)
+        self._leaving = Leaving(patience=self._patience)
         self._node = node
         self._starter = starter
         self._logs = logs
@@ -100,9 +101,8 @@ class NodeAgent(SimpleElasticAgent):
         self._watch = Watch(rendezvous, logs, timeout=node.hang_timeout)
         self._ranks = Ranks()
         self._postmortem = Postmortem()
-        self._errors: list[Path] = []  # where each rank leaves its error
+        self._files: list[RankFiles] = []
         self._told_ranks = False
-        self._stop_deadline: float | None = None
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
         with self._drain.interruptible():
@@ -119,30 +119,32 @@ class NodeAgent(SimpleElasticAgent):
             )
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
-        self._stop_deadline = None
+        self._leaving.begin(len(worker_group.workers))
         ranks = [worker.global_rank for worker in worker_group.workers]
         folder = self._logs.begin(ranks)
-        self._errors = [folder / f"{rank}.error.json" for rank in ranks]
+        self._files = [RankFiles(folder, rank) for rank in ranks]
         self._ranks = Ranks()
         self._postmortem = Postmortem()
         restarts = worker_group.spec.max_restarts - self._remaining_restarts
-        hearts = [heartbeat.prepare(folder / f"{rank}.heart") for rank in ranks]
-        for worker, error, heart in zip(worker_group.workers, self._errors, hearts, strict=True):
-            env = rank_environment(worker_group, worker, restarts=restarts, error_file=error, heart=heart)
-            self._ranks.add(self._starter.start(env, folder / f"{worker.global_rank}.pipe"))
+        hearts = [heartbeat.prepare(files.heart) for files in self._files]
+        for worker, files in zip(worker_group.workers, self._files, strict=True):
+            env = rank_environment(worker_group, worker, restarts=restarts, files=files)
+            self._ranks.add(self._starter.start(env, files.pipe))
         self._watch.begin(dict(zip(ranks, zip(self._ranks.pids, hearts, strict=True), strict=True)))
         return dict(enumerate(self._ranks.pids))
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
-        if self._drain.requested and not self._told_ranks:
-            self._told_ranks = True
-            self._ranks.signal(signal.SIGTERM)
         codes = self._ranks.codes()
-        if self._ranks_are_stopping(codes):
+        self._leaving.look(codes, told=self._drain.requested)
+        if self._drain.requested and not self._told_ranks:
+            self._tell_ranks()
+        if self._leaving.pending(codes, told=self._drain.requested):
+            if self._leaving.late(time.monotonic()):
+                self._ranks.signal(signal.SIGKILL)
             return RunResult(state=WorkerState.HEALTHY)
         if self._handler.culprit is not None:
             return self._hung(self._handler.culprit)
-        if any(codes):
+        if any(codes) or (self._leaving.unfinished(codes) and not self._finished()):
             return self._failed(worker_group)
         if None in codes:
             self._watch.look()
@@ -154,17 +156,32 @@ class NodeAgent(SimpleElasticAgent):
             return_values=dict.fromkeys(worker.global_rank for worker in worker_group.workers),
         )
 
+    def _tell_ranks(self) -> None:
+        """Pass on that this node was told to leave: to the others first, whose ranks may end by agreement with ours."""
+        self._told_ranks = True
+        with suppress(*LOST):  # then there are none
+            self._handler.drain()
+        self._ranks.signal(signal.SIGTERM)
+
+    def _finished(self) -> bool:
+        """Whether training has finished, as ranks of this node have said."""
+        return self._marked() or any(files.finished.exists() for files in self._files)
+
+    def _marked(self) -> bool:
+        return seen_finished(self._node.snapshot_dir, self._node.run_id)
+
     def _failed(self, worker_group: WorkerGroup) -> RunResult:
         noticed = time.monotonic()
-        drained = WORKER_DRAINED in self._ranks.codes()
+        codes = self._ranks.codes()
+        agreed = WORKER_DRAINED in codes or not any(codes)
         with suppress(*LOST):  # then everyone knows already
-            self._handler.end(lost=not drained)
+            self._handler.end(lost=not agreed)
         self._ranks.stop(LOST_PATIENCE)
         self._logs.finish()
         failures = {}
-        for worker, code, error in zip(worker_group.workers, self._ranks.codes(), self._errors, strict=True):
+        for worker, code, files in zip(worker_group.workers, self._ranks.codes(), self._files, strict=True):
             if code:
-                failures[worker.global_rank] = ProcessFailure(worker.local_rank, worker.id, code, str(error))
+                failures[worker.global_rank] = ProcessFailure(worker.local_rank, worker.id, code, str(files.error))
         told = [self._postmortem.failure(rank, one, self._logs.last(rank)) for rank, one in failures.items()]
         self._judge(told, noticed=noticed)
         return RunResult(state=WorkerState.FAILED, failures=failures)
@@ -192,36 +209,35 @@ class NodeAgent(SimpleElasticAgent):
         self._logs.finish()
 
     def _exit_barrier(self) -> None:
-        """Stay until the ranks of all nodes are done: on node 0 the store must outlive them."""
-        began = time.monotonic()
-        with suppress(*LOST):  # node 0 has seen everyone and left
-            while not self._handler.done(patience=MONITOR_INTERVAL) and not self._drain.requested:
-                # A node that was killed at the very end finds the run finished and never comes back.
-                marked = seen_finished(self._node.snapshot_dir, self._node.run_id)
-                patience = MARKED_PATIENCE if marked else EXIT_PATIENCE
-                if time.monotonic() > began + patience:
-                    return
+        """Stay until the ranks of all nodes are done: on node 0 the store must outlive them.
 
-    def _ranks_are_stopping(self, codes: list[int | None]) -> bool:
-        """Whether to wait for ranks that take their snapshot, though others are out already."""
-        if not {None, 0, WORKER_DRAINED}.issuperset(codes):
-            return False  # one has left the group before it could agree with the others
-        if None not in codes or not (self._drain.requested or WORKER_DRAINED in codes):
-            return False
-        now = time.monotonic()
-        self._stop_deadline = self._stop_deadline or now + self._patience
-        if now > self._stop_deadline:
-            self._ranks.signal(signal.SIGKILL)
-            return False
-        return True
+        Raises:
+            RoundOver: the ranks of another node have to go on, and these with them.
+            DrainRequested: this node was told to leave, and others still need what it hosts.
+        """
+        began = time.monotonic()
+        try:
+            while not self._handler.done(patience=MONITOR_INTERVAL):
+                # A node that was killed at the very end finds the run finished and never comes back.
+                marked = self._marked()
+                if self._drain.requested and self._node.hosts_rendezvous and not marked:
+                    raise DrainRequested
+                patience = MARKED_PATIENCE if marked else max(EXIT_PATIENCE, self._node.grace_seconds)
+                if self._drain.requested or time.monotonic() > began + patience:
+                    return
+        except RoundOver:
+            if not self._marked():
+                raise
+        except LOST:  # node 0 has seen everyone and left
+            pass
 
     def _judge(self, failures: list[Failure], *, noticed: float) -> None:
         """Decide what this round's failures mean, and whether torch's agent starts the ranks again."""
-        cause = root_cause(failures)
         self._remaining_restarts = 0
         if self._drain.requested:
             self.ending = Ending(outcome="drained", reason="the node was told to leave", failure=None)
             return
+        cause = root_cause(failures)
         restart = self._budget.charge(cause.kind) and not cause.cause.hopeless
         self.ending = verdict(cause, restart=restart, budget=self._budget)
         self._tell(self.ending)

@@ -13,8 +13,42 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from trainer.node.zygote import COLD, Order, Zygote, ZygoteLost
+from trainer.outcome import completion
 
 POLL: Final = 0.01  # seconds between two looks at ranks that are being stopped
+
+
+@dataclass(frozen=True)
+class RankFiles:
+    """The files that a rank and its agent share in one round.
+
+    Args:
+        folder: of the round.
+        rank: its number in the world.
+    """
+
+    folder: Path
+    rank: int
+
+    @property
+    def pipe(self) -> Path:
+        """Takes its output."""
+        return self.folder / f"{self.rank}.pipe"
+
+    @property
+    def error(self) -> Path:
+        """Where it leaves its error."""
+        return self.folder / f"{self.rank}.error.json"
+
+    @property
+    def heart(self) -> Path:
+        """Where it tells what it does."""
+        return self.folder / f"{self.rank}.heart"
+
+    @property
+    def finished(self) -> Path:
+        """Where it, or another rank of the node, says that training has finished."""
+        return self.folder / "finished"
 
 
 class Process(Protocol):
@@ -131,8 +165,8 @@ def _bury(group: int) -> None:
             os.waitpid(-group, 0)
 
 
-def rank_environment(group: Any, worker: Any, *, restarts: int, error_file: Path, heart: Path) -> dict[str, str]:
-    """What torchrun tells a rank, from torch's own record of the group (its documentation lists it), and its heart."""
+def rank_environment(group: Any, worker: Any, *, restarts: int, files: RankFiles) -> dict[str, str]:
+    """What torchrun tells a rank, from torch's own record of the group (its documentation lists it), and its files."""
     spec = group.spec
     return {
         "RANK": str(worker.global_rank),
@@ -150,7 +184,8 @@ def rank_environment(group: Any, worker: Any, *, restarts: int, error_file: Path
         "TORCHELASTIC_MAX_RESTARTS": str(spec.max_restarts),
         "TORCHELASTIC_RUN_ID": spec.rdzv_handler.get_run_id(),
         "TORCHELASTIC_USE_AGENT_STORE": str(spec.rdzv_handler.use_agent_store),
-        "TORCHELASTIC_ERROR_FILE": str(error_file),
-        "KIT_HEARTBEAT_FILE": str(heart),
+        "TORCHELASTIC_ERROR_FILE": str(files.error),
+        "KIT_HEARTBEAT_FILE": str(files.heart),
+        completion.VARIABLE: str(files.finished),
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
     }

@@ -16,6 +16,10 @@ from trainer.rendezvous.diagnosis import Account
 LOST: Final = (RendezvousError, dist.DistError)
 
 
+class RoundOver(RendezvousError):
+    """The round that this node took part in is over."""
+
+
 class JobEnded(Exception):
     """The job has ended without this node: another one has failed for good, or all others have done all of the work.
 
@@ -58,6 +62,14 @@ class Rendezvous(RendezvousHandler):
         """Tell the others where the ranks of this node stand."""
 
     @abstractmethod
+    def drain(self) -> None:
+        """Tell the others that this node was told to leave: ranks that end from now on have not finished by that.
+
+        Raises:
+            RendezvousError: node 0 has left.
+        """
+
+    @abstractmethod
     def end(self, *, lost: bool) -> None:
         """Tell the others that this node's ranks are no more.
 
@@ -73,7 +85,8 @@ class Rendezvous(RendezvousHandler):
             patience: seconds to wait for them, at most.
 
         Raises:
-            RendezvousError: the round is over, or node 0 has left.
+            RoundOver: another node's ranks have to go on.
+            RendezvousError: node 0 has left.
         """
 
     @abstractmethod

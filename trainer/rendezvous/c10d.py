@@ -30,7 +30,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
 
 from trainer.env import NodeEnv
 from trainer.outcome.termination import Ending, heard
-from trainer.rendezvous.backend import LOST, JobEnded, Rendezvous
+from trainer.rendezvous.backend import LOST, JobEnded, Rendezvous, RoundOver
 from trainer.rendezvous.knobs import Knobs
 from trainer.rendezvous.rankstore import host
 from trainer.system import port, typed
@@ -65,11 +65,17 @@ class C10dRendezvous(DynamicRendezvousHandler, Rendezvous):
             raise self._failed()
         return waiting
 
+    def drain(self) -> None:
+        """See the base class: told when its ranks have ended."""
+
     def end(self, *, lost: bool) -> None:
-        """See the base class."""
+        """See the base class: read by nodes whose ranks have succeeded."""
+        self._info.store.set("kit/over", f"the ranks of a node {'have failed' if lost else 'were asked to stop'}")
 
     def done(self, *, patience: float) -> bool:
         """See the base class: looked up once each time."""
+        if self._info.store.check(["kit/over"]):
+            raise RoundOver(self._info.store.get("kit/over").decode())
         self._info.store.set(f"kit/done/{self._info.rank}", "")
         everyone: bool = self._info.store.check([f"kit/done/{rank}" for rank in range(self._info.world_size)])
         if not everyone:

@@ -139,6 +139,8 @@ class Hub:
                 self._tempo.hear(tempo, time.monotonic())
             case say.Accounts(ranks=ranks):
                 self._vigil.explain(node, [replace(account, node=node.name) for account in ranks])
+            case say.Drain():
+                node.draining = True
             case say.Done():
                 self._roster.succeed(node)
                 self._news.set()

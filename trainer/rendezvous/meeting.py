@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from torch.distributed.elastic.rendezvous import (
     RendezvousConnectionError,
-    RendezvousError,
     RendezvousInfo,
     RendezvousStoreInfo,
     RendezvousTimeoutError,
@@ -18,7 +17,7 @@ from torch.distributed.elastic.rendezvous import (
 
 from trainer.outcome.termination import FINISHED, Ending, heard
 from trainer.rendezvous import messages
-from trainer.rendezvous.backend import JobEnded, Rendezvous
+from trainer.rendezvous.backend import JobEnded, Rendezvous, RoundOver
 from trainer.rendezvous.connection import Connection
 from trainer.rendezvous.diagnosis import Account
 from trainer.rendezvous.knobs import Knobs
@@ -28,10 +27,6 @@ from trainer.rendezvous.roundstore import RoundStore
 from trainer.system.lines import ConnectionLost
 
 M = TypeVar("M", bound=Message)
-
-
-class RoundOver(RendezvousError):
-    """The round that this node took part in is over."""
 
 
 @dataclass(kw_only=True)
@@ -112,6 +107,10 @@ class HubRendezvous(Rendezvous):
         """See the base class."""
         self.asked = False
         self.say(messages.Accounts(ranks=ranks))
+
+    def drain(self) -> None:
+        """See the base class."""
+        self.say(messages.Drain())
 
     def end(self, *, lost: bool) -> None:
         """See the base class."""

@@ -48,6 +48,11 @@ class Join(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Drain(Message):
+    """It was told to leave, and so are its ranks."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class End(Message):
     """Its ranks are no more."""
 
@@ -170,7 +175,7 @@ class Told(Message):
 
 Table = Mapping[str, type[Message]]
 NODES: Final[Table] = {
-    kind.__name__.lower(): kind for kind in (Hello, Join, End, Done, Set, Get, Pulse, Accounts, Alive, Fail)
+    kind.__name__.lower(): kind for kind in (Hello, Join, Drain, End, Done, Set, Get, Pulse, Accounts, Alive, Fail)
 }
 HUBS: Final[Table] = {
     kind.__name__.lower(): kind for kind in (Round, Over, Values, Finished, Refused, Explain, Paces, Failed, Told)

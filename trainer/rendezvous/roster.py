@@ -23,6 +23,7 @@ class Node:
         active: whether it takes part in the current one.
         seated: whether it took part in the last one, and so will soon be ready for the next.
         done: whether its ranks have succeeded.
+        draining: whether it was told to leave: others' ranks may have ended by agreement with its own.
     """
 
     index: int
@@ -34,6 +35,7 @@ class Node:
     active: bool = False
     seated: bool = False
     done: bool = False
+    draining: bool = False
 
     @property
     def name(self) -> str:
@@ -102,7 +104,8 @@ class Roster:
         """A node is gone; gives the nodes whose round is thereby over."""
         del self._nodes[node.index]
         self._expected -= node.seated
-        if any(other.done for other in self.group):  # it ends anyway, and the others may still be at their last words
+        if any(other.done for other in self.group) and not node.draining:
+            # The round ends anyway, and the others may still be at their last words.
             self.group = [other for other in self.group if other is not node]
             node.active = False
         return self.end(node)

@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from trainer.env import WORKER_DRAINED
+from trainer.outcome.completion import mark_finished
 from trainer.snapshots.history import History
 from trainer.snapshots.state import State
 from trainer.system.heartbeat import Phase
@@ -118,6 +119,7 @@ class Training:
             if cursor != begin:
                 self._commit(cursor)
             self._history.finish()
+            mark_finished()
             beat(Phase.LEAVING)
 
     def _gradients(self) -> Gradients:

@@ -18,12 +18,12 @@ from torch.distributed.elastic.rendezvous import RendezvousConnectionError, Rend
 from tests.trainer.nodes import free_port
 from trainer.env import NodeEnv, node_env
 from trainer.outcome.termination import Ending
-from trainer.rendezvous.backend import JobEnded
+from trainer.rendezvous.backend import JobEnded, RoundOver
 from trainer.rendezvous.diagnosis import Account
 from trainer.rendezvous.hosted import hosted
 from trainer.rendezvous.hubbackend import HubBackend
 from trainer.rendezvous.knobs import Knobs
-from trainer.rendezvous.meeting import HubRendezvous, RoundOver
+from trainer.rendezvous.meeting import HubRendezvous
 from trainer.rendezvous.stacks import Place
 from trainer.system.heartbeat import Phase
 
@@ -163,6 +163,16 @@ def test_a_round_ends_well_when_all_are_done_and_nobody_is_lost_by_leaving_then(
     first.leave()
     assert second.done(patience=30.0)
     assert not second.num_nodes_waiting()
+
+
+@two_nodes
+def test_a_node_that_is_lost_as_it_drains_has_not_finished_and_nor_have_the_others(meeting: Meeting) -> None:
+    first, second = meeting.enter(meeting.backend(0), meeting.backend(1))
+    meeting.rounds(first, second)
+    first.drain()
+    first.leave()
+    with pytest.raises(RoundOver, match=r"node 0, pod .* is lost"):
+        second.done(patience=30.0)
 
 
 @pytest.mark.parametrize("meeting", ["2:3"], indirect=True)

@@ -147,6 +147,14 @@ def test_a_node_that_is_lost_at_the_very_end_does_not_disturb_the_others() -> No
     assert job.roster.dismiss() == [zero, two]
 
 
+def test_a_node_that_is_lost_while_it_drains_takes_those_along_whose_ranks_ended_with_its_own() -> None:
+    job = running(2, 3, 0, 1, 2)
+    job.roster.succeed(job.nodes[0])
+    job.nodes[1].draining = True
+    assert job.leave(1) == [0, 1, 2]
+    assert job.roster.dismiss() == []
+
+
 def test_a_node_that_waits_while_the_job_finishes_without_it_is_let_go_and_so_is_one_that_comes_later() -> None:
     job = running(2, 3, 1, 2)
     job.enter(0)

@@ -1,4 +1,7 @@
-"""A training loop without the training: steps, a snapshot each, an agreed end, and an agreed drain on SIGTERM."""
+"""A training loop without the training: steps, a snapshot each, an agreed end, and an agreed drain on SIGTERM.
+
+It ends with DRAIN_CODE then, rank 1 after SAVE_SECONDS more; at once, and without the others, if ALONE is set.
+"""
 
 import json
 import os
@@ -22,6 +25,8 @@ start = max((int(entry.name[5:13]) for entry in snapshots.glob("step-*")), defau
 print("world of", dist.get_world_size(), "from step", start)
 for step in count(start + 1):
     time.sleep(0.05)
+    if told and "ALONE" in os.environ:
+        sys.exit(int(os.environ["DRAIN_CODE"]))
     wish = FINISH if (snapshots / "enough").exists() else DRAIN if told else GO_ON
     agreed = torch.tensor([wish])
     dist.all_reduce(agreed, dist.ReduceOp.MAX)  # also the collective that fails when a peer dies
@@ -31,7 +36,8 @@ for step in count(start + 1):
     dist.barrier()
     if agreed.item() == DRAIN:
         print("drained at step", step)
-        sys.exit(75)
+        time.sleep(float(os.environ.get("SAVE_SECONDS", "0")) * rank)
+        sys.exit(int(os.environ.get("DRAIN_CODE", "75")))
     if agreed.item() == FINISH:
         print("finished at step", step)
         break

@@ -1,0 +1,34 @@
+"""A script that saves and ends with 0 on SIGTERM, as its pod is deleted: the job takes all of its steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.jobs import Run, often, submit
+from tests.cluster.kubectl import kubectl, until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+STEPS = 150
+SCRIPT = "tests/cluster/scripts/plain.py"
+
+
+@pytest.mark.parametrize("kind", often("IndexedJob"))
+def test_a_deleted_pod_whose_script_ends_with_0_is_replaced_and_completes_nothing(namespace: str, kind: str) -> None:
+    run = submit(namespace, kind, "--nodes", "2", SCRIPT, str(STEPS), name="plain")
+    until(lambda: all(len(steps_of(run, rank)) > 3 for rank in range(2)), seconds=240)
+    (pod,) = run.pods(1)
+    kubectl("delete", "pod", "-n", namespace, pod["metadata"]["name"])
+    run.wait()
+    for rank in range(2):
+        assert steps_of(run, rank) == list(range(STEPS))
+        assert (run.folder / f"saved-{rank}").exists(), "both have been told, and neither has finished by that"
+
+
+def steps_of(run: Run, rank: int) -> list[int]:
+    """The steps that a rank has taken, of all its lives."""
+    try:
+        lines = (run.folder / f"steps-{rank}").read_text().splitlines()
+    except (OSError, ValueError):  # there is no folder yet
+        return []
+    return [int(line) for line in lines]

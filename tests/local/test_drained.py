@@ -1,0 +1,59 @@
+"""A plain script that saves and ends with 0 when it is told to leave: its job goes on until it has finished."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.local.conftest import Kit
+
+PLAIN = """
+import os, signal, sys, time
+from pathlib import Path
+folder = Path(os.environ["KIT_SNAPSHOT_DIR"])
+saved = folder / os.environ["RANK"]
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(True))
+step = int(saved.read_text()) if saved.exists() else 0
+print("going on after step", step)
+while not (folder / "enough").exists():
+    time.sleep(0.02)
+    step += 1
+    if told:
+        folder.mkdir(parents=True, exist_ok=True)
+        saved.write_text(str(step))
+        sys.exit(0)
+print("finished after step", step)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_preempted_node_and_a_suspended_job_go_on(kit: Kit) -> None:
+    (kit.folder / "plain.py").write_text(PLAIN)
+    kit.run("submit", "--name", "plain", "--nodes", "2", "plain.py")
+    kit.until("plain", lambda job: job["phase"] == "Running" and said(kit, "going on") == 2)
+    os.kill(kit.agent("plain", 1), signal.SIGTERM)
+    kit.until("plain", lambda job: job["phase"] == "Running" and said(kit, "going on") == 4)
+    assert kit.job("plain").node(1).attempts == 2
+    assert kit.job("plain").node(0).attempts == 1
+
+    kit.run("suspend", "plain")
+    job = kit.status("plain")
+    assert job["phase"] == "Suspended"
+    assert [place["state"] for place in job["places"]] == ["Drained", "Drained"]
+    kit.run("resume", "plain")
+    kit.until("plain", lambda _: said(kit, "going on") == 6)
+    (kit.snapshots("plain") / "enough").touch()
+    kit.run("wait", "plain")
+    assert said(kit, "finished after step") == 2
+    assert said(kit, "going on after step 0\n") == 2, "all others went on where they were"
+
+
+def said(kit: Kit, text: str) -> int:
+    """How often the ranks have said it."""
+    return kit.run("logs", "plain", "--include", "step").count(text)

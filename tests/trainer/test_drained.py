@@ -1,0 +1,189 @@
+"""Ranks that end with exit code 0 because they were told to leave have not finished: their node is drained."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.nodes import SCRIPTS, Nodes
+
+pytestmark = pytest.mark.slow
+
+# Saves its step and ends with 0 on SIGTERM; the library is unknown to it.
+PLAIN = """
+import os, signal, sys, time
+from pathlib import Path
+saved = Path(os.environ["KIT_SNAPSHOT_DIR"]) / "saved"
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(True))
+step = int(saved.read_text()) if saved.exists() else 0
+print("going on after step", step)
+while step < 40 or not (saved.parent / "enough").exists():
+    time.sleep(0.02)
+    step += 1
+    if told:
+        saved.write_text(str(step))
+        print("saved step", step)
+        sys.exit(0)
+print("finished")
+"""
+IN_THE_HANDLER = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+print("going on")
+time.sleep(600)
+"""
+
+
+def script(folder: Path, text: str) -> str:
+    path = folder / "plain.py"
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize("rendezvous", ["hub", "c10d"])
+def test_a_plain_script_that_saves_and_ends_with_0_goes_on_where_it_was(tmp_path: Path, rendezvous: str) -> None:
+    with Nodes(tmp_path, script(tmp_path, PLAIN), nodes="1", KIT_RENDEZVOUS=rendezvous) as nodes:
+        nodes.start(0)
+        nodes.until(0, "going on after step 0")
+        nodes.signal(0, signal.SIGTERM)
+        assert nodes.wait(0) == 75
+        assert nodes.end(0)["outcome"] == "drained"
+        assert "drained: the node was told to leave" in nodes.output(0)
+        nodes.start(0)
+        nodes.until(0, "going on after step", times=2)
+        assert "going on after step 0" not in nodes.output(0).rpartition("saved step")[2]
+        nodes.finish()
+        assert nodes.wait(0) == 0
+        assert nodes.end(0)["outcome"] == "done"
+
+
+def test_an_exit_in_the_handler_and_a_signal_to_every_process_are_the_same(tmp_path: Path) -> None:
+    with Nodes(tmp_path, script(tmp_path, IN_THE_HANDLER), nodes="1", PET_NPROC_PER_NODE="2") as nodes:
+        nodes.start(0)
+        nodes.until(0, "going on", times=2)
+        for pid in [nodes.pid(0), *nodes.ranks(0)]:  # as a service manager ends all of a control group
+            os.kill(pid, signal.SIGTERM)
+        assert nodes.wait(0) == 75
+
+
+def test_a_kubeflow_job_is_told_so_in_its_own_code(tmp_path: Path) -> None:
+    with Nodes(tmp_path, script(tmp_path, IN_THE_HANDLER), nodes="1", KIT_EXIT_CODES="PyTorchJob") as nodes:
+        nodes.start(0)
+        nodes.until(0, "going on")
+        nodes.signal(0, signal.SIGTERM)
+        assert nodes.wait(0) == 143
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "import trainer; trainer.mark_finished()",
+        "open(os.environ['KIT_FINISHED_FILE'], 'w')",
+    ],
+)
+def test_a_script_may_say_that_it_has_finished(tmp_path: Path, said: str) -> None:
+    text = f"import os, signal, sys\nprint('at work')\nsignal.sigwait([signal.SIGTERM])\n{said}\nsys.exit(0)\n"
+    blocked = "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
+    with Nodes(tmp_path, script(tmp_path, blocked + text), nodes="1") as nodes:
+        nodes.start(0)
+        nodes.until(0, "at work")
+        nodes.signal(0, signal.SIGTERM)
+        assert nodes.wait(0) == 0
+        assert nodes.end(0)["outcome"] == "done"
+
+
+def test_training_that_ends_its_last_epoch_as_the_signal_comes_is_done(tmp_path: Path) -> None:
+    text = (
+        "import os, signal, socket\n"
+        "import torch\n"
+        "from torch import nn\n"
+        "from torch.utils.data import TensorDataset\n"
+        "from trainer import Data, Training, join\n"
+        "def at_the_end(_epoch):\n"
+        "    os.kill(os.getppid(), signal.SIGTERM)\n"  # the agent passes it on
+        "    ours.recv(1)\n"  # it has arrived
+        "    return {}\n"
+        "ours, theirs = socket.socketpair()\n"
+        "theirs.setblocking(False)\n"
+        "signal.set_wakeup_fd(theirs.fileno())\n"
+        "with join() as world:\n"
+        "    model = nn.Linear(1, 1)\n"
+        "    data = Data(TensorDataset(torch.rand(8, 1)), batch=8, seed=0)\n"
+        "    sgd = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "    training = Training(world, model, sgd, lambda m, b: m(b[0]).mean(), data, epochs=1, on_epoch=at_the_end)\n"
+        "    training.fit()\n"
+    )
+    with Nodes(tmp_path, script(tmp_path, text), nodes="1", KIT_SNAPSHOT_DIR="") as nodes:
+        nodes.start(0)
+        assert nodes.wait(0) == 0, nodes.everything()
+        assert nodes.end(0)["outcome"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("leaving", "how"), [(0, {}), (1, {}), (1, {"ALONE": "1"}), (1, {"KIT_RENDEZVOUS": "c10d"})], ids=str
+)
+def test_ranks_that_end_with_0_as_one_node_leaves_finish_neither(
+    tmp_path: Path, leaving: int, how: dict[str, str]
+) -> None:
+    """The ranks of the other node end with 0 by agreement, though it was not told to leave; or lose their peers."""
+    settings = {"DRAIN_CODE": "0", "PET_MAX_RESTARTS": "0"} | how
+    with Nodes(tmp_path, str(SCRIPTS / "steps.py"), **settings) as nodes:
+        nodes.start(0, 1)
+        for index in (0, 1):
+            nodes.until(index, "world of 2")
+        nodes.signal(leaving, signal.SIGTERM)
+        nodes.signal(leaving, signal.SIGTERM)  # changes nothing
+        assert nodes.wait(leaving) == 75
+        nodes.start(leaving)
+        for index in (0, 1):
+            nodes.until(index, "world of 2", times=2)
+        nodes.finish()
+        assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
+
+
+def test_a_node_that_is_killed_while_it_drains_does_not_finish_the_others(tmp_path: Path) -> None:
+    """Rank 0 has ended with 0, by agreement; rank 1 is still saving when its machine goes."""
+    settings = {"DRAIN_CODE": "0", "PET_MAX_RESTARTS": "0", "SAVE_SECONDS": "600"}
+    with Nodes(tmp_path, str(SCRIPTS / "steps.py"), **settings) as nodes:
+        nodes.start(0, 1)
+        for index in (0, 1):
+            nodes.until(index, "world of 2")
+        (rank,) = nodes.ranks(0)
+        nodes.signal(1, signal.SIGTERM)
+        nodes.until_true(lambda: not Path(f"/proc/{rank}").exists(), "end of rank 0")
+        nodes.kill(1)
+        nodes.start(1)
+        for index in (0, 1):
+            nodes.until(index, "world of 2", times=2)
+        nodes.finish()
+        assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
+
+
+@pytest.mark.parametrize(("early", "code"), [(0, 75), (1, 0)])
+def test_ranks_that_ended_before_the_signal_are_done_unless_others_need_their_node(
+    tmp_path: Path, early: int, code: int
+) -> None:
+    """Node 0 is where the others meet: for good it may only leave with them."""
+    text = (
+        "import os, time\n"
+        "print('at work')\n"
+        "enough = os.environ['KIT_SNAPSHOT_DIR'] + '/enough'\n"
+        f"while int(os.environ['RANK']) != {early} and not os.path.exists(enough):\n"
+        "    time.sleep(0.05)\n"
+    )
+    with Nodes(tmp_path, script(tmp_path, text)) as nodes:
+        nodes.start(0, 1)
+        nodes.until(1 - early, "at work")
+        nodes.until(early, "at work")
+        nodes.until_true(lambda: not nodes.ranks(early), "end of the rank")
+        nodes.signal(early, signal.SIGTERM)
+        assert nodes.wait(early) == code, nodes.everything()
+        if code:
+            nodes.start(early)
+        nodes.finish()
+        assert nodes.wait(1 - early) == 0
+        assert nodes.wait(early) == 0 if code else True
