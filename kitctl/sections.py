@@ -176,7 +176,8 @@ class Policy(Section, frozen=True, kw_only=True):
     grace_period: Duration = "60s"
     """From SIGTERM to SIGKILL: a step and a snapshot must fit in."""
     hang_timeout: Patience = "auto"
-    """How long a step may take before the job counts as hung; ``auto``: ten times the slowest steps, at least 30 s."""
+    """How long a step may take before the job counts as hung; ``auto``: as long as its ranks work, else ten times the
+    slowest steps, at least 30 s."""
 
 
 class Security(Section, frozen=True, kw_only=True):

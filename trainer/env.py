@@ -99,6 +99,7 @@ class RankEnv:
     virtual_ranks: int = 0
     progress_file: Path | None = None
     heartbeat_file: Path | None = None
+    hang_timeout: float | None = None
 
     @property
     def distributed(self) -> bool:
@@ -189,6 +190,7 @@ def rank_env(environ: Mapping[str, str] = os.environ) -> RankEnv:
         virtual_ranks=number("KIT_VIRTUAL_RANKS", 0),
         progress_file=path_of(environ, "KIT_PROGRESS_FILE"),  # likewise
         heartbeat_file=path_of(environ, "KIT_HEARTBEAT_FILE"),  # likewise
+        hang_timeout=_hang_timeout(environ),
     )
 
 

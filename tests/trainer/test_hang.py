@@ -22,7 +22,7 @@ ORDER = Order(samples=128, batch=16, seed=3)
 
 def hanging(folder: Path, fault: str, **env: str) -> Nodes:
     """A job of ``scripts/hanging.py`` on two nodes, of which one has two ranks."""
-    settings = {"HANG": fault, "RECORDS": str(folder / "records"), "KIT_HANG_TIMEOUT": "8", "PET_MAX_RESTARTS": "1"}
+    settings = {"HANG": fault, "RECORDS": str(folder / "records"), "KIT_HANG_TIMEOUT": "4", "PET_MAX_RESTARTS": "1"}
     return Nodes(folder, str(SCRIPTS / "hanging.py"), **settings | env)
 
 
@@ -32,38 +32,53 @@ def hanging(folder: Path, fault: str, **env: str) -> Nodes:
         ("data", "rank 1 (node 1, pod local-1) has been in data loading of step 1"),
         ("start", "rank 1 (node 1, pod local-1) has been stopped (by SIGSTOP, or a debugger) in preparing to train"),
         ("skip", "rank 1 (node 1, pod local-1) has been in the gradients' all-reduce of step 13 for "),
+        ("compute", "rank 1 (node 1, pod local-1) has been in the forward pass of step 13 for "),
     ],
 )
 def test_a_rank_that_keeps_all_others_waiting_is_named_and_the_run_goes_on(
     tmp_path: Path, fault: str, cause: str
 ) -> None:
-    with hanging(tmp_path, fault) as nodes:
+    with hanging(tmp_path, fault, PET_MAX_RESTARTS="0", COMPUTE_SECONDS="600") as nodes:
         nodes.start(0)
         nodes.start(1, PET_NPROC_PER_NODE="2")
         assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
         said = nodes.output(0)
         assert f"hang: {cause}" in said
-        assert "restart 1 of 1" in said
+        assert "; started again\n" in said, "the first time is not charged"
         assert "[rank 0]: Current thread" in said
         recovery = nodes.report()["last_recovery"]
         assert recovery.pop("cause") in said
         assert list(recovery) == ["stop", "form", "start", "join", "restore", "first_step"]
         if fault == "skip":
             assert "which not all ranks have entered; ranks 0, 2 wait in all_reduce" in said
+        if fault == "compute":
+            assert "in compute, busy (it used " in said, "who says how long a step may take is told that it worked"
         assert_each_sample_counts_once(nodes.snapshots, tmp_path / "records", ORDER, epochs=2)
 
 
 def test_a_hang_that_comes_back_without_progress_is_fatal_on_all_nodes(tmp_path: Path) -> None:
-    with hanging(tmp_path, "stop", PET_MAX_RESTARTS="0") as nodes:
+    with hanging(tmp_path, "stop", PET_MAX_RESTARTS="1", HANG_AGAIN="1") as nodes:
         nodes.start(0, 1)
         assert [nodes.wait(0), nodes.wait(1)] == [78, 78]
         ends = [nodes.end(0), nodes.end(1)]
     assert {end["rank"] for end in ends} == {1}
     assert all("hang: rank 1 (node 1, pod local-1)" in end["reason"] for end in ends)
+    assert all(end["reason"].endswith("; no restart left of 1 at this step") for end in ends)
+
+
+def test_a_step_that_takes_longer_than_all_others_is_no_hang_while_its_rank_works(tmp_path: Path) -> None:
+    env = {"KIT_HANG_TIMEOUT": "auto", "COMPUTE_SECONDS": "40", "PET_MAX_RESTARTS": "0"}
+    with hanging(tmp_path, "compute", **env) as nodes:
+        nodes.start(0, 1)
+        assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
+        said = nodes.everything()
+        assert "rank 1 has been in the forward pass of step 13 for 3" in said
+        assert "and works: it is waited for" in said
+        assert "hang:" not in said
 
 
 def test_slow_steps_and_long_evaluations_are_no_hang(tmp_path: Path) -> None:
-    with hanging(tmp_path, "none", PET_MAX_RESTARTS="0", STEP_SECONDS="1", EVALUATION_SECONDS="12") as nodes:
+    with hanging(tmp_path, "none", PET_MAX_RESTARTS="0", STEP_SECONDS="0.5", EVALUATION_SECONDS="6") as nodes:
         nodes.start(0, 1)
         assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
         assert "hang:" not in nodes.everything()

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from torch.distributed.elastic.agent.server.api import (
@@ -98,7 +99,7 @@ class NodeAgent(SimpleElasticAgent):
         self._budget = budget
         self._reporter = reporter
         self._tell = tell
-        self._watch = Watch(rendezvous, logs, timeout=node.hang_timeout)
+        self._watch = Watch(rendezvous, logs, timeout=node.hang_timeout, say=partial(say, node.node_index))
         self._ranks = Ranks()
         self._postmortem = Postmortem()
         self._files: list[RankFiles] = []
@@ -143,7 +144,7 @@ class NodeAgent(SimpleElasticAgent):
                 self._ranks.signal(signal.SIGKILL)
             return RunResult(state=WorkerState.HEALTHY)
         if self._handler.culprit is not None:
-            return self._hung(self._handler.culprit)
+            return self._hung(*self._handler.culprit)
         if any(codes) or (self._leaving.unfinished(codes) and not self._finished()):
             return self._failed(worker_group)
         if None in codes:
@@ -186,13 +187,13 @@ class NodeAgent(SimpleElasticAgent):
         self._judge(told, noticed=noticed)
         return RunResult(state=WorkerState.FAILED, failures=failures)
 
-    def _hung(self, culprit: int) -> RunResult:
+    def _hung(self, culprit: int, step: int) -> RunResult:
         """The ranks of all nodes stand still, and have told why."""
         noticed = time.monotonic()
         self._ranks.stop(LOST_PATIENCE)
         self._logs.finish()
         hang = Failure(rank=culprit, exit_code=SIGKILL_EXIT, error=self._handler.reason, time=int(time.time()))
-        self._judge([hang], noticed=noticed)
+        self._judge([hang], noticed=noticed, step=step)
         return RunResult(state=WorkerState.FAILED)
 
     def _stop_workers(self, worker_group: WorkerGroup) -> None:
@@ -231,14 +232,14 @@ class NodeAgent(SimpleElasticAgent):
         except LOST:  # node 0 has seen everyone and left
             pass
 
-    def _judge(self, failures: list[Failure], *, noticed: float) -> None:
+    def _judge(self, failures: list[Failure], *, noticed: float, step: int | None = None) -> None:
         """Decide what this round's failures mean, and whether torch's agent starts the ranks again."""
         self._remaining_restarts = 0
         if self._drain.requested:
             self.ending = Ending(outcome="drained", reason="the node was told to leave", failure=None)
             return
         cause = root_cause(failures)
-        restart = self._budget.charge(cause.kind) and not cause.cause.hopeless
+        restart = self._budget.charge(cause.kind, step=step) and not cause.cause.hopeless
         self.ending = verdict(cause, restart=restart, budget=self._budget)
         self._tell(self.ending)
         self._reporter.failed(cause)

@@ -1,7 +1,8 @@
 """Whether the ranks of this node still move, told to the hub; and where they stand, when it asks.
 
 A rank is stalled when its heart has not beaten for longer than what it is doing may take. Time is counted in looks, so
-that an agent that was itself suspended takes nobody for stalled.
+that an agent that was itself suspended takes nobody for stalled. What stalled ranks use of the machine is told as well:
+one that works is no reason to end the round, unless the job itself says how long a step may take.
 """
 
 from __future__ import annotations
@@ -10,17 +11,19 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from trainer.node.activity import INTERVAL, WINDOW, Activity
 from trainer.node.ranklogs import RankLogs
 from trainer.rendezvous.backend import Rendezvous
-from trainer.rendezvous.diagnosis import Account
+from trainer.rendezvous.diagnosis import Account, doing
 from trainer.rendezvous.stacks import Place, place
 from trainer.system.heartbeat import STEP, Beat, Phase
+from trainer.system.processes import usage
 
 LOOK: Final = 0.25  # seconds between two looks
 FLOOR: Final = 30.0  # seconds that any step may take
@@ -38,6 +41,7 @@ LIMITS: Final[Mapping[Phase, float]] = {
     Phase.EVALUATING: 3600.0,
     Phase.SAVING: 900.0,
 }
+ENOUGH: Final = 3600.0  # seconds longer than all that, after which it matters no more whether a rank works
 
 
 @dataclass(kw_only=True)
@@ -50,6 +54,7 @@ class _Watched:
     still: float = 0.0  # seconds since it moved
     stepping: float = 0.0  # seconds since its last step
     steps: deque[float] = field(default_factory=lambda: deque(maxlen=STEPS_KEPT))
+    activity: Activity = field(default_factory=Activity)
 
     def look(self, passed: float) -> None:
         with suppress(OSError):
@@ -80,14 +85,18 @@ class Watch:
         rendezvous: where the other nodes are told.
         logs: where their stacks appear.
         timeout: seconds that a step may take; None finds out from the steps.
+        say: told of ranks that work, and take long.
     """
 
-    def __init__(self, rendezvous: Rendezvous, logs: RankLogs, *, timeout: float | None) -> None:
+    def __init__(
+        self, rendezvous: Rendezvous, logs: RankLogs, *, timeout: float | None, say: Callable[[str], None]
+    ) -> None:
         self._rendezvous = rendezvous
         self._logs = logs
         self._timeout = timeout
+        self._say = say
         self._ranks: dict[int, _Watched] = {}
-        self._looked = time.monotonic()
+        self._looked = self._sampled = time.monotonic()
 
     def begin(self, ranks: Mapping[int, tuple[int, Path]]) -> None:
         """New ranks have started: the process id and the heartbeat's file of each."""
@@ -107,12 +116,24 @@ class Watch:
         self._looked = now
         for rank in self._ranks.values():
             rank.look(passed)
+        self._sample(now)
         tempo = {number: (rank.beat.step, rank.beat.busy) for number, rank in self._ranks.items()}
         stalled = all(rank.still > rank.limit(self._timeout) for rank in self._ranks.values())
         frozen = any(map(self._stopped, self._ranks.values()))
         self._rendezvous.pulse(stalled=stalled, frozen=frozen, tempo=tempo)
         if self._rendezvous.asked:
             self._rendezvous.account(self._explain())
+
+    def _sample(self, now: float) -> None:
+        """Note what the ranks use, if all of them will soon be stalled: that looks at each process of the machine."""
+        limits = [(rank, rank.limit(self._timeout)) for rank in self._ranks.values()]
+        soon = all(rank.still > limit - min(WINDOW + INTERVAL, limit / 2) for rank, limit in limits)
+        if not soon or now < self._sampled + INTERVAL:
+            return
+        self._sampled = now
+        used = usage([rank.pid for rank, _ in limits])
+        for rank, _ in limits:
+            rank.activity.note(used.get(rank.pid), now)
 
     def _stopped(self, rank: _Watched) -> bool:
         """Whether its process has been stopped for longer than a step may take: then it matters no more what it did."""
@@ -126,18 +147,26 @@ class Watch:
     def _explain(self) -> list[Account]:
         """Have all ranks print their stacks, and say where each one stands."""
         places = self._stacks()
-        return [
-            Account(
-                rank=number,
-                step=rank.beat.step,
-                phase=rank.beat.phase,
-                still=rank.still,
-                answers=places[number] is not None,
-                frozen=_frozen(rank.pid),
-                place=places[number] or Place(),
-            )
-            for number, rank in self._ranks.items()
-        ]
+        accounts = [self._account(number, rank, places[number]) for number, rank in self._ranks.items()]
+        for one in accounts:
+            if one.allowed:
+                self._say(f"rank {one.rank} has been in {doing(one)}, and works: it is waited for")
+        return accounts
+
+    def _account(self, number: int, rank: _Watched, place: Place | None) -> Account:
+        busy = rank.activity.busy
+        return Account(
+            rank=number,
+            step=rank.beat.step,
+            phase=rank.beat.phase,
+            still=rank.still,
+            answers=place is not None,
+            frozen=_frozen(rank.pid),
+            busy=busy,
+            cores=rank.activity.cores,
+            allowed=busy and self._timeout is None and rank.still < rank.limit(None) + ENOUGH,
+            place=place or Place(),
+        )
 
     def _stacks(self) -> dict[int, Place | None]:
         with self._logs.tapped() as heard:

@@ -89,6 +89,7 @@ class Budget:
 
     What is nobody's fault here, lost peers and a storage that does not answer, is bounded apart from the rest. So is
     what may have been progress: whether there is a newer snapshot cannot be told while the storage does not answer.
+    A hang is charged like a failure once it repeats at the same step: a rank that only took long will not do so again.
     """
 
     max_restarts: int
@@ -97,22 +98,29 @@ class Budget:
     own: int = field(default=0, init=False)
     peer: int = field(default=0, init=False)
     storage: int = field(default=0, init=False)
+    hangs: int = field(default=0, init=False)
+    repeated: int = field(default=0, init=False)  # hangs at one step, after the first of them
+    _hung: int | None = field(default=None, init=False)  # steps that were finished then
     _newest: tuple[int, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self._newest = newest_snapshot(self.snapshot_dir) or NO_SNAPSHOT
 
-    def charge(self, kind: Kind) -> bool:
-        """Charge a failure; whether the ranks may be started again."""
+    def charge(self, kind: Kind, *, step: int | None = None) -> bool:
+        """Charge a failure, of a hang with the steps that were finished; whether the ranks may be started again."""
         newest = newest_snapshot(self.snapshot_dir)
         if newest and newest > self._newest:
-            self.own = self.peer = self.storage = 0
-            self._newest = newest
+            self.own = self.peer = self.storage = self.hangs = self.repeated = 0
+            self._newest, self._hung = newest, None
         if kind == "peer":
             self.peer += 1
         elif kind == "storage" or (newest is None and kind != "drained"):
             self.storage += 1
+        elif kind == "hang":
+            self.hangs += 1
+            self.repeated = self.repeated + 1 if step == self._hung else 0
+            self._hung = step
         elif kind != "drained":
             self.own += 1
-        others = max(self.peer, self.storage)
-        return self.own <= self.max_restarts and others <= self.max_peer_failures
+        charged, others = max(self.own, self.repeated), max(self.peer, self.storage, self.hangs)
+        return charged <= self.max_restarts and others <= self.max_peer_failures

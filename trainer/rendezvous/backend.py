@@ -37,7 +37,7 @@ class Rendezvous(RendezvousHandler):
     Attributes:
         lost: whether the last round is known to have lost ranks: those that are left cannot agree on anything.
         reason: why it is over, as far as the others know; empty if there is nothing to say.
-        culprit: the rank that has kept all others waiting, if the round hung.
+        culprit: the rank that has kept all others waiting, if the round hung, and the steps that it had finished.
         asked: whether the others want to know where the ranks of this node stand.
         tempo: how fast all ranks are, told to the node with group rank 0: ``busy`` (seconds of a step by rank) and
             ``slow`` (by rank, how many times the others' step its own takes).
@@ -45,7 +45,7 @@ class Rendezvous(RendezvousHandler):
 
     lost: bool
     reason = ""
-    culprit: int | None = None
+    culprit: tuple[int, int] | None = None
     asked = False
     tempo: Mapping[str, Mapping[str, float]] | None = None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from trainer.rendezvous.stacks import Place
+from trainer.rendezvous.stacks import BACKWARD, Place
 from trainer.system.heartbeat import STEP, Phase
 
 DOING: Final[Mapping[Phase, str]] = {
@@ -27,6 +27,15 @@ DOING: Final[Mapping[Phase, str]] = {
 }
 
 
+# The order of phases after which equally many steps are finished: a step is counted as its last phase begins.
+ORDER: Final = (
+    *(Phase.STARTING, Phase.JOINING, Phase.PREPARING, Phase.RESTORING),
+    *(Phase.AGREEING, Phase.EVALUATING, Phase.SAVING),
+    *(Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.UPDATING),
+    Phase.LEAVING,
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Account:
     """Where one rank stands.
@@ -38,6 +47,9 @@ class Account:
         still: seconds that it has not moved for.
         answers: whether it printed its stack.
         frozen: whether its process is stopped.
+        busy: whether it used the machine in the last seconds, it or what it has started.
+        cores: how many it used.
+        allowed: whether it may therefore take longer.
         place: of its main thread.
         node: a few words for the node that it is on.
     """
@@ -49,15 +61,37 @@ class Account:
     answers: bool
     frozen: bool
     place: Place
+    busy: bool = False
+    cores: float = 0.0
+    allowed: bool = False
     node: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """Why no rank moves: the first rank that is to blame, and the sentence."""
+    """Why no rank moves: the first rank that is to blame, the steps that it has finished, and the sentence."""
 
     rank: int
+    step: int
     text: str
+
+
+def works(accounts: Sequence[Account]) -> bool:
+    """Whether ranks work and get on by that, though none has moved for long.
+
+    It takes one that uses the machine, and is not in a collective, where it might spin. But one that has come further
+    than a rank that does nothing, and waits for nobody, will only come to wait for that one.
+    """
+    if _frozen(accounts):
+        return False
+    working = [one for one in accounts if one.allowed and one.place.wait in {"", BACKWARD}]
+    idle = [one for one in accounts if not one.allowed and not one.place.wait]
+    last = min(map(_position, idle), default=None)
+    return any(last is None or _position(one) <= last for one in working)
+
+
+def _position(one: Account) -> tuple[int, int]:
+    return one.step, ORDER.index(Phase(one.phase))
 
 
 def cause(accounts: Sequence[Account]) -> Cause:
@@ -108,16 +142,20 @@ COMMON: Final = (FROZEN, SILENT, OUTSIDE, TOGETHER)
 
 
 def _told(found: Sequence[Account], text: str) -> Cause:
-    return Cause(rank=found[0].rank, text=f"hang: {text}")
+    return Cause(rank=found[0].rank, step=found[0].step, text=f"hang: {text}")
 
 
 def _been(found: Sequence[Account], words: str) -> str:
     """``rank 2 (node 1, pod run-1) has been in data loading of step 121 for 34 s, at train.py:12 in __getitem__``."""
-    one = found[0]
+    return f"{_who(found)} {'has' if len(found) == 1 else 'have'} been {words.format(doing=doing(found[0]))}"
+
+
+def doing(one: Account) -> str:
+    """``data loading of step 121 for 34 s, at train.py:12 in __getitem__``, and whether it works there."""
     what = one.place.wait if one.place.wait and not one.frozen else DOING[Phase(one.phase)]
     where = f", at {one.place.line}" if one.place.line else ""
-    doing = f"{what}{_step(one)} for {one.still:.0f} s{where}"
-    return f"{_who(found)} {'has' if len(found) == 1 else 'have'} been {words.format(doing=doing)}"
+    work = f", busy (it used {one.cores:.1f} cores)" if one.busy else ""
+    return f"{what}{_step(one)} for {one.still:.0f} s{where}{work}"
 
 
 def _step(one: Account) -> str:

@@ -200,9 +200,9 @@ class Hub:
             for node in group:
                 self._tell(node, say.Explain())
         if cause := self._vigil.verdict(group, now):
-            self._over(self._roster.end(group[0]), lost=True, reason=cause.text, culprit=cause.rank)
+            self._over(self._roster.end(group[0]), lost=True, reason=cause.text, culprit=(cause.rank, cause.step))
 
-    def _over(self, group: list[Node], *, lost: bool, reason: str, culprit: int | None = None) -> None:
+    def _over(self, group: list[Node], *, lost: bool, reason: str, culprit: tuple[int, int] | None = None) -> None:
         """Tell nodes that their round is over, and forget what they told each other."""
         for node in group:
             self._tell(node, say.Over(lost=lost, reason=reason, culprit=culprit))

@@ -122,11 +122,11 @@ class Round(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Over(Message):
-    """The round is over."""
+    """The round is over; if it hung, with the rank that kept the others waiting, and the steps it had finished."""
 
     lost: bool
     reason: str
-    culprit: int | None = None
+    culprit: tuple[Count, Count] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,12 @@ from typing import Final
 HEADER: Final = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+")
 FRAME: Final = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 
+BACKWARD: Final = "the gradients' all-reduce"  # or what comes before it in the backward pass: no frame tells
+
 # Frames that a rank waits for others in: file, function (empty: any, and its name tells), what a person calls it.
 WAITS: Final[tuple[tuple[str, str, str], ...]] = (
     ("torch/distributed/distributed_c10d.py", "", ""),
-    ("torch/autograd/graph.py", "_engine_run_backward", "the gradients' all-reduce"),
+    ("torch/autograd/graph.py", "_engine_run_backward", BACKWARD),
     ("torch/nn/parallel/distributed.py", "_distributed_broadcast_coalesced", "DDP's broadcast of buffers"),
     ("torch/distributed/utils.py", "_sync_module_states", "DDP's broadcast of the model"),
     ("torch/distributed/utils.py", "_verify_param_shape_across_processes", "DDP's comparison of models"),

@@ -1,7 +1,8 @@
 """Whether the ranks of a round still move, as far as all their agents tell: the rules, without clocks or sockets.
 
 A node that says nothing at all is lost, whatever its kernel answers. If every node that is heard says that its ranks
-are stalled, or one that a rank of it is frozen, each is asked where they stand, and the answers make the cause.
+are stalled, or one that a rank of it is frozen, each is asked where they stand, and the answers make the cause; unless
+ranks work, who are given more time.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from trainer.rendezvous.diagnosis import Account, Cause, cause
+from trainer.rendezvous.diagnosis import Account, Cause, cause, works
 from trainer.rendezvous.roster import Node
 
 ANSWER_PATIENCE: Final = 5.0  # seconds for all accounts
+FIRST_PAUSE: Final = 15.0  # seconds until ranks that work are asked again; twice as long each time
+LONGEST_PAUSE: Final = 120.0
 
 
 class Vigil:
@@ -30,6 +33,8 @@ class Vigil:
         self._stalled: set[Node] = set()
         self._frozen: set[Node] = set()
         self._asked: float | None = None
+        self._again = float("-inf")  # when to ask at the earliest
+        self._pause = FIRST_PAUSE
         self._accounts: dict[Node, Sequence[Account]] = {}
 
     def hear(self, node: Node, now: float) -> None:
@@ -67,21 +72,30 @@ class Vigil:
     def suspects(self, group: Sequence[Node], now: float) -> bool:
         """Whether to ask all nodes now where their ranks stand."""
         running = [node for node in group if not node.done]
-        if self._asked is not None or not running or not (self._frozen or self._stalled.issuperset(running)):
+        if self._asked is not None or now < self._again:
+            return False
+        if not running or not (self._frozen or self._stalled.issuperset(running)):
             return False
         self._asked = now
         return True
 
     def verdict(self, group: Sequence[Node], now: float) -> Cause | None:
-        """The cause of a hang, once it is known or nobody will tell more of it."""
+        """The cause of a hang, once it is known or nobody will tell more of it; None where it is none."""
         if self._asked is None:
             return None
         all_told = self._accounts.keys() >= {node for node in group if not node.done}
         if not all_told and now < self._asked + ANSWER_PATIENCE:
             return None
         accounts = sorted((one for told in self._accounts.values() for one in told), key=lambda one: one.rank)
-        return cause(accounts) if accounts else Cause(rank=0, text="hang: no rank moves, and no agent says why")
+        if works(accounts):
+            self._asked, self._again = None, now + self._pause
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            self._accounts.clear()
+            return None
+        nobody = Cause(rank=0, step=0, text="hang: no rank moves, and no agent says why")
+        return cause(accounts) if accounts else nobody
 
     def _withdraw(self) -> None:
+        self._again, self._pause = float("-inf"), FIRST_PAUSE
         self._asked = None
         self._accounts.clear()

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, Final, TypeVar, cast
 
 import torch
@@ -29,6 +28,7 @@ from trainer.system.port import reach
 from trainer.world import exchange
 from trainer.world.replicas import DDPOptions, averages_itself, replicate
 from trainer.world.rng import seed_all
+from trainer.world.timeouts import JOIN_TIMEOUT, step_timeout
 
 T = TypeVar("T")
 Problem = tuple[int, str] | None  # of one rank: which type of error, and its text
@@ -36,9 +36,7 @@ Problem = tuple[int, str] | None  # of one rank: which type of error, and its te
 # Newer versions of torch have it as a public name.
 set_timeout = getattr(dist, "set_timeout", None) or distributed_c10d._set_pg_timeout  # noqa: SLF001
 
-JOIN_TIMEOUT: Final = timedelta(minutes=15)  # imports and a first CUDA context differ by minutes between nodes
 LISTEN_PATIENCE: Final = 60.0  # seconds in which a rank 0 that comes late is noticed at once
-STEP_TIMEOUT: Final = timedelta(minutes=5)  # a step, an evaluation's share, or rank 0's publishing of a snapshot
 
 
 class DistributedError(Exception):
@@ -209,7 +207,7 @@ def join(*, seed: int = 0, env: RankEnv | None = None) -> Iterator[World]:
     if env.rank:
         await_rank_0()
     dist.init_process_group(backend, timeout=JOIN_TIMEOUT, device_id=eager)
-    set_timeout(STEP_TIMEOUT)
+    set_timeout(step_timeout(env.hang_timeout))
     heart.beat(Phase.PREPARING)
     yield World(env=env, device=device, heart=heart)
     dist.destroy_process_group()  # but not after an error: it could wait for ranks that are gone

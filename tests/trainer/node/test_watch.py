@@ -26,7 +26,8 @@ class Ranks:
         self.now = 1000.0
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
         self.stalled = self.frozen = self.asked = False
-        self.watch = Watch(cast("Rendezvous", self), cast("RankLogs", None), timeout=timeout)
+        self.said: list[str] = []
+        self.watch = Watch(cast("Rendezvous", self), cast("RankLogs", None), timeout=timeout, say=self.said.append)
         files = [prepare(folder / f"{rank}") for rank in range(2)]
         self.process = subprocess.Popen(["sleep", "600"])  # stands for one of them, and may be stopped
         pids = [os.getpid(), self.process.pid]
@@ -134,3 +135,21 @@ def test_an_agent_that_was_itself_suspended_takes_nobody_for_stalled(ranks: Rank
     assert not ranks.rest(1)
     ranks.now += 3600
     assert not ranks.rest(1)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="what a process uses is seen on Linux only")
+@pytest.mark.parametrize(("ranks", "allowed"), [(None, True), (100.0, False)], indirect=["ranks"])
+def test_a_rank_that_works_may_take_longer_but_not_for_ever_nor_where_the_job_says_how_long(
+    ranks: Ranks, *, allowed: bool
+) -> None:
+    ranks.step(1, 1)
+    with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as busy:
+        watched = ranks.watch._ranks[1]
+        watched.pid = busy.pid
+        ranks.rest(105)
+        told = ranks.watch._account(1, watched, None)
+        assert (told.busy, told.allowed) == (True, allowed)
+        watched.still += 3600.0
+        told = ranks.watch._account(1, watched, None)
+        assert (told.busy, told.allowed) == (True, False)
+        busy.kill()

@@ -120,3 +120,27 @@ def test_an_error_in_brief_is_one_short_line_about_what_happened() -> None:
         failure = Failure(rank=0, exit_code=1, error=told + more, time=0)
         assert failure.brief == "RuntimeError: Read error [127.0.0.1]:5: Connection reset by peer"
     assert len(Failure(rank=0, exit_code=1, error="x" * 500, time=0).brief) == 100
+
+
+def test_a_hang_is_charged_once_it_repeats_at_the_same_step(tmp_path: Path) -> None:
+    budget = Budget(max_restarts=1, snapshot_dir=tmp_path)
+    assert budget.charge("hang", step=7), "it may only have taken long"
+    assert budget.charge("hang", step=9), "another step"
+    assert budget.charge("hang", step=9)
+    assert budget.repeated == 1
+    assert budget.charge("own")
+    assert not budget.charge("hang", step=9)
+
+
+def test_a_new_snapshot_takes_hangs_back_and_so_does_another_step(tmp_path: Path) -> None:
+    budget = Budget(max_restarts=0, snapshot_dir=tmp_path)
+    assert budget.charge("hang", step=9)
+    (tmp_path / "step-00000009-g0001").mkdir()
+    assert budget.charge("hang", step=9)
+    assert budget.charge("hang", step=11)
+    assert not budget.charge("hang", step=11)
+
+
+def test_hangs_at_ever_other_steps_come_to_an_end_as_well() -> None:
+    budget = Budget(max_restarts=0, max_peer_failures=3)
+    assert [budget.charge("hang", step=step) for step in range(4)] == [True, True, True, False]

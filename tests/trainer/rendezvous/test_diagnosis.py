@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainer.rendezvous.diagnosis import Account, cause, ranges
+from trainer.rendezvous.diagnosis import Account, cause, ranges, works
 from trainer.rendezvous.stacks import Place
 from trainer.system.heartbeat import Phase
 
@@ -87,3 +87,54 @@ def test_the_sentence_names_who_keeps_the_others_waiting(accounts: list[Account]
 
 def test_many_ranks_are_told_as_ranges() -> None:
     assert ranges([7, 0, 1, 2, 5]) == "0-2, 5, 7"
+
+
+WORK: dict[str, Any] = {"busy": True, "cores": 0.93, "allowed": True}
+
+
+@pytest.mark.parametrize(
+    ("accounts", "expected"),
+    [
+        pytest.param([at(0), at(1, READING, phase=Phase.FORWARD, **WORK)], True, id="the others wait for it"),
+        pytest.param([at(0, READING, phase=Phase.DATA, **WORK)] * 2, True, id="all compute"),
+        pytest.param([at(0, **WORK), at(1, **WORK)], True, id="all compute in the backward pass"),
+        pytest.param([at(0, REDUCING, **WORK), at(1, REDUCING, **WORK)], False, id="all spin in a collective"),
+        pytest.param([at(0, REDUCING, **WORK), at(1, READING, phase=Phase.DATA)], False, id="the others spin"),
+        pytest.param(
+            [at(0, READING, phase=Phase.FORWARD, step=121, **WORK), at(1, READING, phase=Phase.DATA)],
+            False,
+            id="one goes on without one that is stuck",
+        ),
+        pytest.param(
+            [at(0, READING, phase=Phase.FORWARD, **WORK), at(1, READING, phase=Phase.DATA)],
+            False,
+            id="within a step, too",
+        ),
+        pytest.param(
+            [at(0, READING, phase=Phase.FORWARD, **WORK), at(1, READING, phase=Phase.FORWARD)],
+            True,
+            id="the other one waits for it in a way of its own",
+        ),
+        pytest.param(
+            [at(0, READING, phase=Phase.AGREEING, **WORK), at(1, READING, phase=Phase.DATA)],
+            True,
+            id="a step is counted before its last phase",
+        ),
+        pytest.param(
+            [at(0, READING, **WORK), at(1, Place(), answers=False, frozen=True)], False, id="one is stopped for good"
+        ),
+        pytest.param([at(0), at(1, READING, **WORK | {"allowed": False})], False, id="the job says how long"),
+        pytest.param([at(0), at(1)], False, id="all wait"),
+        pytest.param([], False, id="nobody has told"),
+    ],
+)
+def test_ranks_that_work_do_not_hang_unless_others_will_keep_them_waiting(
+    accounts: list[Account], *, expected: bool
+) -> None:
+    assert works(accounts) is expected
+
+
+def test_that_a_rank_was_busy_is_told_where_a_step_may_not_take_longer_all_the_same() -> None:
+    told = cause([at(0), at(1, READING, phase=Phase.FORWARD, **WORK | {"allowed": False})])
+    assert (told.rank, told.step) == (1, 120)
+    assert "for 34 s, at data.py:12 in __getitem__, busy (it used 0.9 cores); rank 0 waits" in told.text

@@ -214,7 +214,7 @@ def test_a_round_whose_ranks_all_stand_still_is_over_for_the_reason_that_their_p
     second.account([stuck(rank=1, phase=Phase.BACKWARD, place=Place(wait="all_reduce", line="train.py:9 in train"))])
     for node in (first, second):
         until(partial(hung, node))
-        assert (node.culprit, node.lost) == (0, True)
+        assert (node.culprit, node.lost) == ((0, 4), True)
         assert node.reason.startswith("hang: rank 0 (node 0, pod run-0) has been in data loading of step 5 for 31 s")
     meeting.rounds(first, second)
     assert (first.culprit, first.reason, first.asked) == (None, "", False)

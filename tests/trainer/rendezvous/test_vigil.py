@@ -25,13 +25,23 @@ class Round:
         for index in indices:
             self.vigil.stall(self.nodes[index], stalled=True, frozen=False)
 
-    def suspects(self) -> bool:
-        return self.vigil.suspects(self.nodes, 30.0)
+    def suspects(self, now: float = 30.0) -> bool:
+        return self.vigil.suspects(self.nodes, now)
 
-    def explain(self, index: int) -> None:
+    def explain(self, index: int, **more: bool) -> None:
         place = Place(line="train.py:1 in loss")
-        told = Account(rank=index, step=1, phase=Phase.DATA, still=30.0, answers=True, frozen=False, place=place)
+        facts = {"answers": True, "frozen": False} | more
+        told = Account(rank=index, step=1, phase=Phase.DATA, still=30.0, place=place, **facts)  # type: ignore[arg-type]
         self.vigil.explain(self.nodes[index], [told])
+
+    def asked_and_busy(self, now: float) -> bool:
+        """Whether nodes are asked, who then say that one of them works."""
+        if not self.suspects(now):
+            return False
+        self.explain(0)
+        self.explain(1, busy=True, allowed=True)
+        assert self.vigil.verdict(self.nodes, now) is None
+        return True
 
 
 def test_a_node_whose_ranks_run_is_lost_when_it_says_nothing() -> None:
@@ -119,3 +129,29 @@ def test_without_any_account_a_hang_is_still_a_hang() -> None:
     verdict = job.vigil.verdict(job.nodes, 40.0)
     assert verdict
     assert verdict.text == "hang: no rank moves, and no agent says why"
+
+
+def test_ranks_that_work_are_given_more_time_and_asked_again_ever_more_seldom() -> None:
+    job = Round()
+    job.stall(0, 1)
+    asked = [second for second in range(30, 600) if job.asked_and_busy(float(second))]
+    assert asked == [30, 45, 75, 135, 255, 375, 495]
+
+
+def test_ranks_that_have_worked_and_then_do_nothing_hang() -> None:
+    job = Round()
+    job.stall(0, 1)
+    assert job.asked_and_busy(30.0)
+    assert job.suspects(45.0)
+    job.explain(0)
+    job.explain(1)
+    assert job.vigil.verdict(job.nodes, 45.0)
+
+
+def test_how_seldom_they_are_asked_begins_anew_once_they_have_moved() -> None:
+    job = Round()
+    job.stall(0, 1)
+    assert job.asked_and_busy(30.0)
+    job.vigil.stall(job.nodes[0], stalled=False, frozen=False)
+    job.stall(0)
+    assert job.asked_and_busy(31.0)

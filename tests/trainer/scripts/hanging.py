@@ -1,6 +1,6 @@
 """Trains, and hangs once, at one step of rank 1, or before the first one, in the way that HANG names.
 
-Steps are recorded as toy records them.
+Steps are recorded as toy records them. HANG_AGAIN makes it hang there each time.
 """
 
 import os
@@ -23,7 +23,7 @@ AT = 11  # steps before it
 
 folder = Path(os.environ["KIT_SNAPSHOT_DIR"])
 fault = os.environ["HANG"]
-first = not (folder / "hung").exists()
+first = not (folder / "hung").exists() or "HANG_AGAIN" in os.environ
 steps: list[Step] = []  # taken by this process
 
 
@@ -55,9 +55,18 @@ def loss(model: nn.Module, batch: list[torch.Tensor]) -> torch.Tensor:
     time.sleep(float(os.environ.get("STEP_SECONDS", "0.02")))
     if due("skip") and world.rank != 1:
         dist.all_reduce(torch.zeros(1), group=extra)
+    if world.rank == 1 and due("compute"):
+        compute(float(os.environ["COMPUTE_SECONDS"]))
     inputs, targets, ids = batch
     record.given(ids)
     return functional.mse_loss(model(inputs), targets)
+
+
+def compute(seconds: float) -> None:
+    """As a compiler does: without a call that waits for anything."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
 
 
 def on_step(step: Step) -> None:

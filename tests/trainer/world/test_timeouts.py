@@ -1,0 +1,14 @@
+"""How long a collective may take."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from trainer.world.timeouts import step_timeout
+
+
+@pytest.mark.parametrize(("hang_timeout", "seconds"), [(None, 300), (60.0, 300), (1200.0, 1200), (math.inf, 24 * 3600)])
+def test_a_collective_may_take_as_long_as_a_step(hang_timeout: float | None, seconds: int) -> None:
+    assert step_timeout(hang_timeout).total_seconds() == seconds
