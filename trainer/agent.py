@@ -9,9 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import os
-import shutil
 import sys
-import tempfile
 import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
@@ -24,6 +22,7 @@ from trainer.env import EXIT_CODES, NodeEnv, node_env
 from trainer.node.drain import Drain, DrainRequested
 from trainer.node.keeping import Keeper, keeper_of
 from trainer.node.memory import memory_folder
+from trainer.node.scratch import scratch_folder
 from trainer.node.secret import run_secret
 from trainer.node.surroundings import share_cores
 from trainer.node.zygote import Zygote
@@ -125,8 +124,7 @@ def _supervise(node: NodeEnv, command: list[str], drain: Drain, keeper: Keeper |
     adopt_orphans()
     share_cores(node, os.environ)
     with ExitStack() as stack:
-        scratch = Path(tempfile.mkdtemp(prefix="kit-agent-"))  # a TemporaryDirectory would end with the first rank, too
-        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        scratch = stack.enter_context(scratch_folder())
         stack.enter_context(memory_folder(node))
         with drain.interruptible():
             hosts = node.hosts_rendezvous and node.rendezvous == "hub"

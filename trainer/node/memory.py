@@ -1,24 +1,24 @@
 """The folder in main memory that a node's ranks copy their state to: it outlives them, and ends with the node.
 
-What a killed agent leaves is used by the one that is started in its place, and cleared away by any other one.
+What a killed agent leaves is used by the one that is started in its place; where none was for minutes, any other one
+clears it away.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Final
 
 from trainer.env import NodeEnv
+from trainer.system.claims import claim, clear
 from trainer.system.console import say
 
 PREFIX: Final = "kit-memory-"
-OWNER: Final = "owner"  # locked by the agent as long as it lives
+UNUSED: Final = 300.0  # seconds in which a killed agent is started again, if at all
 
 
 @contextmanager
@@ -29,8 +29,8 @@ def memory_folder(node: NodeEnv) -> Iterator[None]:
         return
     folder = node.memory_root / _name(node)
     try:
-        _clear(node.memory_root, but=folder)
-        owner = _own(folder)
+        clear(node.memory_root, PREFIX, unused=UNUSED, but=folder)
+        owner = claim(folder)
     except OSError as error:
         say(node.node_index, f"warning: no folder in {node.memory_root} for copies of the state: {error}")
         yield
@@ -47,32 +47,3 @@ def _name(node: NodeEnv) -> str:
     """The same for the same node of the same run, and no other on this machine."""
     facts = node.namespace, node.job, node.run_id, str(node.snapshot_dir), node.node_index
     return f"{PREFIX}{node.job}-{node.node_index}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:12]}"
-
-
-def _clear(root: Path, *, but: Path) -> None:
-    """Remove what agents have left that were killed."""
-    for folder in root.glob(f"{PREFIX}*"):
-        if folder != but:
-            with suppress(OSError):  # another user's, or its agent lives
-                os.close(_own(folder))
-                shutil.rmtree(folder)
-
-
-def _own(folder: Path) -> int:
-    """Make a folder, or take one over that nobody owns; gives the descriptor that holds it.
-
-    Raises:
-        OSError: it belongs to an agent that lives, or there is no place for it.
-    """
-    while True:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(folder / OWNER, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # unlike flock's, no lock of the ranks, too
-        except OSError:
-            os.close(descriptor)
-            raise
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(descriptor), (folder / OWNER).stat()):
-                return descriptor
-        os.close(descriptor)  # somebody was just clearing it away

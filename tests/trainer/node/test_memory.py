@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from trainer.env import NodeEnv, node_env
-from trainer.node.memory import memory_folder
+from trainer.node.memory import UNUSED, memory_folder
 
 AGENT = """
 from trainer.env import node_env
@@ -52,6 +53,13 @@ def test_it_ends_with_the_node(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def age(folder: Path) -> None:
+    """As if nobody had touched it for as long as an agent may take to be started again."""
+    then = time.time() - UNUSED - 1
+    for path in [*folder.iterdir(), folder]:
+        os.utime(path, (then, then))
+
+
 def test_what_a_killed_agent_left_is_its_successors_or_goes(tmp_path: Path) -> None:
     with agent(tmp_path, 1) as first, agent(tmp_path, 2) as living:
         mine, others = (next(tmp_path.glob(f"*-{index}-*")) for index in (1, 2))
@@ -63,11 +71,16 @@ def test_what_a_killed_agent_left_is_its_successors_or_goes(tmp_path: Path) -> N
             assert others.exists(), "its agent lives"
         with agent(tmp_path, 1) as second:
             second.kill()
+        with memory_folder(node(tmp_path, 0)):
+            assert mine.exists(), "it may just be started again"
+        age(mine)
+        age(others)
         with memory_folder(node(tmp_path, 1, PET_RDZV_ID="another run")):
             assert not mine.exists()
             assert others.exists()
         living.kill()
         living.wait()
+    age(others)
     with memory_folder(node(tmp_path, 1)):
         assert not others.exists()
 
