@@ -76,15 +76,17 @@ class Api:
 
         Raises:
             ConflictError: one of that name is there; it is left as it is.
+            UsageError: it has a field that this server does not know, and would leave out.
         """
         kind = manifest["kind"]
-        query = {"fieldManager": names.FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
+        query = {"fieldManager": names.FIELD_MANAGER, "fieldValidation": "Strict"}
+        query |= {"dryRun": "All"} if dry_run else {}
         path = RESOURCES[kind].path(manifest["metadata"]["namespace"])
         return self.transport.json("POST", kind, path, query=query, body=manifest)
 
-    def ask(self, kind: str, spec: Object) -> Object:
+    def ask(self, kind: str, **parts: Object) -> Object:
         """Post an object that is a question: it has no name, and is not kept; its status."""
-        body = {"apiVersion": RESOURCES[kind].group_version, "kind": kind, "spec": spec}
+        body = {"apiVersion": RESOURCES[kind].group_version, "kind": kind, **parts}
         status: Object = self.transport.json("POST", kind, RESOURCES[kind].path(None), body=body).get("status") or {}
         return status
 

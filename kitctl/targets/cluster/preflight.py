@@ -47,13 +47,13 @@ DISKS: Final = frozenset(
 
 def review(api: Api, namespace: str) -> Permissions:
     """What this user may do in a namespace."""
-    return Permissions(api.ask("SelfSubjectRulesReview", {"namespace": namespace}))
+    return Permissions(api.ask("SelfSubjectRulesReview", spec={"namespace": namespace}))
 
 
 def user(api: Api) -> str:
     """Who this user is to the API server; empty where it does not say."""
     with suppress(Forbidden, UnsupportedError):
-        return str(api.ask("SelfSubjectReview", {}).get("userInfo", {}).get("username", ""))
+        return str(api.ask("SelfSubjectReview").get("userInfo", {}).get("username", ""))
     return ""
 
 

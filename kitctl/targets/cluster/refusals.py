@@ -34,6 +34,8 @@ UNKNOWN_PATH: Final = "404 page not found"  # in plain text: the one answer of a
 # fmt: off
 REFUSALS: Final = (
     Refusal(400, "does not support dry run", UnsupportedError, "try without: kitctl submit --no-checks"),
+    Refusal(400, "strict decoding error", UsageError, "the cluster's Kubernetes, or operator, has no such field: use a "
+            "later one (kitctl doctor)"),
     Refusal(0, "denied the request", UsageError, "a policy of this cluster forbids it: do as it says"),
     Refusal(401, "", TargetError, "the credentials are wrong or expired: log in to the cluster again"),
     Refusal(403, "must specify", UsageError, "a quota of the namespace demands it: add {keys} to the job"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -157,7 +158,7 @@ class Transport:
     def _pass_on(self, warnings: list[str]) -> None:
         """Tell what the server warns of: ``299 - "would violate PodSecurity ..."``."""
         for warning in warnings:
-            text = warning.partition('"')[2].rstrip('"')
+            text = re.sub(r"\\(.)", r"\1", warning.partition('"')[2].removesuffix('"'))
             if text and text not in self._told:
                 self._told.add(text)
                 self._tell(f"the cluster warns: {text}")

@@ -155,10 +155,12 @@ class Handler(BaseHTTPRequestHandler):
 
     server: ApiServer
     protocol_version = "HTTP/1.1"
+    warnings: list[str]
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
         """Any request."""
+        self.warnings = []
         url = urlsplit(self.path)
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         request = Request(self.command, url.path, dict(parse_qsl(url.query)), json.loads(data) if data else {})
@@ -186,6 +188,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
+            for warning in self.warnings:
+                self.send_header("Warning", warning)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data[: len(data) // 2] if fault.lost == "halfway" else data)
@@ -209,6 +213,8 @@ class Handler(BaseHTTPRequestHandler):
         if where is None or (where["plural"] == "pytorchjobs" and not self.server.operator):
             return 404, "404 page not found\n"
         if where["plural"] in QUESTIONS:
+            if "spec" in request.body and where["plural"] == "selfsubjectreviews":
+                self.warnings.append('299 - "unknown field \\"spec\\""')
             return 201, request.body | {"status": self._told_of(user)}
         resource = where["plural"] + (f".{where['group'].partition('.')[0]}" if where["group"] == "batch" else "")
         key = Key(resource, where["namespace"] or "", where["name"] or "")

@@ -22,6 +22,8 @@ from kitctl.targets.cluster.refusals import refusal, unreachable
 
 # fmt: off
 ANSWERS = [
+    (400, 'Job in version "v1" cannot be handled as a Job: strict decoding error: unknown field "spec.x"', UsageError,
+          "use a later one"),
     (401, "Unauthorized", TargetError, "log in"),
     (403, 'jobs.batch "a" is forbidden: exceeded quota: none, requested: pods=1', UsageError, "larger quota"),
     (403, 'services "a" is forbidden: unable to create new content in namespace x because it is being terminated',

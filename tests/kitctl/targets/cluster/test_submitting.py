@@ -46,6 +46,12 @@ def at_once(*calls: Any) -> list[KitError | None]:
         return list(threads.map(outcome, calls))
 
 
+def test_who_may_do_everything_is_told_nothing_but_what_came_of_it(kit: Kit) -> None:
+    told = kit("submit", "--name", "run").splitlines()
+    assert told[0] == "job 'run' submitted"
+    assert [line.split()[:2] for line in told[1:]] == [["kitctl", "logs"], ["kitctl", "status"]]
+
+
 @pytest.mark.parametrize("kind", JOBS)
 @pytest.mark.parametrize("second", [{"args": ["other"]}, {}], ids=["another job", "the very same"])
 def test_of_two_at_one_instant_one_is_told_that_it_was_not_first(

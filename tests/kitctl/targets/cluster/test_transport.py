@@ -98,6 +98,12 @@ def test_a_server_that_stays_away_is_given_up_and_named(
     assert "HTTP 503, and no word of an API server: <html>no upstream</html>" in told
 
 
+def test_what_the_server_warns_of_is_told_once_as_it_was_meant(server: ApiServer, kit: Kit) -> None:
+    kit.submit()
+    server.plan("GET", times=9, headers={"Warning": r'299 - "unknown field \"spec.x\" in C:\\y"'})
+    assert kit("status", "run").count('the cluster warns: unknown field "spec.x" in C:\\y\n') == 1
+
+
 def test_a_refusal_is_not_asked_again(server: ApiServer, kit: Kit) -> None:
     server.plan("GET", answer=(403, {"kind": "Status", "message": "forbidden: User cannot"}))
     kit("list", exit_code=1)
