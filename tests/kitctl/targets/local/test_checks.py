@@ -94,7 +94,7 @@ def test_each_field_means_something_here_or_is_ignored_on_purpose() -> None:
     heard |= {"resume", "fromScratch", "virtualRanks", "backend", "nccl"}
     heard |= {f"rendezvous.{key}" for key in ("backend", "joinTimeout", "lastCall")}
     heard |= {f"snapshots.{key}" for key in ("enabled", "claim", "everySteps", "every", "memoryEverySteps", "keep")}
-    heard |= {"snapshots.keepEvery", "snapshots.keepBest"}
+    heard |= {"snapshots.keepEvery", "snapshots.keepBest", "snapshots.copy", "snapshots.modelFile"}
     heard |= {f"policy.{key}" for key in ("maxRestarts", "backoffLimit", "deadline", "gracePeriod", "hangTimeout")}
     named = heard | {*checks.IGNORED}
     fields = {
