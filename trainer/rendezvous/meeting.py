@@ -16,7 +16,7 @@ from torch.distributed.elastic.rendezvous import (
 )
 
 from trainer.outcome.termination import FINISHED, Ending, heard
-from trainer.rendezvous import messages
+from trainer.rendezvous import messages, rankstore
 from trainer.rendezvous.backend import JobEnded, Rendezvous, RoundOver
 from trainer.rendezvous.connection import Connection
 from trainer.rendezvous.diagnosis import Account
@@ -204,7 +204,7 @@ class HubRendezvous(Rendezvous):
     @property
     def use_agent_store(self) -> bool:
         """See the base class: the first node's agent hosts the ranks' store, until it is in another round."""
-        return True
+        return rankstore.usable()
 
     def get_run_id(self) -> str:
         """See the base class."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+from functools import cache
 
 import torch.distributed as dist
 
@@ -32,8 +33,22 @@ class RankStore:
         """The round is formed: serve if this node is its first one, else give the port back."""
         assert self._listener
         listener, self._listener = self._listener, None
-        self._store = host(listener, libuv=os.environ.get("USE_LIBUV", "1") == "1") if first else None
+        serve = first and usable()
+        self._store = host(listener, libuv=os.environ.get("USE_LIBUV", "1") == "1") if serve else None
         listener.close()
+
+
+@cache
+def usable() -> bool:
+    """Whether ranks can use an agent's store: torch's client for it asks for libuv, which some builds lack.
+
+    Without it rank 0 hosts the store, as torch does where there is no agent.
+    """
+    try:
+        host(port.listen("127.0.0.1", 0), libuv=True)
+    except RuntimeError:  # dist.DistStoreError is one
+        return False
+    return True
 
 
 def host(listener: socket.socket, *, libuv: bool) -> dist.TCPStore:

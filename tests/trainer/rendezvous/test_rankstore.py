@@ -1,0 +1,52 @@
+"""The store of a round's ranks, with builds of torch that know libuv and that do not."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+import torch.distributed as dist
+
+from trainer.rendezvous import rankstore
+from trainer.rendezvous.rankstore import RankStore
+from trainer.system import port
+
+
+@pytest.fixture(autouse=True)
+def _asked_anew() -> Iterator[None]:
+    rankstore.usable.cache_clear()
+    yield
+    rankstore.usable.cache_clear()
+
+
+def test_the_first_nodes_agent_serves_the_ranks_of_its_round() -> None:
+    store = RankStore()
+    number = store.reserve("127.0.0.1")
+    store.begin(first=True)
+    assert rankstore.usable()
+    client = dist.TCPStore("127.0.0.1", number, is_master=False, timeout=timedelta(seconds=30))
+    client.set("key", "value")
+    assert client.get("key") == b"value"
+
+
+def test_where_torch_has_no_libuv_rank_0_gets_the_port_to_serve_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(listener: socket.socket, *, libuv: bool) -> dist.TCPStore:
+        listener.close()
+        assert libuv
+        raise dist.DistStoreError("use_libuv was requested but PyTorch was built without libuv support")
+
+    monkeypatch.setattr(rankstore, "host", refuse)
+    store = RankStore()
+    number = store.reserve("127.0.0.1")
+    store.begin(first=True)
+    assert not rankstore.usable()
+    port.listen("127.0.0.1", number).close()
+
+
+def test_other_nodes_give_their_port_back() -> None:
+    store = RankStore()
+    number = store.reserve("127.0.0.1")
+    store.begin(first=False)
+    port.listen("127.0.0.1", number).close()
