@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from trainer.env import NodeEnv
-from trainer.system.claims import claim, clear
+from trainer.system.claims import claim, clear, release
 from trainer.system.console import say
 
 PREFIX: Final = "kit-memory-"
@@ -40,7 +40,7 @@ def memory_folder(node: NodeEnv) -> Iterator[None]:
         yield
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        os.close(owner)
+        release(owner)
 
 
 def _name(node: NodeEnv) -> str:

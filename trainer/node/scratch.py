@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from trainer.system.claims import claim, clear
+from trainer.system.claims import claim, clear, release
 
 PREFIX: Final = "kit-agent-"
 UNUSED: Final = 60.0  # seconds after which nobody is just making one
@@ -29,4 +28,4 @@ def scratch_folder() -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         if owner is not None:
-            os.close(owner)
+            release(owner)

@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Final
 
 OWNER: Final = "owner"  # the file that is locked
+_held: Final[set[int]] = set()  # descriptors
 
 
 def claim(folder: Path) -> int:
     """Make a folder, or take one over that nobody owns; gives the descriptor that holds it.
 
-    Nobody else may be given that descriptor, nor the file be opened again: closing any of them ends the claim.
+    Nobody else may be given that descriptor, nor the file be opened again: closing any of them ends the claim. To be
+    ended by ``release``; forked processes have no part in it.
 
     Raises:
         OSError: it belongs to a process that lives, or there is no place for it.
@@ -36,8 +38,15 @@ def claim(folder: Path) -> int:
             raise
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), (folder / OWNER).stat()):
+                _held.add(descriptor)
                 return descriptor
         os.close(descriptor)  # somebody was just clearing it away
+
+
+def release(descriptor: int) -> None:
+    """End a claim."""
+    _held.discard(descriptor)
+    os.close(descriptor)
 
 
 def clear(root: Path, prefix: str, *, unused: float, but: Path | None = None) -> None:
@@ -54,7 +63,7 @@ def clear(root: Path, prefix: str, *, unused: float, but: Path | None = None) ->
             if folder != but and _is_left(folder, unused):
                 owner = claim(folder)
                 shutil.rmtree(folder, ignore_errors=True)
-                os.close(owner)
+                release(owner)
 
 
 def _is_left(folder: Path, unused: float) -> bool:
@@ -65,3 +74,13 @@ def _is_left(folder: Path, unused: float) -> bool:
     with os.scandir(folder) as entries:
         changed = {entry.name: entry.stat(follow_symlinks=False).st_mtime for entry in entries}
     return OWNER in changed and max(found.st_mtime, *changed.values()) < time.time() - unused
+
+
+def _close_in_child() -> None:
+    """What was forked holds no claim, so it does not pass descriptors of them on either: to ranks, for instance."""
+    for descriptor in _held:
+        os.close(descriptor)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_child)

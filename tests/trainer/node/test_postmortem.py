@@ -48,8 +48,10 @@ if __name__ == "__main__":
 """
 LIMITED = """
 import resource
-resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 import torch
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + (2 << 30)  # builds of torch differ by gigabytes of address space
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 {allocate}
 """
 
