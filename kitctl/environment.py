@@ -34,6 +34,7 @@ def declared(spec: JobSpec) -> dict[str, str]:
         names.KIT_GRACE_SECONDS: str(spec.grace_seconds),
         names.KIT_VIRTUAL_RANKS: str(spec.virtual_ranks or ""),
         names.KIT_HANG_TIMEOUT: _hang_timeout(spec.policy.hang_timeout),
+        names.KIT_SECRET_REQUIRED: "1" if spec.security.rendezvous_secret == names.REQUIRE else "",
         names.KIT_VERSION: kitctl.__version__,
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # rank 0's store must not be the rendezvous' own
         "NCCL_DEBUG": spec.nccl.debug,
@@ -44,9 +45,20 @@ def declared(spec: JobSpec) -> dict[str, str]:
     return {name: value for name, value in (variables | _snapshots(spec)).items() if value}
 
 
-def of_pod(spec: JobSpec, kind: str) -> list[dict[str, Any]]:
-    """A pod's variables as Kubernetes writes them: each once; the user's own win over ours."""
-    texts = declared(spec) | _places(spec, kind) | spec.env
+def has_secret(spec: JobSpec) -> bool:
+    """Whether the nodes prove to each other that they know the run's secret; torch's own rendezvous cannot."""
+    return bool(spec.security.rendezvous_secret) and spec.rendezvous.backend == "hub"
+
+
+def of_pod(spec: JobSpec, kind: str, *, standalone: bool) -> list[dict[str, Any]]:
+    """A pod's variables as Kubernetes writes them: each once; the user's own win over ours.
+
+    Args:
+        spec: the job.
+        kind: of the object.
+        standalone: whether it is applied without kitctl: pods then ask for what submit would tell them.
+    """
+    texts = declared(spec) | _places(spec, kind) | (_asked(spec, kind) if standalone else {}) | spec.env
     if kind == "IndexedJob":
         texts = launcher(spec) | texts
     return [
@@ -112,9 +124,21 @@ def _places(spec: JobSpec, kind: str) -> dict[str, str]:
     if spec.snapshots.enabled:
         places[names.KIT_SNAPSHOT_DIR] = spec.snapshots.path
         places[names.KIT_LOG_DIR] = f"{spec.snapshots.path}/logs"
+    if has_secret(spec):
+        places[names.KIT_SECRET_FILE] = f"{names.SECRET_PATH}/{names.SECRET_KEY}"
     if spec.security.report_status:
         places[names.KIT_REPORT] = f"configmap:{names.status_name(spec.name)}"
     return places
+
+
+def _asked(spec: JobSpec, kind: str) -> dict[str, str]:
+    """What pods ask the API server for."""
+    asked = {}
+    if has_secret(spec) and spec.security.report_status:
+        asked[names.KIT_SECRET_NAME] = names.secret_name(spec.name)
+    if kind == "PyTorchJob":
+        asked[names.KIT_OWNER] = f"{names.PYTORCHJOBS}/{spec.name}"
+    return asked
 
 
 def _secret(reference: str) -> dict[str, Any]:

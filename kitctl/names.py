@@ -25,6 +25,7 @@ ANNOTATION_SUBMIT: Final = "kitctl.dev/submit"  # which call of submit may relea
 ANNOTATION_USER: Final = "kitctl.dev/user"  # who made a job, or its claim; read by submit and delete
 ANNOTATION_JOB_UID: Final = "kitctl.dev/job-uid"  # of a claim: the job that has it; read by delete
 ANNOTATION_CANCELLED: Final = "kitctl.dev/cancelled"  # when; set by cancel, taken away by restart
+REQUIRE: Final = "require"  # of a part of a job: it does not run without
 APP_NAME: Final = "kitctl-job"
 
 # Set by Kubernetes' Job controller and by Kubeflow's operator, read through the downward API.
@@ -32,11 +33,15 @@ LABEL_JOB_UID: Final = "batch.kubernetes.io/controller-uid"
 ANNOTATION_JOB_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 LABEL_REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
 
+PYTORCHJOBS: Final = "apis/kubeflow.org/v1/pytorchjobs"  # where the API server has them; read by the agent
+
 # -- the container ------------------------------------------------------------------------------------------------
 CONTAINER: Final = "pytorch"  # Kubeflow's operator insists on this name
 PORT_NAME: Final = "pytorchjob-port"  # likewise
 RENDEZVOUS_PORT: Final = 29400  # torchrun's own default
 SNAPSHOT_PATH: Final = "/snapshots"
+SECRET_PATH: Final = "/var/run/secrets/kitctl.dev"  # where the run's secret is mounted
+SECRET_KEY: Final = "key"  # of the Secret's data; read by trainer.node.secret, too
 WORKSPACE: Final = "/workspace"  # where synced sources are mounted; the ranks' working folder then
 TERMINATION_LOG: Final = "/dev/termination-log"
 DEFAULT_IMAGE: Final = "kitctl/trainer:0.1.0"
@@ -58,6 +63,11 @@ def status_name(job: str) -> str:
 def sources_name(job: str) -> str:
     """The ConfigMap with the files that travel with the job."""
     return f"{job}-sources"
+
+
+def secret_name(job: str) -> str:
+    """The Secret with what the run's nodes prove to know."""
+    return f"{job}-rendezvous"
 
 
 def snapshots_name(job: str) -> str:
@@ -108,7 +118,11 @@ KIT_TERMINATION_LOG: Final = "KIT_TERMINATION_LOG"
 KIT_GRACE_SECONDS: Final = "KIT_GRACE_SECONDS"
 KIT_HANG_TIMEOUT: Final = "KIT_HANG_TIMEOUT"  # auto | off | seconds that a step may take
 KIT_EXIT_CODES: Final = "KIT_EXIT_CODES"  # IndexedJob | PyTorchJob: which table of exit codes the agent uses
+KIT_OWNER: Final = (
+    "KIT_OWNER"  # <group>/<version>/<resource>/<name>, whose uid tells runs apart; absent: PET_RDZV_ID does
+)
 KIT_SECRET_FILE: Final = "KIT_SECRET_FILE"  # what the run's nodes prove to know; absent: nothing
+KIT_SECRET_NAME: Final = "KIT_SECRET_NAME"  # the Secret that the first agent fills; absent: it is filled, or none may
 KIT_SECRET_REQUIRED: Final = "KIT_SECRET_REQUIRED"  # "1": not without
 KIT_VERSION: Final = "KIT_VERSION"  # kitctl's; the agent compares it with the image's
 

@@ -41,6 +41,7 @@ class View:
     sources: Mapping[str, str]
     suspended: bool
     run: str
+    standalone: bool
     labels: Mapping[str, Mapping[str, str]]  # by component
     selector: Mapping[str, str]
     env: tuple[Mapping[str, Any], ...]
@@ -68,6 +69,11 @@ class View:
     def sources_name(self) -> str:
         """Name of the ConfigMap that holds the files that travel with the job."""
         return names.sources_name(self.name)
+
+    @property
+    def secret_name(self) -> str:
+        """Name of the Secret that the nodes prove to know; empty: there is none."""
+        return names.secret_name(self.name) if environment.has_secret(self.spec) else ""
 
     @property
     def claim(self) -> str:
@@ -111,7 +117,7 @@ class View:
         return dict(pair.split("=") for pair in conf.split(","))
 
 
-def view(spec: JobSpec, sources: Mapping[str, str], *, suspended: bool, run: str = "") -> View:
+def view(spec: JobSpec, sources: Mapping[str, str], *, suspended: bool, standalone: bool = True, run: str = "") -> View:
     """Everything that the templates show of a job."""
     kind: Literal["IndexedJob", "PyTorchJob"] = "PyTorchJob" if spec.kind == "PyTorchJob" else "IndexedJob"
     components = ("trainer", "rendezvous", "status", "sources", "snapshots", "access")
@@ -121,9 +127,10 @@ def view(spec: JobSpec, sources: Mapping[str, str], *, suspended: bool, run: str
         sources={source_key(path): text for path, text in sources.items()},
         suspended=suspended or bool(spec.scheduling.queue),
         run=run,
+        standalone=standalone,
         labels={component: _labels(spec, component) for component in components} | {"job": _job_labels(spec)},
         selector={names.LABEL_INSTANCE: spec.name, names.LABEL_COMPONENT: "trainer"},
-        env=tuple(environment.of_pod(spec, kind)),
+        env=tuple(environment.of_pod(spec, kind, standalone=standalone)),
         env_from=tuple(map(_env_from, spec.env_from)),
         mounts=tuple(_mounts(spec, sources)),
         command=tuple(map(environment.literal, (*names.AGENT_COMMAND, "--", *spec.command, *spec.args))),
@@ -174,12 +181,15 @@ def _mounts(spec: JobSpec, sources: Mapping[str, str]) -> list[Mount]:
     mounts = [Mount(name="shm", path="/dev/shm", kind="emptyDir", source=shm)]  # noqa: S108 - the pod's own
     if spec.security.profile == "restricted" and spec.security.read_only_root:
         mounts.append(Mount(name="tmp", path="/tmp", kind="emptyDir", source={}))  # noqa: S108 - likewise
+    if environment.has_secret(spec):
+        source = {"secretName": names.secret_name(spec.name), "optional": True}
+        mounts.append(Mount(name="secret", path=names.SECRET_PATH, kind="secret", source=source, read_only=True))
     if spec.snapshots.enabled:
         mounts.append(_snapshots(spec))
     if sources:
         items = [{"key": source_key(path), "path": path} for path in sources]
-        source = {"name": names.sources_name(spec.name), "items": items}
-        mounts.append(Mount(name="sources", path=names.WORKSPACE, kind="configMap", source=source, read_only=True))
+        files = {"name": names.sources_name(spec.name), "items": items}
+        mounts.append(Mount(name="sources", path=names.WORKSPACE, kind="configMap", source=files, read_only=True))
     return mounts + [_volume(number, volume) for number, volume in enumerate(spec.volumes)]
 
 

@@ -20,12 +20,17 @@ if TYPE_CHECKING:
     import jinja2
 
 # In the order in which objects have to be there: what a job mounts, uses or is found by comes before the job.
-TEMPLATES: Final = ("rbac", "configmaps", "snapshots", "service", "network-policy")
+TEMPLATES: Final = ("rbac", "secret", "configmaps", "snapshots", "service", "network-policy")
 JOB_TEMPLATES: Final = {"IndexedJob": "indexed-job", "PyTorchJob": "pytorchjob"}
 
 
 def manifests(
-    spec: JobSpec, sources: Mapping[str, str] | None = None, *, suspended: bool = False, run: str = ""
+    spec: JobSpec,
+    sources: Mapping[str, str] | None = None,
+    *,
+    suspended: bool = False,
+    standalone: bool = True,
+    run: str = "",
 ) -> list[dict[str, Any]]:
     """The objects that a job is, in the order in which to apply them.
 
@@ -33,9 +38,10 @@ def manifests(
         spec: the job; its kind ``auto`` is taken as IndexedJob.
         sources: files that travel with it, text by relative path.
         suspended: whether the job waits for being released.
+        standalone: whether they are applied without kitctl: pods then ask for what submit would tell them.
         run: tells this run from others of the same job; empty: equal jobs are the same run.
     """
-    shown = view(spec, sources or {}, suspended=suspended, run=run)
+    shown = view(spec, sources or {}, suspended=suspended, standalone=standalone, run=run)
     return [document for template in _templates(shown) for document in yamlstrict.parse(_filled(template, shown))]
 
 

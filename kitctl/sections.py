@@ -194,6 +194,9 @@ class Security(Section, frozen=True, kw_only=True):
     network_policy: bool | Literal["require"] = True
     """Let only the job's own pods reach its ports, where the cluster's network enforces that: torch's store has no
     authentication. True: without it where you may not create one; ``require``: the job is refused there."""
+    rendezvous_secret: bool | Literal["require"] = True
+    """Nodes prove to each other that they know the run's secret, a Secret that is made with the job. True: without it
+    where you may not create one, or nobody fills it; ``require``: the job does not run without."""
     report_status: bool = True
     """Give node 0 the right to write this job's one status ConfigMap."""
     service_account: ObjectName = ""

@@ -22,16 +22,18 @@ from trainer.env import EXIT_CODES, NodeEnv, node_env
 from trainer.node.drain import Drain, DrainRequested
 from trainer.node.keeping import Keeper, keeper_of
 from trainer.node.memory import memory_folder
+from trainer.node.owner import identified
 from trainer.node.scratch import scratch_folder
 from trainer.node.secret import run_secret
 from trainer.node.surroundings import share_cores
 from trainer.node.zygote import Zygote
-from trainer.outcome import termination
+from trainer.outcome import marker, termination
 from trainer.outcome.marker import finished
 from trainer.outcome.termination import Ending
 from trainer.rendezvous.hosted import hosted
 from trainer.rendezvous.knobs import Knobs
 from trainer.system import console
+from trainer.system.apiserver import ApiError
 from trainer.system.console import say
 from trainer.system.imports import uncollected
 from trainer.system.lifeline import adopt_orphans
@@ -92,7 +94,7 @@ def _check(node: NodeEnv, command: list[str]) -> Ending | None:
     if (folder := node.snapshot_dir) and patiently(
         lambda: finished(folder, node.run_id), folder, lambda text: say(node.node_index, f"warning: {text}")
     ):
-        return termination.FINISHED
+        return termination.FINISHED if node.owner is None else _ambiguous(node, marker.path(folder, node.run_id))
     if not command:
         return Ending(outcome="fatal", reason="no command: give a script, or -m and a module, after --")
     if command[0] == "-m":
@@ -102,16 +104,24 @@ def _check(node: NodeEnv, command: list[str]) -> Ending | None:
     return None
 
 
+def _ambiguous(node: NodeEnv, mark: Path) -> Ending:
+    """The run has finished, and this node may be of another one: who says that it is done may not have trained."""
+    fix = f"submit it with kitctl, let its service account get {node.owner} (security.reportStatus), or delete {mark}"
+    return Ending(outcome="fatal", reason=f"a run {node.run_id} has finished already; if this is a new one, {fix}")
+
+
 def _run(node: NodeEnv, command: list[str], drain: Drain, keeper: Keeper | None) -> Ending:
     if node.version not in {None, version()}:
         say(node.node_index, f"warning: kitctl is version {node.version}, the trainer here {version()}")
     try:
+        with drain.interruptible():
+            node = identified(node, os.environ, partial(say, node.node_index))
         return _check(node, command) or _supervise(node, command, drain, keeper)
     except DrainRequested:
         return Ending(outcome="drained", reason="the node was told to leave")
     except EnvError as error:
         return Ending(outcome="fatal", reason=str(error))
-    except (PortBusyError, StorageUnavailableError) as error:
+    except (ApiError, PortBusyError, StorageUnavailableError) as error:
         return Ending(outcome="retryable", reason=str(error))
     except Exception as error:  # noqa: BLE001  whatever it was, it must reach the termination message
         say(node.node_index, traceback.format_exc())
@@ -128,7 +138,7 @@ def _supervise(node: NodeEnv, command: list[str], drain: Drain, keeper: Keeper |
         stack.enter_context(memory_folder(node))
         with drain.interruptible():
             hosts = node.hosts_rendezvous and node.rendezvous == "hub"
-            secret = run_secret(node, partial(say, node.node_index)) if node.rendezvous == "hub" else None
+            secret = run_secret(node, partial(say, node.node_index))
             hub = stack.enter_context(hosted(node, knobs, secret=secret)) if hosts else None
             supervisor = load(node)
             warm = node.warm_workers and sys.platform == "linux"

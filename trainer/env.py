@@ -47,7 +47,9 @@ class NodeEnv:
     rendezvous_host: str
     rendezvous_port: int
     rendezvous_conf: Mapping[str, str]
+    owner: str | None
     secret_file: Path | None
+    secret_name: str | None
     secret_required: bool
     local_addr: str | None
     interface: str | None
@@ -136,7 +138,9 @@ def node_env(environ: Mapping[str, str] = os.environ) -> NodeEnv:
         rendezvous_host=host,
         rendezvous_port=number_of("PET_RDZV_ENDPOINT", port),
         rendezvous_conf=pairs_of("PET_RDZV_CONF", environ.get("PET_RDZV_CONF", "")),
+        owner=environ.get("KIT_OWNER") or None,
         secret_file=path_of(environ, "KIT_SECRET_FILE"),
+        secret_name=environ.get("KIT_SECRET_NAME") or None,
         secret_required=environ.get("KIT_SECRET_REQUIRED") == "1",
         local_addr=environ.get("PET_LOCAL_ADDR") or None,
         interface=environ.get("KIT_INTERFACE") or None,

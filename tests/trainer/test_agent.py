@@ -116,6 +116,16 @@ def test_a_missing_script_is_fatal_before_anything_starts(tmp_path: Path) -> Non
         assert "the script trian.py does not exist" in nodes.end(0)["reason"]
 
 
+def test_a_finished_run_that_may_be_another_one_is_not_called_done(tmp_path: Path) -> None:
+    with Nodes(tmp_path, str(SCRIPTS / "allreduce.py"), KIT_OWNER="apis/kubeflow.org/v1/pytorchjobs/job") as nodes:
+        (nodes.snapshots / ".finished-test-run").touch()
+        nodes.start(0)
+        assert nodes.wait(0) == 78
+        reason = nodes.end(0)["reason"]
+    assert reason.startswith("a run test-run has finished already; if this is a new one, submit it with kitctl")
+    assert str(nodes.snapshots / ".finished-test-run") in reason
+
+
 def test_a_finished_run_is_done_at_once(tmp_path: Path) -> None:
     with Nodes(tmp_path, str(SCRIPTS / "steps.py")) as nodes:
         (nodes.snapshots / ".finished-test-run").touch()

@@ -1,24 +1,16 @@
-"""``configmap:<name>``: the report, in a ConfigMap beside the job, through the API server.
-
-With what Kubernetes mounts into each pod that has a service account, and the standard library: the image needs no
-client of Kubernetes. Proxies are not asked: the API server is in the cluster.
-"""
+"""``configmap:<name>``: the report, in a ConfigMap beside the job, through the API server."""
 
 from __future__ import annotations
 
 import json
-import os
-import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.client import HTTPException, HTTPSConnection
-from pathlib import Path
 from typing import Any, ClassVar, Final
 
-ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # token, ca.crt and namespace
+from trainer.system.apiserver import ApiError, ApiServer
+
 KEY: Final = "report"  # in the ConfigMap's data
-TIMEOUT: Final = 10.0  # seconds, for each step of a request
 REFUSALS: Final[Mapping[int, str]] = {
     # Why the API server does not take a report, and what to do about it.
     HTTPStatus.UNAUTHORIZED: "the service account's token is not accepted; is the cluster's clock right?",
@@ -40,7 +32,7 @@ class ConfigMapSink:
     interval: ClassVar[float] = 5.0
 
     name: str
-    account: Path = ACCOUNT
+    server: ApiServer = field(default_factory=ApiServer)
 
     def put(self, report: Mapping[str, Any]) -> None:
         """Replace the report.
@@ -48,35 +40,8 @@ class ConfigMapSink:
         Raises:
             RefusedError: it was not taken.
         """
-        patch = json.dumps({"data": {KEY: json.dumps(report)}})
-        headers = {
-            "Authorization": f"Bearer {self._mounted('token')}",
-            "Content-Type": "application/merge-patch+json",
-            "Connection": "close",
-        }
-        path = f"/api/v1/namespaces/{self._mounted('namespace')}/configmaps/{self.name}?fieldManager=trainer.agent"
-        server = self._server()
         try:
-            server.request("PATCH", path, body=patch, headers=headers)
-            status = server.getresponse().status
-        except (OSError, HTTPException) as error:
-            raise RefusedError(f"the API server at {server.host}:{server.port}: {error!r}") from error
-        finally:
-            server.close()
-        if status != HTTPStatus.OK:
-            raise RefusedError(f"the ConfigMap {self.name}: {REFUSALS.get(status, f'HTTP status {status}')}")
-
-    def _mounted(self, name: str) -> str:
-        """One of the account's files, read anew each time: tokens last an hour."""
-        try:
-            return (self.account / name).read_text().strip()
-        except FileNotFoundError as error:
-            raise RefusedError("no token of a service account is mounted into this pod") from error
-
-    def _server(self) -> HTTPSConnection:
-        """A connection for one request: one that was kept might be cut by whatever stands between, unnoticed."""
-        host, port = (os.environ.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
-        if not host:
-            raise RefusedError("no API server here: KUBERNETES_SERVICE_HOST is not set")
-        trust = ssl.create_default_context(cafile=self.account / "ca.crt")
-        return HTTPSConnection(host, int(port or 443), context=trust, timeout=TIMEOUT)
+            self.server.patch("api/v1", "configmaps", self.name, {"data": {KEY: json.dumps(report)}})
+        except ApiError as error:
+            why = f"the ConfigMap {self.name}: {REFUSALS.get(error.status, error)}" if error.status else str(error)
+            raise RefusedError(why) from error

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -45,6 +45,41 @@ DISKS: Final = frozenset(
 )
 
 
+class Part(NamedTuple):
+    """What a job can go without: its field and key, the kinds of its objects, and what they are for."""
+
+    field: str
+    key: str
+    kinds: tuple[str, ...]
+    what: str
+    without: str
+
+
+PARTS: Final = (
+    Part(
+        "report_status",
+        "reportStatus",
+        ("ServiceAccount", "Role", "RoleBinding"),
+        "service accounts and roles",
+        "status will show no steps, losses and ranks",
+    ),
+    Part(
+        "network_policy",
+        "networkPolicy",
+        ("NetworkPolicy",),
+        "network policies",
+        "other pods of the cluster can reach the job's ports",
+    ),
+    Part(
+        "rendezvous_secret",
+        "rendezvousSecret",
+        ("Secret",),
+        "Secrets",
+        "whoever reaches node 0 and knows the run's id can take part in it",
+    ),
+)
+
+
 def review(api: Api, namespace: str) -> Permissions:
     """What this user may do in a namespace."""
     return Permissions(api.ask("SelfSubjectRulesReview", spec={"namespace": namespace}))
@@ -73,15 +108,15 @@ def permitted(api: Api, spec: JobSpec, tell: Callable[[str], None]) -> JobSpec:
     if spec.kind == "auto":
         operator_only = not permissions.may_apply("Job") and permissions.may_apply("PyTorchJob")
         spec = replace(spec, kind="PyTorchJob" if operator_only else "IndexedJob")
-    if spec.security.report_status and not permissions.may_apply("ServiceAccount", "Role", "RoleBinding"):
-        tell(missing.format("service accounts and roles") + "status will show no steps, losses and ranks")
-        spec = replace(spec, security=replace(spec.security, report_status=False))
-    if spec.security.network_policy and not permissions.may_apply("NetworkPolicy"):
-        if spec.security.network_policy == "require":
-            what = f"require, and you may not create network policies in namespace {spec.namespace!r}"
-            raise UsageError(f"security.networkPolicy: {what}", fix="ask for this right, or set it to true")
-        tell(missing.format("network policies") + "other pods of the cluster can reach the job's ports")
-        spec = replace(spec, security=replace(spec.security, network_policy=False))
+    for part in PARTS:
+        given = getattr(spec.security, part.field)
+        if not given or permissions.may_apply(*part.kinds):
+            continue
+        if given == names.REQUIRE:
+            what = f"require, and you may not create {part.what} in namespace {spec.namespace!r}"
+            raise UsageError(f"security.{part.key}: {what}", fix="ask for this right, or set it to true")
+        tell(missing.format(part.what) + part.without)
+        spec = replace(spec, security=replace(spec.security, **{part.field: False}))
     own_claim = spec.snapshots.enabled and not spec.snapshots.claim
     if own_claim and not permissions.may_apply("PersistentVolumeClaim"):
         tell(missing.format("claims") + "no snapshots, a restart begins at step 0 (--claim NAME uses an existing one)")

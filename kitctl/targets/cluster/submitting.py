@@ -15,7 +15,7 @@ from kitctl import names, render
 from kitctl.errors import ConflictError, Forbidden, KitError, NotFound, UnsupportedError, UsageError
 from kitctl.spec import JobSpec
 from kitctl.targets import Change, Submission
-from kitctl.targets.cluster import claims, facts, lifecycle, preflight, rehearsal
+from kitctl.targets.cluster import claims, facts, lifecycle, preflight, rehearsal, runsecret
 from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.claims import Claimant
 from kitctl.targets.cluster.existing import GONE_SECONDS, TRIES, another, create_once, create_or_find, gone, there
@@ -41,7 +41,7 @@ def submit(api: Api, submission: Submission, user: str, tell: Callable[[str], No
     """
     spec = preflight.fitted(api, submission.spec, tell)
     call = uuid.uuid4().hex
-    *children, manifest = render.manifests(spec, submission.sources, suspended=True, run=call[:8])
+    *children, manifest = render.manifests(spec, submission.sources, suspended=True, standalone=False, run=call[:8])
     manifest = lifecycle.unreleased(manifest, call, user)
     standing = _standing(api, manifest, user, replace=submission.replace)
     claimant = Claimant(user, bool(spec.resume))
@@ -74,8 +74,9 @@ def preview(api: Api, submission: Submission, tell: Callable[[str], None]) -> li
     """What submitting would change, object by object, as the API server itself would do it."""
     spec = preflight.fitted(api, submission.spec, tell)
     job = find(api, spec.namespace, spec.name, "PyTorchJob" if spec.kind == "PyTorchJob" else "Job")
-    objects = render.manifests(spec, submission.sources, run=facts.run(job) if job else "")
-    return [_previewed(api, lifecycle.owned(one, job) if job and one is not objects[-1] else one) for one in objects]
+    objects = render.manifests(spec, submission.sources, standalone=False, run=facts.run(job) if job else "")
+    own = [lifecycle.owned(one, job) if job and one is not objects[-1] else one for one in objects]
+    return [runsecret.masked(_previewed(api, one)) for one in own]
 
 
 def find(api: Api, namespace: str, name: str, *kinds: str) -> Object | None:
@@ -164,7 +165,7 @@ def _attach(api: Api, child: Object, job: Object, claimant: Claimant) -> None:
     if child["kind"] in lifecycle.OUTLIVES:
         claims.attach(api, child, job, claimant)
         return
-    for found in create_or_find(api, lifecycle.owned(child, job)):
+    for found in create_or_find(api, lifecycle.owned(runsecret.filled(child), job)):
         if lifecycle.leaving(found, job):
             gone(api, found)
         elif lifecycle.belongs(found, job):

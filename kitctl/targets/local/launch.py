@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kitctl import names
-from kitctl.environment import declared, launcher
+from kitctl.environment import declared, has_secret, launcher
 from kitctl.spec import JobSpec
 from kitctl.targets.local.folder import JobFolder
 from kitctl.targets.local.records import Job
@@ -67,8 +67,9 @@ def environment(this: Launch, base: Mapping[str, str]) -> dict[str, str]:
         names.KIT_REPORT: f"file:{this.folder.report_path}",
         names.KIT_TERMINATION_LOG: str(this.folder.node(this.index).termination_path(this.attempt)),
         names.KIT_EXIT_CODES: "IndexedJob",
-        names.KIT_SECRET_FILE: str(this.folder.secret_path),
     }
+    if has_secret(spec):
+        ours[names.KIT_SECRET_FILE] = str(this.folder.secret_path)
     if (snapshots := snapshot_dir(spec, this.state)) is not None:
         ours[names.KIT_SNAPSHOT_DIR] = str(snapshots)
     share = _share(spec, this.index, base)

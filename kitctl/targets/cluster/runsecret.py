@@ -1,0 +1,36 @@
+"""The Secret that a run's nodes prove to know: made of chance as it is created, and never shown."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from kitctl import names
+from kitctl.targets import Change
+from kitctl.targets.cluster.resources import Object
+
+T = TypeVar("T", Object, Object | None)
+
+SIZE: Final = 32  # bytes
+MASK: Final = "***"
+
+
+def filled(child: Object) -> Object:
+    """A job's Secret with a value that nobody has seen; any other child as it is."""
+    if child["kind"] != "Secret":
+        return child
+    value = base64.b64encode(secrets.token_hex(SIZE).encode()).decode()
+    return child | {"data": {names.SECRET_KEY: value}}
+
+
+def masked(change: Change) -> Change:
+    """A change without a Secret's values."""
+    return replace(change, before=_masked(change.before), after=_masked(change.after))
+
+
+def _masked(thing: T) -> T:
+    if not thing or thing["kind"] != "Secret" or "data" not in thing:
+        return thing
+    return thing | {"data": dict.fromkeys(thing["data"], MASK)}

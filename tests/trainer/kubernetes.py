@@ -1,0 +1,102 @@
+"""A Kubernetes API server as a pod sees it: its protocol over real TLS, and objects that patches are merged into."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+class ApiServer(ThreadingHTTPServer):
+    """Holds objects by their path, for whoever has the token.
+
+    Attributes:
+        objects: by path; each has a ``resourceVersion`` once it was patched.
+        status: of all answers, if it is not 200.
+        before: called with each request's method and path, before anything is looked at.
+    """
+
+    def __init__(self, identity: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Api)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(identity)
+        self.socket = context.wrap_socket(self.socket, server_side=True)
+        self.token = "first"
+        self.status = 200
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.before: Callable[[str, str], None] = lambda *_: None
+        self.lock = threading.Lock()
+
+
+class _Api(BaseHTTPRequestHandler):
+    server: ApiServer
+
+    def do_GET(self) -> None:
+        self._answer(None)
+
+    def do_PATCH(self) -> None:
+        self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+    def _answer(self, patch: dict[str, Any] | None) -> None:
+        path, _, query = self.path.partition("?")
+        self.server.before(self.command, path)
+        with self.server.lock:
+            found = self.server.objects.get(path)
+            status = self._status(found, patch, query)
+            if status == 200 and patch and found is not None:
+                found.setdefault("data", {}).update(patch["data"])
+                version = int(found.setdefault("metadata", {}).get("resourceVersion", "0"))
+                found["metadata"]["resourceVersion"] = str(version + 1)
+            body = json.dumps(found if status == 200 else {"kind": "Status", "code": status}).encode()
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _status(self, found: dict[str, Any] | None, patch: dict[str, Any] | None, query: str) -> int:
+        if self.headers["Authorization"] != f"Bearer {self.server.token}":
+            return 401
+        if found is None:
+            return 404
+        told = (self.headers["Content-Type"], query)
+        if patch is not None and told != ("application/merge-patch+json", "fieldManager=trainer.agent"):
+            return 415
+        expected = (patch or {}).get("metadata", {}).get("resourceVersion")
+        if expected is not None and expected != found.get("metadata", {}).get("resourceVersion"):
+            return 409
+        return self.server.status
+
+    def log_message(self, *_: Any) -> None:
+        """Keep quiet."""
+
+
+def identity_in(folder: Path) -> Path:
+    """Key and certificate of 127.0.0.1, in one file."""
+    files = ["-keyout", str(folder / "key"), "-out", str(folder / "certificate")]
+    name = ["-subj", "/CN=kubernetes", "-addext", "subjectAltName=IP:127.0.0.1"]
+    new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    subprocess.run([*new, *files, *name], check=True, capture_output=True)
+    both = folder / "both"
+    both.write_text((folder / "key").read_text() + (folder / "certificate").read_text())
+    return both
+
+
+@contextmanager
+def serving(identity: Path, account: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    """An API server, and a pod's surroundings that lead to it."""
+    (account / "ca.crt").write_bytes(identity.read_bytes())
+    (account / "namespace").write_text("team")
+    (account / "token").write_text("first\n")
+    with ApiServer(identity) as api:
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(api.server_port))
+        threading.Thread(target=api.serve_forever, daemon=True).start()
+        yield api
+        api.shutdown()
