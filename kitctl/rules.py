@@ -82,6 +82,7 @@ def _environment(spec: JobSpec) -> Iterator[Problem]:
 
 def _volumes(spec: JobSpec) -> Iterator[Problem]:
     taken = {"/dev/shm": "sharedMemory", "/tmp": "scratch space", names.WORKSPACE: "synced files"}  # noqa: S108
+    taken[names.SECRET_PATH] = "the run's secret"
     yield from _path("snapshots.path", spec.snapshots.path, taken if spec.snapshots.enabled else {})
     if spec.snapshots.enabled:
         taken[_plain(spec.snapshots.path)] = "snapshots"
@@ -141,6 +142,12 @@ def _tolerations(spec: JobSpec) -> Iterator[Problem]:
             yield Problem.of(field, "Equal needs a key", "give one, or accept every taint with operator: Exists")
 
 
+def _secret(spec: JobSpec) -> Iterator[Problem]:
+    if spec.security.rendezvous_secret == names.REQUIRE and spec.rendezvous.backend != "hub":
+        what = f"require, and rendezvous.backend {spec.rendezvous.backend} can prove nothing"
+        yield Problem.of("security.rendezvousSecret", what, "use the hub")
+
+
 RULES: tuple[Callable[[JobSpec], Iterator[Problem]], ...] = (
     _size,
     _name,
@@ -154,4 +161,5 @@ RULES: tuple[Callable[[JobSpec], Iterator[Problem]], ...] = (
     _resources,
     _virtual_ranks,
     _tolerations,
+    _secret,
 )

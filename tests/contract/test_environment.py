@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+import stat
 from dataclasses import asdict
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from kitctl import names
 from kitctl.sections import Policy, Rendezvous, Snapshots
 from kitctl.spec import JobSpec
 from kitctl.targets.local import launch
-from kitctl.targets.local.folder import JobFolder
-from kitctl.targets.local.records import Job
+from kitctl.targets.local.folder import JobFolder, create
+from kitctl.targets.local.records import Job, Wanted
 from trainer import env
+from trainer.node.secret import run_secret
 
 SPEC = JobSpec(
     name="job",
@@ -78,11 +81,31 @@ def test_the_local_target_sets_what_a_node_reads(tmp_path: Path) -> None:
         "max_restarts": 5,
         "grace_seconds": 90.0,
         "hang_timeout": 120.0,
+        "secret_name": None,
+        "secret_required": False,
+        "owner": None,
         "version": __import__("kitctl").__version__,
     }
     assert {name: node[name] for name in expected} == expected
     assert node["rendezvous_conf"]["join_timeout"] == "1200"
+    assert node["secret_file"] is None, "torch's own rendezvous can prove nothing"
     assert node["rendezvous_conf"]["last_call_timeout"] == "4"
+
+
+def test_nodes_of_the_local_target_have_a_secret_that_is_the_users_alone(tmp_path: Path) -> None:
+    spec = JobSpec(name="job")
+    job = Job(spec=spec, run="run-1", created=0.0, folder="/", python="python", version="0")
+    folder = create(tmp_path / "job", job, Wanted(nodes=1))
+    this = launch.Launch(folder=folder, job=job, index=0, attempt=1, port=20000, state=tmp_path)
+    told = launch.environment(this, {})
+    node = env.node_env(told)
+    assert node.secret_file == folder.secret_path
+    assert stat.S_IMODE(folder.secret_path.stat().st_mode) == 0o600
+    found = run_secret(node, pytest.fail)
+    assert found
+    assert len(found) == 64
+    assert found.decode() not in "".join(told.values()) + (folder.path / "job.json").read_text()
+    assert create(tmp_path / "next", job, Wanted(nodes=1)).secret_path.read_bytes() != found
 
 
 def test_the_local_target_sets_what_a_rank_reads(tmp_path: Path) -> None:

@@ -10,12 +10,13 @@ import pytest
 
 from kitctl import environment, names, render
 from kitctl.fields import Kind
-from kitctl.sections import Nccl, Policy, Snapshots
+from kitctl.sections import Nccl, Policy, Security, Snapshots
 from kitctl.spec import JobSpec
 from kitctl.targets.local import launch
 from kitctl.targets.local.folder import JobFolder
 from kitctl.targets.local.records import Job
 from trainer import env
+from trainer.node import secret
 
 SPEC = JobSpec(
     name="job",
@@ -113,3 +114,14 @@ def test_the_local_target_declares_what_manifests_declare(tmp_path: Path) -> Non
     local = launch.environment(this, base={})
     shared = environment.launcher(SPEC) | environment.declared(SPEC)
     assert {name: local.get(name) for name in shared} == shared
+
+
+def test_what_pods_ask_for_is_what_the_agent_reads() -> None:
+    node = env.node_env(pod_environment("PyTorchJob"))
+    assert (node.owner, node.secret_name) == ("apis/kubeflow.org/v1/pytorchjobs/job", "job-rendezvous")
+    assert (str(node.secret_file), node.secret_required) == (f"{names.SECRET_PATH}/{names.SECRET_KEY}", False)
+    assert secret.KEY == names.SECRET_KEY
+    required = msgspec.structs.replace(SPEC, security=Security(rendezvous_secret="require"))
+    told = _values(render.manifests(required, standalone=False, run="a")[-1]["spec"]["template"])
+    node = env.node_env(told)
+    assert (node.owner, node.secret_name, node.secret_required) == (None, None, True)

@@ -10,7 +10,7 @@ import yaml
 from kitctl import names, render, specfile
 from kitctl.fields import Kind
 from kitctl.jobinput import JobInput
-from kitctl.sections import Scheduling, Section, Security, Snapshots
+from kitctl.sections import Rendezvous, Scheduling, Section, Security, Snapshots
 from kitctl.spec import JobSpec
 from tests.conftest import Golden
 from tests.kitctl.rendered import env_of, job_of, mounts_of, of_kind, pod_in, pod_of
@@ -66,7 +66,7 @@ def _defaults(section: Any, plain: Any, path: str = "") -> list[str]:
 def test_objects_come_in_the_order_in_which_they_are_needed() -> None:
     spec = JobSpec(name="job", command=("train.py",))
     kinds = [thing["kind"] for thing in render.manifests(spec, SOURCES)]
-    needed = ["ServiceAccount", "Role", "RoleBinding", "ConfigMap", "ConfigMap", "PersistentVolumeClaim"]
+    needed = ["ServiceAccount", "Role", "RoleBinding", "Secret", "ConfigMap", "ConfigMap", "PersistentVolumeClaim"]
     assert kinds == [*needed, "Service", "NetworkPolicy", "Job"]
 
 
@@ -116,10 +116,63 @@ def test_a_job_waits_for_its_release_or_for_its_queue() -> None:
     assert queued["metadata"]["labels"][names.LABEL_QUEUE] == "research"
 
 
-def test_the_role_is_limited_to_the_one_status_object() -> None:
-    (rule,) = of_kind(render.manifests(JobSpec(name="job")), "Role")["rules"]
-    assert rule["resourceNames"] == ["job-status"]
-    assert rule["verbs"] == ["get", "patch"]
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_role_is_limited_to_the_jobs_own_objects(kind: Kind) -> None:
+    status = ("configmaps", "job-status", ("get", "patch"))
+    secret = ("secrets", "job-rendezvous", ("get", "patch"))
+    owner = ("pytorchjobs", "job", ("get",))
+    spec = JobSpec(name="job", kind=kind)
+    assert rights(render.manifests(spec)) == [status, secret, *([owner] if kind == "PyTorchJob" else [])]
+    assert rights(render.manifests(spec, standalone=False, run="a")) == [status], "submit has filled it already"
+    open_to_all = JobSpec(name="job", security=Security(rendezvous_secret=False))
+    assert rights(render.manifests(open_to_all)) == [status]
+
+
+def rights(objects: list[dict[str, Any]]) -> list[tuple[str, str, tuple[str, ...]]]:
+    """What the pods may do, and with which object."""
+    rules = of_kind(objects, "Role")["rules"]
+    assert all(len(rule["resources"]) == len(rule["resourceNames"]) == 1 for rule in rules)
+    return [(rule["resources"][0], rule["resourceNames"][0], tuple(rule["verbs"])) for rule in rules]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_secret_is_rendered_without_its_value(kind: Kind) -> None:
+    spec = JobSpec(name="job", kind=kind)
+    secret = of_kind(render.manifests(spec), "Secret")
+    assert not secret.keys() & {"data", "stringData"}
+    assert render.to_yaml(render.manifests(spec)) == render.to_yaml(render.manifests(spec)), "nothing is random"
+    (volume,) = [volume for volume in pod_of(spec)["volumes"] if "secret" in volume]
+    assert volume["secret"] == {"secretName": secret["metadata"]["name"], "optional": True}
+    env = env_of(spec)
+    assert env[names.KIT_SECRET_FILE] == f"{mounts_of(spec)['secret']['mountPath']}/{names.SECRET_KEY}"
+    assert env[names.KIT_SECRET_NAME] == secret["metadata"]["name"]
+
+
+def test_a_job_without_a_secret_has_none_and_one_that_needs_it_says_so() -> None:
+    off = JobSpec(name="job", security=Security(rendezvous_secret=False))
+    stock = JobSpec(name="job", rendezvous=Rendezvous(backend="c10d"))
+    for spec in (off, stock):
+        assert not [thing for thing in render.manifests(spec) if thing["kind"] == "Secret"]
+        assert not {names.KIT_SECRET_FILE, names.KIT_SECRET_NAME, names.KIT_SECRET_REQUIRED} & env_of(spec).keys()
+    required = JobSpec(name="job", security=Security(rendezvous_secret="require", report_status=False))
+    assert env_of(required)[names.KIT_SECRET_REQUIRED] == "1"
+    assert names.KIT_SECRET_NAME not in env_of(required), "nobody may fill it"
+
+
+def test_each_run_of_a_pytorchjob_has_an_id_of_its_own() -> None:
+    spec = JobSpec(name="job", kind="PyTorchJob")
+
+    def rendezvous_id(**given: Any) -> str:
+        identity: str = render.manifests(spec, **given)[-1]["spec"]["elasticPolicy"]["rdzvId"]
+        return identity
+
+    assert rendezvous_id(standalone=False, run="one") == "job-one"
+    assert rendezvous_id(standalone=False, run="two") == "job-two"
+    assert rendezvous_id() == rendezvous_id(), "equal objects: the job's uid tells runs apart"
+    assert env_of(spec)[names.KIT_OWNER] == "apis/kubeflow.org/v1/pytorchjobs/job"
+    submitted = pod_in(render.manifests(spec, standalone=False, run="one"))["containers"][0]["env"]
+    assert names.KIT_OWNER not in {variable["name"] for variable in submitted}
+    assert names.KIT_OWNER not in env_of(JobSpec(name="job")), "an Indexed Job's pods bear its uid"
 
 
 def test_without_reports_pods_are_nobody() -> None:

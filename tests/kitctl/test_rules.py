@@ -7,7 +7,18 @@ import pytest
 
 from kitctl.errors import SpecError
 from kitctl.rules import RULES, check, name_limit
-from kitctl.sections import EnvSource, Nccl, Policy, Rendezvous, Resources, Scheduling, Snapshots, Toleration, Volume
+from kitctl.sections import (
+    EnvSource,
+    Nccl,
+    Policy,
+    Rendezvous,
+    Resources,
+    Scheduling,
+    Security,
+    Snapshots,
+    Toleration,
+    Volume,
+)
 from kitctl.spec import JobSpec
 
 FINE = JobSpec(name="job")
@@ -98,6 +109,14 @@ def test_what_is_just_allowed(changes: dict[str, Any]) -> None:
         ({"volumes": (Volume(mount_path="/a:ro", claim="a"),)}, "volumes[0].mountPath: '/a:ro' cannot be mounted at"),
         ({"volumes": (Volume(mount_path="/a\n", claim="a"),)}, "volumes[0].mountPath: '/a\\n' cannot be mounted at"),
         ({"volumes": (Volume(mount_path="/./", claim="a"),)}, "volumes[0].mountPath: '/./' would hide the image"),
+        (
+            {"volumes": (Volume(mount_path="/var/run/secrets/kitctl.dev", claim="a"),)},
+            "volumes[0].mountPath: /var/run/secrets/kitctl.dev is taken by the run's secret",
+        ),
+        (
+            {"security": Security(rendezvous_secret="require"), "rendezvous": Rendezvous(backend="c10d")},
+            "security.rendezvousSecret: require, and rendezvous.backend c10d can prove nothing; fix: use the hub",
+        ),
         ({"snapshots": Snapshots(path="/tmp")}, "snapshots.path: /tmp is taken by scratch space"),
         ({"args": ("a", "ü" * 2**16)}, "args[1]: 131072 bytes are more than a process takes at once"),
         ({"env": {"A": "a" * (2**17 - 1)}}, "env.A: 131071 bytes are more than a process takes at once"),
@@ -146,6 +165,8 @@ def test_every_rule_is_heard() -> None:
         snapshots=Snapshots(enabled=False),
         resources=Resources(limits={"nvidia.com/gpu": "1"}),
         virtual_ranks=1,
+        security=Security(rendezvous_secret="require"),
+        rendezvous=Rendezvous(backend="c10d"),
     )
     assert len(wrong) == len(RULES)
 

@@ -95,6 +95,18 @@ KIT_RESUME: {{ ternary "state" "1" (eq (toString .Values.resume) "state") | toJs
 KIT_FROM_SCRATCH: "1"
 {{- end }}
 {{- end }}
+{{- with $job.secretName }}
+KIT_SECRET_FILE: /var/run/secrets/kitctl.dev/key
+{{- if $.Values.security.reportStatus }}
+KIT_SECRET_NAME: {{ . | toJson }}
+{{- end }}
+{{- end }}
+{{- if eq (toString .Values.security.rendezvousSecret) "require" }}
+KIT_SECRET_REQUIRED: "1"
+{{- end }}
+{{- if not $job.indexed }}
+KIT_OWNER: {{ printf "apis/kubeflow.org/v1/pytorchjobs/%s" $job.name | toJson }}
+{{- end }}
 {{- if .Values.security.reportStatus }}
 KIT_REPORT: {{ printf "configmap:%s" $job.statusName | toJson }}
 {{- end }}

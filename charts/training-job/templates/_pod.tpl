@@ -115,6 +115,11 @@ spec:
         - name: tmp
           mountPath: /tmp
         {{- end }}
+        {{- if $job.secretName }}
+        - name: secret
+          mountPath: /var/run/secrets/kitctl.dev
+          readOnly: true
+        {{- end }}
         {{- if .Values.snapshots.enabled }}
         - name: snapshots
           mountPath: {{ .Values.snapshots.path | toJson }}
@@ -140,6 +145,10 @@ spec:
     {{- if $job.needsTmp }}
     - name: tmp
       emptyDir: {}
+    {{- end }}
+    {{- with $job.secretName }}
+    - name: secret
+      secret: {secretName: {{ . | toJson }}, optional: true}
     {{- end }}
     {{- if .Values.snapshots.enabled }}
     - name: snapshots

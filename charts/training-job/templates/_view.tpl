@@ -38,6 +38,7 @@
   "needsTmp" (and (eq .Values.security.profile "restricted") .Values.security.readOnlyRoot)
   "serviceAccount" (.Values.security.serviceAccount | default (.Values.security.reportStatus | ternary $name ""))
   "claim" (.Values.snapshots.claim | default (printf "%s-snapshots" $name))
+  "secretName" (and .Values.security.rendezvousSecret (eq .Values.rendezvous.backend "hub") | ternary (printf "%s-rendezvous" $name) "")
   "statusName" (printf "%s-status" $name)
   "sourcesName" (printf "%s-sources" $name)
   "rendezvousHost" (printf "%s.%s.svc.%s" $node $namespace .Values.rendezvous.clusterDomain)

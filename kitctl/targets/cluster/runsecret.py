@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import secrets
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from kitctl import names
 from kitctl.targets import Change
 from kitctl.targets.cluster.resources import Object
 
-T = TypeVar("T", Object, Object | None)
+T = TypeVar("T", Mapping[str, Any], Mapping[str, Any] | None)
 
 SIZE: Final = 32  # bytes
 MASK: Final = "***"
@@ -33,4 +34,4 @@ def masked(change: Change) -> Change:
 def _masked(thing: T) -> T:
     if not thing or thing["kind"] != "Secret" or "data" not in thing:
         return thing
-    return thing | {"data": dict.fromkeys(thing["data"], MASK)}
+    return {**thing, "data": dict.fromkeys(thing["data"], MASK)}
