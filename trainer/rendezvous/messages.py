@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from trainer.outcome.termination import Ending
 from trainer.rendezvous.diagnosis import Account
@@ -184,8 +184,7 @@ HUBS: Final[Table] = {
 
 def dump(message: Message) -> bytes:
     """A message as a line without its end."""
-    told: dict[str, Any] = typed.encode(message)
-    return typed.dump({"say": type(message).__name__.lower(), **told})
+    return typed.JSON.encode({"say": type(message).__name__.lower(), **typed.encode(message)}).encode()
 
 
 def load(table: Table, text: bytes) -> Message:

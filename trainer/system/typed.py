@@ -16,6 +16,9 @@ from typing import Any, Final
 
 from trainer.system.decoders import MalformedError, decoder
 
+Encoder = Callable[[Any], Any]
+JSON: Final = json.JSONEncoder(separators=(",", ":"))
+
 
 def dump(value: Any) -> bytes:
     """A value as JSON in one line.
@@ -23,7 +26,7 @@ def dump(value: Any) -> bytes:
     Raises:
         TypeError: it is of no type that can be read again.
     """
-    return json.dumps(encode(value), separators=(",", ":")).encode()
+    return JSON.encode(encode(value)).encode()
 
 
 def load(kind: Any, content: bytes) -> Any:
@@ -53,12 +56,7 @@ def encode(value: Any) -> Any:
     Raises:
         TypeError: it is of no type that can be read again.
     """
-    for kinds, act in ENCODERS:
-        if isinstance(value, kinds):
-            return act(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return {name: encode(getattr(value, name)) for name in _names(type(value))}
-    raise TypeError(f"{type(value).__name__} is not told to other nodes")
+    return _encoder(type(value))(value)
 
 
 def decode(kind: Any, value: Any) -> Any:
@@ -71,15 +69,21 @@ def decode(kind: Any, value: Any) -> Any:
 
 
 @cache
-def _names(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
+def _encoder(kind: type) -> Encoder:
+    for known, act in ENCODERS:
+        if issubclass(kind, known):
+            return act
+    if not is_dataclass(kind):
+        raise TypeError(f"{kind.__name__} is not told to other nodes")
+    names = [field.name for field in fields(kind)]
+    return lambda value: {name: encode(getattr(value, name)) for name in names}
 
 
 def _text(value: str) -> str:
     return value if value.isascii() else value.encode(errors="replace").decode()
 
 
-ENCODERS: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (  # the first that fits; an IntEnum is an Enum, too
+ENCODERS: Final[tuple[tuple[Any, Encoder], ...]] = (  # the first that fits; an IntEnum is an Enum, too
     (str, _text),
     (Enum, lambda value: encode(value.value)),
     ((int, float, NoneType), lambda value: value),  # and bool
