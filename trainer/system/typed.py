@@ -56,7 +56,8 @@ def encode(value: Any) -> Any:
     Raises:
         TypeError: it is of no type that can be read again.
     """
-    return _encoder(type(value))(value)
+    kind: Any = type(value)
+    return _encoder(kind)(value)
 
 
 def decode(kind: Any, value: Any) -> Any:
@@ -69,7 +70,7 @@ def decode(kind: Any, value: Any) -> Any:
 
 
 @cache
-def _encoder(kind: type) -> Encoder:
+def _encoder(kind: Any) -> Encoder:
     for known, act in ENCODERS:
         if issubclass(kind, known):
             return act

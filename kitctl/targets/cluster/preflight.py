@@ -75,7 +75,7 @@ PARTS: Final = (
         "rendezvousSecret",
         ("Secret",),
         "Secrets",
-        "whoever reaches node 0 and knows the run's id can take part in it",
+        "whoever reaches node 0 and knows the run's id can take part in the job",
     ),
 )
 

@@ -40,7 +40,13 @@ IGNORED: Final = (
     "snapshots.path",
     "scheduling",
     "policy.ttl",
-    "security",
+    "security.profile",
+    "security.runAsUser",
+    "security.fsGroup",
+    "security.readOnlyRoot",
+    "security.networkPolicy",
+    "security.reportStatus",
+    "security.serviceAccount",
 )
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where torch's data loaders put their batches
 
@@ -55,7 +61,7 @@ def remarks(spec: JobSpec) -> list[str]:
 def _given(tree: Mapping[str, Any], field: str) -> bool:
     """Whether a field, or any of a section's, is not at its default: only what is not, is written down."""
     section, _, key = field.partition(".")
-    return bool(tree.get(section, {}).get(key)) if key else bool(tree.get(section))
+    return key in tree.get(section, {}) if key else bool(tree.get(section))
 
 
 def insist(submission: Submission) -> None:

@@ -80,7 +80,8 @@ def test_submit_insists_on_what_a_job_cannot_do_without(tmp_path: Path, monkeypa
 def test_options_that_mean_nothing_here_are_named() -> None:
     spec = specfile.build(JobInput(file=EVERY_OPTION))
     (told,) = checks.remarks(spec)
-    named = [field for field in checks.IGNORED if field != "snapshots.accessMode"]  # which has its default there
+    defaults = {"snapshots.accessMode", "security.profile", "security.reportStatus"}  # in that file, too
+    named = [field for field in checks.IGNORED if field not in defaults]
     assert told == f"the local target ignores what only a cluster has: {', '.join(named)}"
     assert checks.remarks(JobSpec(name="job", nodes=3, env={"A": "b"}, resume=True)) == []
     assert checks.remarks(JobSpec(name="job", secrets={"A": "b/c"}, scheduling=Scheduling(queue="q"))) == [
@@ -91,7 +92,7 @@ def test_options_that_mean_nothing_here_are_named() -> None:
 def test_each_field_means_something_here_or_is_ignored_on_purpose() -> None:
     """A new field has to be put on one side."""
     heard = {"version", "name", "namespace", "nodes", "gpusPerNode", "procsPerNode", "command", "args", "env", "sync"}
-    heard |= {"resume", "fromScratch", "virtualRanks", "backend", "nccl"}
+    heard |= {"resume", "fromScratch", "virtualRanks", "backend", "nccl", "security.rendezvousSecret"}
     heard |= {f"rendezvous.{key}" for key in ("backend", "joinTimeout", "lastCall")}
     heard |= {f"snapshots.{key}" for key in ("enabled", "claim", "everySteps", "every", "memoryEverySteps", "keep")}
     heard |= {"snapshots.keepEvery", "snapshots.keepBest", "snapshots.copy", "snapshots.modelFile"}
