@@ -44,6 +44,7 @@ def used(pid: int, least: Usage) -> Usage:
 
 
 WORK = "while True: pass"
+CHILD = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ WORK = "while True: pass"
         f"print(flush=True)\n{WORK}",
         # A data loader's worker, or a compiler, that was started in a session of its own.
         (
-            f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {WORK!r}], start_new_session=True)\n"
+            f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {CHILD!r}], start_new_session=True)\n"
             "print(flush=True)\nimport time; time.sleep(600)"
         ),
         # One whose parent has ended: nobody is left but the session.
