@@ -40,11 +40,10 @@ def pieces(weights: Weights) -> Iterator[Buffer]:
         hollow = Path(folder) / HOLLOW
         _write_hollow(weights, hollow)
         with zipfile.ZipFile(hollow) as records, zipfile.ZipFile(sink, "w") as out:  # type: ignore[call-overload]  # it asks for no more
-            contents = (weights.content(name) for name in dict.fromkeys(tree.places(weights.tree)))
-            for record in records.infolist():
-                content = next(contents) if record.filename.startswith(DATA) else records.read(record)
-                with out.open(_record(record.filename, len(content), sink.tell()), "w", force_zip64=True) as file:
-                    file.write(content)
+            names = iter(dict.fromkeys(tree.places(weights.tree)))
+            for record in records.namelist():
+                # No variable here keeps what a record holds until the next one is read.
+                _add(out, record, weights.content(next(names)) if record.startswith(DATA) else records.read(record))
                 yield from sink.taken()
     yield from sink.taken()
 
@@ -55,6 +54,12 @@ def _write_hollow(weights: Weights, path: Path) -> None:
         tensors = {name: torch.empty(shape, dtype=dtype) for name, (shape, dtype) in weights.structure.items()}
     with skip_data(materialize_fake_tensors=True):
         torch.save(tree.join(tensors, weights.tree), path)
+
+
+def _add(archive: zipfile.ZipFile, name: str, content: Buffer) -> None:
+    assert archive.fp
+    with archive.open(_record(name, len(content), archive.fp.tell()), "w", force_zip64=True) as file:
+        file.write(content)
 
 
 def _record(name: str, size: int, start: int) -> zipfile.ZipInfo:

@@ -63,14 +63,15 @@ class State:
             StateError: some of it could not be restored.
         """
         tensors, rest = self._live()
-        if problem := tree.unloadable(rest):
+        opaque = tree.opaque(rest)
+        if problem := tree.unloadable(opaque):
             path, value, error = problem
             raise StateError(
                 f"{path} is {value!r}, and a snapshot could not give it back ({_brief(error)}): keep numbers, text, "
                 f"tensors, or lists and dicts of them there, or allow its class with "
                 f"torch.serialization.add_safe_globals"
             ) from error
-        return tensors, copy.deepcopy(rest)
+        return tensors, copy.deepcopy(rest) if opaque else rest
 
     def targets(self, structure: Structure, rest: Any) -> Tensors:
         """The tensors to read a saved state into: those that are trained, and new ones for what is not there yet.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import torch
@@ -42,14 +42,18 @@ def places(rest: Any) -> list[str]:
     return [value.removeprefix(PLACE) for _, value in _leaves(rest) if _is_place(value)]
 
 
-def unloadable(rest: Any) -> tuple[str, Any, Exception] | None:
-    """What ``load`` could not read again of a rest: where it is, its value, and why; None where all can be read."""
-    for path, value in _leaves(rest):
-        if type(value) not in PLAIN:
-            try:
-                load(dump(value))
-            except Exception as error:  # noqa: BLE001  whatever a class raises when it is pickled
-                return path, value, error
+def opaque(rest: Any) -> list[tuple[str, Any]]:
+    """All of a rest that may still change, or that ``load`` may refuse to read again: where it is, and its value."""
+    return [(path, value) for path, value in _leaves(rest) if type(value) not in PLAIN]
+
+
+def unloadable(found: Iterable[tuple[str, Any]]) -> tuple[str, Any, Exception] | None:
+    """The first of ``opaque`` that ``load`` could not read again, and why; None where all can be read."""
+    for path, value in found:
+        try:
+            load(dump(value))
+        except Exception as error:  # noqa: BLE001  whatever a class raises when it is pickled
+            return path, value, error
     return None
 
 
