@@ -24,7 +24,7 @@ def test_a_job_that_could_run_meets_no_problem_and_nothing_is_made(namespace: st
     assert {name for name, finding in found.items() if finding["verdict"] != "ok"} == set()
     assert "Kubernetes v1." in found["server"]["what"]
     assert "of 4 nodes" in found["image"]["what"]
-    assert found["dry run"]["what"] == "the server would take all 8 objects"
+    assert found["dry run"]["what"] == "the server would take all 9 objects"
     assert not get(namespace, "jobs,pvc,services")["items"]
 
 
