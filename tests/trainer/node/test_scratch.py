@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from trainer.node.scratch import UNUSED, scratch_folder
-from trainer.system.claims import claim
+from trainer.system.claims import claim, release
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def test_it_is_the_agents_alone_and_ends_with_it(tmp_path: Path) -> None:
 
 def test_what_killed_agents_left_goes_with_the_next_one(tmp_path: Path) -> None:
     left = tmp_path / "kit-agent-left"
-    os.close(claim(left))
+    release(claim(left))
     (left / "round-1").mkdir()
     os.mkfifo(left / "round-1" / "0.pipe")
     with scratch_folder():

@@ -108,12 +108,12 @@ def test_two_cannot_have_one_folder(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="unavailable"):
             claims.claim(tmp_path / "kit-1")
         process.kill()
-    os.close(claims.claim(tmp_path / "kit-1"))
+    claims.release(claims.claim(tmp_path / "kit-1"))
 
 
 def test_many_that_clear_at_once_while_others_claim_disturb_nobody(tmp_path: Path) -> None:
     for number in range(20):
-        os.close(claims.claim(tmp_path / f"kit-left-{number}"))
+        claims.release(claims.claim(tmp_path / f"kit-left-{number}"))
     clearers = [
         subprocess.Popen([sys.executable, "-c", CLEARER, str(tmp_path)], stdin=-1, stderr=-1, text=True)
         for _ in range(3)
@@ -124,4 +124,4 @@ def test_many_that_clear_at_once_while_others_claim_disturb_nobody(tmp_path: Pat
         assert [end.result()[1] for end in ends] == [""] * 3
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"mine-{number}" for number in held)
     for descriptor in held.values():
-        os.close(descriptor)
+        claims.release(descriptor)
