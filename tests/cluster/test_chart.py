@@ -46,7 +46,11 @@ def test_the_server_accepts_a_case_by_kitctl_and_by_the_chart(empty_namespace: s
 def test_a_release_is_tested_scaled_taken_away_and_taken_up_again(namespace: str, kind: str) -> None:
     run = installed(namespace, kind, scale=1, args=SLOW)
     assert "nodes: 1, ranks: 1" in helm_does(namespace, "test", "run")
+    secret = get(namespace, "secret", "run-rendezvous")["data"]["key"]
     upgraded(namespace, "scale=2")
+    assert get(namespace, "secret", "run-rendezvous")["data"]["key"] == secret, (
+        "the new node proves to know the old one"
+    )
     until(lambda: len(run.report()["nodes"]) == 2)
     assert "nodes: 2, ranks: 2" in helm_does(namespace, "test", "run")
     until(lambda: run.step() > ORDER.steps_per_epoch)

@@ -50,6 +50,7 @@ def test_a_user_with_few_rights_runs_a_job_and_is_told_what_is_missing(namespace
     for missing in (
         "service accounts and roles: status will show no steps, losses and ranks",
         "network policies: other pods of the cluster can reach the job's ports",
+        "Secrets: whoever reaches node 0 and knows the run's id can take part in the job",
         "claims: no snapshots, a restart begins at step 0",
     ):
         assert f"you may not create {missing.split(':')[0]} in namespace {namespace!r}: " in told
@@ -57,6 +58,7 @@ def test_a_user_with_few_rights_runs_a_job_and_is_told_what_is_missing(namespace
     assert left(namespace) == {"Job/run", "Service/run"}
     until_status("run", namespace, lambda state: state["ready"])
     until(lambda: "training with 1 rank" in limited("logs", "run"))
+    assert "warning: this run has no secret" in limited("logs", "run")
     assert "Running" in limited("status", "run")
     assert "run" in limited("list")
     limited("suspend", "run")

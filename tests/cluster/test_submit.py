@@ -28,12 +28,13 @@ KINDS: Final = {"IndexedJob": "job.batch", "PyTorchJob": "pytorchjob.kubeflow.or
 RESOURCES: Final = ",".join(
     (
         *KINDS.values(),
-        *("serviceaccounts", "roles", "rolebindings", "configmaps", "services", "networkpolicies"),
+        *("serviceaccounts", "roles", "rolebindings", "secrets", "configmaps", "services", "networkpolicies"),
         "persistentvolumeclaims",
     )
 )
 # Of a PyTorchJob only what is not the same as for an Indexed Job.
-BARE: Final = (*IDLE, "--set", "security.reportStatus=false", "--set", "security.networkPolicy=false")
+OPTIONAL: Final = ("reportStatus", "networkPolicy", "rendezvousSecret")
+BARE: Final = (*IDLE, *(word for part in OPTIONAL for word in ("--set", f"security.{part}=false")))
 
 
 @pytest.mark.parametrize("kind", KINDS)

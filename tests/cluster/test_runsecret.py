@@ -1,0 +1,79 @@
+"""The Secret that a run's nodes prove to know, by each way in; and objects that are applied twice are two runs."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from tests.cluster.commands import kitctl, until_status
+from tests.cluster.commands import job as job_of
+from tests.cluster.jobs import KINDS, Run, rendered
+from tests.cluster.kubectl import get, kubectl, until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+SHORT = ("--nodes", "2", "-m", "trainer.workloads.toy", "1", "1", "--record", "/snapshots/record")
+OPEN = "this run has no secret"
+
+
+def value(namespace: str, name: str = "run") -> str:
+    """What the job's Secret holds; empty where nobody has filled it."""
+    key: str = (get(namespace, "secret", f"{name}-rendezvous").get("data") or {}).get("key", "")
+    return base64.b64decode(key).decode()
+
+
+def trains_again(run: Run) -> bool:
+    """Whether a run of its own has come to its end."""
+    return len(list(run.folder.glob(".finished-*"))) > 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_rendered_and_applied_twice_is_filled_once_and_runs_twice(namespace: str, kind: str) -> None:
+    objects = rendered(namespace, kind, *SHORT, name="run")
+    run = Run(namespace=namespace, name="run", kind=kind)
+    kubectl("apply", "-f", "-", given=objects)
+    until(lambda: value(namespace))
+    filled = value(namespace)
+    assert len(filled) == 64
+    assert filled not in objects
+    kubectl("apply", "-f", "-", given=objects)
+    assert value(namespace) == filled
+    run.wait()
+    assert OPEN not in run.logs()
+    kubectl("delete", "-n", namespace, f"{KINDS[kind][0]}/run", "--cascade=foreground")  # the claim stays, and the rest
+    kubectl("apply", "-f", "-", given=objects)
+    run.wait()
+    until(lambda: trains_again(run))
+    assert "finished already" not in run.logs()
+    assert value(namespace) == filled
+    assert filled not in run.logs() + json.dumps(get(namespace, "configmap", "run-status"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_submitted_has_a_secret_that_its_pods_need_not_ask_for(namespace: str, kind: str) -> None:
+    told = kitctl("submit", *job_of("run", namespace, "--kind", kind, *SHORT))
+    filled = value(namespace)
+    assert len(filled) == 64
+    resources = {resource for rule in get(namespace, "role", "run")["rules"] for resource in rule["resources"]}
+    assert resources == {"configmaps"}
+    assert kitctl("diff", *job_of("run", namespace, "--kind", kind, *SHORT)) == ""
+    kitctl("wait", "run", "-n", namespace)
+    logs = kitctl("logs", "run", "-n", namespace)
+    assert OPEN not in logs
+    assert filled not in told + logs
+    kitctl("delete", "run", "-n", namespace)
+    until(lambda: "run-rendezvous" not in kubectl("get", "secrets", "-n", namespace, "-o", "name"))
+
+
+def test_a_job_that_requires_a_secret_does_not_run_without(namespace: str) -> None:
+    options = ("--set", "security.rendezvousSecret=require", "--set", "security.reportStatus=false", *SHORT)
+    kubectl("apply", "-f", "-", given=rendered(namespace, "IndexedJob", *options, name="run"))
+    until_status("run", namespace, lambda state: state["phase"] == "Failed")
+    assert f"KIT_SECRET_REQUIRED=1: {OPEN}" in kitctl("status", "run", "-n", namespace)
+    kubectl("delete", "-n", namespace, "job/run", "--cascade=foreground")
+    patch = json.dumps({"stringData": {"key": "a secret of somebody's own"}})
+    kubectl("patch", "-n", namespace, "secret/run-rendezvous", "--type=merge", "-p", patch)
+    kubectl("apply", "-f", "-", given=rendered(namespace, "IndexedJob", *options, name="run"))
+    Run(namespace=namespace, name="run", kind="IndexedJob").wait()
