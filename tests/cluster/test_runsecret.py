@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from tests.cluster.commands import kitctl, until_status
 from tests.cluster.commands import job as job_of
+from tests.cluster.commands import kitctl, until_status
 from tests.cluster.jobs import KINDS, Run, rendered
 from tests.cluster.kubectl import get, kubectl, until
 

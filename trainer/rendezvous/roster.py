@@ -117,7 +117,6 @@ class Roster:
         over, self.group = self.group, []
         for other in over:
             other.active = False
-        self._called = None
         return over
 
     def succeed(self, node: Node) -> None:

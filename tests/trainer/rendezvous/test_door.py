@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -100,11 +98,11 @@ def test_what_strangers_send_is_not_kept() -> None:
     node = node_env({"PET_NNODES": "2", "PET_RDZV_ENDPOINT": f"127.0.0.1:{free_port()}"})
     with hosted(node, Knobs(), secret=KEY.secret) as process, ExitStack() as stack:
         strangers = [stack.enter_context(Wire(("127.0.0.1", node.rendezvous_port))) for _ in range(8)]
-        before = resident(process.pid)
+        before = peak(process.pid)
         for stranger in strangers:
             stranger.send(b"x" * (8 << 20))  # and no end of line
         assert [stranger.read() for stranger in strangers] == [b""] * 8
-        assert resident(process.pid) < before + (8 << 20)
+        assert peak(process.pid) < before + (8 << 20)
 
 
 def test_strangers_who_say_nothing_are_dropped(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,8 +149,7 @@ def test_the_secret_and_the_runs_id_are_in_no_list_of_processes() -> None:
     assert b"nobody" not in shown
 
 
-def resident(pid: int) -> int:
-    """Bytes of main memory that a process holds; asked once it has had the time to hold more."""
-    time.sleep(0.5)
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+def peak(pid: int) -> int:
+    """Bytes of main memory that a process has held at most."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))

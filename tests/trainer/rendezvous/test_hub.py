@@ -156,9 +156,10 @@ def test_who_is_not_of_the_round_does_not_speak_of_it() -> None:
         assert zero.hear() == {"say": "values", "values": ["zero's"]}
 
 
-def test_a_question_ends_with_its_round(hub: Served) -> None:
+def test_questions_and_answers_end_with_their_round(hub: Served) -> None:
     with Wire(hub.address) as zero, Wire(hub.address) as one:
         formed(enter(zero, 0), enter(one, 1))
+        one.say({"say": "set", "values": {"other": "old"}})
         zero.say({"say": "get", "keys": ["key"]})
         zero.say({"say": "end", "lost": False})
         assert (zero.hear()["say"], one.hear()["say"]) == ("over", "over")
@@ -168,6 +169,9 @@ def test_a_question_ends_with_its_round(hub: Served) -> None:
         assert one.hear()["say"] == "values"
         zero.say({"say": "get", "keys": []})
         assert zero.hear() == {"say": "values", "values": []}, "and not the answer to a question of the round before"
+        one.say({"say": "set", "values": {"other": "new"}})
+        one.say({"say": "get", "keys": ["other"]})
+        assert one.hear()["values"] == ["new"]
 
 
 def test_a_key_is_set_once_and_asked_for_before_or_after(hub: Served) -> None:

@@ -18,14 +18,18 @@ from torch.distributed.elastic.rendezvous import RendezvousConnectionError, Rend
 from tests.trainer.nodes import free_port
 from trainer.env import NodeEnv, node_env
 from trainer.outcome.termination import Ending
+from trainer.rendezvous import messages, proof
 from trainer.rendezvous.backend import JobEnded, RoundOver
 from trainer.rendezvous.diagnosis import Account
 from trainer.rendezvous.hosted import hosted
 from trainer.rendezvous.hubbackend import HubBackend
 from trainer.rendezvous.knobs import Knobs
 from trainer.rendezvous.meeting import HubRendezvous
+from trainer.rendezvous.proof import Key, Proof
 from trainer.rendezvous.stacks import Place
+from trainer.system import port, typed
 from trainer.system.heartbeat import Phase
+from trainer.system.lines import ConnectionLost, Lines
 
 SECRET = b"0123456789abcdef"
 KNOBS = Knobs(join_timeout=60, last_call_timeout=1)
@@ -298,3 +302,49 @@ def test_a_round_may_have_more_nodes_than_a_process_may_open_files_at_first() ->
     with closing(meeting):
         rounds = meeting.rounds(*meeting.enter(*map(meeting.backend, range(few))))
     assert [one.rank for one in rounds] == list(range(few))
+
+
+def test_a_new_hub_is_told_which_round_there_was_and_of_how_many() -> None:
+    """A hub that is written out here, for what only it hears."""
+    key = Key(SECRET, "local")
+    with port.listen("127.0.0.1", 0) as listener, ThreadPoolExecutor() as threads:
+        node = node_env({"PET_NNODES": "2:4", "PET_RDZV_ENDPOINT": f"127.0.0.1:{listener.getsockname()[1]}"})
+        backend = HubBackend(node, KNOBS, born=0.0, secret=SECRET)
+
+        def live() -> RendezvousInfo:
+            backend.connect(deadline=time.monotonic() + 60)
+            return backend.handler("127.0.0.1").next_rendezvous()
+
+        told = []
+        for _ in range(2):
+            waiting = threads.submit(live)
+            lines = Lines(listener.accept()[0])
+            challenge = key.challenge()
+            lines.write(proof.line(challenge))
+            words: Proof = typed.load(Proof, lines.read() or b"")
+            session = key.accept(challenge, words)
+            lines.write(proof.line(Proof(nonce=words.nonce, mac=session.proof)))
+            _, joined = (messages.load(messages.NODES, session.open(lines.read() or b"")) for _ in range(2))
+            assert isinstance(joined, messages.Join)
+            told.append((joined.round, joined.size))
+            seat = messages.Round(number=7, rank=0, size=3, address="127.0.0.1", port=joined.port)
+            lines.write(session.seal(messages.dump(seat)))
+            assert waiting.result(60).world_size == 3
+            lines.close()
+    assert told == [(0, 0), (7, 3)]
+
+
+def test_who_has_taken_node_0s_place_and_does_not_know_the_secret_is_told_nothing() -> None:
+    with port.listen("127.0.0.1", 0) as listener, ThreadPoolExecutor() as threads:
+        node = node_env({"PET_NNODES": "2", "PET_RDZV_ENDPOINT": f"127.0.0.1:{listener.getsockname()[1]}"})
+        backend = HubBackend(node, KNOBS, born=0.0, secret=SECRET)
+        connected = threads.submit(backend.connect, deadline=0)
+        lines = Lines(listener.accept()[0])
+        lines.write(proof.line(Key(b"fedcba9876543210", "local").challenge()))
+        words: Proof = typed.load(Proof, lines.read() or b"")
+        lines.write(proof.line(words))  # all that it has
+        with pytest.raises(RendezvousTimeoutError, match="does not know the secret of this run"):
+            connected.result(60)
+        with pytest.raises(ConnectionLost):
+            lines.read()
+        lines.close()

@@ -178,3 +178,32 @@ def test_a_younger_agent_has_a_nodes_place() -> None:
     assert job.roster.rival(Node(index=2, born=1.0)) is None
     with pytest.raises(Superseded):
         job.roster.rival(Node(index=1, born=-1.0))
+
+
+def test_an_agent_takes_the_place_of_its_own_connection_that_is_stale() -> None:
+    job = running(2, 2, 0, 1)
+    assert job.roster.rival(Node(index=1, born=job.nodes[1].born)) is job.nodes[1]
+
+
+def test_a_round_whose_first_ranks_are_done_is_not_ended_to_make_it_larger() -> None:
+    job = running(2, 3, 0, 1)
+    job.roster.succeed(job.nodes[1])
+    job.enter(2)
+    job.join(2)
+    assert job.roster.grow(100.0) == []
+    assert job.roster.grow(200.0) == []
+    assert job.roster.group == [job.nodes[0], job.nodes[1]]
+
+
+def test_each_round_has_a_last_call_of_its_own() -> None:
+    job = running(2, 4, 0, 1)  # whose last call began at 0
+    job.enter(2)
+    job.join(2)
+    assert job.roster.grow(100.0) == []
+    assert job.roster.grow(102.9) == []
+    assert len(job.roster.grow(103.0)) == 2
+    job.rejoin(0, 1)
+    assert job.group(103.0) == [0, 1, 2]
+    job.enter(3)
+    job.join(3)
+    assert len(job.roster.grow(200.0)) == 3, "which is all that it can have"
