@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -146,7 +148,9 @@ class ColdNodes(Nodes):
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on, below those that outgoing connections are given (ip(7)): it stays free a while."""
+    while True:
+        with socket.socket() as probe, suppress(OSError):
+            number = random.randrange(16_000, 32_000)
+            probe.bind(("127.0.0.1", number))
+            return number
