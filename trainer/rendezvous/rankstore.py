@@ -21,6 +21,7 @@ class RankStore:
     def __init__(self) -> None:
         self._listener: socket.socket | None = None
         self._store: dist.TCPStore | None = None
+        usable()  # found out now, not while a round is formed
 
     def reserve(self, address: str) -> int:
         """Listen at this node's address for a round that is to be formed; gives the port."""
