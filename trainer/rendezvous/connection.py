@@ -8,13 +8,13 @@ from typing import Final
 
 from trainer.rendezvous import messages, proof
 from trainer.rendezvous.messages import HUBS, Message
-from trainer.rendezvous.proof import Challenge, ForgedError, Key, Proof, Session
+from trainer.rendezvous.proof import Answer, ForgedError, Key, Proof, Session
 from trainer.system import port, typed
 from trainer.system.decoders import MalformedError
 from trainer.system.lines import ConnectionLost, Lines, notice_silence
 
 WORDS: Final = 1024  # bytes of a line before both ends have proved themselves
-ANSWER_PATIENCE: Final = 10.0  # seconds for each of them: the hub may have thousands to answer
+ANSWER_PATIENCE: Final = 10.0  # seconds for the hub's: it may have thousands to answer
 
 
 class Connection:
@@ -87,20 +87,20 @@ def connect(
 
 
 def _prove(lines: Lines, key: Key) -> Session:
-    """Prove that this node knows the secret, once the hub has asked, and that the hub does."""
-    challenge: Challenge = typed.load(Challenge, _hear(lines, "it does not ask for a proof"))
-    words, session = key.answer(challenge)
-    lines.write(proof.line(words))
-    answer: Proof = typed.load(Proof, _hear(lines, "it does not take this node's: another secret, or another run"))
-    session.verify(answer.mac)
+    """Have the hub prove that it knows the run's secret, and prove that this node does."""
+    greeting = key.greet()
+    lines.write(proof.line(greeting))
+    answer: Answer = typed.load(Answer, _hear(lines))
+    session = key.accept(greeting, answer)
+    lines.write(proof.line(Proof(mac=session.proof)))
     return session
 
 
-def _hear(lines: Lines, problem: str) -> bytes:
+def _hear(lines: Lines) -> bytes:
     try:
         line = lines.read(ANSWER_PATIENCE, longest=WORDS)
     except ConnectionLost as error:
-        raise ConnectionLost(f"{problem}; {error}") from error
+        raise ConnectionLost(f"it does not answer; {error}") from error
     if line is None:
-        raise ConnectionLost(f"{problem} within {ANSWER_PATIENCE:.0f} s")
+        raise ConnectionLost(f"it does not answer within {ANSWER_PATIENCE:.0f} s")
     return line

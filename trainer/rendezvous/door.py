@@ -1,6 +1,6 @@
 """The hub's end of each connection: a stranger until it has proved itself, and held to what a node may say then.
 
-A stranger may send one short line, within seconds. Of what strangers there are at once, those of the address that has
+A stranger may send two short lines, within seconds. Of what strangers there are at once, those of the address that has
 most of them go first, so that whoever connects a thousand times is in nobody's way but their own.
 """
 
@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from trainer.rendezvous import messages, proof
 from trainer.rendezvous.messages import NODES, Message, Refused
-from trainer.rendezvous.proof import ForgedError, Key, Proof, Session
+from trainer.rendezvous.proof import ForgedError, Greeting, Key, Proof, Session
 from trainer.system import typed
 from trainer.system.decoders import MalformedError
 from trainer.system.lines import LONGEST, notice_silence
@@ -85,7 +85,7 @@ class Door:
             oldest.cut()
 
     def refuse(self, peer: Peer) -> None:
-        """One of them has tried to prove itself, and does not know the secret."""
+        """One of them has greeted, and is gone without a proof that it knows the secret."""
         if peer.address not in self._told and len(self._told) < TOLD:
             self._told.add(peer.address)
             self._warn(f"warning: {peer.address} does not know this run's secret; it was not let in")
@@ -98,21 +98,20 @@ class Peer(asyncio.Protocol):
 
     def __init__(self, door: Door) -> None:
         self._door = door
-        self._challenge = door.key.challenge()
-        self._session: Session | None = None
+        self._session: Session | None = None  # once it has greeted
+        self._member = False  # once it has proved itself
         self._rest = bytearray()
         self.since = time.monotonic()
         self.address = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask for a proof."""
+        """Somebody is there."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self.address = str((transport.get_extra_info("peername") or ("",))[0])
         interval, attempts = self._door.silence
         notice_silence(transport.get_extra_info("socket"), interval=interval, attempts=attempts)
         self._door.meet(self)
-        transport.write(proof.line(self._challenge))
 
     def data_received(self, data: bytes) -> None:
         """Take whole lines out of what has arrived."""
@@ -123,18 +122,20 @@ class Peer(asyncio.Protocol):
             del self._rest[: end + 1]
             seen = 0
             self._take(line)
-        if len(self._rest) > (LONGEST if self._session else WORDS):
+        if len(self._rest) > (LONGEST if self._member else WORDS):
             self.cut()
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002  asyncio's signature
         """It is gone."""
         self._door.part(self)
-        if self._session:
+        if self._member:
             self._door.host.lose(self)
+        elif self._session:
+            self._door.refuse(self)
 
     def tell(self, message: Message) -> None:
         """Tell a peer that has proved itself."""
-        if self._session and not self._transport.is_closing():
+        if self._session and self._member and not self._transport.is_closing():
             self._transport.write(self._session.seal(messages.dump(message)))
 
     def close(self) -> None:
@@ -149,13 +150,11 @@ class Peer(asyncio.Protocol):
 
     def _take(self, line: bytes) -> None:
         try:
-            if self._session is None:
-                self._prove(line)
-            else:
+            if self._session and self._member:
                 self._door.host.hear(self, messages.load(NODES, self._session.open(line)))
+            else:
+                self._prove(line)
         except ForgedError:
-            if self._session is None:
-                self._door.refuse(self)
             self.cut()
         except MalformedError as error:
             self.tell(Refused(reason=f"node 0 cannot read what this node says: {error}"))
@@ -164,8 +163,11 @@ class Peer(asyncio.Protocol):
     def _prove(self, line: bytes) -> None:
         if len(line) > WORDS:
             raise MalformedError("too long")
-        words: Proof = typed.load(Proof, line)
-        session = self._door.key.accept(self._challenge, words)
-        self._door.part(self)
-        self._transport.write(proof.line(Proof(nonce=words.nonce, mac=session.proof)))
-        self._session = session
+        if self._session is None:
+            answer, self._session = self._door.key.answer(typed.load(Greeting, line))
+            self._transport.write(proof.line(answer))
+        else:
+            words: Proof = typed.load(Proof, line)
+            self._session.verify(words.mac)
+            self._door.part(self)
+            self._member = True

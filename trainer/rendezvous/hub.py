@@ -191,7 +191,7 @@ class Hub:
     def _look(self, now: float) -> None:
         """Let the vigil act on what was heard, and on what was not."""
         group = self._roster.group
-        for node in self._vigil.silent(self._peers, group, now):
+        for node in self._vigil.silent(self._peers, now):
             self._lose(node, reason="says nothing any more: its agent, or its machine, has been stopped")
         if group and now > self._tempo_told + self._silence:  # as often as nodes tell
             self._tempo_told = now

@@ -24,18 +24,18 @@ class RankStore:
         usable()  # found out now, not while a round is formed
 
     def reserve(self, address: str) -> int:
-        """Listen at this node's address for a round that is to be formed; gives the port."""
-        if self._listener:
-            self._listener.close()
-        self._listener = port.listen(address, 0)
+        """Listen at this node's address for a round that is to be formed; gives the port, kept until it is used."""
+        self._listener = self._listener or port.listen(address, 0)
         return int(self._listener.getsockname()[1])
 
     def begin(self, *, first: bool) -> None:
-        """The round is formed: serve if this node is its first one, else give the port back."""
+        """The round is formed: serve if this node is its first one."""
+        self._store = None
+        if not first:
+            return
         assert self._listener
         listener, self._listener = self._listener, None
-        serve = first and usable()
-        self._store = host(listener, libuv=os.environ.get("USE_LIBUV", "1") == "1") if serve else None
+        self._store = host(listener, libuv=os.environ.get("USE_LIBUV", "1") == "1") if usable() else None
         listener.close()
 
 

@@ -136,16 +136,20 @@ class Roster:
 
     def grow(self, now: float) -> list[Node]:
         """End the round if there are nodes to make it larger; gives the nodes whose round is thereby over."""
-        waiting = len(self._ready())
         room = self.most - len(self.group)
-        if not self.group or not waiting or not room or any(node.done for node in self.group):
+        if not self.group or not room or any(node.done for node in self.group):
+            return []
+        waiting = len(self._ready())
+        if not waiting:
             return []
         return self.end(self.group[0]) if waiting >= room or self._last_call_is_over(now) else []
 
     def form(self, now: float) -> bool:
         """Form the next round if it may be formed now; whether it was formed."""
+        if self.group:
+            return False
         ready = self._ready()
-        if self.group or len(ready) < self.fewest or (len(ready) < self.most and self._others_may_come(ready, now)):
+        if len(ready) < self.fewest or (len(ready) < self.most and self._others_may_come(ready, now)):
             return False
         self.round += 1
         self.group = ready[: self.most]

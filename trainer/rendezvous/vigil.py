@@ -64,10 +64,14 @@ class Vigil:
         """A node says where its ranks stand."""
         self._accounts[node] = accounts
 
-    def silent(self, nodes: Iterable[Node], group: Sequence[Node], now: float) -> list[Node]:
+    def silent(self, nodes: Iterable[Node], now: float) -> list[Node]:
         """Those of the nodes that should have said something by now."""
-        limits = {node: self._silence + (0.0 if node in group else self._stopping) for node in nodes if node.seated}
-        return [node for node, limit in limits.items() if not node.ready and now > self._heard[node] + limit]
+        return [
+            node for node in nodes if node.seated and not node.ready and now > self._heard[node] + self._limit(node)
+        ]
+
+    def _limit(self, node: Node) -> float:
+        return self._silence + (0.0 if node.active else self._stopping)
 
     def suspects(self, group: Sequence[Node], now: float) -> bool:
         """Whether to ask all nodes now where their ranks stand."""

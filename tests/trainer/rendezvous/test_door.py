@@ -16,8 +16,7 @@ from trainer.env import node_env
 from trainer.rendezvous import door, proof
 from trainer.rendezvous.hosted import hosted
 from trainer.rendezvous.knobs import Knobs
-from trainer.rendezvous.proof import Challenge, ForgedError, Key
-from trainer.system import typed
+from trainer.rendezvous.proof import ForgedError, Greeting, Key, Proof
 
 
 @pytest.fixture
@@ -40,38 +39,65 @@ def hub() -> Iterator[Served]:
         b"GET / HTTP/1.1\r\n\r\n",
     ],
 )
-def test_a_stranger_learns_nothing_but_that_a_proof_is_asked_for(hub: Served, words: bytes) -> None:
+def test_a_stranger_learns_nothing(hub: Served, words: bytes) -> None:
     with Wire(hub.address) as stranger:
         stranger.send(words)
         assert stranger.read() == b""
-        assert json.loads(stranger.greeting).keys() == {"nonce", "secret"}
+    assert not hub.warnings
     assert works(hub)
 
 
-@pytest.mark.parametrize("key", [Key(b"fedcba9876543210", KEY.run), Key(KEY.secret, "another"), Key(None, KEY.run)])
+STRANGERS = [Key(b"fedcba9876543210", KEY.run), Key(KEY.secret, "another"), Key(None, KEY.run)]
+WARNING = "warning: 127.0.0.1 does not know this run's secret; it was not let in"
+
+
+@pytest.mark.parametrize("key", STRANGERS)
+def test_who_knows_the_runs_id_and_not_its_secret_does_not_believe_the_hub_and_that_is_told(
+    hub: Served, key: Key
+) -> None:
+    with Wire(hub.address) as stranger, pytest.raises(ForgedError):
+        stranger.prove(key)
+    assert works(hub)
+    assert hub.warnings == [WARNING]
+
+
+@pytest.mark.parametrize("key", STRANGERS)
 def test_who_knows_the_runs_id_and_not_its_secret_is_not_let_in_and_that_is_told(hub: Served, key: Key) -> None:
     with Wire(hub.address) as stranger:
-        stranger.greeting = stranger.greeting.replace(b"true", json.dumps(key.secret is not None).encode())
-        with pytest.raises(ValueError, match="not JSON"):
-            stranger.prove(key)
-    assert hub.warnings == ["warning: 127.0.0.1 does not know this run's secret; it was not let in"]
+        greeting = KEY.greet()
+        answer = stranger.greet(greeting)
+        _, session = key.answer(Greeting(nonce=answer.nonce, secret=True))
+        for mac in (session.proof, answer.mac):  # one's own, and the hub's sent back
+            stranger.send(proof.line(Proof(mac=mac)) + session.seal(json.dumps(HELLO).encode()))
+        assert stranger.read() == b""
+    assert hub.warnings == [WARNING]
+    assert works(hub)
+
+
+@pytest.mark.parametrize("words", [b'{"mac": 1}\n', b'{"mac": "\xc3\xa9"}\n', b"{}\n", b"\n", b"x" * 5000])
+def test_what_is_no_proof_is_not_answered(hub: Served, words: bytes) -> None:
+    with Wire(hub.address) as stranger:
+        stranger.greet(KEY.greet())
+        stranger.send(words)
+        assert stranger.read() == b""
     assert works(hub)
 
 
 def test_what_was_said_on_another_connection_is_no_proof(hub: Served) -> None:
+    greeting = KEY.greet()
     with Wire(hub.address) as member, Wire(hub.address) as stranger:
-        words, _ = KEY.answer(typed.load(Challenge, member.greeting))
-        stranger.send(proof.line(words))
+        stranger.greet(greeting)
+        session = KEY.accept(greeting, member.greet(greeting))
+        stranger.send(proof.line(Proof(mac=session.proof)))
         assert stranger.read() == b""
 
 
 def test_a_hub_that_does_not_know_the_secret_is_not_believed() -> None:
-    challenge = Key(b"fedcba9876543210", KEY.run).challenge()
-    words, session = KEY.answer(challenge)
-    with pytest.raises(ForgedError):
-        session.verify(words.mac)  # which is all that it could send back
-    with pytest.raises(ForgedError, match="node 0 has no secret"):
-        KEY.answer(Key(None, KEY.run).challenge())
+    greeting = KEY.greet()
+    for key, problem in zip(STRANGERS, ("does not know", "does not know", "node 0 has no secret"), strict=True):
+        answer, _ = key.answer(greeting)
+        with pytest.raises(ForgedError, match=problem):
+            KEY.accept(greeting, answer)
 
 
 @pytest.mark.parametrize("forge", ["changed", "repeated", "unsigned", "reflected"])
@@ -98,6 +124,8 @@ def test_what_strangers_send_is_not_kept() -> None:
     node = node_env({"PET_NNODES": "2", "PET_RDZV_ENDPOINT": f"127.0.0.1:{free_port()}"})
     with hosted(node, Knobs(), secret=KEY.secret) as process, ExitStack() as stack:
         strangers = [stack.enter_context(Wire(("127.0.0.1", node.rendezvous_port))) for _ in range(8)]
+        for stranger in strangers:
+            stranger.greet(KEY.greet())  # it is up by now
         before = peak(process.pid)
         for stranger in strangers:
             stranger.send(b"x" * (8 << 20))  # and no end of line

@@ -25,7 +25,7 @@ from trainer.rendezvous.hosted import hosted
 from trainer.rendezvous.hubbackend import HubBackend
 from trainer.rendezvous.knobs import Knobs
 from trainer.rendezvous.meeting import HubRendezvous
-from trainer.rendezvous.proof import Key, Proof
+from trainer.rendezvous.proof import Greeting, Key, Proof
 from trainer.rendezvous.stacks import Place
 from trainer.system import port, typed
 from trainer.system.heartbeat import Phase
@@ -319,11 +319,9 @@ def test_a_new_hub_is_told_which_round_there_was_and_of_how_many() -> None:
         for _ in range(2):
             waiting = threads.submit(live)
             lines = Lines(listener.accept()[0])
-            challenge = key.challenge()
-            lines.write(proof.line(challenge))
-            words: Proof = typed.load(Proof, lines.read() or b"")
-            session = key.accept(challenge, words)
-            lines.write(proof.line(Proof(nonce=words.nonce, mac=session.proof)))
+            answer, session = key.answer(typed.load(Greeting, lines.read() or b""))
+            lines.write(proof.line(answer))
+            session.verify(typed.load(Proof, lines.read() or b"").mac)
             _, joined = (messages.load(messages.NODES, session.open(lines.read() or b"")) for _ in range(2))
             assert isinstance(joined, messages.Join)
             told.append((joined.round, joined.size))
@@ -340,9 +338,8 @@ def test_who_has_taken_node_0s_place_and_does_not_know_the_secret_is_told_nothin
         backend = HubBackend(node, KNOBS, born=0.0, secret=SECRET)
         connected = threads.submit(backend.connect, deadline=0)
         lines = Lines(listener.accept()[0])
-        lines.write(proof.line(Key(b"fedcba9876543210", "local").challenge()))
-        words: Proof = typed.load(Proof, lines.read() or b"")
-        lines.write(proof.line(words))  # all that it has
+        answer, _ = Key(b"fedcba9876543210", "local").answer(typed.load(Greeting, lines.read() or b""))
+        lines.write(proof.line(answer))
         with pytest.raises(RendezvousTimeoutError, match="does not know the secret of this run"):
             connected.result(60)
         with pytest.raises(ConnectionLost):

@@ -45,8 +45,12 @@ def test_where_torch_has_no_libuv_rank_0_gets_the_port_to_serve_at(monkeypatch: 
     port.listen("127.0.0.1", number).close()
 
 
-def test_other_nodes_give_their_port_back() -> None:
+def test_a_port_is_kept_until_it_is_used() -> None:
     store = RankStore()
     number = store.reserve("127.0.0.1")
     store.begin(first=False)
-    port.listen("127.0.0.1", number).close()
+    assert store.reserve("127.0.0.1") == number
+    with pytest.raises(port.PortBusyError):
+        port.listen("127.0.0.1", number, patience=0)
+    store.begin(first=True)
+    assert store.reserve("127.0.0.1") != number

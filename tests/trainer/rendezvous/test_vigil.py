@@ -19,7 +19,9 @@ class Round:
             self.vigil.hear(node, 0.0)
 
     def silent(self, now: float, *, over: bool = False) -> list[int]:
-        return [node.index for node in self.vigil.silent(self.nodes, [] if over else self.nodes, now)]
+        for node in self.nodes:
+            node.active = not over
+        return [node.index for node in self.vigil.silent(self.nodes, now)]
 
     def stall(self, *indices: int) -> None:
         for index in indices:

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from trainer.rendezvous import proof
 from trainer.rendezvous.hub import Hub
-from trainer.rendezvous.proof import Challenge, Key, Proof, Session
+from trainer.rendezvous.proof import Answer, Greeting, Key, Proof, Session
 from trainer.rendezvous.roster import Roster
 from trainer.rendezvous.vigil import Vigil
 from trainer.system import port, typed
@@ -56,7 +56,6 @@ class Wire:
     def __init__(self, address: tuple[str, int], *, source: str = "127.0.0.1") -> None:
         self.socket = socket.create_connection(address, timeout=60, source_address=(source, 0))
         self._file = self.socket.makefile("rb")
-        self.greeting = self._file.readline()
         self.session: Session | None = None
 
     def __enter__(self) -> Self:
@@ -84,12 +83,17 @@ class Wire:
         """The hub's next line."""
         return self._file.readline()
 
+    def greet(self, greeting: Greeting) -> Answer:
+        """The hub's answer to a stranger."""
+        self.send(proof.line(greeting))
+        answer: Answer = typed.load(Answer, self.readline())
+        return answer
+
     def prove(self, key: Key = KEY) -> Self:
         """Become a member."""
-        words, self.session = key.answer(typed.load(Challenge, self.greeting))
-        self.send(proof.line(words))
-        answer: Proof = typed.load(Proof, self.readline())
-        self.session.verify(answer.mac)
+        greeting = key.greet()
+        self.session = key.accept(greeting, self.greet(greeting))
+        self.send(proof.line(Proof(mac=self.session.proof)))
         return self
 
     def say(self, message: Any) -> None:
