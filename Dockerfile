@@ -1,7 +1,7 @@
 # The trainer image: torch from the base, and on top of it four megabytes: this kit, its data set, an init.
 #
-#     docker build -t REGISTRY/trainer:0.1.0 .
-#     docker build -t REGISTRY/trainer:0.1.0 --build-arg BASE_IMAGE=your/image:with-torch .
+#     docker build -t REGISTRY/trainer:VERSION .
+#     docker build -t REGISTRY/trainer:VERSION --build-arg BASE_IMAGE=your/image:with-torch .
 #
 # A base needs `python` with torch 2.6 or later, numpy and pip, and Debian's or Ubuntu's apt. One that is made for no
 # GPUs sets KIT_AUTO_BACKEND=gloo: a job that asks for GPUs goes on without them there, and is a failure elsewhere.
@@ -33,4 +33,4 @@ ENV HOME=/tmp USER=trainer PYTHONUNBUFFERED=1
 USER 1000:1000
 WORKDIR /workspace
 ENTRYPOINT ["tini", "--"]
-CMD ["python", "-P", "-m", "trainer.agent", "--", "-m", "trainer.workloads.digits"]
+CMD ["python", "-P", "-m", "kittrain.agent", "--", "-m", "kittrain.workloads.digits"]

@@ -26,9 +26,9 @@ from bench import gpu_recovery, loop
 from bench.measure import Result, interval, save
 from bench.snapshot import alone, beside
 from bench.snapshot_ways import Done, Way, Ways
-from trainer import World
-from trainer.env import RankEnv
-from trainer.snapshots.state import State
+from kittrain import World
+from kittrain.env import RankEnv
+from kittrain.snapshots.state import State
 
 Row = tuple[str, ...]
 

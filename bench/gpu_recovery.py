@@ -41,7 +41,7 @@ def agent(folder: Path, device: str) -> tuple[Sequence[str], Mapping[str, str]]:
         "PET_MAX_RESTARTS": "1000",
         "KIT_GPUS_PER_NODE": "1" if device == "cuda" else "0",
     }
-    return [sys.executable, "-P", "-m", "trainer.agent", "--", *ranks("trainer", folder)], env
+    return [sys.executable, "-P", "-m", "kittrain.agent", "--", *ranks("trainer", folder)], env
 
 
 def torchrun(folder: Path, device: str) -> tuple[Sequence[str], Mapping[str, str]]:

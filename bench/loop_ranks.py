@@ -22,9 +22,9 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from trainer import Data, Step, Training, World, join
-from trainer.env import rank_env
-from trainer.system import heartbeat
+from kittrain import Data, Step, Training, World, join
+from kittrain.env import rank_env
+from kittrain.system import heartbeat
 
 BATCH_PER_RANK = int(os.environ.get("BENCH_BATCH", "128"))  # 128: about 80 ms a step on one CPU core
 BLOCK = 6  # steps of one loop before it is the other's turn; the first is not counted: it finds cold caches

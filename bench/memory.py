@@ -18,12 +18,12 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from bench.measure import Result, save
+from kittrain import World, join
+from kittrain.env import RankEnv, rank_env
+from kittrain.snapshots.history import History
+from kittrain.snapshots.state import State
+from kittrain.world.order import Cursor, Order
 from tests.trainer.nodes import free_port
-from trainer import World, join
-from trainer.env import RankEnv, rank_env
-from trainer.snapshots.history import History
-from trainer.snapshots.state import State
-from trainer.world.order import Cursor, Order
 
 LAYERS, WIDTH = 20, 2890
 MODEL: Final = LAYERS * (WIDTH + 1) * WIDTH * 4  # bytes
@@ -162,7 +162,7 @@ def exported(folder: Path, kind: str) -> int:
         with History(world, state, ORDER) as history:
             history.restore()
             history.commit(Cursor(0, 1), {})
-        export = (sys.executable, "-P", "-m", "trainer.snapshots", "--folder")
+        export = (sys.executable, "-P", "-m", "kittrain.snapshots", "--folder")
         asked = ("export", "--format", kind)
         return most((*export, str(folder), *asked)) - most((*export, other, *asked))
 

@@ -41,7 +41,7 @@ def ours(node: int, _place: Place, host: Place, nodes: str, folder: Path) -> tup
         "KIT_SNAPSHOT_EVERY": str(SNAPSHOT_EVERY),
         "KIT_BACKEND": "gloo",
     }
-    return [sys.executable, "-P", "-m", "trainer.agent", "--", *ranks("trainer", folder)], env
+    return [sys.executable, "-P", "-m", "kittrain.agent", "--", *ranks("trainer", folder)], env
 
 
 def stock(node: int, place: Place, host: Place, nodes: str, folder: Path) -> tuple[list[str], dict[str, str]]:

@@ -74,7 +74,7 @@ def started() -> float:
 
 def train_by_the_trainer(_folder: Path, diary: Diary) -> None:
     """The loop of the trainer; the environment says where its snapshots go."""
-    from trainer import Data, Step, Training, join  # noqa: PLC0415  the plain loop must not pay for it
+    from kittrain import Data, Step, Training, join  # noqa: PLC0415  the plain loop must not pay for it
 
     with join() as world:
         diary.joined(world.size)

@@ -20,7 +20,7 @@ from typing import Any
 
 from bench.measure import Result, earlier, write
 from bench.scale_agents import ADDRESS, AGENTS, HOSTS, LIMIT, OPERATIONS, Moments, Seat, crew
-from trainer.system.port import listen, reach
+from kittrain.system.port import listen, reach
 
 SIZES: Mapping[str, Sequence[int]] = {"kitctl": (8, 64, 256, 512, 4096), "stock c10d": (8, 64, 256, 512)}
 TRIALS: Mapping[str, int] = {"kitctl": 10, "stock c10d": 3}

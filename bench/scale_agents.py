@@ -17,11 +17,11 @@ from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousInfo
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_backend
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler, create_handler
 
-from trainer.env import NodeEnv, node_env
-from trainer.rendezvous.hosted import hosted
-from trainer.rendezvous.hubbackend import HubBackend
-from trainer.rendezvous.knobs import Knobs
-from trainer.system.port import allow_connections
+from kittrain.env import NodeEnv, node_env
+from kittrain.rendezvous.hosted import hosted
+from kittrain.rendezvous.hubbackend import HubBackend
+from kittrain.rendezvous.knobs import Knobs
+from kittrain.system.port import allow_connections
 
 ADDRESS = "127.0.0.1"
 LIMIT = 120.0  # seconds for anything

@@ -21,9 +21,9 @@ from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
 from bench.measure import Result, save
 from bench.snapshot_ways import Way, Ways
-from trainer import World
-from trainer.env import RankEnv
-from trainer.snapshots.state import State
+from kittrain import World
+from kittrain.env import RankEnv
+from kittrain.snapshots.state import State
 
 LAYERS, WIDTH = 25, 816
 SIZE = LAYERS * (WIDTH + 1) * WIDTH * 4 * 3  # bytes: weights and Adam's two moments

@@ -16,11 +16,11 @@ from torch import Tensor
 from torch.distributed.checkpoint.state_dict import get_state_dict
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
-from trainer.snapshots.history import History
-from trainer.snapshots.state import State
-from trainer.system import files
-from trainer.world.distributed import World
-from trainer.world.order import Cursor, Order
+from kittrain.snapshots.history import History
+from kittrain.snapshots.state import State
+from kittrain.system import files
+from kittrain.world.distributed import World
+from kittrain.world.order import Cursor, Order
 
 Done = Callable[[], bool]
 Way = Callable[[], Done]

@@ -18,7 +18,7 @@ def main() -> None:
     """Measure, and write the table."""
     torchx = install_torchx()
     with namespace() as where:
-        training = ("--", "-m", "trainer.workloads.toy", "100000", "--step-time", "0.5")
+        training = ("--", "-m", "kittrain.workloads.toy", "100000", "--step-time", "0.5")
         subprocess.run([*KITCTL, "submit", *job("run", where, *training)], check=True, capture_output=True, env=SHELL)
         commands = {
             "kitctl status": [str(ROOT / ".venv" / "bin" / "kitctl"), "status", "run", "-n", where],

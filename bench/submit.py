@@ -14,7 +14,7 @@ from tests.cluster.kind.settings import SHARED, STATE
 ROUNDS = 7
 LIMIT_SECONDS = 240.0
 POLL_SECONDS = 0.02
-TRAINING = ("--", "-m", "trainer.workloads.toy", "1000", "--step-time", "0.2", "--record", "/snapshots/record")
+TRAINING = ("--", "-m", "kittrain.workloads.toy", "1000", "--step-time", "0.2", "--record", "/snapshots/record")
 CLEAN = ("delete", "job,service,configmap,pvc,role,rolebinding,serviceaccount,networkpolicy", "--wait=true")
 
 

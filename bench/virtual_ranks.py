@@ -12,7 +12,7 @@ from torch.utils.data import TensorDataset
 
 from bench.loop_ranks import LEARNING_RATE, convnet, loss
 from bench.virtual import ROUNDS, STEPS, WAYS
-from trainer import Data, Training, World, join
+from kittrain import Data, Training, World, join
 
 BATCH = 256
 WARM_UP = 2  # rounds

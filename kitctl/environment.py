@@ -23,7 +23,7 @@ def launcher(spec: JobSpec) -> dict[str, str]:
 
 
 def declared(spec: JobSpec) -> dict[str, str]:
-    """What trainer.agent and the ranks read; a variable that would be empty is left out."""
+    """What kittrain.agent and the ranks read; a variable that would be empty is left out."""
     variables = {
         names.KIT_JOB: spec.name,
         names.KIT_NAMESPACE: spec.namespace,

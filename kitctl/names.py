@@ -1,13 +1,14 @@
 """Names that more than one place must agree on: labels, environment variables, ports, exit codes.
 
-Each says who sets it and who reads it. ``trainer/env.py`` states the trainer's half once more (kitctl and trainer
-never import each other); ``tests/contract`` holds the two equal.
+Each says who sets it and who reads it. ``kittrain.env`` states the trainer's half once more (kitctl and kittrain never
+import each other); ``tests/contract`` holds the two equal.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from kitctl import __version__
 from kitctl.quantity import seconds
 
 FIELD_MANAGER: Final = "kitctl"  # server-side apply: kitctl owns the fields that it sets
@@ -41,14 +42,14 @@ PORT_NAME: Final = "pytorchjob-port"  # likewise
 RENDEZVOUS_PORT: Final = 29400  # torchrun's own default
 SNAPSHOT_PATH: Final = "/snapshots"
 SECRET_PATH: Final = "/var/run/secrets/kitctl.dev"  # where the run's secret is mounted
-SECRET_KEY: Final = "key"  # of the Secret's data; read by trainer.node.secret, too
+SECRET_KEY: Final = "key"  # of the Secret's data; read by kittrain.node.secret, too
 WORKSPACE: Final = "/workspace"  # where synced sources are mounted; the ranks' working folder then
 TERMINATION_LOG: Final = "/dev/termination-log"
-DEFAULT_IMAGE: Final = "kitctl/trainer:0.1.0"
-DEFAULT_COMMAND: Final = ("-m", "trainer.workloads.digits")
-AGENT_COMMAND: Final = ("python", "-P", "-m", "trainer.agent")  # -P: a user's trainer.py must not hide ours
-FORK_SERVER_COMMAND: Final = ("python", "-P", "-m", "trainer.forkserver")  # and the script that keeps one node
-SNAPSHOTS_COMMAND: Final = ("python", "-P", "-m", "trainer.snapshots", "--folder")  # and the folder, and what is asked
+DEFAULT_IMAGE: Final = f"kitctl/trainer:{__version__}"
+DEFAULT_COMMAND: Final = ("-m", "kittrain.workloads.digits")
+AGENT_COMMAND: Final = ("python", "-P", "-m", "kittrain.agent")  # -P: modules beside a script must not hide ours
+FORK_SERVER_COMMAND: Final = ("python", "-P", "-m", "kittrain.forkserver")  # and the script that keeps one node
+SNAPSHOTS_COMMAND: Final = ("python", "-P", "-m", "kittrain.snapshots", "--folder")  # and the folder, and what is asked
 
 REPORT_KEY: Final = "report"  # of the status ConfigMap: the report as JSON; written by rank 0's agent
 
@@ -85,7 +86,7 @@ PET_RDZV_CONF: Final = "PET_RDZV_CONF"  # key=value,key=value
 PET_MAX_RESTARTS: Final = "PET_MAX_RESTARTS"
 PET_LOCAL_ADDR: Final = "PET_LOCAL_ADDR"  # the pod's own address: cures a host that misdetects itself
 
-# -- environment: ours, set by manifests and by the local target, read by trainer.agent and the ranks --------------
+# -- environment: ours, set by manifests and by the local target, read by kittrain.agent and the ranks --------------
 KIT_JOB: Final = "KIT_JOB"
 KIT_NAMESPACE: Final = "KIT_NAMESPACE"
 KIT_NODE_INDEX: Final = "KIT_NODE_INDEX"  # 0..max-1; node 0 hosts the rendezvous

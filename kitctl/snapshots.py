@@ -1,4 +1,4 @@
-"""What the trainer says about a job's snapshots (``trainer.snapshots``), as values. Pure."""
+"""What the trainer says about a job's snapshots (``kittrain.snapshots``), as values. Pure."""
 
 from __future__ import annotations
 

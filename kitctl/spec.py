@@ -41,7 +41,7 @@ class JobSpec(Section, frozen=True, kw_only=True):
     kind: Kind = "auto"
     """The Kubernetes kind. ``auto`` takes what the cluster has; rendered without a cluster it is IndexedJob."""
     image: Image = names.DEFAULT_IMAGE
-    """Container image; must have torch and this kit's ``trainer``."""
+    """Container image; must have torch and this kit's ``kittrain``."""
     image_pull_secrets: tuple[GivenName, ...] = ()
     """Secrets to pull the image with. Empty: ``submit`` takes those of the namespace's default ServiceAccount."""
     nodes: Size = 1

@@ -21,7 +21,7 @@ from kitctl.facts import JobFacts, Report
 from kitctl.faults import Strike
 from kitctl.targets import Target
 from kitctl.view.columns import columns
-from trainer.snapshots.snapshot import SCRATCH
+from kittrain.snapshots.snapshot import SCRATCH
 
 PATIENCE: Final = 240.0  # seconds for whatever is waited for; far more than it takes
 OVERLAP: Final = 0.25  # how many of the faults strike before the job has recovered from the one before
@@ -32,7 +32,7 @@ IN_THE_MIDDLE: Final = "in the middle"  # of what a fault was to interrupt
 MID_PUBLISH: Final = f"""
 import os, signal, sys, time
 from pathlib import Path
-from trainer import strike
+from kittrain import strike
 folder, scratch, victim = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 agent = int(os.environ.get("AGENT") or strike.agent_here())
 pid = agent if victim == "agent" else strike.rank_of(agent, 0)

@@ -13,9 +13,9 @@ from typing import Final
 
 import torch
 
-from trainer.snapshots.ledger import Ledger, audit
-from trainer.snapshots.snapshot import read_manifest
-from trainer.world.order import Cursor, Order, Span
+from kittrain.snapshots.ledger import Ledger, audit
+from kittrain.snapshots.snapshot import read_manifest
+from kittrain.world.order import Cursor, Order, Span
 
 TOLERANCE: Final = 1e-5  # relative, of weights and loss: sums over other numbers of ranks round otherwise
 

@@ -40,7 +40,7 @@ Text that a YAML reader could take for something else (`yes`, `0644`, `1e-3`) ha
 ```yaml
 name: digits
 nodes: 3
-command: ["-m", "trainer.workloads.digits"]
+command: ["-m", "kittrain.workloads.digits"]
 args: ["--epochs", "5"]
 env:
   LEARNING_RATE: "1e-3"

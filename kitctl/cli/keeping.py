@@ -27,7 +27,7 @@ class Keeper:
     kept: Kept
 
     def stream(self, *words: str) -> Iterator[bytes]:
-        """What ``trainer.snapshots`` prints when called with these words."""
+        """What ``kittrain.snapshots`` prints when called with these words."""
         return self.target.beside(self.kept, words)
 
     def answer(self, kind: type[T], *words: str) -> T:

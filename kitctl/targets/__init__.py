@@ -139,7 +139,7 @@ class Target(Protocol):
         """End a job and forget it; its snapshots stay unless they are to go too. Whether they are gone."""
 
     def beside(self, kept: Kept, words: Sequence[str]) -> Iterator[bytes]:
-        """What ``trainer.snapshots`` prints beside a job's snapshots when called with these words, as it comes.
+        """What ``kittrain.snapshots`` prints beside a job's snapshots when called with these words, as it comes.
 
         Raises:
             NotFound: there is neither such a job nor anything that one of its name left.

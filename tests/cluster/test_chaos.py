@@ -15,6 +15,7 @@ from kitctl.errors import ConflictError, TargetError
 from kitctl.targets import Where
 from kitctl.targets.cluster import connect, facts
 from kitctl.targets.cluster.target import ClusterTarget
+from kittrain.world.order import Order
 from tests.chaos import IN_THE_MIDDLE, KINDS, Chaos, Event, Kind
 from tests.cluster.jobs import Run, submit
 from tests.cluster.kind.settings import KUBECONFIG
@@ -22,7 +23,6 @@ from tests.cluster.kubectl import kubectl, until
 from tests.cluster.power import powered_off
 from tests.cluster.toy import has_trained
 from tests.exact import assert_each_sample_counts_once, assert_ends_as_undisturbed, undisturbed
-from trainer.world.order import Order
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -120,7 +120,7 @@ def test_fifty_random_faults_leave_no_trace_in_what_was_learned(namespace: str, 
 def run_and_strike(namespace: str, kind: str, folder: Path, *, kinds: Kinds, faults: int, epochs: int) -> list[Event]:
     """One job and its faults; it completes, and is as exact as one that nobody disturbed."""
     seed = int(os.environ.get("CHAOS_SEED") or random.randrange(10**6))
-    workload = ["-m", "trainer.workloads.toy", str(epochs), "--seed", str(ORDER.seed)]
+    workload = ["-m", "kittrain.workloads.toy", str(epochs), "--seed", str(ORDER.seed)]
     workload += ["--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch)]
     options = ("--nodes", "2:3", "--snapshot-every", "20", "--snapshot-memory-every", "4", "--grace-period", "20s")
     watched = (*workload, "--step-time", "0.05", "--record", "/snapshots/record")

@@ -79,7 +79,7 @@ def test_an_upgrade_may_change_what_is_not_the_pods(namespace: str, kind: str) -
 
 def installed(namespace: str, kind: str, **values: Any) -> Run:
     """An elastic job as a release."""
-    command = ["-m", "trainer.workloads.toy"]
+    command = ["-m", "kittrain.workloads.toy"]
     given = {"kind": kind, "image": pushed(TRAINER_IMAGE), "nodes": "1:2", "command": command, **values}
     helm_does(namespace, "install", "run", str(CHART), "-f", "-", given=given)
     return Run(namespace=namespace, name="run", kind=kind)

@@ -41,7 +41,7 @@ def test_a_volume_is_shared_by_pods_on_three_nodes(namespace: str) -> None:
 
 
 def test_the_image_runs_its_init_as_nobody_special_on_a_read_only_root(namespace: str) -> None:
-    look = "cat /proc/1/comm; id -u; touch /workspace/x || echo read-only; touch /tmp/x; python -c 'import trainer'"
+    look = "cat /proc/1/comm; id -u; touch /workspace/x || echo read-only; touch /tmp/x; python -c 'import kittrain'"
     apply(namespace, indexed_job(f"exec 2>/dev/null; {look}", pods=1))
     kubectl("wait", "-n", namespace, "job/pods", "--for=condition=Complete", "--timeout=120s")
     assert kubectl("logs", "-n", namespace, "job/pods").split() == ["tini", "1000", "read-only"]

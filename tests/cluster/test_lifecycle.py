@@ -65,7 +65,7 @@ def submit(run: Run, *options: str, epochs: int) -> None:
     """Ten steps a second, recorded, on one or two nodes."""
     nodes = ("--kind", run.kind, "--nodes", "1:2", "--procs-per-node", "1", "--snapshot-every", "20")
     data = ("--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch), "--step-time", "0.1")
-    toy = ("-m", "trainer.workloads.toy", str(epochs), "1", *data, "--record", "/snapshots/record")
+    toy = ("-m", "kittrain.workloads.toy", str(epochs), "1", *data, "--record", "/snapshots/record")
     kitctl("submit", *job(run.name, run.namespace, *nodes, *options), *toy)
 
 
@@ -91,7 +91,7 @@ def test_a_claim_of_ones_own_has_a_folder_for_each_job_and_outlives_it(namespace
         namespace,
         {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "run-snapshots"}, "spec": claim},
     )
-    workload = ("-m", "trainer.workloads.toy", "1", "1", "--samples", "64", "--batch_size", "16")
+    workload = ("-m", "kittrain.workloads.toy", "1", "1", "--samples", "64", "--batch_size", "16")
     kitctl("submit", *job("run", namespace, "--claim", "run-snapshots", "--procs-per-node", "1"), "--wait", *workload)
     kept = list(SHARED.glob(f"pvc-*_{namespace}_run-snapshots/run/step-*/*"))
     assert kept

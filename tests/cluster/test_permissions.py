@@ -45,7 +45,7 @@ def limited(namespace: str, tmp_path: Path) -> Kit:
 
 
 def test_a_user_with_few_rights_runs_a_job_and_is_told_what_is_missing(namespace: str, limited: Kit) -> None:
-    toy = ("-m", "trainer.workloads.toy", "60", "--samples", "64", "--step-time", "0.5")
+    toy = ("-m", "kittrain.workloads.toy", "60", "--samples", "64", "--step-time", "0.5")
     told = limited("submit", *job("run", namespace, "--procs-per-node", "1", *toy))
     for missing in (
         "service accounts and roles: status will show no steps, losses and ranks",

@@ -14,7 +14,7 @@ from tests.cluster.kubectl import get, kubectl, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
-SHORT = ("--nodes", "2", "-m", "trainer.workloads.toy", "1", "1", "--record", "/snapshots/record")
+SHORT = ("--nodes", "2", "-m", "kittrain.workloads.toy", "1", "1", "--record", "/snapshots/record")
 OPEN = "this run has no secret"
 
 

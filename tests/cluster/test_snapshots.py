@@ -15,7 +15,7 @@ from tests.trainer.runs import flip
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-TOY = ("-m", "trainer.workloads.toy", "4", "--samples", "256", "--batch_size", "16")
+TOY = ("-m", "kittrain.workloads.toy", "4", "--samples", "256", "--batch_size", "16")
 
 
 def test_snapshots_are_looked_after_beside_their_claim(namespace: str, tmp_path: Path) -> None:

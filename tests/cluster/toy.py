@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
+from kittrain.world.order import Order
 from tests.cluster.jobs import Run, submit
 from tests.cluster.kubectl import until
 from tests.exact import assert_each_sample_counts_once
-from trainer.world.order import Order
 
 ORDER: Final = Order(samples=1024, batch=64, seed=0)
 EPOCHS: Final = 12  # long enough to be disturbed three times
@@ -18,7 +18,7 @@ EPOCHS: Final = 12  # long enough to be disturbed three times
 
 def submit_toy(namespace: str, kind: str, *options: str, name: str = "run", epochs: int = EPOCHS) -> Run:
     """A job that takes ten steps a second, and keeps a record of them."""
-    workload = ("-m", "trainer.workloads.toy", str(epochs), "1", "--step-time", "0.1", "--record", "/snapshots/record")
+    workload = ("-m", "kittrain.workloads.toy", str(epochs), "1", "--step-time", "0.1", "--record", "/snapshots/record")
     data = ("--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch))
     return submit(namespace, kind, *options, *workload, *data, name=name)
 

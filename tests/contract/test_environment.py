@@ -16,8 +16,8 @@ from kitctl.spec import JobSpec
 from kitctl.targets.local import launch
 from kitctl.targets.local.folder import JobFolder, create
 from kitctl.targets.local.records import Job, Wanted
-from trainer import env
-from trainer.node.secret import run_secret
+from kittrain import env
+from kittrain.node.secret import run_secret
 
 SPEC = JobSpec(
     name="job",

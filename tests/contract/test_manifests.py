@@ -15,8 +15,8 @@ from kitctl.spec import JobSpec
 from kitctl.targets.local import launch
 from kitctl.targets.local.folder import JobFolder
 from kitctl.targets.local.records import Job
-from trainer import env
-from trainer.node import secret
+from kittrain import env
+from kittrain.node import secret
 
 SPEC = JobSpec(
     name="job",

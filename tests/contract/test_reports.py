@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 
 from kitctl import facts, names
+from kittrain.node import configmap
+from kittrain.node.recovery import RANK_PARTS
+from kittrain.outcome import termination
+from kittrain.outcome.failures import Failure
+from kittrain.outcome.termination import Ending
 from tests.trainer.node.test_publish import connect, meet, reporter
 from tests.trainer.nodes import free_port
 from tests.trainer.training.test_report import STEP
 from tests.trainer.training.test_report import reporter as progress_reporter
-from trainer.node import configmap
-from trainer.node.recovery import RANK_PARTS
-from trainer.outcome import termination
-from trainer.outcome.failures import Failure
-from trainer.outcome.termination import Ending
 
 
 def test_kitctl_reads_the_report_of_rank_0_s_agent(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from kitctl import names, snapshots
 from kitctl.errors import TargetError
+from kittrain.snapshots.__main__ import VERBS, parser
 from tests.trainer import runs
-from trainer.snapshots.__main__ import VERBS, parser
 
 
 def answer(folder: Path, *words: str) -> bytes:
@@ -59,7 +59,7 @@ def without_chain(form: Any) -> Any:
 
 
 def test_the_command_is_the_trainer_s() -> None:
-    assert names.SNAPSHOTS_COMMAND[3:] == ("trainer.snapshots", "--folder")
+    assert names.SNAPSHOTS_COMMAND[3:] == ("kittrain.snapshots", "--folder")
 
 
 def test_an_answer_of_another_version_is_an_error_with_a_fix() -> None:

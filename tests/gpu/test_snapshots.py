@@ -7,13 +7,13 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from kittrain import World
+from kittrain.env import RankEnv
+from kittrain.snapshots import layout
+from kittrain.snapshots.history import History
+from kittrain.snapshots.state import State
+from kittrain.world.order import Cursor, Order
 from tests.trainer.saved import weights_of
-from trainer import World
-from trainer.env import RankEnv
-from trainer.snapshots import layout
-from trainer.snapshots.history import History
-from trainer.snapshots.state import State
-from trainer.world.order import Cursor, Order
 
 WIDTH = 1024
 

@@ -103,8 +103,8 @@ def imports(code: str, *blocked: str) -> subprocess.CompletedProcess[str]:
 
 def test_every_module_of_the_trainer_imports_without_kitctl() -> None:
     code = """
-import trainer
-for module in pkgutil.walk_packages(trainer.__path__, "trainer."):
+import kittrain
+for module in pkgutil.walk_packages(kittrain.__path__, "kittrain."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 """
@@ -115,11 +115,11 @@ for module in pkgutil.walk_packages(trainer.__path__, "trainer."):
 @pytest.mark.parametrize(
     "module",
     [
-        "trainer.env",
-        "trainer.outcome.marker",
-        "trainer.outcome.failures",
-        "trainer.agent",
-        "trainer.snapshots.__main__",
+        "kittrain.env",
+        "kittrain.outcome.marker",
+        "kittrain.outcome.failures",
+        "kittrain.agent",
+        "kittrain.snapshots.__main__",
     ],
 )
 def test_what_comes_before_torch_or_without_it_does_not_need_it(module: str) -> None:
@@ -128,4 +128,4 @@ def test_what_comes_before_torch_or_without_it_does_not_need_it(module: str) -> 
 
 
 def test_blocking_blocks() -> None:
-    assert imports("import trainer.rendezvous.backend", "torch").returncode == 1
+    assert imports("import kittrain.rendezvous.backend", "torch").returncode == 1

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-HEAVY = {"torch", "kubernetes", "rich", "jinja2", "trainer"}
+HEAVY = {"torch", "kubernetes", "rich", "jinja2", "kittrain"}
 PROBE = """
 import atexit, sys
 atexit.register(lambda: print(*sorted(sys.modules), file=sys.stderr))
@@ -38,4 +38,4 @@ def test_help_of_the_group_imports_no_verb_and_no_spec() -> None:
 def test_render_imports_neither_torch_nor_kubernetes() -> None:
     modules = imported_by("render", "--nodes", "2")
     assert "jinja2" in modules
-    assert not modules & {"torch", "kubernetes", "rich", "trainer"}
+    assert not modules & {"torch", "kubernetes", "rich", "kittrain"}

@@ -68,7 +68,7 @@ def test_the_users_defaults_stand_below_the_file(
     [
         (["train.py"], "train"),
         (["src/My_Model v2.py"], "my-model-v2"),
-        (["-m", "trainer.workloads.digits"], "digits"),
+        (["-m", "kittrain.workloads.digits"], "digits"),
         (["3d.py"], "d"),
         (["数字.py"], "job"),
         (["x" * 80 + ".py"], "x" * 61),

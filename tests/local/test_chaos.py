@@ -12,9 +12,9 @@ import pytest
 
 from kitctl.errors import ConflictError
 from kitctl.targets.local.target import LocalTarget
+from kittrain.world.order import Order
 from tests.chaos import KINDS, Chaos
 from tests.exact import assert_each_sample_counts_once, assert_ends_as_undisturbed, undisturbed
-from trainer.world.order import Order
 
 if TYPE_CHECKING:
     from tests.local.conftest import Kit
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FAULTS, EPOCHS = 10, 15
 ORDER = Order(samples=512, batch=16, seed=5)
 STEPS = EPOCHS * ORDER.steps_per_epoch
-WORKLOAD = ["-m", "trainer.workloads.toy", str(EPOCHS), "--seed", "5"]
+WORKLOAD = ["-m", "kittrain.workloads.toy", str(EPOCHS), "--seed", "5"]
 WORKLOAD += ["--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch)]
 
 

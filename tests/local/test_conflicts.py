@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_two_jobs_of_one_name_are_an_error_and_the_first_goes_on(kit: Kit) -> None:
-    words = ["-m", "trainer.workloads.toy", "100", "--step-time", "0.1"]
+    words = ["-m", "kittrain.workloads.toy", "100", "--step-time", "0.1"]
     kit.run("submit", "--name", "mine", *words)
     run = kit.job("mine").job.run
     told = kit.run("submit", "--name", "mine", *words, exit_code=2)

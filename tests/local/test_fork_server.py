@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.local.conftest import Kit
 
-TOY = ["-m", "trainer.workloads.toy", "100", "--samples", "512", "--batch_size", "16", "--step-time", "0.02"]
+TOY = ["-m", "kittrain.workloads.toy", "100", "--samples", "512", "--batch_size", "16", "--step-time", "0.02"]
 
 
 @pytest.mark.slow
@@ -21,7 +21,7 @@ def test_lost_nodes_are_forked_again_and_start_cold_once_the_server_is_lost(kit:
     kit.run("submit", "--name", "forked", "--nodes", "2", "--snapshot-every", "20", *TOY)
     first = started(kit, 1, attempt=1)
     server = parent(parent(first))
-    assert "trainer.forkserver" in command(server)
+    assert "kittrain.forkserver" in command(server)
 
     os.killpg(first, signal.SIGKILL)
     second = started(kit, 1, attempt=2)
@@ -33,7 +33,7 @@ def test_lost_nodes_are_forked_again_and_start_cold_once_the_server_is_lost(kit:
 
     os.kill(server, signal.SIGKILL)
     os.killpg(third, signal.SIGKILL)
-    assert "trainer.agent" in command(started(kit, 1, attempt=4))
+    assert "kittrain.agent" in command(started(kit, 1, attempt=4))
     assert "no fork server" in (kit.job("forked").path / "supervisor.log").read_text()
     assert kit.job("forked").node(0).attempts == 1, "nobody else noticed"
     kit.until("forked", lambda job: job["phase"] == "Running" and job["progress"]["step"])

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kittrain.world.order import Order
 from tests.exact import assert_each_sample_counts_once, assert_ends_as_undisturbed, undisturbed
-from trainer.world.order import Order
 
 if TYPE_CHECKING:
     from tests.local.conftest import Kit
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EPOCHS, SAMPLES, BATCH = 6, 512, 16
 ORDER = Order(samples=SAMPLES, batch=BATCH, seed=3)
 STEPS = EPOCHS * ORDER.steps_per_epoch
-WORKLOAD = f"-m trainer.workloads.toy {EPOCHS} --samples {SAMPLES} --batch_size {BATCH} --seed 3".split()
+WORKLOAD = f"-m kittrain.workloads.toy {EPOCHS} --samples {SAMPLES} --batch_size {BATCH} --seed 3".split()
 
 
 @pytest.mark.slow

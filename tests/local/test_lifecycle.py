@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trainer.outcome.marker import finished
+from kittrain.outcome.marker import finished
 
 if TYPE_CHECKING:
     from tests.local.conftest import Kit
 
-TOY = ["-m", "trainer.workloads.toy", "100", "--samples", "512", "--batch_size", "16", "--step-time", "0.02"]
+TOY = ["-m", "kittrain.workloads.toy", "100", "--samples", "512", "--batch_size", "16", "--step-time", "0.02"]
 
 
 def trains(kit: Kit, name: str, *, ranks: int, after: int | None = None) -> None:
@@ -65,7 +65,7 @@ def test_an_elastic_job_through_every_verb(kit: Kit) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_resume_goes_on_where_an_earlier_job_of_the_name_ended(kit: Kit) -> None:
-    words = ["-m", "trainer.workloads.toy", "--samples", "64", "--batch_size", "16"]
+    words = ["-m", "kittrain.workloads.toy", "--samples", "64", "--batch_size", "16"]
     kit.run("submit", "--name", "again", "--wait", *words, "2")
     run = kit.job("again").job.run
     assert finished(kit.snapshots("again"), run)
@@ -80,7 +80,7 @@ def test_resume_goes_on_where_an_earlier_job_of_the_name_ended(kit: Kit) -> None
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_job_that_fails_for_good_tells_the_first_failing_rank_s_traceback(kit: Kit) -> None:
-    words = ["-m", "trainer.workloads.toy", "1", "--fail-at", "2", "--fail-rank", "1"]
+    words = ["-m", "kittrain.workloads.toy", "1", "--fail-at", "2", "--fail-rank", "1"]
     told = kit.run("submit", "--name", "fails", "--nodes", "2", "--max-restarts", "1", "--wait", *words, exit_code=100)
     assert "rank 1 failed (ValueError: failing at step 2" in told
     job = kit.status("fails")
@@ -115,7 +115,7 @@ def test_ctrl_c_while_following_leaves_the_job_running_and_says_how_to_come_back
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_two_jobs_at_once_do_not_disturb_each_other(kit: Kit) -> None:
-    words = ["-m", "trainer.workloads.toy", "2", "--samples", "128", "--batch_size", "16", "--step-time", "0.1"]
+    words = ["-m", "kittrain.workloads.toy", "2", "--samples", "128", "--batch_size", "16", "--step-time", "0.1"]
     for name in ("left", "right"):
         kit.run("submit", "--name", name, "--nodes", "2", *words)
     for name in ("left", "right"):

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+from kittrain.snapshots.ledger import Ledger
+from kittrain.snapshots.snapshot import read_manifest
 from tests.trainer.runs import flip, resign
-from trainer.snapshots.ledger import Ledger
-from trainer.snapshots.snapshot import read_manifest
 
 if TYPE_CHECKING:
     from tests.local.conftest import Kit
 
 EPOCHS, SAMPLES, BATCH = 6, 512, 16
 STEPS = EPOCHS * SAMPLES // BATCH
-TOY = ("-m", "trainer.workloads.toy", str(EPOCHS), "--samples", str(SAMPLES), "--batch_size", str(BATCH))
+TOY = ("-m", "kittrain.workloads.toy", str(EPOCHS), "--samples", str(SAMPLES), "--batch_size", str(BATCH))
 
 
 @pytest.mark.slow

@@ -66,7 +66,7 @@ class _Api(BaseHTTPRequestHandler):
         if found is None:
             return 404
         told = (self.headers["Content-Type"], query)
-        if patch is not None and told != ("application/merge-patch+json", "fieldManager=trainer.agent"):
+        if patch is not None and told != ("application/merge-patch+json", "fieldManager=kittrain.agent"):
             return 415
         expected = (patch or {}).get("metadata", {}).get("resourceVersion")
         if expected is not None and expected != found.get("metadata", {}).get("resourceVersion"):

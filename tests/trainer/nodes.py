@@ -64,7 +64,7 @@ class Nodes:
             own = {"KIT_NODE_INDEX": str(index), "KIT_TERMINATION_LOG": str(self.folder / f"end-{index}.json")}
             base = os.environ | {"PYTHONPATH": search_path()}
             whole = {name: text for name, text in (base | self._env | own | env).items() if text}
-            self._running[index] = self._start(("-m", "trainer.agent", "--", *self._command), whole, self._log(index))
+            self._running[index] = self._start(("-m", "kittrain.agent", "--", *self._command), whole, self._log(index))
 
     def _start(self, command: Sequence[str], env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes] | Nursed:
         if self.warm and "LD_PRELOAD" not in env:

@@ -1,6 +1,6 @@
 """A process that has imported what agents import, and that tests' agents are forked from: torch takes 4 s of a core.
 
-It forks them the way an agent forks its ranks (``trainer.node.zygote``), so that an agent's own warm process is warm
+It forks them the way an agent forks its ranks (``kittrain.node.zygote``), so that an agent's own warm process is warm
 as soon as it is there. A test that is about how an agent starts does without.
 """
 
@@ -19,13 +19,13 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from trainer.node.ranks import Forked
-from trainer.node.zygote import IMPORT_PATIENCE, PRELOADED, START_PATIENCE, Order, Zygote
-from trainer.system.imports import uncollected
-from trainer.system.lifeline import adopt_orphans, end_with
-from trainer.system.lines import ConnectionLost, Lines
+from kittrain.node.ranks import Forked
+from kittrain.node.zygote import IMPORT_PATIENCE, PRELOADED, START_PATIENCE, Order, Zygote
+from kittrain.system.imports import uncollected
+from kittrain.system.lifeline import adopt_orphans, end_with
+from kittrain.system.lines import ConnectionLost, Lines
 
-AGENTS = "trainer.node.supervise"  # what an agent imports
+AGENTS = "kittrain.node.supervise"  # what an agent imports
 POLL = 0.01  # seconds between two looks for an end
 REAP = 0.1  # seconds between two looks for others' orphans
 
@@ -66,7 +66,7 @@ class Nursery:
         ours, theirs = socket.socketpair()
         with theirs:
             # The last argument is what tells an agent from others by its command line.
-            command = [sys.executable, "-P", "-m", __name__, str(os.getpid()), "trainer.agent"]
+            command = [sys.executable, "-P", "-m", __name__, str(os.getpid()), "kittrain.agent"]
             env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": search_path()}
             subprocess.Popen(command, stdin=theirs.fileno(), env=env, start_new_session=True)
         self._lines = Lines(ours)

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from trainer import World
-from trainer.env import RankEnv
-from trainer.snapshots.history import History
-from trainer.snapshots.state import State
-from trainer.world.order import Cursor, Order
+from kittrain import World
+from kittrain.env import RankEnv
+from kittrain.snapshots.history import History
+from kittrain.snapshots.state import State
+from kittrain.world.order import Cursor, Order
 
 ORDER = Order(samples=100, batch=1)
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import torch
 
+from kittrain.snapshots import shards, snapshot
+from kittrain.snapshots.shards import Piece
+from kittrain.snapshots.snapshot import MANIFEST, Manifest, Parent
 from tests.trainer import saved
-from trainer.snapshots import shards, snapshot
-from trainer.snapshots.shards import Piece
-from trainer.snapshots.snapshot import MANIFEST, Manifest, Parent
 
 WEIGHTS = {"weight": torch.arange(6.0).reshape(2, 3), "bias": torch.tensor(0.5)}
 

@@ -12,16 +12,16 @@ from unittest.mock import patch
 
 import torch
 
-from trainer.env import RankEnv, Resume
-from trainer.snapshots import modelfile, shards, snapshot, weights
-from trainer.snapshots.archive import Archive
-from trainer.snapshots.candidates import Candidates
-from trainer.snapshots.fitting import Identity
-from trainer.snapshots.ledger import Ledger, extend
-from trainer.snapshots.retention import Retention
-from trainer.snapshots.shards import Piece
-from trainer.snapshots.snapshot import Manifest
-from trainer.world.order import Cursor, Order
+from kittrain.env import RankEnv, Resume
+from kittrain.snapshots import modelfile, shards, snapshot, weights
+from kittrain.snapshots.archive import Archive
+from kittrain.snapshots.candidates import Candidates
+from kittrain.snapshots.fitting import Identity
+from kittrain.snapshots.ledger import Ledger, extend
+from kittrain.snapshots.retention import Retention
+from kittrain.snapshots.shards import Piece
+from kittrain.snapshots.snapshot import Manifest
+from kittrain.world.order import Cursor, Order
 
 ORDER = Order(samples=10, batch=4)
 DATA = (bytes(range(256)) * 16, b"weights" * 1000)  # of two shards, of 5 and 7 chunks
@@ -74,7 +74,7 @@ def write_shards(folder: Path, described: Manifest) -> tuple[Path, Manifest]:
     """What the ranks do for a snapshot: the folder that waits to be published, and the manifest with its shards."""
     scratch = folder / f"{snapshot.SCRATCH}{described.name}"
     scratch.mkdir()
-    with patch("trainer.snapshots.shards.CHUNK", 1000):
+    with patch("kittrain.snapshots.shards.CHUNK", 1000):
         written = [
             shards.write(scratch / shards.name(number), [in_memory(data)], [piece], EXTRAS)
             for number, (data, piece) in enumerate(zip(DATA, PIECES, strict=True))

@@ -15,9 +15,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.utils.data import TensorDataset
 
+from kittrain import Data, Step, Training, World, join
 from tests.trainer.nodes import free_port
 from tests.trainer.worlds import finish, fork
-from trainer import Data, Step, Training, World, join
 
 Kind = Literal["replicated", "sharded"]
 STEPS = 4  # an epoch's

@@ -17,7 +17,7 @@ UNREADABLE: Final = "/proc/self/mem"  # its beginning is EIO to whoever reads it
 @contextmanager
 def impatient() -> Iterator[None]:
     """Nobody waits long for a file system."""
-    with patch("trainer.system.storage.DELAYS", (0.01,) * 5):
+    with patch("kittrain.system.storage.DELAYS", (0.01,) * 5):
         yield
 
 

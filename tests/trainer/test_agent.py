@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from kittrain import kept
 from tests.trainer.listeners import addresses, offspring
 from tests.trainer.nodes import SCRIPTS, ColdNodes, Nodes
 from tests.trainer.storage import UNREADABLE
-from trainer import kept
 
 pytestmark = pytest.mark.slow
 
@@ -170,9 +170,9 @@ def test_a_storage_that_does_not_answer_is_told_and_costs_no_restart(tmp_path: P
     """With a real error of the system: the ranks end alike, status has the reason, and the run goes on in the end."""
     script = tmp_path / "impatient.py"
     script.write_text(
-        "from trainer.system import storage\n"
+        "from kittrain.system import storage\n"
         "storage.DELAYS = (0.01,) * 3\n"
-        "from trainer.workloads import toy\n"
+        "from kittrain.workloads import toy\n"
         "toy.main()\n"
     )
     command = [str(script), "2", "--samples", "64", "--batch_size", "16"]

@@ -81,7 +81,7 @@ def test_a_kubeflow_job_is_told_so_in_its_own_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        "import trainer; trainer.mark_finished()",
+        "import kittrain; kittrain.mark_finished()",
         "open(os.environ['KIT_FINISHED_FILE'], 'w')",
     ],
 )
@@ -102,7 +102,7 @@ def test_training_that_ends_its_last_epoch_as_the_signal_comes_is_done(tmp_path:
         "import torch\n"
         "from torch import nn\n"
         "from torch.utils.data import TensorDataset\n"
-        "from trainer import Data, Training, join\n"
+        "from kittrain import Data, Training, join\n"
         "def at_the_end(_epoch):\n"
         "    os.kill(os.getppid(), signal.SIGTERM)\n"  # the agent passes it on
         "    ours.recv(1)\n"  # it has arrived

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from trainer.env import EXIT_CODES, node_env, rank_env
-from trainer.variables import EnvError
+from kittrain.env import EXIT_CODES, node_env, rank_env
+from kittrain.variables import EnvError
 
 
 def test_nothing_set_is_one_lone_process() -> None:

@@ -21,7 +21,7 @@ from tests.trainer.nodes import PATIENCE
     ids=["not wanted", "not understood"],
 )
 def test_it_ends_before_it_says_that_it_is_warm(env: dict[str, str], code: int, told: str) -> None:
-    command = [sys.executable, "-P", "-m", "trainer.forkserver", shim.__file__]
+    command = [sys.executable, "-P", "-m", "kittrain.forkserver", shim.__file__]
     ended = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, input="", check=False)
     assert (ended.returncode, ended.stdout) == (code, "")
     assert told in ended.stderr
@@ -43,7 +43,7 @@ def test_an_agent_with_another_environment_for_its_interpreter_gets_an_interpret
     (tmp_path / "keeper.py").write_text(KEEPER)
     env = {**os.environ, "PYTHONHASHSEED": "1"}
     order = {"keeper": [], "agent": [], "env": env | {"PYTHONHASHSEED": seed}}
-    command = [sys.executable, "-P", "-m", "trainer.forkserver", str(tmp_path / "keeper.py")]
+    command = [sys.executable, "-P", "-m", "kittrain.forkserver", str(tmp_path / "keeper.py")]
     with (tmp_path / "log").open("wb") as log:
         server = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
     server.communicate(json.dumps(order).encode() + b"\n")

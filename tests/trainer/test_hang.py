@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kittrain.world.order import Order
 from tests.exact import assert_each_sample_counts_once
 from tests.trainer.nodes import SCRIPTS, Nodes
-from trainer.world.order import Order
 
 pytestmark = [
     pytest.mark.slow,

@@ -1,4 +1,4 @@
-"""Logs that outlive their nodes. The files are made as ``trainer.node.keeping`` makes them."""
+"""Logs that outlive their nodes. The files are made as ``kittrain.node.keeping`` makes them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from trainer.node.keeping import path_of
+from kittrain.node.keeping import path_of
 
 
 def kept(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "trainer.kept", *arguments]
+    command = [sys.executable, "-m", "kittrain.kept", *arguments]
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from trainer.node.recovery import Recovery
-from trainer.system.heartbeat import Phase
+from kittrain.node.recovery import Recovery
+from kittrain.system.heartbeat import Phase
 
 MOMENTS = {Phase.JOINING: 13.0, Phase.PREPARING: 13.5, Phase.DATA: 14.5, Phase.AGREEING: 16.5}
 

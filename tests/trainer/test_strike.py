@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.strike import SIGNALS, processes, rank_of
+from kittrain.strike import SIGNALS, processes, rank_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="who is who stands in /proc")
 
@@ -37,7 +37,7 @@ def ranks(tmp_path: Path) -> Iterator[dict[int, int]]:
 @pytest.fixture
 def agents() -> Iterator[tuple[int, int]]:
     """An init, as far as it can be seen from outside, and below it what passes for an agent: process ids."""
-    agent = [sys.executable, "-c", "print(flush=True); input()", "-m", "trainer.agent", "--", "train.py"]
+    agent = [sys.executable, "-c", "print(flush=True); input()", "-m", "kittrain.agent", "--", "train.py"]
     script = 'trap "" TERM; "$@"; exit'  # the trap keeps the shell from becoming what it runs
     init = subprocess.Popen(["sh", "-c", script, "init", *agent], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert init.stdout
@@ -84,5 +84,5 @@ def test_its_signals_have_these_names() -> None:
 
 
 def strike(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "trainer.strike", *words]
+    command = [sys.executable, "-P", "-m", "kittrain.strike", *words]
     return subprocess.run(command, check=False, capture_output=True, text=True)

@@ -19,7 +19,7 @@ from tests.trainer.nodes import PATIENCE, free_port
 # parent's main module, and torch imports its compiler at the first optimizer step.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    ["pytest", "torch._dynamo", "trainer.workloads.digits", "trainer.workloads.toy", "tests.trainer.saved"]
+    ["pytest", "torch._dynamo", "kittrain.workloads.digits", "kittrain.workloads.toy", "tests.trainer.saved"]
 )
 
 

@@ -27,7 +27,7 @@ PET_MAX_RESTARTS: {{ int64 .Values.policy.maxRestarts | toString | toJson }}
 PYTHONUNBUFFERED: "1"
 {{- end }}
 
-{{/* What trainer.agent and the ranks read; a variable that would be empty is left out. */}}
+{{/* What kittrain.agent and the ranks read; a variable that would be empty is left out. */}}
 {{- define "training-job.declared" -}}
 {{- $job := include "training-job.view" . | fromJson }}
 KIT_JOB: {{ $job.name | toJson }}

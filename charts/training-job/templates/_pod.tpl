@@ -57,7 +57,7 @@ spec:
     - name: pytorch
       image: {{ .Values.image | toJson }}
       args: # not command: the image's entrypoint is its init
-        {{- range concat (list "python" "-P" "-m" "trainer.agent" "--") .Values.command .Values.args }}
+        {{- range concat (list "python" "-P" "-m" "kittrain.agent" "--") .Values.command .Values.args }}
         - {{ include "training-job.literal" . }}
         {{- end }}
       {{- if .Values.sources }}

@@ -147,7 +147,7 @@ class ClusterTarget:
         return snapshots and claims.remove(self.api, job, self._user(), self._tell)
 
     def beside(self, kept: Kept, words: Sequence[str]) -> Iterator[bytes]:
-        """What ``trainer.snapshots`` prints about the claim of a job, which may be gone, in a pod beside it."""
+        """What ``kittrain.snapshots`` prints about the claim of a job, which may be gone, in a pod beside it."""
         job = submitting.find(self.api, kept.namespace, kept.name)
         if job is None or not lifecycle.ours(job):
             job = companion.stand_in(self.api, kept)

@@ -5,7 +5,7 @@ of process act on that:
 
     kitctl submit ──> supervisor, one a job: makes what is wanted true (``reconcile`` decides, ``supervisor`` acts)
                         └── shim, one a node: starts the agent in a session of its own, keeps its log and its end
-                              └── trainer.agent: torchrun's elastic agent, and below it the ranks
+                              └── kittrain.agent: torchrun's elastic agent, and below it the ranks
 
 Like a control plane, the supervisor keeps nothing in memory that is not in the folder: when it is killed the nodes
 train on, and the next kitctl command starts another. A process is alive if it holds the lock on its file, which

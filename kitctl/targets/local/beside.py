@@ -15,7 +15,7 @@ CHUNK_BYTES: Final = 1 << 20
 
 
 def run(python: str, folder: Path, words: Sequence[str]) -> Iterator[bytes]:
-    """What ``trainer.snapshots`` prints, as it comes.
+    """What ``kittrain.snapshots`` prints, as it comes.
 
     Raises:
         TargetError: it ended with an error, whose last line is told.

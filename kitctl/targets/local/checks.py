@@ -91,10 +91,10 @@ def examine(submission: Submission, state: Path) -> Iterator[Finding]:
 
 
 def _packages() -> str:
-    if missing := [name for name in ("torch", "trainer") if importlib.util.find_spec(name) is None]:
+    if missing := [name for name in ("torch", "kittrain") if importlib.util.find_spec(name) is None]:
         raise UnsupportedError(
             f"the local target runs the ranks with {sys.executable}, which lacks {' and '.join(missing)}",
-            fix="install the kit with its trainer there: pip install 'kitctl[trainer]'",
+            fix="install the kit with its trainer there: pip install 'kittrain[trainer]'",
         )
     return f"{sys.executable} has torch and the trainer"
 

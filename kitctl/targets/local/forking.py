@@ -22,7 +22,7 @@ class ForkServerLost(Exception):
 
 
 class ForkServer:
-    """``trainer.forkserver``. It ends with this process, since that closes its stdin; nodes live on."""
+    """``kittrain.forkserver``. It ends with this process, since that closes its stdin; nodes live on."""
 
     def __init__(self, job: Job, env: Mapping[str, str]) -> None:
         process = subprocess.Popen(

@@ -174,7 +174,7 @@ class LocalTarget:
         return snapshots
 
     def beside(self, kept: Kept, words: Sequence[str]) -> Iterator[bytes]:
-        """What ``trainer.snapshots`` prints about a folder that outlives its job."""
+        """What ``kittrain.snapshots`` prints about a folder that outlives its job."""
         folder = self._path(kept.namespace, kept.name)
         job = JobFolder(folder).job if (folder / "job.json").is_file() else None
         if job and not job.spec.snapshots.enabled:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
-from trainer import Data, Step, Training, World, join
+from kittrain import Data, Step, Training, World, join
 
 SAMPLES, BATCH, WIDTH, CLASSES = 2048, 32, 64, 10
 
@@ -77,7 +77,7 @@ def facts(world: World) -> dict[str, Any]:
         "rank": world.rank,
         "backend": backend,
         "device": str(world.device),
-        "warm": b"trainer.node.worker" not in Path("/proc/self/cmdline").read_bytes(),
+        "warm": b"kittrain.node.worker" not in Path("/proc/self/cmdline").read_bytes(),
         "env": {name: text for name, text in os.environ.items() if name.startswith(("TORCH_NCCL", "CUDA_"))},
         "trace": nccl_trace_bytes() if backend == "nccl" else 0,
     }

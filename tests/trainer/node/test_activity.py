@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trainer.node.activity import Activity
-from trainer.system.processes import Usage
+from kittrain.node.activity import Activity
+from kittrain.system.processes import Usage
 
 
 def after(*samples: Usage) -> Activity:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kittrain.node.configmap import ConfigMapSink, RefusedError
+from kittrain.system import apiserver
 from tests.trainer.kubernetes import ApiServer
-from trainer.node.configmap import ConfigMapSink, RefusedError
-from trainer.system import apiserver
 
 REPORT = "/api/v1/namespaces/team/configmaps/run-status"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainer.node.drain import Drain, DrainRequested
+from kittrain.node.drain import Drain, DrainRequested
 
 
 @pytest.fixture

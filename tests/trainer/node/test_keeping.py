@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.node.keeping import Keeper, path_of
+from kittrain.node.keeping import Keeper, path_of
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z (.*)")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainer.node.leaving import Codes, Leaving
+from kittrain.node.leaving import Codes, Leaving
 
 
 def leaving(before: Codes) -> Leaving:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from trainer.env import NodeEnv, node_env
-from trainer.node.memory import UNUSED, memory_folder
+from kittrain.env import NodeEnv, node_env
+from kittrain.node.memory import UNUSED, memory_folder
 
 AGENT = """
-from trainer.env import node_env
-from trainer.node.memory import memory_folder
+from kittrain.env import node_env
+from kittrain.node.memory import memory_folder
 with memory_folder(node_env()):
     print("here", flush=True)
     input()

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from kittrain.env import NodeEnv, node_env
+from kittrain.node.owner import identified
+from kittrain.system import apiserver
+from kittrain.system.apiserver import ApiError
 from tests.trainer.kubernetes import ApiServer
-from trainer.env import NodeEnv, node_env
-from trainer.node.owner import identified
-from trainer.system import apiserver
-from trainer.system.apiserver import ApiError
 
 OWNER = "apis/kubeflow.org/v1/pytorchjobs/job"
 PATH = "/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/job"

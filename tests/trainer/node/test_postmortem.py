@@ -10,10 +10,10 @@ from typing import NamedTuple
 import pytest
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
+from kittrain.node.postmortem import Postmortem
+from kittrain.outcome import texts
+from kittrain.outcome.failures import Failure
 from tests.trainer.nursery import nursery
-from trainer.node.postmortem import Postmortem
-from trainer.outcome import texts
-from trainer.outcome.failures import Failure
 
 pytestmark = pytest.mark.slow
 

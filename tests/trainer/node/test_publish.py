@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
+from kittrain.env import node_env
+from kittrain.node import publish
+from kittrain.node.configmap import ConfigMapSink
+from kittrain.node.publish import FileSink, Reporter, Sink, sink_of
+from kittrain.outcome.failures import Failure
 from tests.trainer.nodes import free_port
-from trainer.env import node_env
-from trainer.node import publish
-from trainer.node.configmap import ConfigMapSink
-from trainer.node.publish import FileSink, Reporter, Sink, sink_of
-from trainer.outcome.failures import Failure
 
 
 def reporter(folder: Path, index: int, sink: Sink | None = None) -> Reporter:

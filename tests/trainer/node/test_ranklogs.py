@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.node.ranklogs import BAR_SECONDS, LONGEST_LINE, REMEMBERED, REMEMBERED_BYTES, RankLogs
+from kittrain.node.ranklogs import BAR_SECONDS, LONGEST_LINE, REMEMBERED, REMEMBERED_BYTES, RankLogs
 
 
 @pytest.fixture

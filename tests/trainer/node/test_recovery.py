@@ -81,7 +81,7 @@ def test_node_0_ends_with_its_hub_so_that_whoever_restarts_nodes_restarts_both(t
 def hub_of(agent: int) -> int:
     """The hub's process id."""
     children = Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
-    (hub,) = (int(pid) for pid in children if b"trainer.rendezvous\0" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    (hub,) = (int(pid) for pid in children if b"kittrain.rendezvous\0" in Path(f"/proc/{pid}/cmdline").read_bytes())
     return hub
 
 
@@ -129,7 +129,7 @@ def test_a_node_that_leaves_before_the_first_step_keeps_nobody_waiting(tmp_path:
     script = tmp_path / "early.py"
     script.write_text(
         "import os, signal, time\n"
-        "from trainer import join\n"
+        "from kittrain import join\n"
         "if os.environ['LOCAL_RANK'] == '1':\n"
         "    signal.signal(signal.SIGTERM, lambda *_: print('noted'))\n"  # as the loop does; it never comes to agree
         "with join() as world:\n"

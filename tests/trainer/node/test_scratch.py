@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from trainer.node.scratch import UNUSED, scratch_folder
-from trainer.system.claims import claim, release
+from kittrain.node.scratch import UNUSED, scratch_folder
+from kittrain.system.claims import claim, release
 
 
 @pytest.fixture(autouse=True)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from kittrain.env import NodeEnv, node_env
+from kittrain.node.secret import run_secret
+from kittrain.system import apiserver
+from kittrain.system.apiserver import ApiError
+from kittrain.variables import EnvError
 from tests.trainer.kubernetes import ApiServer
-from trainer.env import NodeEnv, node_env
-from trainer.node.secret import run_secret
-from trainer.system import apiserver
-from trainer.system.apiserver import ApiError
-from trainer.variables import EnvError
 
 SECRET = "/api/v1/namespaces/team/secrets/run-rendezvous"
 PATIENCE = 60  # seconds

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from kittrain.env import node_env
+from kittrain.node import supervise
+from kittrain.node.drain import Drain
+from kittrain.node.supervise import Supervisor
+from kittrain.outcome import marker
+from kittrain.outcome.termination import FINISHED, Ending
+from kittrain.rendezvous.hosted import hosted
+from kittrain.rendezvous.knobs import Knobs
 from tests.trainer.nodes import free_port
-from trainer.env import node_env
-from trainer.node import supervise
-from trainer.node.drain import Drain
-from trainer.node.supervise import Supervisor
-from trainer.outcome import marker
-from trainer.outcome.termination import FINISHED, Ending
-from trainer.rendezvous.hosted import hosted
-from trainer.rendezvous.knobs import Knobs
 
 NOWHERE = "node-0.invalid"  # RFC 2606: never resolves
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from trainer.env import NodeEnv, node_env
-from trainer.node.surroundings import (
+from kittrain.env import NodeEnv, node_env
+from kittrain.node.surroundings import (
     CONTAINER_SHM,
     Facts,
     SurroundingsError,

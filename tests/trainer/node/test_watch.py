@@ -13,10 +13,10 @@ from typing import cast
 
 import pytest
 
-from trainer.node.ranklogs import RankLogs
-from trainer.node.watch import LOOK, Watch
-from trainer.rendezvous.backend import Rendezvous
-from trainer.system.heartbeat import Heart, Phase, prepare
+from kittrain.node.ranklogs import RankLogs
+from kittrain.node.watch import LOOK, Watch
+from kittrain.rendezvous.backend import Rendezvous
+from kittrain.system.heartbeat import Heart, Phase, prepare
 
 
 class Ranks:

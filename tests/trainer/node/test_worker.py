@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.node.worker import without_own_frames
+from kittrain.node.worker import without_own_frames
 
 pytestmark = pytest.mark.slow
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 def work(folder: Path, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Run a rank in a folder; its error file is ``error.json`` there."""
     return subprocess.run(
-        [sys.executable, "-P", "-m", "trainer.node.worker", *command],
+        [sys.executable, "-P", "-m", "kittrain.node.worker", *command],
         check=False,
         capture_output=True,
         text=True,

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from kittrain.node import zygote
+from kittrain.node.zygote import PRELOADED
+from kittrain.system import cuda
 from tests.trainer.nodes import SCRIPTS, ColdNodes, Nodes
-from trainer.node import zygote
-from trainer.node.zygote import PRELOADED
-from trainer.system import cuda
 
 LOOK = """
 import importlib, os, sys, torch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainer.outcome.causes import CAUSES, NONE, Kind, cause_of
+from kittrain.outcome.causes import CAUSES, NONE, Kind, cause_of
 
 GLOO = "RuntimeError: [third_party/gloo/gloo/transport/tcp/pair.cc:545] "
 NCCL = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3356, "

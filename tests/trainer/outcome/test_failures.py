@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kittrain.outcome.causes import Kind
+from kittrain.outcome.failures import NO_SNAPSHOT, Budget, Failure, newest_snapshot, root_cause
 from tests.trainer.storage import failing
-from trainer.outcome.causes import Kind
-from trainer.outcome.failures import NO_SNAPSHOT, Budget, Failure, newest_snapshot, root_cause
 
 GLOO = "RuntimeError: [third_party/gloo/gloo/transport/tcp/pair.cc:545] "
 

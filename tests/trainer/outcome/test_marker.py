@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from trainer.outcome import marker
+from kittrain.outcome import marker
 
 
 def test_marks_are_by_run(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.outcome import termination
-from trainer.outcome.causes import cause_of
-from trainer.outcome.failures import Failure
-from trainer.outcome.termination import Ending
+from kittrain.outcome import termination
+from kittrain.outcome.causes import cause_of
+from kittrain.outcome.failures import Failure
+from kittrain.outcome.termination import Ending
 
 LIMIT = 4096  # bytes: Kubernetes cuts there
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError
 
+from kittrain.env import NodeEnv, node_env
+from kittrain.rendezvous import c10d
+from kittrain.rendezvous.c10d import C10dBackend, C10dRendezvous
+from kittrain.rendezvous.knobs import Knobs
 from tests.trainer.nodes import SCRIPTS, ColdNodes, free_port
-from trainer.env import NodeEnv, node_env
-from trainer.rendezvous import c10d
-from trainer.rendezvous.c10d import C10dBackend, C10dRendezvous
-from trainer.rendezvous.knobs import Knobs
 
 KNOBS = Knobs(last_call_timeout=1)
 

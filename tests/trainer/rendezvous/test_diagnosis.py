@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from trainer.rendezvous.diagnosis import Account, cause, ranges, works
-from trainer.rendezvous.stacks import Place
-from trainer.system.heartbeat import Phase
+from kittrain.rendezvous.diagnosis import Account, cause, ranges, works
+from kittrain.rendezvous.stacks import Place
+from kittrain.system.heartbeat import Phase
 
 GRADIENTS = Place(wait="the gradients' all-reduce", line="train.py:40 in train")
 READING = Place(line="data.py:12 in __getitem__")

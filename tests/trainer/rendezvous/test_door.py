@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from kittrain.env import node_env
+from kittrain.rendezvous import door, proof
+from kittrain.rendezvous.hosted import hosted
+from kittrain.rendezvous.knobs import Knobs
+from kittrain.rendezvous.proof import ForgedError, Greeting, Key, Proof
 from tests.trainer.nodes import free_port
 from tests.trainer.rendezvous.wire import HELLO, JOIN, KEY, Served, Wire, works
-from trainer.env import node_env
-from trainer.rendezvous import door, proof
-from trainer.rendezvous.hosted import hosted
-from trainer.rendezvous.knobs import Knobs
-from trainer.rendezvous.proof import ForgedError, Greeting, Key, Proof
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def test_the_secret_and_the_runs_id_are_in_no_list_of_processes() -> None:
         with Wire(("127.0.0.1", port)) as member:
             member.prove(Key(b"nobody's business", "run-of-nobodys"))  # it has read its orders by now
         shown = Path(f"/proc/{process.pid}/cmdline").read_bytes() + Path(f"/proc/{process.pid}/environ").read_bytes()
-    assert b"trainer.rendezvous" in shown
+    assert b"kittrain.rendezvous" in shown
     assert b"nobody" not in shown
 
 

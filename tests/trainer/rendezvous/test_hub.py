@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kittrain.rendezvous.messages import NODES
 from tests.trainer.rendezvous.wire import HELLO, JOIN, Served, Wire, enter, formed, works
-from trainer.rendezvous.messages import NODES
 
 ENDING = {"outcome": "fatal", "reason": "no GPU", "failure": None, "node": 0}
 ACCOUNT = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trainer.rendezvous.knobs import Knobs
-from trainer.variables import EnvError
+from kittrain.rendezvous.knobs import Knobs
+from kittrain.variables import EnvError
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "soon", "1.5", ""])

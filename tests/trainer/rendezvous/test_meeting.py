@@ -15,21 +15,21 @@ from typing import Any
 import pytest
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousInfo, RendezvousTimeoutError
 
+from kittrain.env import NodeEnv, node_env
+from kittrain.outcome.termination import Ending
+from kittrain.rendezvous import messages, proof
+from kittrain.rendezvous.backend import JobEnded, RoundOver
+from kittrain.rendezvous.diagnosis import Account
+from kittrain.rendezvous.hosted import hosted
+from kittrain.rendezvous.hubbackend import HubBackend
+from kittrain.rendezvous.knobs import Knobs
+from kittrain.rendezvous.meeting import HubRendezvous
+from kittrain.rendezvous.proof import Greeting, Key, Proof
+from kittrain.rendezvous.stacks import Place
+from kittrain.system import port, typed
+from kittrain.system.heartbeat import Phase
+from kittrain.system.lines import ConnectionLost, Lines
 from tests.trainer.nodes import free_port
-from trainer.env import NodeEnv, node_env
-from trainer.outcome.termination import Ending
-from trainer.rendezvous import messages, proof
-from trainer.rendezvous.backend import JobEnded, RoundOver
-from trainer.rendezvous.diagnosis import Account
-from trainer.rendezvous.hosted import hosted
-from trainer.rendezvous.hubbackend import HubBackend
-from trainer.rendezvous.knobs import Knobs
-from trainer.rendezvous.meeting import HubRendezvous
-from trainer.rendezvous.proof import Greeting, Key, Proof
-from trainer.rendezvous.stacks import Place
-from trainer.system import port, typed
-from trainer.system.heartbeat import Phase
-from trainer.system.lines import ConnectionLost, Lines
 
 SECRET = b"0123456789abcdef"
 KNOBS = Knobs(join_timeout=60, last_call_timeout=1)

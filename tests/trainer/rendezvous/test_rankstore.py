@@ -9,9 +9,9 @@ from datetime import timedelta
 import pytest
 import torch.distributed as dist
 
-from trainer.rendezvous import rankstore
-from trainer.rendezvous.rankstore import RankStore
-from trainer.system import port
+from kittrain.rendezvous import rankstore
+from kittrain.rendezvous.rankstore import RankStore
+from kittrain.system import port
 
 
 @pytest.fixture(autouse=True)

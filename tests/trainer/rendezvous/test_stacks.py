@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-import trainer
-from trainer.rendezvous import stacks
-from trainer.rendezvous.stacks import Place, place
+import kittrain
+from kittrain.rendezvous import stacks
+from kittrain.rendezvous.stacks import Place, place
 
 TORCH = str(Path(torch.__file__).parent)
-TRAINER = str(Path(trainer.__file__).parent)
+TRAINER = str(Path(kittrain.__file__).parent)
 THREADS = f'Thread 0x00007fa061e506c0 (most recent call first):\n  File "{threading.__file__}", line 331 in wait\n\n'
 
 
@@ -72,6 +72,6 @@ def test_without_a_stack_there_is_no_place() -> None:
 def test_every_frame_that_is_known_is_in_this_torch() -> None:
     root = Path(TORCH).parent
     for file, function, _ in stacks.WAITS:
-        source = (Path(TRAINER).parent if file.startswith("trainer/") else root) / file
+        source = (Path(TRAINER).parent if file.startswith("kittrain/") else root) / file
         assert not function or f"def {function}(" in source.read_text(), f"{function} in {source}"
     assert sys.modules["torch.distributed.c10d_logger"].__file__ == f"{root}/{stacks.WRAPPERS[0]}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainer.rendezvous.tempo import Tempo
+from kittrain.rendezvous.tempo import Tempo
 
 
 class Ranks:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from trainer.rendezvous.diagnosis import Account
-from trainer.rendezvous.roster import Node
-from trainer.rendezvous.stacks import Place
-from trainer.rendezvous.vigil import Vigil
-from trainer.system.heartbeat import Phase
+from kittrain.rendezvous.diagnosis import Account
+from kittrain.rendezvous.roster import Node
+from kittrain.rendezvous.stacks import Place
+from kittrain.rendezvous.vigil import Vigil
+from kittrain.system.heartbeat import Phase
 
 
 class Round:

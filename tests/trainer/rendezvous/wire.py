@@ -8,12 +8,12 @@ import socket
 import threading
 from typing import Any, Self
 
-from trainer.rendezvous import proof
-from trainer.rendezvous.hub import Hub
-from trainer.rendezvous.proof import Answer, Greeting, Key, Proof, Session
-from trainer.rendezvous.roster import Roster
-from trainer.rendezvous.vigil import Vigil
-from trainer.system import port, typed
+from kittrain.rendezvous import proof
+from kittrain.rendezvous.hub import Hub
+from kittrain.rendezvous.proof import Answer, Greeting, Key, Proof, Session
+from kittrain.rendezvous.roster import Roster
+from kittrain.rendezvous.vigil import Vigil
+from kittrain.system import port, typed
 
 KEY = Key(b"0123456789abcdef", "run-7")
 HELLO = {"say": "hello", "node": 1, "born": 1.0, "pod": "run-7-1"}

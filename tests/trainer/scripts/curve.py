@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import TensorDataset
 
-from trainer import Data, Step, Training, join
+from kittrain import Data, Step, Training, join
 
 
 def main(losses: str, virtual: str, rest: str) -> None:

@@ -15,8 +15,8 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import Dataset
 
-from trainer import Data, Step, Training, join
-from trainer.workloads.toy import Record
+from kittrain import Data, Step, Training, join
+from kittrain.workloads.toy import Record
 
 EPOCHS, SAMPLES, BATCH, SEED = 2, 128, 16, 3
 AT = 11  # steps before it

@@ -13,16 +13,16 @@ from unittest.mock import patch
 
 import pytest
 
+from kittrain.outcome import marker
+from kittrain.snapshots.archive import SnapshotError
+from kittrain.snapshots.fence import Fence, Fenced
+from kittrain.system.storage import StorageUnavailableError
 from tests.trainer import saved
 from tests.trainer.mounts import make_read_only, tmpfs
 from tests.trainer.nodes import PATIENCE
 from tests.trainer.saved import archive, continued, manifest, publish, save, write_shards
 from tests.trainer.storage import UNREADABLE, failing, impatient
 from tests.trainer.worlds import finish, fork
-from trainer.outcome import marker
-from trainer.snapshots.archive import SnapshotError
-from trainer.snapshots.fence import Fence, Fenced
-from trainer.system.storage import StorageUnavailableError
 
 
 @pytest.fixture(autouse=True)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kittrain.snapshots.branch import Held, in_order, whole
+from kittrain.snapshots.ledger import Ledger, audit, extend
+from kittrain.snapshots.proof import prove
+from kittrain.snapshots.shards import Shard
+from kittrain.snapshots.snapshot import Manifest, Parent
+from kittrain.world.order import Cursor, Order
 from tests.trainer import runs, saved
-from trainer.snapshots.branch import Held, in_order, whole
-from trainer.snapshots.ledger import Ledger, audit, extend
-from trainer.snapshots.proof import prove
-from trainer.snapshots.shards import Shard
-from trainer.snapshots.snapshot import Manifest, Parent
-from trainer.world.order import Cursor, Order
 
 ORDER = saved.ORDER
 SHARD = (Shard(size=1, data=1, sha256=""),)

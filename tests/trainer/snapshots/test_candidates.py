@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from kittrain.snapshots.archive import SnapshotError
+from kittrain.snapshots.fence import Fence
+from kittrain.system.storage import StorageUnavailableError
 from tests.trainer import saved
 from tests.trainer.mounts import make_read_only, tmpfs
 from tests.trainer.saved import ORDER, candidates, manifest, save
 from tests.trainer.storage import UNREADABLE, failing, impatient
-from trainer.snapshots.archive import SnapshotError
-from trainer.snapshots.fence import Fence
-from trainer.system.storage import StorageUnavailableError
 
 
 @pytest.fixture(autouse=True)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kittrain.snapshots import catalogue
+from kittrain.snapshots.catalogue import CatalogueError
 from tests.trainer import runs
-from trainer.snapshots import catalogue
-from trainer.snapshots.catalogue import CatalogueError
 
 
 def told(folder: Path, *, thorough: bool = False) -> dict[str, tuple[str, str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.snapshots.fence import Fence, Fenced
+from kittrain.snapshots.fence import Fence, Fenced
 
 
 def test_racing_claims_get_different_numbers(tmp_path: Path) -> None:

@@ -14,15 +14,15 @@ import pytest
 import torch
 from torch import nn
 
-from trainer import World
-from trainer.env import RankEnv
-from trainer.snapshots import shards
-from trainer.snapshots.archive import Archive, SnapshotError
-from trainer.snapshots.fence import Fence, Fenced
-from trainer.snapshots.history import History
-from trainer.snapshots.loading import load_full
-from trainer.snapshots.state import State
-from trainer.world.order import Cursor, Order
+from kittrain import World
+from kittrain.env import RankEnv
+from kittrain.snapshots import shards
+from kittrain.snapshots.archive import Archive, SnapshotError
+from kittrain.snapshots.fence import Fence, Fenced
+from kittrain.snapshots.history import History
+from kittrain.snapshots.loading import load_full
+from kittrain.snapshots.state import State
+from kittrain.world.order import Cursor, Order
 
 
 class Run:
@@ -55,7 +55,7 @@ def held() -> Iterator[threading.Event]:
         gate.wait()
         return write(*args)
 
-    with patch("trainer.snapshots.shards.write", wait_and_write):
+    with patch("kittrain.snapshots.shards.write", wait_and_write):
         yield gate
         gate.set()
 

@@ -17,12 +17,12 @@ from torch import Tensor
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata
 from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
 
-from trainer import World
-from trainer.env import RankEnv
-from trainer.snapshots import blocks, layout, loading, shards
-from trainer.snapshots.layout import Buffer, Layout, Window
-from trainer.snapshots.shardfile import ShardFile
-from trainer.snapshots.shards import Piece
+from kittrain import World
+from kittrain.env import RankEnv
+from kittrain.snapshots import blocks, layout, loading, shards
+from kittrain.snapshots.layout import Buffer, Layout, Window
+from kittrain.snapshots.shardfile import ShardFile
+from kittrain.snapshots.shards import Piece
 
 DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.uint8, torch.complex64)
 SIZES = st.lists(st.integers(0, 5), max_size=3)
@@ -50,7 +50,7 @@ def test_what_ranks_hold_alike_is_written_once_and_comes_back(
     shares = layout.share_out([held] * ranks, main_only=main_only)
     assert sorted(held[number].tensor for share in shares for number in share) == sorted(state)
     assert not main_only or not any(shares[1:])
-    with TemporaryDirectory() as folder, patch("trainer.snapshots.shards.CHUNK", chunk):
+    with TemporaryDirectory() as folder, patch("kittrain.snapshots.shards.CHUNK", chunk):
         opened = []
         for rank, share in enumerate(shares):
             planned = Layout.of([held[number] for number in share], state)
@@ -148,7 +148,7 @@ def test_any_box_of_what_ranks_hold_in_parts_is_read(
 ) -> None:
     whole, cuts, box = asked
     parts = [(low, whole[low:high]) for low, high in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
-    with TemporaryDirectory() as folder, patch("trainer.snapshots.shards.CHUNK", chunk):
+    with TemporaryDirectory() as folder, patch("kittrain.snapshots.shards.CHUNK", chunk):
         opened = [written(Path(folder), number, whole, *part) for number, part in enumerate(parts) if len(part[1])]
         metadata, places = loading._index([shard.pieces for shard in opened])
         found = torch.full(box.sizes, -1, dtype=whole.dtype)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.snapshots.ledger import Entry, Ledger, LedgerError, Segment, audit, begin, extend, parting
-from trainer.world.order import Cursor, Order
+from kittrain.snapshots.ledger import Entry, Ledger, LedgerError, Segment, audit, begin, extend, parting
+from kittrain.world.order import Cursor, Order
 
 ORDER = Order(samples=10, batch=4)  # 3 steps an epoch
 

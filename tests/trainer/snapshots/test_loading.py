@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from kittrain.snapshots import loading
+from kittrain.snapshots.shards import CorruptError
+from kittrain.snapshots.snapshot import verify
 from tests.trainer import runs
 from tests.trainer.saved import weights_of
 from tests.trainer.sharded import Kind, run
-from trainer.snapshots import loading
-from trainer.snapshots.shards import CorruptError
-from trainer.snapshots.snapshot import verify
 
 
 def newest(folder: Path) -> dict[str, Tensor]:

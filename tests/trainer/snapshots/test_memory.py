@@ -15,17 +15,17 @@ import pytest
 import torch
 from torch import nn
 
+from kittrain import World
+from kittrain.env import RankEnv
+from kittrain.snapshots import shards
+from kittrain.snapshots.history import History
+from kittrain.snapshots.layout import Buffer
+from kittrain.snapshots.snapshot import read_manifest
+from kittrain.snapshots.state import State
+from kittrain.world.order import Cursor, Order
 from tests.trainer.mounts import tmpfs
 from tests.trainer.runs import DAMAGE
 from tests.trainer.worlds import finish, fork
-from trainer import World
-from trainer.env import RankEnv
-from trainer.snapshots import shards
-from trainer.snapshots.history import History
-from trainer.snapshots.layout import Buffer
-from trainer.snapshots.snapshot import read_manifest
-from trainer.snapshots.state import State
-from trainer.world.order import Cursor, Order
 
 ORDER = Order(samples=100, batch=1)
 
@@ -68,7 +68,7 @@ def held() -> Iterator[None]:
         gate.wait()
         return seal(*args)
 
-    with patch("trainer.snapshots.shards.seal", wait_and_seal):
+    with patch("kittrain.snapshots.shards.seal", wait_and_seal):
         yield
     gate.set()
 

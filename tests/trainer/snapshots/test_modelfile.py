@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from kittrain.snapshots import modelfile, safetensors, weights
+from kittrain.snapshots.shards import CorruptError
+from kittrain.snapshots.weights import Weights
 from tests.trainer import runs
 from tests.trainer.saved import weights_of
-from trainer.snapshots import modelfile, safetensors, weights
-from trainer.snapshots.shards import CorruptError
-from trainer.snapshots.weights import Weights
 
 TYPES = (torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.int64, torch.uint16, torch.bool, torch.complex64)
 

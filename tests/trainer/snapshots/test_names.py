@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
+from kittrain.snapshots.names import Names
 from tests.trainer.resumed import Learner, assert_alike
 from tests.trainer.saved import weights_of
-from trainer.snapshots.names import Names
 
 
 class Net(nn.Module):

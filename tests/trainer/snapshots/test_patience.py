@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainer import World
-from trainer.env import RankEnv
-from trainer.snapshots.patience import wait
+from kittrain import World
+from kittrain.env import RankEnv
+from kittrain.snapshots.patience import wait
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from kittrain.outcome import marker
+from kittrain.snapshots import snapshot
+from kittrain.snapshots.fence import Fence
+from kittrain.snapshots.shards import CorruptError
+from kittrain.system import files
 from tests.trainer.powercut import Cut, Record, cuts, left
 from tests.trainer.saved import archive, manifest, newest, publish, write_shards
-from trainer.outcome import marker
-from trainer.snapshots import snapshot
-from trainer.snapshots.fence import Fence
-from trainer.snapshots.shards import CorruptError
-from trainer.system import files
 
 WEIGHTS = b"weights" * 1000
 

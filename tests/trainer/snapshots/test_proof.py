@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from kittrain.snapshots.ledger import Ledger, extend
+from kittrain.snapshots.proof import Proof, prove
+from kittrain.snapshots.snapshot import Manifest, read_manifest
+from kittrain.world.order import Cursor
 from tests.trainer import runs, saved
-from trainer.snapshots.ledger import Ledger, extend
-from trainer.snapshots.proof import Proof, prove
-from trainer.snapshots.snapshot import Manifest, read_manifest
-from trainer.world.order import Cursor
 
 
 def cursor(step: int) -> Cursor:

@@ -14,13 +14,13 @@ import pytest
 import torch
 from torch import nn
 
+from kittrain.snapshots import catalogue, shards, snapshot
+from kittrain.snapshots.archive import SnapshotError
+from kittrain.snapshots.shards import CorruptError
 from tests.trainer.resumed import Learner, assert_alike
 from tests.trainer.runs import flip
 from tests.trainer.saved import DATA, PIECES, in_memory, manifest, weights_of, write_shards
 from tests.trainer.worlds import finish, fork
-from trainer.snapshots import catalogue, shards, snapshot
-from trainer.snapshots.archive import SnapshotError
-from trainer.snapshots.shards import CorruptError
 
 SHARDS, FILES = 1024, 256  # a snapshot of a large world, and a container's limit
 
@@ -43,7 +43,7 @@ def damage_the_end(path: Path) -> None:
 
 @contextmanager
 def small_chunks() -> Iterator[None]:
-    with patch("trainer.snapshots.shards.CHUNK", 1000), patch("trainer.snapshots.blocks.BLOCK", 3000):
+    with patch("kittrain.snapshots.shards.CHUNK", 1000), patch("kittrain.snapshots.blocks.BLOCK", 3000):
         yield
 
 

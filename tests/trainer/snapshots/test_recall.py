@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 import torch
 
+from kittrain.snapshots.proof import prove
+from kittrain.snapshots.snapshot import read_manifest
+from kittrain.world.order import Order
 from tests.exact import assert_each_sample_counts_once, assert_ends_as_undisturbed, undisturbed
 from tests.trainer import runs, sharded
 from tests.trainer.nodes import Nodes
 from tests.trainer.sharded import Kind
-from trainer.snapshots.proof import prove
-from trainer.snapshots.snapshot import read_manifest
-from trainer.world.order import Order
 
 EPOCHS, SAMPLES, BATCH = 3, 1024, 16
 ORDER = Order(samples=SAMPLES, batch=BATCH, seed=3)
-WORKLOAD = f"-m trainer.workloads.toy {EPOCHS} --samples {SAMPLES} --batch_size {BATCH} --seed 3".split()
+WORKLOAD = f"-m kittrain.workloads.toy {EPOCHS} --samples {SAMPLES} --batch_size {BATCH} --seed 3".split()
 GOING_ON = re.compile(r"going on after step (\d+), in epoch \d+(, from copies in memory)?")
 
 

@@ -14,22 +14,22 @@ import pytest
 import torch
 from torch import nn
 
+from kittrain import World
+from kittrain.env import RankEnv
+from kittrain.snapshots import snapshot
+from kittrain.snapshots.archive import SnapshotError
+from kittrain.snapshots.history import History
+from kittrain.snapshots.proof import prove
+from kittrain.snapshots.snapshot import MANIFEST
+from kittrain.snapshots.state import State
+from kittrain.system.storage import StorageUnavailableError
+from kittrain.world.order import Cursor, Order
+from kittrain.world.seeds import derive
 from tests.trainer import runs
 from tests.trainer.runs import DAMAGE, flip
 from tests.trainer.sharded import Kind, run
 from tests.trainer.storage import failing, impatient, no_file_to_spare
 from tests.trainer.worlds import finish, fork
-from trainer import World
-from trainer.env import RankEnv
-from trainer.snapshots import snapshot
-from trainer.snapshots.archive import SnapshotError
-from trainer.snapshots.history import History
-from trainer.snapshots.proof import prove
-from trainer.snapshots.snapshot import MANIFEST
-from trainer.snapshots.state import State
-from trainer.system.storage import StorageUnavailableError
-from trainer.world.order import Cursor, Order
-from trainer.world.seeds import derive
 
 ORDER = Order(samples=100, batch=1)
 NOBODY = 65534

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from kittrain.env import RankEnv
+from kittrain.snapshots.retention import Retention
+from kittrain.snapshots.snapshot import Manifest
 from tests.trainer.saved import manifest
-from trainer.env import RankEnv
-from trainer.snapshots.retention import Retention
-from trainer.snapshots.snapshot import Manifest
 
 
 def at(step: int, **metrics: float) -> Manifest:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from trainer.snapshots import safetensors, weights
-from trainer.snapshots.safetensors import UnknownTypeError
+from kittrain.snapshots import safetensors, weights
+from kittrain.snapshots.safetensors import UnknownTypeError
 
 NUMPY = {"BOOL": "?", "U8": "u1", "I8": "i1", "I16": "<i2", "I32": "<i4", "I64": "<i8"} | {
     "F16": "<f2",

@@ -15,10 +15,10 @@ from unittest.mock import patch
 
 import pytest
 
+from kittrain.snapshots.shards import CorruptError
+from kittrain.snapshots.snapshot import MANIFEST, ForeignError, Parent, read_manifest, verify
 from tests.trainer.saved import archive, manifest, newest, publish, save
 from tests.trainer.worlds import finish, fork
-from trainer.snapshots.shards import CorruptError
-from trainer.snapshots.snapshot import MANIFEST, ForeignError, Parent, read_manifest, verify
 
 CALLS = ("mkdir", "open", "write", "fsync", "rename", "unlink", "rmdir")  # of os: all that publishing does to the disk
 FILES = ("shard-00000.bin", "shard-00001.bin", "manifest.json")

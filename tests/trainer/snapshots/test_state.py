@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import get_state_dict
 
-from trainer.snapshots.layout import structure
-from trainer.snapshots.snapshot import ForeignError
-from trainer.snapshots.state import State, StateError
-from trainer.snapshots.tree import dump, join, load, split
+from kittrain.snapshots.layout import structure
+from kittrain.snapshots.snapshot import ForeignError
+from kittrain.snapshots.state import State, StateError
+from kittrain.snapshots.tree import dump, join, load, split
 
 
 class Tied(nn.Module):

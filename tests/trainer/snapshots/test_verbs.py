@@ -1,4 +1,4 @@
-"""``python -m trainer.snapshots``: one JSON document on stdout whatever libraries print, reasons on stderr."""
+"""``python -m kittrain.snapshots``: one JSON document on stdout whatever libraries print, reasons on stderr."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.trainer import runs
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-P", "-m", "trainer.snapshots", "--folder", str(folder), *words]
+    command = [sys.executable, "-P", "-m", "kittrain.snapshots", "--folder", str(folder), *words]
     return subprocess.run(command, check=False, capture_output=True)
 
 
@@ -82,7 +82,7 @@ def test_audit_tells_a_proof_for_each_and_which_cannot_vouch(tmp_path: Path) -> 
 
 def test_what_is_printed_meanwhile_is_no_part_of_the_answer(tmp_path: Path) -> None:
     runs.run(tmp_path, 1)
-    noisy = "import os, trainer.snapshots.catalogue as c, trainer.snapshots.__main__ as s\n"
+    noisy = "import os, kittrain.snapshots.catalogue as c, kittrain.snapshots.__main__ as s\n"
     noisy += "real = c.everything\n"
     noisy += "def loud(*a, **k):\n    print('a library'); os.system('echo its child')\n    return real(*a, **k)\n"
     noisy += f"c.everything = loud\ns.main(['--folder', {str(tmp_path)!r}, 'list'])"

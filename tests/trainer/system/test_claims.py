@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from trainer.system import claims
+from kittrain.system import claims
 
 OWNER = """
 import os, sys
 from pathlib import Path
-from trainer.system.claims import claim
+from kittrain.system.claims import claim
 claim(Path(sys.argv[1]))
 if os.fork() == 0:  # a forked rank: it neither holds the claim nor ends it
     import time
@@ -29,7 +29,7 @@ input()
 CLEARER = """
 import sys
 from pathlib import Path
-from trainer.system.claims import clear
+from kittrain.system.claims import clear
 input()
 clear(Path(sys.argv[1]), "kit-", unused=0.0)
 """

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trainer.system import cuda
+from kittrain.system import cuda
 
 
 @pytest.mark.parametrize(("answer", "initialized"), [(cuda.NOT_INITIALIZED, False), (0, True), (100, True)])

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainer.snapshots import layout
-from trainer.system import direct, files
+from kittrain.snapshots import layout
+from kittrain.system import direct, files
 
 SIZES = (0, 1, direct.BLOCK - 1, direct.BLOCK, direct.BLOCK + 1, 5 * direct.BLOCK + 7)
 

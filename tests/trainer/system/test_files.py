@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.system import files
+from kittrain.system import files
 
 
 def test_replacing_leaves_one_whole_file(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.system.heartbeat import Beat, Heart, Phase, prepare
+from kittrain.system.heartbeat import Beat, Heart, Phase, prepare
 
 
 @pytest.fixture

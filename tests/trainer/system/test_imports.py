@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from trainer.system.imports import uncollected
+from kittrain.system.imports import uncollected
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.system.inherited import hidden_modules, stale
+from kittrain.system.inherited import hidden_modules, stale
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.system.oom import Kills, size
+from kittrain.system.oom import Kills, size
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:

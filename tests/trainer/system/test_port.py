@@ -8,9 +8,9 @@ import time
 
 import pytest
 
+from kittrain.system import port
+from kittrain.system.port import PortBusyError
 from tests.trainer.nodes import free_port
-from trainer.system import port
-from trainer.system.port import PortBusyError
 
 
 def test_a_rendezvous_of_this_machine_alone_is_not_open_to_others() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.system.processes import Usage, usage
+from kittrain.system.processes import Usage, usage
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a /proc to look at")
 

@@ -10,7 +10,7 @@ import pytest
 
 SCRIPT = """
 import atexit, os, signal, sys, threading, time
-from trainer.system.reborn import live, take_over
+from kittrain.system.reborn import live, take_over
 
 def main():
     {body}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kittrain.system.storage import DELAYS, StorageUnavailableError, patiently
 from tests.trainer.storage import impatient
-from trainer.system.storage import DELAYS, StorageUnavailableError, patiently
 
 
 @pytest.fixture(autouse=True)

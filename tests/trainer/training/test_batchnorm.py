@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import TensorDataset
 
-from trainer import Data, World
-from trainer.env import RankEnv
-from trainer.training import batchnorm
-from trainer.training.gradients import Averaged
-from trainer.training.pulse import Word
-from trainer.training.virtual import VirtualRanks
-from trainer.world.order import Cursor, Order, portion
+from kittrain import Data, World
+from kittrain.env import RankEnv
+from kittrain.training import batchnorm
+from kittrain.training.gradients import Averaged
+from kittrain.training.pulse import Word
+from kittrain.training.virtual import VirtualRanks
+from kittrain.world.order import Cursor, Order, portion
 
 FLAT = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
 IMAGES = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trainer.env import RankEnv
-from trainer.training.cadence import Cadence
+from kittrain.env import RankEnv
+from kittrain.training.cadence import Cadence
 
 
 def taken(cadence: Cadence, steps: range, *, busy: range = range(0)) -> list[int]:

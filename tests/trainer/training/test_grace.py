@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trainer.env import RankEnv
-from trainer.training.grace import Grace
-from trainer.world.distributed import World
+from kittrain.env import RankEnv
+from kittrain.training.grace import Grace
+from kittrain.world.distributed import World
 
 
 def measured(grace_seconds: int | None, steps: list[float], snapshots: list[float]) -> None:

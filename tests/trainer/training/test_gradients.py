@@ -17,13 +17,13 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn import functional
 from torch.utils.data import TensorDataset
 
+from kittrain import Data, DDPOptions, World, join
+from kittrain.env import RankEnv
+from kittrain.training.gradients import Averaged
+from kittrain.training.pulse import Pulse, Step, Word
+from kittrain.world.order import Cursor
 from tests.trainer.nodes import free_port
 from tests.trainer.worlds import finish, fork, placed
-from trainer import Data, DDPOptions, World, join
-from trainer.env import RankEnv
-from trainer.training.gradients import Averaged
-from trainer.training.pulse import Pulse, Step, Word
-from trainer.world.order import Cursor
 
 RANKS = 3
 EPOCHS = 4  # of one step: DDP makes its buckets anew behind the first one, and keeps them then

@@ -21,14 +21,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import Dataset, TensorDataset
 
+from kittrain import Cursor, Data, Drained, Step, Training, join
+from kittrain.env import RankEnv
+from kittrain.outcome import marker
+from kittrain.snapshots.archive import Archive, SnapshotError
+from kittrain.snapshots.fence import Fence, Fenced
+from kittrain.snapshots.snapshot import Manifest, read_manifest
 from tests.trainer.nodes import free_port
 from tests.trainer.worlds import finish, fork, placed
-from trainer import Cursor, Data, Drained, Step, Training, join
-from trainer.env import RankEnv
-from trainer.outcome import marker
-from trainer.snapshots.archive import Archive, SnapshotError
-from trainer.snapshots.fence import Fence, Fenced
-from trainer.snapshots.snapshot import Manifest, read_manifest
 
 STEPS = 4  # an epoch's
 EPOCHS = 3  # of 4 steps: 20 samples in batches of 6, 6, 6 and 2

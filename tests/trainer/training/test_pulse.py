@@ -11,10 +11,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.env import RankEnv
-from trainer.training.pulse import Mean, Pulse, Step, StopRequest, Word, added_up
-from trainer.world.distributed import World
-from trainer.world.order import Cursor
+from kittrain.env import RankEnv
+from kittrain.training.pulse import Mean, Pulse, Step, StopRequest, Word, added_up
+from kittrain.world.distributed import World
+from kittrain.world.order import Cursor
 
 WORLD = World(env=RankEnv(), device=torch.device("cpu"))
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import torch
 
-from trainer.env import RankEnv
-from trainer.snapshots.chain import Committed
-from trainer.training import report
-from trainer.training.pulse import Step
-from trainer.training.report import Reporter, Speed, clock
-from trainer.world.distributed import World
-from trainer.world.order import Cursor, Order
+from kittrain.env import RankEnv
+from kittrain.snapshots.chain import Committed
+from kittrain.training import report
+from kittrain.training.pulse import Step
+from kittrain.training.report import Reporter, Speed, clock
+from kittrain.world.distributed import World
+from kittrain.world.order import Cursor, Order
 
 ORDER = Order(samples=10, batch=4)
 STEP = Step(number=4, generation=1, cursor=Cursor(1, 4), ids=[], size=4, loss=0.25)

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from kittrain import Data, World, join
+from kittrain.env import RankEnv
+from kittrain.training.pulse import Word
+from kittrain.training.virtual import Node, VirtualRanks, cover, halves, total
+from kittrain.world.order import Cursor, portion
 from tests.trainer.nodes import PATIENCE, free_port
 from tests.trainer.worlds import Ranks, finish, fork, placed
-from trainer import Data, World, join
-from trainer.env import RankEnv
-from trainer.training.pulse import Word
-from trainer.training.virtual import Node, VirtualRanks, cover, halves, total
-from trainer.world.order import Cursor, portion
 
 VIRTUAL = 6
 worlds = st.tuples(st.integers(1, 40), st.integers(1, 50))

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import Dataset
 
-from trainer.env import RankEnv
-from trainer.world.data import Data
-from trainer.world.distributed import World
-from trainer.world.loading import Augment
-from trainer.world.order import Cursor
+from kittrain.env import RankEnv
+from kittrain.world.data import Data
+from kittrain.world.distributed import World
+from kittrain.world.loading import Augment
+from kittrain.world.order import Cursor
 
 
 class Squares(Dataset[torch.Tensor]):

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
+from kittrain.env import RankEnv
+from kittrain.world.distributed import DistributedError, World, await_rank_0, choose, join
 from tests.trainer.nodes import PATIENCE, free_port
-from trainer.env import RankEnv
-from trainer.world.distributed import DistributedError, World, await_rank_0, choose, join
 
 CPU, GPU_0, GPU_1 = torch.device("cpu"), torch.device("cuda", 0), torch.device("cuda", 1)
 

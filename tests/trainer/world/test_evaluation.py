@@ -13,12 +13,12 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.utils.data import Dataset, TensorDataset
 
+from kittrain import join
+from kittrain.env import RankEnv
+from kittrain.world.distributed import World
+from kittrain.world.evaluation import evaluate
 from tests.trainer.nodes import free_port
 from tests.trainer.worlds import finish, fork, placed
-from trainer import join
-from trainer.env import RankEnv
-from trainer.world.distributed import World
-from trainer.world.evaluation import evaluate
 
 MODEL = nn.Identity()
 SAMPLES = TensorDataset(torch.arange(7.0))

@@ -11,11 +11,11 @@ import pytest
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
+from kittrain.snapshots.shards import Piece, Shard
+from kittrain.world.distributed import DistributedError, World, join
 from tests.trainer import sharded
 from tests.trainer.nodes import free_port
 from tests.trainer.worlds import finish, fork, placed
-from trainer.snapshots.shards import Piece, Shard
-from trainer.world.distributed import DistributedError, World, join
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
-from trainer import Data
-from trainer.world.identity import identity
+from kittrain import Data
+from kittrain.world.identity import identity
 
 ONE = TensorDataset(torch.arange(1000.0).reshape(100, 10), torch.arange(100) % 2 == 0)
 OTHER = TensorDataset(torch.arange(1000.0).reshape(100, 10), torch.arange(100) % 3 == 0)

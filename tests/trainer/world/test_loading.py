@@ -15,12 +15,12 @@ from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 from torchvision import transforms as v1
 from torchvision.transforms import v2
 
-from trainer.env import RankEnv
-from trainer.world import rng
-from trainer.world.data import Data
-from trainer.world.distributed import World
-from trainer.world.loading import draws, loads_at_once
-from trainer.world.order import Cursor
+from kittrain.env import RankEnv
+from kittrain.world import rng
+from kittrain.world.data import Data
+from kittrain.world.distributed import World
+from kittrain.world.loading import draws, loads_at_once
+from kittrain.world.order import Cursor
 
 SAMPLES, BATCH, EPOCHS = 10, 4, 2  # steps of 4, 4 and 2 samples
 V1 = v1.Compose([v1.RandomResizedCrop(4, antialias=True), v1.RandomHorizontalFlip(), v1.ColorJitter(0.5)])

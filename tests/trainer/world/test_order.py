@@ -7,7 +7,7 @@ from itertools import chain, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.world.order import Cursor, Order, portion
+from kittrain.world.order import Cursor, Order, portion
 
 Worlds = list[tuple[int, int]]
 

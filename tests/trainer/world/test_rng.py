@@ -8,8 +8,8 @@ import random
 import numpy as np
 import torch
 
-from trainer.world import rng
-from trainer.world.seeds import derive
+from kittrain.world import rng
+from kittrain.world.seeds import derive
 
 
 def draw() -> tuple[float, float, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainer.world.seeds import derive
+from kittrain.world.seeds import derive
 
 
 def test_derived_seeds_are_the_same_in_every_version() -> None:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from trainer.world.timeouts import step_timeout
+from kittrain.world.timeouts import step_timeout
 
 
 @pytest.mark.parametrize(("hang_timeout", "seconds"), [(None, 300), (60.0, 300), (1200.0, 1200), (math.inf, 24 * 3600)])

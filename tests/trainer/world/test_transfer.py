@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 from torch.utils.data._utils.pin_memory import pin_memory
 
-from trainer.world.transfer import to_device
+from kittrain.world.transfer import to_device
 
 META = torch.device("meta")
 

@@ -16,10 +16,10 @@ from kitctl.logs import Line
 from kitctl.targets.cluster.keptlogs import KeptLogs
 from kitctl.targets.cluster.lives import Read, lost
 from kitctl.targets.cluster.reading import Source, follow, lines
+from kittrain.node.keeping import path_of
 from tests.kitctl.targets.cluster.apiserver import ApiServer
 from tests.kitctl.targets.cluster.clients import Kit
 from tests.kitctl.targets.cluster.objectstore import Key
-from trainer.node.keeping import path_of
 
 BEGUN = 1_795_341_600  # 2026-11-22T10:00:00Z
 JOB = {"kind": "Job", "metadata": {"name": "run"}, "status": {"startTime": "2026-11-22T10:00:00Z"}}

@@ -33,7 +33,7 @@ def found(folder: Path, spec: JobSpec | None = None) -> dict[str, Finding]:
 def test_this_machine_could_run_the_default_workload(tmp_path: Path) -> None:
     told = found(tmp_path)
     assert [name for name, finding in told.items() if finding.verdict == "problem"] == []
-    assert "module trainer.workloads.digits" in told["script"].what
+    assert "module kittrain.workloads.digits" in told["script"].what
     assert str(tmp_path) in told["disk"].what
     assert not (tmp_path / "state").exists(), "nothing is made"
 

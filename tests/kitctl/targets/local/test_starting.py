@@ -28,7 +28,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("server", [MUTE, GONE, NEVER_READY, "exit 1"])
 def test_a_node_starts_cold_where_the_server_does_not_answer(tmp_path: Path, server: str) -> None:
     python = tmp_path / "python.sh"
-    python.write_text(f'#!/bin/sh\ncase "$*" in *trainer.forkserver*) {server} ;; *) echo cold "$@";; esac\n')
+    python.write_text(f'#!/bin/sh\ncase "$*" in *kittrain.forkserver*) {server} ;; *) echo cold "$@";; esac\n')
     python.chmod(0o755)
     job = Job(spec=JobSpec(), run="run", created=0.0, folder=str(tmp_path), python=str(python), version="0")
     said: list[str] = []
@@ -40,7 +40,7 @@ def test_a_node_starts_cold_where_the_server_does_not_answer(tmp_path: Path, ser
     starter.start(node, 1, restarts=0, env=ENV)
     while not node.exited(1):
         time.sleep(0.01)
-    assert "cold -P -m trainer.agent -- " in node.log(1).read_text()
+    assert "cold -P -m kittrain.agent -- " in node.log(1).read_text()
     assert len(said) == 1
     assert "imports torch for itself from now on" in said[0]
 

@@ -37,7 +37,7 @@ def begin(target: LocalTarget, script: str, *, name: str = "job", spec: JobSpec 
     spec = spec or JobSpec(name=name, nodes=2)
     agent = target.state / f"{spec.name}.sh"
     agent.parent.mkdir(parents=True, exist_ok=True)
-    no_server = 'case "$*" in *trainer.forkserver*) exit 1;; esac'
+    no_server = 'case "$*" in *kittrain.forkserver*) exit 1;; esac'
     agent.write_text(f"#!/bin/sh\n{no_server}\n{script}\n")
     agent.chmod(0o755)
     job = Job(spec=spec, run="run", created=time.time(), folder=str(target.state), python=str(agent), version="0")

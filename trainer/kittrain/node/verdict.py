@@ -1,0 +1,39 @@
+"""What the failure of a round means, in words."""
+
+from __future__ import annotations
+
+from kittrain.outcome.failures import Budget, Failure
+from kittrain.outcome.termination import Ending
+
+
+def verdict(cause: Failure, *, restart: bool, budget: Budget) -> Ending:
+    """How the round ended whose first failure this was; ``restart`` is what the budget allows."""
+    if cause.kind == "drained":
+        return Ending(outcome="retryable", reason="the ranks were drained by another node")
+    if cause.kind == "peer":
+        what = f"rank {cause.rank} lost its peers ({cause.brief})"
+        after = f"after {budget.peer} such losses without a new snapshot"
+        return Ending(outcome="retryable", reason=what if restart else f"{what} {after}", failure=cause)
+    if cause.kind == "storage":
+        what = f"rank {cause.rank} cannot use its storage ({cause.error.partition(': ')[2]})"
+        after = f", after {budget.storage} such failures without a new snapshot"
+        return Ending(outcome="retryable", reason=what if restart else f"{what}{after}", failure=cause)
+    if cause.kind == "hang":
+        return _hung(cause, restart=restart, budget=budget)
+    what = f"rank {cause.rank} failed ({cause.brief})"
+    if restart:
+        return Ending(
+            outcome="retryable", reason=f"{what}, restart {budget.own} of {budget.max_restarts}", failure=cause
+        )
+    why = "which no restart can mend" if cause.cause.hopeless else f"no restart left of {budget.max_restarts}"
+    return Ending(outcome="fatal", reason=f"{what}, {why}", failure=cause)
+
+
+def _hung(cause: Failure, *, restart: bool, budget: Budget) -> Ending:
+    """The first hang at a step is no reason to give up: the rank may only have taken long."""
+    again = f"again at this step, restart {budget.repeated} of {budget.max_restarts}"
+    if restart:
+        what = again if budget.repeated else "started again"
+        return Ending(outcome="retryable", reason=f"{cause.error}; {what}", failure=cause)
+    why = f"no restart left of {budget.max_restarts} at this step"
+    return Ending(outcome="fatal", reason=f"{cause.error}; {why}", failure=cause)

@@ -1,0 +1,102 @@
+"""What each rank's process runs: the user's script or module, as ``python`` itself would, with its last error kept.
+
+python -P -m kittrain.node.worker train.py --epochs 5
+python -P -m kittrain.node.worker -m package.module --epochs 5
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import runpy
+import signal
+import sys
+import traceback
+from collections.abc import Mapping
+from io import TextIOWrapper
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from kittrain.outcome.failures import Failure
+from kittrain.system.lifeline import end_with
+
+TORCH: Final = f"{os.sep}torch{os.sep}"  # in the path of all that torch consists of
+OWN_FILES: Final = (__file__, runpy.__file__, "<frozen runpy>")
+
+
+def main(command: list[str]) -> None:
+    """Run the command; an exception ends the process with code 1, a SystemExit with its own."""
+    faulthandler.enable()  # a signal that ends the process leaves Python's stack, too
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # a line reaches the agent when it is complete, and as one piece
+    try:
+        run(command)
+    except SystemExit as end:
+        if isinstance(end.code, str):  # as Python has it, a message, which goes to stderr
+            record(end)
+        raise
+    except BaseException as error:  # noqa: BLE001  Ctrl-C and the like end a script with a traceback, too
+        record(error)
+        tell(error)
+        raise SystemExit(1) from None
+
+
+def run(command: list[str]) -> None:
+    """Run ``script.py args`` or ``-m module args`` as ``__main__``."""
+    if command[0] == "-m":
+        sys.path.insert(0, str(Path.cwd()))
+        sys.argv = command[1:]
+        runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.path.insert(0, str(Path(command[0]).resolve().parent))
+        sys.argv = command
+        runpy.run_path(command[0], run_name="__main__")
+
+
+def record(error: BaseException) -> None:
+    """Leave the error where torchrun's agent looks for it (TORCHELASTIC_ERROR_FILE), in torchrun's format."""
+    error.__traceback__ = without_own_frames(error.__traceback__)
+    from torch.distributed.elastic.multiprocessing.errors import get_error_handler  # noqa: PLC0415  1.7 s
+
+    get_error_handler().record_exception(error)
+
+
+def tell(error: BaseException) -> None:
+    """Print the error as Python does; that others are gone in one line, since each rank that lives says so."""
+    if line := lost_peers(error):
+        sys.stderr.write(f"{line}\n")
+        return
+    hook = sys.excepthook
+    if hook.__module__.startswith("torch."):  # puts the rank in front of each line, as the agent does
+        hook = sys.__excepthook__
+    hook(type(error), error, error.__traceback__)
+
+
+def lost_peers(error: BaseException, environ: Mapping[str, str] = os.environ) -> str:
+    """What to say of an error that torch raised since other ranks are gone; empty for any other error.
+
+    Torch's are RuntimeErrors; a script's own connections fail otherwise. With TORCH_DISTRIBUTED_DEBUG=DETAIL or INFO
+    it is empty, too: whoever sets it looks for the traceback.
+    """
+    failure = Failure(rank=0, exit_code=1, error=f"{type(error).__name__}: {error}", time=0)
+    verbose = environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF") != "OFF"
+    if verbose or failure.kind != "peer" or not isinstance(error, RuntimeError):
+        return ""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = next((frame for frame in reversed(frames) if TORCH not in frame.filename), None)
+    where = f" at {Path(place.filename).name}:{place.lineno} in {place.name}" if place else ""
+    return f"lost its peers{where}: {failure.brief}"
+
+
+def without_own_frames(frames: TracebackType | None) -> TracebackType | None:
+    """The traceback from the user's first frame on."""
+    while frames is not None and frames.tb_frame.f_code.co_filename in OWN_FILES:
+        frames = frames.tb_next
+    return frames
+
+
+if __name__ == "__main__":
+    end_with(os.getppid())
+    main(sys.argv[1:])

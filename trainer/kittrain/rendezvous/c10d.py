@@ -1,0 +1,179 @@
+"""Stock: torch's dynamic rendezvous over one TCPStore that node 0's agent hosts.
+
+The store lives as long as node 0's agent, and every node, node 0 too, joins as a client: a rendezvous can then be
+begun anew without the store going away.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+import torch.distributed as dist
+from torch.distributed.elastic.rendezvous import (
+    RendezvousClosedError,
+    RendezvousConnectionError,
+    RendezvousInfo,
+    RendezvousTimeoutError,
+)
+from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
+from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
+    DynamicRendezvousHandler,
+    RendezvousTimeout,
+    _Action,
+    _RendezvousContext,
+)
+
+from kittrain.env import NodeEnv
+from kittrain.outcome.termination import Ending, heard
+from kittrain.rendezvous.backend import LOST, JobEnded, Rendezvous, RoundOver
+from kittrain.rendezvous.knobs import Knobs
+from kittrain.rendezvous.rankstore import host
+from kittrain.system import port, typed
+
+FAILED: Final = "kit/failed"  # the key of the ending that closed the rendezvous
+LEAVE_PATIENCE: Final = 5.0  # seconds to take oneself off the list; the heartbeat would do it after five, too
+
+
+class C10dRendezvous(DynamicRendezvousHandler, Rendezvous):
+    """Torch's handler. It learns of a lost node from the ranks alone: a round is lost to it when the job has failed."""
+
+    lost = False
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        """See the base class.
+
+        Raises:
+            RendezvousConnectionError: others left while the round was formed, and those that are left are too few.
+        """
+        try:
+            self._info: RendezvousInfo = super().next_rendezvous()
+        except RendezvousClosedError as error:
+            raise self._failed() from error
+        if self._info.world_size < self._settings.min_nodes:
+            raise RendezvousConnectionError(f"only {self._info.world_size} node(s) were left as the round began")
+        return self._info
+
+    def num_nodes_waiting(self) -> int:
+        """See the base class."""
+        waiting: int = super().num_nodes_waiting()
+        if self._state_holder.state.closed:
+            raise self._failed()
+        return waiting
+
+    def drain(self) -> None:
+        """See the base class: told when its ranks have ended."""
+
+    def end(self, *, lost: bool) -> None:
+        """See the base class: read by nodes whose ranks have succeeded."""
+        self._info.store.set("kit/over", f"the ranks of a node {'have failed' if lost else 'were asked to stop'}")
+
+    def done(self, *, patience: float) -> bool:
+        """See the base class: looked up once each time."""
+        if self._info.store.check(["kit/over"]):
+            raise RoundOver(self._info.store.get("kit/over").decode())
+        self._info.store.set(f"kit/done/{self._info.rank}", "")
+        everyone: bool = self._info.store.check([f"kit/done/{rank}" for rank in range(self._info.world_size)])
+        if not everyone:
+            time.sleep(patience)
+        return everyone
+
+    def fail(self, ending: Ending, *, patience: float) -> None:
+        """See the base class. Who has heard is not known here."""
+        self._store.set(FAILED, typed.dump(ending).decode())
+        self.set_closed()
+        time.sleep(patience)
+
+    def _failed(self) -> JobEnded:
+        self.lost = True
+        return JobEnded(heard(typed.load(Ending, self._store.get(FAILED))))
+
+    def leave(self) -> None:
+        """Take this node off all lists at once; torch's ``shutdown()`` would close the rendezvous for all, for good."""
+        self._stop_heartbeats()
+        with suppress(*LOST):
+            self._op_executor.run(_leave, time.monotonic() + LEAVE_PATIENCE)
+
+
+class C10dBackend:
+    """See ``kittrain.rendezvous.backend.Backend``. Node 0's hosts the store for as long as it lives.
+
+    Raises:
+        PortBusyError: another process has the port.
+    """
+
+    def __init__(self, node: NodeEnv, knobs: Knobs) -> None:
+        self._node = node
+        self._knobs = knobs
+        self._hosted = host_store(node) if node.hosts_rendezvous else None
+
+    def connect(self, *, deadline: float, waiting: Callable[[str], None] = lambda _: None) -> None:
+        """See the protocol."""
+        self._store = connect(self._node, self._knobs, deadline=deadline, waiting=waiting)
+
+    def handler(self, local_addr: str) -> C10dRendezvous:
+        """See the protocol."""
+        # Else the ranks would use the first round's store: who comes later waits for keys that nobody sets again.
+        os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
+        knobs = self._knobs
+        handler: C10dRendezvous = C10dRendezvous.from_backend(
+            run_id=self._node.run_id,
+            store=self._store,
+            backend=C10dRendezvousBackend(self._store, self._node.run_id),
+            min_nodes=self._node.min_nodes,
+            max_nodes=self._node.max_nodes,
+            local_addr=local_addr,
+            timeout=RendezvousTimeout(
+                join=timedelta(seconds=knobs.join_timeout), last_call=timedelta(seconds=knobs.last_call_timeout)
+            ),
+            keep_alive_interval=knobs.keep_alive_interval,
+            keep_alive_max_attempt=knobs.keep_alive_max_attempt,
+        )
+        return handler
+
+
+def host_store(node: NodeEnv) -> dist.TCPStore:
+    """Host the store for as long as the returned object lives.
+
+    Raises:
+        PortBusyError: another process has the port.
+    """
+    # Debian builds torch without libuv; one connection a node does not need it.
+    return host(port.listen(node.rendezvous_host, node.rendezvous_port), libuv=False)
+
+
+def connect(
+    node: NodeEnv, knobs: Knobs, *, deadline: float, waiting: Callable[[str], None] = lambda _: None
+) -> dist.TCPStore:
+    """Connect to the store; ``knobs.read_timeout`` becomes its timeout. See :func:`kittrain.system.port.reach`.
+
+    Raises:
+        RendezvousTimeoutError: the store could not be reached in time.
+    """
+    address = (node.rendezvous_host, node.rendezvous_port)
+    while True:
+        # Torch waits for a store in C++, where no signal gets through; so look first.
+        try:
+            port.reach(*address, deadline=deadline, waiting=waiting).close()
+            patience = timedelta(seconds=knobs.read_timeout)
+            return dist.TCPStore(*address, is_master=False, wait_for_workers=False, timeout=patience)
+        except TimeoutError as error:
+            raise RendezvousTimeoutError(str(error)) from error
+        except dist.DistError:
+            if time.monotonic() > deadline:
+                raise
+
+
+def _leave(context: _RendezvousContext, deadline: float) -> _Action:
+    state = context.state
+    lists = (
+        (state.participants, _Action.REMOVE_FROM_PARTICIPANTS),
+        (state.wait_list, _Action.REMOVE_FROM_WAIT_LIST),
+        (state.redundancy_list, _Action.REMOVE_FROM_REDUNDANCY_LIST),
+    )
+    mine = (action for members, action in lists if context.node in members)
+    return next(mine, _Action.FINISH) if time.monotonic() < deadline else _Action.ERROR_TIMEOUT

@@ -1,0 +1,173 @@
+"""What rank 0 knows of a run's committed history, and how the next snapshot becomes a part of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+
+from kittrain.snapshots import snapshot
+from kittrain.snapshots.archive import Archive
+from kittrain.snapshots.fitting import Identity, same_order
+from kittrain.snapshots.ledger import Ledger, Segment, begin, extend
+from kittrain.snapshots.shards import CorruptError, Shard
+from kittrain.snapshots.snapshot import Manifest, Parent
+from kittrain.world.distributed import World
+from kittrain.world.order import Cursor
+
+Report = Shard | OSError | None  # what a rank wrote, or why it could not; nothing where rank 0 writes for all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pending:
+    """A snapshot that the ranks are writing.
+
+    Attributes:
+        cursor: where the data stood when the state was copied.
+        metrics: of the epoch that it ends.
+        folder: that the shards are written to.
+        began: on a steady clock, in seconds.
+        stall: how long training waited for the copy, in seconds.
+    """
+
+    cursor: Cursor
+    metrics: Mapping[str, float]
+    folder: Path
+    began: float
+    stall: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committed:
+    """How a snapshot went.
+
+    Attributes:
+        step: that it was taken behind.
+        seconds: from the beginning of the copy until it was published.
+        stall: of these, how many training waited.
+    """
+
+    step: int = 0
+    seconds: float = 0.0
+    stall: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tip:
+    """The end of a history, and the newest snapshot in it."""
+
+    ledger: Ledger = ()
+    earlier: tuple[Segment, ...] = ()
+    cursor: Cursor = field(default_factory=Cursor)
+    parent: Parent | None = None
+
+
+class Chain:
+    """Snapshot after snapshot, each going on from the one before. Not collective; one thread at a time publishes.
+
+    Attributes:
+        last: the last snapshot that was committed here, or gone on from.
+    """
+
+    def __init__(self, world: World, identity: Identity, *, generation: int) -> None:
+        self._world = world
+        self._identity = identity
+        self._order = identity.order
+        self._generation = generation
+        self._tip = _Tip()
+        self.last = Committed()
+
+    @property
+    def cursor(self) -> Cursor:
+        """Up to where history goes."""
+        return self._tip.cursor
+
+    @property
+    def newest(self) -> str:
+        """The name of the newest snapshot in it; empty where there is none."""
+        return self._tip.parent.name if self._tip.parent else ""
+
+    def go_on_from(self, manifest: Manifest, parent: Manifest | None) -> None:
+        """The next snapshot follows this history, if need be under a new order of the data.
+
+        Args:
+            manifest: of a snapshot, or of a copy in memory.
+            parent: of the newest snapshot in it.
+        """
+        before = Parent(name=parent.name, digest=parent.digest) if parent else None
+        earlier = manifest.earlier
+        if not same_order(manifest, self._order):
+            earlier = (*earlier, manifest.segment)
+        self._tip = _Tip(ledger=manifest.ledger, earlier=earlier, cursor=self._here(manifest), parent=before)
+        self.last = Committed(step=self._order.step(self._here(parent)) if parent else 0)
+
+    def publish(self, archive: Archive, pending: Pending, reports: Sequence[Report]) -> None:
+        """Commit what the ranks have written, and drop what need not be kept. What cannot be published is told.
+
+        Raises:
+            Fenced: a newer generation has taken over.
+        """
+        try:
+            manifest = replace(self.describe(pending.cursor, pending.metrics), shards=_written(reports))
+            archive.publish(manifest, pending.folder)
+        except (OSError, CorruptError) as error:
+            parent = self._tip.parent
+            step, last = self._order.step(pending.cursor), parent.name if parent else "none"
+            self._world.say(f"warning: no snapshot at step {step}: {error}; the last good one is {last}")
+        else:
+            self.go_on_from(manifest, manifest)
+            self.last = Committed(step=manifest.step, seconds=time.monotonic() - pending.began, stall=pending.stall)
+            archive.thin_out()
+        finally:
+            snapshot.discard(pending.folder)
+
+    def describe(self, cursor: Cursor, metrics: Mapping[str, float]) -> Manifest:
+        """The manifest of the state at a cursor, without its shards; any thread may ask."""
+        tip = self._tip
+        return Manifest(
+            job=self._world.env.job,
+            run=self._identity.run,
+            generation=self._generation,
+            step=self._order.step(cursor),
+            cursor=cursor,
+            world_size=self._world.size,
+            seed=self._order.seed,
+            model=self._identity.model,
+            optimizer=self._identity.optimizer,
+            data=self._order.fingerprint,
+            samples=self._order.samples,
+            batch=self._order.batch,
+            torch=torch.__version__,
+            created=time.time(),
+            parent=tip.parent,
+            ledger=extend(
+                tip.ledger,
+                self._order,
+                self._generation,
+                tip.cursor,
+                cursor,
+                world_size=self._world.size,
+                earlier=tip.earlier,
+            ),
+            earlier=tip.earlier,
+            metrics=metrics,
+        )
+
+    def _here(self, manifest: Manifest) -> Cursor:
+        """Where a snapshot is in this run's order of the data."""
+        return manifest.cursor if same_order(manifest, self._order) else begin(manifest.cursor)
+
+
+def _written(reports: Sequence[Report]) -> tuple[Shard, ...]:
+    """The shards by rank.
+
+    Raises:
+        OSError: a rank could not write its own.
+    """
+    for report in reports:
+        if isinstance(report, OSError):
+            raise report
+    return tuple(report for report in reports if isinstance(report, Shard))

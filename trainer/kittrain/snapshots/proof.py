@@ -1,0 +1,138 @@
+"""The proof that a run counted each sample of each epoch exactly once, from what its snapshots say. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kittrain.snapshots.ledger import Entry, LedgerError, Segment, audit, begin, parting
+from kittrain.snapshots.snapshot import Manifest
+from kittrain.world.order import Cursor, Order
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part of a history in one order of the data; the epoch that it breaks off begins anew in the next one.
+
+    Attributes:
+        samples: size of the data set.
+        batch: samples in a step.
+        seed: of the order.
+        before: epochs before it, in other orders.
+        epochs: that it completes.
+        position: samples of the epoch after those.
+        counted: samples that it counts once.
+        steps: optimizer steps that took them.
+    """
+
+    samples: int
+    batch: int
+    seed: int
+    before: int
+    epochs: int
+    position: int
+    counted: int
+    steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """What one snapshot's history proves.
+
+    Attributes:
+        snapshot: its name.
+        before: epochs before it took its present order of the data.
+        epochs: that are complete in this order.
+        position: samples of the epoch after those.
+        samples: size of the data set.
+        counted: samples counted once, over all of these epochs.
+        steps: optimizer steps that took them.
+        earlier: the parts of the history before, in other orders.
+        generations: how often ranks started and committed something.
+        broken: where and why the proof fails; empty where it holds.
+        entry: index of the ledger's entry where it fails, if it is one.
+    """
+
+    snapshot: str
+    before: int = 0
+    epochs: int
+    position: int
+    samples: int
+    counted: int
+    steps: int
+    earlier: tuple[Part, ...] = ()
+    generations: int
+    broken: str = ""
+    entry: int | None = None
+
+
+def prove(manifest: Manifest, others: Mapping[str, Manifest]) -> Proof:
+    """Audit a snapshot's ledger, and hold it against its cursor and against the snapshot that it goes on from.
+
+    Args:
+        manifest: the snapshot's.
+        others: manifests that are still there, by name; its parent may be among them.
+    """
+    order = manifest.segment.order
+    broken, entry = _fault(manifest, order, others)
+    *earlier, here = _parts(manifest)
+    return Proof(
+        snapshot=manifest.name,
+        before=here.before,
+        epochs=here.epochs,
+        position=here.position,
+        samples=here.samples,
+        counted=here.counted,
+        steps=here.steps,
+        earlier=tuple(earlier),
+        generations=len({one.generation for one in manifest.ledger}),
+        broken=broken,
+        entry=entry,
+    )
+
+
+def _parts(manifest: Manifest) -> Iterator[Part]:
+    """The history by the orders that it went by, the present one last."""
+    start, first = Cursor(), 0
+    for segment in (*manifest.earlier, manifest.segment):
+        entries = manifest.ledger[first : segment.entries]
+        reached = manifest.cursor if segment == manifest.segment else _end(entries, segment, start)
+        epochs = reached.epoch - start.epoch
+        yield Part(
+            samples=segment.samples,
+            batch=segment.batch,
+            seed=segment.seed,
+            before=start.epoch,
+            epochs=epochs,
+            position=reached.position,
+            counted=epochs * segment.samples + reached.position,
+            steps=segment.order.step(reached) - segment.order.step(start),
+        )
+        start, first = begin(reached), segment.entries
+
+
+def _end(entries: Sequence[Entry], segment: Segment, start: Cursor) -> Cursor:
+    """Where a segment's last entry ends."""
+    if not entries:
+        return start
+    last = entries[-1]
+    return Cursor(last.epoch, last.stop) if last.stop < segment.samples else Cursor(last.epoch + 1)
+
+
+def _fault(manifest: Manifest, order: Order, others: Mapping[str, Manifest]) -> tuple[str, int | None]:
+    """What is wrong, and at which entry; nothing where all of it holds."""
+    try:
+        reached = audit(manifest.ledger, order, manifest.earlier)
+    except LedgerError as error:
+        return str(error), error.entry
+    told = Cursor(manifest.cursor.epoch, manifest.cursor.position)
+    if reached != told or order.step(told) != manifest.step:
+        return f"the ledger ends at {reached}, but the snapshot says {told} and step {manifest.step}", None
+    parent = manifest.parent and others.get(manifest.parent.name)
+    if not parent or not manifest.parent:
+        return "", None
+    if parent.digest != manifest.parent.digest:
+        return f"it went on from another {parent.name} than the one that is here now", None
+    if (entry := parting(parent.ledger, manifest.ledger)) is not None:
+        return f"entry {entry}: differs from that of {parent.name}, which it went on from", entry
+    return "", None

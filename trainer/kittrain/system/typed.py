@@ -1,0 +1,95 @@
+"""Values of declared types as JSON, and back: what nodes and ranks tell each other. Standard library only.
+
+Plain values, bytes (base64), enumerations, lists, tuples, mappings, unions, dataclasses, and exceptions as their text.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache
+from types import NoneType
+from typing import Any, Final
+
+from kittrain.system.decoders import MalformedError, decoder
+
+Encoder = Callable[[Any], Any]
+JSON: Final = json.JSONEncoder(separators=(",", ":"))
+
+
+def dump(value: Any) -> bytes:
+    """A value as JSON in one line.
+
+    Raises:
+        TypeError: it is of no type that can be read again.
+    """
+    return JSON.encode(encode(value)).encode()
+
+
+def load(kind: Any, content: bytes) -> Any:
+    """The value of a declared type that JSON holds.
+
+    Raises:
+        MalformedError: it is not JSON, or of another type.
+    """
+    return decode(kind, parse(content))
+
+
+def parse(content: bytes) -> Any:
+    """JSON as plain values.
+
+    Raises:
+        MalformedError: it is not JSON.
+    """
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise MalformedError(f"not JSON: {type(error).__name__}") from error
+
+
+def encode(value: Any) -> Any:
+    """A value as what JSON knows.
+
+    Raises:
+        TypeError: it is of no type that can be read again.
+    """
+    kind: Any = type(value)
+    return _encoder(kind)(value)
+
+
+def decode(kind: Any, value: Any) -> Any:
+    """What JSON gave as a value of a declared type.
+
+    Raises:
+        MalformedError: it is of another type.
+    """
+    return decoder(kind)(value)
+
+
+@cache
+def _encoder(kind: Any) -> Encoder:
+    for known, act in ENCODERS:
+        if issubclass(kind, known):
+            return act
+    if not is_dataclass(kind):
+        raise TypeError(f"{kind.__name__} is not told to other nodes")
+    names = [field.name for field in fields(kind)]
+    return lambda value: {name: encode(getattr(value, name)) for name in names}
+
+
+def _text(value: str) -> str:
+    return value if value.isascii() else value.encode(errors="replace").decode()
+
+
+ENCODERS: Final[tuple[tuple[Any, Encoder], ...]] = (  # the first that fits; an IntEnum is an Enum, too
+    (str, _text),
+    (Enum, lambda value: encode(value.value)),
+    ((int, float, NoneType), lambda value: value),  # and bool
+    ((list, tuple), lambda value: [encode(one) for one in value]),
+    (Mapping, lambda value: {encode(key): encode(one) for key, one in value.items()}),
+    (bytes, lambda value: base64.b64encode(value).decode()),
+    (Exception, lambda value: {"error": _text(str(value))}),
+)

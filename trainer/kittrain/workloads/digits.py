@@ -1,0 +1,107 @@
+"""Handwritten digits: the 1,797 images of 8x8 pixels that scikit-learn ships, and a small convolutional network.
+
+    python -m kittrain.workloads.digits --epochs 5
+    torchrun --nproc-per-node 2 -m kittrain.workloads.digits
+    kitctl submit --nodes 3 -- -m kittrain.workloads.digits --epochs 5
+
+The ranks share out the same batches whatever their number; without batch normalization the curve is the same too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.data import TensorDataset
+
+from kittrain import Data, Training, evaluate, join
+
+HELD_BACK: Final = 5  # every fifth image is for evaluation only
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Train, and tell the accuracy on the images held back."""
+    args = options().parse_args(argv)
+    with join(seed=args.seed) as world:
+        train, held_back = digits()
+        model: nn.Module = network(batchnorm=args.batchnorm)
+        if args.sync_batchnorm:
+            model = world.synchronize_batchnorm(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9, weight_decay=1e-4)
+        data = Data(train, batch=args.batch_size, seed=args.seed)
+        steps = args.epochs * data.order.steps_per_epoch
+        scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)
+        Training(
+            world,
+            model,
+            optimizer,
+            loss,
+            data,
+            epochs=args.epochs,
+            scheduler=scheduler,
+            on_epoch=lambda _: {"accuracy": evaluate(world, model, held_back, correct)},
+        ).fit()
+        accuracy = evaluate(world, model, held_back, correct)
+        world.say(f"accuracy {100 * accuracy:.2f} % on {len(held_back)} held-back images")
+
+
+def network(*, batchnorm: bool) -> nn.Module:
+    """Two convolutions and a linear layer: images (n, 1, 8, 8) in, a score for each digit (n, 10) out."""
+
+    def norm(channels: int) -> nn.Module:
+        return nn.BatchNorm2d(channels) if batchnorm else nn.Identity()
+
+    return nn.Sequential(
+        nn.Conv2d(1, 32, kernel_size=3, padding=1), norm(32), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, kernel_size=3, padding=1), norm(64), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(64 * 2 * 2, 10),
+    )  # fmt: skip
+
+
+def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
+    """Mean cross-entropy."""
+    images, labels = batch
+    return functional.cross_entropy(model(images), labels)
+
+
+def correct(model: nn.Module, batch: list[Tensor]) -> Tensor:
+    """Which images are recognized, (n,) bool."""
+    images, labels = batch
+    scores: Tensor = model(images)
+    return scores.argmax(dim=1) == labels
+
+
+def digits() -> tuple[TensorDataset, TensorDataset]:
+    """Images to train with and images held back, always the same ones."""
+    package = importlib.util.find_spec("sklearn")  # not imported: its file is all that is needed
+    if package is None or not package.submodule_search_locations:
+        raise SystemExit("digits: scikit-learn, whose images this workload trains on, is not installed")
+    with gzip.open(Path(package.submodule_search_locations[0], "datasets", "data", "digits.csv.gz"), "rt") as table:
+        rows = torch.from_numpy(np.loadtxt(table, delimiter=",", dtype=np.float32))
+    images, labels = rows[:, :64].reshape(-1, 1, 8, 8) / 16, rows[:, 64].long()
+    held_back = torch.arange(len(rows)) % HELD_BACK == HELD_BACK - 1
+    return TensorDataset(images[~held_back], labels[~held_back]), TensorDataset(images[held_back], labels[held_back])
+
+
+def options() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser("digits", description="Train a network on scikit-learn's handwritten digits.")
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--batch-size", type=int, default=32, help="samples in a step, over all ranks")
+    parser.add_argument("--lr", type=float, default=0.05, help="learning rate at first; it falls to 0")
+    parser.add_argument("--seed", type=int, default=0, help="of the weights and of the data's order")
+    parser.add_argument("--no-batchnorm", dest="batchnorm", action="store_false", help="equal curves on any world")
+    parser.add_argument("--sync-batchnorm", action="store_true", help="statistics over all ranks; needs GPUs")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

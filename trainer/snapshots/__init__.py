@@ -1,4 +1,0 @@
-"""The committed history of a run: what is saved and how, which samples counted, who may publish, and going on from it.
-
-``python -m trainer.snapshots`` is its command line, for whoever looks after a run from beside its data.
-"""
