@@ -18,9 +18,9 @@ from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler, create_handler
 
 from kittrain.env import NodeEnv, node_env
-from kittrain.rendezvous.hosted import hosted
-from kittrain.rendezvous.hubbackend import HubBackend
-from kittrain.rendezvous.knobs import Knobs
+from kittrain.rendezvous.hub_backend import HubBackend
+from kittrain.rendezvous.hub_process import hosted
+from kittrain.rendezvous.settings import Knobs
 from kittrain.system.port import allow_connections
 
 ADDRESS = "127.0.0.1"

@@ -30,8 +30,8 @@ from kittrain.node.zygote import Zygote
 from kittrain.outcome import marker, termination
 from kittrain.outcome.marker import finished
 from kittrain.outcome.termination import Ending
-from kittrain.rendezvous.hosted import hosted
-from kittrain.rendezvous.knobs import Knobs
+from kittrain.rendezvous.hub_process import hosted
+from kittrain.rendezvous.settings import Knobs
 from kittrain.system import console
 from kittrain.system.apiserver import ApiError
 from kittrain.system.console import say

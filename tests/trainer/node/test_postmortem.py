@@ -11,7 +11,7 @@ import pytest
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from kittrain.node.postmortem import Postmortem
-from kittrain.outcome import texts
+from kittrain.outcome import rank_output
 from kittrain.outcome.failures import Failure
 from tests.trainer.nursery import nursery
 
@@ -212,4 +212,4 @@ def test_a_rank_that_fails(tmp_path: Path, name: str) -> None:
     assert (failure.kind, failure.cause.hopeless) == (case.kind, case.hopeless), shown
     assert case.fix in failure.cause.fix, shown
     assert bool(case.fix) == bool(failure.cause.fix), failure.cause
-    assert len(failure.lines) <= texts.LINES
+    assert len(failure.lines) <= rank_output.LINES

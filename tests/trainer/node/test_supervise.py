@@ -16,8 +16,8 @@ from kittrain.node.drain import Drain
 from kittrain.node.supervise import Supervisor
 from kittrain.outcome import marker
 from kittrain.outcome.termination import FINISHED, Ending
-from kittrain.rendezvous.hosted import hosted
-from kittrain.rendezvous.knobs import Knobs
+from kittrain.rendezvous.hub_process import hosted
+from kittrain.rendezvous.settings import Knobs
 from tests.trainer.nodes import free_port
 
 NOWHERE = "node-0.invalid"  # RFC 2606: never resolves

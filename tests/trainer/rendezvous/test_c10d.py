@@ -13,7 +13,7 @@ from torch.distributed.elastic.rendezvous import RendezvousConnectionError
 from kittrain.env import NodeEnv, node_env
 from kittrain.rendezvous import c10d
 from kittrain.rendezvous.c10d import C10dBackend, C10dRendezvous
-from kittrain.rendezvous.knobs import Knobs
+from kittrain.rendezvous.settings import Knobs
 from tests.trainer.nodes import SCRIPTS, ColdNodes, free_port
 
 KNOBS = Knobs(last_call_timeout=1)

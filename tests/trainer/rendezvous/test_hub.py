@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kittrain.rendezvous.messages import NODES
-from tests.trainer.rendezvous.wire import HELLO, JOIN, Served, Wire, enter, formed, works
+from tests.trainer.rendezvous.hub_clients import HELLO, JOIN, Served, Wire, enter, formed, works
 
 ENDING = {"outcome": "fatal", "reason": "no GPU", "failure": None, "node": 0}
 ACCOUNT = {

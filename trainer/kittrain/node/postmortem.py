@@ -11,7 +11,7 @@ from typing import Any, Final
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from kittrain.env import SHARED_MEMORY
-from kittrain.outcome import texts
+from kittrain.outcome import rank_output
 from kittrain.outcome.failures import Failure
 from kittrain.rendezvous.stacks import place
 from kittrain.system.oom import Kills, size
@@ -40,15 +40,15 @@ class Postmortem:
             record: torch's, with the content of the error file where the rank could write one.
             output: what it printed last, the oldest line first.
         """
-        lines = texts.excerpt(output)
+        lines = rank_output.excerpt(output)
         told: Any = record.message
         if isinstance(told, dict):
             traceback = told["extraInfo"]["py_callstack"]
-            error = texts.innermost(told["message"].strip(), traceback)
+            error = rank_output.innermost(told["message"].strip(), traceback)
         elif record.exitcode < 0:
             error, traceback = self._killed(record, output), ""
         else:
-            said = texts.last_line(lines)
+            said = rank_output.last_line(lines)
             error, traceback = f"exit code {record.exitcode}" + (f": {said}" if said else ""), ""
         if "Bus error" in error:
             error += f" ({_shared_memory()})"

@@ -29,8 +29,8 @@ from kittrain.outcome.marker import seen_finished
 from kittrain.outcome.termination import Ending
 from kittrain.rendezvous.backend import LOST, Backend, JobEnded
 from kittrain.rendezvous.c10d import C10dBackend
-from kittrain.rendezvous.hubbackend import HubBackend
-from kittrain.rendezvous.knobs import Knobs
+from kittrain.rendezvous.hub_backend import HubBackend
+from kittrain.rendezvous.settings import Knobs
 from kittrain.system.console import say
 
 PAUSE: Final = 0.1  # seconds between two attempts to join

@@ -12,11 +12,11 @@ import socket
 import sys
 from functools import partial
 
+from kittrain.rendezvous.handshake import Key
+from kittrain.rendezvous.hang_detector import Vigil
 from kittrain.rendezvous.hub import SILENT_PULSES, Hub
-from kittrain.rendezvous.orders import Orders
-from kittrain.rendezvous.proof import Key
-from kittrain.rendezvous.roster import Roster
-from kittrain.rendezvous.vigil import Vigil
+from kittrain.rendezvous.hub_config import Orders
+from kittrain.rendezvous.membership import Roster
 from kittrain.system import typed
 from kittrain.system.console import say
 from kittrain.system.lifeline import end_with

@@ -31,8 +31,8 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
 from kittrain.env import NodeEnv
 from kittrain.outcome.termination import Ending, heard
 from kittrain.rendezvous.backend import LOST, JobEnded, Rendezvous, RoundOver
-from kittrain.rendezvous.knobs import Knobs
-from kittrain.rendezvous.rankstore import host
+from kittrain.rendezvous.rank_store import host
+from kittrain.rendezvous.settings import Knobs
 from kittrain.system import port, typed
 
 FAILED: Final = "kit/failed"  # the key of the ending that closed the rendezvous

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from kittrain.rendezvous import messages, proof
+from kittrain.rendezvous import handshake, messages
+from kittrain.rendezvous.handshake import Answer, ForgedError, Key, Proof, Session
 from kittrain.rendezvous.messages import HUBS, Message
-from kittrain.rendezvous.proof import Answer, ForgedError, Key, Proof, Session
 from kittrain.system import port, typed
 from kittrain.system.decoders import MalformedError
 from kittrain.system.lines import ConnectionLost, Lines, notice_silence
@@ -89,10 +89,10 @@ def connect(
 def _prove(lines: Lines, key: Key) -> Session:
     """Have the hub prove that it knows the run's secret, and prove that this node does."""
     greeting = key.greet()
-    lines.write(proof.line(greeting))
+    lines.write(handshake.line(greeting))
     answer: Answer = typed.load(Answer, _hear(lines))
     session = key.accept(greeting, answer)
-    lines.write(proof.line(Proof(mac=session.proof)))
+    lines.write(handshake.line(Proof(mac=session.proof)))
     return session
 
 

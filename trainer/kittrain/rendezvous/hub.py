@@ -17,13 +17,13 @@ from typing import Final
 
 from kittrain.outcome.termination import Ending
 from kittrain.rendezvous import messages as say
-from kittrain.rendezvous.board import Board
-from kittrain.rendezvous.door import Door, Peer
+from kittrain.rendezvous.handshake import Key
+from kittrain.rendezvous.hang_detector import Vigil
+from kittrain.rendezvous.membership import Node, Roster, Superseded
 from kittrain.rendezvous.messages import Message
-from kittrain.rendezvous.proof import Key
-from kittrain.rendezvous.roster import Node, Roster, Superseded
-from kittrain.rendezvous.tempo import Tempo
-from kittrain.rendezvous.vigil import Vigil
+from kittrain.rendezvous.peers import Door, Peer
+from kittrain.rendezvous.round_values import Board
+from kittrain.rendezvous.stragglers import Tempo
 from kittrain.system.port import BACKLOG
 
 SILENT_PULSES: Final = 6  # that a node whose ranks run may miss

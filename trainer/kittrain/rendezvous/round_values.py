@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kittrain.rendezvous.membership import Node
 from kittrain.rendezvous.messages import Message, Values
-from kittrain.rendezvous.roster import Node
 
 
 @dataclass(eq=False)

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from kittrain.env import node_env
-from kittrain.rendezvous import door, proof
-from kittrain.rendezvous.hosted import hosted
-from kittrain.rendezvous.knobs import Knobs
-from kittrain.rendezvous.proof import ForgedError, Greeting, Key, Proof
+from kittrain.rendezvous import handshake, peers
+from kittrain.rendezvous.handshake import ForgedError, Greeting, Key, Proof
+from kittrain.rendezvous.hub_process import hosted
+from kittrain.rendezvous.settings import Knobs
 from tests.trainer.nodes import free_port
-from tests.trainer.rendezvous.wire import HELLO, JOIN, KEY, Served, Wire, works
+from tests.trainer.rendezvous.hub_clients import HELLO, JOIN, KEY, Served, Wire, works
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_who_knows_the_runs_id_and_not_its_secret_is_not_let_in_and_that_is_told
         answer = stranger.greet(greeting)
         _, session = key.answer(Greeting(nonce=answer.nonce, secret=True))
         for mac in (session.proof, answer.mac):  # one's own, and the hub's sent back
-            stranger.send(proof.line(Proof(mac=mac)) + session.seal(json.dumps(HELLO).encode()))
+            stranger.send(handshake.line(Proof(mac=mac)) + session.seal(json.dumps(HELLO).encode()))
         assert stranger.read() == b""
     assert hub.warnings == [WARNING]
     assert works(hub)
@@ -88,7 +88,7 @@ def test_what_was_said_on_another_connection_is_no_proof(hub: Served) -> None:
     with Wire(hub.address) as member, Wire(hub.address) as stranger:
         stranger.greet(greeting)
         session = KEY.accept(greeting, member.greet(greeting))
-        stranger.send(proof.line(Proof(mac=session.proof)))
+        stranger.send(handshake.line(Proof(mac=session.proof)))
         assert stranger.read() == b""
 
 
@@ -134,7 +134,7 @@ def test_what_strangers_send_is_not_kept() -> None:
 
 
 def test_strangers_who_say_nothing_are_dropped(hub: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "PATIENCE", 0.5)
+    monkeypatch.setattr(peers, "PATIENCE", 0.5)
     with Wire(hub.address) as stranger, Wire(hub.address) as slow:
         slow.send(b"{")
         assert stranger.read() == slow.read() == b""

@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from kittrain.rendezvous import messages, proof
+from kittrain.rendezvous import handshake, messages
+from kittrain.rendezvous.handshake import ForgedError, Greeting, Key, Proof, Session
 from kittrain.rendezvous.messages import NODES, Message, Refused
-from kittrain.rendezvous.proof import ForgedError, Greeting, Key, Proof, Session
 from kittrain.system import typed
 from kittrain.system.decoders import MalformedError
 from kittrain.system.lines import LONGEST, notice_silence
@@ -165,7 +165,7 @@ class Peer(asyncio.Protocol):
             raise MalformedError("too long")
         if self._session is None:
             answer, self._session = self._door.key.answer(typed.load(Greeting, line))
-            self._transport.write(proof.line(answer))
+            self._transport.write(handshake.line(answer))
         else:
             words: Proof = typed.load(Proof, line)
             self._session.verify(words.mac)

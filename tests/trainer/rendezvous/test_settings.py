@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kittrain.rendezvous.knobs import Knobs
+from kittrain.rendezvous.settings import Knobs
 from kittrain.variables import EnvError
 
 

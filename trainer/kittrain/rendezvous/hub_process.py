@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from kittrain.env import NodeEnv
-from kittrain.rendezvous.knobs import Knobs
-from kittrain.rendezvous.orders import Orders
+from kittrain.rendezvous.hub_config import Orders
+from kittrain.rendezvous.settings import Knobs
 from kittrain.system import port, typed
 
 

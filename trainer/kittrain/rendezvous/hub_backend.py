@@ -8,11 +8,11 @@ from torch.distributed.elastic.rendezvous import RendezvousTimeoutError
 
 from kittrain.env import NodeEnv
 from kittrain.rendezvous.connection import connect
-from kittrain.rendezvous.knobs import Knobs
-from kittrain.rendezvous.meeting import HubRendezvous, Past
+from kittrain.rendezvous.handshake import Key
+from kittrain.rendezvous.hub_rendezvous import HubRendezvous, Past
 from kittrain.rendezvous.messages import Hello
-from kittrain.rendezvous.proof import Key
-from kittrain.rendezvous.rankstore import RankStore
+from kittrain.rendezvous.rank_store import RankStore
+from kittrain.rendezvous.settings import Knobs
 
 
 class HubBackend:

@@ -8,11 +8,11 @@ import socket
 import threading
 from typing import Any, Self
 
-from kittrain.rendezvous import proof
+from kittrain.rendezvous import handshake
+from kittrain.rendezvous.handshake import Answer, Greeting, Key, Proof, Session
+from kittrain.rendezvous.hang_detector import Vigil
 from kittrain.rendezvous.hub import Hub
-from kittrain.rendezvous.proof import Answer, Greeting, Key, Proof, Session
-from kittrain.rendezvous.roster import Roster
-from kittrain.rendezvous.vigil import Vigil
+from kittrain.rendezvous.membership import Roster
 from kittrain.system import port, typed
 
 KEY = Key(b"0123456789abcdef", "run-7")
@@ -85,7 +85,7 @@ class Wire:
 
     def greet(self, greeting: Greeting) -> Answer:
         """The hub's answer to a stranger."""
-        self.send(proof.line(greeting))
+        self.send(handshake.line(greeting))
         answer: Answer = typed.load(Answer, self.readline())
         return answer
 
@@ -93,7 +93,7 @@ class Wire:
         """Become a member."""
         greeting = key.greet()
         self.session = key.accept(greeting, self.greet(greeting))
-        self.send(proof.line(Proof(mac=self.session.proof)))
+        self.send(handshake.line(Proof(mac=self.session.proof)))
         return self
 
     def say(self, message: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kittrain.rendezvous.roster import Node, Roster, Superseded
+from kittrain.rendezvous.membership import Node, Roster, Superseded
 
 
 class Job:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kittrain.rendezvous.tempo import Tempo
+from kittrain.rendezvous.stragglers import Tempo
 
 
 class Ranks:

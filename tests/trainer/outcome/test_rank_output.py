@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kittrain.outcome.texts import LINES, WIDTH, clean, excerpt, innermost, last_line
+from kittrain.outcome.rank_output import LINES, WIDTH, clean, excerpt, innermost, last_line
 
 
 def test_a_line_for_a_terminal_is_what_was_seen_last_without_its_control() -> None:

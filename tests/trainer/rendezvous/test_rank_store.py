@@ -9,23 +9,23 @@ from datetime import timedelta
 import pytest
 import torch.distributed as dist
 
-from kittrain.rendezvous import rankstore
-from kittrain.rendezvous.rankstore import RankStore
+from kittrain.rendezvous import rank_store
+from kittrain.rendezvous.rank_store import RankStore
 from kittrain.system import port
 
 
 @pytest.fixture(autouse=True)
 def _asked_anew() -> Iterator[None]:
-    rankstore.usable.cache_clear()
+    rank_store.usable.cache_clear()
     yield
-    rankstore.usable.cache_clear()
+    rank_store.usable.cache_clear()
 
 
 def test_the_first_nodes_agent_serves_the_ranks_of_its_round() -> None:
     store = RankStore()
     number = store.reserve("127.0.0.1")
     store.begin(first=True)
-    assert rankstore.usable()
+    assert rank_store.usable()
     client = dist.TCPStore("127.0.0.1", number, is_master=False, timeout=timedelta(seconds=30))
     client.set("key", "value")
     assert client.get("key") == b"value"
@@ -37,11 +37,11 @@ def test_where_torch_has_no_libuv_rank_0_gets_the_port_to_serve_at(monkeypatch: 
         assert libuv
         raise dist.DistStoreError("use_libuv was requested but PyTorch was built without libuv support")
 
-    monkeypatch.setattr(rankstore, "host", refuse)
+    monkeypatch.setattr(rank_store, "host", refuse)
     store = RankStore()
     number = store.reserve("127.0.0.1")
     store.begin(first=True)
-    assert not rankstore.usable()
+    assert not rank_store.usable()
     port.listen("127.0.0.1", number).close()
 
 

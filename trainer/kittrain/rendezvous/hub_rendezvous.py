@@ -16,14 +16,14 @@ from torch.distributed.elastic.rendezvous import (
 )
 
 from kittrain.outcome.termination import FINISHED, Ending, heard
-from kittrain.rendezvous import messages, rankstore
+from kittrain.rendezvous import messages, rank_store
 from kittrain.rendezvous.backend import JobEnded, Rendezvous, RoundOver
 from kittrain.rendezvous.connection import Connection
 from kittrain.rendezvous.diagnosis import Account
-from kittrain.rendezvous.knobs import Knobs
 from kittrain.rendezvous.messages import Message
-from kittrain.rendezvous.rankstore import RankStore
-from kittrain.rendezvous.roundstore import RoundStore
+from kittrain.rendezvous.rank_store import RankStore
+from kittrain.rendezvous.round_store import RoundStore
+from kittrain.rendezvous.settings import Knobs
 from kittrain.system.lines import ConnectionLost
 
 M = TypeVar("M", bound=Message)
@@ -204,7 +204,7 @@ class HubRendezvous(Rendezvous):
     @property
     def use_agent_store(self) -> bool:
         """See the base class: the first node's agent hosts the ranks' store, until it is in another round."""
-        return rankstore.usable()
+        return rank_store.usable()
 
     def get_run_id(self) -> str:
         """See the base class."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kittrain.rendezvous.diagnosis import Account, Cause, cause, works
-from kittrain.rendezvous.roster import Node
+from kittrain.rendezvous.membership import Node
 
 ANSWER_PATIENCE: Final = 5.0  # seconds for all accounts
 FIRST_PAUSE: Final = 15.0  # seconds until ranks that work are asked again; twice as long each time

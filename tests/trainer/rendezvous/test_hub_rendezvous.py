@@ -17,14 +17,14 @@ from torch.distributed.elastic.rendezvous import RendezvousConnectionError, Rend
 
 from kittrain.env import NodeEnv, node_env
 from kittrain.outcome.termination import Ending
-from kittrain.rendezvous import messages, proof
+from kittrain.rendezvous import handshake, messages
 from kittrain.rendezvous.backend import JobEnded, RoundOver
 from kittrain.rendezvous.diagnosis import Account
-from kittrain.rendezvous.hosted import hosted
-from kittrain.rendezvous.hubbackend import HubBackend
-from kittrain.rendezvous.knobs import Knobs
-from kittrain.rendezvous.meeting import HubRendezvous
-from kittrain.rendezvous.proof import Greeting, Key, Proof
+from kittrain.rendezvous.handshake import Greeting, Key, Proof
+from kittrain.rendezvous.hub_backend import HubBackend
+from kittrain.rendezvous.hub_process import hosted
+from kittrain.rendezvous.hub_rendezvous import HubRendezvous
+from kittrain.rendezvous.settings import Knobs
 from kittrain.rendezvous.stacks import Place
 from kittrain.system import port, typed
 from kittrain.system.heartbeat import Phase
@@ -320,7 +320,7 @@ def test_a_new_hub_is_told_which_round_there_was_and_of_how_many() -> None:
             waiting = threads.submit(live)
             lines = Lines(listener.accept()[0])
             answer, session = key.answer(typed.load(Greeting, lines.read() or b""))
-            lines.write(proof.line(answer))
+            lines.write(handshake.line(answer))
             session.verify(typed.load(Proof, lines.read() or b"").mac)
             _, joined = (messages.load(messages.NODES, session.open(lines.read() or b"")) for _ in range(2))
             assert isinstance(joined, messages.Join)
@@ -339,7 +339,7 @@ def test_who_has_taken_node_0s_place_and_does_not_know_the_secret_is_told_nothin
         connected = threads.submit(backend.connect, deadline=0)
         lines = Lines(listener.accept()[0])
         answer, _ = Key(b"fedcba9876543210", "local").answer(typed.load(Greeting, lines.read() or b""))
-        lines.write(proof.line(answer))
+        lines.write(handshake.line(answer))
         with pytest.raises(RendezvousTimeoutError, match="does not know the secret of this run"):
             connected.result(60)
         with pytest.raises(ConnectionLost):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kittrain.rendezvous.diagnosis import Account
-from kittrain.rendezvous.roster import Node
+from kittrain.rendezvous.hang_detector import Vigil
+from kittrain.rendezvous.membership import Node
 from kittrain.rendezvous.stacks import Place
-from kittrain.rendezvous.vigil import Vigil
 from kittrain.system.heartbeat import Phase
 
 
