@@ -19,8 +19,8 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRende
 
 from kittrain.env import NodeEnv, node_env
 from kittrain.rendezvous.hub_backend import HubBackend
-from kittrain.rendezvous.hub_process import hosted
-from kittrain.rendezvous.settings import Knobs
+from kittrain.rendezvous.hub_process import hub_process
+from kittrain.rendezvous.settings import RendezvousSettings
 from kittrain.system.port import allow_connections
 
 ADDRESS = "127.0.0.1"
@@ -74,11 +74,11 @@ def seat_env(seat: Seat) -> NodeEnv:
 
 
 class HubAgent:
-    """One of ours, with the knobs that it has by itself."""
+    """One of ours, with its default settings."""
 
     def __init__(self, seat: Seat) -> None:
-        knobs = Knobs(join_timeout=int(LIMIT), read_timeout=int(LIMIT))
-        self._backend = HubBackend(seat_env(seat), knobs, born=0, secret=SECRET)
+        settings = RendezvousSettings(join_timeout=int(LIMIT), read_timeout=int(LIMIT))
+        self._backend = HubBackend(seat_env(seat), settings, started_at=0, secret=SECRET)
 
     def connect(self) -> None:
         """See the protocol."""
@@ -104,7 +104,7 @@ class HubAgent:
 
 
 class StockAgent:
-    """One of torch's, with the knobs that torchrun has by itself."""
+    """One of torch's, with torchrun's default settings."""
 
     def __init__(self, seat: Seat) -> None:
         self._seat = seat
@@ -159,7 +159,7 @@ def _await(happened: Callable[[], bool], pause: float) -> None:
 def hub(size: int, port: int) -> Iterator[int]:
     """Host our meeting place; gives the id of its process."""
     seat = Seat(index=0, size=size, port=port)
-    with hosted(seat_env(seat), Knobs(join_timeout=int(LIMIT)), secret=SECRET) as process:
+    with hub_process(seat_env(seat), RendezvousSettings(join_timeout=int(LIMIT)), secret=SECRET) as process:
         yield process.pid
 
 

@@ -105,7 +105,7 @@ def test_a_node_whose_agent_is_stopped_is_lost_and_taken_back_when_it_goes_on(tm
         frozen = [nodes.pid(1), *nodes.ranks(1)]
         for pid in frozen:
             os.kill(pid, signal.SIGSTOP)
-        nodes.until(0, "node 1, pod local-1 says nothing any more")
+        nodes.until(0, "node 1, pod local-1 is not responding")
         nodes.until(0, "world of 1")
         for pid in frozen:
             os.kill(pid, signal.SIGCONT)

@@ -30,8 +30,8 @@ from kittrain.node.zygote import Zygote
 from kittrain.outcome import marker, termination
 from kittrain.outcome.marker import finished
 from kittrain.outcome.termination import Ending
-from kittrain.rendezvous.hub_process import hosted
-from kittrain.rendezvous.settings import Knobs
+from kittrain.rendezvous.hub_process import hub_process
+from kittrain.rendezvous.settings import RendezvousSettings
 from kittrain.system import console
 from kittrain.system.apiserver import ApiError
 from kittrain.system.console import say
@@ -58,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     with _kept(node) as keeper:
         ending = _run(node, command, drain, keeper)
         termination.write(node.termination_log, ending, node_index=node.node_index)
-        say(node.node_index, ending.words)
+        say(node.node_index, ending.summary)
     return node.exit_codes[ending.outcome]
 
 
@@ -130,7 +130,7 @@ def _run(node: NodeEnv, command: list[str], drain: Drain, keeper: Keeper | None)
 
 def _supervise(node: NodeEnv, command: list[str], drain: Drain, keeper: Keeper | None) -> Ending:
     """Set up what one node needs, in the order in which others wait for it, and run the node to its end."""
-    knobs = Knobs.of(node.rendezvous_conf)
+    settings = RendezvousSettings.from_conf(node.rendezvous_conf)
     adopt_orphans()
     share_cores(node, os.environ)
     with ExitStack() as stack:
@@ -139,7 +139,7 @@ def _supervise(node: NodeEnv, command: list[str], drain: Drain, keeper: Keeper |
         with drain.interruptible():
             hosts = node.hosts_rendezvous and node.rendezvous == "hub"
             secret = run_secret(node, partial(say, node.node_index))
-            hub = stack.enter_context(hosted(node, knobs, secret=secret)) if hosts else None
+            hub = stack.enter_context(hub_process(node, settings, secret=secret)) if hosts else None
             supervisor = load(node)
             warm = node.warm_workers and sys.platform == "linux"
             zygote = stack.enter_context(closing(Zygote())) if warm else None
@@ -148,7 +148,7 @@ def _supervise(node: NodeEnv, command: list[str], drain: Drain, keeper: Keeper |
             keeper.start()  # a thread: not before the zygote is forked
             node = replace(node, lives=keeper.lives)
         life = supervisor(
-            node, command, knobs=knobs, secret=secret, hub=hub, zygote=zygote, drain=drain, scratch=scratch
+            node, command, settings=settings, secret=secret, hub=hub, zygote=zygote, drain=drain, scratch=scratch
         )
         return life.run()
 

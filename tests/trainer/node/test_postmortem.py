@@ -63,7 +63,7 @@ class Case(NamedTuple):
     script: str
     error: str  # how the cause begins
     fix: str = ""  # a part of it
-    hopeless: bool = False
+    permanent: bool = False
     kind: str = "own"
     told: str = ""  # is in the traceback, or in the last lines
 
@@ -83,21 +83,21 @@ CASES = {
         "import argparse\nparser = argparse.ArgumentParser()\n"
         "for number in range(40):\n    parser.add_argument(f'--a-rather-long-option-{number}')\nparser.parse_args()",
         "exit code 2: train.py: error: unrecognized arguments: --epochs",
-        "mend the arguments",
-        hopeless=True,
+        "fix the arguments",
+        permanent=True,
         told="usage: train.py",
     ),
     "arguments of click": Case(
         "import click\n@click.command()\ndef main():\n    pass\nmain()",
         "exit code 2: Error: No such option",
-        "mend the arguments",
-        hopeless=True,
+        "fix the arguments",
+        permanent=True,
     ),
     "exit code 2 of its own": Case("print('error: no')\nraise SystemExit(2)", "exit code 2: error: no"),
     "module": Case(
-        "import flash_attn.layers", "ModuleNotFoundError: No module named 'flash_attn'", "flash_attn", hopeless=True
+        "import flash_attn.layers", "ModuleNotFoundError: No module named 'flash_attn'", "flash_attn", permanent=True
     ),
-    "syntax": Case("def step(:\n", "SyntaxError: invalid syntax", "mend the script", hopeless=True),
+    "syntax": Case("def step(:\n", "SyntaxError: invalid syntax", "fix the script", permanent=True),
     "library": Case(
         "import ctypes\ntry:\n    ctypes.CDLL('libcuda.so.1')\n"
         "except OSError as error:\n    raise ImportError(str(error))",
@@ -109,7 +109,7 @@ CASES = {
     "memory access": Case(
         "import ctypes\nprint('loaded')\ndef read():\n    return ctypes.string_at(0)\nread()",
         "killed by SIGSEGV at train.py:4 in read: invalid memory access in native code",
-        "stack says which call",
+        "see the call in the stack",
         told="Fatal Python error: Segmentation fault",
     ),
     "a mapping without memory": Case(
@@ -126,12 +126,12 @@ CASES = {
     "a division": Case(
         "import os, signal\nos.kill(os.getpid(), signal.SIGFPE)",
         "killed by SIGFPE at train.py:2 in <module>: division by zero in native code",
-        "stack says which call",
+        "see the call in the stack",
     ),
     "given up": Case(
         "import os\nos.write(2, b'terminate called: out of cheese\\n')\nos.abort()",
         "killed by SIGABRT at train.py:3 in <module>: native code gave up",
-        "stack says which call",
+        "see the call in the stack",
         told="out of cheese",
     ),
     "NCCL's watchdog": Case(
@@ -146,7 +146,7 @@ CASES = {
         "killed by SIGABRT",
         "CUDA_LAUNCH_BLOCKING",
     ),
-    "killed": Case("import os\nos.kill(os.getpid(), 9)", "killed by SIGKILL", "it came from outside"),
+    "killed": Case("import os\nos.kill(os.getpid(), 9)", "killed by SIGKILL", "it was sent from outside"),
     "a signal without a name": Case("import os\nos.kill(os.getpid(), 40)", "killed by "),
     "memory of Python": Case(LIMITED.format(allocate="bytearray(8 << 30)"), "MemoryError", "resources.limits.memory"),
     "memory of torch": Case(
@@ -209,7 +209,7 @@ def test_a_rank_that_fails(tmp_path: Path, name: str) -> None:
     shown = "\n".join((failure.error, failure.traceback, *failure.lines))
     assert failure.error.startswith(case.error), shown
     assert case.told in shown
-    assert (failure.kind, failure.cause.hopeless) == (case.kind, case.hopeless), shown
+    assert (failure.kind, failure.cause.permanent) == (case.kind, case.permanent), shown
     assert case.fix in failure.cause.fix, shown
     assert bool(case.fix) == bool(failure.cause.fix), failure.cause
     assert len(failure.lines) <= rank_output.LINES

@@ -16,8 +16,8 @@ from kittrain.node.drain import Drain
 from kittrain.node.supervise import Supervisor
 from kittrain.outcome import marker
 from kittrain.outcome.termination import FINISHED, Ending
-from kittrain.rendezvous.hub_process import hosted
-from kittrain.rendezvous.settings import Knobs
+from kittrain.rendezvous.hub_process import hub_process
+from kittrain.rendezvous.settings import RendezvousSettings
 from tests.trainer.nodes import free_port
 
 NOWHERE = "node-0.invalid"  # RFC 2606: never resolves
@@ -35,9 +35,9 @@ def ending_of(index: int, folder: Path, *, host: str = NOWHERE, patience: int = 
             "KIT_NODE_INDEX": str(index),
         }
     )
-    knobs = Knobs.of(node.rendezvous_conf)
+    settings = RendezvousSettings.from_conf(node.rendezvous_conf)
     return Supervisor(
-        node, ["train.py"], knobs=knobs, secret=None, hub=None, zygote=None, drain=Drain(), scratch=folder
+        node, ["train.py"], settings=settings, secret=None, hub=None, zygote=None, drain=Drain(), scratch=folder
     ).run()
 
 
@@ -81,19 +81,19 @@ def ending_beyond_a_lost_hub(folder: Path, *, join_timeout: int, between: Callab
             "KIT_SNAPSHOT_DIR": str(folder),
         }
     )
-    knobs = Knobs.of(node.rendezvous_conf)
+    settings = RendezvousSettings.from_conf(node.rendezvous_conf)
     supervisor = Supervisor(
-        node, [str(script)], knobs=knobs, secret=None, hub=None, zygote=None, drain=Drain(), scratch=folder
+        node, [str(script)], settings=settings, secret=None, hub=None, zygote=None, drain=Drain(), scratch=folder
     )
     ended = threading.Event()
 
     def lose() -> None:
-        with hosted(node, knobs, secret=None):
+        with hub_process(node, settings, secret=None):
             while not (folder / "began").exists() and not ended.is_set():
                 time.sleep(0.02)
             again = between()
         if again:
-            with hosted(node, knobs, secret=None):
+            with hub_process(node, settings, secret=None):
                 ended.wait()  # a hub ends with the thread that has started it
 
     with ThreadPoolExecutor() as pool:

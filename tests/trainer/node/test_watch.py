@@ -25,7 +25,7 @@ class Ranks:
     def __init__(self, folder: Path, timeout: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
-        self.stalled = self.frozen = self.asked = False
+        self.stalled = self.frozen = self.stacks_requested = False
         self.said: list[str] = []
         self.watch = Watch(cast("Rendezvous", self), cast("RankLogs", None), timeout=timeout, say=self.said.append)
         files = [prepare(folder / f"{rank}") for rank in range(2)]
@@ -34,9 +34,9 @@ class Ranks:
         self.watch.begin({rank: (pid, file) for rank, (pid, file) in enumerate(zip(pids, files, strict=True))})
         self.hearts = [Heart(file) for file in files]
 
-    def pulse(self, *, stalled: bool, frozen: bool, tempo: Mapping[int, tuple[int, float]]) -> None:
+    def heartbeat(self, *, stalled: bool, frozen: bool, progress: Mapping[int, tuple[int, float]]) -> None:
         self.stalled, self.frozen = stalled, frozen
-        self.tempo = tempo
+        self.progress = progress
 
     def beat(self, phase: Phase, *, step: int | None = None) -> None:
         for heart in self.hearts:
@@ -138,18 +138,18 @@ def test_an_agent_that_was_itself_suspended_takes_nobody_for_stalled(ranks: Rank
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="what a process uses is seen on Linux only")
-@pytest.mark.parametrize(("ranks", "allowed"), [(None, True), (100.0, False)], indirect=["ranks"])
+@pytest.mark.parametrize(("ranks", "exempt"), [(None, True), (100.0, False)], indirect=["ranks"])
 def test_a_rank_that_works_may_take_longer_but_not_for_ever_nor_where_the_job_says_how_long(
-    ranks: Ranks, *, allowed: bool
+    ranks: Ranks, *, exempt: bool
 ) -> None:
     ranks.step(1, 1)
     with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as busy:
         watched = ranks.watch._ranks[1]
         watched.pid = busy.pid
         ranks.rest(105)
-        told = ranks.watch._account(1, watched, None)
-        assert (told.busy, told.allowed) == (True, allowed)
+        told = ranks.watch._status(1, watched, None)
+        assert (told.busy, told.exempt) == (True, exempt)
         watched.still += 3600.0
-        told = ranks.watch._account(1, watched, None)
-        assert (told.busy, told.allowed) == (True, False)
+        told = ranks.watch._status(1, watched, None)
+        assert (told.busy, told.exempt) == (True, False)
         busy.kill()

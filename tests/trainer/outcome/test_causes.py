@@ -1,10 +1,10 @@
-"""The table of causes, by messages as they were seen; ``node/test_postmortem.py`` makes those that it can."""
+"""The table of causes, with messages as observed; ``node/test_postmortem.py`` provokes those that it can."""
 
 from __future__ import annotations
 
 import pytest
 
-from kittrain.outcome.causes import CAUSES, NONE, Kind, cause_of
+from kittrain.outcome.causes import CAUSES, UNKNOWN, Kind, cause_of
 
 GLOO = "RuntimeError: [third_party/gloo/gloo/transport/tcp/pair.cc:545] "
 NCCL = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3356, "
@@ -37,7 +37,7 @@ WATCHDOG = "[rank1]:[E ProcessGroupNCCL.cpp:616] [Rank 1] "
         ("StorageUnavailableError: [Errno 24] Too many open files: '/s'; tried 11 times in 60 s", "storage"),
     ],
 )
-def test_the_error_tells_whose_fault_it_is(error: str, kind: Kind) -> None:
+def test_the_kind_of_an_error(error: str, kind: Kind) -> None:
     assert cause_of(error).kind == kind
 
 
@@ -49,7 +49,7 @@ def test_the_error_tells_whose_fault_it_is(error: str, kind: Kind) -> None:
         ("RuntimeError: CUDA error: an illegal memory access was encountered", "CUDA_LAUNCH_BLOCKING"),
         ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "take the machine out of use"),
         (NCCL + "unhandled cuda error; ncclUnhandledCudaError: Call to CUDA function failed.", "CUDA_LAUNCH_BLOCKING"),
-        (NCCL + "ncclInvalidUsage: Duplicate GPU detected : rank 0 and rank 1", "a GPU of its own"),
+        (NCCL + "ncclInvalidUsage: Duplicate GPU detected : rank 0 and rank 1", "its own GPU"),
         ("RuntimeError: CUDA error: no kernel image is available for execution on the device", "another build"),
         ("RuntimeError: Found no NVIDIA driver on your system.", "NVIDIA driver"),
         ("RuntimeError: unable to write to file </torch_12_3>: No space left on device (28)", "sharedMemory"),
@@ -64,10 +64,10 @@ def test_the_error_tells_whose_fault_it_is(error: str, kind: Kind) -> None:
         ("KeyError: 'ECC'", ""),
     ],
 )
-def test_the_error_tells_what_to_do(error: str, fix: str) -> None:
-    told = cause_of(error).fix
-    assert fix in told
-    assert bool(fix) == bool(told)
+def test_the_fix_of_an_error(error: str, fix: str) -> None:
+    found = cause_of(error).fix
+    assert fix in found
+    assert bool(fix) == bool(found)
 
 
 @pytest.mark.parametrize(
@@ -84,25 +84,25 @@ def test_the_error_tells_what_to_do(error: str, fix: str) -> None:
         ("terminate called after throwing an instance of 'std::bad_alloc'", "own"),
     ],
 )
-def test_an_abort_is_told_apart_by_what_was_printed(line: str, kind: Kind) -> None:
+def test_the_kind_of_an_abort_depends_on_the_last_lines(line: str, kind: Kind) -> None:
     assert cause_of("killed by SIGABRT", ("before", WATCHDOG + line, "after")).kind == kind
 
 
-def test_what_a_rank_printed_before_an_exception_explains_nothing() -> None:
+def test_lines_before_an_exception_do_not_count() -> None:
     lines = ("CUDA out of memory: trying a smaller batch", "[c10d] Connection reset by peer")
-    assert cause_of("ValueError: x", lines) is NONE
+    assert cause_of("ValueError: x", lines) is UNKNOWN
     assert cause_of("exit code 3", lines).fix.startswith("a smaller batch")
 
 
-def test_what_a_rank_printed_never_makes_others_lost_but_for_an_abort() -> None:
-    assert cause_of("exit code 3", ("data server: Connection reset by peer",)) is NONE
+def test_lines_do_not_count_as_a_lost_peer_except_for_an_abort() -> None:
+    assert cause_of("exit code 3", ("data server: Connection reset by peer",)) is UNKNOWN
 
 
-def test_only_what_no_other_start_can_change_is_hopeless() -> None:
-    assert {row.pattern for row in CAUSES if row.hopeless} == {
+def test_permanent_causes() -> None:
+    assert {row.pattern for row in CAUSES if row.permanent} == {
         r"^ModuleNotFoundError: No module named '([^']+)'",
         r"^(SyntaxError|IndentationError|TabError): ",
         r"(?im)^exit code 2\b.*^usage: .*^(\S+: )?error: ",
     }
     for error in ("ImportError: cannot import name 'x'", "NameError: name 'x' is not defined", "exit code 2: error: x"):
-        assert not cause_of(error, ("error: x",)).hopeless
+        assert not cause_of(error, ("error: x",)).permanent

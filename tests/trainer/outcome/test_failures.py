@@ -20,7 +20,7 @@ GLOO = "RuntimeError: [third_party/gloo/gloo/transport/tcp/pair.cc:545] "
     ("exit_code", "error", "kind"),
     [(75, "exit code 75", "drained"), (-15, "killed by SIGTERM", "stopped"), (3, "exit code 3", "own")],
 )
-def test_the_exit_code_tells_a_drain_and_a_stop(exit_code: int, error: str, kind: Kind) -> None:
+def test_the_kind_of_an_exit_code(exit_code: int, error: str, kind: Kind) -> None:
     assert Failure(rank=0, exit_code=exit_code, error=error, time=0).kind == kind
 
 
@@ -28,47 +28,47 @@ def failure(rank: int, error: str, *, exit_code: int = 1, time: int = 100) -> Fa
     return Failure(rank=rank, exit_code=exit_code, error=error, time=time)
 
 
-def test_the_cause_is_the_ranks_own_failure_not_what_followed_from_it() -> None:
+def test_the_root_cause_is_a_ranks_own_failure() -> None:
     followed = failure(0, GLOO + "Connection closed by peer", time=99)
     stopped = failure(1, "killed by SIGTERM", exit_code=-15, time=98)
     own = failure(3, "ValueError: x")
     assert root_cause([followed, stopped, own, failure(2, "KeyError: 'y'", time=101)]) is own
 
 
-def test_of_equal_failures_the_first_is_the_cause() -> None:
+def test_of_failures_of_one_kind_the_first_is_the_root_cause() -> None:
     early, late = failure(5, "ValueError: x", time=100), failure(0, "ValueError: x", time=101)
     assert root_cause([late, early]) is early
 
 
 @given(st.permutations([("own", 0), ("drained", 1), ("peer", 2), ("stopped", 3)]))
-def test_the_order_of_failures_decides_nothing(order: list[tuple[str, int]]) -> None:
+def test_the_order_of_failures_does_not_matter(order: list[tuple[str, int]]) -> None:
     texts = {"own": ("E: x", 1), "drained": ("", 75), "peer": ("DistError: x", 1), "stopped": ("", -15)}
     failures = [failure(rank, texts[kind][0], exit_code=texts[kind][1]) for kind, rank in order]
     assert root_cause(failures).kind == "own"
 
 
-def test_own_failures_use_the_restarts_up() -> None:
+def test_own_failures_use_up_the_restarts() -> None:
     budget = Budget(max_restarts=2)
     assert [budget.charge("own") for _ in range(3)] == [True, True, False]
 
 
-def test_without_restarts_the_first_failure_is_the_last() -> None:
+def test_without_restarts_the_first_failure_is_final() -> None:
     assert not Budget(max_restarts=0).charge("own")
 
 
-def test_lost_peers_and_drains_use_no_restart_but_peers_are_bounded() -> None:
+def test_lost_peers_and_drains_use_no_restart_but_lost_peers_are_limited() -> None:
     budget = Budget(max_restarts=0, max_peer_failures=3)
     assert [budget.charge(kind) for kind in ("peer", "drained", "peer", "drained", "peer")] == [True] * 5
     assert not budget.charge("peer")
 
 
-def test_a_storage_that_does_not_answer_uses_no_restart_but_is_bounded() -> None:
+def test_unresponsive_storage_uses_no_restart_but_is_limited() -> None:
     budget = Budget(max_restarts=0, max_peer_failures=3)
     assert [budget.charge("storage") for _ in range(4)] == [True, True, True, False]
     assert (budget.own, budget.peer, budget.storage) == (0, 0, 4)
 
 
-def test_while_progress_cannot_be_told_no_restart_is_used(tmp_path: Path) -> None:
+def test_no_restart_is_used_while_progress_is_unknown(tmp_path: Path) -> None:
     budget = Budget(max_restarts=0, snapshot_dir=tmp_path)
     with failing(tmp_path, errno.EIO):
         assert newest_snapshot(tmp_path) is None
@@ -78,13 +78,13 @@ def test_while_progress_cannot_be_told_no_restart_is_used(tmp_path: Path) -> Non
     assert not budget.charge("own")
 
 
-def test_a_budget_that_begins_while_the_storage_is_away_counts_from_nothing(tmp_path: Path) -> None:
+def test_a_budget_created_while_the_storage_is_unresponsive_starts_without_a_snapshot(tmp_path: Path) -> None:
     with failing(tmp_path, errno.EIO):
         budget = Budget(max_restarts=0, snapshot_dir=tmp_path)
     assert not budget.charge("own")
 
 
-def test_a_newer_snapshot_wipes_the_slate(tmp_path: Path) -> None:
+def test_a_newer_snapshot_resets_the_budget(tmp_path: Path) -> None:
     (tmp_path / "step-00000010-g0001").mkdir()
     budget = Budget(max_restarts=1, snapshot_dir=tmp_path)
     assert budget.charge("own")
@@ -93,7 +93,7 @@ def test_a_newer_snapshot_wipes_the_slate(tmp_path: Path) -> None:
     assert not budget.charge("own")  # nothing new since
 
 
-def test_what_an_earlier_run_has_left_hides_no_progress(tmp_path: Path) -> None:
+def test_snapshots_of_an_earlier_generation_do_not_hide_progress(tmp_path: Path) -> None:
     (tmp_path / "step-00000900-g0001").mkdir()
     budget = Budget(max_restarts=1, snapshot_dir=tmp_path)
     assert budget.charge("own")
@@ -114,17 +114,17 @@ def test_only_published_snapshots_count(tmp_path: Path) -> None:
     assert newest_snapshot(tmp_path) == (2, 9)
 
 
-def test_an_error_in_brief_is_one_short_line_about_what_happened() -> None:
-    told = "RuntimeError: [/build/gloo/tcp/pair.cc:545] Read error [127.0.0.1]:5: Connection reset by peer"
+def test_a_brief_error_is_one_short_line() -> None:
+    error = "RuntimeError: [/build/gloo/tcp/pair.cc:545] Read error [127.0.0.1]:5: Connection reset by peer"
     for more in ("\nmore", ". This is typically caused by a remote worker crashing. Check its logs."):
-        failure = Failure(rank=0, exit_code=1, error=told + more, time=0)
+        failure = Failure(rank=0, exit_code=1, error=error + more, time=0)
         assert failure.brief == "RuntimeError: Read error [127.0.0.1]:5: Connection reset by peer"
     assert len(Failure(rank=0, exit_code=1, error="x" * 500, time=0).brief) == 100
 
 
 def test_a_hang_is_charged_once_it_repeats_at_the_same_step(tmp_path: Path) -> None:
     budget = Budget(max_restarts=1, snapshot_dir=tmp_path)
-    assert budget.charge("hang", step=7), "it may only have taken long"
+    assert budget.charge("hang", step=7), "it may have been slow"
     assert budget.charge("hang", step=9), "another step"
     assert budget.charge("hang", step=9)
     assert budget.repeated == 1
@@ -132,7 +132,7 @@ def test_a_hang_is_charged_once_it_repeats_at_the_same_step(tmp_path: Path) -> N
     assert not budget.charge("hang", step=9)
 
 
-def test_a_new_snapshot_takes_hangs_back_and_so_does_another_step(tmp_path: Path) -> None:
+def test_a_new_snapshot_or_another_step_resets_repeated_hangs(tmp_path: Path) -> None:
     budget = Budget(max_restarts=0, snapshot_dir=tmp_path)
     assert budget.charge("hang", step=9)
     (tmp_path / "step-00000009-g0001").mkdir()
@@ -141,6 +141,6 @@ def test_a_new_snapshot_takes_hangs_back_and_so_does_another_step(tmp_path: Path
     assert not budget.charge("hang", step=11)
 
 
-def test_hangs_at_ever_other_steps_come_to_an_end_as_well() -> None:
+def test_hangs_at_different_steps_are_limited() -> None:
     budget = Budget(max_restarts=0, max_peer_failures=3)
     assert [budget.charge("hang", step=step) for step in range(4)] == [True, True, True, False]

@@ -1,4 +1,4 @@
-"""Whether a run has finished is known, or it is known that nobody knows."""
+"""The marker of a finished run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from kittrain.outcome import marker
 
 
-def test_marks_are_by_run(tmp_path: Path) -> None:
+def test_each_run_has_its_own_marker(tmp_path: Path) -> None:
     marker.mark(tmp_path, "run-1", {"step": 3})
     assert marker.finished(tmp_path, "run-1")
     assert not marker.finished(tmp_path, "run-2")
@@ -20,7 +20,7 @@ def test_marks_are_by_run(tmp_path: Path) -> None:
     assert not marker.finished(None, "run-1")
 
 
-def test_an_error_is_no_answer(tmp_path: Path) -> None:
+def test_an_unreadable_folder_raises_or_counts_as_not_finished(tmp_path: Path) -> None:
     marker.mark(tmp_path, "run-1", {})
     with patch("os.stat", side_effect=OSError(errno.EIO, os.strerror(errno.EIO))):
         with pytest.raises(OSError, match="Input/output error"):

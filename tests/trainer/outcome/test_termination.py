@@ -1,4 +1,4 @@
-"""The termination message fits where Kubernetes cuts, and keeps what matters."""
+"""The termination message fits Kubernetes' limit, and keeps what matters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kittrain.outcome.causes import cause_of
 from kittrain.outcome.failures import Failure
 from kittrain.outcome.termination import Ending
 
-LIMIT = 4096  # bytes: Kubernetes cuts there
+LIMIT = 4096  # bytes: Kubernetes truncates there
 
 
 def ending(
@@ -26,8 +26,8 @@ def ending(
 
 
 def test_the_whole_message() -> None:
-    told = ending(error="MemoryError: ", traceback="Traceback", lines=["a", "b"])
-    assert json.loads(termination.message(told, node_index=2)) == {
+    end = ending(error="MemoryError: ", traceback="Traceback", lines=["a", "b"])
+    assert json.loads(termination.message(end, node_index=2)) == {
         "outcome": "fatal",
         "reason": "rank 3 failed",
         "rank": 3,
@@ -47,34 +47,34 @@ def test_it_always_fits_and_is_json(traceback: str, error: str, reason: str, lin
     assert json.loads(data)["rank"] == 3
 
 
-def test_a_long_traceback_keeps_its_end_and_all_else() -> None:
+def test_a_long_traceback_keeps_its_end_and_the_other_texts() -> None:
     frames = "".join(f'  File "train.py", line {number}, in step\n' for number in range(500))
     data = termination.message(ending(traceback=frames + "ValueError: x"), node_index=0)
-    told = json.loads(data)
+    content = json.loads(data)
     assert len(data) <= LIMIT
-    assert told["traceback"].endswith("line 499, in step\nValueError: x")
-    assert len(told["traceback"]) > LIMIT // 2
-    assert (told["error"], told["reason"]) == ("ValueError: x", "rank 3 failed")
+    assert content["traceback"].endswith("line 499, in step\nValueError: x")
+    assert len(content["traceback"]) > LIMIT // 2
+    assert (content["error"], content["reason"]) == ("ValueError: x", "rank 3 failed")
 
 
-def test_last_lines_make_room_for_the_traceback_and_are_told_in_full_without_one() -> None:
+def test_last_lines_are_dropped_first_if_there_is_a_traceback() -> None:
     lines = [f"{number} " + "é" * 190 for number in range(8)]
-    told = json.loads(termination.message(ending(lines=lines), node_index=0))
-    assert told["lines"] == lines
-    told = json.loads(termination.message(ending(traceback="x" * 3000, lines=lines), node_index=0))
-    assert told["traceback"] == "x" * 3000
-    assert told["lines"] == lines[-len(told["lines"]) :]
+    content = json.loads(termination.message(ending(lines=lines), node_index=0))
+    assert content["lines"] == lines
+    content = json.loads(termination.message(ending(traceback="x" * 3000, lines=lines), node_index=0))
+    assert content["traceback"] == "x" * 3000
+    assert content["lines"] == lines[-len(content["lines"]) :]
 
 
-def test_what_ends_all_nodes_is_told_in_full_by_the_one_that_failed() -> None:
+def test_only_the_failed_node_logs_the_reason_in_full() -> None:
     own = ending(lines=["a"])
-    other = termination.heard(replace(own, node=1))
+    other = termination.as_fatal(replace(own, node=1))
     assert (other.reason, other.failure) == (own.reason, own.failure)
-    assert own.words == "fatal: rank 3 failed"
-    assert other.words == "fatal: node 1 has failed for good"
+    assert own.summary == "fatal: rank 3 failed"
+    assert other.summary == "fatal: node 1 has failed for good"
 
 
-def test_a_place_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
+def test_a_message_that_cannot_be_written_is_ignored(tmp_path: Path) -> None:
     termination.write(tmp_path / "absent" / "message", ending(), node_index=0)
     termination.write(None, ending(), node_index=0)
     termination.write(tmp_path / "message", ending(), node_index=0)

@@ -1,4 +1,4 @@
-"""A hub in this process, and bare connections to it, as strangers and members make them."""
+"""A hub in a thread of this process, and raw connections to it, authenticated or not."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any, Self
 
 from kittrain.rendezvous import handshake
 from kittrain.rendezvous.handshake import Answer, Greeting, Key, Proof, Session
-from kittrain.rendezvous.hang_detector import Vigil
+from kittrain.rendezvous.hang_detector import HangDetector
 from kittrain.rendezvous.hub import Hub
-from kittrain.rendezvous.membership import Roster
+from kittrain.rendezvous.membership import Membership
 from kittrain.system import port, typed
 
 KEY = Key(b"0123456789abcdef", "run-7")
-HELLO = {"say": "hello", "node": 1, "born": 1.0, "pod": "run-7-1"}
-JOIN = {"say": "join", "address": "127.0.0.1", "port": 4711, "round": 0, "size": 0}
+HELLO = {"type": "Hello", "node": 1, "started_at": 1.0, "pod": "run-7-1"}
+JOIN = {"type": "Join", "address": "127.0.0.1", "port": 4711, "round": 0, "size": 0}
 
 
-class Served:
+class HubThread:
     """A hub for two nodes: a context."""
 
-    def __init__(self, *, strangers: int = 4096) -> None:
+    def __init__(self, *, max_unauthenticated: int = 4096) -> None:
         self.warnings: list[str] = []
-        roster = Roster(fewest=2, most=2, last_call=1.0)
-        vigil = Vigil(silence=30.0, stopping=30.0)
-        hub = Hub(KEY, roster, vigil, interval=1, attempts=5, warn=self.warnings.append)
-        hub._door._most = strangers
+        membership = Membership(min_nodes=2, max_nodes=2, last_call_timeout=1.0)
+        hang_detector = HangDetector(heartbeat_timeout=30.0, stop_timeout=30.0)
+        hub = Hub(KEY, membership, hang_detector, keep_alive=(1, 5), warn=self.warnings.append)
+        hub._server._max_unauthenticated = max_unauthenticated
         self._listener = port.listen("127.0.0.1", 0)
         self.address: tuple[str, int] = self._listener.getsockname()
         self._loop = asyncio.new_event_loop()
@@ -50,8 +50,8 @@ class Served:
         self.thread.join()
 
 
-class Wire:
-    """A bare connection to a hub; a context."""
+class HubClient:
+    """A raw connection to a hub; a context."""
 
     def __init__(self, address: tuple[str, int], *, source: str = "127.0.0.1") -> None:
         self.socket = socket.create_connection(address, timeout=60, source_address=(source, 0))
@@ -65,15 +65,15 @@ class Wire:
         self._file.close()
         self.socket.close()
 
-    def send(self, data: bytes) -> None:
-        """Bytes as they are; the hub may have hung up already."""
+    def write(self, data: bytes) -> None:
+        """Send bytes; the hub may have closed the connection already."""
         try:
             self.socket.sendall(data)
         except OSError:
             return
 
     def read(self) -> bytes:
-        """All that the hub says until it hangs up."""
+        """Everything that the hub sends until it closes the connection."""
         try:
             return self._file.read()
         except ConnectionResetError:
@@ -84,54 +84,54 @@ class Wire:
         return self._file.readline()
 
     def greet(self, greeting: Greeting) -> Answer:
-        """The hub's answer to a stranger."""
-        self.send(handshake.line(greeting))
+        """The hub's answer to a greeting."""
+        self.write(handshake.line(greeting))
         answer: Answer = typed.load(Answer, self.readline())
         return answer
 
-    def prove(self, key: Key = KEY) -> Self:
-        """Become a member."""
+    def authenticate(self, key: Key = KEY) -> Self:
+        """Complete the handshake."""
         greeting = key.greet()
         self.session = key.accept(greeting, self.greet(greeting))
-        self.send(handshake.line(Proof(mac=self.session.proof)))
+        self.write(handshake.line(Proof(mac=self.session.proof)))
         return self
 
-    def say(self, message: Any) -> None:
-        """A member's message, whatever it is."""
-        self.say_text(json.dumps(message).encode())
+    def send(self, message: Any) -> None:
+        """Send a signed message, valid or not."""
+        self.send_text(json.dumps(message).encode())
 
-    def say_text(self, text: bytes) -> None:
-        """A member's line."""
+    def send_text(self, text: bytes) -> None:
+        """Send a signed line."""
         assert self.session
-        self.send(self.session.seal(text))
+        self.write(self.session.sign(text))
 
-    def hear(self) -> dict[str, Any]:
-        """The hub's next message, but for how fast ranks are; none once it has hung up."""
+    def receive(self) -> dict[str, Any]:
+        """The hub's next message other than StepTimings; empty once it has closed the connection."""
         assert self.session
         while line := self.readline():
-            told: dict[str, Any] = json.loads(self.session.open(line[:-1]))
-            if told["say"] != "paces":
-                return told
+            message: dict[str, Any] = json.loads(self.session.verify(line[:-1]))
+            if message["type"] != "StepTimings":
+                return message
         return {}
 
 
-def enter(wire: Wire, index: int, *, born: float = 1.0) -> Wire:
-    """Be a node."""
-    wire.prove()
-    wire.say(HELLO | {"node": index, "born": born})
-    return wire
+def register(client: HubClient, index: int, *, started_at: float = 1.0) -> HubClient:
+    """Authenticate a client and send Hello."""
+    client.authenticate()
+    client.send(HELLO | {"node": index, "started_at": started_at})
+    return client
 
 
-def formed(*nodes: Wire) -> list[dict[str, Any]]:
-    """The round of nodes that have entered."""
-    for node in nodes:
-        node.say(JOIN)
-    return [node.hear() for node in nodes]
+def form_round(*clients: HubClient) -> list[dict[str, Any]]:
+    """Join a round by registered clients; returns the message that each receives."""
+    for client in clients:
+        client.send(JOIN)
+    return [client.receive() for client in clients]
 
 
-def works(hub: Served) -> bool:
-    """Whether two new nodes find each other there."""
+def forms_rounds(hub: HubThread) -> bool:
+    """Whether two new nodes can form a round."""
     assert hub.thread.is_alive()
-    with Wire(hub.address) as zero, Wire(hub.address) as one:
-        rounds = formed(enter(zero, 0, born=2.0), enter(one, 1, born=2.0))
-        return [told["say"] for told in rounds] == ["round", "round"]
+    with HubClient(hub.address) as zero, HubClient(hub.address) as one:
+        rounds = form_round(register(zero, 0, started_at=2.0), register(one, 1, started_at=2.0))
+        return [message["type"] for message in rounds] == ["Round", "Round"]

@@ -1,4 +1,4 @@
-"""Stock c10d: a store on node 0 that everyone is a client of, leaving without closing it, and whole jobs on it."""
+"""Torch's c10d rendezvous: a store on node 0 with all nodes as clients, leaving without closing it, and whole jobs."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from torch.distributed.elastic.rendezvous import RendezvousConnectionError
 from kittrain.env import NodeEnv, node_env
 from kittrain.rendezvous import c10d
 from kittrain.rendezvous.c10d import C10dBackend, C10dRendezvous
-from kittrain.rendezvous.settings import Knobs
+from kittrain.rendezvous.settings import RendezvousSettings
 from tests.trainer.nodes import SCRIPTS, ColdNodes, free_port
 
-KNOBS = Knobs(last_call_timeout=1)
+SETTINGS = RendezvousSettings(last_call_timeout=1)
 
 
-def joining(env: NodeEnv) -> C10dRendezvous:
-    backend = C10dBackend(env, KNOBS)
+def join(env: NodeEnv) -> C10dRendezvous:
+    backend = C10dBackend(env, SETTINGS)
     backend.connect(deadline=time.monotonic() + 30)
     return backend.handler("127.0.0.1")
 
 
-def test_a_node_that_left_is_gone_at_once_and_the_rendezvous_stays_open() -> None:
+def test_a_node_that_leaves_is_removed_at_once_and_the_rendezvous_stays_open() -> None:
     env = node_env({"PET_NNODES": "1:2", "PET_RDZV_ENDPOINT": f"127.0.0.1:{free_port()}", "KIT_NODE_INDEX": "1"})
     host = c10d.host_store(env)
-    first, second = joining(env), joining(env)
+    first, second = join(env), join(env)
     assert first.next_rendezvous().world_size == 1
-    assert first.done(patience=0.0)
+    assert first.done(timeout=0.0)
     first.leave()
     assert not second.is_closed()  # asks the store for the state
     assert second._state_holder.state.participants == {}
@@ -39,24 +39,24 @@ def test_a_node_that_left_is_gone_at_once_and_the_rendezvous_stays_open() -> Non
     del host
 
 
-def test_too_few_that_are_left_as_a_round_begins_start_no_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_that_loses_nodes_as_it_begins_starts_no_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     env = node_env({"PET_NNODES": "2:3", "PET_RDZV_ENDPOINT": f"127.0.0.1:{free_port()}", "KIT_NODE_INDEX": "1"})
     host = c10d.host_store(env)
-    first, second = joining(env), joining(env)
+    first, second = join(env), join(env)
     formed = threading.Event()
 
-    def go_no_further() -> None:
+    def fail_start() -> None:
         formed.set()
         raise RendezvousConnectionError("killed")
 
-    def lose_the_other() -> None:
+    def lose_other_node() -> None:
         assert formed.wait(30)
         second.leave()
         first._state_holder.sync()
 
     monkeypatch.setattr(first._state_holder, "_cache_duration", 0)
-    monkeypatch.setattr(second, "_start_heartbeats", go_no_further)
-    monkeypatch.setattr(first, "_start_heartbeats", lose_the_other)
+    monkeypatch.setattr(second, "_start_heartbeats", fail_start)
+    monkeypatch.setattr(first, "_start_heartbeats", lose_other_node)
     with ThreadPoolExecutor() as pool:
         other = pool.submit(second.next_rendezvous)
         with pytest.raises(RendezvousConnectionError, match=r"only 1 node\(s\) were left"):
@@ -68,10 +68,10 @@ def test_too_few_that_are_left_as_a_round_begins_start_no_ranks(monkeypatch: pyt
 
 
 @pytest.mark.slow
-def test_a_job_on_the_stock_rendezvous_survives_its_host(tmp_path: Path) -> None:
+def test_a_job_on_c10d_survives_the_loss_of_node_0(tmp_path: Path) -> None:
     with ColdNodes(tmp_path, str(SCRIPTS / "steps.py"), PET_MAX_RESTARTS="0", KIT_RENDEZVOUS="c10d") as nodes:
         nodes.start(0, 1)
-        for index in (0, 1):  # else node 0 may be killed before its rank has said it
+        for index in (0, 1):  # otherwise node 0 may be killed before its rank has printed this
             nodes.until(index, "world of 2")
         nodes.kill(0)
         nodes.start(0)

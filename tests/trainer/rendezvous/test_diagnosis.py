@@ -1,4 +1,4 @@
-"""The cause of a hang, in one sentence, from where each rank stands."""
+"""The cause of a hang, in one sentence, from the status of each rank."""
 
 from __future__ import annotations
 
@@ -6,22 +6,29 @@ from typing import Any
 
 import pytest
 
-from kittrain.rendezvous.diagnosis import Account, cause, ranges, works
-from kittrain.rendezvous.stacks import Place
+from kittrain.rendezvous.diagnosis import RankStatus, diagnose, making_progress, ranges
+from kittrain.rendezvous.stacks import Location
 from kittrain.system.heartbeat import Phase
 
-GRADIENTS = Place(wait="the gradients' all-reduce", line="train.py:40 in train")
-READING = Place(line="data.py:12 in __getitem__")
-REDUCING = Place(wait="all_reduce", line="train.py:31 in loss")
+GRADIENTS = Location(wait="the gradients' all-reduce", line="train.py:40 in train")
+READING = Location(line="data.py:12 in __getitem__")
+REDUCING = Location(wait="all_reduce", line="train.py:31 in loss")
 
 
-def at(rank: int, place: Place = GRADIENTS, *, phase: Phase = Phase.BACKWARD, step: int = 120, **more: Any) -> Account:
-    facts: dict[str, Any] = {"still": 34.2, "answers": True, "frozen": False, "node": f"node {rank}, pod run-{rank}"}
-    return Account(rank=rank, step=step, phase=phase, place=place, **facts | more)
+def at(
+    rank: int, location: Location = GRADIENTS, *, phase: Phase = Phase.BACKWARD, step: int = 120, **more: Any
+) -> RankStatus:
+    facts: dict[str, Any] = {
+        "stalled_seconds": 34.2,
+        "has_stack": True,
+        "frozen": False,
+        "node": f"node {rank}, pod run-{rank}",
+    }
+    return RankStatus(rank=rank, step=step, phase=phase, location=location, **facts | more)
 
 
 @pytest.mark.parametrize(
-    ("accounts", "rank", "text"),
+    ("statuses", "rank", "text"),
     [
         pytest.param(
             [at(0), at(1), at(2, READING, phase=Phase.DATA), at(3)],
@@ -31,14 +38,14 @@ def at(rank: int, place: Place = GRADIENTS, *, phase: Phase = Phase.BACKWARD, st
             id="outside of the collective",
         ),
         pytest.param(
-            [at(0, step=121), at(1, step=121), at(2, Place(), answers=False, frozen=True, phase=Phase.UPDATING)],
+            [at(0, step=121), at(1, step=121), at(2, Location(), has_stack=False, frozen=True, phase=Phase.UPDATING)],
             2,
             "rank 2 (node 2, pod run-2) has been stopped (by SIGSTOP, or a debugger) in the optimizer of step 121 for "
             "34 s; ranks 0-1 wait in the gradients' all-reduce",
             id="frozen",
         ),
         pytest.param(
-            [at(0), at(1, Place(), answers=False, phase=Phase.SAVING)],
+            [at(0), at(1, Location(), has_stack=False, phase=Phase.SAVING)],
             1,
             "rank 1 (node 1, pod run-1) has been in a snapshot after step 120 for 34 s, and cannot print its "
             "stack; rank 0 waits in the gradients' all-reduce",
@@ -63,78 +70,78 @@ def at(rank: int, place: Place = GRADIENTS, *, phase: Phase = Phase.BACKWARD, st
             0,
             "rank 0 (node 0, pod run-0) has been in the gradients' all-reduce of step 121 for 34 s, at train.py:40 in "
             "train, which not all ranks have entered; rank 1 waits in all_reduce",
-            id="of two, the one that has gone further",
+            id="of two, the one in the later phase",
         ),
         pytest.param(
             [at(0), at(1)],
             0,
-            "ranks 0-1 have been in the gradients' all-reduce of step 121 for 34 s, at train.py:40 in train, though "
-            "all have entered it: the network, or a device?",
-            id="everyone is there",
+            "ranks 0-1 have been in the gradients' all-reduce of step 121 for 34 s, at train.py:40 in train, although "
+            "all have entered it: check the network and the devices",
+            id="all have entered it",
         ),
         pytest.param(
             [at(0, READING, phase=Phase.DATA)],
             0,
             "rank 0 (node 0, pod run-0) has been in data loading of step 121 for 34 s, at data.py:12 in __getitem__",
-            id="alone",
+            id="single rank",
         ),
     ],
 )
-def test_the_sentence_names_who_keeps_the_others_waiting(accounts: list[Account], rank: int, text: str) -> None:
-    found = cause(accounts)
+def test_the_diagnosis_names_the_rank_that_blocks_the_others(statuses: list[RankStatus], rank: int, text: str) -> None:
+    found = diagnose(statuses)
     assert (found.rank, found.text) == (rank, f"hang: {text}")
 
 
-def test_many_ranks_are_told_as_ranges() -> None:
+def test_ranges_of_ranks() -> None:
     assert ranges([7, 0, 1, 2, 5]) == "0-2, 5, 7"
 
 
-WORK: dict[str, Any] = {"busy": True, "cores": 0.93, "allowed": True}
+WORKING: dict[str, Any] = {"busy": True, "cores": 0.93, "exempt": True}
 
 
 @pytest.mark.parametrize(
-    ("accounts", "expected"),
+    ("statuses", "expected"),
     [
-        pytest.param([at(0), at(1, READING, phase=Phase.FORWARD, **WORK)], True, id="the others wait for it"),
-        pytest.param([at(0, READING, phase=Phase.DATA, **WORK)] * 2, True, id="all compute"),
-        pytest.param([at(0, **WORK), at(1, **WORK)], True, id="all compute in the backward pass"),
-        pytest.param([at(0, REDUCING, **WORK), at(1, REDUCING, **WORK)], False, id="all spin in a collective"),
-        pytest.param([at(0, REDUCING, **WORK), at(1, READING, phase=Phase.DATA)], False, id="the others spin"),
+        pytest.param([at(0), at(1, READING, phase=Phase.FORWARD, **WORKING)], True, id="the others wait for it"),
+        pytest.param([at(0, READING, phase=Phase.DATA, **WORKING)] * 2, True, id="all compute"),
+        pytest.param([at(0, **WORKING), at(1, **WORKING)], True, id="all compute in the backward pass"),
+        pytest.param([at(0, REDUCING, **WORKING), at(1, REDUCING, **WORKING)], False, id="all spin in a collective"),
+        pytest.param([at(0, REDUCING, **WORKING), at(1, READING, phase=Phase.DATA)], False, id="the others spin"),
         pytest.param(
-            [at(0, READING, phase=Phase.FORWARD, step=121, **WORK), at(1, READING, phase=Phase.DATA)],
+            [at(0, READING, phase=Phase.FORWARD, step=121, **WORKING), at(1, READING, phase=Phase.DATA)],
             False,
-            id="one goes on without one that is stuck",
+            id="one is ahead of one that is stuck",
         ),
         pytest.param(
-            [at(0, READING, phase=Phase.FORWARD, **WORK), at(1, READING, phase=Phase.DATA)],
+            [at(0, READING, phase=Phase.FORWARD, **WORKING), at(1, READING, phase=Phase.DATA)],
             False,
-            id="within a step, too",
+            id="ahead within a step",
         ),
         pytest.param(
-            [at(0, READING, phase=Phase.FORWARD, **WORK), at(1, READING, phase=Phase.FORWARD)],
+            [at(0, READING, phase=Phase.FORWARD, **WORKING), at(1, READING, phase=Phase.FORWARD)],
             True,
-            id="the other one waits for it in a way of its own",
+            id="the other one waits for it outside of a collective",
         ),
         pytest.param(
-            [at(0, READING, phase=Phase.AGREEING, **WORK), at(1, READING, phase=Phase.DATA)],
+            [at(0, READING, phase=Phase.AGREEING, **WORKING), at(1, READING, phase=Phase.DATA)],
             True,
             id="a step is counted before its last phase",
         ),
         pytest.param(
-            [at(0, READING, **WORK), at(1, Place(), answers=False, frozen=True)], False, id="one is stopped for good"
+            [at(0, READING, **WORKING), at(1, Location(), has_stack=False, frozen=True)], False, id="one is stopped"
         ),
-        pytest.param([at(0), at(1, READING, **WORK | {"allowed": False})], False, id="the job says how long"),
+        pytest.param([at(0), at(1, READING, **WORKING | {"exempt": False})], False, id="not exempt"),
         pytest.param([at(0), at(1)], False, id="all wait"),
-        pytest.param([], False, id="nobody has told"),
+        pytest.param([], False, id="no report"),
     ],
 )
-def test_ranks_that_work_do_not_hang_unless_others_will_keep_them_waiting(
-    accounts: list[Account], *, expected: bool
+def test_working_ranks_make_progress_unless_a_stuck_rank_will_block_them(
+    statuses: list[RankStatus], *, expected: bool
 ) -> None:
-    assert works(accounts) is expected
+    assert making_progress(statuses) is expected
 
 
-def test_that_a_rank_was_busy_is_told_where_a_step_may_not_take_longer_all_the_same() -> None:
-    told = cause([at(0), at(1, READING, phase=Phase.FORWARD, **WORK | {"allowed": False})])
-    assert (told.rank, told.step) == (1, 120)
-    assert "for 34 s, at data.py:12 in __getitem__, busy (it used 0.9 cores); rank 0 waits" in told.text
+def test_the_diagnosis_mentions_that_a_rank_is_busy_if_the_timeout_is_fixed() -> None:
+    found = diagnose([at(0), at(1, READING, phase=Phase.FORWARD, **WORKING | {"exempt": False})])
+    assert (found.rank, found.step) == (1, 120)
+    assert "for 34 s, at data.py:12 in __getitem__, busy (it used 0.9 cores); rank 0 waits" in found.text

@@ -1,4 +1,4 @@
-"""Nodes that meet at a real hub, each over a connection of its own."""
+"""Nodes at a real hub, each over its own connection."""
 
 from __future__ import annotations
 
@@ -19,86 +19,90 @@ from kittrain.env import NodeEnv, node_env
 from kittrain.outcome.termination import Ending
 from kittrain.rendezvous import handshake, messages
 from kittrain.rendezvous.backend import JobEnded, RoundOver
-from kittrain.rendezvous.diagnosis import Account
+from kittrain.rendezvous.diagnosis import RankStatus
 from kittrain.rendezvous.handshake import Greeting, Key, Proof
 from kittrain.rendezvous.hub_backend import HubBackend
-from kittrain.rendezvous.hub_process import hosted
+from kittrain.rendezvous.hub_process import hub_process
 from kittrain.rendezvous.hub_rendezvous import HubRendezvous
-from kittrain.rendezvous.settings import Knobs
-from kittrain.rendezvous.stacks import Place
+from kittrain.rendezvous.settings import RendezvousSettings
+from kittrain.rendezvous.stacks import Location
 from kittrain.system import port, typed
 from kittrain.system.heartbeat import Phase
 from kittrain.system.lines import ConnectionLost, Lines
 from tests.trainer.nodes import free_port
 
 SECRET = b"0123456789abcdef"
-KNOBS = Knobs(join_timeout=60, last_call_timeout=1)
-HASTY = Knobs(join_timeout=60, last_call_timeout=1, keep_alive_max_attempt=1)  # silence is noticed after six seconds
+SETTINGS = RendezvousSettings(join_timeout=60, last_call_timeout=1)
+FAST = RendezvousSettings(
+    join_timeout=60, last_call_timeout=1, keep_alive_max_attempt=1
+)  # a node without heartbeats is lost after six seconds
 
 
-class Meeting:
-    """A hub, and nodes that are threads."""
+class Job:
+    """A hub, and nodes as threads."""
 
-    def __init__(self, nodes: str, knobs: Knobs = KNOBS) -> None:
-        self._knobs = knobs
+    def __init__(self, nodes: str, settings: RendezvousSettings = SETTINGS) -> None:
+        self._settings = settings
         self.node = node_env({"PET_NNODES": nodes, "PET_RDZV_ENDPOINT": f"127.0.0.1:{free_port()}"})
-        self._pool = ThreadPoolExecutor(1000)  # each node blocks one
+        self._pool = ThreadPoolExecutor(1000)  # one per node
         self._hub = ExitStack()
-        self.host()
+        self.start_hub()
 
-    def host(self) -> None:
-        """Start the hub, anew if there was one."""
+    def start_hub(self) -> None:
+        """Start the hub, or replace it by a new one."""
         self._hub.close()
-        self._hub.enter_context(hosted(self.node, self._knobs, secret=SECRET))
+        self._hub.enter_context(hub_process(self.node, self._settings, secret=SECRET))
 
     def close(self) -> None:
         self._hub.close()
         self._pool.shutdown()
 
-    def backend(self, index: int, *, born: float = 0.0, secret: bytes | None = SECRET, **changed: str) -> HubBackend:
+    def backend(
+        self, index: int, *, started_at: float = 0.0, secret: bytes | None = SECRET, **changed: str
+    ) -> HubBackend:
         node: NodeEnv = replace(self.node, node_index=index, **changed)  # type: ignore[arg-type]
-        return HubBackend(node, self._knobs, born=born, secret=secret)
+        return HubBackend(node, self._settings, started_at=started_at, secret=secret)
 
-    def enter(self, *backends: HubBackend) -> list[HubRendezvous]:
+    def connect(self, *backends: HubBackend) -> list[HubRendezvous]:
         for backend in backends:
             backend.connect(deadline=time.monotonic() + 30)
         return [backend.handler("127.0.0.1") for backend in backends]
 
     def rounds(self, *nodes: HubRendezvous) -> list[RendezvousInfo]:
-        """Have nodes wait for a round, all at once."""
+        """Have all nodes wait for a round at once."""
         return list(self._pool.map(HubRendezvous.next_rendezvous, nodes))
 
 
 @pytest.fixture
-def meeting(request: pytest.FixtureRequest) -> Iterator[Meeting]:
-    meeting = Meeting(*request.param) if isinstance(request.param, tuple) else Meeting(request.param)
-    yield meeting
-    meeting.close()
+def job(request: pytest.FixtureRequest) -> Iterator[Job]:
+    job = Job(*request.param) if isinstance(request.param, tuple) else Job(request.param)
+    yield job
+    job.close()
 
 
 def until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < deadline, "it never comes true"
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.01)
 
 
-def hung(node: HubRendezvous) -> bool:
+def has_hung(node: HubRendezvous) -> bool:
     return not node.num_nodes_waiting() and node.culprit is not None
 
 
-def until_over(node: HubRendezvous) -> None:
-    """What torch's agent does while its ranks run."""
+def until_ended(node: HubRendezvous) -> None:
+    """Poll as torch's agent does while its ranks run."""
     until(node.num_nodes_waiting)
 
 
-two_nodes = pytest.mark.parametrize("meeting", ["2"], indirect=True)
-elastic = pytest.mark.parametrize("meeting", ["1:2"], indirect=True)
+two_nodes = pytest.mark.parametrize("job", ["2"], indirect=True)
+elastic = pytest.mark.parametrize("job", ["1:2"], indirect=True)
 
 
 @two_nodes
-def test_nodes_of_a_round_have_ranks_in_the_pods_order_one_master_and_one_store(meeting: Meeting) -> None:
-    one, zero = meeting.rounds(*meeting.enter(meeting.backend(1), meeting.backend(0)))
+def test_nodes_of_a_round_get_ranks_in_node_order_one_master_and_one_store(job: Job) -> None:
+    one, zero = job.rounds(*job.connect(job.backend(1), job.backend(0)))
     assert (zero.rank, one.rank, zero.world_size) == (0, 1, 2)
     assert zero.bootstrap_store_info
     assert one.bootstrap_store_info
@@ -110,154 +114,156 @@ def test_nodes_of_a_round_have_ranks_in_the_pods_order_one_master_and_one_store(
 
 
 @two_nodes
-def test_a_lost_node_ends_the_round_and_what_is_asked_in_it(meeting: Meeting) -> None:
-    survivor, lost = meeting.enter(meeting.backend(0), meeting.backend(1))
-    info, _ = meeting.rounds(survivor, lost)
+def test_a_lost_node_ends_the_round_and_its_requests(job: Job) -> None:
+    survivor, lost = job.connect(job.backend(0), job.backend(1))
+    info, _ = job.rounds(survivor, lost)
     lost.leave()
     with pytest.raises(RoundOver):
         info.store.get("never set")
-    until_over(survivor)
+    until_ended(survivor)
     assert survivor.lost
-    (back,) = meeting.enter(meeting.backend(1))
-    again, _ = meeting.rounds(survivor, back)
+    (back,) = job.connect(job.backend(1))
+    again, _ = job.rounds(survivor, back)
     assert not survivor.num_nodes_waiting()
-    again.store.set("never set", "unknown to the new round")
-    assert again.store.get("never set") == b"unknown to the new round"
+    again.store.set("never set", "of the new round")
+    assert again.store.get("never set") == b"of the new round"
 
 
 @two_nodes
-def test_a_round_that_all_ranks_leave_by_agreement_is_over_but_not_lost(meeting: Meeting) -> None:
-    first, second = meeting.enter(meeting.backend(0), meeting.backend(1))
-    meeting.rounds(first, second)
-    first.end(lost=False)
-    until_over(second)
+def test_a_round_that_ends_in_agreement_is_not_lost(job: Job) -> None:
+    first, second = job.connect(job.backend(0), job.backend(1))
+    job.rounds(first, second)
+    first.end_round(lost=False)
+    until_ended(second)
     assert not second.lost
 
 
 @elastic
-def test_a_node_that_comes_later_ends_the_round_by_agreement(meeting: Meeting) -> None:
-    (first,) = meeting.enter(meeting.backend(0))
-    assert meeting.rounds(first)[0].world_size == 1
-    (second,) = meeting.enter(meeting.backend(1))
-    later = meeting._pool.submit(second.next_rendezvous)
-    until_over(first)
+def test_a_node_that_joins_later_ends_the_round_in_agreement(job: Job) -> None:
+    (first,) = job.connect(job.backend(0))
+    assert job.rounds(first)[0].world_size == 1
+    (second,) = job.connect(job.backend(1))
+    later = job._pool.submit(second.next_rendezvous)
+    until_ended(first)
     assert not first.lost
     assert first.next_rendezvous().world_size == 2
     assert later.result().rank == 1
 
 
 @two_nodes
-def test_a_new_hub_goes_on_where_the_lost_one_was(meeting: Meeting) -> None:
-    backends = [meeting.backend(0), meeting.backend(1)]
-    first, second = meeting.enter(*backends)
-    meeting.rounds(first, second)
-    meeting.host()
+def test_a_new_hub_continues_after_the_lost_one(job: Job) -> None:
+    backends = [job.backend(0), job.backend(1)]
+    first, second = job.connect(*backends)
+    job.rounds(first, second)
+    job.start_hub()
     with pytest.raises(RendezvousConnectionError, match="node 0 is gone"):
-        until_over(second)
+        until_ended(second)
     assert second.lost
-    meeting.rounds(*meeting.enter(*backends))
-    assert backends[0]._past.round == 2
+    job.rounds(*job.connect(*backends))
+    assert backends[0]._last_round.round == 2
 
 
 @two_nodes
-def test_a_round_ends_well_when_all_are_done_and_nobody_is_lost_by_leaving_then(meeting: Meeting) -> None:
-    first, second = meeting.enter(meeting.backend(0), meeting.backend(1))
-    meeting.rounds(first, second)
-    assert not first.done(patience=0.2)
+def test_a_round_succeeds_once_all_are_done_even_if_one_has_left(job: Job) -> None:
+    first, second = job.connect(job.backend(0), job.backend(1))
+    job.rounds(first, second)
+    assert not first.done(timeout=0.2)
     first.leave()
-    assert second.done(patience=30.0)
+    assert second.done(timeout=30.0)
     assert not second.num_nodes_waiting()
 
 
 @two_nodes
-def test_a_node_that_is_lost_as_it_drains_has_not_finished_and_nor_have_the_others(meeting: Meeting) -> None:
-    first, second = meeting.enter(meeting.backend(0), meeting.backend(1))
-    meeting.rounds(first, second)
+def test_a_node_lost_while_it_drains_ends_the_round_of_finished_nodes(job: Job) -> None:
+    first, second = job.connect(job.backend(0), job.backend(1))
+    job.rounds(first, second)
     first.drain()
     first.leave()
     with pytest.raises(RoundOver, match=r"node 0, pod .* is lost"):
-        second.done(patience=30.0)
+        second.done(timeout=30.0)
 
 
-@pytest.mark.parametrize("meeting", ["2:3"], indirect=True)
-def test_a_node_that_waits_while_the_job_finishes_without_it_is_done_too(meeting: Meeting) -> None:
-    first, second = meeting.enter(*map(meeting.backend, range(2)))
-    meeting.rounds(first, second)
-    assert not first.done(patience=0.2)
-    (late,) = meeting.enter(meeting.backend(2))
-    waiting = meeting._pool.submit(late.next_rendezvous)
-    assert second.done(patience=30.0)
+@pytest.mark.parametrize("job", ["2:3"], indirect=True)
+def test_a_node_that_waits_when_the_job_finishes_is_done_too(job: Job) -> None:
+    first, second = job.connect(*map(job.backend, range(2)))
+    job.rounds(first, second)
+    assert not first.done(timeout=0.2)
+    (late,) = job.connect(job.backend(2))
+    waiting = job._pool.submit(late.next_rendezvous)
+    assert second.done(timeout=30.0)
     with pytest.raises(JobEnded, match="finished already"):
         waiting.result()
-    (latest,) = meeting.enter(meeting.backend(0, born=1.0))
+    (latest,) = job.connect(job.backend(0, started_at=1.0))
     with pytest.raises(JobEnded, match="finished already"):
         latest.next_rendezvous()
 
 
 @two_nodes
-def test_an_agent_that_was_replaced_is_refused_and_its_successor_is_not(meeting: Meeting) -> None:
-    old, other = meeting.enter(meeting.backend(1), meeting.backend(0))
-    meeting.rounds(old, other)
-    (young,) = meeting.enter(meeting.backend(1, born=1.0))
-    assert meeting.rounds(young, other)[0].rank == 1
-    (late,) = meeting.enter(meeting.backend(1))
-    with pytest.raises(RendezvousConnectionError, match="younger agent"):
+def test_a_replaced_agent_is_rejected_and_its_successor_is_not(job: Job) -> None:
+    old, other = job.connect(job.backend(1), job.backend(0))
+    job.rounds(old, other)
+    (newer,) = job.connect(job.backend(1, started_at=1.0))
+    assert job.rounds(newer, other)[0].rank == 1
+    (late,) = job.connect(job.backend(1))
+    with pytest.raises(RendezvousConnectionError, match="newer agent"):
         late.next_rendezvous()
 
 
 @two_nodes
-def test_a_round_whose_ranks_all_stand_still_is_over_for_the_reason_that_their_places_give(meeting: Meeting) -> None:
-    first, second = meeting.enter(meeting.backend(0, pod="run-0"), meeting.backend(1, pod="run-1"))
-    meeting.rounds(first, second)
-    first.pulse(stalled=True, frozen=False, tempo={})
-    second.pulse(stalled=True, frozen=False, tempo={})
-    until(lambda: not first.num_nodes_waiting() and first.asked)
-    until(lambda: not second.num_nodes_waiting() and second.asked)
-    stuck = partial(Account, step=4, still=31.0, answers=True, frozen=False)
-    first.account([stuck(rank=0, phase=Phase.DATA, place=Place(line="data.py:3 in read"))])
-    second.account([stuck(rank=1, phase=Phase.BACKWARD, place=Place(wait="all_reduce", line="train.py:9 in train"))])
+def test_a_round_of_stalled_ranks_ends_with_a_diagnosis_of_their_stacks(job: Job) -> None:
+    first, second = job.connect(job.backend(0, pod="run-0"), job.backend(1, pod="run-1"))
+    job.rounds(first, second)
+    first.heartbeat(stalled=True, frozen=False, progress={})
+    second.heartbeat(stalled=True, frozen=False, progress={})
+    until(lambda: not first.num_nodes_waiting() and first.stacks_requested)
+    until(lambda: not second.num_nodes_waiting() and second.stacks_requested)
+    stuck = partial(RankStatus, step=4, stalled_seconds=31.0, has_stack=True, frozen=False)
+    first.report_stacks([stuck(rank=0, phase=Phase.DATA, location=Location(line="data.py:3 in read"))])
+    second.report_stacks(
+        [stuck(rank=1, phase=Phase.BACKWARD, location=Location(wait="all_reduce", line="train.py:9 in train"))]
+    )
     for node in (first, second):
-        until(partial(hung, node))
+        until(partial(has_hung, node))
         assert (node.culprit, node.lost) == ((0, 4), True)
         assert node.reason.startswith("hang: rank 0 (node 0, pod run-0) has been in data loading of step 5 for 31 s")
-    meeting.rounds(first, second)
-    assert (first.culprit, first.reason, first.asked) == (None, "", False)
+    job.rounds(first, second)
+    assert (first.culprit, first.reason, first.stacks_requested) == (None, "", False)
 
 
-@pytest.mark.parametrize("meeting", [("2", HASTY)], indirect=True)
-def test_a_node_that_is_connected_and_says_nothing_is_lost(meeting: Meeting) -> None:
-    first, second = meeting.enter(meeting.backend(0), meeting.backend(1))
-    meeting.rounds(first, second)
-    until_over(first)
+@pytest.mark.parametrize("job", [("2", FAST)], indirect=True)
+def test_a_connected_node_without_heartbeats_is_lost(job: Job) -> None:
+    first, second = job.connect(job.backend(0), job.backend(1))
+    job.rounds(first, second)
+    until_ended(first)
     assert first.lost
-    assert first.reason.startswith("node 1, pod local-0 says nothing any more")
+    assert first.reason.startswith("node 1, pod local-0 is not responding")
     with pytest.raises(RendezvousConnectionError):
         until(second.num_nodes_waiting)
 
 
 @two_nodes
-def test_who_fails_for_good_is_heard_by_all_and_by_those_that_come_later(meeting: Meeting) -> None:
-    waiting, failing = meeting.enter(meeting.backend(0), meeting.backend(1))
-    ended = meeting._pool.submit(waiting.next_rendezvous)
-    failing.fail(Ending(outcome="fatal", reason="no GPU", node=1), patience=0.0)
+def test_a_permanent_failure_reaches_all_nodes_and_those_that_connect_later(job: Job) -> None:
+    waiting, failing = job.connect(job.backend(0), job.backend(1))
+    ended = job._pool.submit(waiting.next_rendezvous)
+    failing.fail(Ending(outcome="fatal", reason="no GPU", node=1), timeout=0.0)
     failing.leave()
     with pytest.raises(JobEnded, match="no GPU"):
         ended.result()
-    (late,) = meeting.enter(meeting.backend(0, born=1.0))
+    (late,) = job.connect(job.backend(0, started_at=1.0))
     with pytest.raises(JobEnded):
         late.next_rendezvous()
 
 
 @two_nodes
-def test_node_0_stays_until_all_have_heard_that_it_fails(meeting: Meeting) -> None:
-    (failing,) = meeting.enter(meeting.backend(0))
-    told = meeting._pool.submit(failing.fail, Ending(outcome="fatal", reason="no GPU", node=0), patience=60.0)
-    (late,) = meeting.enter(meeting.backend(1))
+def test_node_0_stays_until_all_nodes_know_that_it_fails(job: Job) -> None:
+    (failing,) = job.connect(job.backend(0))
+    failed = job._pool.submit(failing.fail, Ending(outcome="fatal", reason="no GPU", node=0), timeout=60.0)
+    (late,) = job.connect(job.backend(1))
     with pytest.raises(JobEnded):
         late.next_rendezvous()
-    assert not told.done()
+    assert not failed.done()
     late.leave()
-    told.result(30)
+    failed.result(30)
 
 
 @two_nodes
@@ -269,78 +275,76 @@ def test_node_0_stays_until_all_have_heard_that_it_fails(meeting: Meeting) -> No
         ({"secret": None}, "this node has none"),
     ],
 )
-def test_a_node_that_does_not_know_the_runs_secret_is_not_let_in(
-    meeting: Meeting, changed: dict[str, Any], problem: str
-) -> None:
-    class Waits(Exception):
+def test_a_node_that_does_not_know_the_runs_secret_is_rejected(job: Job, changed: dict[str, Any], problem: str) -> None:
+    class Waiting(Exception):
         pass
 
-    def waits(why: str) -> None:  # a hub of the run before may be there for some moments more
-        raise Waits(why)
+    def waiting(why: str) -> None:  # the hub of a previous run may still be up
+        raise Waiting(why)
 
-    with pytest.raises(Waits, match=problem):
-        meeting.backend(1, **changed).connect(deadline=time.monotonic() + 60, waiting=waits)
+    with pytest.raises(Waiting, match=problem):
+        job.backend(1, **changed).connect(deadline=time.monotonic() + 60, waiting=waiting)
     with pytest.raises(RendezvousTimeoutError, match=problem):
-        meeting.backend(1, **changed).connect(deadline=0)
+        job.backend(1, **changed).connect(deadline=0)
 
 
 @two_nodes
-def test_a_node_that_the_job_does_not_have_is_refused(meeting: Meeting) -> None:
-    (stranger,) = meeting.enter(meeting.backend(2))
-    with pytest.raises(RendezvousConnectionError, match="node 2 is none of this job's, whose last one is 1"):
-        stranger.next_rendezvous()
+def test_a_node_outside_the_job_is_rejected(job: Job) -> None:
+    (extra,) = job.connect(job.backend(2))
+    with pytest.raises(RendezvousConnectionError, match="node 2 is not part of this job, whose last node is 1"):
+        extra.next_rendezvous()
 
 
-def test_a_round_may_have_more_nodes_than_a_process_may_open_files_at_first() -> None:
+def test_a_round_may_have_more_nodes_than_the_soft_limit_of_open_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     few = len(list(Path("/dev/fd").iterdir())) + 20
     resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
     try:
-        meeting = Meeting(str(few))
+        job = Job(str(few))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    with closing(meeting):
-        rounds = meeting.rounds(*meeting.enter(*map(meeting.backend, range(few))))
+    with closing(job):
+        rounds = job.rounds(*job.connect(*map(job.backend, range(few))))
     assert [one.rank for one in rounds] == list(range(few))
 
 
-def test_a_new_hub_is_told_which_round_there_was_and_of_how_many() -> None:
-    """A hub that is written out here, for what only it hears."""
+def test_a_node_sends_a_new_hub_the_last_round_and_its_size() -> None:
+    """With a hub that is implemented here, to see what it receives."""
     key = Key(SECRET, "local")
     with port.listen("127.0.0.1", 0) as listener, ThreadPoolExecutor() as threads:
         node = node_env({"PET_NNODES": "2:4", "PET_RDZV_ENDPOINT": f"127.0.0.1:{listener.getsockname()[1]}"})
-        backend = HubBackend(node, KNOBS, born=0.0, secret=SECRET)
+        backend = HubBackend(node, SETTINGS, started_at=0.0, secret=SECRET)
 
-        def live() -> RendezvousInfo:
+        def take_part() -> RendezvousInfo:
             backend.connect(deadline=time.monotonic() + 60)
             return backend.handler("127.0.0.1").next_rendezvous()
 
-        told = []
+        sent = []
         for _ in range(2):
-            waiting = threads.submit(live)
+            waiting = threads.submit(take_part)
             lines = Lines(listener.accept()[0])
             answer, session = key.answer(typed.load(Greeting, lines.read() or b""))
             lines.write(handshake.line(answer))
-            session.verify(typed.load(Proof, lines.read() or b"").mac)
-            _, joined = (messages.load(messages.NODES, session.open(lines.read() or b"")) for _ in range(2))
+            session.verify_proof(typed.load(Proof, lines.read() or b"").mac)
+            _, joined = (messages.load(messages.FROM_NODES, session.verify(lines.read() or b"")) for _ in range(2))
             assert isinstance(joined, messages.Join)
-            told.append((joined.round, joined.size))
-            seat = messages.Round(number=7, rank=0, size=3, address="127.0.0.1", port=joined.port)
-            lines.write(session.seal(messages.dump(seat)))
+            sent.append((joined.round, joined.size))
+            formed = messages.Round(number=7, rank=0, size=3, address="127.0.0.1", port=joined.port)
+            lines.write(session.sign(messages.dump(formed)))
             assert waiting.result(60).world_size == 3
             lines.close()
-    assert told == [(0, 0), (7, 3)]
+    assert sent == [(0, 0), (7, 3)]
 
 
-def test_who_has_taken_node_0s_place_and_does_not_know_the_secret_is_told_nothing() -> None:
+def test_a_hub_without_the_secret_receives_nothing() -> None:
     with port.listen("127.0.0.1", 0) as listener, ThreadPoolExecutor() as threads:
         node = node_env({"PET_NNODES": "2", "PET_RDZV_ENDPOINT": f"127.0.0.1:{listener.getsockname()[1]}"})
-        backend = HubBackend(node, KNOBS, born=0.0, secret=SECRET)
+        backend = HubBackend(node, SETTINGS, started_at=0.0, secret=SECRET)
         connected = threads.submit(backend.connect, deadline=0)
         lines = Lines(listener.accept()[0])
         answer, _ = Key(b"fedcba9876543210", "local").answer(typed.load(Greeting, lines.read() or b""))
         lines.write(handshake.line(answer))
-        with pytest.raises(RendezvousTimeoutError, match="does not know the secret of this run"):
+        with pytest.raises(RendezvousTimeoutError, match="does not know this run's secret"):
             connected.result(60)
         with pytest.raises(ConnectionLost):
             lines.read()

@@ -1,4 +1,4 @@
-"""The store of a round's ranks, with builds of torch that know libuv and that do not."""
+"""The store of a round's ranks, with builds of torch that have libuv and that do not."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from kittrain.system import port
 
 
 @pytest.fixture(autouse=True)
-def _asked_anew() -> Iterator[None]:
-    rank_store.usable.cache_clear()
+def _fresh_cache() -> Iterator[None]:
+    rank_store.is_supported.cache_clear()
     yield
-    rank_store.usable.cache_clear()
+    rank_store.is_supported.cache_clear()
 
 
-def test_the_first_nodes_agent_serves_the_ranks_of_its_round() -> None:
+def test_the_first_nodes_agent_hosts_the_store_of_its_round() -> None:
     store = RankStore()
     number = store.reserve("127.0.0.1")
     store.begin(first=True)
-    assert rank_store.usable()
+    assert rank_store.is_supported()
     client = dist.TCPStore("127.0.0.1", number, is_master=False, timeout=timedelta(seconds=30))
     client.set("key", "value")
     assert client.get("key") == b"value"
 
 
-def test_where_torch_has_no_libuv_rank_0_gets_the_port_to_serve_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_libuv_rank_0_gets_the_reserved_port(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(listener: socket.socket, *, libuv: bool) -> dist.TCPStore:
         listener.close()
         assert libuv
@@ -41,11 +41,11 @@ def test_where_torch_has_no_libuv_rank_0_gets_the_port_to_serve_at(monkeypatch: 
     store = RankStore()
     number = store.reserve("127.0.0.1")
     store.begin(first=True)
-    assert not rank_store.usable()
+    assert not rank_store.is_supported()
     port.listen("127.0.0.1", number).close()
 
 
-def test_a_port_is_kept_until_it_is_used() -> None:
+def test_a_port_stays_reserved_until_it_is_used() -> None:
     store = RankStore()
     number = store.reserve("127.0.0.1")
     store.begin(first=False)

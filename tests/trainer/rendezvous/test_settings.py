@@ -1,18 +1,20 @@
-"""The times of a rendezvous, as the job's file and torchrun name them."""
+"""Parsing torchrun's rendezvous configuration."""
 
 from __future__ import annotations
 
 import pytest
 
-from kittrain.rendezvous.settings import Knobs
+from kittrain.rendezvous.settings import RendezvousSettings
 from kittrain.variables import EnvError
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "soon", "1.5", ""])
-def test_times_are_positive_whole_seconds(text: str) -> None:
+def test_timeouts_are_positive_whole_seconds(text: str) -> None:
     with pytest.raises(EnvError, match="join_timeout"):
-        Knobs.of({"join_timeout": text})
+        RendezvousSettings.from_conf({"join_timeout": text})
 
 
-def test_keys_of_torchruns_own_are_left_to_it() -> None:
-    assert Knobs.of({"is_host": "true", "last_call_timeout": "9"}) == Knobs(last_call_timeout=9)
+def test_other_keys_are_ignored() -> None:
+    assert RendezvousSettings.from_conf({"is_host": "true", "last_call_timeout": "9"}) == RendezvousSettings(
+        last_call_timeout=9
+    )

@@ -1,4 +1,4 @@
-"""Where a main thread stands, by what faulthandler prints of it."""
+"""Locating a main thread in faulthandler's output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 import kittrain
 from kittrain.rendezvous import stacks
-from kittrain.rendezvous.stacks import Place, place
+from kittrain.rendezvous.stacks import Location, locate
 
 TORCH = str(Path(torch.__file__).parent)
 TRAINER = str(Path(kittrain.__file__).parent)
@@ -20,7 +20,7 @@ THREADS = f'Thread 0x00007fa061e506c0 (most recent call first):\n  File "{thread
 
 def printed(*frames: str) -> list[str]:
     head = "Current thread 0x00007fa12a7d9b80 (most recent call first):"
-    return [*THREADS.splitlines(), head, *(f"  File {frame}" for frame in frames), "", "a line of the script's own"]
+    return [*THREADS.splitlines(), head, *(f"  File {frame}" for frame in frames), "", "a line of the script"]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def printed(*frames: str) -> list[str]:
                 f'"{TRAINER}/training/loop.py", line 117 in _learn',
                 '"/home/me/train.py", line 18 in <module>',
             ),
-            Place(wait="the gradients' all-reduce", line="train.py:18 in <module>"),
+            Location(wait="the gradients' all-reduce", line="train.py:18 in <module>"),
         ),
         (
             (
@@ -43,33 +43,31 @@ def printed(*frames: str) -> list[str]:
                 f'"{TORCH}/distributed/c10d_logger.py", line 83 in wrapper',
                 '"/home/me/my model.py", line 4 in share',
             ),
-            Place(wait="broadcast_object_list", line="my model.py:4 in share"),
+            Location(wait="broadcast_object_list", line="my model.py:4 in share"),
         ),
         (
             ('"/home/me/data.py", line 12 in __getitem__', f'"{TORCH}/utils/data/_utils/fetch.py", line 54 in fetch'),
-            Place(line="data.py:12 in __getitem__"),
+            Location(line="data.py:12 in __getitem__"),
         ),
         (
             (f'"{threading.__file__}", line 331 in wait', f'"{TRAINER}/node/worker.py", line 52 in run'),
-            Place(line="threading.py:331 in wait"),
+            Location(line="threading.py:331 in wait"),
         ),
         (
             (f'"{TRAINER}/workloads/toy.py", line 57 in loss', f'"{TRAINER}/training/loop.py", line 114 in _learn'),
-            Place(line="toy.py:57 in loss"),
+            Location(line="toy.py:57 in loss"),
         ),
     ],
 )
-def test_the_main_thread_is_in_a_collective_or_in_a_line_of_the_users_own(
-    frames: tuple[str, ...], expected: Place
-) -> None:
-    assert place(printed(*frames)) == expected
+def test_the_main_thread_is_in_a_collective_or_in_user_code(frames: tuple[str, ...], expected: Location) -> None:
+    assert locate(printed(*frames)) == expected
 
 
-def test_without_a_stack_there_is_no_place() -> None:
-    assert place(["step 3 loss 0.5"]) is None
+def test_without_a_stack_there_is_no_location() -> None:
+    assert locate(["step 3 loss 0.5"]) is None
 
 
-def test_every_frame_that_is_known_is_in_this_torch() -> None:
+def test_all_known_frames_exist_in_this_torch() -> None:
     root = Path(TORCH).parent
     for file, function, _ in stacks.WAITS:
         source = (Path(TRAINER).parent if file.startswith("kittrain/") else root) / file

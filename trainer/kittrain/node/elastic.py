@@ -150,7 +150,7 @@ class NodeAgent(SimpleElasticAgent):
         if None in codes:
             self._watch.look()
             self._reporter.recovery.look(self._watch.first)
-            self._reporter.tempo(self._handler.tempo)
+            self._reporter.tempo(self._handler.step_timings)
             return RunResult(state=WorkerState.HEALTHY)
         return RunResult(
             state=WorkerState.SUCCEEDED,
@@ -176,7 +176,7 @@ class NodeAgent(SimpleElasticAgent):
         codes = self._ranks.codes()
         agreed = WORKER_DRAINED in codes or not any(codes)
         with suppress(*LOST):  # then everyone knows already
-            self._handler.end(lost=not agreed)
+            self._handler.end_round(lost=not agreed)
         self._ranks.stop(LOST_PATIENCE)
         self._logs.finish()
         failures = {}
@@ -218,7 +218,7 @@ class NodeAgent(SimpleElasticAgent):
         """
         began = time.monotonic()
         try:
-            while not self._handler.done(patience=MONITOR_INTERVAL):
+            while not self._handler.done(timeout=MONITOR_INTERVAL):
                 # A node that was killed at the very end finds the run finished and never comes back.
                 marked = self._marked()
                 if self._drain.requested and self._node.hosts_rendezvous and not marked:
@@ -239,7 +239,7 @@ class NodeAgent(SimpleElasticAgent):
             self.ending = Ending(outcome="drained", reason="the node was told to leave", failure=None)
             return
         cause = root_cause(failures)
-        restart = self._budget.charge(cause.kind, step=step) and not cause.cause.hopeless
+        restart = self._budget.charge(cause.kind, step=step) and not cause.cause.permanent
         self.ending = verdict(cause, restart=restart, budget=self._budget)
         self._tell(self.ending)
         self._reporter.failed(cause)

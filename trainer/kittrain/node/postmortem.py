@@ -13,7 +13,7 @@ from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 from kittrain.env import SHARED_MEMORY
 from kittrain.outcome import rank_output
 from kittrain.outcome.failures import Failure
-from kittrain.rendezvous.stacks import place
+from kittrain.rendezvous.stacks import locate
 from kittrain.system.oom import Kills, size
 
 # What a signal that the kernel sends for a fault of the process means.
@@ -44,7 +44,7 @@ class Postmortem:
         told: Any = record.message
         if isinstance(told, dict):
             traceback = told["extraInfo"]["py_callstack"]
-            error = rank_output.innermost(told["message"].strip(), traceback)
+            error = rank_output.innermost_error(told["message"].strip(), traceback)
         elif record.exitcode < 0:
             error, traceback = self._killed(record, output), ""
         else:
@@ -65,7 +65,7 @@ class Postmortem:
             what = Kills.now().since(self._before)
         elif number == signal.SIGBUS:
             what = f"{what} ({_shared_memory()})"
-        stood = place(output) if what and number != signal.SIGKILL else None
+        stood = locate(output) if what and number != signal.SIGKILL else None
         return (
             f"killed by {record.signal_name()}" + (f" at {stood.line}" if stood else "") + (f": {what}" if what else "")
         )

@@ -169,7 +169,7 @@ class Reporter:
             self._news.set()
 
     def tempo(self, told: Mapping[str, Mapping[str, float]] | None) -> None:
-        """How fast all ranks are, as ``Rendezvous.tempo`` has it; who has become slow is said once."""
+        """How fast all ranks are, as ``Rendezvous.step_timings`` has it; who has become slow is said once."""
         if told is None:
             return
         self._tempo = told

@@ -30,7 +30,7 @@ from kittrain.outcome.termination import Ending
 from kittrain.rendezvous.backend import LOST, Backend, JobEnded
 from kittrain.rendezvous.c10d import C10dBackend
 from kittrain.rendezvous.hub_backend import HubBackend
-from kittrain.rendezvous.settings import Knobs
+from kittrain.rendezvous.settings import RendezvousSettings
 from kittrain.system.console import say
 
 PAUSE: Final = 0.1  # seconds between two attempts to join
@@ -44,7 +44,7 @@ class Supervisor:
     Args:
         node: the node.
         command: ``script args`` or ``-m module args``.
-        knobs: of the rendezvous.
+        settings: of the rendezvous.
         secret: of the run; None where it has none.
         hub: where the nodes meet, if it is this node's.
         zygote: what ranks are forked from.
@@ -57,7 +57,7 @@ class Supervisor:
         node: NodeEnv,
         command: list[str],
         *,
-        knobs: Knobs,
+        settings: RendezvousSettings,
         secret: bytes | None,
         hub: Popen[bytes] | None,
         zygote: Zygote | None,
@@ -65,7 +65,7 @@ class Supervisor:
         scratch: Path,
     ) -> None:
         self._node = node
-        self._knobs = knobs
+        self._settings = settings
         self._secret = secret
         self._hub = hub
         self._starter = Starter(command, zygote=zygote, say=self._say)
@@ -101,8 +101,8 @@ class Supervisor:
 
     def _backend(self) -> Backend:
         if self._node.rendezvous == "c10d":
-            return C10dBackend(self._node, self._knobs)
-        return HubBackend(self._node, self._knobs, born=time.time(), secret=self._secret)
+            return C10dBackend(self._node, self._settings)
+        return HubBackend(self._node, self._settings, started_at=time.time(), secret=self._secret)
 
     def _unfit(self) -> Ending | None:
         try:
@@ -116,11 +116,11 @@ class Supervisor:
         with suppress(*LOST):  # node 0 is not there
             backend.connect(deadline=time.monotonic() + FAREWELL)
             rendezvous = backend.handler("")
-            rendezvous.fail(ending, patience=FAREWELL if self._node.hosts_rendezvous else 0.0)
+            rendezvous.fail(ending, timeout=FAREWELL if self._node.hosts_rendezvous else 0.0)
             rendezvous.leave()
 
     def _until_end(self, backend: Backend) -> Ending:
-        patience = self._knobs.join_timeout
+        patience = self._settings.join_timeout
         deadline = time.monotonic() + patience
         while True:
             try:
@@ -170,7 +170,7 @@ class Supervisor:
 
     def _connect(self, backend: Backend, deadline: float) -> Ending | None:
         """Reach node 0, or end to make room for it."""
-        patience = PLACE_PATIENCE if self._node.node_index >= self._node.min_nodes else self._knobs.join_timeout
+        patience = PLACE_PATIENCE if self._node.node_index >= self._node.min_nodes else self._settings.join_timeout
         until = min(deadline, time.monotonic() + patience)
         try:
             with self._drain.interruptible():

@@ -25,7 +25,7 @@ def verdict(cause: Failure, *, restart: bool, budget: Budget) -> Ending:
         return Ending(
             outcome="retryable", reason=f"{what}, restart {budget.own} of {budget.max_restarts}", failure=cause
         )
-    why = "which no restart can mend" if cause.cause.hopeless else f"no restart left of {budget.max_restarts}"
+    why = "which no restart can mend" if cause.cause.permanent else f"no restart left of {budget.max_restarts}"
     return Ending(outcome="fatal", reason=f"{what}, {why}", failure=cause)
 
 

@@ -20,8 +20,8 @@ from typing import Final
 from kittrain.node.activity import INTERVAL, WINDOW, Activity
 from kittrain.node.ranklogs import RankLogs
 from kittrain.rendezvous.backend import Rendezvous
-from kittrain.rendezvous.diagnosis import Account, doing
-from kittrain.rendezvous.stacks import Place, place
+from kittrain.rendezvous.diagnosis import RankStatus, doing
+from kittrain.rendezvous.stacks import Location, locate
 from kittrain.system.heartbeat import STEP, Beat, Phase
 from kittrain.system.processes import usage
 
@@ -117,12 +117,12 @@ class Watch:
         for rank in self._ranks.values():
             rank.look(passed)
         self._sample(now)
-        tempo = {number: (rank.beat.step, rank.beat.busy) for number, rank in self._ranks.items()}
+        progress = {number: (rank.beat.step, rank.beat.busy) for number, rank in self._ranks.items()}
         stalled = all(rank.still > rank.limit(self._timeout) for rank in self._ranks.values())
         frozen = any(map(self._stopped, self._ranks.values()))
-        self._rendezvous.pulse(stalled=stalled, frozen=frozen, tempo=tempo)
-        if self._rendezvous.asked:
-            self._rendezvous.account(self._explain())
+        self._rendezvous.heartbeat(stalled=stalled, frozen=frozen, progress=progress)
+        if self._rendezvous.stacks_requested:
+            self._rendezvous.report_stacks(self._explain())
 
     def _sample(self, now: float) -> None:
         """Note what the ranks use, if all of them will soon be stalled: that looks at each process of the machine."""
@@ -144,31 +144,31 @@ class Watch:
         moments = [rank.beat.first[phase] for rank in self._ranks.values()]
         return max(moments) if all(moments) else 0.0
 
-    def _explain(self) -> list[Account]:
+    def _explain(self) -> list[RankStatus]:
         """Have all ranks print their stacks, and say where each one stands."""
-        places = self._stacks()
-        accounts = [self._account(number, rank, places[number]) for number, rank in self._ranks.items()]
-        for one in accounts:
-            if one.allowed:
+        locations = self._stacks()
+        statuses = [self._status(number, rank, locations[number]) for number, rank in self._ranks.items()]
+        for one in statuses:
+            if one.exempt:
                 self._say(f"rank {one.rank} has been in {doing(one)}, and works: it is waited for")
-        return accounts
+        return statuses
 
-    def _account(self, number: int, rank: _Watched, place: Place | None) -> Account:
+    def _status(self, number: int, rank: _Watched, location: Location | None) -> RankStatus:
         busy = rank.activity.busy
-        return Account(
+        return RankStatus(
             rank=number,
             step=rank.beat.step,
             phase=rank.beat.phase,
-            still=rank.still,
-            answers=place is not None,
+            stalled_seconds=rank.still,
+            has_stack=location is not None,
             frozen=_frozen(rank.pid),
             busy=busy,
             cores=rank.activity.cores,
-            allowed=busy and self._timeout is None and rank.still < rank.limit(None) + ENOUGH,
-            place=place or Place(),
+            exempt=busy and self._timeout is None and rank.still < rank.limit(None) + ENOUGH,
+            location=location or Location(),
         )
 
-    def _stacks(self) -> dict[int, Place | None]:
+    def _stacks(self) -> dict[int, Location | None]:
         with self._logs.tapped() as heard:
             for rank in self._ranks.values():
                 with suppress(ProcessLookupError):
@@ -179,7 +179,7 @@ class Watch:
                 if (lines := sum(map(len, heard.values()))) != count:
                     count, grown = lines, now
                 time.sleep(0.02)
-        return {number: place(heard[number]) for number in self._ranks}
+        return {number: locate(heard[number]) for number in self._ranks}
 
 
 def _frozen(pid: int) -> bool:

@@ -1,1 +1,1 @@
-"""How things end: whose fault a failure is, why a node ended, and that a run has finished. Standard library only."""
+"""Why ranks fail, how a node ends, and whether a run has finished. Standard library only."""

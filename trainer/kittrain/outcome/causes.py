@@ -1,6 +1,6 @@
-"""Why ranks fail, as a table: whose fault it is, what to do about it, and whether to start again could help. Pure.
+"""The table of failure causes: whose fault an error is, how to fix it, and whether a restart can help. Pure.
 
-The first row that is found decides. Each row has the message that it was seen in as its test.
+The first matching row applies. Each row is tested with a message in which it was observed.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Final, Literal
 Kind = Literal["own", "hang", "drained", "storage", "peer", "stopped"]
 
 _MEMORY: Final = (
-    "raise resources.limits.memory, or hold less: fewer data loader workers, smaller batches, files read as they are "
-    "needed"
+    "raise resources.limits.memory, or use less: fewer data loader workers, smaller batches, files that are read on "
+    "demand"
 )
-_SHARED: Final = "raise sharedMemory (and the memory limit, which it counts as), or use fewer data loader workers"
-_GPU: Final = "this machine's GPU, or its driver, is at fault: take the machine out of use, and restart the job"
-_NATIVE: Final = "the stack says which call; look for a library that was built for another version of Python or torch"
+_SHARED: Final = "raise sharedMemory (and the memory limit, which it counts towards), or use fewer data loader workers"
+_GPU: Final = "the GPU of this machine or its driver is faulty: take the machine out of use, and restart the job"
+_NATIVE: Final = "see the call in the stack; look for a library that was built for another version of Python or torch"
 
 
 @dataclass(frozen=True)
@@ -26,39 +26,39 @@ class Cause:
     """One row.
 
     Attributes:
-        pattern: found in a rank's error or, for an ``own`` one that could not tell its error, in its last lines.
+        pattern: searched in a rank's error and, for an ``own`` failure without an error message, in its last lines.
         kind: whose fault it is.
-        fix: what a person can do; ``{0}`` is the pattern's first group. Empty: the error says all there is to say.
-        hopeless: whether the same happens however often it is tried.
+        fix: what the user can do; ``{0}`` is the pattern's first group. Empty if the error says enough.
+        permanent: whether a restart cannot help.
     """
 
     pattern: str
     kind: Kind = "own"
     fix: str = ""
-    hopeless: bool = False
+    permanent: bool = False
 
 
-# Exception types by torch's names; texts as Python, gloo, NCCL, CUDA, TCPStore and the kernel word them.
+# Exception types are torch's; texts are those of Python, gloo, NCCL, CUDA, TCPStore and the kernel.
 CAUSES: Final[tuple[Cause, ...]] = (
-    Cause(r"^hang: ", "hang"),  # as the hub words it
+    Cause(r"^hang: ", "hang"),  # the hub's message
     Cause(
-        r"^StorageUnavailableError: ",  # whatever words of the system are in it
+        r"^StorageUnavailableError: ",  # before the rows that match the system's message in it
         "storage",
-        fix="see to the volume at the path in the message; a snapshot that can never be read again may be moved away, "
-        "and the one before it is used",
+        fix="check the volume of the path in the message; if one snapshot can no longer be read, move its folder away: "
+        "the one before it is used",
     ),
-    # Nothing but another script or another image changes these.
+    # Only a change of the script or the image helps.
     Cause(
         r"^ModuleNotFoundError: No module named '([^']+)'",
-        fix="install {0} in the job's image (for --target local: beside kitctl); a file of your own has to lie beside "
-        "the script, or below the folder that -m starts in",
-        hopeless=True,
+        fix="install {0} in the job's image (for --target local: next to kitctl); your own modules must be next to the "
+        "script, or below the folder that -m starts in",
+        permanent=True,
     ),
-    Cause(r"^(SyntaxError|IndentationError|TabError): ", fix="mend the script", hopeless=True),
+    Cause(r"^(SyntaxError|IndentationError|TabError): ", fix="fix the script", permanent=True),
     Cause(
         r"(?im)^exit code 2\b.*^usage: .*^(\S+: )?error: ",  # argparse, click
-        fix="mend the arguments that follow the script: the last lines say which",
-        hopeless=True,
+        fix="fix the arguments that follow the script; see the last lines",
+        permanent=True,
     ),
     # Memory: of the GPU, of the container, of /dev/shm.
     Cause(
@@ -70,48 +70,51 @@ CAUSES: Final[tuple[Cause, ...]] = (
         r"DataLoader worker .* Bus error|shared memory\(shm\)|unable to (open|mmap|write).*(shared memory|/torch_)",
         fix=_SHARED,
     ),
-    Cause(r"^killed by SIGBUS", fix=f"{_SHARED}; if a mapped file was cut or its volume went away, see to that"),
+    Cause(r"^killed by SIGBUS", fix=f"{_SHARED}; if a mapped file was truncated or its volume is gone, fix that"),
     Cause(r"^killed by SIGKILL.*out of memory|^MemoryError\b|Cannot allocate memory|not enough memory", fix=_MEMORY),
     Cause(r"DataLoader worker .* (killed by signal: Killed|exited unexpectedly)", fix=_MEMORY),
-    # The GPU, and what it runs.
+    # GPUs and their kernels.
     Cause(
         r"device-side assert",
-        fix="mostly an index out of range, such as a label beyond the classes: --env CUDA_LAUNCH_BLOCKING=1 makes the "
+        fix="usually an index out of range, such as a label beyond the classes: --env CUDA_LAUNCH_BLOCKING=1 makes the "
         "traceback name the line",
     ),
     Cause(r"uncorrectable ECC|ECC error|\bXid\b|fallen off the bus|GPU is lost", fix=_GPU),
     Cause(
         r"libcuda\.so|libnvidia-ml\.so|CUDA driver version is insufficient|Found no NVIDIA driver",
-        fix="the container sees no NVIDIA driver that fits: ask for GPUs (gpusPerNode), and see that the machine has "
-        "the driver and its container runtime",
+        fix="the container has no matching NVIDIA driver: request GPUs (gpusPerNode), and check that the machine has "
+        "the driver and NVIDIA's container runtime",
     ),
-    Cause(r"no kernel image is available", fix="this build of torch does not know this GPU: use another build"),
-    # Wrong calls and broken devices come wrapped in the same types as a lost peer, and will fail again.
-    Cause(r"ncclInvalid(Usage|Argument)", fix="each rank needs a GPU of its own, and the same call: --nccl-debug INFO"),
+    Cause(r"no kernel image is available", fix="this build of torch does not support this GPU: use another build"),
+    # Wrong calls and broken devices raise the same types as a lost peer, but fail again.
+    Cause(
+        r"ncclInvalid(Usage|Argument)",
+        fix="each rank needs its own GPU, and must make the same calls: --nccl-debug INFO",
+    ),
     Cause(r"ncclUnhandledCudaError|CUDA error: ", fix="--env CUDA_LAUNCH_BLOCKING=1 makes the traceback name the line"),
     # Disks, files, ports.
     Cause(
         r"No space left on device|Disk quota exceeded|\bENOSPC\b|\bEDQUOT\b",
-        fix="free space where the message says, or take a larger volume; snapshots.keep bounds how many are kept",
+        fix="free space at the path in the message, or use a larger volume; snapshots.keep limits how many are kept",
     ),
-    Cause(r"Read-only file system", fix="write to the snapshots' folder or to /tmp; security.readOnlyRoot allows more"),
+    Cause(r"Read-only file system", fix="write to the snapshot folder or to /tmp, or set security.readOnlyRoot: false"),
     Cause(
         r"Too many open files|received \d+ items of ancdata",
         fix="torch.multiprocessing.set_sharing_strategy('file_system'), fewer data loader workers, or a higher limit "
         "of open files (ulimit -n)",
     ),
-    # The port of the ranks' own store is chosen anew in each round: another rank's server was quicker.
+    # Each round chooses a new port for the ranks' store: another process took this one first.
     Cause(r"^(torch\.distributed\.)?Dist\w*Error\b.*EADDRINUSE", "peer"),
     Cause(
         r"Address already in use|\bEADDRINUSE\b",
-        fix="let the system choose the port (0), or make it differ by LOCAL_RANK: ranks of a node share its ports",
+        fix="let the system choose the port (0), or make it depend on LOCAL_RANK: the ranks of a node share its ports",
     ),
-    # Torch tells it by the type of a lost peer, and no peer can change it.
+    # Torch raises this with the type of a lost peer, but it does not depend on peers.
     Cause(r"use_libuv was requested", fix="this build of torch has no libuv: --env USE_LIBUV=0, or another build"),
-    # NCCL's watchdog ends a process whose peers do not answer. Above: what else it ends one for.
+    # NCCL's watchdog aborts a process whose peers do not answer; its other reasons are above.
     Cause(r"^killed by SIGABRT.*(Watchdog caught collective operation timeout|ncclRemoteError)", "peer"),
     Cause(r"^killed by SIGABRT.*(NCCL watchdog thread terminated|watchdog got stuck)", "peer"),
-    # Any other error of the process group or its store: the rank cannot know more than that the others are gone.
+    # Any other error of the process group or its store: the rank only knows that others are gone.
     Cause(r"^(torch\.distributed\.)?Dist(Backend|Network|Store|)Error\b", "peer"),
     Cause(r"^(ConnectionError|ConnectionResetError|ConnectionRefusedError|BrokenPipeError)\b", "peer"),
     Cause(r"Connection (closed by peer|reset|refused)|Broken pipe|Socket (closed|Timeout)", "peer"),
@@ -119,28 +122,28 @@ CAUSES: Final[tuple[Cause, ...]] = (
     Cause(r"Timed out waiting \d+ms for (recv|send|unbound)|Application timeout caused pair closure", "peer"),
     Cause(r"ncclRemoteError|ncclSystemError|NCCL communicator was aborted", "peer"),
     Cause(r"wait timeout after \d+ms|Timed out after \d+ seconds waiting for clients", "peer"),
-    # Signals of which nothing more is known.
+    # Signals without further information.
     Cause(r"^killed by SIG(SEGV|FPE|ABRT)", fix=_NATIVE),
-    Cause(r"^killed by SIGILL", fix="a library was built for another CPU: another build, or machines by nodeSelector"),
+    Cause(r"^killed by SIGILL", fix="a library was built for another CPU: use another build, or set nodeSelector"),
     Cause(
         r"^killed by SIGKILL",
-        fix="it came from outside: see the machine's kernel log (a lack of memory), and who else ends processes there",
+        fix="it was sent from outside: check the machine's kernel log (out of memory), and what else kills processes",
     ),
-    Cause(r"^KeyboardInterrupt", fix="a SIGINT has reached the rank: nothing of kitctl sends one"),
+    Cause(r"^KeyboardInterrupt", fix="the rank received a SIGINT, which kitctl never sends"),
 )
-NONE: Final = Cause("")
-_UNTOLD: Final = re.compile(r"exit code -?\d+|killed by SIG")  # of a rank that could not leave its error
+UNKNOWN: Final = Cause("")
+_NO_MESSAGE: Final = re.compile(r"exit code -?\d+|killed by SIG")  # the rank could not write its error
 
 
 def cause_of(error: str, lines: Sequence[str] = ()) -> Cause:
-    """The row that explains a rank's end, its fix complete; :data:`NONE` where there is none.
+    """The row that explains why a rank ended, with its fix filled in; :data:`UNKNOWN` if there is none.
 
-    The last lines count only if the rank could not tell its error: what it printed before an exception may be anything.
-    Nor do they tell that others are gone, but for the end that NCCL's watchdog makes.
+    The last lines count only if there is no error message: before an exception a rank may have printed anything. They
+    never count as a lost peer, except after SIGABRT, which NCCL's watchdog sends.
     """
-    whole = "\n".join((error, *lines)) if _UNTOLD.match(error) else error
+    whole = "\n".join((error, *lines)) if _NO_MESSAGE.match(error) else error
     for row in CAUSES:
-        told = whole if row.kind == "own" or error.startswith("killed by SIGABRT") else error
-        if found := re.search(row.pattern, told, re.DOTALL):
+        text = whole if row.kind == "own" or error.startswith("killed by SIGABRT") else error
+        if found := re.search(row.pattern, text, re.DOTALL):
             return replace(row, fix=row.fix.format(*found.groups()))
-    return NONE
+    return UNKNOWN

@@ -1,6 +1,6 @@
-"""That training has finished, as a rank says it to its agent. Standard library only.
+"""Lets a rank report to its agent that training has finished. Standard library only.
 
-An exit code of 0 does not tell: many scripts save and end with it when they are told to leave.
+An exit code of 0 does not prove it: many scripts save and exit with 0 on SIGTERM.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-VARIABLE: Final = "KIT_FINISHED_FILE"  # set by the agent for its own ranks
+VARIABLE: Final = "KIT_FINISHED_FILE"  # set by the agent for its ranks
 
 
 def mark_finished(environ: Mapping[str, str] = os.environ) -> None:
-    """Say that training has finished: a SIGTERM that comes now, or has come, changes nothing about that.
+    """Report that training has finished, even if a SIGTERM has arrived or arrives now.
 
-    ``Training.fit()`` says so itself. Without an agent nobody is told. Scripts that do not import this package create
-    the file that ``KIT_FINISHED_FILE`` names.
+    ``Training.fit()`` calls it. Without an agent it does nothing. Scripts that do not import this package can create
+    the file named by ``KIT_FINISHED_FILE`` instead.
 
     Raises:
         OSError: the file cannot be written.

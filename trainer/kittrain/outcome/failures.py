@@ -1,4 +1,4 @@
-"""How ranks failed, which failure explains the others, and how often a node may try again; standard library only."""
+"""Rank failures: which one explains the others, and how often a node may restart its ranks. Standard library only."""
 
 from __future__ import annotations
 
@@ -11,16 +11,12 @@ from typing import Final
 from kittrain.env import WORKER_DRAINED
 from kittrain.outcome.causes import Cause, Kind, cause_of
 
-# Which of several failures at once is told as the cause: the earlier row. A rank that the agent itself stopped
-# because another one failed explains nothing.
+# Of several failures at once the one of the earliest kind is the cause. A rank that the agent stopped because another
+# one failed explains nothing.
 PRECEDENCE: Final[tuple[Kind, ...]] = ("own", "hang", "drained", "storage", "peer", "stopped")
-BRIEF: Final = 100  # characters of an error in a sentence; all of it is told beside
+BRIEF: Final = 100  # characters of an error within a sentence; the whole error is reported separately
 SIGTERM_EXIT: Final = -15
-SNAPSHOT: Final = re.compile(
-    r"step-(\d+)-g(\d+)"
-)  # a published snapshot's folder, as kittrain.snapshots.snapshot names it
-
-
+SNAPSHOT: Final = re.compile(r"step-(\d+)-g(\d+)")  # folder of a published snapshot (kittrain.snapshots.snapshot)
 NO_SNAPSHOT: Final = (0, 0)
 
 
@@ -30,10 +26,10 @@ class Failure:
 
     Attributes:
         rank: which one.
-        exit_code: of its process; negative: killed by that signal.
-        error: ``ValueError: message``, or how the process ended if it could not tell.
-        traceback: of the error, or where Python stood when a signal came; may be empty.
-        lines: the last ones of its output, the oldest first.
+        exit_code: of its process; negative if a signal killed it.
+        error: ``ValueError: message``, or how the process ended if it could not write its error.
+        traceback: of the error, or where Python was when a signal arrived; may be empty.
+        lines: of its output, the last ones, oldest first.
         time: Unix seconds.
     """
 
@@ -46,13 +42,13 @@ class Failure:
 
     @property
     def brief(self) -> str:
-        """The error in one short line, without gloo's own place in its source, and its guess at what is typical."""
+        """The error in one short line, without gloo's source location and its guess of a typical cause."""
         line = re.sub(r"\[/[^\]]*\] |\. This is typically caused by .*", "", self.error.partition("\n")[0])
         return line if len(line) <= BRIEF else f"{line[: BRIEF - 1]}…"
 
     @property
     def cause(self) -> Cause:
-        """What the table of causes knows about it."""
+        """The matching row of the table of causes."""
         return cause_of(self.error, self.lines)
 
     @property
@@ -69,9 +65,9 @@ def root_cause(failures: Iterable[Failure]) -> Failure:
 
 
 def newest_snapshot(snapshot_dir: Path | None) -> tuple[int, int] | None:
-    """Generation and step of the newest published snapshot, or :data:`NO_SNAPSHOT`; None where that cannot be told now.
+    """Generation and step of the newest published snapshot, or :data:`NO_SNAPSHOT`; None if the folder is unreadable.
 
-    A newer generation comes first: an earlier run, or another order of the data, may have counted further.
+    The generation counts first: an earlier run, or another order of the data, may have reached a higher step.
     """
     try:
         names = [entry.name for entry in snapshot_dir.iterdir()] if snapshot_dir else []
@@ -85,29 +81,29 @@ def newest_snapshot(snapshot_dir: Path | None) -> tuple[int, int] | None:
 
 @dataclass(kw_only=True)
 class Budget:
-    """How often a node may start its ranks again. A newer snapshot between two failures wipes the slate.
+    """How often a node may restart its ranks. A newer snapshot between two failures resets all counts.
 
-    What is nobody's fault here, lost peers and a storage that does not answer, is bounded apart from the rest. So is
-    what may have been progress: whether there is a newer snapshot cannot be told while the storage does not answer.
-    A hang is charged like a failure once it repeats at the same step: a rank that only took long will not do so again.
+    Failures that are not the script's fault (lost peers, storage that does not respond) are counted separately. So is
+    any failure while the storage does not respond, since there may be a newer snapshot. A hang counts as a failure only
+    when it repeats at the same step: a rank that was merely slow does not hang there twice.
     """
 
     max_restarts: int
-    max_peer_failures: int = 100  # not the node's fault, but a network that never heals must end too
+    max_peer_failures: int = 100  # not the node's fault, but a network that stays broken must end the job, too
     snapshot_dir: Path | None = None
     own: int = field(default=0, init=False)
     peer: int = field(default=0, init=False)
     storage: int = field(default=0, init=False)
     hangs: int = field(default=0, init=False)
-    repeated: int = field(default=0, init=False)  # hangs at one step, after the first of them
-    _hung: int | None = field(default=None, init=False)  # steps that were finished then
+    repeated: int = field(default=0, init=False)  # hangs at the same step, after the first
+    _hung: int | None = field(default=None, init=False)  # steps that were finished at the last hang
     _newest: tuple[int, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self._newest = newest_snapshot(self.snapshot_dir) or NO_SNAPSHOT
 
     def charge(self, kind: Kind, *, step: int | None = None) -> bool:
-        """Charge a failure, of a hang with the steps that were finished; whether the ranks may be started again."""
+        """Count a failure (a hang with the finished steps); returns whether the ranks may be restarted."""
         newest = newest_snapshot(self.snapshot_dir)
         if newest and newest > self._newest:
             self.own = self.peer = self.storage = self.hangs = self.repeated = 0

@@ -1,6 +1,6 @@
-"""The mark that a run leaves beside its snapshots when it has finished: a node that comes back then has nothing to do.
+"""The marker file next to a finished run's snapshots: a node that restarts finds it and has nothing to do.
 
-Standard library only: the agent looks for the mark before it imports torch.
+Standard library only: the agent checks it before it imports torch.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from kittrain.system.files import replace
 
 
 def path(snapshot_dir: Path, run_id: str) -> Path:
-    """Where the mark of a run is."""
+    """Path of a run's marker."""
     return snapshot_dir / f".finished-{run_id}"
 
 
 def finished(snapshot_dir: Path | None, run_id: str) -> bool:
-    """Whether the run has finished; without a folder of snapshots nobody knows.
+    """Whether the run has finished; False without a snapshot folder.
 
     Raises:
-        OSError: whether the mark is there cannot be told at the moment.
+        OSError: the folder cannot be read now.
     """
     if snapshot_dir is None:
         return False
@@ -33,7 +33,7 @@ def finished(snapshot_dir: Path | None, run_id: str) -> bool:
 
 
 def seen_finished(snapshot_dir: Path | None, run_id: str) -> bool:
-    """As ``finished``, for who looks again and again: what cannot be told now is not so yet."""
+    """As ``finished``, for callers that poll: False if the folder cannot be read now."""
     try:
         return finished(snapshot_dir, run_id)
     except OSError:
@@ -41,9 +41,9 @@ def seen_finished(snapshot_dir: Path | None, run_id: str) -> bool:
 
 
 def mark(snapshot_dir: Path, run_id: str, facts: Mapping[str, object]) -> None:
-    """Mark the run as finished; the facts are for whoever reads the mark, as JSON.
+    """Mark the run as finished; the facts are stored in the marker as JSON, for information.
 
     Raises:
-        OSError: the mark could not be written.
+        OSError: the marker cannot be written.
     """
     replace(path(snapshot_dir, run_id), json.dumps({"run": run_id, **facts}).encode())

@@ -1,4 +1,4 @@
-"""What a rank printed and raised, reduced to what explains it: its last lines, the error inside an error. Pure."""
+"""Extracts what explains a failure from a rank's output and error: its last lines, the innermost error. Pure."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-LINES: Final = 10  # that are told of a rank
+LINES: Final = 10  # that are reported of a rank
 WIDTH: Final = 200  # characters of each
-FATAL: Final = "Fatal Python error: "  # as faulthandler begins
+FATAL: Final = "Fatal Python error: "  # prefix of faulthandler's output
 HEADER: Final = "Traceback (most recent call last):"
 
 _ESCAPES: Final = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)")  # colours, titles
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _USAGE: Final = re.compile(r"usage: ", re.IGNORECASE)
 _THREAD: Final = re.compile(r"(Current thread|Thread|Stack) ")
-_RAISED: Final = re.compile(r"[\w.]+")  # a traceback's last part begins where a line is not indented
-_WHERE: Final = re.compile(r"Caught \w+ (in .+)\.$", re.MULTILINE)  # as torch words an error of another process
+_RAISED: Final = re.compile(r"[\w.]+")  # a traceback's first unindented line begins the error
+_WHERE: Final = re.compile(r"Caught \w+ (in .+)\.$", re.MULTILINE)  # torch's message for an error of another process
 _WORKER: Final = re.compile(r"RuntimeError: DataLoader worker \(pid \d+\) is (killed by signal: [^.\n]*)")
-_OWN: Final = re.compile(r'  File "(<frozen runpy>|.*/kittrain/(node|system)/\w+\.py)"')  # below the user's script
-# What libraries print on the way out, whatever the script has failed of.
+_OWN: Final = re.compile(r'  File "(<frozen runpy>|.*/kittrain/(node|system)/\w+\.py)"')  # below the script's frames
+# What libraries print at exit, unrelated to the failure.
 _NOISE: Final = re.compile(
     r"(\[rank\d+\]:)?\[[WI]\d{4} |.*resource_tracker: |.*\bWarning: |  warnings\.warn\(|Extension modules: "
 )
 
 
 def clean(line: str) -> str:
-    """A line without terminal control; of one that was drawn again and again (a progress bar), what it showed last."""
+    """A line without terminal control codes; of a line that was redrawn (a progress bar), its last state."""
     text = _ESCAPES.sub("", line).rstrip("\r\n")
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.rpartition("\r")[2].replace("\t", "    "))
 
 
 def excerpt(lines: Sequence[str]) -> tuple[str, ...]:
-    """Of all lines the few that explain most: the last ones, or how a fatal error of the interpreter begins.
+    """The few lines that explain most: the last ones, or the beginning of a fatal error of the interpreter.
 
     Args:
-        lines: what a rank printed last, the oldest first.
+        lines: the end of a rank's output, oldest first.
     """
     texts = [line for line in map(clean, lines) if line.strip()]
     fatal = next((at for at, text in enumerate(texts) if text.startswith(FATAL)), None)
@@ -47,16 +47,16 @@ def excerpt(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def last_line(lines: Sequence[str]) -> str:
-    """The line that most likely says why a rank ended: the last one that is not what libraries say on the way out."""
-    told = [line.strip() for line in lines if line.strip()]
-    return next((line for line in reversed(told) if not _NOISE.match(line)), "")
+    """The line that most likely explains why a rank ended: the last one that is not a library's message at exit."""
+    texts = [line.strip() for line in lines if line.strip()]
+    return next((line for line in reversed(texts) if not _NOISE.match(line)), "")
 
 
-def innermost(error: str, traceback: str) -> str:
-    """The error that an error tells of another process, ``KeyError: 'x' (in DataLoader worker process 0)``.
+def innermost_error(error: str, traceback: str) -> str:
+    """The error of another process that an error contains: ``KeyError: 'x' (in DataLoader worker process 0)``.
 
-    Data loaders' workers, spawned processes and replicas send their traceback as the text of a new error. How a data
-    loader's worker was killed, torch tells in what it raises the error from.
+    Data loader workers, spawned processes and replicas send their traceback as the text of a new error. That a data
+    loader worker was killed is in the error's cause, which is part of the traceback.
     """
     if killed := _WORKER.search(traceback):
         return f"RuntimeError: DataLoader worker was {killed[1]}"
@@ -70,9 +70,9 @@ def innermost(error: str, traceback: str) -> str:
 
 
 def _fatal(texts: list[str], at: int) -> list[str]:
-    """What was said just before, the error, and the stack of the thread that it came from."""
-    before, said, stack = texts[max(at - 3, 0) : at], texts[at], texts[at + 1 :]
+    """The lines just before, the error, and the stack of the thread that caused it."""
+    before, error, stack = texts[max(at - 3, 0) : at], texts[at], texts[at + 1 :]
     own = next((number for number, text in enumerate(stack) if text.startswith(("Current thread", "Stack"))), 0)
     end = next((number for number, text in enumerate(stack) if number > own and _THREAD.match(text)), len(stack))
     frames = [text for text in stack[own:end] if not (_NOISE.match(text) or _OWN.match(text))]
-    return [*before, said, *frames][:LINES]
+    return [*before, error, *frames][:LINES]

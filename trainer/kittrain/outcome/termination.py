@@ -1,4 +1,4 @@
-"""How a node ended, and the termination message that tells it to Kubernetes and to kitctl."""
+"""How a node ended, and the termination message that reports it to Kubernetes and kitctl."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kittrain.outcome.failures import Failure
 
 Content: TypeAlias = dict[str, Any]
 Outcome = Literal["done", "drained", "retryable", "fatal"]
-LIMIT: Final = 4096  # bytes: the kubelet cuts a termination message there
+LIMIT: Final = 4096  # bytes: the kubelet truncates a termination message there
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,10 +21,10 @@ class Ending:
     """How a node ended, or how its last round did.
 
     Attributes:
-        outcome: what whoever restarts nodes is to do.
-        reason: for a person.
-        failure: of a rank, if that is what it ended with.
-        node: the index of the node that all others end with; None for a reason of its own.
+        outcome: what decides whether the node is restarted.
+        reason: why, in a sentence.
+        failure: of a rank, if one caused the end.
+        node: index of the node whose failure ended all others; None for a node's own end.
     """
 
     outcome: Outcome
@@ -33,24 +33,24 @@ class Ending:
     node: int | None = None
 
     @property
-    def words(self) -> str:
-        """What this node says of it in its log: a reason that is another's is told by that one."""
+    def summary(self) -> str:
+        """The end in this node's log; another node's reason is in that node's log."""
         return f"{self.outcome}: {self.reason if self.node is None else f'node {self.node} has failed for good'}"
 
 
 FINISHED: Final = Ending(outcome="done", reason="the run has finished already")
 
 
-def heard(told: Ending) -> Ending:
-    """What another node's fatal ending is to this one: the same end."""
-    return replace(told, outcome="fatal")
+def as_fatal(ending: Ending) -> Ending:
+    """How this node ends because of another node's permanent failure."""
+    return replace(ending, outcome="fatal")
 
 
 def message(ending: Ending, *, node_index: int) -> bytes:
     """The message as JSON of at most :data:`LIMIT` bytes.
 
-    Where it is too long, it loses the rank's last lines, the oldest first, if the traceback is there to explain the
-    failure; then the traceback's oldest lines; then texts are cut.
+    If it is too long, it loses the rank's last lines (the oldest first) if there is a traceback that explains the
+    failure, then the traceback's first lines, then the ends of the other texts.
     """
     failure = ending.failure
     content: Content = {
@@ -73,17 +73,17 @@ def message(ending: Ending, *, node_index: int) -> bytes:
 
 
 def _cut(content: Content, key: str, *, keep_end: bool) -> None:
-    """Shorten one text until all of it fits, or nothing of that text is left."""
+    """Shorten one text until the message fits, or the text is empty."""
     while (over := len(_encode(content)) - LIMIT) > 0 and content[key]:
         text = content[key]
-        cut = max(1, over // 4)  # a character is at most 4 bytes of UTF-8, or 6 once JSON has escaped it
+        cut = max(1, over // 4)  # a character is at most 4 bytes of UTF-8, or 6 if JSON escapes it
         content[key] = text[cut:] if keep_end else text[: len(text) - cut]
 
 
 def write(path: Path | None, ending: Ending, *, node_index: int) -> None:
-    """Write the message in place: the kubelet reads exactly this file, which may be a mount of its own."""
+    """Write the message in place: the kubelet reads this file, which may be a mount that cannot be replaced."""
     if path is not None:
-        with suppress(OSError):  # the exit code still tells the outcome
+        with suppress(OSError):  # the exit code still reports the outcome
             path.write_bytes(message(ending, node_index=node_index))
 
 

@@ -1,4 +1,4 @@
-"""How nodes find each other, and how a round ends: the hub and torch's own c10d behind one protocol, and the vigil.
+"""How nodes find each other and how a round ends: the hub and torch's c10d behind one protocol, and hang detection.
 
-Nothing here knows what the ranks do.
+Nothing here knows what the ranks compute.
 """

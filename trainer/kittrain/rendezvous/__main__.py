@@ -1,7 +1,7 @@
-"""Node 0's hub as a process of its own, beside its agent: ``python -m kittrain.rendezvous``, with its orders on stdin.
+"""Runs node 0's hub as a process next to its agent: ``python -m kittrain.rendezvous``, configured by stdin.
 
-It imports no torch, so it is back as soon as node 0 is. The run's secret is among its orders, which is why they are no
-arguments: anybody on the machine can read those.
+It imports no torch, so it is up as soon as node 0 is. The configuration holds the run's secret, so it is not passed as
+arguments, which any user of the machine can read.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import sys
 from functools import partial
 
 from kittrain.rendezvous.handshake import Key
-from kittrain.rendezvous.hang_detector import Vigil
-from kittrain.rendezvous.hub import SILENT_PULSES, Hub
-from kittrain.rendezvous.hub_config import Orders
-from kittrain.rendezvous.membership import Roster
+from kittrain.rendezvous.hang_detector import HangDetector
+from kittrain.rendezvous.hub import MAX_MISSED_HEARTBEATS, Hub
+from kittrain.rendezvous.hub_config import HubConfig
+from kittrain.rendezvous.membership import Membership
 from kittrain.system import typed
 from kittrain.system.console import say
 from kittrain.system.lifeline import end_with
@@ -24,24 +24,27 @@ from kittrain.system.port import allow_connections
 
 
 def main() -> None:
-    """Serve on a socket that listens already."""
-    for number in (signal.SIGTERM, signal.SIGINT):  # they are the agent's to act on; the other nodes need this process
+    """Serve on the socket that the agent already listens on."""
+    for number in (signal.SIGTERM, signal.SIGINT):  # the agent handles them; the other nodes still need this process
         signal.signal(number, signal.SIG_IGN)
-    orders: Orders = typed.load(Orders, sys.stdin.buffer.readline())
-    end_with(orders.parent)
+    config: HubConfig = typed.load(HubConfig, sys.stdin.buffer.readline())
+    end_with(config.parent_pid)
     allow_connections()
-    roster = Roster(fewest=orders.fewest, most=orders.most, last_call=orders.last_call)
-    silence = SILENT_PULSES * orders.interval * orders.attempts
-    vigil = Vigil(silence=silence, stopping=orders.grace)
+    membership = Membership(
+        min_nodes=config.min_nodes, max_nodes=config.max_nodes, last_call_timeout=config.last_call_timeout
+    )
+    keep_alive_timeout = config.keep_alive_interval * config.keep_alive_max_attempt
+    hang_detector = HangDetector(
+        heartbeat_timeout=MAX_MISSED_HEARTBEATS * keep_alive_timeout, stop_timeout=config.grace_seconds
+    )
     hub = Hub(
-        Key(orders.secret, orders.run),
-        roster,
-        vigil,
-        interval=orders.interval,
-        attempts=orders.attempts,
+        Key(config.secret, config.run_id),
+        membership,
+        hang_detector,
+        keep_alive=(config.keep_alive_interval, config.keep_alive_max_attempt),
         warn=partial(say, 0),
     )
-    asyncio.run(hub.serve(socket.socket(fileno=orders.listener)))
+    asyncio.run(hub.serve(socket.socket(fileno=config.listener_fd)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What an agent asks of a rendezvous, whichever it is: torch's own interface, and what torch has no word for."""
+"""The rendezvous interface of the agent: torch's handler, and what the kit adds to it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import torch.distributed as dist
 from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousHandler
 
 from kittrain.outcome.termination import Ending
-from kittrain.rendezvous.diagnosis import Account
+from kittrain.rendezvous.diagnosis import RankStatus
 
-# What an attempt ends with when the rendezvous or the other nodes went away: try again with a new connection.
+# Raised when the rendezvous or the other nodes are gone: try again with a new connection.
 LOST: Final = (RendezvousError, dist.DistError)
 
 
 class RoundOver(RendezvousError):
-    """The round that this node took part in is over."""
+    """The round that this node was in has ended."""
 
 
 class JobEnded(Exception):
-    """The job has ended without this node: another one has failed for good, or all others have done all of the work.
+    """The job has ended without this node: another one has failed permanently, or all others have finished.
 
-    Raised by whatever is asked of the rendezvous then.
+    Any method of the rendezvous may raise it.
     """
 
     def __init__(self, ending: Ending) -> None:
@@ -32,89 +32,89 @@ class JobEnded(Exception):
 
 
 class Rendezvous(RendezvousHandler):
-    """One node's part in one round after the other.
+    """One node's part in one round after another.
 
     Attributes:
-        lost: whether the last round is known to have lost ranks: those that are left cannot agree on anything.
-        reason: why it is over, as far as the others know; empty if there is nothing to say.
-        culprit: the rank that has kept all others waiting, if the round hung, and the steps that it had finished.
-        asked: whether the others want to know where the ranks of this node stand.
-        tempo: how fast all ranks are, told to the node with group rank 0: ``busy`` (seconds of a step by rank) and
-            ``slow`` (by rank, how many times the others' step its own takes).
+        lost: whether the last round is known to have lost ranks, so that the others cannot agree on anything.
+        reason: why it ended, as the hub reports it; may be empty.
+        culprit: after a hang, the rank that blocked the others, and the steps that it had finished.
+        stacks_requested: whether the hub has requested the status of this node's ranks.
+        step_timings: of all ranks, on the node with group rank 0: ``busy`` (seconds of a step by rank) and ``slow``
+            (for each straggler, how many times longer than the others' its steps take).
     """
 
     lost: bool
     reason = ""
     culprit: tuple[int, int] | None = None
-    asked = False
-    tempo: Mapping[str, Mapping[str, float]] | None = None
+    stacks_requested = False
+    step_timings: Mapping[str, Mapping[str, float]] | None = None
 
-    def pulse(self, *, stalled: bool, frozen: bool, tempo: Mapping[int, tuple[int, float]]) -> None:
-        """Tell the others how the ranks of this node are; to be called often while there are any.
+    def heartbeat(self, *, stalled: bool, frozen: bool, progress: Mapping[int, tuple[int, float]]) -> None:
+        """Report the state of this node's ranks. Call it often while they run.
 
         Args:
-            stalled: whether they all stand still.
-            frozen: whether one of them has been stopped, so that all others will come to wait for it.
-            tempo: by rank, its finished steps, and the seconds that it has been busy in them.
+            stalled: whether none of them moves.
+            frozen: whether one of them has been stopped, so that all others will end up waiting for it.
+            progress: by rank, its finished steps, and the seconds that it was busy in all of them.
         """
 
-    def account(self, ranks: Sequence[Account]) -> None:
-        """Tell the others where the ranks of this node stand."""
+    def report_stacks(self, ranks: Sequence[RankStatus]) -> None:
+        """Report the status of this node's ranks, as requested."""
 
     @abstractmethod
     def drain(self) -> None:
-        """Tell the others that this node was told to leave: ranks that end from now on have not finished by that.
+        """Report that this node was asked to stop: ranks that end from now on have not finished by that.
 
         Raises:
-            RendezvousError: node 0 has left.
+            RendezvousError: node 0 is gone.
         """
 
     @abstractmethod
-    def end(self, *, lost: bool) -> None:
-        """Tell the others that this node's ranks are no more.
+    def end_round(self, *, lost: bool) -> None:
+        """Report that this node's ranks have stopped, which ends the round.
 
         Args:
-            lost: whether they failed, so that no other rank can go on; else all ranks stop by agreement.
+            lost: whether they failed, so that no other rank can go on; else all ranks stop in agreement.
         """
 
     @abstractmethod
-    def done(self, *, patience: float) -> bool:
-        """Tell the others that this node's ranks have succeeded; whether those of all nodes have.
+    def done(self, *, timeout: float) -> bool:
+        """Report that this node's ranks have succeeded; returns whether those of all nodes have.
 
         Args:
-            patience: seconds to wait for them, at most.
+            timeout: seconds to wait for them.
 
         Raises:
             RoundOver: another node's ranks have to go on.
-            RendezvousError: node 0 has left.
+            RendezvousError: node 0 is gone.
         """
 
     @abstractmethod
-    def fail(self, ending: Ending, *, patience: float) -> None:
-        """Tell the others, those that wait and those that train, that the job ends with this node.
+    def fail(self, ending: Ending, *, timeout: float) -> None:
+        """Report to all nodes, waiting or training, that the job fails because of this node.
 
         Args:
             ending: how; its ``node`` is this one.
-            patience: seconds that this node can stay until all have heard.
+            timeout: seconds to wait until all others know.
 
         Raises:
-            RendezvousError: node 0 has left.
+            RendezvousError: node 0 is gone.
         """
 
     @abstractmethod
     def leave(self) -> None:
-        """Take no part any more. Nobody waits for this node then."""
+        """Leave the rendezvous. No node waits for this one then."""
 
 
 class Backend(Protocol):
     """A way to find the other nodes."""
 
     def connect(self, *, deadline: float, waiting: Callable[[str], None] = lambda _: None) -> None:
-        """Reach node 0; the arguments are those of ``kittrain.system.port.reach``.
+        """Connect to node 0; the arguments are those of ``kittrain.system.port.reach``.
 
         Raises:
             RendezvousError: it could not be reached in time.
         """
 
     def handler(self, local_addr: str) -> Rendezvous:
-        """Take part over the connection; ``local_addr`` is where the other nodes reach this one."""
+        """The rendezvous over this connection; other nodes reach this one at ``local_addr``."""

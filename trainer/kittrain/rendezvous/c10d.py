@@ -1,7 +1,7 @@
-"""Stock: torch's dynamic rendezvous over one TCPStore that node 0's agent hosts.
+"""Torch's own dynamic rendezvous over a TCPStore that node 0's agent hosts.
 
-The store lives as long as node 0's agent, and every node, node 0 too, joins as a client: a rendezvous can then be
-begun anew without the store going away.
+The store lives as long as node 0's agent. Every node, including node 0, connects as a client, so a rendezvous can start
+over without losing the store.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
 )
 
 from kittrain.env import NodeEnv
-from kittrain.outcome.termination import Ending, heard
+from kittrain.outcome.termination import Ending, as_fatal
 from kittrain.rendezvous.backend import LOST, JobEnded, Rendezvous, RoundOver
 from kittrain.rendezvous.rank_store import host
-from kittrain.rendezvous.settings import Knobs
+from kittrain.rendezvous.settings import RendezvousSettings
 from kittrain.system import port, typed
 
-FAILED: Final = "kit/failed"  # the key of the ending that closed the rendezvous
-LEAVE_PATIENCE: Final = 5.0  # seconds to take oneself off the list; the heartbeat would do it after five, too
+FAILED: Final = "kit/failed"  # key of the Ending that closed the rendezvous
+LEAVE_TIMEOUT: Final = 5.0  # seconds to remove this node; without that its heartbeat would expire after five, too
 
 
 class C10dRendezvous(DynamicRendezvousHandler, Rendezvous):
-    """Torch's handler. It learns of a lost node from the ranks alone: a round is lost to it when the job has failed."""
+    """Torch's handler. It notices a lost node only by failing ranks, so ``lost`` is set once the job has failed."""
 
     lost = False
 
@@ -48,7 +48,7 @@ class C10dRendezvous(DynamicRendezvousHandler, Rendezvous):
         """See the base class.
 
         Raises:
-            RendezvousConnectionError: others left while the round was formed, and those that are left are too few.
+            RendezvousConnectionError: nodes left while the round was formed, and too few remain.
         """
         try:
             self._info: RendezvousInfo = super().next_rendezvous()
@@ -66,60 +66,60 @@ class C10dRendezvous(DynamicRendezvousHandler, Rendezvous):
         return waiting
 
     def drain(self) -> None:
-        """See the base class: told when its ranks have ended."""
+        """See the base class: the others notice when the ranks have ended."""
 
-    def end(self, *, lost: bool) -> None:
-        """See the base class: read by nodes whose ranks have succeeded."""
+    def end_round(self, *, lost: bool) -> None:
+        """See the base class: only nodes whose ranks have succeeded read it."""
         self._info.store.set("kit/over", f"the ranks of a node {'have failed' if lost else 'were asked to stop'}")
 
-    def done(self, *, patience: float) -> bool:
-        """See the base class: looked up once each time."""
+    def done(self, *, timeout: float) -> bool:
+        """See the base class: checks the store once, then sleeps."""
         if self._info.store.check(["kit/over"]):
             raise RoundOver(self._info.store.get("kit/over").decode())
         self._info.store.set(f"kit/done/{self._info.rank}", "")
         everyone: bool = self._info.store.check([f"kit/done/{rank}" for rank in range(self._info.world_size)])
         if not everyone:
-            time.sleep(patience)
+            time.sleep(timeout)
         return everyone
 
-    def fail(self, ending: Ending, *, patience: float) -> None:
-        """See the base class. Who has heard is not known here."""
+    def fail(self, ending: Ending, *, timeout: float) -> None:
+        """See the base class: always waits, since it is unknown which nodes have read the failure."""
         self._store.set(FAILED, typed.dump(ending).decode())
         self.set_closed()
-        time.sleep(patience)
+        time.sleep(timeout)
 
     def _failed(self) -> JobEnded:
         self.lost = True
-        return JobEnded(heard(typed.load(Ending, self._store.get(FAILED))))
+        return JobEnded(as_fatal(typed.load(Ending, self._store.get(FAILED))))
 
     def leave(self) -> None:
-        """Take this node off all lists at once; torch's ``shutdown()`` would close the rendezvous for all, for good."""
+        """Remove this node from the state at once; torch's ``shutdown()`` would close the rendezvous for all nodes."""
         self._stop_heartbeats()
         with suppress(*LOST):
-            self._op_executor.run(_leave, time.monotonic() + LEAVE_PATIENCE)
+            self._op_executor.run(_leave, time.monotonic() + LEAVE_TIMEOUT)
 
 
 class C10dBackend:
-    """See ``kittrain.rendezvous.backend.Backend``. Node 0's hosts the store for as long as it lives.
+    """See ``kittrain.rendezvous.backend.Backend``. On node 0 it hosts the store for as long as it lives.
 
     Raises:
-        PortBusyError: another process has the port.
+        PortBusyError: another process uses the port.
     """
 
-    def __init__(self, node: NodeEnv, knobs: Knobs) -> None:
+    def __init__(self, node: NodeEnv, settings: RendezvousSettings) -> None:
         self._node = node
-        self._knobs = knobs
-        self._hosted = host_store(node) if node.hosts_rendezvous else None
+        self._settings = settings
+        self._store_host = host_store(node) if node.hosts_rendezvous else None
 
     def connect(self, *, deadline: float, waiting: Callable[[str], None] = lambda _: None) -> None:
         """See the protocol."""
-        self._store = connect(self._node, self._knobs, deadline=deadline, waiting=waiting)
+        self._store = connect(self._node, self._settings, deadline=deadline, waiting=waiting)
 
     def handler(self, local_addr: str) -> C10dRendezvous:
         """See the protocol."""
-        # Else the ranks would use the first round's store: who comes later waits for keys that nobody sets again.
+        # Otherwise ranks use the first round's store, and a later node waits for keys that are not set again.
         os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
-        knobs = self._knobs
+        settings = self._settings
         handler: C10dRendezvous = C10dRendezvous.from_backend(
             run_id=self._node.run_id,
             store=self._store,
@@ -128,10 +128,10 @@ class C10dBackend:
             max_nodes=self._node.max_nodes,
             local_addr=local_addr,
             timeout=RendezvousTimeout(
-                join=timedelta(seconds=knobs.join_timeout), last_call=timedelta(seconds=knobs.last_call_timeout)
+                join=timedelta(seconds=settings.join_timeout), last_call=timedelta(seconds=settings.last_call_timeout)
             ),
-            keep_alive_interval=knobs.keep_alive_interval,
-            keep_alive_max_attempt=knobs.keep_alive_max_attempt,
+            keep_alive_interval=settings.keep_alive_interval,
+            keep_alive_max_attempt=settings.keep_alive_max_attempt,
         )
         return handler
 
@@ -140,27 +140,27 @@ def host_store(node: NodeEnv) -> dist.TCPStore:
     """Host the store for as long as the returned object lives.
 
     Raises:
-        PortBusyError: another process has the port.
+        PortBusyError: another process uses the port.
     """
-    # Debian builds torch without libuv; one connection a node does not need it.
+    # Debian builds torch without libuv; one connection per node does not need it.
     return host(port.listen(node.rendezvous_host, node.rendezvous_port), libuv=False)
 
 
 def connect(
-    node: NodeEnv, knobs: Knobs, *, deadline: float, waiting: Callable[[str], None] = lambda _: None
+    node: NodeEnv, settings: RendezvousSettings, *, deadline: float, waiting: Callable[[str], None] = lambda _: None
 ) -> dist.TCPStore:
-    """Connect to the store; ``knobs.read_timeout`` becomes its timeout. See :func:`kittrain.system.port.reach`.
+    """Connect to the store; ``settings.read_timeout`` becomes its timeout. See :func:`kittrain.system.port.reach`.
 
     Raises:
         RendezvousTimeoutError: the store could not be reached in time.
     """
     address = (node.rendezvous_host, node.rendezvous_port)
     while True:
-        # Torch waits for a store in C++, where no signal gets through; so look first.
+        # Torch waits for a store in C++, which blocks signal handlers; so check first that it is up.
         try:
             port.reach(*address, deadline=deadline, waiting=waiting).close()
-            patience = timedelta(seconds=knobs.read_timeout)
-            return dist.TCPStore(*address, is_master=False, wait_for_workers=False, timeout=patience)
+            timeout = timedelta(seconds=settings.read_timeout)
+            return dist.TCPStore(*address, is_master=False, wait_for_workers=False, timeout=timeout)
         except TimeoutError as error:
             raise RendezvousTimeoutError(str(error)) from error
         except dist.DistError:
@@ -170,10 +170,10 @@ def connect(
 
 def _leave(context: _RendezvousContext, deadline: float) -> _Action:
     state = context.state
-    lists = (
+    members_of = (
         (state.participants, _Action.REMOVE_FROM_PARTICIPANTS),
         (state.wait_list, _Action.REMOVE_FROM_WAIT_LIST),
         (state.redundancy_list, _Action.REMOVE_FROM_REDUNDANCY_LIST),
     )
-    mine = (action for members, action in lists if context.node in members)
+    mine = (action for members, action in members_of if context.node in members)
     return next(mine, _Action.FINISH) if time.monotonic() < deadline else _Action.ERROR_TIMEOUT

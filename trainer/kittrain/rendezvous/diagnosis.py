@@ -1,4 +1,4 @@
-"""Why no rank moves: from where each one stands to one sentence that names the cause. Pure."""
+"""Explains why no rank moves: turns the status of each rank into one sentence that names the cause. Pure."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from kittrain.rendezvous.stacks import BACKWARD, Place
+from kittrain.rendezvous.stacks import BACKWARD, Location
 from kittrain.system.heartbeat import STEP, Phase
 
-DOING: Final[Mapping[Phase, str]] = {
+PHASE_NAMES: Final[Mapping[Phase, str]] = {
     Phase.STARTING: "starting",
     Phase.JOINING: "joining the other ranks",
     Phase.PREPARING: "preparing to train",
@@ -20,14 +20,14 @@ DOING: Final[Mapping[Phase, str]] = {
     Phase.FORWARD: "the forward pass",
     Phase.BACKWARD: "the backward pass",
     Phase.UPDATING: "the optimizer",
-    Phase.AGREEING: "agreeing with the others",
+    Phase.AGREEING: "synchronizing with the other ranks",
     Phase.EVALUATING: "evaluation",
     Phase.SAVING: "a snapshot",
-    Phase.LEAVING: "ending",
+    Phase.LEAVING: "finishing",
 }
 
 
-# The order of phases after which equally many steps are finished: a step is counted as its last phase begins.
+# Phases in their order for the same number of finished steps: a step is counted as its last phase begins.
 ORDER: Final = (
     *(Phase.STARTING, Phase.JOINING, Phase.PREPARING, Phase.RESTORING),
     *(Phase.AGREEING, Phase.EVALUATING, Phase.SAVING),
@@ -37,148 +37,148 @@ ORDER: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Account:
-    """Where one rank stands.
+class RankStatus:
+    """What one rank is doing.
 
     Attributes:
         rank: its number.
         step: steps that it has finished.
-        phase: what it does.
-        still: seconds that it has not moved for.
-        answers: whether it printed its stack.
-        frozen: whether its process is stopped.
-        busy: whether it used the machine in the last seconds, it or what it has started.
-        cores: how many it used.
-        allowed: whether it may therefore take longer.
-        place: of its main thread.
-        node: a few words for the node that it is on.
+        phase: what it is doing.
+        stalled_seconds: how long it has not moved.
+        has_stack: whether it printed its stack.
+        frozen: whether its process is stopped (SIGSTOP or a debugger).
+        busy: whether it or a child process has used the CPU or disks in the last seconds.
+        cores: how many CPU cores it used.
+        exempt: whether it may exceed the hang timeout because it is busy.
+        location: of its main thread.
+        node: name of its node.
     """
 
     rank: int
     step: int
     phase: Phase
-    still: float
-    answers: bool
+    stalled_seconds: float
+    has_stack: bool
     frozen: bool
-    place: Place
+    location: Location
     busy: bool = False
     cores: float = 0.0
-    allowed: bool = False
+    exempt: bool = False
     node: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cause:
-    """Why no rank moves: the first rank that is to blame, the steps that it has finished, and the sentence."""
+class Diagnosis:
+    """Why no rank moves: the first rank at fault, the steps that it has finished, and the sentence."""
 
     rank: int
     step: int
     text: str
 
 
-def works(accounts: Sequence[Account]) -> bool:
-    """Whether ranks work and get on by that, though none has moved for long.
+def making_progress(statuses: Sequence[RankStatus]) -> bool:
+    """Whether ranks still make progress, although none has moved for long.
 
-    It takes one that uses the machine, and is not in a collective, where it might spin. But one that has come further
-    than a rank that does nothing, and waits for nobody, will only come to wait for that one.
+    At least one rank must be busy outside of a collective, where it might spin. A busy rank that is ahead of an idle
+    one outside of a collective does not count: it will only end up waiting for the idle one.
     """
-    if _frozen(accounts):
+    if _frozen(statuses):
         return False
-    working = [one for one in accounts if one.allowed and one.place.wait in {"", BACKWARD}]
-    idle = [one for one in accounts if not one.allowed and not one.place.wait]
+    working = [one for one in statuses if one.exempt and one.location.wait in {"", BACKWARD}]
+    idle = [one for one in statuses if not one.exempt and not one.location.wait]
     last = min(map(_position, idle), default=None)
     return any(last is None or _position(one) <= last for one in working)
 
 
-def _position(one: Account) -> tuple[int, int]:
+def _position(one: RankStatus) -> tuple[int, int]:
     return one.step, ORDER.index(Phase(one.phase))
 
 
-def cause(accounts: Sequence[Account]) -> Cause:
-    """The cause of a hang: the first of :data:`CAUSES` that some ranks show but not all, else what all share."""
-    for suspected, words in CAUSES:
-        found = suspected(accounts)
-        if 0 < len(found) < len(accounts):
-            others = [one for one in accounts if one not in found]
-            return _told(found, f"{_been(found, words)}; {_waiting(others)}")
-    words = next(words for suspected, words in COMMON if suspected(accounts))
-    return _told(accounts, _been(accounts, words))
+def diagnose(statuses: Sequence[RankStatus]) -> Diagnosis:
+    """The cause of a hang: the first of :data:`CAUSES` that holds for some ranks but not all, else what all share."""
+    for select, words in CAUSES:
+        found = select(statuses)
+        if 0 < len(found) < len(statuses):
+            others = [one for one in statuses if one not in found]
+            return _diagnosis(found, f"{_has_been(found, words)}; {_waiting(others)}")
+    words = next(words for select, words in COMMON if select(statuses))
+    return _diagnosis(statuses, _has_been(statuses, words))
 
 
-def _frozen(accounts: Sequence[Account]) -> list[Account]:
-    return [one for one in accounts if one.frozen]
+def _frozen(statuses: Sequence[RankStatus]) -> list[RankStatus]:
+    return [one for one in statuses if one.frozen]
 
 
-def _silent(accounts: Sequence[Account]) -> list[Account]:
-    return [one for one in accounts if not one.answers]
+def _without_stack(statuses: Sequence[RankStatus]) -> list[RankStatus]:
+    return [one for one in statuses if not one.has_stack]
 
 
-def _behind(accounts: Sequence[Account]) -> list[Account]:
-    furthest = max(one.step for one in accounts)
-    return [one for one in accounts if one.step < furthest]
+def _behind(statuses: Sequence[RankStatus]) -> list[RankStatus]:
+    furthest = max(one.step for one in statuses)
+    return [one for one in statuses if one.step < furthest]
 
 
-def _outside(accounts: Sequence[Account]) -> list[Account]:
-    return [one for one in accounts if not one.place.wait]
+def _outside(statuses: Sequence[RankStatus]) -> list[RankStatus]:
+    return [one for one in statuses if not one.location.wait]
 
 
-def _apart(accounts: Sequence[Account]) -> list[Account]:
-    """Those in another collective than most; where half of them are, those that have gone further."""
-    counts = Counter((one.phase, one.place.wait) for one in accounts)
+def _apart(statuses: Sequence[RankStatus]) -> list[RankStatus]:
+    """Ranks in another collective than the majority; on a tie, those in the later phase."""
+    counts = Counter((one.phase, one.location.wait) for one in statuses)
     (odd, _), *_ = sorted(counts.items(), key=lambda item: (item[1], -item[0][0]))
-    return [one for one in accounts if (one.phase, one.place.wait) == odd]
+    return [one for one in statuses if (one.phase, one.location.wait) == odd]
 
 
-# Who is to blame, and how what they do is told; the earlier row explains the later ones.
-Row = tuple[Callable[[Sequence[Account]], Sequence[Account]], str]
+# Which ranks are at fault, and how the sentence describes them; an earlier row explains the later ones.
+Row = tuple[Callable[[Sequence[RankStatus]], Sequence[RankStatus]], str]
 FROZEN: Final[Row] = (_frozen, "stopped (by SIGSTOP, or a debugger) in {doing}")
-SILENT: Final[Row] = (_silent, "in {doing}, and cannot print its stack")
+WITHOUT_STACK: Final[Row] = (_without_stack, "in {doing}, and cannot print its stack")
 BEHIND: Final[Row] = (_behind, "in {doing}")
 OUTSIDE: Final[Row] = (_outside, "in {doing}")
 APART: Final[Row] = (_apart, "in {doing}, which not all ranks have entered")
-TOGETHER: Final[Row] = (list, "in {doing}, though all have entered it: the network, or a device?")
-CAUSES: Final = (FROZEN, SILENT, BEHIND, OUTSIDE, APART)
-COMMON: Final = (FROZEN, SILENT, OUTSIDE, TOGETHER)
+TOGETHER: Final[Row] = (list, "in {doing}, although all have entered it: check the network and the devices")
+CAUSES: Final = (FROZEN, WITHOUT_STACK, BEHIND, OUTSIDE, APART)
+COMMON: Final = (FROZEN, WITHOUT_STACK, OUTSIDE, TOGETHER)
 
 
-def _told(found: Sequence[Account], text: str) -> Cause:
-    return Cause(rank=found[0].rank, step=found[0].step, text=f"hang: {text}")
+def _diagnosis(found: Sequence[RankStatus], text: str) -> Diagnosis:
+    return Diagnosis(rank=found[0].rank, step=found[0].step, text=f"hang: {text}")
 
 
-def _been(found: Sequence[Account], words: str) -> str:
+def _has_been(found: Sequence[RankStatus], words: str) -> str:
     """``rank 2 (node 1, pod run-1) has been in data loading of step 121 for 34 s, at train.py:12 in __getitem__``."""
     return f"{_who(found)} {'has' if len(found) == 1 else 'have'} been {words.format(doing=doing(found[0]))}"
 
 
-def doing(one: Account) -> str:
-    """``data loading of step 121 for 34 s, at train.py:12 in __getitem__``, and whether it works there."""
-    what = one.place.wait if one.place.wait and not one.frozen else DOING[Phase(one.phase)]
-    where = f", at {one.place.line}" if one.place.line else ""
+def doing(one: RankStatus) -> str:
+    """``data loading of step 121 for 34 s, at train.py:12 in __getitem__``, and whether the rank is busy."""
+    what = one.location.wait if one.location.wait and not one.frozen else PHASE_NAMES[Phase(one.phase)]
+    where = f", at {one.location.line}" if one.location.line else ""
     work = f", busy (it used {one.cores:.1f} cores)" if one.busy else ""
-    return f"{what}{_step(one)} for {one.still:.0f} s{where}{work}"
+    return f"{what}{_step(one)} for {one.stalled_seconds:.0f} s{where}{work}"
 
 
-def _step(one: Account) -> str:
+def _step(one: RankStatus) -> str:
     """The step that a phase belongs to; the last phase of a step begins when the step is counted."""
     if one.phase in {Phase.EVALUATING, Phase.SAVING}:
         return f" after step {one.step}"
     return f" of step {one.step + (one.phase != Phase.AGREEING)}" if one.phase in STEP else ""
 
 
-def _who(found: Sequence[Account]) -> str:
-    """``rank 2 (node 1, pod run-1)``; of several ranks the numbers alone."""
+def _who(found: Sequence[RankStatus]) -> str:
+    """``rank 2 (node 1, pod run-1)``; for several ranks only their numbers."""
     one = found[0]
     return f"rank {one.rank} ({one.node})" if len(found) == 1 else f"ranks {ranges(other.rank for other in found)}"
 
 
-def _waiting(others: Sequence[Account]) -> str:
+def _waiting(others: Sequence[RankStatus]) -> str:
     """``ranks 0-1, 3 wait in the gradients' all-reduce``."""
-    places = defaultdict(list)
+    by_place = defaultdict(list)
     for one in others:
-        places[one.place.wait or DOING[Phase(one.phase)]].append(one.rank)
+        by_place[one.location.wait or PHASE_NAMES[Phase(one.phase)]].append(one.rank)
     parts = [
         f"rank{'s'[: len(ranks) > 1]} {ranges(ranks)} wait{'s'[: len(ranks) == 1]} in {place}"
-        for place, ranks in places.items()
+        for place, ranks in by_place.items()
     ]
     return ", ".join(parts)
 

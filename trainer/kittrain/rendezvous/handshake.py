@@ -1,12 +1,13 @@
-"""Proof that both ends of a connection know the run's secret, and that each message comes from who has proved it.
+"""Authenticates both ends of a connection by the run's secret, and every message after that.
 
     node:  greeting {nonce, secret}       its nonce, and whether it has a secret
-    hub:   answer {nonce, secret, mac}    the same of the hub, and HMAC-SHA256 by a key of secret, run and both nonces
-    node:  proof {mac}                    the same code, of the other end
-    both:  mac, message                   from here on: by that key, over direction, number and message
+    hub:   answer {nonce, secret, mac}    its own, and an HMAC-SHA256 keyed by secret, run id and both nonces
+    node:  proof {mac}                    the same HMAC for the node's direction
+    both:  mac, message                   an HMAC by that key over direction, sequence number and message
 
-A message that was forged, repeated, left out or moved ends the connection. Nothing is encrypted. Without a secret the
-run's id takes its place: that keeps other runs and port scanners out, and nobody who can read the id.
+A message that is forged, replayed, dropped or reordered ends the connection. Nothing is encrypted. Without a secret the
+key depends on the run id alone: this keeps out other runs and port scanners, but not
+anything that can read the run id.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from typing import Final
 
 from kittrain.system import typed
 
-PROTOCOL: Final = b"kitctl rendezvous 2\0"
+PROTOCOL: Final = b"kitctl rendezvous 3\0"
 NONCE: Final = 16  # bytes
-MAC: Final = 32  # hexadecimal digits of a message's: 128 bits
+MAC: Final = 32  # hexadecimal digits of a message's HMAC: 128 bits
 
 
-class ForgedError(Exception):
-    """The other end does not know the run's secret, or somebody has changed what it said."""
+class AuthenticationError(Exception):
+    """The other end does not know the run's secret, or a message was modified in transit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Greeting:
-    """A node's first words: its nonce, and whether it has a secret."""
+    """A node's first message: its nonce, and whether it has a secret."""
 
     nonce: str
     secret: bool
@@ -37,7 +38,7 @@ class Greeting:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The hub's: the same, and its proof."""
+    """The hub's reply: its nonce, whether it has a secret, and its HMAC."""
 
     nonce: str
     secret: bool
@@ -46,45 +47,45 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """The node's proof."""
+    """The node's HMAC, which completes the handshake."""
 
     mac: str
 
 
 @dataclass(frozen=True)
 class Key:
-    """What the nodes of one run know, and nobody else.
+    """What the nodes of one run share.
 
     Args:
-        secret: of the job; None for one without.
-        run: its id.
+        secret: of the job; None if it has none.
+        run: id of the run.
     """
 
     secret: bytes | None
     run: str
 
     def greet(self) -> Greeting:
-        """A node's first words on a new connection."""
+        """A node's first message on a new connection."""
         return Greeting(nonce=secrets.token_hex(NONCE), secret=self.secret is not None)
 
     def answer(self, greeting: Greeting) -> tuple[Answer, Session]:
-        """The hub's answer, and its end of the connection."""
+        """The hub's reply, and its end of the session."""
         nonce = secrets.token_hex(NONCE)
         session = Session(self.derive(f"{nonce}\0{greeting.nonce}".encode()), b"hub", b"node")
         return Answer(nonce=nonce, secret=self.secret is not None, mac=session.proof), session
 
     def accept(self, greeting: Greeting, answer: Answer) -> Session:
-        """A node's end of a connection whose hub has proved itself.
+        """A node's end of the session, once the hub's reply is verified.
 
         Raises:
-            ForgedError: it has not, or one of them has a secret and the other has none.
+            AuthenticationError: the HMAC is wrong, or one end has a secret and the other has none.
         """
         if answer.secret and self.secret is None:
-            raise ForgedError("node 0 has the run's secret, and this node has none")
+            raise AuthenticationError("node 0 has the run's secret, and this node has none")
         if not answer.secret and self.secret is not None:
-            raise ForgedError("node 0 has no secret, and this node has the run's")
+            raise AuthenticationError("node 0 has no secret, and this node has the run's secret")
         session = Session(self.derive(f"{answer.nonce}\0{greeting.nonce}".encode()), b"node", b"hub")
-        session.verify(answer.mac)
+        session.verify_proof(answer.mac)
         return session
 
     def derive(self, purpose: bytes) -> bytes:
@@ -93,53 +94,53 @@ class Key:
 
 
 class Session:
-    """One end of a connection, whose messages it signs and checks.
+    """One end of a connection: signs what it sends and verifies what it receives.
 
     Args:
         key: of the connection.
-        own: what this end's messages are marked with.
-        other: what the other end's are.
+        own: label of this end's direction.
+        other: label of the other end's direction.
     """
 
     def __init__(self, key: bytes, own: bytes, other: bytes) -> None:
-        self._own, self._other = (hmac.new(key, whose + b"\0", "sha256") for whose in (own, other))
-        self._sent = self._heard = 0
+        self._own, self._other = (hmac.new(key, label + b"\0", "sha256") for label in (own, other))
+        self._sent = self._received = 0
         self.proof = _mac(self._own, b"proof").decode()
         self._expected = _mac(self._other, b"proof")
 
-    def verify(self, proof: str) -> None:
-        """Check the other end's proof.
+    def verify_proof(self, proof: str) -> None:
+        """Verify the other end's HMAC of the handshake.
 
         Raises:
-            ForgedError: it is none.
+            AuthenticationError: it is wrong.
         """
         if not hmac.compare_digest(proof.encode(), self._expected):
-            raise ForgedError("it does not know the secret of this run: another secret, or another run")
+            raise AuthenticationError("the other end does not know this run's secret: another secret, or another run")
 
-    def seal(self, text: bytes) -> bytes:
-        """A message as its line."""
+    def sign(self, text: bytes) -> bytes:
+        """A message as a signed line."""
         self._sent += 1
         return _mac(self._own, b"%d\0%b" % (self._sent, text)) + text + b"\n"
 
-    def open(self, line: bytes) -> bytes:
-        """The message of a line, without its end.
+    def verify(self, line: bytes) -> bytes:
+        """The message in a signed line, which is given without its newline.
 
         Raises:
-            ForgedError: it is not the next one from the other end.
+            AuthenticationError: it is not the other end's next message.
         """
-        self._heard += 1
+        self._received += 1
         mac, text = line[:MAC], line[MAC:]
-        if not hmac.compare_digest(mac, _mac(self._other, b"%d\0%b" % (self._heard, text))):
-            raise ForgedError("a message was changed on its way")
+        if not hmac.compare_digest(mac, _mac(self._other, b"%d\0%b" % (self._received, text))):
+            raise AuthenticationError("a message was modified in transit")
         return text
 
 
-def _mac(begun: hmac.HMAC, text: bytes) -> bytes:
-    code = begun.copy()  # unlike hmac.digest, it keeps the interpreter's lock: giving that up costs more than the code
+def _mac(initial: hmac.HMAC, text: bytes) -> bytes:
+    code = initial.copy()  # unlike hmac.digest, this keeps the GIL: releasing it costs more than the HMAC
     code.update(text)
     return code.hexdigest()[:MAC].encode()
 
 
-def line(words: Greeting | Answer | Proof) -> bytes:
-    """What is said before both ends have proved themselves, as a line."""
-    return typed.dump(words) + b"\n"
+def line(message: Greeting | Answer | Proof) -> bytes:
+    """A handshake message as an unsigned line."""
+    return typed.dump(message) + b"\n"

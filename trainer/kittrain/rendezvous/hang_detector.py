@@ -1,8 +1,8 @@
-"""Whether the ranks of a round still move, as far as all their agents tell: the rules, without clocks or sockets.
+"""Decides whether a node is lost or a round hangs, from its agents' heartbeats: rules without clocks or sockets.
 
-A node that says nothing at all is lost, whatever its kernel answers. If every node that is heard says that its ranks
-are stalled, or one that a rank of it is frozen, each is asked where they stand, and the answers make the cause; unless
-ranks work, who are given more time.
+A node that sends nothing is lost, even if its kernel still answers. If all nodes with running ranks report them as
+stalled, or one reports a frozen rank, the hub requests the stacks of all ranks and derives the cause from them. Ranks
+that still make progress get more time.
 """
 
 from __future__ import annotations
@@ -10,96 +10,98 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kittrain.rendezvous.diagnosis import Account, Cause, cause, works
+from kittrain.rendezvous.diagnosis import Diagnosis, RankStatus, diagnose, making_progress
 from kittrain.rendezvous.membership import Node
 
-ANSWER_PATIENCE: Final = 5.0  # seconds for all accounts
-FIRST_PAUSE: Final = 15.0  # seconds until ranks that work are asked again; twice as long each time
-LONGEST_PAUSE: Final = 120.0
+STACKS_TIMEOUT: Final = 5.0  # seconds for all stack reports
+FIRST_RETRY_DELAY: Final = 15.0  # seconds until working ranks' stacks are requested again; doubles each time
+MAX_RETRY_DELAY: Final = 120.0
 
 
-class Vigil:
-    """Over one round after the other. ``now`` is in seconds of any steady clock.
+class HangDetector:
+    """State of the current round. ``now`` is in seconds of any monotonic clock.
 
     Args:
-        silence: seconds after which a node whose ranks run is lost if it says nothing.
-        stopping: seconds that it may say nothing while it stops its ranks.
+        heartbeat_timeout: seconds without a message after which a node with running ranks is lost.
+        stop_timeout: additional seconds for a node that is stopping its ranks.
     """
 
-    def __init__(self, *, silence: float, stopping: float) -> None:
-        self._silence = silence
-        self._stopping = stopping
-        self._heard: dict[Node, float] = {}
+    def __init__(self, *, heartbeat_timeout: float, stop_timeout: float) -> None:
+        self._heartbeat_timeout = heartbeat_timeout
+        self._stop_timeout = stop_timeout
+        self._last_message: dict[Node, float] = {}
         self._stalled: set[Node] = set()
         self._frozen: set[Node] = set()
-        self._asked: float | None = None
-        self._again = float("-inf")  # when to ask at the earliest
-        self._pause = FIRST_PAUSE
-        self._accounts: dict[Node, Sequence[Account]] = {}
+        self._requested_at: float | None = None
+        self._retry_at = float("-inf")  # earliest time of the next request
+        self._retry_delay = FIRST_RETRY_DELAY
+        self._reports: dict[Node, Sequence[RankStatus]] = {}
 
-    def hear(self, node: Node, now: float) -> None:
-        """A node has said something."""
-        self._heard[node] = now
+    def record_message(self, node: Node, now: float) -> None:
+        """A node has sent a message."""
+        self._last_message[node] = now
 
-    def forget(self, node: Node) -> None:
+    def remove(self, node: Node) -> None:
         """A node is gone."""
-        self._heard.pop(node, None)
+        self._last_message.pop(node, None)
         self._stalled.discard(node)
         self._frozen.discard(node)
 
-    def begin(self) -> None:
-        """A round was formed, or is over."""
+    def reset(self) -> None:
+        """A round was formed or has ended."""
         self._stalled.clear()
         self._frozen.clear()
-        self._withdraw()
+        self._clear_suspicion()
 
-    def stall(self, node: Node, *, stalled: bool, frozen: bool) -> None:
-        """A node's ranks are all stalled, or move; one of them is frozen, or none."""
-        for nodes, told in ((self._stalled, stalled), (self._frozen, frozen)):
-            (nodes.add if told else nodes.discard)(node)
+    def record_heartbeat(self, node: Node, *, stalled: bool, frozen: bool) -> None:
+        """A node has reported whether all of its ranks are stalled, and whether one of them is frozen."""
+        for nodes, reported in ((self._stalled, stalled), (self._frozen, frozen)):
+            (nodes.add if reported else nodes.discard)(node)
         if not stalled and not self._frozen:
-            self._withdraw()
+            self._clear_suspicion()
 
-    def explain(self, node: Node, accounts: Sequence[Account]) -> None:
-        """A node says where its ranks stand."""
-        self._accounts[node] = accounts
+    def record_stacks(self, node: Node, statuses: Sequence[RankStatus]) -> None:
+        """A node has reported the status of its ranks."""
+        self._reports[node] = statuses
 
-    def silent(self, nodes: Iterable[Node], now: float) -> list[Node]:
-        """Those of the nodes that should have said something by now."""
+    def silent_nodes(self, nodes: Iterable[Node], now: float) -> list[Node]:
+        """Those of the nodes whose heartbeat is overdue."""
         return [
-            node for node in nodes if node.seated and not node.ready and now > self._heard[node] + self._limit(node)
+            node
+            for node in nodes
+            if node.in_last_round and not node.ready and now > self._last_message[node] + self._timeout(node)
         ]
 
-    def _limit(self, node: Node) -> float:
-        return self._silence + (0.0 if node.active else self._stopping)
+    def _timeout(self, node: Node) -> float:
+        return self._heartbeat_timeout + (0.0 if node.active else self._stop_timeout)
 
-    def suspects(self, group: Sequence[Node], now: float) -> bool:
-        """Whether to ask all nodes now where their ranks stand."""
+    def should_request_stacks(self, group: Sequence[Node], now: float) -> bool:
+        """Whether to request the stacks of all ranks now."""
         running = [node for node in group if not node.done]
-        if self._asked is not None or now < self._again:
+        if self._requested_at is not None or now < self._retry_at:
             return False
         if not running or not (self._frozen or self._stalled.issuperset(running)):
             return False
-        self._asked = now
+        self._requested_at = now
         return True
 
-    def verdict(self, group: Sequence[Node], now: float) -> Cause | None:
-        """The cause of a hang, once it is known or nobody will tell more of it; None where it is none."""
-        if self._asked is None:
+    def diagnosis(self, group: Sequence[Node], now: float) -> Diagnosis | None:
+        """The cause of a hang, once all stacks have arrived or the timeout is over; None if there is no hang."""
+        if self._requested_at is None:
             return None
-        all_told = self._accounts.keys() >= {node for node in group if not node.done}
-        if not all_told and now < self._asked + ANSWER_PATIENCE:
+        complete = self._reports.keys() >= {node for node in group if not node.done}
+        if not complete and now < self._requested_at + STACKS_TIMEOUT:
             return None
-        accounts = sorted((one for told in self._accounts.values() for one in told), key=lambda one: one.rank)
-        if works(accounts):
-            self._asked, self._again = None, now + self._pause
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
-            self._accounts.clear()
+        statuses = sorted((one for report in self._reports.values() for one in report), key=lambda one: one.rank)
+        if making_progress(statuses):
+            self._requested_at, self._retry_at = None, now + self._retry_delay
+            self._retry_delay = min(2 * self._retry_delay, MAX_RETRY_DELAY)
+            self._reports.clear()
             return None
-        nobody = Cause(rank=0, step=0, text="hang: no rank moves, and no agent says why")
-        return cause(accounts) if accounts else nobody
+        unknown = Diagnosis(rank=0, step=0, text="hang: no rank moves, and no agent has reported why")
+        return diagnose(statuses) if statuses else unknown
 
-    def _withdraw(self) -> None:
-        self._again, self._pause = float("-inf"), FIRST_PAUSE
-        self._asked = None
-        self._accounts.clear()
+    def _clear_suspicion(self) -> None:
+        self._retry_at, self._retry_delay = float("-inf"), FIRST_RETRY_DELAY
+        self._requested_at = None
+        self._reports.clear()

@@ -1,8 +1,8 @@
-"""Where the nodes of a job meet: it hears them, and tells them what the roster and the vigil decide.
+"""Forms rounds, ends them, and detects hangs: receives the nodes' messages and applies membership and hang rules.
 
-It holds nothing that the nodes could not tell it anew. Each node keeps one connection, and a connection that ends is a
-node that is gone. Who comes in, and what may be said, ``door`` and ``messages`` decide: here are members of the run.
-What belongs to a round is heard from its nodes only: whoever still speaks of a former round has been sent ``Over``.
+The hub holds no state that the nodes could not send again. Each node has one connection; when it ends, the node is
+lost. ``peers`` authenticates connections and ``messages`` validates messages, so that only valid messages of the run's
+nodes arrive here. Messages about a round count only from its nodes; a node of a former round gets ``RoundEnded``.
 """
 
 from __future__ import annotations
@@ -16,200 +16,210 @@ from dataclasses import replace
 from typing import Final
 
 from kittrain.outcome.termination import Ending
-from kittrain.rendezvous import messages as say
+from kittrain.rendezvous import messages
 from kittrain.rendezvous.handshake import Key
-from kittrain.rendezvous.hang_detector import Vigil
-from kittrain.rendezvous.membership import Node, Roster, Superseded
+from kittrain.rendezvous.hang_detector import HangDetector
+from kittrain.rendezvous.membership import Membership, Node, Superseded
 from kittrain.rendezvous.messages import Message
-from kittrain.rendezvous.peers import Door, Peer
-from kittrain.rendezvous.round_values import Board
-from kittrain.rendezvous.stragglers import Tempo
+from kittrain.rendezvous.peers import Peer, PeerServer
+from kittrain.rendezvous.round_values import RoundValues
+from kittrain.rendezvous.stragglers import StragglerDetector
 from kittrain.system.port import BACKLOG
 
-SILENT_PULSES: Final = 6  # that a node whose ranks run may miss
-TICK: Final = 0.1  # seconds between two looks at the last call's clock
+MAX_MISSED_HEARTBEATS: Final = 6  # of a node whose ranks run
+TICK: Final = 0.1  # seconds between two checks of timeouts
 
 
 class Hub:
-    """Listens to the nodes and tells them what the roster decides.
+    """Receives the nodes' messages and sends them what the rules decide.
 
     Args:
-        key: of the run; only nodes that know it are heard.
-        roster: the rules of rounds.
-        vigil: the rules of hangs.
-        interval: seconds between two signs of life of a silent connection.
-        attempts: how many may be missing.
-        warn: told of those that do not know the key.
+        key: of the run; a node must know it.
+        membership: the rules of rounds.
+        hang_detector: the rules of hangs.
+        keep_alive: seconds between two TCP keep-alives of an idle connection, and how many may be missed.
+        warn: called for addresses that do not know the key.
     """
 
     def __init__(
-        self, key: Key, roster: Roster, vigil: Vigil, *, interval: int, attempts: int, warn: Callable[[str], None]
+        self,
+        key: Key,
+        membership: Membership,
+        hang_detector: HangDetector,
+        *,
+        keep_alive: tuple[int, int],
+        warn: Callable[[str], None],
     ) -> None:
-        self._door = Door(key, self, silence=(interval, attempts), warn=warn)
-        self._roster = roster
-        self._vigil = vigil
-        self._tempo = Tempo()
-        self._tempo_told = 0.0
-        self._silence = interval * attempts
+        self._server = PeerServer(key, self, keep_alive=keep_alive, warn=warn)
+        self._membership = membership
+        self._hang_detector = hang_detector
+        self._stragglers = StragglerDetector()
+        self._timings_sent_at = 0.0
+        self._timings_interval = keep_alive[0] * keep_alive[1]
         self._peers: dict[Node, Peer] = {}
         self._nodes: dict[Peer, Node] = {}
-        self._board = Board(self._tell)
-        self._news = asyncio.Event()
-        self._failed: say.Failed | None = None  # how the job ends, once a node has failed for good
+        self._values = RoundValues(self._send)
+        self._changed = asyncio.Event()
+        self._failure: messages.JobFailed | None = None  # how the job ends, once a node has failed permanently
         self._failing: set[Node] = set()
-        self._heard: set[int] = set()  # the indices of the nodes that know
+        self._notified: set[int] = set()  # indices of the nodes that know about the failure
 
     async def serve(self, listener: socket.socket) -> None:
         """Serve until the process ends."""
         loop = asyncio.get_running_loop()
-        async with await loop.create_server(lambda: Peer(self._door), sock=listener, backlog=BACKLOG):
+        async with await loop.create_server(lambda: Peer(self._server), sock=listener, backlog=BACKLOG):
             while True:
-                with suppress(TimeoutError):  # the last call has a clock
+                with suppress(TimeoutError):  # some rules depend on the time alone
                     async with asyncio.timeout(TICK):
-                        await self._news.wait()
-                self._news.clear()
+                        await self._changed.wait()
+                self._changed.clear()
                 now = time.monotonic()
-                self._door.sweep(now)
-                self._decide(now)
-                self._look(now)
+                self._server.drop_expired(now)
+                self._update_round(now)
+                self._check_nodes(now)
 
-    def hear(self, peer: Peer, message: Message) -> None:
-        """A member of the run says something: who it is, and then whatever it may."""
+    def message_received(self, peer: Peer, message: Message) -> None:
+        """An authenticated peer has sent a message: Hello first, then any other."""
         node = self._nodes.get(peer)
-        if isinstance(message, say.Hello):
-            self._greet(peer, message)
+        if isinstance(message, messages.Hello):
+            self._register(peer, message)
         elif node is None:
-            self._refuse(peer, "its first message has to say which node it is")
+            self._reject(peer, "the first message must be Hello")
         else:
-            self._vigil.hear(node, time.monotonic())
-            self._hear(node, message)
+            self._hang_detector.record_message(node, time.monotonic())
+            self._dispatch(node, message)
 
-    def lose(self, peer: Peer) -> None:
-        """A member of the run is gone."""
+    def connection_lost(self, peer: Peer) -> None:
+        """An authenticated peer is gone."""
         if node := self._nodes.get(peer):
-            self._lose(node)
+            self._remove(node)
 
-    def _greet(self, peer: Peer, hello: say.Hello) -> None:
+    def _register(self, peer: Peer, hello: messages.Hello) -> None:
         if peer in self._nodes:
-            self._refuse(peer, "it has said already which node it is")
+            self._reject(peer, "Hello was sent twice")
             return
-        if hello.node >= self._roster.most:
-            self._refuse(peer, f"node {hello.node} is none of this job's, whose last one is {self._roster.most - 1}")
+        if hello.node >= self._membership.max_nodes:
+            last = self._membership.max_nodes - 1
+            self._reject(peer, f"node {hello.node} is not part of this job, whose last node is {last}")
             return
-        node = Node(index=hello.node, born=hello.born, pod=hello.pod)
+        node = Node(index=hello.node, started_at=hello.started_at, pod=hello.pod)
         try:
-            rival = self._roster.rival(node)
+            predecessor = self._membership.predecessor(node)
         except Superseded:
-            self._refuse(peer, f"a younger agent has the place of node {node.index}")
+            self._reject(peer, f"a newer agent has taken the place of node {node.index}")
             return
-        if rival:  # it was killed, and its connection has not noticed yet
-            self._lose(rival)
-        self._roster.enter(node)
+        if predecessor:  # it was killed, and its connection has not timed out yet
+            self._remove(predecessor)
+        self._membership.add(node)
         self._peers[node], self._nodes[peer] = peer, node
-        self._vigil.hear(node, time.monotonic())
-        self._tell_failure(node)
+        self._hang_detector.record_message(node, time.monotonic())
+        self._notify_failure(node)
 
-    def _refuse(self, peer: Peer, reason: str) -> None:
-        peer.tell(say.Refused(reason=reason))
+    def _reject(self, peer: Peer, reason: str) -> None:
+        peer.send(messages.Rejected(reason=reason))
         peer.close()
 
-    def _hear(self, node: Node, message: Message) -> None:
+    def _dispatch(self, node: Node, message: Message) -> None:
         match message:
-            case say.Join():
+            case messages.Join():
                 node.address, node.port = message.address, message.port
-                over = self._roster.join(node, round=message.round, size=message.size)
-                self._over(over, lost=True, reason=f"the ranks of {node.name} are no more")
-                self._news.set()
-            case say.End(lost=lost):
+                ended = self._membership.join(node, round=message.round, size=message.size)
+                self._end_round(ended, lost=True, reason=f"the ranks of {node.name} have ended")
+                self._changed.set()
+            case messages.EndRound(lost=lost):
                 reason = f"the ranks of {node.name} {'have failed' if lost else 'were asked to stop'}"
-                self._over(self._roster.end(node), lost=lost, reason=reason)
-            case say.Fail(ending=ending):
-                self._fail(node, replace(ending, node=node.index))
-            case _ if node.active:  # else of a round that is over, as the node will read
-                self._hear_of_round(node, message)
+                self._end_round(self._membership.end_round(node), lost=lost, reason=reason)
+            case messages.Fail(ending=ending):
+                self._fail_job(node, replace(ending, node=node.index))
+            case _ if node.active:  # else about a former round: RoundEnded is on its way to the node
+                self._dispatch_in_round(node, message)
 
-    def _hear_of_round(self, node: Node, message: Message) -> None:
+    def _dispatch_in_round(self, node: Node, message: Message) -> None:
         match message:
-            case say.Set(values=values):
-                self._board.set(values)
-            case say.Get(keys=keys):
-                self._board.get(node, keys)
-            case say.Pulse(stalled=stalled, frozen=frozen, tempo=tempo):
-                self._vigil.stall(node, stalled=stalled, frozen=frozen)
-                self._tempo.hear(tempo, time.monotonic())
-            case say.Accounts(ranks=ranks):
-                self._vigil.explain(node, [replace(account, node=node.name) for account in ranks])
-            case say.Drain():
+            case messages.Set(values=values):
+                self._values.set(values)
+            case messages.Get(keys=keys):
+                self._values.get(node, keys)
+            case messages.Heartbeat(stalled=stalled, frozen=frozen, progress=progress):
+                self._hang_detector.record_heartbeat(node, stalled=stalled, frozen=frozen)
+                self._stragglers.update(progress, time.monotonic())
+            case messages.StackReport(ranks=ranks):
+                self._hang_detector.record_stacks(node, [replace(rank, node=node.name) for rank in ranks])
+            case messages.Drain():
                 node.draining = True
-            case say.Done():
-                self._roster.succeed(node)
-                self._news.set()
+            case messages.Done():
+                self._membership.mark_done(node)
+                self._changed.set()
 
-    def _lose(self, node: Node, reason: str = "is lost") -> None:
+    def _remove(self, node: Node, reason: str = "is lost") -> None:
         peer = self._peers.pop(node, None)
-        if peer:  # else its successor has made sure already
+        if peer:  # else it was removed for its successor
             del self._nodes[peer]
             peer.close()
-            self._vigil.forget(node)
-            self._over(self._roster.leave(node), lost=True, reason=f"{node.name} {reason}")
-            self._news.set()
-            self._release()
+            self._hang_detector.remove(node)
+            self._end_round(self._membership.remove(node), lost=True, reason=f"{node.name} {reason}")
+            self._changed.set()
+            self._release_failing()
 
-    def _fail(self, node: Node, ending: Ending) -> None:
-        self._failed = self._failed or say.Failed(ending=ending)
+    def _fail_job(self, node: Node, ending: Ending) -> None:
+        self._failure = self._failure or messages.JobFailed(ending=ending)
         self._failing.add(node)
-        self._heard.add(node.index)
+        self._notified.add(node.index)
         for other in self._peers.keys() - self._failing:
-            self._tell_failure(other)
-        self._release()
+            self._notify_failure(other)
+        self._release_failing()
 
-    def _tell_failure(self, node: Node) -> None:
-        if self._failed:
-            self._tell(node, self._failed)
-            self._heard.add(node.index)
+    def _notify_failure(self, node: Node) -> None:
+        if self._failure:
+            self._send(node, self._failure)
+            self._notified.add(node.index)
 
-    def _release(self) -> None:
-        """Let nodes go that have failed once all others have heard, and have gone: node 0 takes this process along."""
-        if len(self._heard) >= self._roster.fewest and self._peers.keys() <= self._failing:
+    def _release_failing(self) -> None:
+        """Release failing nodes once all others were notified and are gone: node 0 takes this process along."""
+        if len(self._notified) >= self._membership.min_nodes and self._peers.keys() <= self._failing:
             for node in self._failing:
-                self._tell(node, say.Told())
+                self._send(node, messages.FailureSeen())
 
-    def _decide(self, now: float) -> None:
-        """Let the roster act on what has happened, the passing of time included; once for all that has arrived."""
-        self._over(self._roster.grow(now), lost=False, reason="there are nodes to make the job larger")
-        for node in self._roster.dismiss():
-            self._tell(node, say.Finished())
-        if not self._roster.form(now):
+    def _update_round(self, now: float) -> None:
+        """End, finish or form a round by the membership's rules; once for all messages that have arrived."""
+        self._end_round(self._membership.scale_up(now), lost=False, reason="more nodes are available: scaling up")
+        for node in self._membership.finish():
+            self._send(node, messages.JobFinished())
+        if not self._membership.form_round(now):
             return
-        self._vigil.begin()
-        self._tempo.begin()
-        first, size = self._roster.group[0], len(self._roster.group)
-        seat = say.Round(number=self._roster.round, rank=0, size=size, address=first.address, port=first.port)
-        for rank, node in enumerate(self._roster.group):
-            self._tell(node, replace(seat, rank=rank))
+        self._hang_detector.reset()
+        self._stragglers.reset()
+        group = self._membership.group
+        first = group[0]
+        round_ = messages.Round(
+            number=self._membership.round, rank=0, size=len(group), address=first.address, port=first.port
+        )
+        for rank, node in enumerate(group):
+            self._send(node, replace(round_, rank=rank))
 
-    def _look(self, now: float) -> None:
-        """Let the vigil act on what was heard, and on what was not."""
-        group = self._roster.group
-        for node in self._vigil.silent(self._peers, now):
-            self._lose(node, reason="says nothing any more: its agent, or its machine, has been stopped")
-        if group and now > self._tempo_told + self._silence:  # as often as nodes tell
-            self._tempo_told = now
-            self._tell(group[0], say.Paces(busy=self._tempo.busy(), slow=self._tempo.slow()))
-        if self._vigil.suspects(group, now):
+    def _check_nodes(self, now: float) -> None:
+        """Find silent nodes, stragglers and hangs."""
+        group = self._membership.group
+        for node in self._hang_detector.silent_nodes(self._peers, now):
+            self._remove(node, reason="is not responding: its agent or its machine is suspended")
+        if group and now > self._timings_sent_at + self._timings_interval:  # as often as heartbeats arrive
+            self._timings_sent_at = now
+            self._send(group[0], messages.StepTimings(busy=self._stragglers.busy(), slow=self._stragglers.slow()))
+        if self._hang_detector.should_request_stacks(group, now):
             for node in group:
-                self._tell(node, say.Explain())
-        if cause := self._vigil.verdict(group, now):
-            self._over(self._roster.end(group[0]), lost=True, reason=cause.text, culprit=(cause.rank, cause.step))
+                self._send(node, messages.RequestStacks())
+        if hang := self._hang_detector.diagnosis(group, now):
+            ended = self._membership.end_round(group[0])
+            self._end_round(ended, lost=True, reason=hang.text, culprit=(hang.rank, hang.step))
 
-    def _over(self, group: list[Node], *, lost: bool, reason: str, culprit: tuple[int, int] | None = None) -> None:
-        """Tell nodes that their round is over, and forget what they told each other."""
+    def _end_round(self, group: list[Node], *, lost: bool, reason: str, culprit: tuple[int, int] | None = None) -> None:
+        """Send nodes the end of their round, and drop the round's values; nothing to do for an empty group."""
         for node in group:
-            self._tell(node, say.Over(lost=lost, reason=reason, culprit=culprit))
+            self._send(node, messages.RoundEnded(lost=lost, reason=reason, culprit=culprit))
         if group:
-            self._vigil.begin()
-            self._board.clear()
+            self._hang_detector.reset()
+            self._values.clear()
 
-    def _tell(self, node: Node, message: Message) -> None:
+    def _send(self, node: Node, message: Message) -> None:
         if node in self._peers:
-            self._peers[node].tell(message)
+            self._peers[node].send(message)

@@ -1,4 +1,4 @@
-"""A node's way to the hub, connection after connection."""
+"""Connects a node to the hub, and again after the connection is lost."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from torch.distributed.elastic.rendezvous import RendezvousTimeoutError
 from kittrain.env import NodeEnv
 from kittrain.rendezvous.connection import connect
 from kittrain.rendezvous.handshake import Key
-from kittrain.rendezvous.hub_rendezvous import HubRendezvous, Past
+from kittrain.rendezvous.hub_rendezvous import HubRendezvous, LastRound
 from kittrain.rendezvous.messages import Hello
 from kittrain.rendezvous.rank_store import RankStore
-from kittrain.rendezvous.settings import Knobs
+from kittrain.rendezvous.settings import RendezvousSettings
 
 
 class HubBackend:
@@ -20,27 +20,27 @@ class HubBackend:
 
     Args:
         node: this one.
-        knobs: times.
-        born: when the agent began, in unix seconds.
-        secret: of the run; None where it has none.
+        settings: timeouts.
+        started_at: when the agent started, in unix seconds.
+        secret: of the run; None if it has none.
     """
 
-    def __init__(self, node: NodeEnv, knobs: Knobs, *, born: float, secret: bytes | None) -> None:
+    def __init__(self, node: NodeEnv, settings: RendezvousSettings, *, started_at: float, secret: bytes | None) -> None:
         self._node = node
-        self._knobs = knobs
-        self._born = born
+        self._settings = settings
+        self._started_at = started_at
         self._key = Key(secret, node.run_id)
-        self._past = Past()
+        self._last_round = LastRound()
         self._store = RankStore()
 
     def connect(self, *, deadline: float, waiting: Callable[[str], None] = lambda _: None) -> None:
         """See the protocol."""
-        node, knobs = self._node, self._knobs
+        node, settings = self._node, self._settings
         try:
             self._connection = connect(
                 (node.rendezvous_host, node.rendezvous_port),
                 self._key,
-                silence=(knobs.keep_alive_interval, knobs.keep_alive_max_attempt),
+                keep_alive=(settings.keep_alive_interval, settings.keep_alive_max_attempt),
                 nodes=node.max_nodes,
                 deadline=deadline,
                 waiting=waiting,
@@ -52,7 +52,12 @@ class HubBackend:
         """See the protocol."""
         node = self._node
         rendezvous = HubRendezvous(
-            self._connection, self._knobs, past=self._past, run=node.run_id, address=local_addr, store=self._store
+            self._connection,
+            self._settings,
+            last_round=self._last_round,
+            run_id=node.run_id,
+            address=local_addr,
+            store=self._store,
         )
-        rendezvous.say(Hello(node=node.node_index, born=self._born, pod=node.pod))
+        rendezvous.send(Hello(node=node.node_index, started_at=self._started_at, pod=node.pod))
         return rendezvous

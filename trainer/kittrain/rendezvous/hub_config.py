@@ -1,4 +1,4 @@
-"""What the hub's process is told as it starts, as one line of JSON."""
+"""The hub process's configuration: one line of JSON on its stdin."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Orders:
-    """The job, as far as the hub needs to know it.
+class HubConfig:
+    """What the hub needs to know about the job.
 
     Attributes:
-        listener: file descriptor of a listening socket.
-        parent: process to end with.
-        run: id of the run.
-        secret: of the run; None where it has none.
-        fewest: nodes of a round.
-        most: nodes of a round.
-        last_call: seconds that fewer nodes wait for more.
-        interval: seconds between two signs of life of a connection.
-        attempts: how many of them may be missing.
-        grace: seconds that ranks may take to stop.
+        listener_fd: file descriptor of a listening socket.
+        parent_pid: process that the hub ends with.
+        run_id: id of the run.
+        secret: of the run; None if it has none.
+        min_nodes: of a round.
+        max_nodes: of a round.
+        last_call_timeout: seconds that fewer than the expected nodes wait for more.
+        keep_alive_interval: seconds between two keep-alives of an idle connection.
+        keep_alive_max_attempt: how many of them may be missed.
+        grace_seconds: that ranks may take to stop.
     """
 
-    listener: int
-    parent: int
-    run: str
+    listener_fd: int
+    parent_pid: int
+    run_id: str
     secret: bytes | None
-    fewest: int
-    most: int
-    last_call: float
-    interval: int
-    attempts: int
-    grace: float
+    min_nodes: int
+    max_nodes: int
+    last_call_timeout: float
+    keep_alive_interval: int
+    keep_alive_max_attempt: int
+    grace_seconds: float

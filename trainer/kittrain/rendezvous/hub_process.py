@@ -1,4 +1,4 @@
-"""The hub as node 0's agent sees it: a process that lives as long as the agent does."""
+"""Starts the hub as a child process of node 0's agent, for as long as the agent lives."""
 
 from __future__ import annotations
 
@@ -9,45 +9,47 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from kittrain.env import NodeEnv
-from kittrain.rendezvous.hub_config import Orders
-from kittrain.rendezvous.settings import Knobs
+from kittrain.rendezvous.hub_config import HubConfig
+from kittrain.rendezvous.settings import RendezvousSettings
 from kittrain.system import port, typed
 
 
 @contextmanager
-def hosted(node: NodeEnv, knobs: Knobs, *, secret: bytes | None) -> Iterator[subprocess.Popen[bytes]]:
-    """Host the hub, and give its process; it listens by then, and serves some moments later.
+def hub_process(
+    node: NodeEnv, settings: RendezvousSettings, *, secret: bytes | None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the hub and yield its process. Its socket listens by then; it accepts connections a moment later.
 
-    A process of its own: importing torch would stop a thread for seconds, and the other nodes wait for nothing else.
+    It is a process because importing torch would block a thread for seconds, and all other nodes wait for the hub.
 
     Raises:
-        PortBusyError: another process has the port.
+        PortBusyError: another process uses the port.
     """
     with port.listen(node.rendezvous_host, node.rendezvous_port) as listener:
-        orders = Orders(
-            listener=listener.fileno(),
-            parent=os.getpid(),
-            run=node.run_id,
+        config = HubConfig(
+            listener_fd=listener.fileno(),
+            parent_pid=os.getpid(),
+            run_id=node.run_id,
             secret=secret,
-            fewest=node.min_nodes,
-            most=node.max_nodes,
-            last_call=knobs.last_call_timeout,
-            interval=knobs.keep_alive_interval,
-            attempts=knobs.keep_alive_max_attempt,
-            grace=node.grace_seconds,
+            min_nodes=node.min_nodes,
+            max_nodes=node.max_nodes,
+            last_call_timeout=settings.last_call_timeout,
+            keep_alive_interval=settings.keep_alive_interval,
+            keep_alive_max_attempt=settings.keep_alive_max_attempt,
+            grace_seconds=node.grace_seconds,
         )
         hub = subprocess.Popen(
             [sys.executable, "-P", "-m", "kittrain.rendezvous"], pass_fds=[listener.fileno()], stdin=subprocess.PIPE
         )
     try:
-        _order(hub, orders)
+        _send_config(hub, config)
         yield hub
     finally:
         hub.kill()
         hub.wait()
 
 
-def _order(hub: subprocess.Popen[bytes], orders: Orders) -> None:
+def _send_config(hub: subprocess.Popen[bytes], config: HubConfig) -> None:
     assert hub.stdin
-    with suppress(BrokenPipeError), hub.stdin as stdin:  # it may have ended, as whoever looks after it will see
-        stdin.write(typed.dump(orders) + b"\n")
+    with suppress(BrokenPipeError), hub.stdin as stdin:  # if it has already exited, the supervisor notices by poll()
+        stdin.write(typed.dump(config) + b"\n")

@@ -1,4 +1,4 @@
-"""The hub's rendezvous as torch's elastic agent sees it."""
+"""Implements the rendezvous handler of torch's elastic agent over a connection to the hub."""
 
 from __future__ import annotations
 
@@ -15,52 +15,59 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousTimeoutError,
 )
 
-from kittrain.outcome.termination import FINISHED, Ending, heard
+from kittrain.outcome.termination import FINISHED, Ending, as_fatal
 from kittrain.rendezvous import messages, rank_store
 from kittrain.rendezvous.backend import JobEnded, Rendezvous, RoundOver
 from kittrain.rendezvous.connection import Connection
-from kittrain.rendezvous.diagnosis import Account
+from kittrain.rendezvous.diagnosis import RankStatus
 from kittrain.rendezvous.messages import Message
 from kittrain.rendezvous.rank_store import RankStore
 from kittrain.rendezvous.round_store import RoundStore
-from kittrain.rendezvous.settings import Knobs
+from kittrain.rendezvous.settings import RendezvousSettings
 from kittrain.system.lines import ConnectionLost
 
 M = TypeVar("M", bound=Message)
 
 
 @dataclass(kw_only=True)
-class Past:
-    """What a new hub has to be told: the last round that this node took part in, and how many nodes that one had."""
+class LastRound:
+    """What a new hub cannot know: the last round that this node was in, and how many nodes it had."""
 
     round: int = 0
     size: int = 0
 
 
 class HubRendezvous(Rendezvous):
-    """One connection's handler.
+    """The handler of one connection.
 
     Args:
         connection: to the hub.
-        knobs: ``join_timeout`` bounds the wait for a round, ``read_timeout`` that for an answer.
-        past: kept up to date.
-        run: the id of the run.
+        settings: ``join_timeout`` limits the wait for a round, ``read_timeout`` the wait for a reply.
+        last_round: updated with each round.
+        run_id: id of the run.
         address: where the other nodes reach this one.
-        store: of the ranks, should the first one be here.
+        store: of the ranks, used if this is the first node of a round.
     """
 
     def __init__(
-        self, connection: Connection, knobs: Knobs, *, past: Past, run: str, address: str, store: RankStore
+        self,
+        connection: Connection,
+        settings: RendezvousSettings,
+        *,
+        last_round: LastRound,
+        run_id: str,
+        address: str,
+        store: RankStore,
     ) -> None:
         self._connection = connection
-        self._knobs = knobs
-        self._past = past
-        self._run = run
+        self._settings = settings
+        self._last_round = last_round
+        self._run_id = run_id
         self._address = address
         self._store = store
-        self._over = self._done = False
-        self._told = (False, False)  # of the ranks: stalled, frozen
-        self._pulsed = self._said = 0.0
+        self._round_ended = self._done = False
+        self._reported = (False, False)  # of the ranks: stalled, frozen
+        self._last_heartbeat = self._last_sent = 0.0
         self.lost = False
 
     def next_rendezvous(self) -> RendezvousInfo:
@@ -70,107 +77,111 @@ class HubRendezvous(Rendezvous):
             RendezvousTimeoutError: it was not formed within ``join_timeout``.
             RendezvousConnectionError: node 0 is gone.
         """
-        past = self._past
+        last = self._last_round
         port = self._store.reserve(self._address)
-        self.say(messages.Join(address=self._address, port=port, round=past.round, size=past.size))
-        message = self._await(messages.Round, timeout=self._knobs.join_timeout)
+        self.send(messages.Join(address=self._address, port=port, round=last.round, size=last.size))
+        message = self._wait_for(messages.Round, timeout=self._settings.join_timeout)
         self._store.begin(first=message.rank == 0)
-        self._over = self._done = self.lost = self.asked = False
-        self._told = (False, False)
-        self.reason, self.culprit, self.tempo = "", None, None
-        past.round, past.size = message.number, message.size
+        self._round_ended = self._done = self.lost = self.stacks_requested = False
+        self._reported = (False, False)
+        self.reason, self.culprit, self.step_timings = "", None, None
+        last.round, last.size = message.number, message.size
         return RendezvousInfo(
-            RoundStore(self.say, self.ask),  # type: ignore[arg-type]  # what torch's agent uses of one
+            RoundStore(self.send, self.request),  # type: ignore[arg-type]  # what torch's agent uses of a store
             message.rank,
             message.size,
             RendezvousStoreInfo(message.address, message.port),
         )
 
     def num_nodes_waiting(self) -> int:
-        """See the base class: not 0 if the round is over, which is all that torch's agent wants to know.
+        """See the base class: nonzero if the round has ended, which is all that torch's agent uses it for.
 
-        A hang is no change of membership but a failure, which :attr:`culprit` tells.
+        A hang is not a membership change but a failure; see :attr:`culprit`.
         """
         while message := self._receive(0):
-            self._note(message)
-        self._stay_alive()
-        return int(self._over and self.culprit is None)
+            self._handle(message)
+        self._keep_alive()
+        return int(self._round_ended and self.culprit is None)
 
-    def pulse(self, *, stalled: bool, frozen: bool, tempo: Mapping[int, tuple[int, float]]) -> None:
-        """See the base class: what is new at once, and nothing new as a sign of life from time to time."""
+    def heartbeat(self, *, stalled: bool, frozen: bool, progress: Mapping[int, tuple[int, float]]) -> None:
+        """See the base class: sent at once when the state changes, else every few seconds."""
         now = time.monotonic()
-        if (stalled, frozen) != self._told or now > self._pulsed + self._knobs.silence:
-            self._told, self._pulsed = (stalled, frozen), now
-            self.say(messages.Pulse(stalled=stalled, frozen=frozen, tempo=tempo))
+        if (stalled, frozen) != self._reported or now > self._last_heartbeat + self._settings.keep_alive_timeout:
+            self._reported, self._last_heartbeat = (stalled, frozen), now
+            self.send(messages.Heartbeat(stalled=stalled, frozen=frozen, progress=progress))
 
-    def account(self, ranks: Sequence[Account]) -> None:
+    def report_stacks(self, ranks: Sequence[RankStatus]) -> None:
         """See the base class."""
-        self.asked = False
-        self.say(messages.Accounts(ranks=ranks))
+        self.stacks_requested = False
+        self.send(messages.StackReport(ranks=ranks))
 
     def drain(self) -> None:
         """See the base class."""
-        self.say(messages.Drain())
+        self.send(messages.Drain())
 
-    def end(self, *, lost: bool) -> None:
+    def end_round(self, *, lost: bool) -> None:
         """See the base class."""
-        self.say(messages.End(lost=lost))
+        self.send(messages.EndRound(lost=lost))
 
-    def done(self, *, patience: float) -> bool:
-        """See the base class: told once, and answered once all are."""
+    def done(self, *, timeout: float) -> bool:
+        """See the base class: sent once, and answered once all nodes are done."""
         if not self._done:
             self._done = True
-            self.say(messages.Done())
-        self._stay_alive()
+            self.send(messages.Done())
+        self._keep_alive()
         with suppress(RendezvousTimeoutError):
-            self._await(messages.Finished, timeout=patience)
+            self._wait_for(messages.JobFinished, timeout=timeout)
             return True
         return False
 
-    def fail(self, ending: Ending, *, patience: float) -> None:
+    def fail(self, ending: Ending, *, timeout: float) -> None:
         """See the base class."""
-        self.say(messages.Fail(ending=ending))
-        deadline = time.monotonic() + patience
+        self.send(messages.Fail(ending=ending))
+        deadline = time.monotonic() + timeout
         while (message := self._receive(max(deadline - time.monotonic(), 0))) and not isinstance(
-            message, messages.Told
+            message, messages.FailureSeen
         ):
-            pass  # whatever it is, this node has come to its own end
+            pass  # no other message matters to a node that fails
 
     def leave(self) -> None:
         """See the base class."""
         self._connection.close()
 
-    def ask(self, question: messages.Get) -> messages.Values:
-        """Ask the hub what the other nodes of the round have told.
+    def request(self, request: messages.Get) -> messages.Values:
+        """Request values of the round's store from the hub.
 
         Raises:
-            RoundOver: there is none any more.
+            RoundOver: the round has ended.
         """
-        self.say(question)
-        return self._await(messages.Values, timeout=self._knobs.read_timeout)
+        self.send(request)
+        return self._wait_for(messages.Values, timeout=self._settings.read_timeout)
 
-    def say(self, message: Message) -> None:
-        """Tell the hub."""
-        self._said = time.monotonic()
+    def send(self, message: Message) -> None:
+        """Send a message to the hub.
+
+        Raises:
+            RendezvousConnectionError: node 0 is gone.
+        """
+        self._last_sent = time.monotonic()
         try:
             self._connection.send(message)
         except ConnectionLost as error:
             self.lost = True
             raise RendezvousConnectionError(f"node 0 is gone: {error}") from error
 
-    def _stay_alive(self) -> None:
-        if time.monotonic() > self._said + self._knobs.silence:
-            self.say(messages.Alive())
+    def _keep_alive(self) -> None:
+        if time.monotonic() > self._last_sent + self._settings.keep_alive_timeout:
+            self.send(messages.KeepAlive())
 
-    def _await(self, kind: type[M], *, timeout: float) -> M:
+    def _wait_for(self, kind: type[M], *, timeout: float) -> M:
         deadline = time.monotonic() + timeout
         while message := self._receive(max(deadline - time.monotonic(), 0)):
             if isinstance(message, kind):
                 return message
-            self._note(message)
-            if self._over and kind is not messages.Round:
+            self._handle(message)
+            if self._round_ended and kind is not messages.Round:
                 raise RoundOver(self.reason or "a node was lost while the round began or ended")
-        raise RendezvousTimeoutError(f"nothing heard of {kind.__name__.lower()!r} in {timeout:.0f} s")
+        raise RendezvousTimeoutError(f"no {kind.__name__} message from the hub within {timeout:.0f} s")
 
     def _receive(self, timeout: float) -> Message | None:
         try:
@@ -179,22 +190,24 @@ class HubRendezvous(Rendezvous):
             self.lost = True
             raise RendezvousConnectionError(f"node 0 is gone: {error}") from error
 
-    def _note(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         match message:
-            case messages.Over():
-                self._over = True
+            case messages.RoundEnded():
+                self._round_ended = True
                 self.lost, self.reason, self.culprit = message.lost, message.reason, message.culprit
-            case messages.Paces():
-                pairs = {"busy": message.busy, "slow": message.slow}
-                self.tempo = {name: {str(rank): one for rank, one in told.items()} for name, told in pairs.items()}
-            case messages.Explain():
-                self.asked = True
-            case messages.Failed(ending=ending):
+            case messages.StepTimings():
+                timings = {"busy": message.busy, "slow": message.slow}
+                self.step_timings = {
+                    name: {str(rank): one for rank, one in by_rank.items()} for name, by_rank in timings.items()
+                }
+            case messages.RequestStacks():
+                self.stacks_requested = True
+            case messages.JobFailed(ending=ending):
                 self.lost = True
-                raise JobEnded(heard(ending))
-            case messages.Finished():  # without this node, which waits for a round
+                raise JobEnded(as_fatal(ending))
+            case messages.JobFinished():  # without this node, which waits for a round
                 raise JobEnded(FINISHED)
-            case messages.Refused(reason=reason):
+            case messages.Rejected(reason=reason):
                 raise RendezvousConnectionError(reason)
 
     def get_backend(self) -> str:
@@ -203,19 +216,19 @@ class HubRendezvous(Rendezvous):
 
     @property
     def use_agent_store(self) -> bool:
-        """See the base class: the first node's agent hosts the ranks' store, until it is in another round."""
-        return rank_store.usable()
+        """See the base class: the first node's agent hosts the ranks' store until its next round."""
+        return rank_store.is_supported()
 
     def get_run_id(self) -> str:
         """See the base class."""
-        return self._run
+        return self._run_id
 
     def is_closed(self) -> bool:
-        """See the base class: never, as long as there is somebody who asks."""
+        """See the base class: always False; only the end of the job closes the rendezvous."""
         return False
 
     def set_closed(self) -> None:
-        """See the base class: one node does not close the run for all."""
+        """See the base class: does nothing; one node does not close the run for all."""
 
     def shutdown(self) -> bool:
         """See the base class."""

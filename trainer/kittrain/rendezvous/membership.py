@@ -1,7 +1,7 @@
-"""Which nodes are there, and when they form a round: the rules of the rendezvous, without clocks or sockets.
+"""Decides which nodes form a round and when it ends: the rules of the rendezvous, without clocks or sockets.
 
-A round is formed once, by one process, from the nodes that are ready; it is over for all of its nodes at the moment
-that one of them is lost, says that its ranks have failed, or is joined by a node that makes the job larger.
+One process forms each round, from the nodes that are ready. The round ends for all of its nodes as soon as one of them
+is lost, one reports that its ranks have stopped, or more nodes can make the job larger.
 """
 
 from __future__ import annotations
@@ -11,74 +11,74 @@ from dataclasses import dataclass
 
 @dataclass(eq=False, kw_only=True)
 class Node:
-    """A node that is connected.
+    """A connected node.
 
     Attributes:
-        index: of the pod.
-        born: unix seconds at which its agent began.
-        pod: that it is.
-        address: where its first rank can be reached, told when it is ready.
+        index: of the node.
+        started_at: unix seconds at which its agent started.
+        pod: name of its pod.
+        address: where its first rank can be reached; known once it is ready.
         port: free there.
         ready: whether it waits for the next round.
-        active: whether it takes part in the current one.
-        seated: whether it took part in the last one, and so will soon be ready for the next.
+        active: whether it is in the current round.
+        in_last_round: whether it was in the latest round, so that it will soon be ready for the next.
         done: whether its ranks have succeeded.
-        draining: whether it was told to leave: others' ranks may have ended by agreement with its own.
+        draining: whether it was asked to stop: ranks of other nodes may have stopped in agreement with its own.
     """
 
     index: int
-    born: float
+    started_at: float
     pod: str = ""
     address: str = ""
     port: int = 0
     ready: bool = False
     active: bool = False
-    seated: bool = False
+    in_last_round: bool = False
     done: bool = False
     draining: bool = False
 
     @property
     def name(self) -> str:
-        """The node, for a person."""
+        """The node's name in messages."""
         return f"node {self.index}, pod {self.pod}" if self.pod else f"node {self.index}"
 
 
 class Superseded(Exception):
-    """A younger agent has this node's place."""
+    """A newer agent is connected with this node's index."""
 
 
-class Roster:
-    """The nodes of one job. ``now`` is in seconds of any steady clock.
+class Membership:
+    """The nodes of one job. ``now`` is in seconds of any monotonic clock.
 
     Args:
-        fewest: nodes of a round.
-        most: nodes of a round.
-        last_call: seconds that fewer than expected nodes wait for more.
+        min_nodes: of a round.
+        max_nodes: of a round.
+        last_call_timeout: seconds that fewer than the expected nodes wait for more.
     """
 
-    def __init__(self, *, fewest: int, most: int, last_call: float) -> None:
-        self.fewest = fewest
-        self.most = most
-        self._last_call = last_call
+    def __init__(self, *, min_nodes: int, max_nodes: int, last_call_timeout: float) -> None:
+        self.min_nodes = min_nodes
+        self.max_nodes = max_nodes
+        self._last_call_timeout = last_call_timeout
         self._nodes: dict[int, Node] = {}
-        self._expected = most  # nodes that are worth a last call: those of the last round that may be there
-        self._called: float | None = None  # when the last call began
-        self._finished = False  # whether the ranks of a whole round have succeeded, after which there is no other
+        self._expected = max_nodes  # nodes that a last call waits for: those of the last round that may come back
+        self._last_call_began: float | None = None
+        self._finished = False  # whether the ranks of a whole round have succeeded; no round follows
         self.round = 0
-        self.group: list[Node] = []  # of the current round, in order of their ranks; empty between two rounds
+        self.group: list[Node] = []  # nodes of the current round by rank; empty between two rounds
 
-    def rival(self, node: Node) -> Node | None:
-        """The older agent that has the place of a node, if any.
+    def predecessor(self, node: Node) -> Node | None:
+        """The older agent that is connected with a node's index, if any.
 
         Raises:
-            Superseded: the place is a younger agent's.
+            Superseded: the connected agent is the newer one.
         """
-        rival = self._nodes.get(node.index)
-        if rival and rival.born > node.born:
+        connected = self._nodes.get(node.index)
+        if connected and connected.started_at > node.started_at:
             raise Superseded
-        return rival
+        return connected
 
-    def enter(self, node: Node) -> None:
+    def add(self, node: Node) -> None:
         """A node has connected."""
         self._nodes[node.index] = node
 
@@ -87,84 +87,84 @@ class Roster:
 
         Args:
             node: which one.
-            round: the last one that it took part in, 0 for none.
-            size: how many nodes that one had.
+            round: number of the last round that it was in; 0 for none.
+            size: how many nodes that round had.
 
         Returns:
-            The nodes whose round is thereby over.
+            The nodes whose round this ends.
         """
-        if round > self.round:  # this process is new, so the node that it belongs to took no part in that round
+        if round > self.round:  # the hub is new, so its own node was not in that round
             self.round, self._expected = round, size - 1
-        over = self.end(node)
+        ended = self.end_round(node)
         node.ready, node.done = True, False
-        node.seated = node.seated or round == self.round > 0
-        return over
+        node.in_last_round = node.in_last_round or round == self.round > 0
+        return ended
 
-    def leave(self, node: Node) -> list[Node]:
-        """A node is gone; gives the nodes whose round is thereby over."""
+    def remove(self, node: Node) -> list[Node]:
+        """A node is lost; returns the nodes whose round this ends."""
         del self._nodes[node.index]
-        self._expected -= node.seated
+        self._expected -= node.in_last_round
         if any(other.done for other in self.group) and not node.draining:
-            # The round ends anyway, and the others may still be at their last words.
+            # The round is about to end by itself, and ranks of other nodes may still be finishing.
             self.group = [other for other in self.group if other is not node]
             node.active = False
-        return self.end(node)
+        return self.end_round(node)
 
-    def end(self, node: Node) -> list[Node]:
-        """A node's ranks are no more; gives the nodes whose round is thereby over."""
+    def end_round(self, node: Node) -> list[Node]:
+        """A node's ranks have stopped; returns the nodes whose round this ends."""
         if not node.active:
             return []
-        over, self.group = self.group, []
-        for other in over:
+        ended, self.group = self.group, []
+        for other in ended:
             other.active = False
-        return over
+        return ended
 
-    def succeed(self, node: Node) -> None:
+    def mark_done(self, node: Node) -> None:
         """A node's ranks have succeeded."""
         node.done = True
 
-    def dismiss(self) -> list[Node]:
-        """Once the ranks of all nodes of a round have succeeded: these nodes, and those that wait for another round."""
+    def finish(self) -> list[Node]:
+        """Once the ranks of all nodes of a round have succeeded: those nodes, and the ones waiting for a round."""
         self._finished = self._finished or (bool(self.group) and all(node.done for node in self.group))
         if not self._finished:
             return []
-        dismissed = [*self.group, *self._ready()]
-        for node in dismissed:
+        released = [*self.group, *self._ready()]
+        for node in released:
             node.ready = node.active = False
         self.group = []
-        return dismissed
+        return released
 
-    def grow(self, now: float) -> list[Node]:
-        """End the round if there are nodes to make it larger; gives the nodes whose round is thereby over."""
-        room = self.most - len(self.group)
-        if not self.group or not room or any(node.done for node in self.group):
+    def scale_up(self, now: float) -> list[Node]:
+        """End the round if ready nodes can make it larger; returns the nodes whose round this ends."""
+        missing = self.max_nodes - len(self.group)
+        if not self.group or not missing or any(node.done for node in self.group):
             return []
         waiting = len(self._ready())
         if not waiting:
             return []
-        return self.end(self.group[0]) if waiting >= room or self._last_call_is_over(now) else []
+        return self.end_round(self.group[0]) if waiting >= missing or self._last_call_is_over(now) else []
 
-    def form(self, now: float) -> bool:
-        """Form the next round if it may be formed now; whether it was formed."""
+    def form_round(self, now: float) -> bool:
+        """Form the next round if that is possible now; returns whether it was formed."""
         if self.group:
             return False
         ready = self._ready()
-        if len(ready) < self.fewest or (len(ready) < self.most and self._others_may_come(ready, now)):
+        if len(ready) < self.min_nodes or (len(ready) < self.max_nodes and self._more_may_join(ready, now)):
             return False
         self.round += 1
-        self.group = ready[: self.most]
+        self.group = ready[: self.max_nodes]
         for node in self.group:
             node.active = True
         self._expected = len(self.group)
-        self._called = None
+        self._last_call_began = None
         for node in self._nodes.values():
-            node.seated = node.active
+            node.in_last_round = node.active
             node.ready = node.ready and not node.active
         return True
 
-    def _others_may_come(self, ready: list[Node], now: float) -> bool:
-        former = [node for node in self._nodes.values() if node.seated]
-        if not all(node.ready for node in former):  # its ranks are being stopped, or take a snapshot before
+    def _more_may_join(self, ready: list[Node], now: float) -> bool:
+        former = [node for node in self._nodes.values() if node.in_last_round]
+        if not all(node.ready for node in former):  # one still stops its ranks, which may take a snapshot first
             return True
         here = len(former) if self.round else len(ready)
         return here < self._expected and not self._last_call_is_over(now)
@@ -173,6 +173,6 @@ class Roster:
         return sorted((node for node in self._nodes.values() if node.ready), key=lambda node: node.index)
 
     def _last_call_is_over(self, now: float) -> bool:
-        """The last call begins when this is asked first."""
-        self._called = now if self._called is None else self._called
-        return now >= self._called + self._last_call
+        """Whether the last call has timed out; the first call of this method begins it."""
+        self._last_call_began = now if self._last_call_began is None else self._last_call_began
+        return now >= self._last_call_began + self._last_call_timeout

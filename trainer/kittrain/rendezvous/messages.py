@@ -1,6 +1,6 @@
-"""What nodes and the hub tell each other: a type for each message, by its name, and the bounds of what it holds.
+"""The messages between nodes and the hub: a dataclass for each, and bounds on its values.
 
-A message is a line of JSON with its name under ``say``. What is of no known name, or not of its type, is no message.
+A message is a line of JSON with the name of its class under ``type``. An unknown type or a wrong field is an error.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from kittrain.outcome.termination import Ending
-from kittrain.rendezvous.diagnosis import Account
+from kittrain.rendezvous.diagnosis import RankStatus
 from kittrain.system import typed
 from kittrain.system.decoders import MalformedError
 
 Count = Annotated[int, lambda number: number >= 0]
 Port = Annotated[int, lambda number: 0 < number < 1 << 16]
 Finite = Annotated[float, math.isfinite]
-Tempo = Mapping[int, tuple[Count, Finite]]
+Progress = Mapping[int, tuple[Count, Finite]]  # by rank: finished steps, and the busy seconds in all of them
 
 
 class Message:
-    """What is told; each of its types is a row of one of the tables below."""
+    """A message; each class is in one of the two tables below."""
 
 
 # -- from a node to the hub
@@ -30,16 +30,16 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class Hello(Message):
-    """Who it is: the first message, once."""
+    """Which node this is: the first message, sent once."""
 
     node: Count
-    born: Finite
+    started_at: Finite
     pod: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Join(Message):
-    """Ready for a round: where its first rank's store would listen, and the last round that it took part in."""
+    """Ready for a round: where its first rank's store would listen, and the last round that it was in."""
 
     address: str
     port: Port
@@ -49,12 +49,12 @@ class Join(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Drain(Message):
-    """It was told to leave, and so are its ranks."""
+    """The node was asked to stop, and has asked its ranks."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class End(Message):
-    """Its ranks are no more."""
+class EndRound(Message):
+    """Its ranks have stopped: because they failed (``lost``), or in agreement."""
 
     lost: bool
 
@@ -66,42 +66,42 @@ class Done(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Set(Message):
-    """What it tells the other nodes of the round."""
+    """Set keys of the round's store."""
 
     values: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Get(Message):
-    """What it wants to know from them."""
+    """Request keys of the round's store."""
 
     keys: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pulse(Message):
-    """How its ranks are, every few seconds: whether all stand still, whether one is stopped, how fast each is."""
+class Heartbeat(Message):
+    """State of its ranks, every few seconds: whether all are stalled, whether one is frozen, and their progress."""
 
     stalled: bool
     frozen: bool
-    tempo: Tempo
+    progress: Progress
 
 
 @dataclass(frozen=True, kw_only=True)
-class Accounts(Message):
-    """Where its ranks stand."""
+class StackReport(Message):
+    """The status of its ranks, as the hub requested."""
 
-    ranks: Sequence[Account]
+    ranks: Sequence[RankStatus]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Alive(Message):
-    """There was nothing else to say for a while."""
+class KeepAlive(Message):
+    """There was nothing else to send for a while."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fail(Message):
-    """It fails for good, and the job with it."""
+    """The node fails permanently, and the job with it."""
 
     ending: Ending
 
@@ -111,7 +111,7 @@ class Fail(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Round(Message):
-    """Its place in a round, and where the ranks' store is."""
+    """Its group rank in a new round, and where the ranks' store is."""
 
     number: Count
     rank: Count
@@ -121,8 +121,8 @@ class Round(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Over(Message):
-    """The round is over; if it hung, with the rank that kept the others waiting, and the steps it had finished."""
+class RoundEnded(Message):
+    """The round has ended; after a hang, with the rank that blocked the others and the steps that it had finished."""
 
     lost: bool
     reason: str
@@ -131,71 +131,73 @@ class Over(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Values(Message):
-    """What it wanted to know, in that order."""
+    """The values of the requested keys, in their order."""
 
     values: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finished(Message):
+class JobFinished(Message):
     """The ranks of all nodes have succeeded."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refused(Message):
-    """It cannot take part."""
+class Rejected(Message):
+    """The node cannot take part."""
 
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explain(Message):
-    """Where do your ranks stand?"""
+class RequestStacks(Message):
+    """Request for a :class:`StackReport`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Paces(Message):
-    """To the first node of a round: how fast all ranks are, by rank."""
+class StepTimings(Message):
+    """To the first node of a round: busy seconds of a step by rank, and the stragglers."""
 
     busy: Mapping[int, Finite]
     slow: Mapping[int, Finite]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Failed(Message):
-    """Another node has failed for good."""
+class JobFailed(Message):
+    """Another node has failed permanently."""
 
     ending: Ending
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told(Message):
-    """To a node that fails for good: all have heard."""
+class FailureSeen(Message):
+    """To a node that fails permanently: all others know."""
 
 
 Table = Mapping[str, type[Message]]
-NODES: Final[Table] = {
-    kind.__name__.lower(): kind for kind in (Hello, Join, Drain, End, Done, Set, Get, Pulse, Accounts, Alive, Fail)
+FROM_NODES: Final[Table] = {
+    kind.__name__: kind
+    for kind in (Hello, Join, Drain, EndRound, Done, Set, Get, Heartbeat, StackReport, KeepAlive, Fail)
 }
-HUBS: Final[Table] = {
-    kind.__name__.lower(): kind for kind in (Round, Over, Values, Finished, Refused, Explain, Paces, Failed, Told)
+FROM_HUB: Final[Table] = {
+    kind.__name__: kind
+    for kind in (Round, RoundEnded, Values, JobFinished, Rejected, RequestStacks, StepTimings, JobFailed, FailureSeen)
 }
 
 
 def dump(message: Message) -> bytes:
-    """A message as a line without its end."""
-    return typed.JSON.encode({"say": type(message).__name__.lower(), **typed.encode(message)}).encode()
+    """A message as a line, without its newline."""
+    return typed.JSON.encode({"type": type(message).__name__, **typed.encode(message)}).encode()
 
 
 def load(table: Table, text: bytes) -> Message:
-    """The message that a line holds.
+    """The message in a line.
 
     Raises:
         MalformedError: it is none of the table's.
     """
-    told = typed.parse(text)
-    say = told.pop("say", None) if isinstance(told, dict) else None
-    if not isinstance(say, str) or say not in table:
+    fields = typed.parse(text)
+    name = fields.pop("type", None) if isinstance(fields, dict) else None
+    if not isinstance(name, str) or name not in table:
         raise MalformedError(f"not one of {', '.join(table)}")
-    message: Message = typed.decode(table[say], told)
+    message: Message = typed.decode(table[name], fields)
     return message

@@ -1,7 +1,7 @@
-"""The hub's end of each connection: a stranger until it has proved itself, and held to what a node may say then.
+"""The hub's end of its connections: authenticates each one, bounds what it may send, and passes its messages on.
 
-A stranger may send two short lines, within seconds. Of what strangers there are at once, those of the address that has
-most of them go first, so that whoever connects a thousand times is in nobody's way but their own.
+An unauthenticated connection may send two short lines within seconds. If there are too many of them, the oldest one of
+the address with the most is closed, so that a flood from one address does not keep others out.
 """
 
 from __future__ import annotations
@@ -13,82 +13,82 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from kittrain.rendezvous import handshake, messages
-from kittrain.rendezvous.handshake import ForgedError, Greeting, Key, Proof, Session
-from kittrain.rendezvous.messages import NODES, Message, Refused
+from kittrain.rendezvous.handshake import AuthenticationError, Greeting, Key, Proof, Session
+from kittrain.rendezvous.messages import FROM_NODES, Message, Rejected
 from kittrain.system import typed
 from kittrain.system.decoders import MalformedError
 from kittrain.system.lines import LONGEST, notice_silence
 from kittrain.system.port import BACKLOG
 
-WORDS: Final = 1024  # bytes that a stranger may send
-PATIENCE: Final = 10.0  # seconds that one may take to prove itself
-STRANGERS: Final = BACKLOG  # at once: all nodes of a large job
-TOLD: Final = 10  # addresses without a proof that are told of
+MAX_HANDSHAKE_LINE: Final = 1024  # bytes
+HANDSHAKE_TIMEOUT: Final = 10.0  # seconds
+MAX_UNAUTHENTICATED: Final = BACKLOG  # connections at once: all nodes of a large job
+MAX_WARNED_ADDRESSES: Final = 10  # that failed to authenticate
 
 
-class Host(Protocol):
-    """Who listens behind the door."""
+class PeerListener(Protocol):
+    """Receives what authenticated peers send."""
 
-    def hear(self, peer: Peer, message: Message) -> None:
-        """A peer that has proved itself says something."""
+    def message_received(self, peer: Peer, message: Message) -> None:
+        """An authenticated peer has sent a message."""
 
-    def lose(self, peer: Peer) -> None:
-        """A peer that has proved itself is gone."""
+    def connection_lost(self, peer: Peer) -> None:
+        """An authenticated peer is gone."""
 
 
-class Door:
+class PeerServer:
     """All connections.
 
     Args:
         key: of the run.
-        host: told of those that have proved themselves.
-        silence: seconds between two signs of life of a silent connection, and how many may be missing.
-        warn: told of those that tried to, and do not know the secret.
-        strangers: how many there may be at once.
+        listener: receives the messages of authenticated peers.
+        keep_alive: seconds between two TCP keep-alives of an idle connection, and how many may be missed.
+        warn: called for an address that fails to authenticate.
+        max_unauthenticated: connections at once.
     """
 
     def __init__(
         self,
         key: Key,
-        host: Host,
+        listener: PeerListener,
         *,
-        silence: tuple[int, int],
+        keep_alive: tuple[int, int],
         warn: Callable[[str], None],
-        strangers: int = STRANGERS,
+        max_unauthenticated: int = MAX_UNAUTHENTICATED,
     ) -> None:
         self.key = key
-        self.host = host
-        self.silence = silence
+        self.listener = listener
+        self.keep_alive = keep_alive
         self._warn = warn
-        self._most = strangers
-        self._strangers: dict[Peer, None] = {}  # the oldest first, as is each of
+        self._max_unauthenticated = max_unauthenticated
+        self._unauthenticated: dict[Peer, None] = {}  # the oldest first, as in the next one's values
         self._by_address: defaultdict[str, dict[Peer, None]] = defaultdict(dict)
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
-    def meet(self, peer: Peer) -> None:
-        """Somebody has connected."""
-        self._strangers[peer] = self._by_address[peer.address][peer] = None
-        if len(self._strangers) > self._most:
+    def add(self, peer: Peer) -> None:
+        """A connection was made."""
+        self._unauthenticated[peer] = self._by_address[peer.address][peer] = None
+        if len(self._unauthenticated) > self._max_unauthenticated:
             busiest = max(self._by_address.values(), key=len)
-            next(iter(busiest)).cut()
+            next(iter(busiest)).abort()
 
-    def part(self, peer: Peer) -> None:
-        """One of them is no stranger any more, or is gone."""
-        if peer in self._strangers:
-            del self._strangers[peer], self._by_address[peer.address][peer]
+    def discard(self, peer: Peer) -> None:
+        """A connection is authenticated or gone."""
+        if peer in self._unauthenticated:
+            del self._unauthenticated[peer], self._by_address[peer.address][peer]
             if not self._by_address[peer.address]:
                 del self._by_address[peer.address]
 
-    def sweep(self, now: float) -> None:
-        """Drop those that take too long; to be called often. ``now`` is ``time.monotonic()``."""
-        while (oldest := next(iter(self._strangers), None)) and now > oldest.since + PATIENCE:
-            oldest.cut()
+    def drop_expired(self, now: float) -> None:
+        """Drop connections whose handshake takes too long; call it often. ``now`` is ``time.monotonic()``."""
+        while (oldest := next(iter(self._unauthenticated), None)) and now > oldest.since + HANDSHAKE_TIMEOUT:
+            oldest.abort()
 
-    def refuse(self, peer: Peer) -> None:
-        """One of them has greeted, and is gone without a proof that it knows the secret."""
-        if peer.address not in self._told and len(self._told) < TOLD:
-            self._told.add(peer.address)
-            self._warn(f"warning: {peer.address} does not know this run's secret; it was not let in")
+    def warn_unauthenticated(self, peer: Peer) -> None:
+        """A peer sent a greeting, and is gone without a proof that it knows the secret."""
+        if peer.address not in self._warned and len(self._warned) < MAX_WARNED_ADDRESSES:
+            self._warned.add(peer.address)
+            self._warn(f"warning: {peer.address} does not know this run's secret; its connection was rejected")
 
 
 class Peer(asyncio.Protocol):
@@ -96,78 +96,79 @@ class Peer(asyncio.Protocol):
 
     _transport: asyncio.Transport
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
-        self._session: Session | None = None  # once it has greeted
-        self._member = False  # once it has proved itself
-        self._rest = bytearray()
+    def __init__(self, server: PeerServer) -> None:
+        self._server = server
+        self._session: Session | None = None  # once it has sent its greeting
+        self._authenticated = False
+        self._buffer = bytearray()
         self.since = time.monotonic()
         self.address = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Somebody is there."""
+        """See the base class."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self.address = str((transport.get_extra_info("peername") or ("",))[0])
-        interval, attempts = self._door.silence
+        interval, attempts = self._server.keep_alive
         notice_silence(transport.get_extra_info("socket"), interval=interval, attempts=attempts)
-        self._door.meet(self)
+        self._server.add(self)
 
     def data_received(self, data: bytes) -> None:
-        """Take whole lines out of what has arrived."""
-        self._rest += data
-        seen = len(self._rest) - len(data)
-        while not self._transport.is_closing() and (end := self._rest.find(b"\n", seen)) >= 0:
-            line = bytes(self._rest[:end])
-            del self._rest[: end + 1]
+        """See the base class: handle each complete line."""
+        self._buffer += data
+        seen = len(self._buffer) - len(data)
+        while not self._transport.is_closing() and (end := self._buffer.find(b"\n", seen)) >= 0:
+            line = bytes(self._buffer[:end])
+            del self._buffer[: end + 1]
             seen = 0
-            self._take(line)
-        if len(self._rest) > (LONGEST if self._member else WORDS):
-            self.cut()
+            self._line_received(line)
+        if len(self._buffer) > (LONGEST if self._authenticated else MAX_HANDSHAKE_LINE):
+            self.abort()
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002  asyncio's signature
-        """It is gone."""
-        self._door.part(self)
-        if self._member:
-            self._door.host.lose(self)
+        """See the base class."""
+        self._server.discard(self)
+        if self._authenticated:
+            self._server.listener.connection_lost(self)
         elif self._session:
-            self._door.refuse(self)
+            self._server.warn_unauthenticated(self)
 
-    def tell(self, message: Message) -> None:
-        """Tell a peer that has proved itself."""
-        if self._session and self._member and not self._transport.is_closing():
-            self._transport.write(self._session.seal(messages.dump(message)))
+    def send(self, message: Message) -> None:
+        """Send a message, if the peer is authenticated."""
+        if self._session and self._authenticated and not self._transport.is_closing():
+            self._transport.write(self._session.sign(messages.dump(message)))
 
     def close(self) -> None:
-        """End the connection once all has been sent."""
+        """Close the connection once everything has been sent."""
         self._transport.close()
 
-    def cut(self) -> None:
-        """End the connection, and forget at once what it has cost."""
-        self._door.part(self)
-        self._rest.clear()
+    def abort(self) -> None:
+        """Close the connection and free its memory at once."""
+        self._server.discard(self)
+        self._buffer.clear()
         self._transport.abort()
 
-    def _take(self, line: bytes) -> None:
+    def _line_received(self, line: bytes) -> None:
         try:
-            if self._session and self._member:
-                self._door.host.hear(self, messages.load(NODES, self._session.open(line)))
+            if self._session and self._authenticated:
+                message = messages.load(FROM_NODES, self._session.verify(line))
+                self._server.listener.message_received(self, message)
             else:
-                self._prove(line)
-        except ForgedError:
-            self.cut()
+                self._authenticate(line)
+        except AuthenticationError:
+            self.abort()
         except MalformedError as error:
-            self.tell(Refused(reason=f"node 0 cannot read what this node says: {error}"))
+            self.send(Rejected(reason=f"node 0 cannot decode a message of this node: {error}"))
             self.close()
 
-    def _prove(self, line: bytes) -> None:
-        if len(line) > WORDS:
+    def _authenticate(self, line: bytes) -> None:
+        if len(line) > MAX_HANDSHAKE_LINE:
             raise MalformedError("too long")
         if self._session is None:
-            answer, self._session = self._door.key.answer(typed.load(Greeting, line))
+            answer, self._session = self._server.key.answer(typed.load(Greeting, line))
             self._transport.write(handshake.line(answer))
         else:
-            words: Proof = typed.load(Proof, line)
-            self._session.verify(words.mac)
-            self._door.part(self)
-            self._member = True
+            proof: Proof = typed.load(Proof, line)
+            self._session.verify_proof(proof.mac)
+            self._server.discard(self)
+            self._authenticated = True

@@ -1,4 +1,4 @@
-"""The store of a round, as far as torch's elastic agent and the report need one."""
+"""The key-value store of a round, with the methods that torch's elastic agent and the report use."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from kittrain.rendezvous.messages import Get, Message, Set, Values
 
 
 class RoundStore:
-    """What the nodes of a round tell each other, kept by the hub until the round is over; keys are set once.
+    """Values that the nodes of a round share. The hub holds them until the round ends; a key is set only once.
 
     Args:
-        say: tells the hub.
-        ask: asks the hub, and gives its answer.
+        send: sends a message to the hub.
+        request: sends a request to the hub, and returns its reply.
     """
 
-    def __init__(self, say: Callable[[Message], None], ask: Callable[[Get], Values]) -> None:
-        self._say = say
-        self._ask = ask
+    def __init__(self, send: Callable[[Message], None], request: Callable[[Get], Values]) -> None:
+        self._send = send
+        self._request = request
 
     def set(self, key: str, value: str | bytes) -> None:
         """Set a key."""
@@ -26,12 +26,12 @@ class RoundStore:
     def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
         """Set keys."""
         texts = (value if isinstance(value, str) else value.decode() for value in values)
-        self._say(Set(values=dict(zip(keys, texts, strict=True))))
+        self._send(Set(values=dict(zip(keys, texts, strict=True))))
 
     def get(self, key: str) -> bytes:
-        """A key's value, as soon as it is set."""
+        """A key's value; blocks until it is set."""
         return self.multi_get([key])[0]
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
-        """The values of all these keys, as soon as they are set."""
-        return [value.encode() for value in self._ask(Get(keys=keys)).values]
+        """The values of these keys; blocks until all of them are set."""
+        return [value.encode() for value in self._request(Get(keys=keys)).values]

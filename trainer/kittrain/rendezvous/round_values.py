@@ -1,4 +1,4 @@
-"""What the nodes of a round tell each other: keys that are set once, and questions that wait for them."""
+"""The hub's side of a round's key-value store: keys that are set once, and requests that wait for them."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ from kittrain.rendezvous.messages import Message, Values
 
 
 @dataclass(eq=False)
-class _Question:
+class _Request:
     node: Node
     keys: Sequence[str]
     missing: int
 
 
-class Board:
-    """Of one round after the other.
+class RoundValues:
+    """The values of the current round.
 
     Args:
-        tell: tells a node.
+        send: sends a message to a node.
     """
 
-    def __init__(self, tell: Callable[[Node, Message], None]) -> None:
-        self._tell = tell
+    def __init__(self, send: Callable[[Node, Message], None]) -> None:
+        self._send = send
         self._values: dict[str, str] = {}
-        self._waiting: defaultdict[str, list[_Question]] = defaultdict(list)
+        self._waiting: defaultdict[str, list[_Request]] = defaultdict(list)
 
     def set(self, values: Mapping[str, str]) -> None:
-        """A node tells the others something; what was set before stays."""
+        """Set the keys that are not set yet."""
         for key, value in values.items():
             if key not in self._values:
                 self._values[key] = value
-                for question in self._waiting.pop(key, ()):
-                    question.missing -= 1
-                    self._answer(question)
+                for request in self._waiting.pop(key, ()):
+                    request.missing -= 1
+                    self._reply(request)
 
     def get(self, node: Node, keys: Sequence[str]) -> None:
-        """A node asks; it is answered once all keys are set."""
+        """Reply to a node's request as soon as all keys are set."""
         missing = {key for key in keys if key not in self._values}
-        question = _Question(node, keys, len(missing))
+        request = _Request(node, keys, len(missing))
         for key in missing:
-            self._waiting[key].append(question)
-        self._answer(question)
+            self._waiting[key].append(request)
+        self._reply(request)
 
     def clear(self) -> None:
-        """The round is over, and takes questions with it."""
+        """The round has ended: drop its values and its open requests."""
         self._values.clear()
         self._waiting.clear()
 
-    def _answer(self, question: _Question) -> None:
-        if not question.missing:
-            self._tell(question.node, Values(values=[self._values[key] for key in question.keys]))
+    def _reply(self, request: _Request) -> None:
+        if not request.missing:
+            self._send(request.node, Values(values=[self._values[key] for key in request.keys]))

@@ -1,4 +1,4 @@
-"""Where a rank's main thread stands, by the stack that faulthandler printed: in a collective, or in code of its own."""
+"""Locates a rank's main thread in the stack that faulthandler printed: in a collective, or in a line of user code."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Final
 HEADER: Final = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+")
 FRAME: Final = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 
-BACKWARD: Final = "the gradients' all-reduce"  # or what comes before it in the backward pass: no frame tells
+BACKWARD: Final = "the gradients' all-reduce"  # or the backward pass before it: the frames are the same
 
-# Frames that a rank waits for others in: file, function (empty: any, and its name tells), what a person calls it.
+# Frames in which a rank waits for others: file, function (empty: any), name in messages (empty: the function's).
 WAITS: Final[tuple[tuple[str, str, str], ...]] = (
     ("torch/distributed/distributed_c10d.py", "", ""),
     ("torch/autograd/graph.py", "_engine_run_backward", BACKWARD),
@@ -23,8 +23,8 @@ WAITS: Final[tuple[tuple[str, str, str], ...]] = (
     ("kittrain/training/pulse.py", "_wait", "the sum of the losses"),
     ("kittrain/training/pulse.py", "read", "the sum of the losses"),
 )
-WRAPPERS: Final = ("torch/distributed/c10d_logger.py",)  # around what is called
-# Not the user's own code; the workloads are, though they come with the trainer.
+WRAPPERS: Final = ("torch/distributed/c10d_logger.py",)  # decorators around the function that is called
+# Not user code; the bundled workloads count as user code.
 LIBRARY: Final = re.compile(
     r"<frozen |/(site-packages|dist-packages|lib/python[\d.]+)/"
     rf"|{re.escape(str(Path(__file__).parent.parent))}/(?!workloads/)"
@@ -33,7 +33,7 @@ LIBRARY: Final = re.compile(
 
 @dataclass(frozen=True)
 class Frame:
-    """One call."""
+    """One stack frame."""
 
     file: str
     line: int
@@ -44,20 +44,20 @@ class Frame:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where a main thread stands.
+class Location:
+    """Where a main thread is.
 
     Attributes:
         wait: the collective that it is in; empty if it is in none.
-        line: the innermost line of the user's own code; of any code where there is none.
+        line: the innermost line of user code, or of any code if there is none.
     """
 
     wait: str = ""
     line: str = ""
 
 
-def place(printed: Iterable[str]) -> Place | None:
-    """The place of the main thread, which faulthandler prints last; None if no stack was printed."""
+def locate(printed: Iterable[str]) -> Location | None:
+    """The location of the main thread, which faulthandler prints last; None if no stack was printed."""
     frames: list[Frame] = []
     for text in printed:
         if HEADER.match(text):
@@ -66,12 +66,12 @@ def place(printed: Iterable[str]) -> Place | None:
             frames.append(Frame(found[1], int(found[2]), found[3]))
     if not frames:
         return None
-    own = next((frame for frame in frames if not LIBRARY.search(frame.file)), frames[0])
-    return Place(wait=_wait(frames), line=str(own))
+    user = next((frame for frame in frames if not LIBRARY.search(frame.file)), frames[0])
+    return Location(wait=_wait(frames), line=str(user))
 
 
 def _wait(frames: list[Frame]) -> str:
-    """The collective that the innermost frames are in: of several calls within each other, the outermost one."""
+    """The collective that the innermost frames are in; of nested collectives the outermost."""
     name = ""
     for frame in frames:
         if frame.file.endswith(WRAPPERS):
