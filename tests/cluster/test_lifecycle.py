@@ -42,7 +42,7 @@ def test_an_elastic_job_through_every_verb(namespace: str, kind: str) -> None:
 
     does(run, "cancel")
     assert phase(run) == ("Cancelled", 0)
-    assert "[rank 0]: going on after step" in does(run, "logs"), "its agents have kept them on the claim"
+    assert "[rank 0]: resuming after step" in does(run, "logs"), "its agents have kept them on the claim"
     does(run, "wait", exit_code=103)
     assert "kitctl restart starts a cancelled job" in does(run, "resume", exit_code=2)
     with all_recover(run):
@@ -54,7 +54,7 @@ def test_an_elastic_job_through_every_verb(namespace: str, kind: str) -> None:
     epochs = run.step() // ORDER.steps_per_epoch + 2
     submit(run, "--resume", epochs=epochs)
     does(run, "wait")
-    assert "going on after step" in does(run, "logs", "--rank", "0")
+    assert "resuming after step" in does(run, "logs", "--rank", "0")
     assert_each_sample_counts_once(run.folder, run.folder / "record", ORDER, epochs=epochs)
     assert "submit it again with --replace --resume" in does(run, "restart", exit_code=2)
     does(run, "delete", "--snapshots", "-y")

@@ -1,4 +1,4 @@
-"""Training on a GPU: NCCL, warm ranks, the exchange that rides along, and several ranks on one GPU."""
+"""Training on a GPU: NCCL, warm ranks, piggybacked messages, and several ranks on one GPU."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_an_elastic_job_through_every_verb(kit: Kit) -> None:
     kit.run("wait", "life", exit_code=103)
     kit.run("restart", "life")
     trains(kit, "life", ranks=2)
-    said = kit.run("logs", "life", "--include", "going on after step")
+    said = kit.run("logs", "life", "--include", "resuming after step")
     assert len(said.splitlines()) >= 4, "after resume, twice scale, and restart; once more for a node that comes late"
     kit.run("delete", "life")
     kit.run("status", "life", exit_code=102)
@@ -71,10 +71,10 @@ def test_resume_goes_on_where_an_earlier_job_of_the_name_ended(kit: Kit) -> None
     assert finished(kit.snapshots("again"), run)
     kit.run("delete", "again")
     kit.run("submit", "--name", "again", "--resume", "--wait", *words, "4")
-    assert "going on after step 8, in epoch 3" in kit.run("logs", "again")
+    assert "resuming after step 8, in epoch 3" in kit.run("logs", "again")
     kit.run("delete", "again")
     kit.run("submit", "--name", "again", "--wait", *words, "2")
-    assert "going on" not in kit.run("logs", "again"), "without --resume a job begins at the beginning"
+    assert "resuming" not in kit.run("logs", "again"), "without --resume a job begins at the beginning"
 
 
 @pytest.mark.slow

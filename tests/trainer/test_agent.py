@@ -191,7 +191,7 @@ def test_a_storage_that_does_not_answer_is_told_and_costs_no_restart(tmp_path: P
         end = nodes.end(0)
         (newest / "good").replace(manifest)
         assert nodes.wait(0) == 0
-        nodes.until(0, "going on after step 8, in epoch 3 with 2 ranks")
+        nodes.until(0, "resuming after step 8, in epoch 3 with 2 ranks")
         output = nodes.output(0)
     assert end["outcome"] == "retryable"
     assert f"Input/output error: '{manifest}'; tried 4 times" in end["reason"]

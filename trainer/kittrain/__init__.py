@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kittrain.outcome.completion import mark_finished
     from kittrain.training.loop import Drained, Training
-    from kittrain.training.pulse import Step
+    from kittrain.training.step_sync import Step
     from kittrain.world.data import Data
     from kittrain.world.distributed import World, join
     from kittrain.world.evaluation import evaluate
@@ -24,7 +24,7 @@ _HOMES = {
     "DDPOptions": "kittrain.world.replicas",
     "Data": "kittrain.world.data",
     "Drained": "kittrain.training.loop",
-    "Step": "kittrain.training.pulse",
+    "Step": "kittrain.training.step_sync",
     "Training": "kittrain.training.loop",
     "World": "kittrain.world.distributed",
     "evaluate": "kittrain.world.evaluation",

@@ -22,7 +22,7 @@ from tests.trainer.sharded import Kind
 EPOCHS, SAMPLES, BATCH = 3, 1024, 16
 ORDER = Order(samples=SAMPLES, batch=BATCH, seed=3)
 WORKLOAD = f"-m kittrain.workloads.toy {EPOCHS} --samples {SAMPLES} --batch_size {BATCH} --seed 3".split()
-GOING_ON = re.compile(r"going on after step (\d+), in epoch \d+(, from copies in memory)?")
+RESUMED = re.compile(r"resuming after step (\d+), in epoch \d+(, from copies in memory)?")
 
 
 def newest(records: Path) -> int:
@@ -44,8 +44,8 @@ def test_a_killed_rank_costs_a_few_steps_and_a_lost_node_those_since_the_snapsho
     def going_on() -> tuple[int, bool]:
         """The next place that the ranks go on from."""
         seen.append("")
-        nodes.until_true(lambda: len(GOING_ON.findall(nodes.output(0))) >= len(seen), "ranks that go on")
-        step, copies = GOING_ON.findall(nodes.output(0))[-1]
+        nodes.until_true(lambda: len(RESUMED.findall(nodes.output(0))) >= len(seen), "ranks that go on")
+        step, copies = RESUMED.findall(nodes.output(0))[-1]
         return int(step), bool(copies)
 
     seen: list[str] = []
@@ -98,7 +98,7 @@ def test_any_number_of_ranks_goes_on_and_all_pass_over_what_is_damaged(tmp_path:
     assert sharded.run([snapshots] * 3, kind, 3, env=kept) == [0, 0, 0]
     log = (tmp_path / "run" / "log-0").read_text()
     assert log.count("shard-00001.bin differs from its checksum") == len(newer)
-    assert f"going on after step {int(older.split('-')[1])}, " in log
+    assert f"resuming after step {int(older.split('-')[1])}, " in log
     assert "from copies in memory, with 3 ranks" in log
 
     assert sharded.run([alone] * 2, kind, 3) == [0, 0]

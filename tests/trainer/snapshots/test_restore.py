@@ -24,7 +24,7 @@ from kittrain.snapshots.snapshot import MANIFEST
 from kittrain.snapshots.state import State
 from kittrain.system.storage import StorageUnavailableError
 from kittrain.world.order import Cursor, Order
-from kittrain.world.seeds import derive
+from kittrain.world.seeds import derive_seed
 from tests.trainer import runs
 from tests.trainer.runs import DAMAGE, flip
 from tests.trainer.sharded import Kind, run
@@ -235,7 +235,7 @@ def test_generators_go_on_only_where_each_rank_is_one_that_was(
         runs.resign(path, world_size=size)
     torch.manual_seed(77)
     assert Run(folder).restore() == 5
-    expected = derive("rank", ORDER.seed, 5, 0)
+    expected = derive_seed("rank", ORDER.seed, 5, 0)
     assert (torch.initial_seed() == expected) == (size != 1)
 
 
@@ -294,7 +294,7 @@ def test_what_one_rank_finds_damaged_all_ranks_pass_over(tmp_path: Path, kind: K
     assert run([folder] * 2, kind, 1, env=anew) == [0, 0]
     log = (tmp_path / "log-0").read_text()
     assert log.count("shard-00001.bin differs from its checksum") >= (1 if newest_only else 2)
-    assert ("going on after step 2" in log) == newest_only
+    assert ("resuming after step 2" in log) == newest_only
     again = torch.load(folder / "model.pt", weights_only=True)
     for name, tensor in whole.items():
         torch.testing.assert_close(again[name], tensor, msg=name)
@@ -311,7 +311,7 @@ def test_where_ranks_see_other_folders_rank_0_writes_and_reads_for_all(tmp_path:
     assert run(folders, "replicated", 2) == [0, 0, 0]
     log = (tmp_path / "log-0").read_text()
     assert "rank 1 does not see what rank 0 wrote; rank 0 writes all of each snapshot" in log
-    assert "going on after step 4" in log
+    assert "resuming after step 4" in log
     (newest, *_) = sorted(folders[0].glob("step-*"), reverse=True)
     assert [path.name for path in sorted(newest.iterdir())] == [MANIFEST, "shard-00000.bin"]
     assert snapshot.verify(newest).world_size == 3

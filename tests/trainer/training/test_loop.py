@@ -1,4 +1,4 @@
-"""The loop as a world of one: exact resume, full disks, wrong folders, and what a run leaves behind."""
+"""The loop, mostly with one rank: exact resume, full disks, wrong folders, and the files of a run."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
     return functional.mse_loss(model(inputs), targets)
 
 
-class Chances(Dataset[list[Tensor]]):
-    """Changes its samples by chance; the last of its workers' numbers is of no account."""
+class RandomSamples(Dataset[list[Tensor]]):
+    """Adds random numbers to its samples."""
 
     def __init__(self, samples: TensorDataset) -> None:
         self._samples = samples
@@ -64,39 +64,39 @@ def training(
     on_step: Callable[[Step], None] | None = None,
     *,
     width: int = 4,
-    run: str = "run",
+    run_id: str = "run",
     memory: Path | None = None,
     workers: int | None = None,
 ) -> Iterator[Training]:
-    """A model that draws random numbers, an optimizer with a memory, and a schedule: all of it has to come back."""
+    """A model with dropout, an optimizer with state, and a scheduler: all of them have to be restored."""
     every = 1 if memory else None
-    env = RankEnv(run_id=run, snapshot_dir=folder, snapshot_every=3, memory_every=every, memory_dir=memory)
+    env = RankEnv(run_id=run_id, snapshot_dir=folder, snapshot_every=3, memory_every=every, memory_dir=memory)
     with join(seed=3, env=env) as world:
         model = nn.Sequential(nn.Linear(5, width), nn.BatchNorm1d(width), nn.Dropout(0.5), nn.Linear(width, 1))
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
         scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=12)
-        data = Data(samples(), batch=6) if workers is None else Data(Chances(samples()), batch=6, workers=workers)
+        data = Data(samples(), batch=6) if workers is None else Data(RandomSamples(samples()), batch=6, workers=workers)
 
-        def patient(model: nn.Module, batch: list[Tensor]) -> Tensor:
-            """Steps take far longer than writing does: each snapshot is written before the step behind it."""
-            while not (whole._history.written and (whole._history.kept or not memory)):
+        def slow_loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
+            """Wait until the last snapshot is written, as if a step took longer than writing."""
+            while not (run._history.written and (run._history.kept or not memory)):
                 time.sleep(0.001)
             return loss(model, batch)
 
-        whole = Training(world, model, optimizer, patient, data, epochs=EPOCHS, scheduler=scheduler, on_step=on_step)
-        yield whole
+        run = Training(world, model, optimizer, slow_loss, data, epochs=EPOCHS, scheduler=scheduler, on_step=on_step)
+        yield run
 
 
 def straight(workers: int | None = None) -> tuple[list[float], dict[str, Tensor]]:
-    """The losses and the weights of an undisturbed run."""
+    """The losses and the weights of an uninterrupted run."""
     losses: list[float] = []
-    with training(None, lambda step: losses.append(step.loss), workers=workers) as whole:
-        whole.fit()
-    return losses, whole.model.state_dict()
+    with training(None, lambda step: losses.append(step.loss), workers=workers) as run:
+        run.fit()
+    return losses, run.model.state_dict()
 
 
-def asked_at(number: int, losses: dict[int, float]) -> Callable[[Step], None]:
-    """Record the losses; be asked to stop once a step is known."""
+def stop_at(number: int, losses: dict[int, float]) -> Callable[[Step], None]:
+    """Record the losses; request a stop once a step's loss is known."""
 
     def on_step(step: Step) -> None:
         losses[step.number] = step.loss
@@ -107,15 +107,15 @@ def asked_at(number: int, losses: dict[int, float]) -> Callable[[Step], None]:
 
 
 @pytest.mark.parametrize("stop", [1, 3, 6, 9])
-def test_stopping_anywhere_changes_nothing_bit_by_bit(tmp_path: Path, stop: int) -> None:
+def test_a_resumed_run_has_the_same_bits_wherever_it_was_stopped(tmp_path: Path, stop: int) -> None:
     losses: dict[int, float] = {}
-    with training(tmp_path, asked_at(stop, losses)) as first, pytest.raises(Drained) as drained:
+    with training(tmp_path, stop_at(stop, losses)) as first, pytest.raises(Drained) as drained:
         first.fit()
     assert drained.value.code == 75
     assert stop < max(losses) < 12
     assert not marker.finished(tmp_path, "run")
-    torch.rand(3)  # where the generators are now is of no account
-    with training(tmp_path, asked_at(0, losses)) as second:
+    torch.rand(3)  # the state of the generators must not matter
+    with training(tmp_path, stop_at(0, losses)) as second:
         second.fit()
     expected, weights = straight()
     assert [losses[step] for step in sorted(losses)] == expected
@@ -124,19 +124,19 @@ def test_stopping_anywhere_changes_nothing_bit_by_bit(tmp_path: Path, stop: int)
     assert marker.finished(tmp_path, "run")
 
 
-def test_stopping_in_an_epoch_changes_nothing_of_what_workers_draw(tmp_path: Path) -> None:
+def test_a_resume_within_an_epoch_does_not_change_random_numbers_of_workers(tmp_path: Path) -> None:
     losses: dict[int, float] = {}
-    with training(tmp_path, asked_at(4, losses), workers=2) as first, pytest.raises(Drained):
+    with training(tmp_path, stop_at(4, losses), workers=2) as first, pytest.raises(Drained):
         first.fit()
     assert max(losses) % STEPS != 0
-    with training(tmp_path, asked_at(0, losses), workers=2) as second:
+    with training(tmp_path, stop_at(0, losses), workers=2) as second:
         second.fit()
     expected, weights = straight(workers=0)
     assert [losses[step] for step in sorted(losses)] == expected
     assert all(torch.equal(tensor, weights[name]) for name, tensor in second.model.state_dict().items())
 
 
-def test_what_is_learned_is_what_plain_torch_learns() -> None:
+def test_training_gives_the_same_result_as_plain_torch() -> None:
     def make() -> tuple[nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
         torch.manual_seed(5)
         model = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 1))
@@ -147,12 +147,14 @@ def test_what_is_learned_is_what_plain_torch_learns() -> None:
     with join() as world:
         model, optimizer, schedule = make()
 
-        def noted(model: nn.Module, batch: list[Tensor]) -> Tensor:
+        def recording_loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
             rates.append(optimizer.param_groups[0]["lr"])
             return loss(model, batch)
 
         data, on_step = Data(samples(), batch=6, seed=9), lambda step: losses.append(step.loss)
-        Training(world, model, optimizer, noted, data, epochs=EPOCHS, scheduler=schedule, on_step=on_step).fit()
+        Training(
+            world, model, optimizer, recording_loss, data, epochs=EPOCHS, scheduler=schedule, on_step=on_step
+        ).fit()
 
     plain, optimizer, schedule = make()
     expected_losses, expected_rates = list[float](), list[float]()
@@ -171,13 +173,13 @@ def test_what_is_learned_is_what_plain_torch_learns() -> None:
         torch.testing.assert_close(model.state_dict()[name], weight)
 
 
-def test_metrics_belong_to_the_state_that_they_were_measured_of_and_the_best_one_stays(tmp_path: Path) -> None:
+def test_metrics_are_saved_with_their_state_and_the_best_snapshot_is_kept(tmp_path: Path) -> None:
     metrics = [{"accuracy": 0.5}, {"accuracy": 0.9}, {"accuracy": 0.7}]
     with training(tmp_path / "every") as run:
         run.on_epoch = metrics.__getitem__
         run.fit()
     found = {one.step: dict(one.metrics) for one in manifests(tmp_path / "every")}
-    assert found == {6: {}, 9: {}, 12: metrics[2]}  # of what is due behind every third step, the last three stay
+    assert found == {6: {}, 9: {}, 12: metrics[2]}  # of those after every third step, the last three are kept
 
     env = RankEnv(run_id="run", snapshot_dir=tmp_path / "best", snapshot_every=5, snapshot_keep=1)
     env = replace(env, snapshot_keep_best="max:accuracy")
@@ -190,22 +192,22 @@ def test_metrics_belong_to_the_state_that_they_were_measured_of_and_the_best_one
 
 
 def manifests(folder: Path) -> list[Manifest]:
-    """Of all snapshots in a folder."""
+    """The manifests of all snapshots in a folder."""
     return [read_manifest(path) for path in folder.glob("step-*")]
 
 
 @pytest.mark.slow
-def test_no_rank_says_that_it_is_drained_before_the_snapshot_is_published(tmp_path: Path) -> None:
+def test_no_rank_ends_as_drained_before_the_snapshot_is_published(tmp_path: Path) -> None:
     port = free_port()
-    ranks = [fork(be_drained, rank, port, tmp_path) for rank in (0, 1)]
+    ranks = [fork(drain, rank, port, tmp_path) for rank in (0, 1)]
     assert [finish(rank) for rank in ranks] == [75, 75]
     seen = [json.loads((tmp_path / f"seen-{rank}").read_text()) for rank in (0, 1)]
     assert seen[0] == seen[1]
     assert len(seen[0]) == 1
 
 
-def be_drained(rank: int, port: int, folder: Path) -> None:
-    """Rank 0 publishes slowly; what each rank finds published when it is about to end."""
+def drain(rank: int, port: int, folder: Path) -> None:
+    """Rank 0 publishes slowly; each rank records what is published when it ends."""
     os.environ.update({**placed(rank, 2, port), "KIT_BACKEND": "gloo", "KIT_SNAPSHOT_DIR": str(folder / "snapshots")})
     publish = Archive.publish
 
@@ -219,14 +221,14 @@ def be_drained(rank: int, port: int, folder: Path) -> None:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         data = Data(samples(), batch=6)
         try:
-            Training(world, model, optimizer, loss, data, epochs=EPOCHS, on_step=asked_at(1 + rank, {})).fit()
+            Training(world, model, optimizer, loss, data, epochs=EPOCHS, on_step=stop_at(1 + rank, {})).fit()
         except Drained:
             published = [path.name for path in (folder / "snapshots").glob("step-*")]
             (folder / f"seen-{rank}").write_text(json.dumps(published))
             raise
 
 
-def test_a_crash_goes_on_from_the_last_snapshot(tmp_path: Path) -> None:
+def test_a_crashed_run_resumes_from_the_last_snapshot(tmp_path: Path) -> None:
     seen: list[int] = []
 
     def crash(step: Step) -> None:
@@ -237,14 +239,14 @@ def test_a_crash_goes_on_from_the_last_snapshot(tmp_path: Path) -> None:
     with training(tmp_path, crash) as first, pytest.raises(RuntimeError):
         first.fit()
     losses: dict[int, float] = {}
-    with training(tmp_path, asked_at(0, losses)) as second:
+    with training(tmp_path, stop_at(0, losses)) as second:
         second.fit()
     assert seen == [1, 2, 3, 4, 5, 6, 7, 8]
     assert list(losses) == [7, 8, 9, 10, 11, 12]
     assert list(losses.values()) == straight()[0][6:]
 
 
-def test_a_crash_goes_on_from_the_last_copy_in_memory_and_the_snapshot_that_is_missing_is_due(tmp_path: Path) -> None:
+def test_a_crashed_run_resumes_from_the_last_copy_in_memory_and_a_missing_snapshot_is_due(tmp_path: Path) -> None:
     losses, weights = straight()
     folder, again = tmp_path / "snapshots", list[Step]()
 
@@ -252,19 +254,19 @@ def test_a_crash_goes_on_from_the_last_copy_in_memory_and_the_snapshot_that_is_m
         if step.number == 8:
             raise ZeroDivisionError
 
-    with training(folder, crash, memory=tmp_path / "memory") as whole, pytest.raises(ZeroDivisionError):
-        whole.fit()
+    with training(folder, crash, memory=tmp_path / "memory") as run, pytest.raises(ZeroDivisionError):
+        run.fit()
     shutil.rmtree(folder / "step-00000006-g0001")
-    with training(folder, again.append, memory=tmp_path / "memory") as whole:
-        whole.fit()
+    with training(folder, again.append, memory=tmp_path / "memory") as run:
+        run.fit()
     first = again[0].number
     assert first in {7, 8}
     assert [step.loss for step in again] == losses[first - 1 :]
-    assert all(torch.equal(tensor, weights[name]) for name, tensor in whole.model.state_dict().items())
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in run.model.state_dict().items())
     assert {path.name[:13] for path in folder.glob("step-*-g0002")} >= {f"step-{first:08}", "step-00000012"}
 
 
-def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_run_takes_no_more_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with training(tmp_path) as first:
         first.fit()
     weights = torch.load(tmp_path / "model.pt", weights_only=True)
@@ -272,7 +274,7 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path, capsys: pytest.Ca
     facts = json.loads(marker.path(tmp_path, "run").read_text())
     assert facts == {"run": "run", "step": 12, "model": "model.pt"}
     taken: dict[int, float] = {}
-    with training(tmp_path, asked_at(0, taken)) as again:
+    with training(tmp_path, stop_at(0, taken)) as again:
         again.fit()
     assert taken == {}
     assert not list(tmp_path.glob("step-*-g0002"))
@@ -280,29 +282,29 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path, capsys: pytest.Ca
     assert all(torch.equal(weights[name], one) for name, one in again.model.state_dict().items())
 
 
-def test_a_stop_in_the_last_step_is_the_end_of_the_run(tmp_path: Path) -> None:
-    with training(tmp_path, asked_at(10, {})) as run:  # step 10 is known behind 11, and 12 tells the others
+def test_a_stop_request_in_the_last_step_ends_the_run_normally(tmp_path: Path) -> None:
+    with training(tmp_path, stop_at(10, {})) as run:  # its loss is known after 11; 12 sends the request
         run.fit()
     assert marker.finished(tmp_path, "run")
 
 
-def test_handlers_come_back(tmp_path: Path) -> None:
+def test_signal_handlers_are_restored(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGTERM)
     with training(tmp_path) as run:
         run.fit()
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_another_model_of_the_same_run_is_an_error_not_a_new_start(tmp_path: Path) -> None:
+def test_another_model_of_the_same_run_is_an_error(tmp_path: Path) -> None:
     with training(tmp_path) as run:
         run.fit()
     with training(tmp_path, width=5) as other, pytest.raises(SnapshotError, match="other parameters"):
         other.fit()
-    with training(tmp_path, width=5, run="another") as other:
+    with training(tmp_path, width=5, run_id="another") as other:
         other.fit()
 
 
-def test_a_stale_loop_stops_at_its_next_snapshot(tmp_path: Path) -> None:
+def test_a_fenced_loop_stops_at_its_next_snapshot(tmp_path: Path) -> None:
     def overtake(step: Step) -> None:
         if step.number == 7:
             Fence(tmp_path).claim("run")
@@ -312,10 +314,10 @@ def test_a_stale_loop_stops_at_its_next_snapshot(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.glob("step-*")] == ["step-00000003-g0001"]
 
 
-def test_training_goes_on_without_space(tmp_path: Path) -> None:
+def test_a_full_disk_does_not_stop_training(tmp_path: Path) -> None:
     log = tmp_path / "log"
     folder = tmp_path / "snapshots"
-    assert finish(fork(train_with_a_short_disk, folder, log)) == 0
+    assert finish(fork(train_on_a_full_disk, folder, log)) == 0
     lines = log.read_text().splitlines()
     assert [line.startswith("warning: no snapshot at step 6") for line in lines].count(True) == 1
     warning = next(line for line in lines if line.startswith("warning"))
@@ -325,8 +327,8 @@ def test_training_goes_on_without_space(tmp_path: Path) -> None:
     assert not list(folder.glob(".tmp-*"))
 
 
-def train_with_a_short_disk(folder: Path, log: Path) -> None:
-    """There is no space between steps 4 and 8."""
+def train_on_a_full_disk(folder: Path, log: Path) -> None:
+    """No space is left between steps 4 and 8."""
     everything = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
 
     def on_step(step: Step) -> None:

@@ -1,4 +1,4 @@
-"""What rank 0 tells: lines, and the file that the status comes from."""
+"""Reports of rank 0: lines, and the progress file."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import torch
 from kittrain.env import RankEnv
 from kittrain.snapshots.chain import Committed
 from kittrain.training import report
-from kittrain.training.pulse import Step
-from kittrain.training.report import Reporter, Speed, clock
+from kittrain.training.report import Reporter, Speed, format_duration
+from kittrain.training.step_sync import Step
 from kittrain.world.distributed import World
 from kittrain.world.order import Cursor, Order
 
@@ -26,9 +26,9 @@ STEP = Step(number=4, generation=1, cursor=Cursor(1, 4), ids=[], size=4, loss=0.
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tell every step."""
-    monkeypatch.setattr(report, "TICK", 0.0)
-    monkeypatch.setattr(report, "LINE", 0.0)
+    """Report every step."""
+    monkeypatch.setattr(report, "TICK_SECONDS", 0.0)
+    monkeypatch.setattr(report, "LINE_SECONDS", 0.0)
 
 
 def reporter(file: Path | None = None, rank: int = 0) -> Reporter:
@@ -36,21 +36,21 @@ def reporter(file: Path | None = None, rank: int = 0) -> Reporter:
     return Reporter(world, ORDER, epochs=3)
 
 
-def told(file: Path) -> dict[str, Any]:
+def read(file: Path) -> dict[str, Any]:
     facts: dict[str, Any] = json.loads(file.read_text())
     return facts
 
 
 @pytest.mark.usefixtures("always")
-def test_the_file_says_where_training_is(tmp_path: Path) -> None:
+def test_the_progress_file(tmp_path: Path) -> None:
     file = tmp_path / "progress.json"
     began = time.time()
-    with reporter(file) as telling:
-        telling.begin(3)
-        telling.snapshot(Committed(step=3, seconds=1.5, stall=0.25))
-        telling.step(STEP)
-        facts = told(file)
-        telling.epoch(1, {"accuracy": 0.5, "perplexity": math.nan})
+    with reporter(file) as reporting:
+        reporting.begin(3)
+        reporting.snapshot(Committed(step=3, seconds=1.5, stall=0.25))
+        reporting.step(STEP)
+        facts = read(file)
+        reporting.epoch(1, {"accuracy": 0.5, "perplexity": math.nan})
     speed, eta = facts.pop("samples_per_second"), facts.pop("eta_seconds")
     assert eta == pytest.approx(16 / speed, rel=0.1)
     assert began <= facts.pop("resumed_at") <= time.time()
@@ -66,15 +66,15 @@ def test_the_file_says_where_training_is(tmp_path: Path) -> None:
         "snapshot_stall_seconds": 0.25,
         "metrics": {},
     }
-    assert told(file)["metrics"] == {"accuracy": 0.5, "perplexity": None}
+    assert read(file)["metrics"] == {"accuracy": 0.5, "perplexity": None}
     assert [entry.name for entry in tmp_path.iterdir()] == ["progress.json"]
 
 
 @pytest.mark.usefixtures("always")
 def test_plain_lines_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with reporter() as telling:
-        telling.step(STEP)
-        telling.epoch(1, {"accuracy": 0.5})
+    with reporter() as reporting:
+        reporting.step(STEP)
+        reporting.epoch(1, {"accuracy": 0.5})
     step, epoch = capsys.readouterr().out.splitlines()
     assert step.startswith("epoch 2/3 step 1/3 loss 0.2500 ")
     assert " samples/s eta 0:00:0" in step
@@ -83,41 +83,41 @@ def test_plain_lines_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_few_lines_and_writes_for_many_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "progress.json"
-    with reporter(file) as telling:
-        telling.step(STEP)
-        assert told(file)["step"] == 4  # that these ranks train is news
-        telling.step(replace(STEP, number=5))
-        assert told(file)["step"] == 4
-    assert told(file)["step"] == 5  # at the end at the latest
+    with reporter(file) as reporting:
+        reporting.step(STEP)
+        assert read(file)["step"] == 4  # the first step is written at once
+        reporting.step(replace(STEP, number=5))
+        assert read(file)["step"] == 4
+    assert read(file)["step"] == 5  # and the last one at the end
     assert capsys.readouterr().out == ""
 
 
 @pytest.mark.usefixtures("always")
 def test_a_bar_in_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with reporter() as telling:
-        telling.begin(3)
-        telling.step(STEP)
+    with reporter() as reporting:
+        reporting.begin(3)
+        reporting.step(STEP)
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "4/9" in captured.err
 
 
 @pytest.mark.usefixtures("always")
-def test_other_ranks_are_silent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with reporter(tmp_path / "progress.json", rank=1) as telling:
-        telling.step(STEP)
-        telling.epoch(0, {"accuracy": 1.0})
+def test_other_ranks_report_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with reporter(tmp_path / "progress.json", rank=1) as reporting:
+        reporting.step(STEP)
+        reporting.epoch(0, {"accuracy": 1.0})
     assert not list(tmp_path.iterdir())
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_file_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
-    with reporter(tmp_path / "missing" / "progress.json") as telling:
-        telling.step(STEP)
+def test_a_file_that_cannot_be_written_does_not_stop_training(tmp_path: Path) -> None:
+    with reporter(tmp_path / "missing" / "progress.json") as reporting:
+        reporting.step(STEP)
 
 
-def test_speed_is_that_of_the_last_ticks() -> None:
+def test_speed_is_the_average_of_the_last_updates() -> None:
     speed = Speed(now=100.0)
     assert speed.rate == 0
     for second in range(1, 200):
@@ -127,5 +127,5 @@ def test_speed_is_that_of_the_last_ticks() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00:00"), (42.4, "0:00:42"), (3725, "1:02:05"), (math.inf, "-")])
-def test_clock(seconds: float, text: str) -> None:
-    assert clock(seconds) == text
+def test_durations(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text

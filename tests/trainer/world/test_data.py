@@ -1,4 +1,4 @@
-"""What each rank loads of a step: its samples, weighted, augmented, moved."""
+"""Each rank's part of a step: its samples, weight and augmentation."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch.utils.data import Dataset
 
 from kittrain.env import RankEnv
+from kittrain.world.batch_loading import Augment
 from kittrain.world.data import Data
 from kittrain.world.distributed import World
-from kittrain.world.loading import Augment
 from kittrain.world.order import Cursor
 
 
@@ -55,7 +55,7 @@ def test_augmentation_depends_on_seed_epoch_and_sample_only(workers: int) -> Non
         }
 
     straight = seen(Cursor(), 1)
-    assert len(set(straight.values())) == 12  # each sample anew in each epoch
+    assert len(set(straight.values())) == 12  # a sample differs from epoch to epoch
     assert seen(Cursor(), 2) == straight
     assert seen(Cursor(0, 4), 1).items() <= straight.items()
 
@@ -65,31 +65,31 @@ def noise(sample: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 class SquaresAtOnce(Squares):
-    """Gives a batch's samples at once."""
+    """Returns a batch's samples at once."""
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
-        self.asked: list[list[int]] = []
+        self.requests: list[list[int]] = []
 
     def __getitem__(self, index: int) -> torch.Tensor:
         raise AssertionError(index)
 
     def __getitems__(self, indices: list[int]) -> list[torch.Tensor]:
-        self.asked.append(indices)
+        self.requests.append(indices)
         return [torch.tensor(float(index) ** 2) for index in indices]
 
 
 @pytest.mark.parametrize("augment", [None, noise])
-def test_a_data_set_that_gives_a_batch_at_once_is_asked_once_a_batch(augment: Augment | None) -> None:
+def test_getitems_is_called_once_per_batch(augment: Augment | None) -> None:
     dataset = SquaresAtOnce(6)
     one, another = (Data(source, batch=4, augment=augment) for source in (dataset, Squares(6)))
     batches = list(one.batches(Cursor(), 2, world()))
     for batch, expected in zip(batches, another.batches(Cursor(), 2, world()), strict=True):
         assert torch.equal(batch.samples, expected.samples)
-    assert dataset.asked == [batch.ids for batch in batches]
+    assert dataset.requests == [batch.ids for batch in batches]
 
 
-def test_loading_leaves_the_global_generators_alone() -> None:
+def test_loading_does_not_change_the_global_generator() -> None:
     before = torch.get_rng_state()
     for _ in Data(Squares(5), batch=2).batches(Cursor(), 2, world()):
         pass
@@ -97,6 +97,6 @@ def test_loading_leaves_the_global_generators_alone() -> None:
 
 
 @pytest.mark.parametrize(("samples", "batch"), [(0, 1), (1, 0)])
-def test_nothing_to_learn_from_is_an_error(samples: int, batch: int) -> None:
+def test_an_empty_data_set_or_batch_is_an_error(samples: int, batch: int) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         Data(Squares(samples), batch=batch)

@@ -1,4 +1,4 @@
-"""Each sample is measured once, whatever the world, and the model is left as it was."""
+"""Each sample is measured once for any number of ranks, and the model is unchanged."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ def test_the_mean_of_all_samples(batch: int) -> None:
     assert evaluate(world(0, 1), MODEL, SAMPLES, lambda m, b: value(m, b) > 3, batch=batch) == pytest.approx(3 / 7)
 
 
-def test_ranks_measure_disjoint_parts_of_all() -> None:
+def test_ranks_measure_disjoint_shares_of_all_samples() -> None:
     measured: list[float] = []
 
-    def note(model: nn.Module, batch: list[Tensor]) -> Tensor:
+    def record(model: nn.Module, batch: list[Tensor]) -> Tensor:
         measured.extend(batch[0].tolist())
         return value(model, batch)
 
-    for rank in range(9):  # without a process group the sum lacks the other ranks' samples, and the check must see it
+    for rank in range(9):  # without a process group the sum lacks the other ranks' samples, which must be an error
         with pytest.raises(AssertionError, match="values were measured for 7 samples"):
-            evaluate(world(rank, 9), MODEL, SAMPLES, note)
+            evaluate(world(rank, 9), MODEL, SAMPLES, record)
     assert measured == [0, 1, 2, 3, 4, 5, 6]
 
 
-def test_a_measure_that_is_not_one_value_a_sample_is_found() -> None:
+def test_a_measure_without_one_value_per_sample_is_an_error() -> None:
     with pytest.raises(AssertionError, match="3 values were measured for 7 samples"):
         evaluate(world(0, 1), MODEL, SAMPLES, lambda m, b: value(m, b).mean(), batch=3)
 
 
-def test_the_model_is_in_evaluation_mode_meanwhile_and_generators_stay() -> None:
+def test_the_model_is_in_evaluation_mode_meanwhile_and_generators_are_unchanged() -> None:
     model = nn.Dropout(0.5)
     before = torch.get_rng_state()
     assert evaluate(world(0, 1), model, SAMPLES, value) == 3.0
@@ -68,7 +68,7 @@ def test_the_model_is_in_evaluation_mode_meanwhile_and_generators_stay() -> None
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_each_module_gets_its_own_mode_back() -> None:
+def test_each_module_gets_its_former_mode_back() -> None:
     model = nn.Sequential(nn.Dropout(), nn.Sequential(nn.Dropout(), nn.BatchNorm1d(1).eval()))
     model.add_module("frozen", nn.Sequential(nn.Identity()).eval())
     before = [module.training for module in model.modules()]
@@ -77,7 +77,7 @@ def test_each_module_gets_its_own_mode_back() -> None:
     assert len(set(before)) == 2
 
 
-def test_an_error_of_the_measure_leaves_the_mode_as_it_was() -> None:
+def test_an_error_of_the_measure_restores_the_mode() -> None:
     model = nn.Dropout()
 
     def fail(_: nn.Module, __: list[Tensor]) -> Tensor:
@@ -88,13 +88,13 @@ def test_an_error_of_the_measure_leaves_the_mode_as_it_was() -> None:
     assert model.training
 
 
-def test_nothing_to_evaluate_with_is_an_error() -> None:
+def test_an_empty_data_set_is_an_error() -> None:
     with pytest.raises(ValueError, match="no samples"):
         evaluate(world(0, 1), MODEL, TensorDataset(torch.zeros(0)), value)
 
 
 class Noisy(Dataset[Tensor]):
-    """Draws by chance."""
+    """Random samples."""
 
     def __len__(self) -> int:
         return 7
@@ -103,7 +103,7 @@ class Noisy(Dataset[Tensor]):
         return torch.rand(()) + index
 
 
-def test_what_a_data_set_draws_is_the_same_each_time_and_leaves_generators_alone() -> None:
+def test_random_samples_are_the_same_each_time_and_generators_are_unchanged() -> None:
     before = torch.get_rng_state()
     measured = [evaluate(world(0, 1), MODEL, Noisy(), lambda _, batch: batch, batch=size) for size in (2, 5)]
     assert measured[0] == measured[1]
@@ -111,20 +111,20 @@ def test_what_a_data_set_draws_is_the_same_each_time_and_leaves_generators_alone
 
 
 @pytest.mark.slow
-def test_ranks_that_need_each_other_in_a_forward_pass_take_part_without_samples(tmp_path: Path) -> None:
+def test_ranks_without_samples_take_part_in_collective_forward_passes(tmp_path: Path) -> None:
     port = free_port()
     ranks = [fork(evaluate_sharded, rank, port, tmp_path / str(rank)) for rank in (0, 1)]
     assert [finish(rank) for rank in ranks] == [0, 0]
-    told = [json.loads((tmp_path / str(rank)).read_text()) for rank in (0, 1)]
-    assert told[0] == told[1]
-    assert told[0] == [[pytest.approx(expected) for expected in (4.0, 0.0, 3.5)]] * 2
+    means = [json.loads((tmp_path / str(rank)).read_text()) for rank in (0, 1)]
+    assert means[0] == means[1]
+    assert means[0] == [[pytest.approx(expected) for expected in (4.0, 0.0, 3.5)]] * 2
 
 
 def evaluate_sharded(rank: int, port: int, out: Path) -> None:
-    """Nine samples in batches of 2: the last one is rank 0's alone; then one sample, and eight."""
+    """Nine samples in batches of 2, the last of which only rank 0 has; then one sample, and eight."""
     os.environ.update({**placed(rank, 2, port), "KIT_BACKEND": "gloo"})
     with join() as world:
-        told = []
+        means = []
         for parts_only in (False, True):
             model = nn.Sequential(nn.Linear(1, 4), nn.Linear(4, 1))
             for parameter in model.parameters():
@@ -134,5 +134,5 @@ def evaluate_sharded(rank: int, port: int, out: Path) -> None:
             if not parts_only:
                 fully_shard(model, mesh=mesh)
             sets = [TensorDataset(torch.arange(float(count)).view(-1, 1)) for count in (9, 1, 8)]
-            told.append([evaluate(world, model, one, lambda m, b: m(b[0]).view(-1), batch=2) for one in sets])
-        out.write_text(json.dumps(told))
+            means.append([evaluate(world, model, one, lambda m, b: m(b[0]).view(-1), batch=2) for one in sets])
+        out.write_text(json.dumps(means))

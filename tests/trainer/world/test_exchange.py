@@ -1,4 +1,4 @@
-"""What ranks tell each other, between real ranks: values of the declared types, and never anything to unpickle."""
+"""Values that real ranks exchange have the declared types, and are never unpickled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Report = Shard | OSError | None
 
 
 def run(act: Callable[..., None], *args: Any, size: int = 3) -> None:
-    """Have real ranks do something, all of which succeed."""
+    """Run a function on real ranks, all of which have to succeed."""
     port = free_port()
     ranks = [fork(be_rank, placed(rank, size, port), act, args) for rank in range(size)]
     assert [finish(rank) for rank in ranks] == [0] * size
@@ -36,7 +36,7 @@ def be_rank(env: Mapping[str, str], act: Callable[..., None], args: tuple[Any, .
 
 
 class Payload:
-    """What a pickle of it does where it is read."""
+    """Its pickle runs a command when it is loaded."""
 
     def __init__(self, mark: Path) -> None:
         self.mark = mark
@@ -45,12 +45,12 @@ class Payload:
         return os.system, (f"touch {self.mark}",)
 
 
-def be_told(world: World, mark: Path) -> None:
-    """Rank 1 is not one of ours: it sends a pickle."""
+def receive_pickles(world: World, mark: Path) -> None:
+    """Rank 1, and then rank 0, sends a pickle."""
     if world.rank == 1:
         dist.gather_object(Payload(mark), None, dst=0)
     elif world.is_main:
-        with pytest.raises(DistributedError, match="rank 1 tells what no rank would: not JSON"):
+        with pytest.raises(DistributedError, match="rank 1 sent an invalid message: not JSON"):
             world.gather("mine", str)
     else:
         world.gather("mine", str)
@@ -58,29 +58,29 @@ def be_told(world: World, mark: Path) -> None:
     if world.is_main:
         dist.broadcast_object_list([Payload(mark)], src=0)
     else:
-        with pytest.raises(DistributedError, match="rank 0 tells"):
-            world.share(None, list[str])
+        with pytest.raises(DistributedError, match="rank 0 sent"):
+            world.broadcast_value(None, list[str])
     world.barrier()
 
 
-def test_a_rank_that_is_none_of_ours_has_nothing_executed_in_the_others(tmp_path: Path) -> None:
-    run(be_told, tmp_path / "executed")
+def test_a_pickle_is_not_executed_by_other_ranks(tmp_path: Path) -> None:
+    run(receive_pickles, tmp_path / "executed")
     assert not list(tmp_path.iterdir())
 
 
-def tell(world: World) -> None:
+def exchange_values(world: World) -> None:
     own = world.rank
     piece = Piece(tensor=f"é{own}", dtype="float32", shape=(2, 3), offsets=(0, own), sizes=(2, 1), start=0, stop=24)
-    assert world.share([piece] if own == 2 else None, list[Piece], source=2)[0].tensor == "é2"
+    assert world.broadcast_value([piece] if own == 2 else None, list[Piece], source=2)[0].tensor == "é2"
     assert [one.offsets for one in world.gather(piece, Piece)] == [(0, rank) for rank in range(3) if own == 0]
     reports: list[Report] = [Shard(size=1, data=2, sha256="x"), OSError(28, "No space left on device"), None]
-    told: list[Report] = world.gather(reports[own], Report)
-    assert list(map(str, told)) == (list(map(str, reports)) if world.is_main else [])
+    gathered: list[Report] = world.gather(reports[own], Report)
+    assert list(map(str, gathered)) == (list(map(str, reports)) if world.is_main else [])
     assert world.scatter(["a", "b" * 1000, ""] if world.is_main else [], str) == ["a", "b" * 1000, ""][own]
 
 
-def test_values_of_any_length_come_as_they_were_given() -> None:
-    run(tell)
+def test_values_of_any_length_are_unchanged() -> None:
+    run(exchange_values)
 
 
 def fail(world: World) -> None:
@@ -95,13 +95,13 @@ def fail(world: World) -> None:
     assert world.attempt(lambda: 7, OSError) == 7
 
 
-def test_what_fails_on_one_rank_fails_on_all_of_them_with_the_lowest_ones_error() -> None:
+def test_all_ranks_raise_the_error_of_the_lowest_failed_rank() -> None:
     run(fail)
 
 
 def train_without_pickle(env: dict[str, str], kind: sharded.Kind, epochs: int, log: Path) -> None:
     def unexpected(*_: Any, **__: Any) -> None:
-        raise AssertionError("an object collective of torch's: what it receives is unpickled")
+        raise AssertionError("torch's object collectives unpickle what they receive")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(distributed_c10d, "_tensor_to_object", unexpected)
@@ -110,7 +110,7 @@ def train_without_pickle(env: dict[str, str], kind: sharded.Kind, epochs: int, l
 
 
 @pytest.mark.parametrize(("kind", "folders"), [("replicated", 1), ("replicated", 2), ("sharded", 1)])
-def test_training_snapshots_and_restoring_unpickle_nothing(tmp_path: Path, kind: sharded.Kind, folders: int) -> None:
+def test_training_saving_and_restoring_unpickle_nothing(tmp_path: Path, kind: sharded.Kind, folders: int) -> None:
     paths = [tmp_path / f"snapshots-{rank % folders}" for rank in range(2)]
     for epochs in (1, 2):
         shared = {"MASTER_PORT": str(free_port()), "KIT_BACKEND": "gloo", "KIT_SNAPSHOT_EVERY": "2", "KIT_RESUME": "1"}
@@ -125,4 +125,4 @@ def test_training_snapshots_and_restoring_unpickle_nothing(tmp_path: Path, kind:
             for rank, path in enumerate(paths)
         ]
         assert [finish(rank) for rank in ranks] == [0, 0], (tmp_path / "log-0").read_text()
-    assert "going on after step 4" in (tmp_path / "log-0").read_text()
+    assert "resuming after step 4" in (tmp_path / "log-0").read_text()

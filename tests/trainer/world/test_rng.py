@@ -1,4 +1,4 @@
-"""Random numbers that can be told again."""
+"""Random numbers are reproducible."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 import torch
 
 from kittrain.world import rng
-from kittrain.world.seeds import derive
+from kittrain.world.seeds import derive_seed
 
 
 def draw() -> tuple[float, float, float]:
-    return torch.rand(1).item(), random.random(), float(np.random.rand())  # noqa: NPY002  the global one is meant
+    return torch.rand(1).item(), random.random(), float(np.random.rand())  # noqa: NPY002  global on purpose
 
 
-def test_a_captured_state_comes_back_through_a_file() -> None:
+def test_a_captured_state_is_restored_from_a_file() -> None:
     file = io.BytesIO()
     torch.save(rng.capture(), file)
     drawn = draw()
@@ -27,9 +27,9 @@ def test_a_captured_state_comes_back_through_a_file() -> None:
 
 
 def test_equal_seeds_give_equal_numbers_everywhere() -> None:
-    rng.seed_all(derive("a", 1))
+    rng.seed_all(derive_seed("a", 1))
     drawn = draw()
-    rng.seed_all(derive("a", 2))
+    rng.seed_all(derive_seed("a", 2))
     assert all(a != b for a, b in zip(draw(), drawn, strict=True))
-    rng.seed_all(derive("a", 1))
+    rng.seed_all(derive_seed("a", 1))
     assert draw() == drawn

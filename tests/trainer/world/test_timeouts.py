@@ -1,4 +1,4 @@
-"""How long a collective may take."""
+"""Timeouts of collectives."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from kittrain.world.timeouts import step_timeout
 
 
 @pytest.mark.parametrize(("hang_timeout", "seconds"), [(None, 300), (60.0, 300), (1200.0, 1200), (math.inf, 24 * 3600)])
-def test_a_collective_may_take_as_long_as_a_step(hang_timeout: float | None, seconds: int) -> None:
+def test_the_timeout_is_at_least_the_hang_timeout(hang_timeout: float | None, seconds: int) -> None:
     assert step_timeout(hang_timeout).total_seconds() == seconds

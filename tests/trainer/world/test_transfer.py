@@ -1,4 +1,4 @@
-"""Whatever a collate function makes of a batch, its tensors reach the device, and it stays what it was."""
+"""Batches of any type keep their type, and their tensors are moved."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Pair(NamedTuple):
 
 
 class Encoding(UserDict[str, Any]):
-    """As transformers' BatchEncoding: a mapping with more than its items, that moves itself and gives itself."""
+    """As transformers' BatchEncoding: a mapping with an attribute, which moves itself and returns itself."""
 
     def __init__(self, data: Mapping[str, Any], kind: str = "fast") -> None:
         super().__init__(data)
@@ -37,7 +37,7 @@ class Encoding(UserDict[str, Any]):
 
 
 class Features(UserDict[str, Any]):
-    """A mapping with more than its items, and without ``to``."""
+    """A mapping with an attribute, and without ``to``."""
 
     def __init__(self, data: Mapping[str, Any] = types.MappingProxyType({}), *, kind: str = "slow") -> None:
         super().__init__(data)
@@ -45,7 +45,7 @@ class Features(UserDict[str, Any]):
 
 
 class Fixed(Mapping[str, Any]):
-    """Cannot be changed, and is made of a key and a value."""
+    """An immutable mapping whose constructor takes a key and a value."""
 
     def __init__(self, key: str, value: Any) -> None:
         self._items = {key: value}
@@ -69,7 +69,7 @@ class Sentences:
 
 
 class Graph:
-    """Moves itself in its own way, in place, and gives nothing."""
+    """Moves itself in place, and returns nothing."""
 
     def __init__(self) -> None:
         self.edges = torch.zeros(2)
@@ -79,7 +79,7 @@ class Graph:
 
 
 def tensors(value: Any) -> list[Tensor]:
-    """All tensors that a value holds, however deep."""
+    """All tensors in a nested value."""
     match value:
         case Tensor():
             return [value]
@@ -115,14 +115,14 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_its_tensors_move_and_it_stays_what_it_was(name: str) -> None:
+def test_tensors_are_moved_and_the_type_is_kept(name: str) -> None:
     moved = to_device(CASES[name], META)
     assert type(moved) is type(CASES[name])
     assert tensors(moved)
     assert {tensor.device for tensor in tensors(moved)} == {META}
 
 
-def test_what_is_no_tensor_stays() -> None:
+def test_other_values_are_unchanged() -> None:
     moved = to_device({"text": "a", "number": 1.5, "type": Tensor, "made": Sentences, "set": {1}}, META)
     assert moved == {"text": "a", "number": 1.5, "type": Tensor, "made": Sentences, "set": {1}}
     assert to_device(Features({"ids": one()}, kind="slower"), META).kind == "slower"
@@ -131,29 +131,29 @@ def test_what_is_no_tensor_stays() -> None:
     assert to_device(defaultdict(list, a=one()), META)["new"] == []
 
 
-def test_a_batch_is_not_changed_but_by_its_own_method() -> None:
+def test_the_original_batch_is_unchanged() -> None:
     batch = {"a": one(), "b": Features({"x": one()}), "c": Sentences(one(), [], {})}
     to_device(batch, META)
     assert {tensor.device.type for tensor in tensors(batch)} == {"cpu"}
 
 
-def test_a_mapping_that_is_made_in_its_own_way_becomes_a_dict() -> None:
+def test_a_mapping_with_another_constructor_becomes_a_dict() -> None:
     moved = to_device(Fixed("a", one()), META)
     assert isinstance(moved, dict)
     assert moved["a"].device == META
 
 
-def test_an_error_within_a_move_is_told() -> None:
+def test_an_error_of_a_move_is_raised() -> None:
     class Broken:
         def to(self, device: torch.device, *, non_blocking: bool) -> None:
-            raise RuntimeError(f"no way to {device} ({non_blocking})")
+            raise RuntimeError(f"cannot move to {device} ({non_blocking})")
 
-    with pytest.raises(RuntimeError, match="no way to meta"):
+    with pytest.raises(RuntimeError, match="cannot move to meta"):
         to_device([Broken()], META)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_pinning_does_not_choke(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loader pins batches before they are moved to a GPU; here there is none to pin for."""
+def test_batches_can_be_pinned(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loader pins batches before they are moved to a GPU; pinning is a no-op here."""
     monkeypatch.setattr(Tensor, "pin_memory", lambda tensor, *_: tensor)
     assert tensors(pin_memory(CASES[name]))

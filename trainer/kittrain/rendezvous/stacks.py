@@ -20,8 +20,8 @@ WAITS: Final[tuple[tuple[str, str, str], ...]] = (
     ("torch/nn/parallel/distributed.py", "_distributed_broadcast_coalesced", "DDP's broadcast of buffers"),
     ("torch/distributed/utils.py", "_sync_module_states", "DDP's broadcast of the model"),
     ("torch/distributed/utils.py", "_verify_param_shape_across_processes", "DDP's comparison of models"),
-    ("kittrain/training/pulse.py", "_wait", "the sum of the losses"),
-    ("kittrain/training/pulse.py", "read", "the sum of the losses"),
+    ("kittrain/training/step_sync.py", "_wait", "the sum of the losses"),
+    ("kittrain/training/step_sync.py", "read", "the sum of the losses"),
 )
 WRAPPERS: Final = ("torch/distributed/c10d_logger.py",)  # decorators around the function that is called
 # Not user code; the bundled workloads count as user code.

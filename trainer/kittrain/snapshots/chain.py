@@ -116,7 +116,7 @@ class Chain:
         except (OSError, CorruptError) as error:
             parent = self._tip.parent
             step, last = self._order.step(pending.cursor), parent.name if parent else "none"
-            self._world.say(f"warning: no snapshot at step {step}: {error}; the last good one is {last}")
+            self._world.print(f"warning: no snapshot at step {step}: {error}; the last good one is {last}")
         else:
             self.go_on_from(manifest, manifest)
             self.last = Committed(step=manifest.step, seconds=time.monotonic() - pending.began, stall=pending.stall)

@@ -29,7 +29,7 @@ from kittrain.system.storage import StorageUnavailableError
 from kittrain.world import rng
 from kittrain.world.distributed import World
 from kittrain.world.order import Cursor, Order
-from kittrain.world.seeds import derive
+from kittrain.world.seeds import derive_seed
 
 
 class History:
@@ -107,7 +107,7 @@ class History:
         found = None
         if self._folder is not None:
             claimed = self._world.attempt(self._claim, SnapshotError, StorageUnavailableError)
-            self.generation = self._world.share(claimed, int)
+            self.generation = self._world.broadcast_value(claimed, int)
             self._chain = self._begin_chain(self.generation)
             self._writer.main_only = not sharing.shared(
                 self._world, self._folder, self.generation, sharded=self._state.sharded
@@ -119,7 +119,7 @@ class History:
             rng.restore(load(found.extras[_generators(self._world.rank)]))
         else:
             step = self._order.step(self._chain.cursor)
-            rng.seed_all(derive("rank", self._order.seed, step, self._world.rank))
+            rng.seed_all(derive_seed("rank", self._order.seed, step, self._world.rank))
         return self._chain.cursor
 
     def prepare(self) -> None:
@@ -205,7 +205,7 @@ class History:
         self._memory.go_on_from(manifest)
         self._reached, self._on_disk = self._chain.cursor, not offer.holders
         if others := other_order(manifest, self._order):
-            self._world.say(
+            self._world.print(
                 f"going on from the weights and the optimizer of {manifest.name} in a new order of the data, as asked: "
                 f"{'; '.join(others)}; epoch {self._chain.cursor.epoch + 1} begins at its beginning"
             )
@@ -225,7 +225,7 @@ class History:
         if self._folder is None or not self._world.is_main:
             return None
         keep = Retention(self._world.env)
-        return Archive(self._folder, run=self._identity.run, keep=keep, say=self._world.say)
+        return Archive(self._folder, run=self._identity.run, keep=keep, say=self._world.print)
 
     def _claim(self) -> int:
         return self._archive.claim() if self._archive else 0
@@ -233,7 +233,7 @@ class History:
     def _candidates(self) -> Candidates | None:
         if self._folder is None or not self._world.is_main:
             return None
-        env, say = self._world.env, self._world.say
+        env, say = self._world.env, self._world.print
         identity = self._identity
         return Candidates(self._folder, identity=identity, resume=env.resume, from_scratch=env.from_scratch, say=say)
 

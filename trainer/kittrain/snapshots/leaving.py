@@ -49,5 +49,5 @@ def _model(world: World, state: State, chain: Chain, reached: Cursor, archive: A
         raise SnapshotError("the last snapshot could not be written, and the trained model would be made from it")
     held = weights.of_snapshot(archive.folder / chain.newest) if state.sharded else weights.live(state.held())
     for part in modelfile.pieces(held):
-        world.heart.beat(Phase.SAVING)  # a sign of life to those who wait
+        world.heartbeat.beat(Phase.SAVING)  # a sign of life to those who wait
         yield part

@@ -112,8 +112,8 @@ class Memory:
 
     def _agree(self, problem: str) -> None:
         told = [f"rank {rank}: {one}" for rank, one in enumerate(self._world.gather(problem, str)) if one]
-        if told := self._world.share(told, list[str]):
-            self._world.say(f"warning: the state is not copied to main memory: {told[0]}")
+        if told := self._world.broadcast_value(told, list[str]):
+            self._world.print(f"warning: the state is not copied to main memory: {told[0]}")
             self._on = False
             self._slots.clear()
             if self._folder is not None:

@@ -47,7 +47,7 @@ class Recall:
         opened = self._world.attempt(lambda: self._opened(offer), *FAILURES)
         mine = self._world.gather({number: shard.tail for number, shard in opened.items()}, dict[int, Tail])
         tails: dict[int, Tail] = {}
-        for known in self._world.share(mine, list[dict[int, Tail]]):
+        for known in self._world.broadcast_value(mine, list[dict[int, Tail]]):
             tails |= known
         return reader.read(
             [tails[number] for number in range(len(offer.holders))],

@@ -70,7 +70,7 @@ def newest(world: World, state: State, folder: Path, candidates: Candidates | No
 def _offers(world: World, candidates: Candidates | None, recall: Recall) -> Iterator[Offer]:
     """Rank 0's candidates, one after the other, on all ranks; behind the last one, whether to begin anew."""
     offers = _tried(candidates, recall) if candidates else iter(())
-    while offer := world.share(
+    while offer := world.broadcast_value(
         world.attempt(lambda: list(islice(offers, 1)), SnapshotError, StorageUnavailableError), list[Offer]
     ):
         yield offer[0]
@@ -102,7 +102,7 @@ def _read(world: World, reader: Reader, folder: Path, manifest: Manifest) -> Ext
     opened = world.attempt(open_all, *FAILURES)
     tails = [shard.tail for shard in opened]
     return reader.read(
-        world.share(tails, list[Tail]) if reader.alike else tails,
+        world.broadcast_value(tails, list[Tail]) if reader.alike else tails,
         lambda number, start, stop: patiently(lambda: opened[number].read(start, stop), path, world.warn),
         holders=[0] * len(manifest.shards) if reader.alike else (),
     )

@@ -26,11 +26,11 @@ def shared(world: World, folder: Path, generation: int, *, sharded: bool) -> boo
     mark = world.attempt(
         lambda: patiently(lambda: Fence(folder).mark(generation), folder, world.warn), StorageUnavailableError
     )
-    told = world.share(mark, str | None)
+    told = world.broadcast_value(mark, str | None)
     blind = [rank for rank, sees in enumerate(world.gather(mark == told, bool)) if not sees]
-    if blind := world.share(blind, list[int]):
+    if blind := world.broadcast_value(blind, list[int]):
         what = f"{folder} is not the same folder on all nodes: rank {blind[0]} does not see what rank 0 wrote"
         if sharded:
             raise SnapshotError(f"{what}; ranks that each hold a part of the state need one that they share")
-        world.say(f"{what}; rank 0 writes all of each snapshot")
+        world.print(f"{what}; rank 0 writes all of each snapshot")
     return not blind

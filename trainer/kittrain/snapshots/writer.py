@@ -94,7 +94,7 @@ class Writer:
         """While training waits, each part is a sign of life."""
         for part in parts:
             yield part
-            self._world.heart.beat(Phase.SAVING)
+            self._world.heartbeat.beat(Phase.SAVING)
 
 
 def _dumped(extras: Mapping[str, Any]) -> dict[str, bytes]:

@@ -1,1 +1,1 @@
-"""The loop that a script runs: gradients, what ranks tell each other with every step, what rank 0 tells a person."""
+"""The training loop: gradients, the ranks' per-step exchange, snapshot schedule, and progress reports."""

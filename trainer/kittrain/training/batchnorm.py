@@ -1,7 +1,7 @@
-"""Batch normalization where the batch is cut: who takes how many samples, and what a person should know at the start.
+"""Minimum samples per rank for models with batch normalization, and a warning about batches that divide badly.
 
-Its statistics are those of a rank's own part. Of one sample they say nothing, and torch refuses them where the sample
-has one value a channel. So where the last step of an epoch is short, some ranks have two samples, and others none.
+Batch normalization computes its statistics per rank. A single sample has none, and torch raises an error if it has one
+value per channel. So in a short last step of an epoch, some ranks get two samples and the others get none.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Final
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from kittrain.world.order import Order, portion
+from kittrain.world.order import Order, rank_share
 
-ENOUGH: Final = 2  # samples that statistics can be made of
+MIN_SAMPLES: Final = 2  # for statistics
 
 
-def normalizing(model: nn.Module) -> list[nn.Module]:
-    """The modules that compute statistics of a rank's own samples, as they are set now."""
+def local_batchnorms(model: nn.Module) -> list[nn.Module]:
+    """The modules in training mode that compute statistics of this rank's samples only."""
     return [
         module
         for module in model.modules()
@@ -25,32 +25,35 @@ def normalizing(model: nn.Module) -> list[nn.Module]:
     ]
 
 
-def least(model: nn.Module, batch: int, size: int) -> int:
-    """How many samples a rank takes at least, if it takes any: 1 or 2.
+def min_samples_per_rank(model: nn.Module, batch: int, size: int) -> int:
+    """The fewest samples that a rank takes in a step, unless it takes none: 1 or 2.
 
-    One is left as it is where it was asked for, by a batch of less than two samples a rank, and images have more than
-    one value a channel: sharing them out among fewer ranks would take more memory a rank in every step.
+    If the batch has less than two samples per rank, the minimum stays 1 for images, which have several values per
+    channel: using fewer ranks would need more memory per rank in every step.
     """
-    modules = normalizing(model)
-    roomy = batch >= ENOUGH * size
-    return ENOUGH if modules and (roomy or any(isinstance(one, nn.BatchNorm1d) for one in modules)) else 1
+    modules = local_batchnorms(model)
+    enough = batch >= MIN_SAMPLES * size
+    return MIN_SAMPLES if modules and (enough or any(isinstance(one, nn.BatchNorm1d) for one in modules)) else 1
 
 
 def warning(model: nn.Module, order: Order, size: int) -> str:
-    """What a person should know of how the batch divides among ranks; empty where all is well."""
-    if not normalizing(model):
+    """A warning if some rank computes batch statistics of a single sample; else an empty string."""
+    if not local_batchnorms(model):
         return ""
-    few = least(model, order.batch, size)
+    minimum = min_samples_per_rank(model, order.batch, size)
     whole = min(order.batch, order.samples)
     last = order.samples % order.batch or whole
-    told = []
-    if 1 in _shares(whole, size, few) and whole > 1:
-        told.append(f"a batch of {whole} leaves some of {size} ranks one sample a step: take {ENOUGH * size} or more")
+    problems = []
+    if 1 in _share_sizes(whole, size, minimum) and whole > 1:
+        needed = MIN_SAMPLES * size
+        problems.append(f"a batch of {whole} gives some of {size} ranks one sample per step: use {needed} or more")
     if last == 1:
-        cut = f"{order.samples} samples in batches of {order.batch}"
-        told.append(f"the last step of an epoch has one sample ({cut}): take another batch size, or one sample less")
-    return f"BatchNorm has no statistics of a single sample, and {', and '.join(told)}" if told else ""
+        sizes = f"{order.samples} samples in batches of {order.batch}"
+        problems.append(
+            f"the last step of an epoch has one sample ({sizes}): use another batch size, or one sample less"
+        )
+    return f"BatchNorm has no statistics of a single sample, and {', and '.join(problems)}" if problems else ""
 
 
-def _shares(samples: int, size: int, few: int) -> set[int]:
-    return {len(portion(range(samples), rank, size, least=few)) for rank in range(size)}
+def _share_sizes(samples: int, size: int, minimum: int) -> set[int]:
+    return {len(rank_share(range(samples), rank, size, minimum=minimum)) for rank in range(size)}

@@ -1,4 +1,4 @@
-"""The training loop: steps in the data's order, snapshots on the way, and the same end on all ranks."""
+"""The training loop: steps in the data's order, snapshots, and the same last step on all ranks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kittrain.snapshots.history import History
 from kittrain.snapshots.state import State
 from kittrain.system.heartbeat import Phase
 from kittrain.training import batchnorm
-from kittrain.training.cadence import Cadence
-from kittrain.training.gradients import Averaged, Gradients, Loss, Parts
-from kittrain.training.pulse import Pulse, Step, StopRequest, Word
+from kittrain.training.gradients import AveragedGradients, Gradients, Loss, Parts
 from kittrain.training.report import Reporter
-from kittrain.training.virtual import VirtualRanks
+from kittrain.training.snapshot_schedule import SnapshotSchedule
+from kittrain.training.step_sync import Step, StepMessage, StepSync, StopRequest
+from kittrain.training.virtual_ranks import VirtualRanks
 from kittrain.world.data import Data
 from kittrain.world.distributed import World
 from kittrain.world.order import Cursor, Span
@@ -30,7 +30,7 @@ OnEpoch = Callable[[int], Mapping[str, float]]
 
 
 class Drained(SystemExit):
-    """All ranks stopped at the same step because one was asked to; the exit code says that they want to go on."""
+    """All ranks stopped at the same step because one was asked to; the exit code asks for a restart."""
 
     def __init__(self) -> None:
         super().__init__(WORKER_DRAINED)
@@ -38,26 +38,26 @@ class Drained(SystemExit):
 
 @dataclass
 class Training:
-    """A model, how it learns, and what from. Collective: all ranks make one alike.
+    """A training run: a model, its optimizer, loss and data. Collective: all ranks create the same one.
 
     Attributes:
-        world: from ``join``; its environment says where snapshots go and how many steps lie between them.
-        model: any module; it is moved to the world's device, and stays the caller's own.
+        world: from ``join``; its environment has the folder of snapshots and the steps between them.
+        model: any module; it is moved to the world's device, and is not wrapped for the caller.
         optimizer: of the model's parameters.
         loss: from the model and a batch, the mean loss over the batch's samples.
-        data: what to learn from.
-        epochs: passes over the data, those before a restart included.
-        scheduler: of the learning rate; stepped once an optimizer step.
+        data: the training data.
+        epochs: passes over the data, including those before a restart.
+        scheduler: of the learning rate; stepped after each optimizer step.
         snapshot_every: steps between snapshots, instead of the environment's.
-        virtual_ranks: instead of the environment's; with any but 0 the bits do not depend on the number of ranks.
-        ddp: what DDP is told where there are several ranks, such as ``DDPOptions(find_unused_parameters=True)``.
+        virtual_ranks: instead of the environment's; unless it is 0, the bits do not depend on the number of ranks.
+        ddp: options of DDP, such as ``DDPOptions(find_unused_parameters=True)``; unused by a lone process.
         on_step: called on every rank for every step, in order, once its loss is known, and before a snapshot that
             includes it is committed.
-        on_epoch: called on all ranks behind each epoch, with its number from 0 on; what it gives is told as metrics,
-            which all ranks give alike.
+        on_epoch: called on all ranks after each epoch, with its number from 0 on; returns the epoch's metrics, which
+            have to be equal on all ranks.
 
     Raises:
-        ValueError: there is nothing to train, or no step between snapshots.
+        ValueError: there are no epochs, or no steps between snapshots.
     """
 
     world: World
@@ -78,41 +78,41 @@ class Training:
         every = self.world.env.snapshot_every if self.snapshot_every is None else self.snapshot_every
         if self.epochs < 1 or every < 1:
             raise ValueError(f"{self.epochs} epochs, a snapshot every {every} steps: both need to be 1 or more")
-        self._cadence = Cadence(self.world.env, every=every)
-        kept_every = self.world.env.memory_every
-        self._kept_cadence = Cadence(self.world.env, every=kept_every) if kept_every else None
+        self._schedule = SnapshotSchedule(self.world.env, every=every)
+        memory_every = self.world.env.memory_every
+        self._memory_schedule = SnapshotSchedule(self.world.env, every=memory_every) if memory_every else None
         self._metrics: Mapping[str, float] = {}
         self._report = Reporter(self.world, self.data.order, epochs=self.epochs)
         state = State(model=self.model.to(self.world.device), optimizer=self.optimizer, scheduler=self.scheduler)
         self._history = History(self.world, state, self.data.order)
-        self._pulse = Pulse(self.world)
+        self._sync = StepSync(self.world)
 
     def fit(self) -> None:
-        """Train from the newest state that is kept, or from the start, to the end of the last epoch.
+        """Train from the newest saved state, or from the start, to the end of the last epoch.
 
-        Then the folder of snapshots holds the model's file and the mark that the run has finished.
+        Afterwards the folder of snapshots holds the model's file and a marker that the run has finished.
 
         Raises:
             Drained: a rank was asked to stop; a snapshot was taken.
             SnapshotError: the snapshots cannot be used, or the trained model cannot be written.
-            Fenced: newer ranks of this run have taken over.
+            Fenced: ranks of a newer generation have taken over.
         """
         with StopRequest() as request, self._report, self._history:
-            beat = self.world.heart.beat
+            beat = self.world.heartbeat.beat
             beat(Phase.RESTORING)
             begin = cursor = self._history.restore()
-            self._cadence.begin(self._history.committed.step)
-            self._tell_start(begin)
+            self._schedule.restart(self._history.committed.step)
+            self._report_start(begin)
             gradients = self._gradients()
             beat(Phase.DATA, step=self.data.order.step(begin))
             spans = self.data.order.spans(begin, self.epochs)
             for span, parts in zip(spans, gradients.batches(begin, self.epochs), strict=True):
-                cursor = self._learn(gradients, span, parts, request)
+                cursor = self._train_step(gradients, span, parts, request)
                 if cursor.position == 0:
                     self._end_epoch(span.epoch)
                 if cursor.epoch == self.epochs:
                     break
-                if self._pulse.heard.stop:
+                if self._sync.received.stop:
                     self._drain(cursor)
                 self._save(cursor)
                 beat(Phase.DATA)
@@ -125,17 +125,17 @@ class Training:
     def _gradients(self) -> Gradients:
         virtual = self.world.env.virtual_ranks if self.virtual_ranks is None else self.virtual_ranks
         if warning := batchnorm.warning(self.model, self.data.order, virtual or self.world.size):
-            self.world.say(f"warning: {warning}")
+            self.world.print(f"warning: {warning}")
         if virtual:
             return VirtualRanks(self.world, self.model, self.loss, self.data, virtual)
-        return Averaged(self.world, self.model, self.loss, self.data, self.ddp)
+        return AveragedGradients(self.world, self.model, self.loss, self.data, self.ddp)
 
-    def _learn(self, gradients: Gradients, span: Span, parts: Parts, request: StopRequest) -> Cursor:
-        """One optimizer step; gives the cursor behind it."""
-        beat = self.world.heart.beat
+    def _train_step(self, gradients: Gradients, span: Span, parts: Parts, request: StopRequest) -> Cursor:
+        """One optimizer step; returns the cursor after it."""
+        beat = self.world.heartbeat.beat
         beat(Phase.FORWARD)
         self.optimizer.zero_grad()
-        mean = gradients.learn(parts, lambda: self._word(request))
+        mean = gradients.backward(parts, lambda: self._message(request))
         beat(Phase.UPDATING)
         self.optimizer.step()
         if self.scheduler:
@@ -149,73 +149,80 @@ class Training:
             size=span.size,
         )
         beat(Phase.AGREEING, step=step.number)
-        self._tell(self._pulse.send(step, mean))
+        self._report_step(self._sync.send(step, mean))
         return cursor
 
-    def _word(self, request: StopRequest) -> Word:
-        history = self._history
-        return Word(stop=request.asked, written=history.written, due=self._cadence.overdue, kept=history.kept)
+    def _message(self, request: StopRequest) -> StepMessage:
+        return StepMessage(
+            stop=request.requested,
+            written=self._history.written,
+            due=self._schedule.time_due,
+            copied=self._history.kept,
+        )
 
     def _end_epoch(self, epoch: int) -> None:
-        self.world.heart.beat(Phase.EVALUATING)
-        self._tell(self._pulse.flush())
+        self.world.heartbeat.beat(Phase.EVALUATING)
+        self._report_step(self._sync.flush())
         metrics = self.on_epoch(epoch) if self.on_epoch else {}
         self._metrics = {name: float(value) for name, value in metrics.items()}
         self._report.epoch(epoch, self._metrics)
 
     def _save(self, cursor: Cursor) -> None:
-        """Begin a snapshot, and a copy in memory, where one is due; while one is being written, as soon as it is.
+        """Begin a snapshot, and a copy in memory, if one is due.
 
-        An epoch that has the metric which the best one is kept by does not wait: its state is measured here only.
+        A snapshot that is due while another is being written waits for it, unless it may become the best one: only
+        the state at this step has the metric.
         """
-        step, heard, metrics = self.data.order.step(cursor), self._pulse.heard, self._metrics_at(cursor)
+        step, received, metrics = self.data.order.step(cursor), self._sync.received, self._metrics_at(cursor)
         if not self._history.prepared:
-            self.world.heart.beat(Phase.SAVING)
+            self.world.heartbeat.beat(Phase.SAVING)
             self._history.prepare()
-        self._history.advance(written=heard.written)
-        due = self._cadence.reached(step, due=heard.due) and not self._history.pending
-        due = due or self._cadence.measured(metrics)
-        keep = heard.kept and self._kept_cadence is not None and self._kept_cadence.reached(step, due=False)
-        if due or keep:
-            self.world.heart.beat(Phase.SAVING)
-            self._tell(self._pulse.flush())
+        self._history.advance(written=received.written)
+        due = self._schedule.is_due(step, time_due=received.due) and not self._history.pending
+        due = due or self._schedule.has_best_metric(metrics)
+        copy = (
+            received.copied and self._memory_schedule is not None and self._memory_schedule.is_due(step, time_due=False)
+        )
+        if due or copy:
+            self.world.heartbeat.beat(Phase.SAVING)
+            self._report_step(self._sync.flush())
         if due:
             self._history.begin(cursor, metrics)
-            self._cadence.begin(step)
-        if self._kept_cadence and keep:
+            self._schedule.restart(step)
+        if self._memory_schedule and copy:
             self._history.keep(cursor, metrics)
-            self._kept_cadence.begin(step)
+            self._memory_schedule.restart(step)
         self._report.snapshot(self._history.committed)
 
     def _commit(self, cursor: Cursor) -> None:
         """Take a snapshot, and wait for it."""
-        self.world.heart.beat(Phase.SAVING)
-        self._tell(self._pulse.flush())
+        self.world.heartbeat.beat(Phase.SAVING)
+        self._report_step(self._sync.flush())
         self._history.commit(cursor, self._metrics_at(cursor))
         self._report.snapshot(self._history.committed)
 
     def _metrics_at(self, cursor: Cursor) -> Mapping[str, float]:
-        """Those of the epoch that a cursor ends."""
+        """The metrics of the epoch that ends at a cursor, if one does."""
         return self._metrics if cursor.position == 0 else {}
 
     def _drain(self, cursor: Cursor) -> None:
         self._commit(cursor)
-        self.world.say(f"stopping at step {self.data.order.step(cursor)}, as asked")
-        self.world.barrier()  # so that exit code 75 means committed, whichever rank it comes from
+        self.world.print(f"stopping at step {self.data.order.step(cursor)}, as requested")
+        self.world.barrier()  # then exit code 75 of any rank means that the snapshot is committed
         raise Drained
 
-    def _tell(self, step: Step | None) -> None:
+    def _report_step(self, step: Step | None) -> None:
         if step is None:
             return
         self._report.step(step)
         if self.on_step:
             self.on_step(step)
 
-    def _tell_start(self, begin: Cursor) -> None:
+    def _report_start(self, begin: Cursor) -> None:
         ranks = f"{self.world.size} ranks" if self.world.size > 1 else "1 rank"
         steps = self.data.order.step(begin)
-        where = f"going on after step {steps}, in epoch {begin.epoch + 1}" if steps else "training"
+        start = f"resuming after step {steps}, in epoch {begin.epoch + 1}" if steps else "training"
         if steps > self._history.committed.step:
-            where += ", from copies in memory,"
+            start += ", from copies in memory,"
         self._report.begin(steps)
-        self.world.say(f"{where} with {ranks} on {self.world.device.type}, {self.data.order.batch} samples a step")
+        self.world.print(f"{start} with {ranks} on {self.world.device.type}, {self.data.order.batch} samples per step")

@@ -1,4 +1,4 @@
-"""What rank 0 tells while training: a bar in a terminal, plain lines elsewhere, and a file for the job's status."""
+"""Reports progress from rank 0: a bar in a terminal, else plain lines, and a file for the job's status."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from typing import Any, Final, Self
 from tqdm import tqdm
 
 from kittrain.snapshots.chain import Committed
-from kittrain.training.grace import Grace
-from kittrain.training.pulse import Step
+from kittrain.training.grace_period import GracePeriodCheck
+from kittrain.training.step_sync import Step
 from kittrain.world.distributed import World
 from kittrain.world.order import Order
 
-TICK: Final = 0.5  # seconds between two looks at the clock's work: speed, bar and file
-LINE: Final = 5.0  # seconds between two plain lines
-WINDOW: Final = 60  # ticks that the speed is measured over
+TICK_SECONDS: Final = 0.5  # between two updates of speed, bar and file
+LINE_SECONDS: Final = 5.0  # between two plain lines
+WINDOW: Final = 60  # updates that the speed is averaged over
 
 
 class Reporter:
-    """A context around the training loop. On ranks other than 0 it is silent.
+    """Context manager around the training loop. Ranks other than 0 report nothing.
 
     Args:
-        world: who tells, and the file to tell in.
-        order: the data's.
+        world: its environment has the path of the progress file.
+        order: of the data.
         epochs: to train.
     """
 
     def __init__(self, world: World, order: Order, *, epochs: int) -> None:
         self._main = world.is_main
-        self._say = world.say
+        self._print = world.print
         self._file = world.env.progress_file
         self._order = order
         self._epochs = epochs
@@ -49,7 +49,7 @@ class Reporter:
         self._resumed_at = 0.0
         self._metrics: dict[str, float] = {}
         self._committed = Committed()
-        self._grace = Grace(world)
+        self._grace = GracePeriodCheck(world)
 
     def __enter__(self) -> Self:
         return self
@@ -62,60 +62,60 @@ class Reporter:
             self._write()
 
     def begin(self, steps: int) -> None:
-        """Training goes on behind a number of steps."""
+        """Training starts, or resumes, after this many steps."""
         self._resumed_from = self._bar.initial = self._bar.n = steps
         self._bar.refresh()
 
     def step(self, step: Step) -> None:
-        """A step was taken."""
+        """A step has ended."""
         first, self._step = self._step is None, step
         self._bar.update()
         self._speed.count(step.size)
         if not self._main:
             return
-        if first:  # news: whoever waits for the ranks' recovery waits for this
+        if first:  # written at once: it shows that the ranks have recovered
             self._resumed_at = time.time()
             self._write()
         now = time.monotonic()
         self._grace.step(now)
-        if now < self._last_tick + TICK:
+        if now < self._last_tick + TICK_SECONDS:
             return
         self._last_tick = now
         self._speed.tick(now)
         self._bar.set_postfix(loss=f"{step.loss:.4f}", refresh=False)
         self._write()
-        if self._bar.disable and now >= self._last_line + LINE:
+        if self._bar.disable and now >= self._last_line + LINE_SECONDS:
             self._last_line = now
-            self._say(self._line(step))
+            self._print(self._line(step))
 
     def snapshot(self, committed: Committed) -> None:
-        """The last committed snapshot; told again at every step."""
+        """Set the last committed snapshot; called at every step."""
         if committed is not self._committed:
             self._committed = committed
             self._grace.snapshot(committed.seconds)
 
     def epoch(self, epoch: int, metrics: Mapping[str, float]) -> None:
-        """An epoch is complete, and its metrics are known."""
+        """An epoch has ended, with these metrics."""
         self._metrics = dict(metrics)
         loss = f" loss {self._step.loss:.4f}" if self._step else ""
-        told = "".join(f" {name} {value:.4f}" for name, value in metrics.items())
-        self._say(f"epoch {epoch + 1}/{self._epochs} done{loss}{told}")
+        text = "".join(f" {name} {value:.4f}" for name, value in metrics.items())
+        self._print(f"epoch {epoch + 1}/{self._epochs} done{loss}{text}")
 
     def _line(self, step: Step) -> str:
         within = (step.number - 1) % self._order.steps_per_epoch + 1
         epoch = (step.number - 1) // self._order.steps_per_epoch + 1
         return (
             f"epoch {epoch}/{self._epochs} step {within}/{self._order.steps_per_epoch} loss {step.loss:.4f} "
-            f"{self._speed.rate:.0f} samples/s eta {clock(self._eta(step))}"
+            f"{self._speed.rate:.0f} samples/s eta {format_duration(self._eta(step))}"
         )
 
     def _eta(self, step: Step) -> float:
-        """Seconds to the end; infinite while the speed is not known."""
+        """Seconds to the end; infinite while the speed is unknown."""
         left = self._epochs * self._order.samples - (step.cursor.epoch * self._order.samples + step.cursor.position)
         return left / self._speed.rate if self._speed.rate else math.inf
 
     def _write(self) -> None:
-        """Replace the progress file. The agent reads it; what cannot be written now is written at the next tick."""
+        """Replace the progress file, which the agent reads. A failed write is repeated at the next update."""
         if self._file is None or self._step is None:
             return
         facts: dict[str, Any] = {
@@ -140,7 +140,7 @@ class Reporter:
 
 
 class Speed:
-    """Samples a second, over the last ticks of the clock; times are those of a steady clock in seconds."""
+    """Samples per second, averaged over the last updates; times are monotonic, in seconds."""
 
     def __init__(self, now: float) -> None:
         self._counted = 0
@@ -148,18 +148,18 @@ class Speed:
         self.rate = 0.0
 
     def count(self, samples: int) -> None:
-        """More samples are done."""
+        """Add processed samples."""
         self._counted += samples
 
     def tick(self, now: float) -> None:
-        """Measure."""
+        """Update the rate."""
         since, before = self._ticks[0]
         self._ticks.append((now, self._counted))
         self.rate = (self._counted - before) / (now - since)
 
 
-def clock(seconds: float) -> str:
-    """Hours, minutes and seconds: ``0:00:42``; ``-`` where they are not known."""
+def format_duration(seconds: float) -> str:
+    """Hours, minutes and seconds: ``0:00:42``; ``-`` if not finite."""
     if not math.isfinite(seconds):
         return "-"
     minutes, rest = divmod(round(seconds), 60)
@@ -167,5 +167,5 @@ def clock(seconds: float) -> str:
 
 
 def _finite(number: float) -> float | None:
-    """JSON has no NaN."""
+    """None for NaN and infinity, which JSON lacks."""
     return number if math.isfinite(number) else None

@@ -1,10 +1,10 @@
-"""Handwritten digits: the 1,797 images of 8x8 pixels that scikit-learn ships, and a small convolutional network.
+"""Trains a small convolutional network on handwritten digits: scikit-learn's 1,797 images of 8x8 pixels.
 
     python -m kittrain.workloads.digits --epochs 5
     torchrun --nproc-per-node 2 -m kittrain.workloads.digits
     kitctl submit --nodes 3 -- -m kittrain.workloads.digits --epochs 5
 
-The ranks share out the same batches whatever their number; without batch normalization the curve is the same too.
+The batches are the same for any number of ranks; without batch normalization, so is the loss curve.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from torch.utils.data import TensorDataset
 
 from kittrain import Data, Training, evaluate, join
 
-HELD_BACK: Final = 5  # every fifth image is for evaluation only
+TEST_EVERY: Final = 5  # every fifth image is for evaluation only
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Train, and tell the accuracy on the images held back."""
+    """Train, and print the accuracy on the test images."""
     args = options().parse_args(argv)
     with join(seed=args.seed) as world:
-        train, held_back = digits()
+        train, test = digits()
         model: nn.Module = network(batchnorm=args.batchnorm)
         if args.sync_batchnorm:
             model = world.synchronize_batchnorm(model)
@@ -47,10 +47,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             data,
             epochs=args.epochs,
             scheduler=scheduler,
-            on_epoch=lambda _: {"accuracy": evaluate(world, model, held_back, correct)},
+            on_epoch=lambda _: {"accuracy": evaluate(world, model, test, correct)},
         ).fit()
-        accuracy = evaluate(world, model, held_back, correct)
-        world.say(f"accuracy {100 * accuracy:.2f} % on {len(held_back)} held-back images")
+        accuracy = evaluate(world, model, test, correct)
+        world.print(f"accuracy {100 * accuracy:.2f} % on {len(test)} test images")
 
 
 def network(*, batchnorm: bool) -> nn.Module:
@@ -73,32 +73,34 @@ def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
 
 
 def correct(model: nn.Module, batch: list[Tensor]) -> Tensor:
-    """Which images are recognized, (n,) bool."""
+    """Whether each image is classified correctly, (n,) bool."""
     images, labels = batch
     scores: Tensor = model(images)
     return scores.argmax(dim=1) == labels
 
 
 def digits() -> tuple[TensorDataset, TensorDataset]:
-    """Images to train with and images held back, always the same ones."""
-    package = importlib.util.find_spec("sklearn")  # not imported: its file is all that is needed
+    """Training and test images, always the same ones."""
+    package = importlib.util.find_spec("sklearn")  # not imported: only its data file is needed
     if package is None or not package.submodule_search_locations:
-        raise SystemExit("digits: scikit-learn, whose images this workload trains on, is not installed")
+        raise SystemExit("digits: scikit-learn, which has the images, is not installed")
     with gzip.open(Path(package.submodule_search_locations[0], "datasets", "data", "digits.csv.gz"), "rt") as table:
         rows = torch.from_numpy(np.loadtxt(table, delimiter=",", dtype=np.float32))
     images, labels = rows[:, :64].reshape(-1, 1, 8, 8) / 16, rows[:, 64].long()
-    held_back = torch.arange(len(rows)) % HELD_BACK == HELD_BACK - 1
-    return TensorDataset(images[~held_back], labels[~held_back]), TensorDataset(images[held_back], labels[held_back])
+    test = torch.arange(len(rows)) % TEST_EVERY == TEST_EVERY - 1
+    return TensorDataset(images[~test], labels[~test]), TensorDataset(images[test], labels[test])
 
 
 def options() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser("digits", description="Train a network on scikit-learn's handwritten digits.")
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--batch-size", type=int, default=32, help="samples in a step, over all ranks")
-    parser.add_argument("--lr", type=float, default=0.05, help="learning rate at first; it falls to 0")
-    parser.add_argument("--seed", type=int, default=0, help="of the weights and of the data's order")
-    parser.add_argument("--no-batchnorm", dest="batchnorm", action="store_false", help="equal curves on any world")
+    parser.add_argument("--batch-size", type=int, default=32, help="samples per step, over all ranks")
+    parser.add_argument("--lr", type=float, default=0.05, help="initial learning rate; decays to 0")
+    parser.add_argument("--seed", type=int, default=0, help="of the weights and the data order")
+    parser.add_argument(
+        "--no-batchnorm", dest="batchnorm", action="store_false", help="same curve on any world"
+    )
     parser.add_argument("--sync-batchnorm", action="store_true", help="statistics over all ranks; needs GPUs")
     return parser
 

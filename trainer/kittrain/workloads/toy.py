@@ -1,9 +1,9 @@
-"""A linear regression on random numbers, for trying out launches and for tests.
+"""Fits a linear regression to random numbers, to try out launches and for tests.
 
     python -m kittrain.workloads.toy 5 1
     torchrun --nproc-per-node 2 -m kittrain.workloads.toy 5 1 --batch_size 64
 
-Its options are for tests: to slow it down, to make it fail, and to record what was really learned from.
+Further options are for tests: they slow it down, make it fail, and record the samples that were used.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             world,
             model,
             optimizer,
-            slowed(args.step_time, record),
+            slow_loss(args.step_time, record),
             data,
             epochs=args.total_epochs,
             snapshot_every=args.save_every and args.save_every * data.order.steps_per_epoch,
@@ -45,18 +45,18 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def random_samples(count: int) -> TensorDataset:
-    """Inputs (count, 20), targets (count, 1) and the samples' own ids (count,), the same ones everywhere."""
+    """Inputs (count, 20), targets (count, 1) and sample ids (count,), always the same ones."""
     generator = torch.Generator().manual_seed(0)
     inputs, targets = (torch.rand(count, width, generator=generator) for width in (20, 1))
     return TensorDataset(inputs, targets, torch.arange(count))
 
 
 class Record:
-    """Each step of a rank, with the ids that the samples themselves brought to its loss function.
+    """Records each step of a rank, with the sample ids that its loss function received.
 
     Args:
-        folder: for a file of each rank; none is written without.
-        world: whose rank this is.
+        folder: for one file per rank; None writes nothing.
+        world: of this rank.
     """
 
     def __init__(self, folder: Path | None, world: World) -> None:
@@ -65,16 +65,16 @@ class Record:
             folder.mkdir(parents=True, exist_ok=True)
         self._batches: deque[list[int]] = deque()
 
-    def given(self, ids: Tensor) -> None:
-        """These came with a batch."""
+    def add_batch(self, ids: Tensor) -> None:
+        """Add the ids of a batch."""
         self._batches.append(ids.tolist())
 
     def write(self, step: Step) -> None:
-        """A step whose loss is known, when the next one has begun."""
+        """Write a step, whose loss is known only after the next step has begun."""
         ids = self._batches.popleft()
-        if not step.ids:  # a rank without samples of its own is given one that weighs nothing
+        if not step.ids:  # a rank without samples loads one of weight 0
             ids = []
-        while len(ids) < len(step.ids):  # a batch for each virtual rank
+        while len(ids) < len(step.ids):  # one batch per virtual rank
             ids += self._batches.popleft()
         facts = {"generation": step.generation, "step": step.number, "ids": ids, "loss": step.loss}
         if self._path:
@@ -82,20 +82,20 @@ class Record:
                 lines.write(json.dumps(facts) + "\n")
 
 
-def slowed(seconds: float, record: Record) -> Callable[[nn.Module, list[Tensor]], Tensor]:
-    """Mean squared error, after a rest."""
+def slow_loss(seconds: float, record: Record) -> Callable[[nn.Module, list[Tensor]], Tensor]:
+    """Mean squared error, after a sleep."""
 
     def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
         time.sleep(seconds)
         inputs, targets, ids = batch
-        record.given(ids)
+        record.add_batch(ids)
         return functional.mse_loss(model(inputs), targets)
 
     return loss
 
 
 def observer(args: argparse.Namespace, world: World, record: Record) -> Callable[[Step], None]:
-    """What is done about each step: ``--record`` and ``--fail-at``."""
+    """The callback that handles ``--record`` and ``--fail-at``."""
 
     def observe(step: Step) -> None:
         record.write(step)
@@ -106,14 +106,14 @@ def observer(args: argparse.Namespace, world: World, record: Record) -> Callable
 
 
 def options() -> argparse.ArgumentParser:
-    """The command line; its first part is that of PyTorch's DDP tutorials."""
+    """The command line; its first three arguments are those of PyTorch's DDP tutorials."""
     parser = argparse.ArgumentParser("toy", description="Fit a line to random numbers.")
     parser.add_argument("total_epochs", type=int, help="epochs to train")
     parser.add_argument("save_every", type=int, nargs="?", help="epochs between snapshots")
-    parser.add_argument("--batch_size", "--batch-size", type=int, default=32, help="samples in a step, over all ranks")
+    parser.add_argument("--batch_size", "--batch-size", type=int, default=32, help="samples per step, over all ranks")
     parser.add_argument("--samples", type=int, default=2048, help="size of the data set")
-    parser.add_argument("--seed", type=int, default=0, help="of the weights and of the data's order")
-    parser.add_argument("--step-time", type=float, default=0.0, metavar="SECONDS", help="rest before each step")
+    parser.add_argument("--seed", type=int, default=0, help="of the weights and the data order")
+    parser.add_argument("--step-time", type=float, default=0.0, metavar="SECONDS", help="sleep before each step")
     parser.add_argument("--record", type=Path, metavar="DIR", help="write each rank's steps here")
     parser.add_argument("--fail-at", type=int, metavar="STEP", help="raise a ValueError at this step")
     parser.add_argument("--fail-rank", type=int, default=0, metavar="RANK", help="on this rank")

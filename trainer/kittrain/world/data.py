@@ -1,4 +1,4 @@
-"""A data set in the order of all ranks: each rank's part of each step, loaded, collated, augmented and moved."""
+"""A data set in the order of all ranks: loads, augments and collates each rank's part of each step."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from kittrain.world.batch_loading import Augment, BatchDataset, BatchRequest, Collate, Sample, no_collate
+from kittrain.world.dataset_fingerprint import dataset_fingerprint
 from kittrain.world.distributed import World
-from kittrain.world.identity import identity
-from kittrain.world.loading import Augment, Collate, Loading, Part, Sample, as_it_is
-from kittrain.world.order import Cursor, Order, Span, portion
-from kittrain.world.seeds import derive
+from kittrain.world.order import Cursor, Order, Span, rank_share
+from kittrain.world.seeds import derive_seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,9 +22,9 @@ class Batch:
 
     Attributes:
         span: the global batch.
-        ids: this rank's samples; may be none.
+        ids: this rank's samples; may be empty.
         weight: factor for the loss's mean over ``samples``, so that DDP's mean over ranks is the global batch's mean.
-        samples: what the collate function made; a rank without samples gets one that weighs nothing.
+        samples: as the collate function returned them; a rank without samples gets one, with weight 0.
     """
 
     span: Span
@@ -37,15 +37,15 @@ class Data:
     """A map-style data set in a reproducible order.
 
     Args:
-        dataset: has ``__len__`` and ``__getitem__``, and may have ``__getitems__``, which gives the samples of many ids
-            at once; a text in ``fingerprint`` tells it from others of its length. What it draws from the global
-            generators of torch (on CPUs), Python and numpy depends on seed, epoch and sample id only; in
-            ``__getitems__`` and ``collate`` on seed, epoch and where a rank's part of the step begins.
+        dataset: has ``__len__`` and ``__getitem__``, and may have ``__getitems__``, which returns the samples of many
+            ids at once; a str attribute ``fingerprint`` distinguishes it from others of its length. Its random numbers
+            from the global generators of torch (on CPUs), Python and numpy depend only on seed, epoch and sample id; in
+            ``__getitems__`` and ``collate`` they depend on seed, epoch and the position of the rank's first sample.
         batch: samples in a step, over all ranks.
-        seed: of the order, and of all that is drawn while loading.
+        seed: of the order, and of random numbers drawn while loading.
         workers: processes that load samples; 0 loads them in this one.
-        collate: makes a batch of a list of samples; None takes torch's default.
-        augment: changes a sample with a generator that depends on seed, epoch and sample id only.
+        collate: makes a batch of a list of samples; None is torch's default.
+        augment: transforms a sample, with a generator that depends only on seed, epoch and sample id.
 
     Raises:
         ValueError: there are no samples, or the batch is not at least 1.
@@ -61,39 +61,39 @@ class Data:
         collate: Collate | None = None,
         augment: Augment | None = None,
     ) -> None:
-        samples = len(dataset)  # type: ignore[arg-type]  # torch's Dataset does not promise a length
+        samples = len(dataset)  # type: ignore[arg-type]  # torch's Dataset has no __len__
         if samples < 1 or batch < 1:
             raise ValueError(f"{samples} samples in batches of {batch}: both need to be at least 1")
-        self.order = Order(samples=samples, batch=batch, seed=seed, contents=identity(dataset))
-        self._loading = Loading(dataset, seed=seed, collate=collate, augment=augment)
+        self.order = Order(samples=samples, batch=batch, seed=seed, dataset=dataset_fingerprint(dataset))
+        self._batches = BatchDataset(dataset, seed=seed, collate=collate, augment=augment)
         self._workers = workers
 
-    def batches(self, cursor: Cursor, epochs: int, world: World, *, least: int = 1) -> Iterator[Batch]:
+    def batches(self, cursor: Cursor, epochs: int, world: World, *, minimum: int = 1) -> Iterator[Batch]:
         """This rank's part of each step, from a cursor to the end of the last epoch.
 
         Args:
-            cursor: where to begin.
-            epochs: where to end.
-            world: whose ranks share out each step.
-            least: samples that a rank with any has, as far as that can be (``portion``).
+            cursor: where to start.
+            epochs: the number of epochs to end after.
+            world: its ranks divide each step among them.
+            minimum: fewest samples of a rank that has any (``rank_share``).
         """
         spans = self.order.spans(cursor, epochs)
-        start = derive("workers", self.order.seed, cursor.epoch, cursor.position, world.rank)
+        seed = derive_seed("workers", self.order.seed, cursor.epoch, cursor.position, world.rank)
         loader = DataLoader(
-            self._loading,
-            batch_size=None,  # it is asked for whole batches
-            sampler=(self._part(span, world, least) for span in spans),
+            self._batches,
+            batch_size=None,  # the data set returns whole batches
+            sampler=(self._request(span, world, minimum) for span in spans),
             num_workers=self._workers,
-            collate_fn=as_it_is,
+            collate_fn=no_collate,
             pin_memory=world.device.type == "cuda",
-            generator=torch.Generator().manual_seed(start),  # else it would draw from, and so move, the global one
+            generator=torch.Generator().manual_seed(seed),  # else it would use the global one
         )
         for span, samples in zip(self.order.spans(cursor, epochs), loader, strict=True):
-            ids = list(portion(self.order.ids(span), world.rank, world.size, least=least))
+            ids = list(rank_share(self.order.ids(span), world.rank, world.size, minimum=minimum))
             yield Batch(span=span, ids=ids, weight=world.size * len(ids) / span.size, samples=samples)
 
-    def _part(self, span: Span, world: World, least: int) -> Part:
-        """What a rank loads; one without samples loads the step's first."""
+    def _request(self, span: Span, world: World, minimum: int) -> BatchRequest:
+        """What a rank loads: its samples, or the step's first one if it has none."""
         ids = self.order.ids(span)
-        mine = portion(range(len(ids)), world.rank, world.size, least=least) or range(1)
-        return Part(span.epoch, span.start + mine[0], ids[mine[0] : mine[-1] + 1])
+        mine = rank_share(range(len(ids)), world.rank, world.size, minimum=minimum) or range(1)
+        return BatchRequest(span.epoch, span.start + mine[0], ids[mine[0] : mine[-1] + 1])

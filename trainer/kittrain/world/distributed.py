@@ -1,7 +1,7 @@
-"""All ranks as one world: joining it, its device, and the few collectives that the rest of the trainer needs.
+"""Joins the process group, chooses backend and device, and offers the collectives that the trainer needs.
 
-Every method of World but ``say`` and ``warn`` is collective: all ranks call it, in the same order. A lone process is a
-world of one, without a process group.
+Every method of World but ``print`` and ``warn`` is collective: all ranks call it, in the same order. A lone process is
+a world of size 1, without a process group.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from kittrain.system.decoders import MalformedError
 from kittrain.system.heartbeat import Heart, Phase
 from kittrain.system.port import reach
 from kittrain.world import exchange
-from kittrain.world.replicas import DDPOptions, averages_itself, replicate
+from kittrain.world.replicas import DDPOptions, is_fully_sharded, replicate
 from kittrain.world.rng import seed_all
 from kittrain.world.timeouts import JOIN_TIMEOUT, step_timeout
 
 T = TypeVar("T")
-Problem = tuple[int, str] | None  # of one rank: which type of error, and its text
+RankError = tuple[int, str] | None  # of one rank: index of the type of error, and its text
 
-# Newer versions of torch have it as a public name.
+# Public in newer versions of torch.
 set_timeout = getattr(dist, "set_timeout", None) or distributed_c10d._set_pg_timeout  # noqa: SLF001
 
-LISTEN_PATIENCE: Final = 60.0  # seconds in which a rank 0 that comes late is noticed at once
+LISTEN_TIMEOUT: Final = 60.0  # seconds to wait for rank 0 before torch does
 
 
 class DistributedError(Exception):
-    """The world cannot be joined as it was asked for; says why."""
+    """The world cannot be joined as requested, or a rank sent an invalid message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class World:
 
     env: RankEnv
     device: torch.device
-    heart: Heart = field(default_factory=Heart)
+    heartbeat: Heart = field(default_factory=Heart)
 
     @property
     def rank(self) -> int:
@@ -58,29 +58,29 @@ class World:
 
     @property
     def size(self) -> int:
-        """How many ranks there are."""
+        """The number of ranks."""
         return self.env.world_size
 
     @property
     def is_main(self) -> bool:
-        """Whether this rank speaks and writes for all."""
+        """Whether this is rank 0, which prints and writes for all."""
         return self.rank == 0
 
-    def say(self, text: str) -> None:
-        """A line for a person, from rank 0; not collective."""
+    def print(self, text: str) -> None:
+        """Print a line on rank 0 only; not collective."""
         if self.is_main:
-            tqdm.write(text, file=sys.stdout)  # keeps clear of a progress bar
+            tqdm.write(text, file=sys.stdout)  # does not break a progress bar
             sys.stdout.flush()
 
     def warn(self, text: str) -> None:
-        """A warning for a person, from whichever rank has it; not collective."""
+        """Print a warning on this rank; not collective."""
         tqdm.write(f"warning: {text}", file=sys.stdout)
         sys.stdout.flush()
 
     def attempt(self, act: Callable[[], T], *errors: type[Exception]) -> T:
-        """What an act gives here, if it succeeds on all ranks; else the lowest failed one's error is raised on all.
+        """Call a function on every rank. If any fails with one of these errors, raise the lowest rank's on all of them.
 
-        Elsewhere it is of the first of these types that it is an instance of, and has its text.
+        On the other ranks the error has the same text, and the first of these types that it is an instance of.
         """
         result, error = None, None
         try:
@@ -88,43 +88,43 @@ class World:
         except errors as raised:
             error = raised
         kind = next((index for index, kind in enumerate(errors) if isinstance(error, kind)), None)
-        told = None if kind is None else (kind, str(error))
-        failed = self.share([one for one in self.gather(told, Problem) if one], list[Problem])
+        own = None if kind is None else (kind, str(error))
+        failed = self.broadcast_value([one for one in self.gather(own, RankError) if one], list[RankError])
         if failed and failed[0]:
             kind, text = failed[0]
-            raise (error if told == failed[0] and error else errors[kind](text))
+            raise (error if own == failed[0] and error else errors[kind](text))
         return cast("T", result)
 
-    def share(self, value: T | None, kind: Any, *, source: int = 0) -> T:
-        """What rank 0, or another source, gave, on every rank. ``kind`` is its type, which no other value has."""
+    def broadcast_value(self, value: T | None, kind: Any, *, source: int = 0) -> T:
+        """The source rank's value, on every rank; ``kind`` is its type, which is checked."""
         if not dist.is_initialized():
             return cast("T", value)
         content = typed.dump(value) if self.rank == source else b""
-        content = exchange.broadcast(content, self._wire, source=source)
-        return cast("T", value if self.rank == source else _told(kind, content, by=source))
+        content = exchange.broadcast(content, self._comm_device, source=source)
+        return cast("T", value if self.rank == source else _decode(kind, content, by=source))
 
     def broadcast(self, tensor: Tensor, *, source: int) -> None:
-        """Give a tensor on every rank the values that it has on one of them, in place."""
+        """Set a tensor on every rank to its values on one of them, in place."""
         if dist.is_initialized():
             dist.broadcast(tensor, src=source)
 
     def gather(self, value: T, kind: Any) -> list[T]:
-        """What each rank gave, by rank, on rank 0; elsewhere an empty list. ``kind`` is the type of each."""
+        """All ranks' values, by rank, on rank 0; an empty list on the others. ``kind`` is the type of each."""
         if not dist.is_initialized():
             return [value]
-        contents = exchange.gather(typed.dump(value), self._wire)
-        return [value if rank == 0 else _told(kind, content, by=rank) for rank, content in enumerate(contents)]
+        contents = exchange.gather(typed.dump(value), self._comm_device)
+        return [value if rank == 0 else _decode(kind, content, by=rank) for rank, content in enumerate(contents)]
 
     def scatter(self, values: Sequence[T], kind: Any) -> T:
-        """What rank 0 gave for each rank, by rank; elsewhere what is given does not count."""
+        """This rank's entry of rank 0's values; those of the others are ignored."""
         if not dist.is_initialized():
             return values[0]
-        content = exchange.scatter([typed.dump(value) for value in values] if self.is_main else [], self._wire)
-        return cast("T", values[0] if self.is_main else _told(kind, content, by=0))
+        content = exchange.scatter([typed.dump(value) for value in values] if self.is_main else [], self._comm_device)
+        return cast("T", values[0] if self.is_main else _decode(kind, content, by=0))
 
     @property
-    def _wire(self) -> torch.device:
-        """Where what is exchanged has to lie: gloo has it in main memory, also where it is on GPUs."""
+    def _comm_device(self) -> torch.device:
+        """The device of tensors in collectives: the CPU for gloo, also if the model is on a GPU."""
         return torch.device("cpu") if dist.get_backend() == "gloo" else self.device
 
     def sum(self, tensor: Tensor) -> Tensor:
@@ -139,30 +139,30 @@ class World:
             dist.barrier()
 
     def parallel(self, module: nn.Module, options: DDPOptions = DDPOptions()) -> nn.Module:  # noqa: B008  frozen
-        """A module whose gradients are averaged over all ranks in each backward pass; parameters become rank 0's.
+        """Wrap a module in DDP: each backward pass averages its gradients over all ranks; parameters become rank 0's.
 
-        A lone process's is as it was, and so is one that ``fully_shard`` has cut: that averages them itself.
+        In a lone process, or after ``fully_shard``, which averages gradients itself, the module is returned unchanged.
 
         Args:
-            module: stays as it is.
-            options: what DDP is told.
+            module: to wrap; itself unchanged.
+            options: of DDP.
 
         Raises:
-            ValueError: ``fully_shard`` has cut only parts of it.
+            ValueError: ``fully_shard`` was applied to parts of the module only.
         """
-        return replicate(module, options) if dist.is_initialized() and not averages_itself(module) else module
+        return replicate(module, options) if dist.is_initialized() and not is_fully_sharded(module) else module
 
-    def equalize_buffers(self, model: nn.Module) -> None:
-        """Give every rank rank 0's buffers: each rank's batch statistics moved on by themselves since the last step."""
+    def broadcast_buffers(self, model: nn.Module) -> None:
+        """Set the buffers of every rank to rank 0's: batch statistics differ after each step."""
         if dist.is_initialized():
             for buffer in model.buffers():
                 dist.broadcast(buffer, src=0)
 
     def synchronize_batchnorm(self, model: nn.Module) -> nn.Module:
-        """The model with statistics over the global batch where torch can do it, which is on GPUs only.
+        """The model with SyncBatchNorm, which computes statistics over the global batch; on GPUs only.
 
         Raises:
-            DistributedError: several ranks on CPUs were asked to.
+            DistributedError: there are several ranks, on CPUs.
         """
         if self.size == 1:
             return model
@@ -172,65 +172,65 @@ class World:
         return synchronized
 
 
-def _told(kind: Any, content: bytes, *, by: int) -> Any:
-    """What another rank told.
+def _decode(kind: Any, content: bytes, *, by: int) -> Any:
+    """Decode a value from another rank.
 
     Raises:
-        DistributedError: it is something else.
+        DistributedError: it is not valid.
     """
     try:
         return typed.load(kind, content)
     except MalformedError as error:
-        raise DistributedError(f"rank {by} tells what no rank would: {error}") from error
+        raise DistributedError(f"rank {by} sent an invalid message: {error}") from error
 
 
 @contextmanager
 def join(*, seed: int = 0, env: RankEnv | None = None) -> Iterator[World]:
-    """Join the world that the environment describes, and leave it at the end.
+    """Join the process group that the environment describes; leave it on exit.
 
-    All ranks are seeded alike, so that all build the same model.
+    All ranks get the same seed, so that they build the same model.
 
     Raises:
-        DistributedError: the backend asked for cannot work here; names the cause.
+        DistributedError: the requested backend cannot work here.
     """
     env = env or rank_env()
-    backend, device = choose(env, gpus=torch.cuda.device_count())
+    backend, device = choose_backend(env, gpus=torch.cuda.device_count())
     if device.type == "cuda":
         torch.cuda.set_device(device)
     seed_all(seed)
     if not env.distributed:
         yield World(env=env, device=device)
         return
-    heart = Heart(env.heartbeat_file)
-    heart.beat(Phase.JOINING)
-    eager = device if backend == "nccl" else None  # NCCL connects now, where a failure is easy to place
+    heartbeat = Heart(env.heartbeat_file)
+    heartbeat.beat(Phase.JOINING)
+    eager = device if backend == "nccl" else None  # makes NCCL connect now, so that it fails here and not later
     if env.rank:
-        await_rank_0()
+        wait_for_rank_0()
     dist.init_process_group(backend, timeout=JOIN_TIMEOUT, device_id=eager)
     set_timeout(step_timeout(env.hang_timeout))
-    heart.beat(Phase.PREPARING)
-    yield World(env=env, device=device, heart=heart)
-    dist.destroy_process_group()  # but not after an error: it could wait for ranks that are gone
+    heartbeat.beat(Phase.PREPARING)
+    yield World(env=env, device=device, heartbeat=heartbeat)
+    dist.destroy_process_group()  # not after an error: it might wait for ranks that have ended
 
 
-def await_rank_0(environ: Mapping[str, str] = os.environ) -> None:
-    """Wait until rank 0 listens: torch, refused once, looks again after half a second or more, at random."""
-    with suppress(TimeoutError, KeyError):  # torch tells what is wrong, in its own words
+def wait_for_rank_0(environ: Mapping[str, str] = os.environ) -> None:
+    """Wait until rank 0 listens, as torch would retry only after a random time of half a second or more."""
+    with suppress(TimeoutError, KeyError):  # torch raises its own error then
         address = environ["MASTER_ADDR"], int(environ["MASTER_PORT"])
-        reach(*address, deadline=time.monotonic() + LISTEN_PATIENCE).close()
+        reach(*address, deadline=time.monotonic() + LISTEN_TIMEOUT).close()
 
 
-def choose(env: RankEnv, *, gpus: int) -> tuple[str, torch.device]:
-    """Backend and device of a rank: NCCL with a GPU for each rank of this node, gloo with none, never a mixture.
+def choose_backend(env: RankEnv, *, gpus: int) -> tuple[str, torch.device]:
+    """Backend and device of a rank: NCCL with a GPU for each rank of this node, or gloo without GPUs.
 
-    A job that asks for GPUs and for gloo by name computes on GPUs, which several ranks may share: NCCL refuses that.
+    A job that requests GPUs and, explicitly, gloo computes on GPUs, which several ranks may share. NCCL cannot do that.
 
     Args:
-        env: what was asked for.
-        gpus: how many this process sees.
+        env: has the requested backend and GPUs.
+        gpus: number of GPUs visible to this process.
 
     Raises:
-        DistributedError: NCCL was asked for without GPUs, or there are too few for this node's ranks.
+        DistributedError: NCCL was requested without GPUs, or there are fewer GPUs than ranks on this node.
     """
     if env.backend == "gloo" and gpus and env.gpus_per_node:
         return "gloo", torch.device("cuda", env.local_rank % gpus)
@@ -238,8 +238,7 @@ def choose(env: RankEnv, *, gpus: int) -> tuple[str, torch.device]:
         return "gloo", torch.device("cpu")
     if gpus < env.local_world_size:
         raise DistributedError(
-            f"{env.local_world_size} ranks on this node see {gpus} GPUs, and backend {env.backend} needs one for each: "
-            "start fewer ranks (procsPerNode), or set `backend: gloo`, with which ranks share GPUs, or train on CPUs "
-            "where gpusPerNode is 0"
+            f"{env.local_world_size} ranks on this node see {gpus} GPUs, and backend {env.backend} needs one per rank: "
+            "start fewer ranks (procsPerNode), share GPUs with `backend: gloo`, or train on CPUs with gpusPerNode 0"
         )
     return "nccl", torch.device("cuda", env.local_rank)

@@ -1,6 +1,6 @@
-"""Bytes from rank to rank, by collectives of torch's alone: nothing that arrives is unpickled.
+"""Collectives for bytes, on torch's collectives for tensors: nothing that is received is unpickled.
 
-Collective: all ranks call the same function, in the same order.
+All ranks call the same function, in the same order.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from torch import Tensor
 
 
 def gather(content: bytes, device: torch.device) -> list[bytes]:
-    """What each rank gave, by rank, on rank 0; elsewhere an empty list."""
+    """All ranks' contents, by rank, on rank 0; an empty list on the others."""
     ranks, is_main = dist.get_world_size(), dist.get_rank() == 0
     sizes = list(torch.empty(ranks, dtype=torch.int64, device=device).unbind())
     dist.all_gather(sizes, torch.tensor(len(content), device=device))
     lengths: list[int] = torch.stack(sizes).tolist()
-    parts = [_room(max(lengths), device) for _ in lengths] if is_main else None
+    parts = [_empty(max(lengths), device) for _ in lengths] if is_main else None
     dist.gather(_padded(content, max(lengths), device), parts, dst=0)
     return [_bytes(part, length) for part, length in zip(parts or (), lengths, strict=is_main)]
 
 
 def broadcast(content: bytes, device: torch.device, *, source: int) -> bytes:
-    """What one rank gave; elsewhere what is given does not count."""
+    """The source rank's content; that of the others is ignored."""
     size = torch.tensor(len(content), device=device)
     dist.broadcast(size, src=source)
     length = int(size.item())
     is_source = dist.get_rank() == source
-    part = _padded(content, length, device) if is_source else _room(length, device)
+    part = _padded(content, length, device) if is_source else _empty(length, device)
     dist.broadcast(part, src=source)
     return content if is_source else _bytes(part, length)
 
 
 def scatter(contents: Sequence[bytes], device: torch.device) -> bytes:
-    """What rank 0 gave for this rank; elsewhere what is given does not count."""
+    """This rank's entry of rank 0's contents; those of the others are ignored."""
     is_main = dist.get_rank() == 0
     sizes = torch.zeros(dist.get_world_size(), dtype=torch.int64, device=device)
     if is_main:
         sizes += torch.tensor([len(content) for content in contents], device=device)
     dist.broadcast(sizes, src=0)
     lengths: list[int] = sizes.tolist()
-    part = _room(max(lengths), device)
+    part = _empty(max(lengths), device)
     dist.scatter(part, [_padded(one, max(lengths), device) for one in contents] if is_main else None, src=0)
     return _bytes(part, lengths[dist.get_rank()])
 
 
-def _room(size: int, device: torch.device) -> Tensor:
+def _empty(size: int, device: torch.device) -> Tensor:
     return torch.empty(size, dtype=torch.uint8, device=device)
 
 

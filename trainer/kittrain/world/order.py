@@ -1,8 +1,8 @@
-"""Which samples each step takes: one order for all ranks, one cursor as the whole state, and no padding.
+"""The order of the samples: one order for all ranks, one cursor as the whole state, and no padding.
 
-The order of an epoch is a permutation that follows from the seed and the epoch alone. A step takes the next G samples
-of it (the last step what is left), and the ranks share them out. So a run can stop at any step and go on with another
-number of ranks: each sample of each epoch is still taken exactly once, and the global batches stay the same.
+The order of an epoch is a permutation that depends only on the seed and the epoch. A step takes its next G samples (the
+last step takes the rest), which are divided among the ranks. So a run can stop at any step and resume with another
+number of ranks: each sample of each epoch is still used exactly once, and the global batches stay the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from kittrain.world.seeds import derive
+from kittrain.world.seeds import derive_seed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, order=True)
 class Cursor:
-    """How far the data have been consumed: ``position`` samples of the epoch's order. Independent of the world."""
+    """How far the data have been consumed: ``position`` samples of an epoch's order, on any number of ranks."""
 
     epoch: int = 0
     position: int = 0
@@ -36,7 +36,7 @@ class Span:
 
     @property
     def size(self) -> int:
-        """How many samples it holds."""
+        """The number of samples."""
         return self.stop - self.start
 
 
@@ -46,26 +46,26 @@ class Order:
 
     Attributes:
         samples: size of the data set, at least 1.
-        batch: samples in a step, over all ranks, at least 1.
-        seed: another seed is another order.
-        contents: what tells the data set from another one of its size; empty where that is not known.
+        batch: samples in a step over all ranks, at least 1.
+        seed: of the permutations.
+        dataset: the data set's fingerprint; empty if unknown.
     """
 
     samples: int
     batch: int
     seed: int = 0
-    contents: str = ""
+    dataset: str = ""
 
     @property
     def steps_per_epoch(self) -> int:
-        """Optimizer steps in an epoch, the short last one included."""
+        """Optimizer steps in an epoch, including a short last one."""
         return -(-self.samples // self.batch)
 
     @property
     def fingerprint(self) -> str:
-        """Equal for orders that a cursor means the same in, as far as is known."""
-        known = (self.contents,) if self.contents else ()
-        return f"{derive('order', self.samples, self.batch, self.seed, *known):016x}"
+        """Equal for orders between which a cursor can be moved, as far as is known."""
+        known = (self.dataset,) if self.dataset else ()
+        return f"{derive_seed('order', self.samples, self.batch, self.seed, *known):016x}"
 
     def spans(self, cursor: Cursor, epochs: int) -> Iterator[Span]:
         """The global batches from a cursor to the end of the last epoch."""
@@ -75,11 +75,11 @@ class Order:
             cursor = self.after(span)
 
     def after(self, span: Span) -> Cursor:
-        """The cursor once a global batch has been consumed."""
+        """The cursor after a global batch."""
         return Cursor(span.epoch, span.stop) if span.stop < self.samples else Cursor(span.epoch + 1)
 
     def step(self, cursor: Cursor) -> int:
-        """How many optimizer steps lie before a cursor."""
+        """The number of optimizer steps before a cursor."""
         return cursor.epoch * self.steps_per_epoch + -(-cursor.position // self.batch)
 
     def ids(self, span: Span) -> list[int]:
@@ -88,21 +88,21 @@ class Order:
         return ids
 
 
-def portion(items: Sequence[Any], rank: int, size: int, *, least: int = 1) -> Sequence[Any]:
-    """A rank's contiguous part of what all ranks share out.
+def rank_share(items: Sequence[Any], rank: int, size: int, *, minimum: int = 1) -> Sequence[Any]:
+    """A rank's contiguous share of items that are divided among all ranks.
 
-    Lengths differ by at most 1, and rank 0's is never shorter. Where there are fewer than ``least`` items for each
-    rank, the last ranks get none, and the others at least that many, if there are.
+    Lengths differ by at most 1, and rank 0's is never shorter. If there are fewer than ``minimum`` items per rank, the
+    last ranks get none, and each of the others gets at least ``minimum``, if there are that many.
     """
-    sharing = max(1, min(size, len(items) // least))
-    each, left = divmod(len(items), sharing)
-    start = rank * each + min(rank, left)
-    return items[start : start + each + (rank < left)] if rank < sharing else items[:0]
+    sharing = max(1, min(size, len(items) // minimum))
+    each, rest = divmod(len(items), sharing)
+    start = rank * each + min(rank, rest)
+    return items[start : start + each + (rank < rest)] if rank < sharing else items[:0]
 
 
 @lru_cache(maxsize=2)
 def _permutation(seed: int, epoch: int, samples: int) -> Tensor:
-    import torch  # noqa: PLC0415  whoever asks for no samples, such as an auditor of ledgers, need not wait for it
+    import torch  # noqa: PLC0415  not needed to read ledgers, and slow to import
 
-    generator = torch.Generator().manual_seed(derive("epoch", seed, epoch))
+    generator = torch.Generator().manual_seed(derive_seed("epoch", seed, epoch))
     return torch.randperm(samples, generator=generator)

@@ -1,4 +1,4 @@
-"""A module that all ranks hold alike: what DDP is told about it."""
+"""Wraps a replicated module in DDP, and recognizes modules that ``fully_shard`` has sharded."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-# Newer versions of torch make buffers alike at the beginning, under a name of its own.
-OWN_BUFFERS: Final[dict[str, Any]] = {
+# Newer versions of torch have a separate parameter for broadcasts in the forward pass.
+LOCAL_BUFFERS: Final[dict[str, Any]] = {
     "forward_sync_buffers"
     if "forward_sync_buffers" in signature(DistributedDataParallel).parameters
     else "broadcast_buffers": False
 }
-SHOWN: Final = 3  # names of parameters in a message
-CommHook = Callable[[Any, Any], Any]  # from its state and a bucket of gradients, a future of the averaged bucket
+MAX_NAMES: Final = 3  # of parameters in a message
+CommHook = Callable[[Any, Any], Any]  # (state, bucket of gradients) to a future of the averaged bucket
 
 
 @dataclass(frozen=True, kw_only=True)
 class DDPOptions:
-    """What ``DistributedDataParallel`` is told; torch documents each. Defaults are torch's but for the last of these.
+    """Options of ``DistributedDataParallel``. All defaults but ``gradient_as_bucket_view`` are torch's.
 
     Attributes:
-        find_unused_parameters: some parameters have no part in some steps' loss, on some or all ranks.
-        static_graph: the same parameters have a part in every step's loss.
-        broadcast_buffers: rank 0's buffers are everybody's at each step. Without, ranks' buffers differ, and snapshots
-            hold one rank's: resuming is then exact for what does not depend on them.
-        bucket_cap_mb: MiB of gradients that are averaged at once; None leaves it to torch.
+        find_unused_parameters: some parameters are unused in some steps, on some or all ranks.
+        static_graph: the same parameters are used in every step.
+        broadcast_buffers: all ranks get rank 0's buffers at each step. Else the ranks' buffers differ, and as snapshots
+            hold those of one rank, resuming is exact only for what does not depend on them.
+        bucket_cap_mb: MiB of gradients that are averaged at once; None is torch's default.
         comm_hook: averages a bucket in another way, such as
-            ``torch.distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook``. What it remembers from
-            step to step is in no snapshot.
+            ``torch.distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook``. Its state is not part of
+            snapshots.
         comm_state: the hook's first argument; None is the default process group.
-        gradient_as_bucket_view: gradients are parts of the buckets, which saves a copy of all of them.
+        gradient_as_bucket_view: gradients are views of the buckets, which saves a copy of all of them.
     """
 
     find_unused_parameters: bool = False
@@ -49,38 +49,38 @@ class DDPOptions:
 
 
 def replicate(module: nn.Module, options: DDPOptions) -> DistributedDataParallel:
-    """A module whose gradients all ranks average in each backward pass; its parameters become rank 0's. Collective."""
+    """Wrap a module in DDP: each backward pass averages gradients; parameters become rank 0's. Collective."""
     replica = DistributedDataParallel(
         module,
         bucket_cap_mb=options.bucket_cap_mb,
         find_unused_parameters=options.find_unused_parameters,
         gradient_as_bucket_view=options.gradient_as_bucket_view,
         static_graph=options.static_graph,
-        **({} if options.broadcast_buffers else OWN_BUFFERS),
+        **({} if options.broadcast_buffers else LOCAL_BUFFERS),
     )
     if options.comm_hook:
         replica.register_comm_hook(options.comm_state, options.comm_hook)
     return replica
 
 
-def sharded(model: nn.Module) -> bool:
-    """Whether ``fully_shard`` has cut a model, or parts of it: then its ranks need each other in each forward pass."""
+def has_sharded_modules(model: nn.Module) -> bool:
+    """Whether ``fully_shard`` was applied to a model or parts of it: then each forward pass is collective."""
     return any(isinstance(module, FSDPModule) for module in model.modules())
 
 
-def averages_itself(model: nn.Module) -> bool:
-    """Whether ``fully_shard`` has cut a model, so that each backward pass averages its gradients.
+def is_fully_sharded(model: nn.Module) -> bool:
+    """Whether ``fully_shard`` was applied to a whole model, so that it averages its gradients.
 
     Raises:
-        ValueError: only parts of it were cut; names what nobody would average.
+        ValueError: it was applied to parts only; names parameters whose gradients would not be averaged.
     """
-    if not sharded(model):
+    if not has_sharded_modules(model):
         return False
     whole = [name for name, one in model.named_parameters() if one.requires_grad and not isinstance(one, DTensor)]
     if whole:
-        names = ", ".join(whole[:SHOWN]) + (", ..." if len(whole) > SHOWN else "")
+        names = ", ".join(whole[:MAX_NAMES]) + (", ..." if len(whole) > MAX_NAMES else "")
         raise ValueError(
-            f"fully_shard was called for parts of the model only, and nobody would average the gradients of {names}: "
+            f"fully_shard was called for parts of the model only, which leaves out the gradients of {names}: "
             "call fully_shard(model), too, after its parts"
         )
     return True

@@ -1,4 +1,4 @@
-"""Moving a batch to a device, whatever a collate function has made of it."""
+"""Moves a batch of any type to a device."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Move = Callable[[Any], Any]
 def to_device(batch: Any, device: torch.device) -> Any:
     """A batch with its tensors on a device.
 
-    The first rule that fits counts, for what a container holds, too:
+    The first rule that matches applies, recursively in containers:
 
-    - What has a method ``to`` (tensors, packed sequences, ``transformers.BatchEncoding``) moves itself.
-    - Lists, tuples and named tuples, mappings of any type, and instances of dataclasses become new ones of their type.
-    - Anything else stays as it is.
+    - Objects with a method ``to`` (tensors, packed sequences, ``transformers.BatchEncoding``) are moved by it.
+    - Lists, tuples and named tuples, mappings of any type, and dataclass instances become new ones of the same type.
+    - Anything else is returned unchanged.
     """
     if callable(getattr(batch, "to", None)) and not isinstance(batch, type):
         return _moved(batch, device)
@@ -41,7 +41,7 @@ def to_device(batch: Any, device: torch.device) -> Any:
 def _moved(value: Any, device: torch.device) -> Any:
     try:
         moved = value.to(device, non_blocking=True)
-    except TypeError:  # a ``to`` of a user's own need not know about that
+    except TypeError:  # a user's ``to`` may not have that parameter
         moved = value.to(device)
     return value if moved is None else moved  # it may have moved in place
 
@@ -55,13 +55,13 @@ def _mapping(values: Mapping[Any, Any], move: Move) -> Any:
     moved = {key: move(value) for key, value in values.items()}
     if type(values) is dict:
         return moved
-    if isinstance(values, MutableMapping):  # a copy keeps what its type holds beside the items
+    if isinstance(values, MutableMapping):  # a copy keeps attributes besides the items
         clone = copy.copy(values)
         clone.update(moved)
         return clone
     try:
         return type(values)(moved)  # type: ignore[call-arg]
-    except TypeError:  # it is made in another way
+    except TypeError:  # its constructor takes other arguments
         return moved
 
 

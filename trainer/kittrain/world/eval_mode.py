@@ -1,4 +1,4 @@
-"""Modules in evaluation mode for a while."""
+"""Context manager that sets modules to evaluation mode."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch import nn
 
 
 @contextmanager
-def evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Modules, and all below them, in evaluation mode; then each is in its own mode again, as a frozen part is."""
+def eval_mode(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Set modules and their submodules to evaluation mode; on exit, each gets its own former mode back."""
     roots = list(modules)
     before = [(module, module.training) for root in roots for module in root.modules()]
     for root in roots:

@@ -1,4 +1,4 @@
-"""What is drawn while samples are loaded depends on what is loaded: on no process, no worker, no rank, no resume."""
+"""Random numbers while loading depend on the samples only: not on processes, workers, ranks or a resume."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from torchvision.transforms import v2
 
 from kittrain.env import RankEnv
 from kittrain.world import rng
+from kittrain.world.batch_loading import has_getitems, may_be_random
 from kittrain.world.data import Data
 from kittrain.world.distributed import World
-from kittrain.world.loading import draws, loads_at_once
 from kittrain.world.order import Cursor
 
 SAMPLES, BATCH, EPOCHS = 10, 4, 2  # steps of 4, 4 and 2 samples
@@ -30,26 +30,26 @@ Drawn = dict[tuple[int, int], list[float]]  # by epoch and sample
 
 
 class Images(Dataset[Tensor]):
-    """Changes each image by chance, in all ways that are usual."""
+    """Random augmentation by all usual generators."""
 
     def __len__(self) -> int:
         return SAMPLES
 
     def __getitem__(self, index: int) -> Tensor:
         image = torch.linspace(0, 1, 3 * 8 * 8).reshape(3, 8, 8) + index / 100
-        chances = [random.random(), float(np.random.rand()), torch.rand(()).item()]  # noqa: NPY002  global ones are meant
-        return torch.cat([V1(image).flatten()[:20], V2(image).flatten()[:20], torch.tensor(chances)])
+        numbers = [random.random(), float(np.random.rand()), torch.rand(()).item()]  # noqa: NPY002  global on purpose
+        return torch.cat([V1(image).flatten()[:20], V2(image).flatten()[:20], torch.tensor(numbers)])
 
 
-class AtOnce(Images):
-    """Loads a batch at once."""
+class BatchImages(Images):
+    """Loads a batch at once, by ``__getitems__``."""
 
     def __getitems__(self, indices: list[int]) -> list[Tensor]:
         return [self[index] for index in indices]
 
 
-def mixed(samples: list[Tensor]) -> Tensor:
-    """Collates with weights drawn by chance, in all ways that are usual."""
+def random_collate(samples: list[Tensor]) -> Tensor:
+    """Multiplies by random weights from all usual generators."""
     return torch.stack(samples) * (random.random() + float(np.random.rand()) + torch.rand(len(samples), 1))  # noqa: NPY002
 
 
@@ -66,7 +66,7 @@ def drawn(
     seed: int = 7,
     collate: Callable[[list[Any]], Any] | None = None,
 ) -> Drawn:
-    """What all ranks are given from a cursor to the end."""
+    """All ranks' samples from a cursor to the end."""
     data = Data(dataset, batch=BATCH, seed=seed, workers=workers, collate=collate)
     return {
         (batch.span.epoch, sample): values.tolist()
@@ -77,63 +77,63 @@ def drawn(
 
 
 @pytest.fixture(scope="module")
-def undisturbed() -> Drawn:
+def uninterrupted() -> Drawn:
     return drawn(Images())
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("workers", [0, 2, 4])
-def test_resumed_in_an_epoch_each_sample_is_what_it_would_have_been(undisturbed: Drawn, workers: int) -> None:
-    assert len({tuple(values) for values in undisturbed.values()}) == SAMPLES * EPOCHS
+def test_a_resume_within_an_epoch_does_not_change_any_sample(uninterrupted: Drawn, workers: int) -> None:
+    assert len({tuple(values) for values in uninterrupted.values()}) == SAMPLES * EPOCHS
     resumed = drawn(Images(), Cursor(0, BATCH), workers=workers)
     assert len(resumed) == SAMPLES * EPOCHS - BATCH
-    assert resumed.items() <= undisturbed.items()
+    assert resumed.items() <= uninterrupted.items()
 
 
-def test_neither_ranks_nor_subsets_matter_and_the_seed_does(undisturbed: Drawn) -> None:
-    assert drawn(Images(), size=3) == undisturbed
-    assert drawn(Images(), size=3, workers=1) == undisturbed
+def test_samples_depend_on_the_seed_but_not_on_ranks_or_subsets(uninterrupted: Drawn) -> None:
+    assert drawn(Images(), size=3) == uninterrupted
+    assert drawn(Images(), size=3, workers=1) == uninterrupted
     whole = Subset(Images(), range(SAMPLES))
-    assert drawn(whole, size=2) == undisturbed
+    assert drawn(whole, size=2) == uninterrupted
     other = drawn(Images(), seed=8)
-    assert all(other[key] != undisturbed[key] for key in undisturbed)
+    assert all(other[key] != uninterrupted[key] for key in uninterrupted)
 
 
-def test_batches_loaded_or_collated_at_once_depend_on_where_they_begin() -> None:
-    for dataset in (AtOnce(), Subset(AtOnce(), range(SAMPLES))):
-        straight = drawn(dataset, collate=mixed)
-        assert drawn(dataset, Cursor(0, BATCH), workers=2, collate=mixed).items() <= straight.items()
+def test_batches_loaded_or_collated_at_once_depend_on_their_position() -> None:
+    for dataset in (BatchImages(), Subset(BatchImages(), range(SAMPLES))):
+        straight = drawn(dataset, collate=random_collate)
+        assert drawn(dataset, Cursor(0, BATCH), workers=2, collate=random_collate).items() <= straight.items()
         assert len({tuple(values) for values in straight.values()}) == SAMPLES * EPOCHS
     worlds = [world(rank, 2) for rank in (0, 1)]
     plain, weighted = (
         [next(Data(Images(), batch=BATCH, collate=collate).batches(START, 1, one)).samples for one in worlds]
-        for collate in (None, mixed)
+        for collate in (None, random_collate)
     )
     weights = [after / before for before, after in zip(plain, weighted, strict=True)]
-    assert not torch.allclose(weights[0], weights[1])  # ranks draw numbers of their own
+    assert not torch.allclose(weights[0], weights[1])  # ranks draw different numbers
 
 
-def test_loading_leaves_the_processes_own_generators_alone() -> None:
-    def chances() -> tuple[float, float, float]:
+def test_loading_does_not_change_the_processs_generators() -> None:
+    def draw() -> tuple[float, float, float]:
         return random.random(), float(np.random.rand()), torch.rand(()).item()  # noqa: NPY002
 
-    for dataset in (Images(), AtOnce()):
+    for dataset in (Images(), BatchImages()):
         rng.seed_all(5)
-        expected = [chances() for _ in range(3)]
+        expected = [draw() for _ in range(3)]
         rng.seed_all(5)
-        loaded = Data(dataset, batch=BATCH, collate=mixed).batches(Cursor(), 1, world())
-        assert [chances() for _ in islice(loaded, 3)] == expected
+        loaded = Data(dataset, batch=BATCH, collate=random_collate).batches(Cursor(), 1, world())
+        assert [draw() for _ in islice(loaded, 3)] == expected
 
 
-def test_only_what_holds_nothing_but_tensors_draws_nothing() -> None:
-    still = TensorDataset(torch.zeros(3))
+def test_only_plain_tensors_are_known_to_be_deterministic() -> None:
+    plain = TensorDataset(torch.zeros(3))
 
     class Noisy(TensorDataset):
         pass
 
-    assert not draws(still)
-    assert not draws(Subset(ConcatDataset([still, Subset(still, [0])]), [1]))
-    assert draws(Noisy(torch.zeros(3)))
-    assert draws(Subset(ConcatDataset([still, Noisy(torch.zeros(3))]), [1]))
-    assert not loads_at_once(Subset(Images(), [0]))
-    assert loads_at_once(Subset(Subset(AtOnce(), [0]), [0]))
+    assert not may_be_random(plain)
+    assert not may_be_random(Subset(ConcatDataset([plain, Subset(plain, [0])]), [1]))
+    assert may_be_random(Noisy(torch.zeros(3)))
+    assert may_be_random(Subset(ConcatDataset([plain, Noisy(torch.zeros(3))]), [1]))
+    assert not has_getitems(Subset(Images(), [0]))
+    assert has_getitems(Subset(Subset(BatchImages(), [0]), [0]))

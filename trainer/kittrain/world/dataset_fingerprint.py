@@ -1,4 +1,4 @@
-"""What tells a data set from another one of the same length: a cursor into one means nothing in the other."""
+"""Fingerprints of data sets: a cursor into one data set must not be used with another of the same length."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
-ROWS: Final = 64  # of each tensor, evenly spaced: reading all of a large one would take long
+ROWS: Final = 64  # of each tensor, evenly spaced: hashing all of a large one would take long
 
 
-def identity(dataset: object) -> str:
-    """A digest of what a data set is, as far as that can be told without loading samples; empty where it cannot.
+def dataset_fingerprint(dataset: object) -> str:
+    """A digest that identifies a data set without loading samples; empty if that is not possible.
 
-    Its own word comes first: an attribute ``fingerprint``. Tensors are known by shape, type and some rows; a subset by
-    which samples of what it holds; several in one by each of them. Hugging Face's ``_fingerprint`` is not asked: it is
-    drawn by chance where a function that was mapped cannot be hashed.
+    An attribute ``fingerprint`` of type str is used as it is. Else tensors are identified by shape, dtype and some of
+    their rows, a subset by its indices and its data set, and a concatenation by its parts. Hugging Face's
+    ``_fingerprint`` is not used: it is random if a mapped function cannot be hashed.
     """
     own = getattr(dataset, "fingerprint", None)
     if isinstance(own, str):
@@ -26,10 +26,10 @@ def identity(dataset: object) -> str:
         case TensorDataset():
             return _digest(*map(_tensor, dataset.tensors))
         case Subset():
-            inner, chosen = identity(dataset.dataset), torch.as_tensor(dataset.indices)
-            return _digest(inner.encode(), chosen.numpy().tobytes()) if inner else ""
+            inner, indices = dataset_fingerprint(dataset.dataset), torch.as_tensor(dataset.indices)
+            return _digest(inner.encode(), indices.numpy().tobytes()) if inner else ""
         case ConcatDataset():
-            parts = [identity(part) for part in dataset.datasets]
+            parts = [dataset_fingerprint(part) for part in dataset.datasets]
             return _digest(*(part.encode() for part in parts)) if all(parts) else ""
         case _:
             return ""

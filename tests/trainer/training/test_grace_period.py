@@ -1,4 +1,4 @@
-"""A grace period that a step and a snapshot do not fit in is told, once."""
+"""One warning if the grace period is too short for a step and a snapshot."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import pytest
 import torch
 
 from kittrain.env import RankEnv
-from kittrain.training.grace import Grace
+from kittrain.training.grace_period import GracePeriodCheck
 from kittrain.world.distributed import World
 
 
 def measured(grace_seconds: int | None, steps: list[float], snapshots: list[float]) -> None:
-    grace = Grace(World(env=RankEnv(grace_seconds=grace_seconds), device=torch.device("cpu")))
+    grace = GracePeriodCheck(World(env=RankEnv(grace_seconds=grace_seconds), device=torch.device("cpu")))
     for moment in steps:
         grace.step(moment)
     for seconds in snapshots:
         grace.snapshot(seconds)
 
 
-def test_too_short_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_warning_if_it_is_too_short(capsys: pytest.CaptureFixture[str]) -> None:
     measured(30, [0.0, 10.0, 12.0], [1.0, 21.0, 22.0])
     (line,) = capsys.readouterr().out.splitlines()
     assert "30 s is too short for a step (10.0 s) and a snapshot (21.0 s)" in line
@@ -33,7 +33,7 @@ def test_too_short_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
         (30, [0.0], [1000.0]),
     ],
 )
-def test_enough_or_unknown_is_not(
+def test_no_warning_if_it_suffices_or_is_unknown(
     grace: int | None, steps: list[float], snapshots: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
     measured(grace, steps, snapshots)

@@ -1,4 +1,4 @@
-"""Virtual ranks: one tree of sums, whoever holds which leaves, and so one loss curve for every world."""
+"""Virtual ranks: one tree of sums for any assignment to ranks, and so the same loss curve for any number of ranks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from kittrain import Data, World, join
 from kittrain.env import RankEnv
-from kittrain.training.pulse import Word
-from kittrain.training.virtual import Node, VirtualRanks, cover, halves, total
-from kittrain.world.order import Cursor, portion
+from kittrain.training.step_sync import StepMessage
+from kittrain.training.virtual_ranks import TreeNode, VirtualRanks, children, cover, tree_sum
+from kittrain.world.order import Cursor, rank_share
 from tests.trainer.nodes import PATIENCE, free_port
 from tests.trainer.worlds import Ranks, finish, fork, placed
 
@@ -26,7 +26,7 @@ worlds = st.tuples(st.integers(1, 40), st.integers(1, 50))
 
 
 @given(worlds)
-def test_the_parts_of_all_ranks_make_up_the_tree(world: tuple[int, int]) -> None:
+def test_the_nodes_of_all_ranks_cover_the_tree(world: tuple[int, int]) -> None:
     count, ranks = world
     nodes = [node for rank in range(ranks) for node in cover(part(count, ranks, rank), (0, count))]
     assert [virtual for low, high in nodes for virtual in range(low, high)] == list(range(count))
@@ -34,19 +34,19 @@ def test_the_parts_of_all_ranks_make_up_the_tree(world: tuple[int, int]) -> None
 
 
 @given(worlds, st.integers(0, 2**32))
-def test_the_sum_has_the_same_bits_whoever_holds_which_part(world: tuple[int, int], seed: int) -> None:
+def test_the_sum_has_the_same_bits_for_any_number_of_ranks(world: tuple[int, int], seed: int) -> None:
     count, ranks = world
     leaves = torch.randn(count, 3, generator=torch.Generator().manual_seed(seed)) * 1e3
-    alone = total((0, count), {(virtual, virtual + 1): leaf for virtual, leaf in enumerate(leaves)})
-    shared: dict[Node, Tensor] = {}
+    alone = tree_sum((0, count), {(virtual, virtual + 1): leaf for virtual, leaf in enumerate(leaves)})
+    shared: dict[TreeNode, Tensor] = {}
     for rank in range(ranks):
         for node in cover(part(count, ranks, rank), (0, count)):
-            shared[node] = total(node, {(virtual, virtual + 1): leaves[virtual] for virtual in range(*node)})
-    assert torch.equal(total((0, count), shared), alone)
+            shared[node] = tree_sum(node, {(virtual, virtual + 1): leaves[virtual] for virtual in range(*node)})
+    assert torch.equal(tree_sum((0, count), shared), alone)
 
 
-def test_a_node_of_three_is_halved_into_two_and_one() -> None:
-    assert halves((4, 7)) == ((4, 6), (6, 7))
+def test_a_node_of_three_has_children_of_two_and_one() -> None:
+    assert children((4, 7)) == ((4, 6), (6, 7))
 
 
 @pytest.mark.slow
@@ -61,18 +61,18 @@ def test_one_loss_curve_for_1_2_3_and_4_ranks(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_losses_in_double_precision_have_the_same_bits_on_any_number_of_ranks(tmp_path: Path) -> None:
-    """Seven times a number, rounded, is not always seven times it when it is divided."""
+    """Rounded, 7 * x / 7 is not always x."""
     for size in (1, 7):
         port = free_port()
-        ranks = [fork(lose, rank, size, port, tmp_path / f"{size}-{rank}") for rank in range(size)]
+        ranks = [fork(write_losses, rank, size, port, tmp_path / f"{size}-{rank}") for rank in range(size)]
         assert [finish(rank) for rank in ranks] == [0] * size
     one, *others = [path.read_text() for path in sorted(tmp_path.iterdir())]
     assert len(others) == 7
     assert others == [one] * 7
 
 
-def lose(rank: int, size: int, port: int, out: Path) -> None:
-    """The losses of forty epochs of a step, in hexadecimal."""
+def write_losses(rank: int, size: int, port: int, out: Path) -> None:
+    """Write the losses of forty epochs of one step each, in hexadecimal."""
     os.environ.update({**placed(rank, size, port), "KIT_BACKEND": "gloo", "OMP_NUM_THREADS": "1"})
     generator = torch.Generator().manual_seed(0)
     samples = torch.rand(VIRTUAL, 3, generator=generator, dtype=torch.float64)
@@ -82,7 +82,7 @@ def lose(rank: int, size: int, port: int, out: Path) -> None:
         gradients = VirtualRanks(world, model, lambda model, batch: model(batch[0]).square().mean(), data, VIRTUAL)
         optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.01), list[str]()
         for parts in gradients.batches(Cursor(0, 0), 40):
-            losses.append(gradients.learn(parts, Word).read()[0].hex())
+            losses.append(gradients.backward(parts, StepMessage).read()[0].hex())
             optimizer.step()
     out.write_text("\n".join(losses))
 
@@ -107,16 +107,16 @@ def test_without_virtual_ranks_the_curves_differ(tmp_path: Path) -> None:
     assert curve(tmp_path / "1", 1, virtual=0) != curve(tmp_path / "2", 2, virtual=0)
 
 
-def test_parameters_of_several_types_are_refused() -> None:
+def test_parameters_of_several_dtypes_are_an_error() -> None:
     model = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1).double())
     world = World(env=RankEnv(), device=torch.device("cpu"))
     data = Data(torch.utils.data.TensorDataset(torch.zeros(1, 1)), batch=1)
-    with pytest.raises(ValueError, match="one type"):
+    with pytest.raises(ValueError, match="one dtype"):
         VirtualRanks(world, model, lambda _, batch: batch[0].sum(), data, 2)
 
 
 def part(count: int, ranks: int, rank: int) -> range:
-    held = portion(range(count), rank, ranks)
+    held = rank_share(range(count), rank, ranks)
     assert isinstance(held, range)
     return held
 
@@ -134,8 +134,8 @@ def runner(folder: Path, *, virtual: int = VIRTUAL, rest: str = "0") -> Ranks:
 
 
 def read(folder: Path) -> list[str]:
-    """The loss of each step, as the latest generation that took it saw it."""
+    """The loss of each step, from the latest generation that took it."""
     path = folder / "losses"
-    told = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
-    latest = {int(step): loss for step, _, loss in sorted(told, key=lambda line: int(line[1]))}
+    lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+    latest = {int(step): loss for step, _, loss in sorted(lines, key=lambda line: int(line[1]))}
     return [latest[step] for step in sorted(latest)]
