@@ -19,7 +19,7 @@ saved = folder / os.environ["RANK"]
 told = []
 signal.signal(signal.SIGTERM, lambda *_: told.append(True))
 step = int(saved.read_text()) if saved.exists() else 0
-print("going on after step", step)
+print("resuming after step", step)
 while not (folder / "enough").exists():
     time.sleep(0.02)
     step += 1
@@ -36,9 +36,9 @@ print("finished after step", step)
 def test_a_preempted_node_and_a_suspended_job_go_on(kit: Kit) -> None:
     (kit.folder / "plain.py").write_text(PLAIN)
     kit.run("submit", "--name", "plain", "--nodes", "2", "plain.py")
-    kit.until("plain", lambda job: job["phase"] == "Running" and said(kit, "going on") == 2)
+    kit.until("plain", lambda job: job["phase"] == "Running" and said(kit, "resuming") == 2)
     os.kill(kit.agent("plain", 1), signal.SIGTERM)
-    kit.until("plain", lambda job: job["phase"] == "Running" and said(kit, "going on") == 4)
+    kit.until("plain", lambda job: job["phase"] == "Running" and said(kit, "resuming") == 4)
     assert kit.job("plain").node(1).attempts == 2
     assert kit.job("plain").node(0).attempts == 1
 
@@ -47,11 +47,11 @@ def test_a_preempted_node_and_a_suspended_job_go_on(kit: Kit) -> None:
     assert job["phase"] == "Suspended"
     assert [place["state"] for place in job["places"]] == ["Drained", "Drained"]
     kit.run("resume", "plain")
-    kit.until("plain", lambda _: said(kit, "going on") == 6)
+    kit.until("plain", lambda _: said(kit, "resuming") == 6)
     (kit.snapshots("plain") / "enough").touch()
     kit.run("wait", "plain")
     assert said(kit, "finished after step") == 2
-    assert said(kit, "going on after step 0\n") == 2, "all others went on where they were"
+    assert said(kit, "resuming after step 0\n") == 2, "all others went on where they were"
 
 
 def said(kit: Kit, text: str) -> int:

@@ -20,7 +20,7 @@ saved = Path(os.environ["KIT_SNAPSHOT_DIR"]) / "saved"
 told = []
 signal.signal(signal.SIGTERM, lambda *_: told.append(True))
 step = int(saved.read_text()) if saved.exists() else 0
-print("going on after step", step)
+print("resuming after step", step)
 while step < 40 or not (saved.parent / "enough").exists():
     time.sleep(0.02)
     step += 1
@@ -33,7 +33,7 @@ print("finished")
 IN_THE_HANDLER = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-print("going on")
+print("resuming")
 time.sleep(600)
 """
 
@@ -48,14 +48,14 @@ def script(folder: Path, text: str) -> str:
 def test_a_plain_script_that_saves_and_ends_with_0_goes_on_where_it_was(tmp_path: Path, rendezvous: str) -> None:
     with Nodes(tmp_path, script(tmp_path, PLAIN), nodes="1", KIT_RENDEZVOUS=rendezvous) as nodes:
         nodes.start(0)
-        nodes.until(0, "going on after step 0")
+        nodes.until(0, "resuming after step 0")
         nodes.signal(0, signal.SIGTERM)
         assert nodes.wait(0) == 75
         assert nodes.end(0)["outcome"] == "drained"
         assert "drained: the node was told to leave" in nodes.output(0)
         nodes.start(0)
-        nodes.until(0, "going on after step", times=2)
-        assert "going on after step 0" not in nodes.output(0).rpartition("saved step")[2]
+        nodes.until(0, "resuming after step", times=2)
+        assert "resuming after step 0" not in nodes.output(0).rpartition("saved step")[2]
         nodes.finish()
         assert nodes.wait(0) == 0
         assert nodes.end(0)["outcome"] == "done"
@@ -64,7 +64,7 @@ def test_a_plain_script_that_saves_and_ends_with_0_goes_on_where_it_was(tmp_path
 def test_an_exit_in_the_handler_and_a_signal_to_every_process_are_the_same(tmp_path: Path) -> None:
     with Nodes(tmp_path, script(tmp_path, IN_THE_HANDLER), nodes="1", PET_NPROC_PER_NODE="2") as nodes:
         nodes.start(0)
-        nodes.until(0, "going on", times=2)
+        nodes.until(0, "resuming", times=2)
         for pid in [nodes.pid(0), *nodes.ranks(0)]:  # as a service manager ends all of a control group
             os.kill(pid, signal.SIGTERM)
         assert nodes.wait(0) == 75
@@ -73,7 +73,7 @@ def test_an_exit_in_the_handler_and_a_signal_to_every_process_are_the_same(tmp_p
 def test_a_kubeflow_job_is_told_so_in_its_own_code(tmp_path: Path) -> None:
     with Nodes(tmp_path, script(tmp_path, IN_THE_HANDLER), nodes="1", KIT_EXIT_CODES="PyTorchJob") as nodes:
         nodes.start(0)
-        nodes.until(0, "going on")
+        nodes.until(0, "resuming")
         nodes.signal(0, signal.SIGTERM)
         assert nodes.wait(0) == 143
 
