@@ -1,8 +1,8 @@
-"""What the trainer costs on a GPU, beside bare DDP, torchrun and torch's own snapshots: one machine, one GPU, one rank.
+"""Overhead of the trainer on a GPU, compared with bare DDP, torchrun and torch's checkpoints: one GPU, one rank.
 
 python -m bench.gpu
 
-Needs nothing but the CUDA build of torch that is there. ``--device cpu`` tries the benchmark itself out.
+Needs only a CUDA build of torch. ``--device cpu`` tests the benchmark itself.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
 from bench import gpu_recovery, loop
 from bench.measure import Result, interval, save
-from bench.snapshot import alone, beside
-from bench.snapshot_ways import Done, Way, Ways
+from bench.snapshot import measure_alone, measure_slowdown
+from bench.snapshot_methods import Done, Method, Methods
 from kittrain import World
 from kittrain.env import RankEnv
 from kittrain.snapshots.state import State
 
 Row = tuple[str, ...]
 
-BATCHES = (128, 4096)  # images a step: one that the launch of kernels decides, and one that the GPU does
+BATCHES = (128, 4096)  # images per step: one that is bound by kernel launches, and one that is bound by the GPU
 LAYERS, WIDTH = 20, 4096
-ROUNDS = 5  # of snapshots, after one that does not count
+ROUNDS = 5  # of snapshots, after one that is not counted
 OURS = "the trainer"
-COLUMNS = ("what", "rival", "rival's", "ours", "ours against it")
+COLUMNS = ("operation", "baseline", "of the baseline", "of kitctl", "kitctl / baseline")
 
 
 def main() -> None:
@@ -52,30 +52,30 @@ def main() -> None:
 
 
 def note(device: str, layers: int) -> str:
-    """What was done, and on what."""
+    """The table's note: the method and the device."""
     gpu = torch.cuda.get_device_name() if device == "cuda" else "a CPU"
     size = layers * (WIDTH + 1) * WIDTH * 4 * 3 / 1e9
     return (
-        f"On {gpu}, one rank, NCCL. Throughput: the loop's benchmark above. Recovery: {gpu_recovery.TRIALS} kills of "
-        f"the rank, from SIGKILL to the end of the next optimizer step. Snapshots: a state of {size:.1f} GB on it, "
-        f"all ways in turn within each of {ROUNDS} rounds; how long training waits, how long until it is on the disk, "
-        "and how much longer steps take meanwhile. Medians."
+        f"On {gpu}, one rank, NCCL. Throughput: as in the loop benchmark above. Recovery: {gpu_recovery.TRIALS} kills "
+        f"of the rank, from SIGKILL to the end of the next optimizer step. Snapshots: a state of {size:.1f} GB on the "
+        f"device, all methods in turn in each of {ROUNDS} rounds; stall of training, time until written to disk, and "
+        "slowdown of steps meanwhile. Medians."
     )
 
 
 def throughput(device: str) -> Iterator[Row]:
-    """A row for each size of batch."""
+    """One row per batch size."""
     backend = {"cuda": "nccl", "cpu": "gloo"}[device]
     for batch in BATCHES:
         pairs = loop.measure(ranks=1, KIT_BACKEND=backend, BENCH_BATCH=str(batch))[loop.WARM_UP :]
         bare, own = ([statistics.median(pair[name][1:]) for pair in pairs] for name in ("bare", "trainer"))
-        cost = interval([100 * (1 - theirs / ours) for ours, theirs in zip(own, bare, strict=True)])
+        overhead = interval([100 * (1 - theirs / ours) for ours, theirs in zip(own, bare, strict=True)])
         yield (
-            f"a step of {batch} images",
+            f"step of {batch} images",
             "bare DDP",
             f"{1000 * statistics.median(bare):.2f} ms",
             f"{1000 * statistics.median(own):.2f} ms",
-            f"{cost.median:+.2f} % throughput ({cost.low:+.2f} to {cost.high:+.2f})",
+            f"{overhead.median:+.2f} % throughput ({overhead.low:+.2f} to {overhead.high:+.2f})",
         )
 
 
@@ -84,28 +84,28 @@ def recovery(device: str) -> Iterator[Row]:
     ours, theirs = gpu_recovery.measure(device)
     ratio = statistics.median(ours) / statistics.median(theirs)
     yield (
-        "a killed rank's next step",
+        "recovery of a killed rank",
         "tuned torchrun",
         f"{statistics.median(theirs):.2f} s ({min(theirs):.2f} to {max(theirs):.2f})",
         f"{statistics.median(ours):.2f} s ({min(ours):.2f} to {max(ours):.2f})",
-        f"{ratio:.2f} of it",
+        f"{ratio:.2f}",
     )
 
 
 def snapshots(device: str, layers: int) -> list[Row]:
-    """A row for each rival; in a process of its own, which DCP's writing process ends with."""
+    """One row per baseline; measured in a subprocess, with which DCP's writing process ends."""
     with (
         tempfile.TemporaryDirectory(dir=Path.cwd()) as folder,
         ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool,
     ):
         trials = pool.submit(snapshot_trials, device, layers, Path(folder)).result()
-    stall, total, slower = typical(trials[OURS])
+    stall, total, slower = medians(trials[OURS])
     rows: list[Row] = []
     for name in (name for name in trials if name != OURS):
-        their_stall, their_total, their_slower = typical(trials[name])
+        their_stall, their_total, their_slower = medians(trials[name])
         rows.append(
             (
-                "a snapshot: stall, on the disk, steps slower",
+                "snapshot: stall, on disk, slowdown",
                 name,
                 f"{1000 * their_stall:.0f} ms, {their_total:.1f} s, {their_slower:+.0f} %",
                 f"{1000 * stall:.0f} ms, {total:.1f} s, {slower:+.0f} %",
@@ -115,11 +115,11 @@ def snapshots(device: str, layers: int) -> list[Row]:
     return rows
 
 
-Trial = tuple[float, float, float]  # stall and total in seconds, steps slower in per cent
+Trial = tuple[float, float, float]  # stall and total in seconds, slowdown of steps in percent
 
 
 def snapshot_trials(device: str, layers: int, folder: Path) -> dict[str, list[Trial]]:
-    """Every way in turn, again and again; the first time does not count."""
+    """All methods in turn in each round; the first round is not counted."""
     world = World(env=RankEnv(snapshot_dir=folder, snapshot_keep=1), device=torch.device(device))
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo", store=dist.HashStore(), rank=0, world_size=1
@@ -131,46 +131,46 @@ def snapshot_trials(device: str, layers: int, folder: Path) -> dict[str, list[Tr
         optimizer.zero_grad()
         model(torch.rand(256, WIDTH, device=device)).square().mean().backward()
         optimizer.step()
-        settle(device)
+        synchronize(device)
 
     step()
-    ways = Ways(world, State(model=model, optimizer=optimizer), folder)
-    named: dict[str, Way] = {
-        "DCP async, thread": partial(ways.dcp_async, AsyncCheckpointerType.THREAD),
-        "DCP async, process": partial(ways.dcp_async, AsyncCheckpointerType.PROCESS),
-        OURS: ways.ours,
+    methods = Methods(world, State(model=model, optimizer=optimizer), folder)
+    named: dict[str, Method] = {
+        "DCP async, thread": partial(methods.dcp_async, AsyncCheckpointerType.THREAD),
+        "DCP async, process": partial(methods.dcp_async, AsyncCheckpointerType.PROCESS),
+        OURS: methods.ours,
     }
     trials: dict[str, list[Trial]] = {name: [] for name in named}
     for number in range(ROUNDS + 1):
-        for name, way in named.items():
-            trial = measured(partial(settled, way, device), step)
-            ways.clear()
+        for name, method in named.items():
+            trial = measured(partial(synchronized, method, device), step)
+            methods.clear()
             if number:
                 trials[name].append(trial)
     dist.destroy_process_group()
     return trials
 
 
-def measured(way: Way, step: Callable[[], None]) -> Trial:
-    """One snapshot alone, and one beside training."""
-    stall, total = alone(way)
-    return stall, total, 100 * (beside(way, step) or 0.0)
+def measured(method: Method, step: Callable[[], None]) -> Trial:
+    """Measure one snapshot alone, and one during training."""
+    stall, total = measure_alone(method)
+    return stall, total, 100 * (measure_slowdown(method, step) or 0.0)
 
 
-def settled(way: Way, device: str) -> Done:
-    """Begin a snapshot once the GPU has done what was asked of it before."""
-    settle(device)
-    return way()
+def synchronized(method: Method, device: str) -> Done:
+    """Begin a snapshot after the GPU has finished earlier work."""
+    synchronize(device)
+    return method()
 
 
-def settle(device: str) -> None:
+def synchronize(device: str) -> None:
     """Wait for the GPU."""
     if device == "cuda":
         torch.cuda.synchronize()
 
 
-def typical(trials: Sequence[Trial]) -> Trial:
-    """The median of each figure."""
+def medians(trials: Sequence[Trial]) -> Trial:
+    """The median of each value."""
     stall, total, slower = (statistics.median(figures) for figures in zip(*trials, strict=True))
     return stall, total, slower
 

@@ -1,4 +1,4 @@
-"""From the kill of the only rank of a node to its next optimizer step: ours beside tuned torchrun, in turn."""
+"""Time from the kill of a node's only rank to the next optimizer step: kitctl and tuned torchrun, in turn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIMIT = 240.0  # seconds
 
 
 def measure(device: str) -> tuple[list[float], list[float]]:
-    """Seconds of each recovery: ours, and tuned torchrun's."""
+    """Seconds of each recovery, of kitctl and of tuned torchrun."""
     with ExitStack() as stack:
         ours, theirs = (Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(2))
         stack.enter_context(running(*agent(ours, device), ours))
@@ -32,7 +32,7 @@ def measure(device: str) -> tuple[list[float], list[float]]:
 
 
 def agent(folder: Path, device: str) -> tuple[Sequence[str], Mapping[str, str]]:
-    """This project's node."""
+    """Command and environment of this project's agent."""
     (folder / "snapshots").mkdir()
     env = {
         "KIT_SNAPSHOT_DIR": str(folder / "snapshots"),
@@ -45,15 +45,15 @@ def agent(folder: Path, device: str) -> tuple[Sequence[str], Mapping[str, str]]:
 
 
 def torchrun(folder: Path, device: str) -> tuple[Sequence[str], Mapping[str, str]]:
-    """All that can be had from torchrun for a rank that is killed."""
-    knobs = ("--standalone", "--nproc-per-node=1", "--max-restarts=1000", "--monitor-interval=0.1")
+    """Command and environment of torchrun, with the options that make it recover fastest."""
+    options = ("--standalone", "--nproc-per-node=1", "--max-restarts=1000", "--monitor-interval=0.1")
     env = {"BENCH_DEVICE": device, "GROUP_TIMEOUT": str(GROUP_TIMEOUT), "TORCH_ELASTIC_WORKER_IDENTICAL": "1"}
-    return [sys.executable, "-m", "torch.distributed.run", *knobs, *ranks("plain", folder)], env
+    return [sys.executable, "-m", "torch.distributed.run", *options, *ranks("plain", folder)], env
 
 
 @contextmanager
 def running(command: Sequence[str], env: Mapping[str, str], folder: Path) -> Iterator[None]:
-    """A node that is killed at the end, with its ranks."""
+    """Run a node; kill it and its ranks on exit."""
     own = {"OMP_NUM_THREADS": "1", "NODE": "0", "PYTHONPATH": str(ROOT), **env}
     with (folder / "log").open("ab") as log:
         node = subprocess.Popen(
@@ -64,29 +64,29 @@ def running(command: Sequence[str], env: Mapping[str, str], folder: Path) -> Ite
     finally:
         os.killpg(node.pid, signal.SIGKILL)
         node.wait()
-        for rank in (Rank(diary=path) for path in folder.glob("*.jsonl")):
+        for rank in (Rank(file=path) for path in folder.glob("*.jsonl")):
             if alive(rank.pid):
                 os.kill(rank.pid, signal.SIGKILL)
 
 
 def recovered(folder: Path) -> float:
-    """Kill the rank that trains; seconds until the next one has taken a step."""
+    """Kill the training rank; returns the seconds until the next one has taken a step."""
     rank = training(folder, steps=STEADY)
-    struck = time.monotonic()
+    killed = time.monotonic()
     os.kill(rank.pid, signal.SIGKILL)
-    return training(folder, steps=1, other_than=rank.pid).steps[0] - struck
+    return training(folder, steps=1, other_than=rank.pid).steps[0] - killed
 
 
 def training(folder: Path, *, steps: int, other_than: int = 0) -> Rank:
-    """The living rank, once it has taken so many steps."""
+    """Wait for a live rank to take some steps."""
     deadline = time.monotonic() + LIMIT
     while time.monotonic() < deadline:
-        for rank in (Rank(diary=path) for path in folder.glob("*.jsonl")):
+        for rank in (Rank(file=path) for path in folder.glob("*.jsonl")):
             rank.read_on()
             if rank.pid != other_than and len(rank.steps) >= steps and alive(rank.pid):
                 return rank
         time.sleep(POLL_SECONDS)
-    raise AssertionError(f"no rank trains: {(folder / 'log').read_text(encoding='utf-8')[-2000:]}")
+    raise AssertionError(f"no rank is training: {(folder / 'log').read_text(encoding='utf-8')[-2000:]}")
 
 
 if __name__ == "__main__":

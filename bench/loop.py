@@ -1,4 +1,4 @@
-"""What the trainer's loop costs beside a bare DDP loop of the same model: two ranks, blocks of steps in turn."""
+"""Overhead of the trainer's loop over a bare DDP loop of the same model: two ranks, alternating blocks of steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.measure import ROOT, Result, interval, save
 
 RANKS = 2
-WARM_UP = 5  # pairs: allocators, DDP's buckets and the first connections settle
+WARM_UP = 5  # pairs that are not counted
 Pair = dict[str, list[float]]
 
 
@@ -21,23 +21,22 @@ def main() -> None:
     """Measure, and write the table."""
     pairs = measure()[WARM_UP:]
     bare, own = ([statistics.median(pair[name][1:]) for pair in pairs] for name in ("bare", "trainer"))
-    cost = interval([100 * (1 - theirs / ours) for ours, theirs in zip(own, bare, strict=True)])
+    overhead = interval([100 * (1 - theirs / ours) for ours, theirs in zip(own, bare, strict=True)])
     save(
         "loop",
         Result(
             note=f"A ConvNet (28x28 images, 16 and 32 channels, 5x5 kernels, batch normalization), {RANKS} ranks on "
-            f"gloo, one core each. {len(pairs)} pairs of blocks, each a few steps of the trainer's loop (loss "
-            "told, progress file, stop agreed on at each step; no snapshots) and as many of a bare DDP loop, in "
-            "the same processes. The cost in throughput is the median of the pairs' own, each from its blocks' "
-            "median steps, with a 95 % interval. "
-            "Aim: at most 2 %.",
-            columns=("bare DDP, ms a step", "trainer, ms a step", "cost in throughput", "interval"),
+            f"gloo, one core each. {len(pairs)} pairs of blocks, each a few steps of the trainer's loop (with "
+            "reports, progress file and an exchange of stop requests at each step, but no snapshots) and as many of "
+            "a bare DDP loop, in the same processes. The overhead in throughput is the median over the pairs, each "
+            "computed from the median steps of its blocks, with a 95 % interval. Goal: at most 2 %.",
+            columns=("bare DDP, ms per step", "trainer, ms per step", "overhead in throughput", "interval"),
             rows=[
                 (
                     f"{1000 * statistics.median(bare):.1f}",
                     f"{1000 * statistics.median(own):.1f}",
-                    f"{cost.median:+.2f} %",
-                    f"{cost.low:+.2f} % to {cost.high:+.2f} %",
+                    f"{overhead.median:+.2f} %",
+                    f"{overhead.low:+.2f} % to {overhead.high:+.2f} %",
                 )
             ],
             raw={"bare": bare, "trainer": own},
@@ -46,10 +45,10 @@ def main() -> None:
 
 
 def measure(ranks: int = RANKS, **env: str) -> list[Pair]:
-    """Seconds of every step, block by block.
+    """Seconds of every step, by block.
 
     Args:
-        ranks: how many, on gloo unless the environment says otherwise.
+        ranks: number of ranks; they use gloo unless ``env`` sets another backend.
         env: of the ranks.
     """
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
-"""What each rank of the loop benchmark does: the trainer's loop and a bare DDP loop, in turn, in the same process.
+"""Runs on each rank of the loop benchmark: the trainer's loop and a bare DDP loop, alternating in the same process.
 
-The trainer's loop runs as always; from its per-step callback, after every BLOCK steps, as many steps of a bare loop
-are taken, on a model, an optimizer and data of their own. Both are timed by the wall clock of rank 0; on a GPU, which
-works behind the process, the clock is read when it is done with a block, and each step counts as the block's mean.
+After every BLOCK steps, the callback of the trainer's loop takes as many steps of a bare loop, with a separate model,
+optimizer and data. Both are timed by the wall clock of rank 0. On a GPU, which works asynchronously, a block is timed
+until the GPU has finished it, and each of its steps counts as the block's mean.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from kittrain import Data, Step, Training, World, join
 from kittrain.env import rank_env
 from kittrain.system import heartbeat
 
-BATCH_PER_RANK = int(os.environ.get("BENCH_BATCH", "128"))  # 128: about 80 ms a step on one CPU core
-BLOCK = 6  # steps of one loop before it is the other's turn; the first is not counted: it finds cold caches
+BATCH_PER_RANK = int(os.environ.get("BENCH_BATCH", "128"))  # 128: about 80 ms per step on one CPU core
+BLOCK = 6  # steps of one loop before the other continues; the first one has cold caches, and is not counted
 PAIRS = 400
 LEARNING_RATE = 0.01
 
@@ -42,13 +42,13 @@ def convnet() -> nn.Module:
 
 
 def loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """What both loops minimize."""
+    """The loss of both loops."""
     images, labels = batch
     return cross_entropy(model(images), labels)
 
 
 def bare_steps(dataset: TensorDataset, device: torch.device) -> Iterator[None]:
-    """The loop of the tutorials, one step a turn: nothing is told, kept or checked."""
+    """A bare loop, as in tutorials: yields after each step."""
     model = DistributedDataParallel(convnet().to(device))
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     sampler: DistributedSampler[Any] = DistributedSampler(dataset)
@@ -61,8 +61,8 @@ def bare_steps(dataset: TensorDataset, device: torch.device) -> Iterator[None]:
             yield
 
 
-class Turns:
-    """The trainer's callback: times its steps, and lets the bare loop take its turn."""
+class Alternation:
+    """The trainer's callback: times its steps, and after each block runs and times the bare loop."""
 
     def __init__(self, bare: Iterator[None], device: torch.device) -> None:
         self._bare = bare
@@ -72,11 +72,11 @@ class Turns:
         self.pairs: list[dict[str, list[float]]] = []
 
     def __call__(self, _step: Step) -> None:
-        """A step of the trainer's loop is done."""
+        """A step of the trainer's loop has ended."""
         self._block.append(time.perf_counter() - self._since)
         if len(self._block) == BLOCK:
-            ours = self._settled(self._block)
-            self.pairs.append({"trainer": ours, "bare": self._settled([self._bare_step() for _ in range(BLOCK)])})
+            ours = self._synchronized(self._block)
+            self.pairs.append({"trainer": ours, "bare": self._synchronized([self._bare_step() for _ in range(BLOCK)])})
             self._block = []
         self._since = time.perf_counter()
 
@@ -85,8 +85,8 @@ class Turns:
         next(self._bare)
         return time.perf_counter() - start
 
-    def _settled(self, block: list[float]) -> list[float]:
-        """A block's steps; on a GPU, which is waited for, each counts as their mean."""
+    def _synchronized(self, block: list[float]) -> list[float]:
+        """The seconds of a block's steps; on a GPU, wait for it and return their mean for each."""
         if self._device.type != "cuda":
             return block
         start = time.perf_counter()
@@ -97,24 +97,24 @@ class Turns:
 def main(out: Path) -> None:
     """Run both loops; rank 0 writes the seconds of every step."""
     heart = heartbeat.prepare(out.with_suffix(f".rank-{rank_env().rank}"))
-    with join(env=replace(rank_env(), heartbeat_file=heart)) as world:  # it beats as under an agent
+    with join(env=replace(rank_env(), heartbeat_file=heart)) as world:  # it writes heartbeats as under an agent
         generator = torch.Generator().manual_seed(0)
         size = 8 * BATCH_PER_RANK * world.size
         images = torch.randn(size, 1, 28, 28, generator=generator)
         dataset = TensorDataset(images, torch.randint(0, 10, (size,), generator=generator))
-        turns = Turns(bare_steps(dataset, world.device), world.device)
-        train(world, dataset, turns)
+        alternation = Alternation(bare_steps(dataset, world.device), world.device)
+        train(world, dataset, alternation)
         if world.is_main:
-            out.write_text(json.dumps(turns.pairs), encoding="utf-8")
+            out.write_text(json.dumps(alternation.pairs), encoding="utf-8")
 
 
-def train(world: World, dataset: TensorDataset, turns: Turns) -> None:
-    """The trainer's loop as a user writes it, for at least PAIRS blocks."""
+def train(world: World, dataset: TensorDataset, alternation: Alternation) -> None:
+    """Run the trainer's loop for at least PAIRS blocks."""
     model = convnet().to(world.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     data = Data(dataset, batch=BATCH_PER_RANK * world.size)
     epochs = -(-PAIRS * BLOCK // data.order.steps_per_epoch) + 1
-    Training(world, model, optimizer, loss, data, epochs=epochs, on_step=turns).fit()
+    Training(world, model, optimizer, loss, data, epochs=epochs, on_step=alternation).fit()
 
 
 if __name__ == "__main__":

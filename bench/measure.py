@@ -1,4 +1,4 @@
-"""What every benchmark needs: where results go, on what machine they were taken, and medians with their interval."""
+"""Helpers of all benchmarks: result files, a description of the machine, and medians with intervals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESULTS = ROOT / "bench" / "results"
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A median and the interval that a bootstrap gives it."""
+    """A median and its bootstrap confidence interval."""
 
     median: float
     low: float
@@ -28,7 +28,7 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One benchmark's outcome as a table; ``note`` says what was done, how often, and what was aimed at."""
+    """One benchmark's result as a table; ``note`` describes the method, the number of trials, and the goals."""
 
     note: str
     columns: Sequence[str]
@@ -37,27 +37,27 @@ class Result:
 
 
 def save(name: str, result: Result) -> None:
-    """Write ``bench/results/<name>.json`` and say what is in it."""
+    """Write ``bench/results/<name>.json`` and print its table."""
     write(name, result)
     for row in (result.columns, *result.rows):
         print("  " + " | ".join(row))
 
 
 def write(name: str, result: Result) -> None:
-    """Write it in silence."""
+    """Write ``bench/results/<name>.json``."""
     RESULTS.mkdir(exist_ok=True)
     content = {"machine": machine(), **asdict(result)}
     (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def earlier(name: str) -> list[dict[str, Any]]:
-    """The raw trials of earlier runs, for benchmarks that add up over runs."""
+    """The raw trials of earlier runs, for benchmarks that accumulate trials over several runs."""
     path = RESULTS / f"{name}.json"
     return list(json.loads(path.read_text(encoding="utf-8"))["raw"]) if path.exists() else []
 
 
 def machine() -> str:
-    """What a reader has to know to compare: cores, load, system, versions; never which machine it was."""
+    """Cores, load, system and versions, but not the name of the machine."""
     return (
         f"{os.cpu_count()} cores ({platform.machine()}), load {os.getloadavg()[0]:.1f}, {platform.system()}, "
         f"Python {platform.python_version()}, torch {version('torch').partition('+')[0]}"

@@ -1,4 +1,4 @@
-"""How much memory snapshots, restores and model files take beside a state that is trained."""
+"""Peak memory of snapshots, restores and model files, in addition to that of training."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PARTS: Final = (
     *(f"exported as {kind}" for kind in EXPORTS),
 )
 
-Peaks = dict[str, int]  # bytes by what was done
+Peaks = dict[str, int]  # bytes by operation
 
 
 def main() -> None:
@@ -50,12 +50,12 @@ def main() -> None:
         "memory",
         Result(
             note=f"A state of {STATE / 1e9:.1f} GB (a model of {MODEL / 1e9:.1f} GB and Adam's moments) on CPUs. Peak "
-            "resident memory above that of training, which holds the gradients, too; in states, of the rank that took "
-            "most. Restored is a new process, which has no gradients yet; exporting is a process without a model, "
-            "above one that exports next to nothing. Of what two ranks hold alike, each copies and writes a half. "
-            "Aims: a snapshot takes one copy, and publishing nothing more; without a copy, and for restoring, at most "
-            "the largest shard; for model.pt and exports, at most the largest tensor.",
-            columns=("what", *peaks),
+            "resident memory in addition to that of training with its gradients, as a multiple of the state, on the "
+            "rank that needs most. A restore runs in a new process, without gradients; an export runs in a process "
+            "without a model, and is compared with the export of a tiny model. Two ranks each copy and write half of "
+            "the replicated state. Goals: a snapshot needs one copy, and publishing nothing more; without a copy, and "
+            "for a restore, at most the largest shard; for model.pt and exports, at most the largest tensor.",
+            columns=("operation", *peaks),
             rows=rows,
             raw=peaks,
         ),
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def measured(size: int, env: Mapping[str, str]) -> Peaks:
-    """Train, save, finish; go on in new processes; export."""
+    """Train, save and finish; restore in new processes; export."""
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         trained = in_world(train, size, env, Path(folder))
         restored = in_world(restore, size, env, Path(folder))
@@ -74,7 +74,7 @@ def measured(size: int, env: Mapping[str, str]) -> Peaks:
 
 
 def in_world(act: Callable[[Path], Peaks], size: int, env: Mapping[str, str], folder: Path) -> list[Peaks]:
-    """What each rank measured, each in a process of its own."""
+    """The measurements of each rank, each of which runs in a new process."""
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size), **env}
     shared |= {"KIT_BACKEND": "gloo", "KIT_SNAPSHOT_DIR": str(folder), "LOCAL_WORLD_SIZE": str(size)}
     with ProcessPoolExecutor(max_workers=size, mp_context=get_context("spawn")) as pool:
@@ -83,7 +83,7 @@ def in_world(act: Callable[[Path], Peaks], size: int, env: Mapping[str, str], fo
 
 
 def as_rank(act: Callable[[Path], Peaks], folder: Path, env: Mapping[str, str]) -> Peaks:
-    """In its own process."""
+    """Runs in the rank's process."""
     os.environ.update(env)
     torch.set_num_threads(1)
     return act(folder)
@@ -95,7 +95,7 @@ def train(_folder: Path) -> Peaks:
         state, step = learner(world)
         with History(world, state, ORDER) as history:
             history.restore()
-            for _ in range(3):  # the first ones make what the others use again
+            for _ in range(3):  # the first ones allocate what later ones reuse
                 step()
             peaks = {"steady": peak(lambda: [step() for _ in range(2)])}
             peaks[PARTS[0]] = peak(lambda: begin(history))
@@ -105,7 +105,7 @@ def train(_folder: Path) -> Peaks:
 
 
 def restore(_folder: Path) -> Peaks:
-    """A new process goes on."""
+    """Restore in a new process."""
     with join(env=rank_env()) as world:
         state, _ = learner(world)
         with History(world, state, ORDER) as history:
@@ -113,7 +113,7 @@ def restore(_folder: Path) -> Peaks:
 
 
 def learner(world: World) -> tuple[State, Callable[[], None]]:
-    """A state, and a step of it."""
+    """A state, and a function that trains it for a step."""
     model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)))
     optimizer = torch.optim.Adam(model.parameters())
     trained = DistributedDataParallel(model, gradient_as_bucket_view=True) if world.size > 1 else model
@@ -127,13 +127,13 @@ def learner(world: World) -> tuple[State, Callable[[], None]]:
 
 
 def begin(history: History) -> None:
-    """As the loop does: memory first."""
+    """Prepare and begin a snapshot, as the loop does."""
     history.prepare()
     history.begin(Cursor(0, 1), {})
 
 
 def written(history: History, world: World, step: Callable[[], None]) -> None:
-    """Train on until the snapshot is there."""
+    """Train until the snapshot is published."""
     done = 0.0
     while not done:
         step()
@@ -145,16 +145,16 @@ def written(history: History, world: World, step: Callable[[], None]) -> None:
 
 
 def peak(act: Callable[[], object]) -> int:
-    """Most bytes that this process had in main memory meanwhile."""
+    """Peak resident memory of this process during a call, in bytes."""
     gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")  # proc(5): begin anew to look for the peak
+    Path("/proc/self/clear_refs").write_text("5")  # proc(5): reset the peak
     act()
     (line,) = [one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("VmHWM")]
     return int(line.split()[1]) * 1024
 
 
 def exported(folder: Path, kind: str) -> int:
-    """Most bytes of the process that exports, beside those of one that exports next to nothing."""
+    """Peak memory of an export in bytes, minus that of the export of a tiny model."""
     with tempfile.TemporaryDirectory() as other:
         small = nn.Linear(1, 1)
         state = State(model=small, optimizer=torch.optim.SGD(small.parameters()))
@@ -163,15 +163,15 @@ def exported(folder: Path, kind: str) -> int:
             history.restore()
             history.commit(Cursor(0, 1), {})
         export = (sys.executable, "-P", "-m", "kittrain.snapshots", "--folder")
-        asked = ("export", "--format", kind)
-        return most((*export, str(folder), *asked)) - most((*export, other, *asked))
+        verb = ("export", "--format", kind)
+        return peak_of((*export, str(folder), *verb)) - peak_of((*export, other, *verb))
 
 
-def most(command: tuple[str, ...]) -> int:
-    """Most bytes of a process; the kernel tells those of the largest child so far, so each is asked by another."""
-    asked = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
-    asked += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
-    done = subprocess.run((sys.executable, "-c", asked, *command), check=True, capture_output=True)
+def peak_of(command: tuple[str, ...]) -> int:
+    """Peak memory of a command in bytes; a new parent process each, as the kernel reports that of the largest child."""
+    code = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
+    code += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    done = subprocess.run((sys.executable, "-c", code, *command), check=True, capture_output=True)
     return int(done.stdout) * 1024
 
 

@@ -1,4 +1,4 @@
-"""The digits on one, two and three local nodes: the same accuracy, and what it takes."""
+"""Trains the digits on one, two and three local nodes: accuracy and duration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ACCURACY = re.compile(r"accuracy (\d+\.\d+) %")
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One finished job: percent of the held-back images, seconds from submit to end and of them in training."""
+    """One finished job: accuracy in percent of the test images, seconds from submit to end, and seconds of training."""
 
     nodes: int
     accuracy: float
@@ -32,9 +32,9 @@ def main() -> None:
         "nodes",
         Result(
             note=f"`kitctl submit --target local --nodes N`, the default workload, {ROUNDS} times each in turn; "
-            "medians. All nodes share the same few cores, so more of them are not faster here: what should stay the "
-            "same is the accuracy (aim: within one point). Start-up is mostly importing torch, once a job.",
-            columns=("nodes", "accuracy %", "lowest to highest", "seconds from submit to end", "of them training"),
+            "medians. All nodes share the same few cores, so more nodes are not faster here. Goal: the same accuracy, "
+            "within one point. Start-up is mostly the import of torch, once per job.",
+            columns=("nodes", "accuracy %", "range", "seconds from submit to end", "seconds of training"),
             rows=[row([run for run in runs if run.nodes == nodes]) for nodes in SIZES],
             raw=[vars(run) for run in runs],
         ),
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def train(nodes: int) -> Run:
-    """Run the default workload to its end, and forget it."""
+    """Run the default workload to its end, and delete the job."""
     job = LocalJob.submit("--nodes", str(nodes))
     job.wait_for(lambda job: job.report.formed > 0)
     formed = job.report.formed
@@ -58,7 +58,7 @@ def train(nodes: int) -> Run:
 
 
 def row(runs: list[Run]) -> tuple[str, ...]:
-    """One line of the table."""
+    """One row of the table."""
     accuracies = [run.accuracy for run in runs]
     return (
         str(runs[0].nodes),

@@ -1,9 +1,9 @@
-"""From a fault to the next optimizer step, on three nodes in network namespaces: ours beside stock and tuned torchrun.
+"""Time from a fault to the next optimizer step, on three nodes in network namespaces: kitctl and two torchruns.
 
 python -m bench.recovery --minutes 4
 
-Trials add up over runs, in rounds: each round puts every rival through every fault once, and a run goes on where the
-last one stopped, until each rival has its TRIALS. Needs root.
+Trials accumulate over runs, in rounds: each round injects every fault once into a job of every rival, and a run
+continues where the last one stopped, until each rival has its TRIALS. Needs root.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.measure import earlier
-from bench.recovery_faults import FAULTS, LIMIT, NODES, Fault, Trial, suffer
+from bench.recovery_faults import FAULTS, LIMIT, NODES, Fault, Trial, measure
 from bench.recovery_jobs import RIVALS, Job
-from bench.recovery_network import Network, NoNetwork
+from bench.recovery_network import Network, NetworkUnavailableError
 from bench.recovery_table import chosen, publish
 
-STEADY = 20  # steps that a whole group has taken before a fault
-START_LIMIT = 240.0  # seconds for a first group, on a machine that does other things too
+STEADY = 20  # steps of a whole group before a fault
+START_LIMIT = 240.0  # seconds until the first group has formed
 TRIALS: Mapping[str, int] = {"kitctl": 10, "tuned torchrun": 10, "stock torchrun": 3}
 
 
@@ -32,78 +32,78 @@ def main() -> None:
     """Measure, and write the table."""
     parser = argparse.ArgumentParser("bench.recovery", description=__doc__)
     parser.add_argument(
-        "--minutes", type=float, help="stop after the trial that passes them; the next run goes on there"
+        "--minutes", type=float, help="stop after the trial that exceeds them; the next run continues there"
     )
-    parser.add_argument("--rivals", nargs="+", choices=RIVALS, default=list(RIVALS), help="whom to measure")
+    parser.add_argument("--rivals", nargs="+", choices=RIVALS, default=list(RIVALS), help="what to measure")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the namespaces are removed on the way out
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the namespaces are removed on exit
     deadline = time.monotonic() + 60 * args.minutes if args.minutes else float("inf")
     trials = [Trial(**one) for one in earlier("recovery")]
     try:
         while (batch := next_batch(trials, args.rivals)) and time.monotonic() < deadline:
-            for trial in go_through(*batch):
+            for trial in run_batch(*batch):
                 trials.append(trial)
                 publish(trials)
                 print(f"  {trial.rival}, {trial.fault}: {outcome(trial)}; {forecast(trials, args.rivals)}", flush=True)
                 if time.monotonic() > deadline:
                     break
-    except NoNetwork as error:
+    except NetworkUnavailableError as error:
         sys.exit(f"bench.recovery: {error}")
 
 
 def next_batch(trials: Sequence[Trial], rivals: Sequence[str]) -> tuple[str, list[Fault]] | None:
-    """What one job can be put through next: a rival, and the faults of one shape that it has suffered least often."""
+    """The next job: a rival, and the faults of one shape that have the fewest trials."""
     left = missing(trials, rivals)
     if not left:
         return None
     counts = {(rival, fault): len(chosen(trials, fault, rival)) for rival, fault in left}
-    rival, first = min(counts, key=lambda one: counts[one])  # of several, the first
+    rival, first = min(counts, key=lambda one: counts[one])  # the first of several
     fewest = counts[rival, first]
     return rival, [f for r, f in counts if (r, f.shape) == (rival, first.shape) and counts[r, f] == fewest]
 
 
 def missing(trials: Sequence[Trial], rivals: Sequence[str]) -> list[tuple[str, Fault]]:
-    """What has not been done often enough yet."""
+    """Rivals and faults that need more trials."""
     each = ((rival, fault) for rival in rivals for fault in FAULTS)
     return [(rival, fault) for rival, fault in each if len(chosen(trials, fault, rival)) < TRIALS[rival]]
 
 
-def go_through(rival: str, faults: Sequence[Fault]) -> Iterator[Trial]:
-    """Put one job through faults, as far as it survives them."""
+def run_batch(rival: str, faults: Sequence[Fault]) -> Iterator[Trial]:
+    """Inject faults into one job, until it does not recover."""
     with (
         tempfile.TemporaryDirectory() as scratch,
         Network(NODES + 1) as network,
-        Job(RIVALS[rival], Path(scratch), network.places, nodes=faults[0].shape) as job,
+        Job(RIVALS[rival], Path(scratch), network.machines, nodes=faults[0].shape) as job,
     ):
-        began = time.monotonic()
+        start = time.monotonic()
         for node in range(faults[0].before):
             job.start(node)
         running, limit = faults[0].before, START_LIMIT
         for fault in faults:
             if running != fault.before or not job.await_group(fault.before, steps=STEADY, limit=limit):
-                assert limit != START_LIMIT, f"{rival} does not start: {job.log(0)}"
+                assert limit != START_LIMIT, f"{rival} did not start: {job.log(0)}"
                 return
-            trial = suffer(job, rival, fault, began=began)
+            trial = measure(job, rival, fault, start=start)
             yield trial
             if trial.seconds is None:
                 return
-            began, running, limit = time.monotonic(), fault.after, LIMIT
+            start, running, limit = time.monotonic(), fault.after, LIMIT
 
 
 def outcome(trial: Trial) -> str:
-    """A trial in some words."""
+    """A trial's result as text."""
     return "dead" if trial.seconds is None else f"{trial.seconds:.2f} s"
 
 
 def forecast(trials: Sequence[Trial], rivals: Sequence[str]) -> str:
-    """How long the rest takes, as far as that is known from the trials so far."""
+    """Estimate the remaining time from the trials so far."""
     left, seconds = 0, 0.0
     for rival, fault in missing(trials, rivals):
         count = TRIALS[rival] - len(chosen(trials, fault, rival))
         known = [one.took for one in chosen(trials, fault, rival)] or [one.took for one in trials]
         left += count
         seconds += count * statistics.median(known)
-    return f"{left} trials are left, some {seconds / 60:.0f} minutes"
+    return f"{left} trials left, about {seconds / 60:.0f} minutes"
 
 
 if __name__ == "__main__":

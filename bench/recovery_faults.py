@@ -1,4 +1,4 @@
-"""What is done to a job of the recovery benchmark, and what is seen of its recovery."""
+"""Injects faults into a job of the recovery benchmark, and measures its recovery."""
 
 from __future__ import annotations
 
@@ -12,70 +12,77 @@ from bench.recovery_jobs import POLL_SECONDS, Job, Rank, alive
 from bench.recovery_ranks import SNAPSHOT_EVERY, STEP_SECONDS
 
 Shape = Literal["2:3", "3"]
-Act = Callable[[Job, int], None]
+Action = Callable[[Job, int], None]
 
 NODES = 3  # of a whole group
-BACK_AFTER = 2.0  # seconds until a lost node is there again
-LIMIT = 120.0  # seconds after which a job that takes no step counts as dead
+RESTART_AFTER = 2.0  # seconds until a lost node is started again
+LIMIT = 120.0  # seconds without a step after which a job counts as dead
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """What is done to which node of a job, and the most that ours may take, as a part of what tuned torchrun takes.
+    """A fault, and the goal for kitctl's recovery time.
 
     Attributes:
         name: as in the table.
-        shape: how many nodes the job asks for.
-        node: to which it is done.
-        strike: the fault.
-        goal: a ratio.
-        before: nodes that run when it strikes.
-        after: nodes that run in the end.
-        back: brings a node back after ``BACK_AFTER`` seconds.
-        healed: done when the job has recovered; it takes in one more node then, if ``after`` is more.
-        seen: from when on the recovery counts: the fault, or the running ranks' last step before their pause.
+        shape: the job's number of nodes.
+        node: the target.
+        inject: the fault.
+        goal: kitctl's median time as a fraction of that of tuned torchrun.
+        before: number of nodes before the fault.
+        after: number of nodes in the end.
+        restart: brings a node back after ``RESTART_AFTER`` seconds.
+        repair: called after the recovery; the job may then grow to ``after`` nodes.
+        measured_from: start of the recovery time: the fault, or the last step of the old ranks.
     """
 
     name: str
     shape: Shape = "2:3"
     node: int
-    strike: Act
+    inject: Action
     goal: float
     before: int = NODES
     after: int = NODES
-    back: Act | None = None
-    healed: Act | None = None
-    seen: Literal["fault", "last step"] = "fault"
+    restart: Action | None = None
+    repair: Action | None = None
+    measured_from: Literal["fault", "last step"] = "fault"
 
 
 FAULTS = (
-    Fault(name="a rank is killed", node=1, strike=Job.kill_rank, goal=1 / 4),
-    Fault(name="a node is killed", node=2, strike=Job.kill, back=Job.start, goal=1 / 4),
-    Fault(name="node 0 is killed", node=0, strike=Job.kill, back=Job.start, goal=1 / 3),
-    Fault(name="a node is told to leave", node=1, strike=Job.terminate, back=Job.replace, goal=1 / 4),
-    Fault(name="a node is cut off", node=2, strike=Job.cut, healed=Job.mend, goal=1 / 2),
-    Fault(name="a node is cut off, replaced", node=2, strike=Job.cut, back=Job.move, healed=Job.discard, goal=1 / 2),
-    Fault(name="3 to 2 nodes", node=2, strike=Job.terminate, after=2, goal=1 / 4),
-    Fault(name="2 to 3 nodes", node=2, strike=Job.replace, before=2, seen="last step", goal=1 / 4),
-    Fault(name="a node is killed, fixed size", shape="3", node=2, strike=Job.kill, back=Job.start, goal=0.65),
+    Fault(name="a rank is killed", node=1, inject=Job.kill_rank, goal=1 / 4),
+    Fault(name="a node is killed", node=2, inject=Job.kill, restart=Job.start, goal=1 / 4),
+    Fault(name="node 0 is killed", node=0, inject=Job.kill, restart=Job.start, goal=1 / 3),
+    Fault(name="a node is told to leave", node=1, inject=Job.terminate, restart=Job.replace, goal=1 / 4),
+    Fault(name="a node is cut off", node=2, inject=Job.disconnect, repair=Job.reconnect, goal=1 / 2),
+    Fault(
+        name="a node is cut off, replaced",
+        node=2,
+        inject=Job.disconnect,
+        restart=Job.move,
+        repair=Job.discard,
+        goal=1 / 2,
+    ),
+    Fault(name="3 to 2 nodes", node=2, inject=Job.terminate, after=2, goal=1 / 4),
+    Fault(name="2 to 3 nodes", node=2, inject=Job.replace, before=2, measured_from="last step", goal=1 / 4),
+    Fault(name="a node is killed, fixed size", shape="3", node=2, inject=Job.kill, restart=Job.start, goal=0.65),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One fault's outcome.
+    """The result of one fault.
 
     Attributes:
-        rival: whose job.
+        rival: the system under test.
         fault: its name.
-        took: seconds of measuring, with what it takes to get there.
+        took: seconds of the trial, including preparations.
         seconds: until the first optimizer step of new ranks; None if there was none.
-        phases: seconds until all old ranks were gone that could be told, the rank that stepped first was started, had
-            imported, had joined its group, and had stepped.
-        lost: steps that had to be taken again.
-        skipped: steps that nobody took.
-        strays: steps of old ranks after the first one of new ranks.
-        pause: seconds without a step when one more node was taken in later; None if none was.
+        phases: seconds until all reachable old ranks had ended, and until the new rank with the first step was started,
+            had imported, had joined its group, and had taken the step.
+        lost: steps that had to be repeated.
+        skipped: steps that no rank took.
+        strays: steps of old ranks after the first step of new ranks.
+        pause: seconds without a step when another node joined later; None if none did.
     """
 
     rival: str
@@ -89,29 +96,29 @@ class Trial:
     pause: float | None = None
 
 
-def suffer(job: Job, rival: str, fault: Fault, *, began: float) -> Trial:
-    """Do one fault to a job that trains; ``began`` is when the preparations did."""
+def measure(job: Job, rival: str, fault: Fault, *, start: float) -> Trial:
+    """Inject a fault into a training job; ``start`` is when the preparations began."""
     time.sleep(random.uniform(0, SNAPSHOT_EVERY * STEP_SECONDS))
     old = {rank.pid for rank in job.ranks()}
-    told = {rank.pid for rank in job.ranks() if fault.strike is not Job.cut or rank.node != fault.node}
+    reachable = {rank.pid for rank in job.ranks() if fault.inject is not Job.disconnect or rank.node != fault.node}
     moment = time.monotonic()
-    fault.strike(job, fault.node)
-    first, stopped = _await_step(job, old, told, fault, moment)
+    fault.inject(job, fault.node)
+    first, stopped = _await_step(job, old, reachable, fault, moment)
     if first is None:
-        return Trial(rival=rival, fault=fault.name, took=time.monotonic() - began)
-    if fault.healed:
-        fault.healed(job, fault.node)
+        return Trial(rival=rival, fault=fault.name, took=time.monotonic() - start)
+    if fault.repair:
+        fault.repair(job, fault.node)
     paused = _pause(job) if first.world < fault.after else None
     former = [rank for rank in job.ranks() if rank.pid in old and rank.steps]
     last = max(rank.last for rank in former)
     zero = moment
-    if fault.seen == "last step":
+    if fault.measured_from == "last step":
         zero = max(step for rank in former for step in rank.steps)
     reached = (stopped, first.started, first.imported, first.joined, first.steps[0])
     return Trial(
         rival=rival,
         fault=fault.name,
-        took=time.monotonic() - began,
+        took=time.monotonic() - start,
         seconds=first.steps[0] - zero,
         phases=tuple(round(one - zero, 3) for one in reached),
         lost=max(last - first.first + 1, 0),
@@ -121,24 +128,24 @@ def suffer(job: Job, rival: str, fault: Fault, *, began: float) -> Trial:
     )
 
 
-def _await_step(job: Job, old: set[int], told: set[int], fault: Fault, moment: float) -> tuple[Rank | None, float]:
-    """The new rank that steps first, and when no rank was left that could be told; meanwhile a node is brought back."""
-    back, stopped = fault.back, 0.0
+def _await_step(job: Job, old: set[int], reachable: set[int], fault: Fault, moment: float) -> tuple[Rank | None, float]:
+    """Wait for a new rank's first step, and restart the node; returns the rank, and when old ranks had ended."""
+    restart, stopped = fault.restart, 0.0
     while time.monotonic() < moment + LIMIT and not job.ended:
-        if back and time.monotonic() > moment + BACK_AFTER:
-            back(job, fault.node)
-            back = None
-        if not stopped and not any(alive(pid) for pid in told):
+        if restart and time.monotonic() > moment + RESTART_AFTER:
+            restart(job, fault.node)
+            restart = None
+        if not stopped and not any(alive(pid) for pid in reachable):
             stopped = time.monotonic()
         stepped = [rank for rank in job.ranks() if rank.pid not in old and rank.steps and rank.first]
-        if stepped and stopped and not back:
+        if stepped and stopped and not restart:
             return min(stepped, key=lambda rank: rank.steps[0]), stopped
         time.sleep(POLL_SECONDS)
     return None, stopped
 
 
 def _pause(job: Job) -> float | None:
-    """Seconds between the last step of the smaller group and the first of the whole one."""
+    """Seconds between the last step of the smaller group and the first one of the full group."""
     if not job.await_group(NODES, steps=1, limit=LIMIT):
         return None
     ranks = job.ranks()

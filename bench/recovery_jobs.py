@@ -1,4 +1,4 @@
-"""Jobs whose nodes run in network namespaces: ours, and torchrun's as it is and as it can be tuned."""
+"""Jobs whose nodes run in network namespaces: of kitctl, of stock torchrun, and of tuned torchrun."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from pathlib import Path
 from typing import Any, Self
 
 from bench.measure import ROOT
-from bench.recovery_network import Place
+from bench.recovery_network import Machine
 from bench.recovery_ranks import SNAPSHOT_EVERY
 
 POLL_SECONDS = 0.02
 GRACE_SECONDS = 30.0
 PORT = 29400
-GROUP_TIMEOUT = 30  # seconds without progress after which tuned ranks give up: of use when a peer is silent
-AGAIN = ("bash", "-c", 'until "$@"; do sleep 0.2; done', "again")  # what a container's restart policy would do
+GROUP_TIMEOUT = 30  # process-group timeout in seconds of tuned ranks: detects unreachable peers
+RESTART_LOOP = ("bash", "-c", 'until "$@"; do sleep 0.2; done', "restart")  # like a container's restart policy
 TUNED = (
     "join_timeout=900,last_call_timeout=3,close_timeout=5,keep_alive_interval=1,keep_alive_max_attempt=5,"
     "read_timeout=15"
 )
 
-Start = Callable[[int, Place, Place, str, Path], tuple[list[str], dict[str, str]]]
+Start = Callable[[int, Machine, Machine, str, Path], tuple[list[str], dict[str, str]]]
 
 
-def ours(node: int, _place: Place, host: Place, nodes: str, folder: Path) -> tuple[list[str], dict[str, str]]:
-    """The agent of this project."""
+def ours(node: int, _machine: Machine, host: Machine, nodes: str, folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of kitctl's agent."""
     env = {
         "PET_NNODES": nodes,
         "PET_RDZV_ENDPOINT": f"{host.address}:{PORT}",
@@ -44,34 +44,34 @@ def ours(node: int, _place: Place, host: Place, nodes: str, folder: Path) -> tup
     return [sys.executable, "-P", "-m", "kittrain.agent", "--", *ranks("trainer", folder)], env
 
 
-def stock(node: int, place: Place, host: Place, nodes: str, folder: Path) -> tuple[list[str], dict[str, str]]:
-    """The command of torchrun's documentation for elastic jobs, with restarts."""
-    command = torchrun(place, host, nodes, f"is_host={node == 0}", "--max-restarts=100", *ranks("plain", folder))
+def stock(node: int, machine: Machine, host: Machine, nodes: str, folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of torchrun for elastic jobs as in its documentation, with restarts."""
+    command = torchrun(machine, host, nodes, f"is_host={node == 0}", "--max-restarts=100", *ranks("plain", folder))
     return command, {"GLOO_SOCKET_IFNAME": "eth0"}
 
 
-def tuned(node: int, place: Place, host: Place, nodes: str, folder: Path) -> tuple[list[str], dict[str, str]]:
-    """All that can be had from torchrun by its own options, in a loop that starts it again."""
-    knobs = ("--max-restarts=1000", "--monitor-interval=0.1")
-    command = torchrun(place, host, nodes, f"{TUNED},is_host={node == 0}", *knobs, *ranks("plain", folder))
+def tuned(node: int, machine: Machine, host: Machine, nodes: str, folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of torchrun with the options that make it recover fastest, restarted in a loop."""
+    options = ("--max-restarts=1000", "--monitor-interval=0.1")
+    command = torchrun(machine, host, nodes, f"{TUNED},is_host={node == 0}", *options, *ranks("plain", folder))
     env = {
         "GLOO_SOCKET_IFNAME": "eth0",
         "GROUP_TIMEOUT": str(GROUP_TIMEOUT),
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         "TORCH_ELASTIC_WORKER_IDENTICAL": "1",
     }
-    return [*AGAIN, *command], env
+    return [*RESTART_LOOP, *command], env
 
 
-def torchrun(place: Place, host: Place, nodes: str, conf: str, *rest: str) -> list[str]:
-    """A node's command: torchrun is told what it could not find out in a namespace, its address and who is the host."""
-    where = (f"--rdzv-endpoint={host.address}:{PORT}", f"--local-addr={place.address}", f"--rdzv-conf={conf.lower()}")
+def torchrun(machine: Machine, host: Machine, nodes: str, conf: str, *rest: str) -> list[str]:
+    """A node's command: in a namespace, torchrun needs its address and that of the host as options."""
+    endpoint = (f"--rdzv-endpoint={host.address}:{PORT}", f"--local-addr={machine.address}")
     launch = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={nodes}", "--nproc-per-node=1"]
-    return [*launch, "--rdzv-id=bench", "--rdzv-backend=c10d", *where, *rest]
+    return [*launch, "--rdzv-id=bench", "--rdzv-backend=c10d", *endpoint, f"--rdzv-conf={conf.lower()}", *rest]
 
 
 def ranks(kind: str, folder: Path) -> tuple[str, ...]:
-    """What each rank runs."""
+    """The command of each rank."""
     return "-m", "bench.recovery_ranks", kind, str(folder)
 
 
@@ -80,9 +80,9 @@ RIVALS: Mapping[str, Start] = {"kitctl": ours, "tuned torchrun": tuned, "stock t
 
 @dataclass(kw_only=True)
 class Rank:
-    """What a rank's process writes of itself: moments in seconds of the machine's clock, steps as moments."""
+    """What a rank's process has recorded; all times are those of the monotonic clock in seconds."""
 
-    diary: Path
+    file: Path
     node: int = -1
     world: int = 0
     started: float = 0.0
@@ -90,12 +90,12 @@ class Rank:
     joined: float = 0.0
     first: int = 0
     steps: list[float] = field(default_factory=list)
-    _read: int = 0  # bytes of the diary
+    _read: int = 0  # bytes of the file
 
     @property
     def pid(self) -> int:
         """Its process id."""
-        return int(self.diary.stem)
+        return int(self.file.stem)
 
     @property
     def last(self) -> int:
@@ -103,11 +103,11 @@ class Rank:
         return self.first + len(self.steps) - 1
 
     def read_on(self) -> None:
-        """Read what its process has written since; the last line may be incomplete."""
-        with self.diary.open("rb") as diary:
-            diary.seek(self._read)
-            news = diary.read()
-        whole = news[: news.rfind(b"\n") + 1]
+        """Read the lines that were added; an incomplete last line is left for later."""
+        with self.file.open("rb") as file:
+            file.seek(self._read)
+            added = file.read()
+        whole = added[: added.rfind(b"\n") + 1]
         self._read += len(whole)
         for line in whole.splitlines():
             facts: dict[str, Any] = json.loads(line)
@@ -118,21 +118,21 @@ class Rank:
 
 
 class Job:
-    """A running job; a context, at whose end nothing of it is left.
+    """A running job; a context manager that kills all of its processes on exit.
 
     Args:
-        start: whose.
-        folder: of its own.
-        places: a machine for each node, and a spare one.
-        nodes: how many it asks for, as ``3`` or ``2:3``.
+        start: returns the command and environment of a node.
+        folder: for the job's files.
+        machines: one for each node, and a spare one.
+        nodes: number of nodes, such as ``3`` or ``2:3``.
     """
 
-    def __init__(self, start: Start, folder: Path, places: Sequence[Place], *, nodes: str) -> None:
+    def __init__(self, start: Start, folder: Path, machines: Sequence[Machine], *, nodes: str) -> None:
         self._start = start
         self._folder = folder
-        self._places = list(places)  # by node; the last one is spare
+        self._machines = list(machines)  # by node; the last one is spare
         self._nodes = nodes
-        self._running: dict[Place, subprocess.Popen[bytes]] = {}
+        self._running: dict[Machine, subprocess.Popen[bytes]] = {}
         self._ranks: dict[Path, Rank] = {}
         (folder / "snapshots").mkdir()
 
@@ -140,16 +140,16 @@ class Job:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for place in list(self._running):
-            self._end(place)
+        for machine in list(self._running):
+            self._end(machine)
 
     def start(self, node: int) -> None:
         """Start a node."""
-        place = self._places[node]
-        command, env = self._start(node, place, self._places[0], self._nodes, self._folder)
+        machine = self._machines[node]
+        command, env = self._start(node, machine, self._machines[0], self._nodes, self._folder)
         with (self._folder / f"node-{node}.log").open("ab") as log:
-            self._running[place] = subprocess.Popen(
-                place.command(command),
+            self._running[machine] = subprocess.Popen(
+                machine.command(command),
                 cwd=ROOT,
                 env={**os.environ, "OMP_NUM_THREADS": "1", "NODE": str(node), **env},
                 stdout=log,
@@ -158,64 +158,64 @@ class Job:
             )
 
     def log(self, node: int) -> str:
-        """What a node's processes have said."""
+        """The output of a node's processes."""
         return (self._folder / f"node-{node}.log").read_text(encoding="utf-8")
 
     @property
     def ended(self) -> bool:
-        """Whether all nodes have ended by themselves."""
+        """Whether the processes of all nodes have ended."""
         return all(process.poll() is not None for process in self._running.values())
 
     def kill_rank(self, node: int) -> None:
-        """SIGKILL to the rank of a node."""
+        """Send SIGKILL to the rank of a node."""
         (pid,) = (rank.pid for rank in self.ranks() if rank.node == node and alive(rank.pid))
         os.kill(pid, signal.SIGKILL)
 
     def kill(self, node: int) -> None:
-        """SIGKILL to all processes of a node."""
-        self._end(self._places[node])
+        """Send SIGKILL to all processes of a node."""
+        self._end(self._machines[node])
 
     def terminate(self, node: int) -> None:
-        """Tell a node to leave: SIGTERM."""
-        os.killpg(self._running[self._places[node]].pid, signal.SIGTERM)
+        """Send SIGTERM to a node."""
+        os.killpg(self._running[self._machines[node]].pid, signal.SIGTERM)
 
     def replace(self, node: int) -> None:
-        """Start a node again that was told to leave: when it has left, and SIGKILL after its grace."""
-        self._places[node].await_silence(GRACE_SECONDS)
+        """Start a node again after it has terminated, or was killed at the end of its grace period."""
+        self._machines[node].wait_for_exit(GRACE_SECONDS)
         self.start(node)
 
-    def cut(self, node: int) -> None:
-        """Cut a node off the network, silently; its processes live on."""
-        self._places[node].cut()
+    def disconnect(self, node: int) -> None:
+        """Disconnect a node from the network, without closing connections; its processes keep running."""
+        self._machines[node].disconnect()
 
-    def mend(self, node: int) -> None:
-        """Connect it again."""
-        self._places[node].mend()
+    def reconnect(self, node: int) -> None:
+        """Undo ``disconnect``."""
+        self._machines[node].reconnect()
 
     def move(self, node: int) -> None:
-        """Start a node's successor on the spare machine, while the old one still runs."""
-        self._places[node], self._places[-1] = self._places[-1], self._places[node]
+        """Start a replacement of a node on the spare machine, while the old one still runs."""
+        self._machines[node], self._machines[-1] = self._machines[-1], self._machines[node]
         self.start(node)
 
     def discard(self, _node: int) -> None:
-        """Make the machine spare again that a node was moved from."""
-        self._end(self._places[-1])
-        self._places[-1].mend()
+        """Kill the old node after ``move``, and reconnect its machine, which becomes the spare one."""
+        self._end(self._machines[-1])
+        self._machines[-1].reconnect()
 
-    def _end(self, place: Place) -> None:
-        place.kill()
-        if process := self._running.pop(place, None):
+    def _end(self, machine: Machine) -> None:
+        machine.kill()
+        if process := self._running.pop(machine, None):
             process.wait()
 
     def ranks(self) -> list[Rank]:
-        """All ranks of the job so far that have joined a group."""
-        for diary in self._folder.glob("*.jsonl"):
-            rank = self._ranks.setdefault(diary, Rank(diary=diary))
+        """All ranks that have joined a group, including those that have ended."""
+        for file in self._folder.glob("*.jsonl"):
+            rank = self._ranks.setdefault(file, Rank(file=file))
             rank.read_on()
         return [rank for rank in self._ranks.values() if rank.world]
 
     def await_group(self, size: int, *, steps: int, limit: float) -> bool:
-        """Wait until a group of a size has taken some steps; whether it has, within a number of seconds."""
+        """Wait up to ``limit`` seconds for a group of this size to take some steps; returns whether it has."""
         deadline = time.monotonic() + limit
         while time.monotonic() < deadline:
             group = [rank for rank in self.ranks() if alive(rank.pid)]
@@ -226,7 +226,7 @@ class Job:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
+    """Whether a process is running; a zombie is not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -1,7 +1,6 @@
-"""A network of the benchmark's own: a namespace for each machine, joined by a bridge in one more; needs root.
+"""A network of namespaces, one per simulated machine, connected by a bridge in another namespace; needs root.
 
-Nothing of it is to be seen in the machine's own network, and it is gone when its context ends. What a killed run has
-left behind is removed by the next.
+It does not affect the host's network, and is removed on exit. Leftovers of a killed run are removed by the next run.
 """
 
 from __future__ import annotations
@@ -20,62 +19,62 @@ PREFIX = "kit-bench"
 POLL_SECONDS = 0.01
 
 
-class NoNetwork(Exception):
-    """Namespaces cannot be made here; says why."""
+class NetworkUnavailableError(Exception):
+    """Namespaces cannot be created here."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """A machine: a namespace with one address."""
+class Machine:
+    """A simulated machine: a namespace with one address."""
 
     name: str
     address: str
-    switch: str  # the namespace that holds the other end of its cable
+    switch: str  # the namespace with the other end of its cable
     cable: str
 
     def command(self, command: list[str]) -> list[str]:
-        """The command that runs a command here, as one process."""
+        """Wrap a command so that it runs in the namespace, as one process."""
         return ["ip", "netns", "exec", self.name, *command]
 
-    def cut(self) -> None:
-        """Take its link down from the other side: nobody is told, neither here nor there."""
+    def disconnect(self) -> None:
+        """Set its link down on the other side: no connection is closed."""
         ip("-n", self.switch, "link", "set", self.cable, "down")
 
-    def mend(self) -> None:
-        """Undo ``cut``."""
+    def reconnect(self) -> None:
+        """Undo ``disconnect``."""
         ip("-n", self.switch, "link", "set", self.cable, "up")
 
     def pids(self) -> list[int]:
-        """The processes that run here."""
+        """The processes in the namespace."""
         return [int(pid) for pid in ip("netns", "pids", self.name).split()]
 
     def kill(self) -> None:
-        """Kill all of them, as a machine that is lost would."""
+        """Kill all of its processes."""
         while pids := self.pids():
             for pid in pids:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(POLL_SECONDS)
 
-    def await_silence(self, patience: float) -> None:
-        """Wait until no process runs here any more, and kill what is left after ``patience`` seconds."""
-        deadline = time.monotonic() + patience
+    def wait_for_exit(self, timeout: float) -> None:
+        """Wait until no process is left; kill the rest after ``timeout`` seconds."""
+        deadline = time.monotonic() + timeout
         while self.pids() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
         self.kill()
 
 
 class Network:
-    """Some machines that reach each other; a context.
+    """Some machines that can reach each other; a context manager.
 
     Raises:
-        NoNetwork: on entry, without root or without ``ip``.
+        NetworkUnavailableError: on entry, without root or without ``ip``.
     """
 
     def __init__(self, size: int) -> None:
         self._switch = f"{PREFIX}-{os.getpid()}-switch"
-        self.places = tuple(
-            Place(
+        self.machines = tuple(
+            Machine(
                 name=f"{PREFIX}-{os.getpid()}-{number}",
                 address=f"10.88.0.{number + 1}",
                 switch=self._switch,
@@ -86,8 +85,8 @@ class Network:
 
     def __enter__(self) -> Self:
         if os.geteuid() or not shutil.which("ip"):
-            raise NoNetwork("network namespaces need root and the command ip (package iproute2)")
-        _sweep()
+            raise NetworkUnavailableError("network namespaces need root and the command ip (package iproute2)")
+        _remove_leftovers()
         try:
             self._build()
         except BaseException:
@@ -96,10 +95,10 @@ class Network:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for place in self.places:
-            with suppress(subprocess.CalledProcessError):  # it was not built
-                place.kill()
-        for name in (*(place.name for place in self.places), self._switch):
+        for machine in self.machines:
+            with suppress(subprocess.CalledProcessError):  # it was not created
+                machine.kill()
+        for name in (*(machine.name for machine in self.machines), self._switch):
             with suppress(subprocess.CalledProcessError):
                 ip("netns", "delete", name)
 
@@ -108,28 +107,28 @@ class Network:
         ip("netns", "add", self._switch)
         ip(*switch, "link", "add", "bridge", "type", "bridge")
         ip(*switch, "link", "set", "bridge", "up")
-        for place in self.places:
-            here = ("-n", place.name)
-            ip("netns", "add", place.name)
-            ip(*switch, "link", "add", place.cable, "type", "veth", "peer", "name", "eth0", "netns", place.name)
-            ip(*switch, "link", "set", place.cable, "master", "bridge", "up")
-            ip(*here, "address", "add", f"{place.address}/24", "dev", "eth0")
+        for machine in self.machines:
+            here = ("-n", machine.name)
+            ip("netns", "add", machine.name)
+            ip(*switch, "link", "add", machine.cable, "type", "veth", "peer", "name", "eth0", "netns", machine.name)
+            ip(*switch, "link", "set", machine.cable, "master", "bridge", "up")
+            ip(*here, "address", "add", f"{machine.address}/24", "dev", "eth0")
             ip(*here, "link", "set", "eth0", "up")
             ip(*here, "link", "set", "lo", "up")
 
 
-def _sweep() -> None:
-    """Remove the namespaces of runs that were killed."""
+def _remove_leftovers() -> None:
+    """Remove the namespaces of killed runs."""
     for line in ip("netns", "list").splitlines():
         name = line.split()[0]
         if name.startswith(f"{PREFIX}-") and not Path("/proc", name.split("-")[2]).exists():
             ip("netns", "delete", name)
 
 
-def ip(*words: str) -> str:
-    """What ``ip`` says.
+def ip(*args: str) -> str:
+    """Run ``ip``; returns its output.
 
     Raises:
-        subprocess.CalledProcessError: it refused.
+        subprocess.CalledProcessError: it failed.
     """
-    return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
+    return subprocess.run(["ip", *args], check=True, capture_output=True, text=True).stdout

@@ -1,9 +1,9 @@
-"""What each rank of the recovery benchmark does: the same model and cadence by hand (``plain``) and by the trainer.
+"""Runs on each rank of the recovery benchmark: the same model and snapshots by hand (``plain``) or by the trainer.
 
 python -m bench.recovery_ranks plain|trainer FOLDER
 
 Each process writes ``FOLDER/<pid>.jsonl``: when it was started, had imported, had joined, and took each step, all in
-seconds of the machine's own clock.
+seconds of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -30,72 +30,72 @@ DEVICE = os.environ.get("BENCH_DEVICE", "cpu")
 IMPORTED = time.monotonic()
 
 
-class Diary:
+class Record:
     """A rank's file."""
 
     def __init__(self, folder: Path) -> None:
         self._file = (folder / f"{os.getpid()}.jsonl").open("w", encoding="utf-8", buffering=1)
         self._first: int | None = None
-        self._learning = False
+        self._in_step = False
 
     def joined(self, world: int) -> None:
-        """The process group is there."""
-        seat = {"node": int(os.environ["NODE"]), "world": world}
-        self._write({"started": started(), "imported": IMPORTED, "joined": time.monotonic(), **seat})
+        """The process group was initialized."""
+        identity = {"node": int(os.environ["NODE"]), "world": world}
+        self._write({"started": started(), "imported": IMPORTED, "joined": time.monotonic(), **identity})
 
     def watch(self, model: nn.Module, optimizer: Optimizer) -> None:
-        """Note the moment of each optimizer step behind a forward pass: torch restores with a step that is none."""
-        model.register_forward_hook(lambda *_: self._learn())
-        optimizer.register_step_post_hook(lambda *_: self._step())
+        """Record the time of each optimizer step after a forward pass: a restore also calls ``step()``, without one."""
+        model.register_forward_hook(lambda *_: self._start_step())
+        optimizer.register_step_post_hook(lambda *_: self._end_step())
 
     def number(self, step: int) -> None:
-        """The number of a step; that of the first one is kept."""
+        """Record the number of the first step."""
         if self._first is None:
             self._first = step
             self._write({"first": step})
 
-    def _learn(self) -> None:
-        self._learning = True
+    def _start_step(self) -> None:
+        self._in_step = True
 
-    def _step(self) -> None:
-        if self._learning:
+    def _end_step(self) -> None:
+        if self._in_step:
             self._write({"stepped": time.monotonic()})
-        self._learning = False
+        self._in_step = False
 
     def _write(self, facts: dict[str, float]) -> None:
         self._file.write(json.dumps(facts) + "\n")
 
 
 def started() -> float:
-    """When this process was made, from ``/proc`` (see proc(5)); a hundredth of a second is its resolution."""
+    """When this process was started, from ``/proc`` (see proc(5)), with a resolution of 10 ms."""
     fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
-def train_by_the_trainer(_folder: Path, diary: Diary) -> None:
-    """The loop of the trainer; the environment says where its snapshots go."""
-    from kittrain import Data, Step, Training, join  # noqa: PLC0415  the plain loop must not pay for it
+def train_with_trainer(_folder: Path, record: Record) -> None:
+    """Train by the trainer's loop; the environment has the folder of its snapshots."""
+    from kittrain import Data, Step, Training, join  # noqa: PLC0415  not needed by the plain loop
 
     with join() as world:
-        diary.joined(world.size)
-        model, optimizer = made()
-        diary.watch(model, optimizer)
+        record.joined(world.size)
+        model, optimizer = build()
+        record.watch(model, optimizer)
         data = Data(TensorDataset(torch.rand(2048, 20), torch.rand(2048, 1)), batch=BATCH)
 
-        def tell(step: Step) -> None:
-            diary.number(step.number)
+        def on_step(step: Step) -> None:
+            record.number(step.number)
 
-        Training(world, model, optimizer, rested_loss, data, epochs=1 << 20, on_step=tell).fit()
+        Training(world, model, optimizer, slow_loss, data, epochs=1 << 20, on_step=on_step).fit()
 
 
-def train_plainly(folder: Path, diary: Diary) -> None:
-    """A loop as tutorials have it, with snapshots that are whole or absent."""
-    patience = os.environ.get("GROUP_TIMEOUT")
+def train_plainly(folder: Path, record: Record) -> None:
+    """Train by a loop as in tutorials, with snapshots that are written atomically."""
+    timeout = os.environ.get("GROUP_TIMEOUT")
     backend = "nccl" if DEVICE == "cuda" else "gloo"
-    dist.init_process_group(backend, timeout=timedelta(seconds=int(patience)) if patience else None)
-    diary.joined(dist.get_world_size())
-    model, optimizer = made()
-    diary.watch(model, optimizer)
+    dist.init_process_group(backend, timeout=timedelta(seconds=int(timeout)) if timeout else None)
+    record.joined(dist.get_world_size())
+    model, optimizer = build()
+    record.watch(model, optimizer)
     snapshot, step = folder / "snapshot.pt", 0
     if snapshot.exists():
         state = torch.load(snapshot, weights_only=True)  # noqa: TID251  this benchmark's own file
@@ -107,28 +107,28 @@ def train_plainly(folder: Path, diary: Diary) -> None:
     while True:
         step += 1
         optimizer.zero_grad()
-        rested_loss(parallel, [torch.rand(size, 20, device=DEVICE), torch.rand(size, 1, device=DEVICE)]).backward()
+        slow_loss(parallel, [torch.rand(size, 20, device=DEVICE), torch.rand(size, 1, device=DEVICE)]).backward()
         optimizer.step()
-        diary.number(step)
+        record.number(step)
         if step % SNAPSHOT_EVERY == 0 and dist.get_rank() == 0:
             scratch = snapshot.with_suffix(".scratch")
             torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, scratch)
             scratch.replace(snapshot)
 
 
-def made() -> tuple[nn.Module, Optimizer]:
+def build() -> tuple[nn.Module, Optimizer]:
     """The model and its optimizer."""
     model = nn.Linear(20, 1).to(DEVICE)
     return model, SGD(model.parameters(), lr=1e-2, momentum=0.9)
 
 
-def rested_loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
-    """Mean squared error, after a rest that stands for computing."""
+def slow_loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
+    """Mean squared error, after a sleep that simulates computation."""
     time.sleep(STEP_SECONDS)
     inputs, targets = batch
     return mse_loss(model(inputs), targets)
 
 
 if __name__ == "__main__":
-    loop, place = {"plain": train_plainly, "trainer": train_by_the_trainer}[sys.argv[1]], Path(sys.argv[2])
-    loop(place, Diary(place))
+    loop, folder = {"plain": train_plainly, "trainer": train_with_trainer}[sys.argv[1]], Path(sys.argv[2])
+    loop(folder, Record(folder))

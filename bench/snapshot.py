@@ -1,4 +1,4 @@
-"""What a snapshot costs: the trainer's beside torch's own ways, on this disk and on a slow one."""
+"""Cost of a snapshot: the trainer's compared with torch's methods, on a fast and a slow disk."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
 from bench.measure import Result, save
-from bench.snapshot_ways import Way, Ways
+from bench.snapshot_methods import Method, Methods
 from kittrain import World
 from kittrain.env import RankEnv
 from kittrain.snapshots.state import State
 
 LAYERS, WIDTH = 25, 816
 SIZE = LAYERS * (WIDTH + 1) * WIDTH * 4 * 3  # bytes: weights and Adam's two moments
-BATCH = 32  # some 60 ms a step
-SLOW = 50_000_000  # bytes a second
+BATCH = 32  # about 60 ms per step
+SLOW = 50_000_000  # bytes per second
 ROUNDS = {"this": 15, "slow": 10}
 IDLE_STEPS = 5  # before, and as many after
-LOOK = 0.0005  # seconds between two looks at what is written meanwhile
-CGROUP = Path("/sys/fs/cgroup/blkio/kitctl-bench")  # stays: it holds nothing
+POLL_SECONDS = 0.0005
+CGROUP = Path("/sys/fs/cgroup/blkio/kitctl-bench")  # is not removed: it is empty
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One snapshot alone and one while training; seconds, and how much longer steps took meanwhile."""
+    """One snapshot alone and one during training: seconds, and the relative slowdown of steps."""
 
     disk: str
     way: str
@@ -47,35 +47,35 @@ class Trial:
 
 
 def main() -> None:
-    """Measure on both disks, each in a process of its own, and write the table."""
+    """Measure on both disks, each in a subprocess, and write the table."""
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        trials = [trial for disk in ROUNDS for trial in apart(disk, Path(folder))]
+        trials = [trial for disk in ROUNDS for trial in in_subprocess(disk, Path(folder))]
     save(
         "snapshot",
         Result(
             note=f"A state of {SIZE / 1e6:.0f} MB (a model and Adam's moments) in one process on one core of two, "
-            f"all ways in turn within each of {ROUNDS['this']} rounds ({ROUNDS['slow']} on the slow disk, which the "
-            f"kernel holds to {SLOW / 1e6:.0f} MB/s); medians. A way's stall is how long training waits; steps slower: "
-            "while the snapshot is written, compared with steps just before and after; on the disk: from the start, "
-            "without training beside it; throughput: of the part behind the stall, for those that write in the "
-            "background. Ours is checksummed and published, too; a copy that a thread writes is the least that any way "
-            "can do. Aims: stall at most 1.2 of a memory copy, on both disks; steps at most 5 % slower; throughput at "
-            "least 0.9 of write + fsync.",
-            columns=("disk", "way", "stall ms", "of a copy", "steps slower", "on the disk ms", "GB/s", "of write"),
-            rows=[row(trials, disk, way) for disk in ROUNDS for way in dict.fromkeys(trial.way for trial in trials)],
+            f"all methods in turn in each of {ROUNDS['this']} rounds ({ROUNDS['slow']} on the slow disk, which the "
+            f"kernel limits to {SLOW / 1e6:.0f} MB/s); medians. Stall: how long training waits. Slowdown: of steps "
+            "while the snapshot is written, compared with those just before and after. On disk: time from the start, "
+            "without training meanwhile. Throughput: after the stall, for methods that write in the background. The "
+            "trainer also checksums and publishes its snapshots. A copy that a thread writes is the least that any "
+            "asynchronous method needs. Goals: stall at most 1.2 of a memory copy, on both disks; slowdown at most "
+            "5 %; throughput at least 0.9 of write + fsync.",
+            columns=("disk", "method", "stall ms", "/ copy", "slowdown", "on disk ms", "GB/s", "/ write"),
+            rows=[row(trials, disk, name) for disk in ROUNDS for name in dict.fromkeys(trial.way for trial in trials)],
             raw=[asdict(trial) for trial in trials],
         ),
     )
 
 
-def apart(disk: str, folder: Path) -> list[Trial]:
-    """In a process of its own: DCP's writing process lives as long as its parent, and is slowed down with it."""
+def in_subprocess(disk: str, folder: Path) -> list[Trial]:
+    """Measure in a new process: DCP's writing process is throttled like its parent, and ends with it."""
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
         return pool.submit(measured, disk, folder).result()
 
 
 def measured(disk: str, folder: Path) -> list[Trial]:
-    """All rounds on one disk."""
+    """Run all rounds on one disk."""
     (folder / disk).mkdir()
     env = RankEnv(snapshot_dir=folder / disk, snapshot_keep=1)
     world = World(env=env, device=torch.device("cpu"))
@@ -85,54 +85,54 @@ def measured(disk: str, folder: Path) -> list[Trial]:
         optimizer = torch.optim.Adam(model.parameters())
         step = partial(train_step, model, optimizer)
         step()
-        trials = list(rounds(disk, Ways(world, State(model=model, optimizer=optimizer), folder / disk), step))
+        trials = list(rounds(disk, Methods(world, State(model=model, optimizer=optimizer), folder / disk), step))
     dist.destroy_process_group()
     return trials
 
 
-def rounds(disk: str, ways: Ways, step: Callable[[], None]) -> Iterator[Trial]:
-    """Every way in turn, again and again; the first time does not count."""
-    named: dict[str, Way] = {
-        "memory copy": ways.copy,
-        "write + fsync": ways.write,
-        "copy, write + fsync in a thread": ways.write_behind,
-        "torch.save + fsync + rename": ways.save,
-        "DCP": ways.dcp_save,
-        "DCP async, thread": partial(ways.dcp_async, AsyncCheckpointerType.THREAD),
-        "DCP async, process": partial(ways.dcp_async, AsyncCheckpointerType.PROCESS),
-        "the trainer": ways.ours,
+def rounds(disk: str, methods: Methods, step: Callable[[], None]) -> Iterator[Trial]:
+    """All methods in turn in each round; the first round is not counted."""
+    named: dict[str, Method] = {
+        "memory copy": methods.copy,
+        "write + fsync": methods.write,
+        "copy, write + fsync in a thread": methods.write_async,
+        "torch.save + fsync + rename": methods.save,
+        "DCP": methods.dcp_save,
+        "DCP async, thread": partial(methods.dcp_async, AsyncCheckpointerType.THREAD),
+        "DCP async, process": partial(methods.dcp_async, AsyncCheckpointerType.PROCESS),
+        "the trainer": methods.ours,
     }
     for number in range(ROUNDS[disk] + 1):
-        for name, way in named.items():
-            ready = ways.make_room if disk == "this" else ways.clear  # on the slow one the disk decides
-            ready()
-            stall, total = alone(way)
-            ready()
-            slower = beside(way, step)
-            ways.clear()
+        for name, method in named.items():
+            prepare = methods.free_pages if disk == "this" else methods.clear  # the slow disk needs none
+            prepare()
+            stall, total = measure_alone(method)
+            prepare()
+            slower = measure_slowdown(method, step)
+            methods.clear()
             if number:
                 yield Trial(disk=disk, way=name, stall=stall, total=total, slower=slower)
 
 
-def alone(way: Way) -> tuple[float, float]:
-    """Seconds until training could go on, and until the snapshot is on the disk."""
+def measure_alone(method: Method) -> tuple[float, float]:
+    """Seconds until training can continue, and until the snapshot is on disk."""
     start = time.perf_counter()
-    done = way()
+    done = method()
     stall = time.perf_counter() - start
     while not done():
-        time.sleep(LOOK)
+        time.sleep(POLL_SECONDS)
     return stall, time.perf_counter() - start
 
 
-def beside(way: Way, step: Callable[[], None]) -> float | None:
-    """How much longer a step takes while a snapshot is written; None where nothing is written behind the stall."""
+def measure_slowdown(method: Method, step: Callable[[], None]) -> float | None:
+    """Relative slowdown of steps while a snapshot is written; None if it is written during the stall."""
     before = timed(step, lambda count: count == IDLE_STEPS)
-    done = way()
+    done = method()
     if done():
         return None
-    meanwhile = timed(step, lambda _: done())
+    during = timed(step, lambda _: done())
     after = timed(step, lambda count: count == IDLE_STEPS)
-    return 2 * meanwhile / (before + after) - 1
+    return 2 * during / (before + after) - 1
 
 
 def timed(step: Callable[[], None], enough: Callable[[int], bool]) -> float:
@@ -153,7 +153,7 @@ def train_step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 
 @contextmanager
 def throttled(folder: Path) -> Iterator[None]:
-    """Hold this process's writes to SLOW; the kernel does it (cgroup version 1, as root)."""
+    """Limit this process's writes to SLOW by cgroups (version 1; needs root)."""
     device = folder.stat().st_dev
     CGROUP.mkdir(exist_ok=True)
     (CGROUP / "blkio.throttle.write_bps_device").write_text(f"{os.major(device)}:{os.minor(device)} {SLOW}")
@@ -164,29 +164,29 @@ def throttled(folder: Path) -> Iterator[None]:
         (CGROUP.parent / "cgroup.procs").write_text(str(os.getpid()))
 
 
-def row(trials: Sequence[Trial], disk: str, way: str) -> tuple[str, ...]:
-    """Medians, beside those of the memory copy and of the plain write."""
-    stall, total = typical(trials, disk, way)
-    copied, _ = typical(trials, disk, "memory copy")
-    _, written = typical(trials, disk, "write + fsync")
-    slower = [one.slower for one in trials if (one.disk, one.way) == (disk, way) and one.slower is not None]
-    behind = total - stall if slower else total
-    writes = way != "memory copy"
+def row(trials: Sequence[Trial], disk: str, method: str) -> tuple[str, ...]:
+    """Medians, also relative to those of the memory copy and of the plain write."""
+    stall, total = medians(trials, disk, method)
+    copied, _ = medians(trials, disk, "memory copy")
+    _, written = medians(trials, disk, "write + fsync")
+    slower = [one.slower for one in trials if (one.disk, one.way) == (disk, method) and one.slower is not None]
+    writing = total - stall if slower else total
+    writes = method != "memory copy"
     return (
         disk,
-        way,
+        method,
         f"{1000 * stall:.0f}",
         f"{stall / copied:.2f}",
         f"{100 * statistics.median(slower):+.1f} %" if slower else "-",
         f"{1000 * total:.0f}" if writes else "-",
-        f"{SIZE / behind / 1e9:.2f}" if writes else "-",
-        f"{written / behind:.2f}" if writes else "-",
+        f"{SIZE / writing / 1e9:.2f}" if writes else "-",
+        f"{written / writing:.2f}" if writes else "-",
     )
 
 
-def typical(trials: Sequence[Trial], disk: str, way: str) -> tuple[float, float]:
-    """Median stall and total seconds."""
-    chosen = [one for one in trials if (one.disk, one.way) == (disk, way)]
+def medians(trials: Sequence[Trial], disk: str, method: str) -> tuple[float, float]:
+    """Median stall and total time, in seconds."""
+    chosen = [one for one in trials if (one.disk, one.way) == (disk, method)]
     return statistics.median(one.stall for one in chosen), statistics.median(one.total for one in chosen)
 
 

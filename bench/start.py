@@ -1,4 +1,4 @@
-"""How long kitctl takes to start, beside torchx: whole processes, every command once a round."""
+"""Start-up time of kitctl compared with torchx: whole processes, each command once per round."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from pathlib import Path
 from bench.measure import ROOT, Result, interval, save
 
 ROUNDS = 25
-RIVAL = ROOT / ".cache" / "bench" / "torchx"
+TORCHX = ROOT / ".cache" / "bench" / "torchx"
 KITCTL = str(ROOT / ".venv" / "bin" / "kitctl")
 COMMANDS = {
     "python -c pass": [sys.executable, "-c", "pass"],
     "kitctl --help": [KITCTL, "--help"],
     "kitctl submit --help": [KITCTL, "submit", "--help"],
     "kitctl render --nodes 3": [KITCTL, "render", "--nodes", "3"],
-    "torchx --help": [str(RIVAL / "bin" / "torchx"), "--help"],
+    "torchx --help": [str(TORCHX / "bin" / "torchx"), "--help"],
 }
-YARDSTICK = "torchx --help"
-# Modules are compiled once and kept, as on a user's machine.
+BASELINE = "torchx --help"
+# Bytecode is cached, as on a user's machine.
 ENVIRON = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 @dataclass(frozen=True)
 class Run:
-    """One process: seconds by the wall clock, and seconds of CPU, which a busy machine stretches less."""
+    """One process: wall time and CPU time in seconds; the latter depends less on the load of the machine."""
 
     wall: float
     cpu: float
@@ -49,19 +49,19 @@ def main() -> None:
         "start",
         Result(
             note=f"Whole processes, {ROUNDS} rounds of all commands in turn: medians, and a 95 % interval of the wall "
-            "time; the ratio is the median of the rounds' own. Aims: --help within 100 ms and no slower than torchx "
-            "(from its package, in an environment of its own), render within 250 ms.",
-            columns=("command", "wall ms", "interval", "CPU ms", "wall, of torchx --help"),
-            rows=[_row(name, runs[name], runs[YARDSTICK]) for name in COMMANDS],
+            "time; the ratio is the median of the ratios per round. Goals: --help within 100 ms and no slower than "
+            "torchx (installed in its own environment), render within 250 ms.",
+            columns=("command", "wall ms", "interval", "CPU ms", "wall / torchx --help"),
+            rows=[_row(name, runs[name], runs[BASELINE]) for name in COMMANDS],
             raw={name: [asdict(run) for run in some] for name, some in runs.items()},
         ),
     )
 
 
-def _row(name: str, own: list[Run], rival: list[Run]) -> tuple[str, ...]:
+def _row(name: str, own: list[Run], baseline: list[Run]) -> tuple[str, ...]:
     wall = interval([1000 * run.wall for run in own])
     cpu = statistics.median(1000 * run.cpu for run in own)
-    ratio = statistics.median(mine.wall / theirs.wall for mine, theirs in zip(own, rival, strict=True))
+    ratio = statistics.median(mine.wall / theirs.wall for mine, theirs in zip(own, baseline, strict=True))
     return f"`{name}`", f"{wall.median:.0f}", f"{wall.low:.0f} to {wall.high:.0f}", f"{cpu:.0f}", f"{ratio:.2f}"
 
 
@@ -73,19 +73,19 @@ def _run(command: list[str]) -> Run:
 
 
 def install_torchx() -> str:
-    """Torchx in an environment of its own, with what it needs for Kubernetes; the path of its program."""
-    program = str(RIVAL / "bin" / "torchx")
-    if (RIVAL / "kubernetes").exists():
+    """Install torchx, with its Kubernetes dependencies, in its own environment; returns the path of its program."""
+    program = str(TORCHX / "bin" / "torchx")
+    if (TORCHX / "kubernetes").exists():
         return program
-    print("  installing torchx into an environment of its own", flush=True)
+    print("  installing torchx into its own environment", flush=True)
     uv = [sys.executable, "-m", "uv", "--quiet"]
     environ = {"UV_SYSTEM_CERTS": "1", **os.environ}
-    subprocess.run([*uv, "venv", "--clear", "--python", sys.executable, str(RIVAL)], check=True, env=environ)
-    python = str(RIVAL / "bin" / "python")
+    subprocess.run([*uv, "venv", "--clear", "--python", sys.executable, str(TORCHX)], check=True, env=environ)
+    python = str(TORCHX / "bin" / "python")
     subprocess.run(
         [*uv, "pip", "install", "--compile-bytecode", "--python", python, "torchx[kubernetes]"], check=True, env=environ
     )
-    (RIVAL / "kubernetes").touch()
+    (TORCHX / "kubernetes").touch()
     return program
 
 

@@ -1,4 +1,4 @@
-"""How long it takes to see how a job on the warm test cluster is: kitctl beside kubectl and torchx."""
+"""Duration of a status command on the test cluster: kitctl compared with kubectl and torchx."""
 
 from __future__ import annotations
 
@@ -6,36 +6,37 @@ import subprocess
 import sys
 import time
 
-from bench.cluster import KITCTL, SHELL, job, namespace
+from bench.cluster import KITCTL, SHELL, job, temporary_namespace
 from bench.measure import ROOT, Result, interval, save
 from bench.start import install_torchx
 
 ROUNDS = 15
-YARDSTICK = "kubectl get job,pods"
+BASELINE = "kubectl get job,pods"
 
 
 def main() -> None:
     """Measure, and write the table."""
     torchx = install_torchx()
-    with namespace() as where:
+    with temporary_namespace() as namespace:
         training = ("--", "-m", "kittrain.workloads.toy", "100000", "--step-time", "0.5")
-        subprocess.run([*KITCTL, "submit", *job("run", where, *training)], check=True, capture_output=True, env=SHELL)
+        submit = [*KITCTL, "submit", *job("run", namespace, *training)]
+        subprocess.run(submit, check=True, capture_output=True, env=SHELL)
         commands = {
-            "kitctl status": [str(ROOT / ".venv" / "bin" / "kitctl"), "status", "run", "-n", where],
-            YARDSTICK: ["kubectl", "get", "job,pods", "-n", where, "-l", "app.kubernetes.io/instance=run"],
-            "torchx status": [torchx, "status", f"kubernetes://torchx/{where}:run"],
+            "kitctl status": [str(ROOT / ".venv" / "bin" / "kitctl"), "status", "run", "-n", namespace],
+            BASELINE: ["kubectl", "get", "job,pods", "-n", namespace, "-l", "app.kubernetes.io/instance=run"],
+            "torchx status": [torchx, "status", f"kubernetes://torchx/{namespace}:run"],
             "import kubernetes": [sys.executable, "-c", "import kubernetes"],
         }
-        rounds = [{name: _seconds(command) for name, command in commands.items()} for _ in range(ROUNDS + 1)][1:]
-        subprocess.run([*KITCTL, "delete", "run", "-n", where, "--snapshots", "-y"], check=True, env=SHELL)
+        rounds = [{title: _seconds(command) for title, command in commands.items()} for _ in range(ROUNDS + 1)][1:]
+        subprocess.run([*KITCTL, "delete", "run", "-n", namespace, "--snapshots", "-y"], check=True, env=SHELL)
     save(
         "status",
         Result(
-            note=f"A job of three nodes on the test cluster that trains meanwhile; whole processes, {ROUNDS} rounds of "
-            "all commands in turn, after one to warm up. torchx asks for a Volcano job, which the cluster does not "
-            "have: it imports, asks the API server and is told so. Aim: kitctl status within 500 ms.",
-            columns=("command", "median ms", "interval ms", f"of {YARDSTICK}"),
-            rows=[_row(name, rounds) for name in commands],
+            note=f"A job of three nodes that is training on the test cluster; whole processes, {ROUNDS} rounds of all "
+            "commands in turn, after one to warm up. torchx needs Volcano, which the cluster lacks: it is imported, "
+            "sends its request and gets an error. Goal: kitctl status within 500 ms.",
+            columns=("command", "median ms", "interval ms", f"/ {BASELINE}"),
+            rows=[_row(title, rounds) for title in commands],
             raw=rounds,
         ),
     )
@@ -43,7 +44,7 @@ def main() -> None:
 
 def _row(name: str, rounds: list[dict[str, float]]) -> tuple[str, ...]:
     wall = interval([1000 * one[name] for one in rounds])
-    ratio = interval([one[name] / one[YARDSTICK] for one in rounds])
+    ratio = interval([one[name] / one[BASELINE] for one in rounds])
     return f"`{name}`", f"{wall.median:.0f}", f"{wall.low:.0f} to {wall.high:.0f}", f"{ratio.median:.2f}"
 
 

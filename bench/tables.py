@@ -1,4 +1,4 @@
-"""Put every result under ``bench/results`` into docs/performance.md, between the markers that bear its name."""
+"""Writes every result of ``bench/results`` into docs/performance.md, between the markers with its name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def with_table(page: str, name: str, result: dict[str, Any]) -> str:
     section = re.compile(f"(?<={re.escape(begin)}\n).*?(?={re.escape(end)})", re.DOTALL)
     page, found = section.subn(lambda _: _section(name, result), page)
     if not found:
-        raise ValueError(f"docs/performance.md has no place for {name}: add {begin} and {end}")
+        raise ValueError(f"docs/performance.md has no markers for {name}: add {begin} and {end}")
     return page
 
 

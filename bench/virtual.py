@@ -1,4 +1,4 @@
-"""What virtual ranks cost: the same training on two ranks, as DDP does it and with more and more virtual ranks."""
+"""Overhead of virtual ranks: the same training on two ranks, by DDP and with 2 to 16 virtual ranks."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from bench.measure import ROOT, Result, interval, save
 
 RANKS = 2
 ROUNDS = 15
-STEPS = 8  # of each way in a round
-WAYS = (0, 2, 4, 8, 16)  # virtual ranks; 0 is DDP
+STEPS = 8  # of each configuration in a round
+VIRTUAL_RANKS = (0, 2, 4, 8, 16)  # 0 is DDP
 
 
 def main() -> None:
@@ -25,26 +25,26 @@ def main() -> None:
     save(
         "virtual",
         Result(
-            note=f"A ConvNet with batch normalization, {RANKS} ranks on gloo, one core each, 256 samples a step. "
-            f"{ROUNDS} rounds of {STEPS} steps each way, in turn in the same processes; times DDP is the median of the "
-            "rounds' own, with a 95 % interval.",
-            columns=("virtual ranks", "ms a step", "times DDP", "interval"),
-            rows=[_row(way, taken[str(way)], ddp) for way in WAYS],
+            note=f"A ConvNet with batch normalization, {RANKS} ranks on gloo, one core each, 256 samples per step. "
+            f"{ROUNDS} rounds of {STEPS} steps per configuration, in turn in the same processes; the ratio to DDP is "
+            "the median of the ratios per round, with a 95 % interval.",
+            columns=("virtual ranks", "ms per step", "/ DDP", "interval"),
+            rows=[_row(count, taken[str(count)], ddp) for count in VIRTUAL_RANKS],
             raw=taken,
         ),
     )
 
 
-def _row(way: int, seconds: list[float], ddp: list[float]) -> tuple[str, ...]:
+def _row(count: int, seconds: list[float], ddp: list[float]) -> tuple[str, ...]:
     times = interval([ours / theirs for ours, theirs in zip(seconds, ddp, strict=True)])
     milliseconds = f"{1000 * statistics.median(seconds) / STEPS:.1f}"
-    if not way:
+    if not count:
         return "none (DDP)", milliseconds, "1", "-"
-    return str(way), milliseconds, f"{times.median:.2f}", f"{times.low:.2f} to {times.high:.2f}"
+    return str(count), milliseconds, f"{times.median:.2f}", f"{times.low:.2f} to {times.high:.2f}"
 
 
 def measure() -> dict[str, list[float]]:
-    """Seconds of each round, by way."""
+    """Seconds of each round, by number of virtual ranks."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "seconds.json"
         launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]

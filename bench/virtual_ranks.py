@@ -1,4 +1,4 @@
-"""What each rank of the benchmark of virtual ranks does: a few steps each way, in turn, round after round."""
+"""Runs on each rank of the benchmark of virtual ranks: a few steps per configuration, in turn, for some rounds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from bench.loop_ranks import LEARNING_RATE, convnet, loss
-from bench.virtual import ROUNDS, STEPS, WAYS
+from bench.virtual import ROUNDS, STEPS, VIRTUAL_RANKS
 from kittrain import Data, Training, World, join
 
 BATCH = 256
@@ -24,20 +24,20 @@ def main(out: Path) -> None:
         generator = torch.Generator().manual_seed(0)
         images = torch.randn(BATCH * STEPS, 1, 28, 28, generator=generator)
         dataset = TensorDataset(images, torch.randint(0, 10, (len(images),), generator=generator))
-        rounds = [{way: seconds(world, dataset, way) for way in WAYS} for _ in range(WARM_UP + ROUNDS)][WARM_UP:]
+        rounds = [{n: seconds(world, dataset, n) for n in VIRTUAL_RANKS} for _ in range(WARM_UP + ROUNDS)][WARM_UP:]
         if world.is_main:
-            out.write_text(json.dumps({way: [one[way] for one in rounds] for way in WAYS}), encoding="utf-8")
+            out.write_text(json.dumps({n: [one[n] for one in rounds] for n in VIRTUAL_RANKS}), encoding="utf-8")
 
 
-def seconds(world: World, dataset: TensorDataset, way: int) -> float:
-    """One epoch, from the first step to the end."""
+def seconds(world: World, dataset: TensorDataset, virtual: int) -> float:
+    """The duration of one epoch."""
     model = convnet()
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
-    training = Training(world, model, optimizer, loss, Data(dataset, batch=BATCH), epochs=1, virtual_ranks=way)
+    training = Training(world, model, optimizer, loss, Data(dataset, batch=BATCH), epochs=1, virtual_ranks=virtual)
     world.barrier()
-    began = time.perf_counter()
+    start = time.perf_counter()
     training.fit()
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
 if __name__ == "__main__":

@@ -23,23 +23,23 @@ def whole(rival: str, times: int) -> list[Trial]:
     return [trial(rival, fault) for fault in FAULTS for _ in range(times)]
 
 
-def test_a_round_begins_with_the_first_rival_and_the_faults_of_one_shape() -> None:
+def test_a_round_starts_with_the_first_rival_and_the_faults_of_one_shape() -> None:
     assert next_batch([], list(TRIALS)) == ("kitctl", [fault for fault in FAULTS if fault.shape == "2:3"])
 
 
-def test_a_run_goes_on_where_the_last_one_stopped() -> None:
+def test_a_run_continues_where_the_last_one_stopped() -> None:
     done = [*whole("kitctl", 1), trial("tuned torchrun", RANK)]
     rest = [fault for fault in FAULTS if fault.shape == "2:3" and fault != RANK]
     assert next_batch(done, list(TRIALS)) == ("tuned torchrun", rest)
 
 
-def test_whoever_has_all_trials_is_left_in_peace() -> None:
+def test_rivals_with_all_trials_are_skipped() -> None:
     done = [*whole("kitctl", 10), *whole("tuned torchrun", 10)]
     assert {rival for rival, _ in missing(done, list(TRIALS))} == {"stock torchrun"}
     assert next_batch([*done, *whole("stock torchrun", 3)], list(TRIALS)) is None
 
 
-def test_a_row_tells_the_dead_apart_and_compares_the_rest_to_tuned() -> None:
+def test_a_row_counts_dead_jobs_and_compares_the_rest_to_tuned() -> None:
     trials = [
         *(trial("kitctl", NODE, seconds, lost=2, pause=0.5, phases=(0.5, 1.0)) for seconds in (1.0, 2.0, 3.0)),
         trial("tuned torchrun", NODE, 8.0),
@@ -53,9 +53,9 @@ def test_a_row_tells_the_dead_apart_and_compares_the_rest_to_tuned() -> None:
 
 
 @pytest.mark.needs_root
-def test_a_place_can_be_cut_off_and_connected_again() -> None:
+def test_a_machine_can_be_disconnected_and_reconnected() -> None:
     with Network(2) as network:
-        here, there = network.places
+        here, there = network.machines
         code = "import socket; s = socket.create_server(('', 7000)); print('ready', flush=True)\nwhile True: s.accept()"
         command = here.command([sys.executable, "-c", code])
         with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
@@ -65,23 +65,23 @@ def test_a_place_can_be_cut_off_and_connected_again() -> None:
             probe = f"import socket; socket.create_connection(('{here.address}', 7000), timeout=2)"
             reach = there.command([sys.executable, "-c", probe])
             assert not subprocess.run(reach, check=False).returncode
-            here.cut()
+            here.disconnect()
             assert b"timed out" in subprocess.run(reach, check=False, stderr=subprocess.PIPE).stderr
-            here.mend()
+            here.reconnect()
             assert not subprocess.run(reach, check=False).returncode
             here.kill()
         assert here.pids() == []
 
 
 @pytest.mark.needs_root
-def test_nothing_is_left_of_a_network_and_of_those_that_were_killed() -> None:
+def test_namespaces_are_removed_also_those_of_killed_runs() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     left = f"kit-bench-{ended.pid}-0"
     ip("netns", "add", left)
     with suppress(KeyboardInterrupt), Network(1) as network:
-        assert Path("/run/netns", network.places[0].name).exists()
+        assert Path("/run/netns", network.machines[0].name).exists()
         raise KeyboardInterrupt
     names = ip("netns", "list")
     assert left not in names
-    assert network.places[0].name not in names
+    assert network.machines[0].name not in names

@@ -1,4 +1,4 @@
-"""Ways to take a snapshot, side by side: each begins one of a training state, and tells when it is on the disk."""
+"""Methods to take a snapshot of a training state: each begins one, and returns a check whether it is on disk."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from kittrain.world.distributed import World
 from kittrain.world.order import Cursor, Order
 
 Done = Callable[[], bool]
-Way = Callable[[], Done]
+Method = Callable[[], Done]
 
 
 def always() -> bool:
-    """Nothing is left to wait for."""
+    """The snapshot is already on disk."""
     return True
 
 
-class Ways:
-    """All of them, for one state and one folder.
+class Methods:
+    """All methods, for one state and one folder.
 
     Args:
-        world: this process alone.
-        state: that is trained.
+        world: of size 1.
+        state: to save.
         folder: on the disk to measure.
     """
 
@@ -51,25 +51,25 @@ class Ways:
         self._history.restore()
 
     def copy(self) -> Done:
-        """Memory alone: what no way can do without."""
+        """Copy the state in memory."""
         for name, tensor in self._tensors.items():
             self._buffers[name].copy_(tensor)
         return always
 
     def write(self) -> Done:
-        """The disk alone: a file of that size, written through."""
+        """Write and fsync a file of the same size."""
         self._write(self._path())
         return always
 
-    def write_behind(self) -> Done:
-        """What no way that writes behind training can do without: a copy, and the plain write in a thread."""
+    def write_async(self) -> Done:
+        """Copy, and write in a thread: the least that any asynchronous method needs."""
         self.copy()
         thread = Thread(target=self.write)
         thread.start()
         return lambda: not thread.is_alive()
 
     def save(self) -> Done:
-        """What a careful script does: torch.save, fsync and rename."""
+        """torch.save, fsync and rename, as in a careful script."""
         path = self._path()
         with path.open("wb") as file:
             torch.save(self._dict(), file)
@@ -85,12 +85,12 @@ class Ways:
         return always
 
     def dcp_async(self, kind: AsyncCheckpointerType) -> Done:
-        """The same, with the writing in a thread or a process."""
-        begun: Any = dcp.async_save(self._dict(), checkpoint_id=self._path(), async_checkpointer_type=kind)
-        return lambda: bool(begun.done())
+        """Torch's distributed checkpoint, written by a thread or a process."""
+        future: Any = dcp.async_save(self._dict(), checkpoint_id=self._path(), async_checkpointer_type=kind)
+        return lambda: bool(future.done())
 
     def ours(self) -> Done:
-        """The trainer's, as its loop takes them: copied, written, checksummed and published."""
+        """The trainer's snapshot: copied, written, checksummed and published."""
         step = next(self._numbers) + 1
         self._history.begin(Cursor(0, step), {})
 
@@ -102,21 +102,21 @@ class Ways:
         return done
 
     def clear(self) -> None:
-        """Remove what all but ours have written."""
+        """Remove the files of all methods but the trainer's."""
         for path in self._folder.glob("other-*"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    def make_room(self) -> None:
-        """Have as many pages free as a snapshot takes, and just used: a virtual machine takes long to get others.
+    def free_pages(self) -> None:
+        """Write and remove a file, so that recently used pages are free: a virtual machine is slow to get new ones.
 
-        Else who writes right after another one's files were removed is four times as fast as who does not.
+        Otherwise a method would be four times as fast if the previous method's files have just been removed.
         """
         path = self._path()
         self._write(path)
         path.unlink()
 
     def _write(self, path: Path) -> None:
-        """Through the page cache, unlike what this project writes."""
+        """Write through the page cache, unlike the trainer."""
         with path.open("wb", buffering=0) as file:
             rest = self._bytes
             while rest:
