@@ -1,4 +1,4 @@
-"""Many agents without ranks, as threads of a few processes, each with a connection to the one place where all meet."""
+"""Agents without ranks of the scale benchmark: threads of a few processes, each with a connection to the server."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from kittrain.system.port import allow_connections
 
 ADDRESS = "127.0.0.1"
 LIMIT = 120.0  # seconds for anything
-POLL_SECONDS = 0.1  # of our agents, which read what was sent to them
-STOCK_POLL_SECONDS = 1.0  # of stock ones, which read and unpickle the state of all: torchrun does so ten times a second
-BEFORE_DEATH = 1.0  # seconds until one agent dies, all others being on the watch by then
+POLL_SECONDS = 0.1  # of kitctl's agents, which read received messages
+STOCK_POLL_SECONDS = 1.0  # of stock agents, which read and unpickle the whole state (torchrun: every 0.1 s)
+BEFORE_DEATH = 1.0  # seconds until one agent dies; all others are waiting by then
 OPERATIONS = 20  # keys that each agent sets and gets
 SECRET = b"x" * 32  # of the run
-VALUE = "x" * 200  # bytes, as much as torch's agents tell each other of a node
+VALUE = "x" * 200  # bytes, about the size of what torch's agents exchange per node
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seat:
-    """One agent's place: which of how many, and the port where they meet."""
+class AgentConfig:
+    """One agent's index, the number of agents, and the port of the server."""
 
     index: int
     size: int
@@ -43,42 +43,42 @@ class Seat:
 
 
 class Agent(Protocol):
-    """An agent without ranks. ``size`` agents form a round, and so do those that are left when one is dead."""
+    """An agent without ranks. ``size`` agents form a round; after the death of one, the others do."""
 
-    def __init__(self, seat: Seat) -> None:
-        """Connect to nobody yet."""
+    def __init__(self, config: AgentConfig) -> None:
+        """Does not connect yet."""
 
     def connect(self) -> None:
-        """Connect to the place where all meet."""
+        """Connect to the server."""
 
     def join(self) -> None:
         """Take part in the next round."""
 
     def die(self) -> None:
-        """Be gone as a process that is killed."""
+        """Disappear like a killed process."""
 
     def await_loss(self) -> None:
-        """Wait until the rendezvous knows that an agent is dead."""
+        """Wait until the loss of an agent is detected."""
 
     @property
     def store(self) -> Any:
         """The store of the round."""
 
 
-def seat_env(seat: Seat) -> NodeEnv:
-    """What an agent of ours is told."""
-    nodes = f"{seat.size - 1}:{seat.size}"
+def kit_env(config: AgentConfig) -> NodeEnv:
+    """The environment of an agent of kitctl."""
+    nodes = f"{config.size - 1}:{config.size}"
     return node_env(
-        {"KIT_NODE_INDEX": str(seat.index), "PET_NNODES": nodes, "PET_RDZV_ENDPOINT": f"{ADDRESS}:{seat.port}"}
+        {"KIT_NODE_INDEX": str(config.index), "PET_NNODES": nodes, "PET_RDZV_ENDPOINT": f"{ADDRESS}:{config.port}"}
     )
 
 
 class HubAgent:
-    """One of ours, with its default settings."""
+    """An agent of kitctl, with default settings."""
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, config: AgentConfig) -> None:
         settings = RendezvousSettings(join_timeout=int(LIMIT), read_timeout=int(LIMIT))
-        self._backend = HubBackend(seat_env(seat), settings, started_at=0, secret=SECRET)
+        self._backend = HubBackend(kit_env(config), settings, started_at=0, secret=SECRET)
 
     def connect(self) -> None:
         """See the protocol."""
@@ -90,11 +90,11 @@ class HubAgent:
         self._info = self._rendezvous.next_rendezvous()
 
     def die(self) -> None:
-        """See the protocol: its connection ends."""
+        """See the protocol: its connection is closed."""
         self._rendezvous.leave()
 
     def await_loss(self) -> None:
-        """See the protocol: it is told."""
+        """See the protocol: it is notified."""
         _await(lambda: bool(self._rendezvous.num_nodes_waiting()), POLL_SECONDS)
 
     @property
@@ -104,20 +104,20 @@ class HubAgent:
 
 
 class StockAgent:
-    """One of torch's, with torchrun's default settings."""
+    """An agent of torch, with the default settings of torchrun."""
 
-    def __init__(self, seat: Seat) -> None:
-        self._seat = seat
+    def __init__(self, config: AgentConfig) -> None:
+        self._config = config
 
     def connect(self) -> None:
         """See the protocol."""
-        seat = self._seat
+        config = self._config
         parameters = RendezvousParameters(
             "c10d",
-            f"{ADDRESS}:{seat.port}",
+            f"{ADDRESS}:{config.port}",
             "bench",
-            seat.size - 1,
-            seat.size,
+            config.size - 1,
+            config.size,
             local_addr=ADDRESS,
             is_host="false",
             join_timeout=str(int(LIMIT)),
@@ -130,16 +130,16 @@ class StockAgent:
         self._info: RendezvousInfo = self._rendezvous.next_rendezvous()
 
     def die(self) -> None:
-        """See the protocol: its signs of life stay away, which is all that the others could notice."""
+        """See the protocol: its heartbeats stop, which is all that the others can detect."""
         self._rendezvous._stop_heartbeats()  # noqa: SLF001
 
     def await_loss(self) -> None:
-        """See the protocol: it is not told, but finds one agent fewer in the state that all share."""
+        """See the protocol: it is not notified, but finds one agent less in the shared state."""
         _await(self._sees_loss, STOCK_POLL_SECONDS)
 
     def _sees_loss(self) -> bool:
         self._rendezvous.num_nodes_waiting()  # reads the state
-        return len(self._rendezvous._state_holder.state.participants) < self._seat.size  # noqa: SLF001
+        return len(self._rendezvous._state_holder.state.participants) < self._config.size  # noqa: SLF001
 
     @property
     def store(self) -> Any:
@@ -157,15 +157,15 @@ def _await(happened: Callable[[], bool], pause: float) -> None:
 
 @contextmanager
 def hub(size: int, port: int) -> Iterator[int]:
-    """Host our meeting place; gives the id of its process."""
-    seat = Seat(index=0, size=size, port=port)
-    with hub_process(seat_env(seat), RendezvousSettings(join_timeout=int(LIMIT)), secret=SECRET) as process:
+    """Run kitctl's hub in a process; yields its id."""
+    config = AgentConfig(index=0, size=size, port=port)
+    with hub_process(kit_env(config), RendezvousSettings(join_timeout=int(LIMIT)), secret=SECRET) as process:
         yield process.pid
 
 
 @contextmanager
-def store(size: int, port: int) -> Iterator[int]:  # noqa: ARG001  it may be any number
-    """Host torch's, in a process of its own, too."""
+def store(size: int, port: int) -> Iterator[int]:  # noqa: ARG001  the store does not need it
+    """Run torch's store in a process; yields its id."""
     context = get_context("spawn")
     process = context.Process(target=_serve, args=(port,), daemon=True)
     process.start()
@@ -179,70 +179,73 @@ def store(size: int, port: int) -> Iterator[int]:  # noqa: ARG001  it may be any
 
 def _serve(port: int) -> None:
     allow_connections()
-    kept = TCPStore(ADDRESS, port, is_master=True, wait_for_workers=False)
+    server = TCPStore(ADDRESS, port, is_master=True, wait_for_workers=False)
     time.sleep(1e6)
-    del kept
+    del server
 
 
 AGENTS: Mapping[str, type[Agent]] = {"kitctl": HubAgent, "stock c10d": StockAgent}
-HOSTS = {"kitctl": hub, "stock c10d": store}
+SERVERS = {"kitctl": hub, "stock c10d": store}
 
-Moments = tuple[float | None, ...]
+Times = tuple[float | None, ...]
 
 
-def crew(connection: Connection, rival: str, seats: list[Seat]) -> None:
-    """A process's agents: each message is what all of them do next; the answer is when each had done it."""
+def run_agents(connection: Connection, rival: str, configs: list[AgentConfig]) -> None:
+    """Run a process's agents: for each command that is received, send when each agent has executed it."""
     allow_connections()
-    agents = [AGENTS[rival](seat) for seat in seats]
+    agents = [AGENTS[rival](config) for config in configs]
     with ThreadPoolExecutor(len(agents)) as threads:
-        while order := connection.recv():
-            name, *more = order
-            done = [threads.submit(ACTS[name], agent, seat, *more) for agent, seat in zip(agents, seats, strict=True)]
+        while command := connection.recv():
+            name, *more = command
+            done = [
+                threads.submit(ACTIONS[name], agent, config, *more)
+                for agent, config in zip(agents, configs, strict=True)
+            ]
             connection.send([one.result() for one in done])
-    os._exit(0)  # stock's threads would go on
+    os._exit(0)  # threads of stock agents would keep running
 
 
-def wake(_agent: Agent, _seat: Seat) -> Moments:
-    """Do nothing: whoever answers has imported what it needs."""
+def ping(_agent: Agent, _config: AgentConfig) -> Times:
+    """Do nothing; the answer shows that the modules are imported."""
     return ()
 
 
-def form(agent: Agent, _seat: Seat) -> Moments:
+def form(agent: Agent, _config: AgentConfig) -> Times:
     """Connect and take part in a round."""
     return _when(agent.connect, agent.join)
 
 
-def operate(agent: Agent, seat: Seat) -> Moments:
-    """Set and get keys of one's own."""
+def operate(agent: Agent, config: AgentConfig) -> Times:
+    """Set and get keys of this agent."""
 
     def use() -> None:
         for number in range(OPERATIONS):
-            key = f"bench/{seat.index}/{number}"
+            key = f"bench/{config.index}/{number}"
             agent.store.set(key, VALUE)
             agent.store.get(key)
 
     return _when(use)
 
 
-def survive(agent: Agent, seat: Seat, victim: int) -> Moments:
-    """Be the one that dies, or notice that and take part in the next round."""
-    if seat.index == victim:
+def survive(agent: Agent, config: AgentConfig, target: int) -> Times:
+    """Die if this agent is the target; else detect the loss and take part in the next round."""
+    if config.index == target:
         time.sleep(BEFORE_DEATH)
         agent.die()
         return (time.monotonic(),)
     return _when(agent.await_loss, agent.join)
 
 
-def _when(*acts: Callable[[], None]) -> Moments:
-    """When each was done; None for those that were not in time."""
-    moments: list[float | None] = []
-    for act in acts:
+def _when(*actions: Callable[[], None]) -> Times:
+    """When each action was done; None for those that were not within the limit."""
+    times: list[float | None] = []
+    for action in actions:
         try:
-            act()
-            moments.append(time.monotonic())
+            action()
+            times.append(time.monotonic())
         except (RendezvousError, RuntimeError, OSError):  # torch's errors of a connection are RuntimeErrors
-            return (*moments, *[None] * (len(acts) - len(moments)))
-    return tuple(moments)
+            return (*times, *[None] * (len(actions) - len(times)))
+    return tuple(times)
 
 
-ACTS: Mapping[str, Callable[..., Moments]] = {"wake": wake, "form": form, "operate": operate, "survive": survive}
+ACTIONS: Mapping[str, Callable[..., Times]] = {"ping": ping, "form": form, "operate": operate, "survive": survive}

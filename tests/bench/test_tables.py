@@ -11,7 +11,7 @@ PAGE_BEFORE = "# P\n<!-- bench:start -->\nold\n<!-- /bench:start -->\n\nafter \\
 RESULT = {"note": "How \\1 it was done.", "columns": ["a", "b"], "rows": [["1", "2"]], "machine": "2 cores"}
 
 
-def test_a_table_replaces_what_stands_between_its_markers_and_nothing_else() -> None:
+def test_a_table_replaces_only_the_text_between_its_markers() -> None:
     page = with_table(PAGE_BEFORE, "start", RESULT)
     assert page.startswith("# P\n<!-- bench:start -->\nHow \\1 it was done.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
     assert "old" not in page
@@ -19,12 +19,12 @@ def test_a_table_replaces_what_stands_between_its_markers_and_nothing_else() -> 
     assert with_table(page, "start", RESULT) == page
 
 
-def test_a_result_without_a_place_is_an_error() -> None:
+def test_a_result_without_markers_is_an_error() -> None:
     with pytest.raises(ValueError, match="bench:loop"):
         with_table(PAGE_BEFORE, "loop", RESULT)
 
 
-def test_every_benchmark_has_a_place_on_the_page() -> None:
+def test_every_benchmark_has_markers_on_the_page() -> None:
     benches = re.search(r"^BENCHES := (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert benches
     places = re.findall(r"<!-- bench:(\w+) -->", PAGE.read_text(encoding="utf-8"))
