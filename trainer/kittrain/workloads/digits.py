@@ -98,9 +98,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--batch-size", type=int, default=32, help="samples per step, over all ranks")
     parser.add_argument("--lr", type=float, default=0.05, help="initial learning rate; decays to 0")
     parser.add_argument("--seed", type=int, default=0, help="of the weights and the data order")
-    parser.add_argument(
-        "--no-batchnorm", dest="batchnorm", action="store_false", help="same curve on any world"
-    )
+    parser.add_argument("--no-batchnorm", dest="batchnorm", action="store_false", help="same curve on any world")
     parser.add_argument("--sync-batchnorm", action="store_true", help="statistics over all ranks; needs GPUs")
     return parser
 
