@@ -58,7 +58,7 @@ def loss(model: nn.Module, batch: list[torch.Tensor]) -> torch.Tensor:
     if world.rank == 1 and due("compute"):
         compute(float(os.environ["COMPUTE_SECONDS"]))
     inputs, targets, ids = batch
-    record.given(ids)
+    record.add_batch(ids)
     return functional.mse_loss(model(inputs), targets)
 
 
