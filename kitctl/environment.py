@@ -1,13 +1,25 @@
-"""The environment of a node: the part that follows from the job alone, whichever target runs it, and a pod's. Pure."""
+"""The environment of a node: the variables of every target, the document in ``KIT_SPEC``, and a pod's. Pure.
+
+The document carries what follows from the job; what only a pod knows is in variables. ``kittrain.job_spec`` reads it.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
 
 import kitctl
 from kitctl import names
 from kitctl.quantity import seconds
 from kitctl.spec import JobSpec
+
+SPEC_VERSION: Final = 1  # of the document's format; raised when a field changes its meaning
+# An agent from before KIT_SPEC refuses this value by name, and prints it; a newer one does not look at it.
+TOO_OLD: Final = "the image's kittrain is older than kitctl: rebuild the image, or name another with --image"
+
+FORMER: Final = {"report": "KIT_REPORT", "log_dir": "KIT_LOG_DIR"}  # variables before KIT_SPEC, by field
 
 
 def launcher(spec: JobSpec) -> dict[str, str]:
@@ -22,27 +34,65 @@ def launcher(spec: JobSpec) -> dict[str, str]:
     }
 
 
-def declared(spec: JobSpec) -> dict[str, str]:
-    """What kittrain.agent and the ranks read; a variable that would be empty is left out."""
-    variables = {
-        names.KIT_JOB: spec.name,
-        names.KIT_NAMESPACE: spec.namespace,
-        names.KIT_GPUS_PER_NODE: str(spec.gpus_per_node),
-        names.KIT_BACKEND: spec.backend,
-        names.KIT_RENDEZVOUS: "" if spec.rendezvous.backend == "hub" else spec.rendezvous.backend,
-        names.KIT_INTERFACE: spec.nccl.interface,
-        names.KIT_GRACE_SECONDS: str(spec.grace_seconds),
-        names.KIT_VIRTUAL_RANKS: str(spec.virtual_ranks or ""),
-        names.KIT_HANG_TIMEOUT: _hang_timeout(spec.policy.hang_timeout),
-        names.KIT_SECRET_REQUIRED: "1" if spec.security.rendezvous_secret == names.REQUIRE else "",
-        names.KIT_VERSION: kitctl.__version__,
+def variables(spec: JobSpec) -> dict[str, str]:
+    """What NCCL, torch and former agents read on every target; a variable that would be empty is left out."""
+    found = {
+        names.KIT_EXIT_CODES: TOO_OLD,
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # rank 0's store must not be the rendezvous' own
         "NCCL_DEBUG": spec.nccl.debug,
         "NCCL_IB_HCA": spec.nccl.hca,
         "NCCL_IB_DISABLE": "1" if spec.nccl.ib_disable else "",
         "NCCL_P2P_DISABLE": "1" if spec.nccl.p2p_disable else "",
     }
-    return {name: value for name, value in (variables | _snapshots(spec)).items() if value}
+    return {name: value for name, value in found.items() if value}
+
+
+def agent_spec(spec: JobSpec, kind: str, place: Mapping[str, str | int]) -> str:
+    """The document that agents and ranks read, as JSON; ``charts/training-job/templates/_environment.tpl`` is its twin.
+
+    Args:
+        spec: the job.
+        kind: of the object, which decides the agent's exit codes.
+        place: what depends on the target: rendezvous_host and rendezvous_port, and as far as there is one log_dir,
+            report, secret_file, secret_name and owner.
+    """
+    document = {
+        "version": SPEC_VERSION,
+        "kitctl_version": kitctl.__version__,
+        "job": spec.name,
+        "namespace": spec.namespace,
+        "min_nodes": spec.min_nodes,
+        "max_nodes": spec.max_nodes,
+        "procs_per_node": spec.ranks_per_node,
+        "gpus_per_node": spec.gpus_per_node,
+        "backend": spec.backend,
+        "interface": spec.nccl.interface,
+        "rendezvous": spec.rendezvous.backend,
+        "rendezvous_conf": rendezvous_conf(spec),
+        "secret_required": spec.security.rendezvous_secret == names.REQUIRE,
+        "exit_codes": names.EXIT_CODES[kind],
+        "max_restarts": spec.policy.max_restarts,
+        "grace_seconds": spec.grace_seconds,
+        "hang_timeout": _hang_timeout(spec.policy.hang_timeout),
+        "virtual_ranks": spec.virtual_ranks,
+        **(_snapshots(spec) if spec.snapshots.enabled else {}),
+        **place,
+    }
+    return msgspec.json.encode(document).decode()
+
+
+def read_agent_spec(environ: Mapping[str, str]) -> Mapping[str, Any]:
+    """The document of a job's container, whose variables are given as Kubernetes has them.
+
+    A job that a former release submitted has a variable for each field: of those that kitctl reads, the values.
+    """
+    text = environ.get(names.KIT_SPEC)
+    if text is None:
+        return {field: environ[name] for field, name in FORMER.items() if name in environ}
+    try:
+        return msgspec.json.decode(text.replace("$$", "$"), type=dict[str, Any])
+    except msgspec.DecodeError:  # by another hand than kitctl's
+        return {}
 
 
 def has_secret(spec: JobSpec) -> bool:
@@ -58,7 +108,9 @@ def of_pod(spec: JobSpec, kind: str, *, standalone: bool) -> list[dict[str, Any]
         kind: of the object.
         standalone: whether it is applied without kitctl: pods then ask for what submit would tell them.
     """
-    texts = declared(spec) | _places(spec, kind) | (_asked(spec, kind) if standalone else {}) | spec.env
+    place = _place(spec, kind) | (_asked(spec, kind) if standalone else {})
+    document = {names.KIT_SPEC: agent_spec(spec, kind, place)}
+    texts = variables(spec) | document | _paths(spec, kind) | spec.env
     if kind == "IndexedJob":
         texts = launcher(spec) | texts
     return [
@@ -79,25 +131,29 @@ def literal(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _hang_timeout(text: str) -> str:
-    """What the agent does anyway is not said."""
-    return {"auto": "", "off": "off"}[text] if text in {"auto", "off"} else str(seconds(text))
+def rendezvous_conf(spec: JobSpec) -> dict[str, str]:
+    """PET_RDZV_CONF by key."""
+    conf = names.rendezvous_conf(spec.rendezvous.join_timeout, spec.rendezvous.last_call)
+    return dict(pair.split("=") for pair in conf.split(","))
 
 
-def _snapshots(spec: JobSpec) -> dict[str, str]:
-    if not spec.snapshots.enabled:
-        return {}
+def _hang_timeout(text: str) -> str | int:
+    return text if text in {"auto", "off"} else seconds(text)
+
+
+def _snapshots(spec: JobSpec) -> dict[str, Any]:
+    snapshots = spec.snapshots
     return {
-        names.KIT_SNAPSHOT_EVERY: str(spec.snapshots.every_steps),
-        names.KIT_SNAPSHOT_SECONDS: str(seconds(spec.snapshots.every)) if spec.snapshots.every else "",
-        names.KIT_SNAPSHOT_KEEP: str(spec.snapshots.keep),
-        names.KIT_SNAPSHOT_KEEP_EVERY: str(spec.snapshots.keep_every or ""),
-        names.KIT_SNAPSHOT_KEEP_BEST: spec.snapshots.keep_best,
-        names.KIT_SNAPSHOT_COPY: "" if spec.snapshots.copy else "0",
-        names.KIT_MODEL_FILE: "" if spec.snapshots.model_file else "0",
-        names.KIT_MEMORY_EVERY: str(spec.snapshots.memory_every_steps or ""),
-        names.KIT_RESUME: "state" if spec.resume == "state" else "1" if spec.resume else "",
-        names.KIT_FROM_SCRATCH: "1" if spec.from_scratch else "",
+        "snapshot_every": snapshots.every_steps,
+        "snapshot_seconds": seconds(snapshots.every) if snapshots.every else None,
+        "snapshot_keep": snapshots.keep,
+        "snapshot_keep_every": snapshots.keep_every,
+        "snapshot_keep_best": snapshots.keep_best,
+        "snapshot_copy": snapshots.copy,
+        "model_file": snapshots.model_file,
+        "memory_every": snapshots.memory_every_steps,
+        "resume": spec.resume,
+        "from_scratch": spec.from_scratch,
     }
 
 
@@ -116,29 +172,34 @@ def _fields(kind: str) -> dict[str, str]:
     }
 
 
-def _places(spec: JobSpec, kind: str) -> dict[str, str]:
-    """Where things are, on a cluster."""
-    places = {names.KIT_TERMINATION_LOG: names.TERMINATION_LOG, names.KIT_EXIT_CODES: kind}
+def _paths(spec: JobSpec, kind: str) -> dict[str, str]:
+    """What more than the agent reads: scripts, plain torchrun, and the agent where it cannot read the document."""
+    paths = {names.KIT_TERMINATION_LOG: names.TERMINATION_LOG}
     if kind == "IndexedJob":
-        places[names.PET_RDZV_ENDPOINT] = f"{rendezvous_host(spec, kind)}:{spec.rendezvous.port}"
+        paths[names.PET_RDZV_ENDPOINT] = f"{rendezvous_host(spec, kind)}:{spec.rendezvous.port}"
     if spec.snapshots.enabled:
-        places[names.KIT_SNAPSHOT_DIR] = spec.snapshots.path
-        places[names.KIT_LOG_DIR] = f"{spec.snapshots.path}/logs"
-    if has_secret(spec):
-        places[names.KIT_SECRET_FILE] = f"{names.SECRET_PATH}/{names.SECRET_KEY}"
-    if spec.security.report_status:
-        places[names.KIT_REPORT] = f"configmap:{names.status_name(spec.name)}"
-    return places
+        paths[names.KIT_SNAPSHOT_DIR] = spec.snapshots.path
+    return paths
 
 
-def _asked(spec: JobSpec, kind: str) -> dict[str, str]:
+def _place(spec: JobSpec, kind: str) -> dict[str, str | int]:
+    """What the document says of a cluster."""
+    return {
+        "rendezvous_host": rendezvous_host(spec, kind),
+        "rendezvous_port": spec.rendezvous.port,
+        "log_dir": f"{spec.snapshots.path}/logs" if spec.snapshots.enabled else "",
+        "report": f"configmap:{names.status_name(spec.name)}" if spec.security.report_status else "",
+        "secret_file": f"{names.SECRET_PATH}/{names.SECRET_KEY}" if has_secret(spec) else "",
+    }
+
+
+def _asked(spec: JobSpec, kind: str) -> dict[str, str | int]:
     """What pods ask the API server for."""
-    asked = {}
-    if has_secret(spec) and spec.security.report_status:
-        asked[names.KIT_SECRET_NAME] = names.secret_name(spec.name)
-    if kind == "PyTorchJob":
-        asked[names.KIT_OWNER] = f"{names.PYTORCHJOBS}/{spec.name}"
-    return asked
+    fills = has_secret(spec) and spec.security.report_status
+    return {
+        "secret_name": names.secret_name(spec.name) if fills else "",
+        "owner": f"{names.PYTORCHJOBS}/{spec.name}" if kind == "PyTorchJob" else "",
+    }
 
 
 def _secret(reference: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Names that more than one place must agree on: labels, environment variables, ports, exit codes.
 
-Each says who sets it and who reads it. ``kittrain.env`` states the trainer's half once more (kitctl and kittrain never
-import each other); ``tests/contract`` holds the two equal.
+Each says who sets it and who reads it. ``kittrain.env`` and ``kittrain.job_spec`` state the trainer's half once more (kitctl
+and kittrain never import each other); ``tests/contract`` holds the two equal.
 """
 
 from __future__ import annotations
@@ -87,45 +87,16 @@ PET_MAX_RESTARTS: Final = "PET_MAX_RESTARTS"
 PET_LOCAL_ADDR: Final = "PET_LOCAL_ADDR"  # the pod's own address: cures a host that misdetects itself
 
 # -- environment: ours, set by manifests and by the local target, read by kittrain.agent and the ranks --------------
-KIT_JOB: Final = "KIT_JOB"
-KIT_NAMESPACE: Final = "KIT_NAMESPACE"
+KIT_SPEC: Final = "KIT_SPEC"  # the job as one JSON document: ``environment.agent_spec``, ``kittrain.job_spec``
 KIT_NODE_INDEX: Final = "KIT_NODE_INDEX"  # 0..max-1; node 0 hosts the rendezvous
 KIT_NODE_NAME: Final = "KIT_NODE_NAME"  # the machine that the pod runs on
 KIT_POD: Final = "KIT_POD"
-KIT_GPUS_PER_NODE: Final = "KIT_GPUS_PER_NODE"  # what was asked for; fewer visible ones are a failure
-KIT_BACKEND: Final = "KIT_BACKEND"  # auto | nccl | gloo
-KIT_AUTO_BACKEND: Final = "KIT_AUTO_BACKEND"  # what `auto` means in an image; set by one that is made for no GPUs
-KIT_RENDEZVOUS: Final = "KIT_RENDEZVOUS"  # c10d; absent: the hub (plain torchrun reads PET_RDZV_BACKEND, always c10d)
-KIT_WARM_WORKERS: Final = "KIT_WARM_WORKERS"  # "0", set by an image: start each rank as a new interpreter
-KIT_INTERFACE: Final = "KIT_INTERFACE"  # nccl.interface; absent: the agent finds it from the route to node 0
-KIT_SNAPSHOT_DIR: Final = "KIT_SNAPSHOT_DIR"  # absent: no snapshots
-KIT_SNAPSHOT_EVERY: Final = "KIT_SNAPSHOT_EVERY"  # optimizer steps
-KIT_SNAPSHOT_SECONDS: Final = "KIT_SNAPSHOT_SECONDS"  # whichever comes first; absent: steps alone count
-KIT_SNAPSHOT_KEEP: Final = "KIT_SNAPSHOT_KEEP"
-KIT_SNAPSHOT_KEEP_EVERY: Final = "KIT_SNAPSHOT_KEEP_EVERY"  # steps; absent: none stays for good
-KIT_SNAPSHOT_KEEP_BEST: Final = "KIT_SNAPSHOT_KEEP_BEST"  # max:<metric> | min:<metric>
-KIT_SNAPSHOT_COPY: Final = "KIT_SNAPSHOT_COPY"  # "0": training waits while its state is written, and no copy is made
-KIT_MODEL_FILE: Final = "KIT_MODEL_FILE"  # "0": no model.pt at the end
-KIT_MEMORY_EVERY: Final = "KIT_MEMORY_EVERY"  # steps; absent: no copies of the state in main memory
-KIT_MEMORY_ROOT: Final = "KIT_MEMORY_ROOT"  # where they lie, set by an image; absent: /dev/shm
-KIT_RESUME: Final = (
-    "KIT_RESUME"  # "1": continue from an earlier run's snapshots too; "state": in a new order of the data
-)
-KIT_FROM_SCRATCH: Final = "KIT_FROM_SCRATCH"  # "1": begin anew where no snapshot can be used, instead of an error
-KIT_VIRTUAL_RANKS: Final = "KIT_VIRTUAL_RANKS"  # absent: the ranks are the real ones
-KIT_LOG_DIR: Final = "KIT_LOG_DIR"  # per-rank logs that outlive the pod
-KIT_REPORT: Final = "KIT_REPORT"  # file:<path> | configmap:<name>
-KIT_TERMINATION_LOG: Final = "KIT_TERMINATION_LOG"
-KIT_GRACE_SECONDS: Final = "KIT_GRACE_SECONDS"
-KIT_HANG_TIMEOUT: Final = "KIT_HANG_TIMEOUT"  # auto | off | seconds that a step may take
-KIT_EXIT_CODES: Final = "KIT_EXIT_CODES"  # IndexedJob | PyTorchJob: which table of exit codes the agent uses
-KIT_OWNER: Final = (
-    "KIT_OWNER"  # <group>/<version>/<resource>/<name>, whose uid tells runs apart; absent: PET_RDZV_ID does
-)
-KIT_SECRET_FILE: Final = "KIT_SECRET_FILE"  # what the run's nodes prove to know; absent: nothing
-KIT_SECRET_NAME: Final = "KIT_SECRET_NAME"  # the Secret that the first agent fills; absent: it is filled, or none may
-KIT_SECRET_REQUIRED: Final = "KIT_SECRET_REQUIRED"  # "1": not without
-KIT_VERSION: Final = "KIT_VERSION"  # kitctl's; the agent compares it with the image's
+KIT_SNAPSHOT_DIR: Final = "KIT_SNAPSHOT_DIR"  # read by scripts, too; absent: no snapshots
+KIT_TERMINATION_LOG: Final = "KIT_TERMINATION_LOG"  # where an agent reports that it cannot read the document, too
+KIT_EXIT_CODES: Final = "KIT_EXIT_CODES"  # what agents from before KIT_SPEC refuse: ``environment.TOO_OLD``
+KIT_AUTO_BACKEND: Final = "KIT_AUTO_BACKEND"  # set by an image: what backend `auto` means there
+KIT_WARM_WORKERS: Final = "KIT_WARM_WORKERS"  # set by an image: "0" starts each rank as a new interpreter
+KIT_MEMORY_ROOT: Final = "KIT_MEMORY_ROOT"  # set by an image: where copies of the state lie, instead of /dev/shm
 
 # Knobs of torchrun's c10d rendezvous: a dead node is noticed after 5 x 1 s, not after 3 x 5 s as by default.
 _RENDEZVOUS_KNOBS: Final = "keep_alive_interval=1,keep_alive_max_attempt=5,read_timeout=15,close_timeout=5"

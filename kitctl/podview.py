@@ -113,8 +113,7 @@ class View:
     @property
     def rendezvous_conf(self) -> Mapping[str, str]:
         """PET_RDZV_CONF by key."""
-        conf = environment.launcher(self.spec)[names.PET_RDZV_CONF]
-        return dict(pair.split("=") for pair in conf.split(","))
+        return environment.rendezvous_conf(self.spec)
 
 
 def view(spec: JobSpec, sources: Mapping[str, str], *, suspended: bool, standalone: bool = True, run: str = "") -> View:

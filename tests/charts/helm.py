@@ -66,7 +66,11 @@ def _rendezvous_id(thing: Object) -> None:
 
 def _order_of_env(thing: Object) -> None:
     for template in _pod_templates(thing):
-        template["spec"]["containers"][0]["env"].sort(key=lambda variable: variable["name"])
+        env = template["spec"]["containers"][0]["env"]
+        env.sort(key=lambda variable: variable["name"])
+        for variable in env:
+            if variable["name"] == names.KIT_SPEC and isinstance(variable["value"], str):
+                variable["value"] = json.loads(variable["value"].replace("$$", "$"))
 
 
 DIFFERENCES: Final[Mapping[str, Callable[[Object], None]]] = {
@@ -74,7 +78,7 @@ DIFFERENCES: Final[Mapping[str, Callable[[Object], None]]] = {
     "the annotations `kitctl.dev/spec-hash` and `kitctl.dev/pod-digest`": _digests,
     "the annotation `helm.sh/resource-policy`": _resource_policy,
     "`rdzvId` of a PyTorchJob": _rendezvous_id,
-    "the order of objects and of variables": _order_of_env,
+    "the order of objects, of variables and of the fields in `KIT_SPEC`": _order_of_env,
 }
 
 

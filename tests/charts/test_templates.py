@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
-from kitctl import render, specfile
+from kitctl import names, render, specfile
 from kitctl.jobinput import JobInput
 from kitctl.spec import JobSpec
+from kittrain.env import node_env
 from tests.charts.helm import CHART, DIFFERENCES, Object, alike, rendered
-from tests.kitctl.rendered import of_kind, pod_in
+from tests.kitctl.rendered import document_in, env_in, of_kind
+from tests.kitctl.test_podview import expanded
 from tests.kitctl.test_render import BOTH_KINDS, KINDS, LIMITS, SOURCES
 
 DOCS = CHART.parents[1] / "docs"
@@ -78,7 +80,19 @@ def test_numbers_of_any_length_are_whole() -> None:
     assert_equal({"name": "job", **numbers})
     set_by_flag = rendered("--set", "snapshots.everySteps=12345678,policy.backoffLimit=12345678")
     assert set_by_flag[-1]["spec"]["backoffLimit"] == 12345678
-    assert {"name": "KIT_SNAPSHOT_EVERY", "value": "12345678"} in pod_in(set_by_flag)["containers"][0]["env"]
+    assert document_in(set_by_flag)["snapshot_every"] == 12345678
+    assert '"snapshot_every":12345678' in env_in(set_by_flag)[names.KIT_SPEC], "not 1.2345678e+07"
+
+
+TEXTS = ["<a> & b", "$(HOME) $$ $(", "a \"b\" 'c' \\", "a\nb\t", "{{ .Values }}", "ü 🦆 数字", "1e3", "\x7f\u2028"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_document_holds_any_text_as_it_is(text: str) -> None:
+    job = {"name": "job", "nccl": {"interface": text}, "snapshots": {"path": f"/{text}"}}
+    chart = rendered(given=job)
+    agent = node_env({names.KIT_SPEC: expanded(env_in(chart)[names.KIT_SPEC], {"HOME": "/root"})})
+    assert (agent.interface, agent.log_dir) == (text, Path(f"/{text}/logs"))
 
 
 @pytest.mark.parametrize("duration", ["90", "010", "08m", "1h30m", "2d3h4m5s"])

@@ -71,7 +71,7 @@ def test_a_job_that_requires_a_secret_does_not_run_without(namespace: str) -> No
     options = ("--set", "security.rendezvousSecret=require", "--set", "security.reportStatus=false", *SHORT)
     kubectl("apply", "-f", "-", given=rendered(namespace, "IndexedJob", *options, name="run"))
     until_status("run", namespace, lambda state: state["phase"] == "Failed")
-    assert f"KIT_SECRET_REQUIRED=1: {OPEN}" in kitctl("status", "run", "-n", namespace)
+    assert f"rendezvousSecret: require: {OPEN}" in kitctl("status", "run", "-n", namespace)
     kubectl("delete", "-n", namespace, "job/run", "--cascade=foreground")
     patch = json.dumps({"stringData": {"key": "a secret of somebody's own"}})
     kubectl("patch", "-n", namespace, "secret/run-rendezvous", "--type=merge", "-p", patch)

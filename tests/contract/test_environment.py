@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 import stat
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import msgspec
 import pytest
 
+import kitctl
 from kitctl import names
 from kitctl.sections import Policy, Rendezvous, Snapshots
 from kitctl.spec import JobSpec
 from kitctl.targets.local import launch
 from kitctl.targets.local.folder import JobFolder, create
 from kitctl.targets.local.records import Job, Wanted
-from kittrain import env
+from kittrain import env, job_spec
 from kittrain.node.secret import run_secret
 
 SPEC = JobSpec(
@@ -50,14 +51,21 @@ def local_environment(tmp_path: Path, spec: JobSpec = SPEC) -> dict[str, str]:
 
 
 def test_exit_codes_are_stated_twice_and_equal() -> None:
-    assert {kind: dict(codes) for kind, codes in env.EXIT_CODES.items()} == names.EXIT_CODES
+    assert names.EXIT_CODES["IndexedJob"] == job_spec.EXIT_CODES
+    assert all(codes.keys() == job_spec.EXIT_CODES.keys() for codes in names.EXIT_CODES.values())
+    assert all(code >= 128 for name, code in names.EXIT_CODES["PyTorchJob"].items() if name in {"drained", "retryable"})
     assert names.EXIT_CODES["IndexedJob"]["drained"] == env.WORKER_DRAINED
 
 
 def test_every_variable_that_the_trainer_reads_has_a_name_here() -> None:
-    read = set(re.findall(r'"((?:KIT|PET)_[A-Z_]+)"', Path(env.__file__).read_text()))
+    modules = (env.__file__, job_spec.__file__)
+    named = {name for file in modules for name in re.findall(r'"((?:KIT|PET)_[A-Z_]+)"', Path(file).read_text())}
+    own = {one.name for kind in (env.NodeEnv, env.RankEnv) for one in fields(kind)}
+    own -= {one.name for one in fields(job_spec.JobSpec)} | {"local_addr", "host", "run_id", "lives"}
+    read = named | {f"KIT_{name.upper()}" for name in own}
     ours = {value for value in vars(names).values() if isinstance(value, str)}
-    assert read - ours == {"KIT_PROGRESS_FILE", "KIT_HEARTBEAT_FILE", "KIT_MEMORY_DIR"}, (
+    of_ranks = {"KIT_RANK", "KIT_LOCAL_RANK", "KIT_WORLD_SIZE", "KIT_LOCAL_WORLD_SIZE"}
+    assert read - ours - of_ranks == {"KIT_PROGRESS_FILE", "KIT_HEARTBEAT_FILE", "KIT_MEMORY_DIR"}, (
         "only the agent's own variables may be missing"
     )
 
@@ -84,7 +92,7 @@ def test_the_local_target_sets_what_a_node_reads(tmp_path: Path) -> None:
         "secret_name": None,
         "secret_required": False,
         "owner": None,
-        "version": __import__("kitctl").__version__,
+        "kitctl_version": kitctl.__version__,
     }
     assert {name: node[name] for name in expected} == expected
     assert node["rendezvous_conf"]["join_timeout"] == "1200"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,11 @@ def _values(template: dict[str, Any]) -> dict[str, str]:
     }
 
 
+def document(variables: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(variables[names.KIT_SPEC].replace("$$", "$"))
+    return found
+
+
 def _operators(job: dict[str, Any]) -> dict[str, str]:
     """What Kubeflow's operator adds from ``elasticPolicy`` (training-operator 1.9, pkg/controller.v1/pytorch)."""
     policy = job["elasticPolicy"]
@@ -92,7 +99,7 @@ def test_a_node_reads_what_was_asked_for(kind: Kind) -> None:
     assert node.rendezvous_conf["join_timeout"] == "900"
     assert (str(node.snapshot_dir), str(node.log_dir)) == ("/snapshots", "/snapshots/logs")
     assert (node.report, node.grace_seconds) == ("configmap:job-status", 90)
-    assert node.exit_codes == env.EXIT_CODES[kind]
+    assert node.exit_codes == names.EXIT_CODES[kind]
     assert node.run_id != "local"
 
 
@@ -112,8 +119,11 @@ def test_the_local_target_declares_what_manifests_declare(tmp_path: Path) -> Non
     job = Job(spec=SPEC, run="run-1", created=0.0, folder="/", python="python", version="0")
     this = launch.Launch(folder=JobFolder(tmp_path), job=job, index=3, attempt=1, port=20000, state=tmp_path)
     local = launch.environment(this, base={})
-    shared = environment.launcher(SPEC) | environment.declared(SPEC)
+    shared = environment.launcher(SPEC) | environment.variables(SPEC)
     assert {name: local.get(name) for name in shared} == shared
+    here, there = (document(variables) for variables in (local, pod_environment("IndexedJob")))
+    differ = {name for name in here.keys() | there.keys() if here.get(name) != there.get(name)}
+    assert differ == {"rendezvous_host", "rendezvous_port", "log_dir", "report", "secret_file", "secret_name"}
 
 
 def test_what_pods_ask_for_is_what_the_agent_reads() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from kitctl import render
+from kitctl import names, render
 from kitctl.spec import JobSpec
 
 Object = dict[str, Any]
@@ -34,7 +35,21 @@ def mounts_of(spec: JobSpec) -> dict[str, Object]:
     return {mount["name"]: mount for mount in pod_of(spec)["containers"][0]["volumeMounts"]}
 
 
-def env_of(spec: JobSpec) -> dict[str, Any]:
-    variables = pod_of(spec)["containers"][0]["env"]
+def env_in(objects: list[Object]) -> dict[str, Any]:
+    variables = pod_in(objects)["containers"][0]["env"]
     assert len({variable["name"] for variable in variables}) == len(variables)
     return {variable["name"]: variable.get("value", variable.get("valueFrom")) for variable in variables}
+
+
+def env_of(spec: JobSpec) -> dict[str, Any]:
+    return env_in(render.manifests(spec))
+
+
+def document_in(objects: list[Object]) -> dict[str, Any]:
+    """What ``KIT_SPEC`` of rendered pods holds, as the container gets it."""
+    document: dict[str, Any] = json.loads(env_in(objects)[names.KIT_SPEC].replace("$$", "$"))
+    return document
+
+
+def document_of(spec: JobSpec) -> dict[str, Any]:
+    return document_in(render.manifests(spec))

@@ -13,7 +13,7 @@ from kitctl.jobinput import JobInput
 from kitctl.sections import Rendezvous, Scheduling, Section, Security, Snapshots
 from kitctl.spec import JobSpec
 from tests.conftest import Golden
-from tests.kitctl.rendered import env_of, job_of, mounts_of, of_kind, pod_in, pod_of
+from tests.kitctl.rendered import document_in, document_of, job_of, mounts_of, of_kind, pod_in, pod_of
 
 TESTS = Path(__file__).parent.parent
 CASES = sorted((TESTS / "cases").glob("*.yaml"))
@@ -143,9 +143,9 @@ def test_a_secret_is_rendered_without_its_value(kind: Kind) -> None:
     assert render.to_yaml(render.manifests(spec)) == render.to_yaml(render.manifests(spec)), "nothing is random"
     (volume,) = [volume for volume in pod_of(spec)["volumes"] if "secret" in volume]
     assert volume["secret"] == {"secretName": secret["metadata"]["name"], "optional": True}
-    env = env_of(spec)
-    assert env[names.KIT_SECRET_FILE] == f"{mounts_of(spec)['secret']['mountPath']}/{names.SECRET_KEY}"
-    assert env[names.KIT_SECRET_NAME] == secret["metadata"]["name"]
+    document = document_of(spec)
+    assert document["secret_file"] == f"{mounts_of(spec)['secret']['mountPath']}/{names.SECRET_KEY}"
+    assert document["secret_name"] == secret["metadata"]["name"]
 
 
 def test_a_job_without_a_secret_has_none_and_one_that_needs_it_says_so() -> None:
@@ -153,10 +153,11 @@ def test_a_job_without_a_secret_has_none_and_one_that_needs_it_says_so() -> None
     stock = JobSpec(name="job", rendezvous=Rendezvous(backend="c10d"))
     for spec in (off, stock):
         assert not [thing for thing in render.manifests(spec) if thing["kind"] == "Secret"]
-        assert not {names.KIT_SECRET_FILE, names.KIT_SECRET_NAME, names.KIT_SECRET_REQUIRED} & env_of(spec).keys()
+        document = document_of(spec)
+        assert not any(document[field] for field in ("secret_file", "secret_name", "secret_required"))
     required = JobSpec(name="job", security=Security(rendezvous_secret="require", report_status=False))
-    assert env_of(required)[names.KIT_SECRET_REQUIRED] == "1"
-    assert names.KIT_SECRET_NAME not in env_of(required), "nobody may fill it"
+    assert document_of(required)["secret_required"] is True
+    assert not document_of(required)["secret_name"], "nobody may fill it"
 
 
 def test_each_run_of_a_pytorchjob_has_an_id_of_its_own() -> None:
@@ -169,10 +170,10 @@ def test_each_run_of_a_pytorchjob_has_an_id_of_its_own() -> None:
     assert rendezvous_id(standalone=False, run="one") == "job-one"
     assert rendezvous_id(standalone=False, run="two") == "job-two"
     assert rendezvous_id() == rendezvous_id(), "equal objects: the job's uid tells runs apart"
-    assert env_of(spec)[names.KIT_OWNER] == "apis/kubeflow.org/v1/pytorchjobs/job"
-    submitted = pod_in(render.manifests(spec, standalone=False, run="one"))["containers"][0]["env"]
-    assert names.KIT_OWNER not in {variable["name"] for variable in submitted}
-    assert names.KIT_OWNER not in env_of(JobSpec(name="job")), "an Indexed Job's pods bear its uid"
+    assert document_of(spec)["owner"] == "apis/kubeflow.org/v1/pytorchjobs/job"
+    submitted = document_in(render.manifests(spec, standalone=False, run="one"))
+    assert not submitted.get("owner")
+    assert not document_of(JobSpec(name="job"))["owner"], "an Indexed Job's pods bear its uid"
 
 
 def test_without_reports_pods_are_nobody() -> None:
@@ -181,7 +182,7 @@ def test_without_reports_pods_are_nobody() -> None:
     assert "serviceAccountName" not in pod_of(spec)
     kinds = {thing["kind"] for thing in render.manifests(spec)}
     assert not kinds & {"ServiceAccount", "Role", "RoleBinding", "ConfigMap"}
-    assert names.KIT_REPORT not in env_of(spec)
+    assert not document_of(spec)["report"]
 
 
 def test_snapshots_are_kept_apart_on_a_claim_that_others_use() -> None:

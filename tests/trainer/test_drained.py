@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -71,7 +72,8 @@ def test_an_exit_in_the_handler_and_a_signal_to_every_process_are_the_same(tmp_p
 
 
 def test_a_kubeflow_job_is_told_so_in_its_own_code(tmp_path: Path) -> None:
-    with Nodes(tmp_path, script(tmp_path, IN_THE_HANDLER), nodes="1", KIT_EXIT_CODES="PyTorchJob") as nodes:
+    spec = json.dumps({"version": 1, "exit_codes": {"done": 0, "drained": 143, "retryable": 144, "fatal": 78}})
+    with Nodes(tmp_path, script(tmp_path, IN_THE_HANDLER), nodes="1", KIT_SPEC=spec) as nodes:
         nodes.start(0)
         nodes.until(0, "resuming")
         nodes.signal(0, signal.SIGTERM)

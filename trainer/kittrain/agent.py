@@ -1,7 +1,7 @@
 """One node of a job: ``python -m kittrain.agent -- train.py --epochs 5`` (or ``-- -m package.module``).
 
 Finds the other nodes, runs torchrun's own elastic agent on the command, begins anew when the rendezvous is lost, and
-ends with an exit code that tells whoever restarts nodes what to do (``kittrain.env.EXIT_CODES``).
+ends with an exit code that tells whoever restarts nodes what to do (``kittrain.job_spec.EXIT_CODES``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kittrain.env import EXIT_CODES, NodeEnv, node_env
+from kittrain.env import NodeEnv, node_env
+from kittrain.job_spec import EXIT_CODES
 from kittrain.node.drain import Drain, DrainRequested
 from kittrain.node.keeping import Keeper, keeper_of
 from kittrain.node.memory import memory_folder
@@ -82,7 +83,7 @@ def _misconfigured(error: EnvError) -> int:
     path = os.environ.get("KIT_TERMINATION_LOG")
     termination.write(Path(path) if path else None, Ending(outcome="fatal", reason=str(error)), node_index=-1)
     say(-1, f"fatal: {error}")
-    return EXIT_CODES["IndexedJob"]["fatal"]
+    return EXIT_CODES["fatal"]
 
 
 def _check(node: NodeEnv, command: list[str]) -> Ending | None:
@@ -111,8 +112,8 @@ def _ambiguous(node: NodeEnv, mark: Path) -> Ending:
 
 
 def _run(node: NodeEnv, command: list[str], drain: Drain, keeper: Keeper | None) -> Ending:
-    if node.version not in {None, version()}:
-        say(node.node_index, f"warning: kitctl is version {node.version}, the trainer here {version()}")
+    if node.kitctl_version not in {None, version()}:
+        say(node.node_index, f"warning: kitctl is version {node.kitctl_version}, the trainer here {version()}")
     try:
         with drain.interruptible():
             node = identified(node, os.environ, partial(say, node.node_index))

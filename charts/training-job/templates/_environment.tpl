@@ -27,31 +27,73 @@ PET_MAX_RESTARTS: {{ int64 .Values.policy.maxRestarts | toString | toJson }}
 PYTHONUNBUFFERED: "1"
 {{- end }}
 
-{{/* What kittrain.agent and the ranks read; a variable that would be empty is left out. */}}
-{{- define "training-job.declared" -}}
+{{/* The document that agents and ranks read, as JSON: a field for each key that they need. */}}
+{{- define "training-job.spec" -}}
 {{- $job := include "training-job.view" . | fromJson }}
-KIT_JOB: {{ $job.name | toJson }}
-KIT_NAMESPACE: {{ $job.namespace | toJson }}
-KIT_GPUS_PER_NODE: {{ int64 .Values.gpusPerNode | toString | toJson }}
-KIT_BACKEND: {{ .Values.backend | toJson }}
-{{- if ne .Values.rendezvous.backend "hub" }}
-KIT_RENDEZVOUS: {{ .Values.rendezvous.backend | toJson }}
+{{- $conf := dict }}
+{{- range include "training-job.rendezvousConf" . | fromJsonArray }}
+{{- $_ := set $conf .key .value }}
 {{- end }}
-{{- with .Values.nccl.interface }}
-KIT_INTERFACE: {{ . | toJson }}
+{{- $hang := .Values.policy.hangTimeout }}
+{{- if not (has $hang (list "auto" "off")) }}
+{{- $hang = include "training-job.seconds" $hang | int64 }}
 {{- end }}
-KIT_GRACE_SECONDS: {{ include "training-job.seconds" .Values.policy.gracePeriod | toJson }}
-{{- with .Values.virtualRanks }}
-KIT_VIRTUAL_RANKS: {{ . | int64 | toString | toJson }}
+{{- $spec := dict
+  "version" 1
+  "kitctl_version" .Chart.AppVersion
+  "job" $job.name
+  "namespace" $job.namespace
+  "min_nodes" $job.minNodes
+  "max_nodes" $job.maxNodes
+  "procs_per_node" $job.ranksPerNode
+  "gpus_per_node" .Values.gpusPerNode
+  "backend" .Values.backend
+  "interface" .Values.nccl.interface
+  "rendezvous" .Values.rendezvous.backend
+  "rendezvous_host" $job.rendezvousHost
+  "rendezvous_port" .Values.rendezvous.port
+  "rendezvous_conf" $conf
+  "secret_required" (eq (toString .Values.security.rendezvousSecret) "require")
+  "secret_file" (empty $job.secretName | ternary "" "/var/run/secrets/kitctl.dev/key")
+  "secret_name" (.Values.security.reportStatus | ternary $job.secretName "")
+  "owner" ($job.indexed | ternary "" (printf "apis/kubeflow.org/v1/pytorchjobs/%s" $job.name))
+  "exit_codes" ($job.indexed | ternary
+    (dict "done" 0 "drained" 75 "retryable" 76 "fatal" 78)
+    (dict "done" 0 "drained" 143 "retryable" 144 "fatal" 78))
+  "max_restarts" .Values.policy.maxRestarts
+  "grace_seconds" (include "training-job.seconds" .Values.policy.gracePeriod | int64)
+  "hang_timeout" $hang
+  "virtual_ranks" .Values.virtualRanks
+  "report" (.Values.security.reportStatus | ternary (printf "configmap:%s" $job.statusName) "")
+  "log_dir" "" }}
+{{- if .Values.snapshots.enabled }}
+{{- $every := .Values.snapshots.every }}
+{{- range $field, $value := dict
+  "log_dir" (printf "%s/logs" .Values.snapshots.path)
+  "snapshot_every" .Values.snapshots.everySteps
+  "snapshot_seconds" (empty $every | ternary nil (include "training-job.seconds" (toString $every) | int64))
+  "snapshot_keep" .Values.snapshots.keep
+  "snapshot_keep_every" .Values.snapshots.keepEvery
+  "snapshot_keep_best" .Values.snapshots.keepBest
+  "snapshot_copy" .Values.snapshots.copy
+  "model_file" .Values.snapshots.modelFile
+  "memory_every" .Values.snapshots.memoryEverySteps
+  "resume" .Values.resume
+  "from_scratch" .Values.fromScratch }}
+{{- $_ := set $spec $field $value }}
 {{- end }}
-{{- if eq .Values.policy.hangTimeout "off" }}
-KIT_HANG_TIMEOUT: "off"
-{{- else if ne .Values.policy.hangTimeout "auto" }}
-KIT_HANG_TIMEOUT: {{ include "training-job.seconds" .Values.policy.hangTimeout | toJson }}
 {{- end }}
-KIT_VERSION: {{ .Chart.AppVersion | toJson }}
+{{- toJson $spec }}
+{{- end }}
+
+{{/* What agents, torch and NCCL read besides; a variable that would be empty is left out. */}}
+{{- define "training-job.variables" -}}
+KIT_SPEC: {{ include "training-job.spec" . | toJson }}
 KIT_TERMINATION_LOG: /dev/termination-log
-KIT_EXIT_CODES: {{ $job.kind | toJson }}
+KIT_EXIT_CODES: "the image's kittrain is older than kitctl: rebuild the image, or name another with --image" # refused by name
+{{- if .Values.snapshots.enabled }}
+KIT_SNAPSHOT_DIR: {{ .Values.snapshots.path | toJson }}
+{{- end }}
 TORCH_DISABLE_SHARE_RDZV_TCP_STORE: "1" # rank 0's store must not be the rendezvous' own
 {{- with .Values.nccl.debug }}
 NCCL_DEBUG: {{ . | toJson }}
@@ -65,57 +107,12 @@ NCCL_IB_DISABLE: "1"
 {{- if .Values.nccl.p2pDisable }}
 NCCL_P2P_DISABLE: "1"
 {{- end }}
-{{- if .Values.snapshots.enabled }}
-KIT_SNAPSHOT_DIR: {{ .Values.snapshots.path | toJson }}
-KIT_SNAPSHOT_EVERY: {{ int64 .Values.snapshots.everySteps | toString | toJson }}
-{{- with .Values.snapshots.every }}
-KIT_SNAPSHOT_SECONDS: {{ include "training-job.seconds" . | toJson }}
-{{- end }}
-KIT_SNAPSHOT_KEEP: {{ int64 .Values.snapshots.keep | toString | toJson }}
-{{- with .Values.snapshots.keepEvery }}
-KIT_SNAPSHOT_KEEP_EVERY: {{ int64 . | toString | toJson }}
-{{- end }}
-{{- with .Values.snapshots.keepBest }}
-KIT_SNAPSHOT_KEEP_BEST: {{ . | toJson }}
-{{- end }}
-{{- if not .Values.snapshots.copy }}
-KIT_SNAPSHOT_COPY: "0"
-{{- end }}
-{{- if not .Values.snapshots.modelFile }}
-KIT_MODEL_FILE: "0"
-{{- end }}
-{{- with .Values.snapshots.memoryEverySteps }}
-KIT_MEMORY_EVERY: {{ int64 . | toString | toJson }}
-{{- end }}
-KIT_LOG_DIR: {{ printf "%s/logs" .Values.snapshots.path | toJson }}
-{{- if .Values.resume }}
-KIT_RESUME: {{ ternary "state" "1" (eq (toString .Values.resume) "state") | toJson }}
-{{- end }}
-{{- if .Values.fromScratch }}
-KIT_FROM_SCRATCH: "1"
-{{- end }}
-{{- end }}
-{{- with $job.secretName }}
-KIT_SECRET_FILE: /var/run/secrets/kitctl.dev/key
-{{- if $.Values.security.reportStatus }}
-KIT_SECRET_NAME: {{ . | toJson }}
-{{- end }}
-{{- end }}
-{{- if eq (toString .Values.security.rendezvousSecret) "require" }}
-KIT_SECRET_REQUIRED: "1"
-{{- end }}
-{{- if not $job.indexed }}
-KIT_OWNER: {{ printf "apis/kubeflow.org/v1/pytorchjobs/%s" $job.name | toJson }}
-{{- end }}
-{{- if .Values.security.reportStatus }}
-KIT_REPORT: {{ printf "configmap:%s" $job.statusName | toJson }}
-{{- end }}
 {{- end }}
 
 {{/* A pod's variables whose values are known here, as JSON: the user's own win over ours, secrets over both. */}}
 {{- define "training-job.texts" -}}
 {{- $job := include "training-job.view" . | fromJson }}
-{{- $texts := include "training-job.declared" . | fromYaml }}
+{{- $texts := include "training-job.variables" . | fromYaml }}
 {{- if $job.indexed }}
 {{- $texts = merge $texts (include "training-job.launcher" . | fromYaml) }}
 {{- end }}

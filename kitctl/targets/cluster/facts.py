@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from kitctl import names
+from kitctl import environment, names
 from kitctl.facts import JobFacts, NodeFacts, Report, Termination
 from kitctl.targets.cluster import notes
 from kitctl.targets.cluster.lifecycle import noted
@@ -54,7 +54,7 @@ def job_facts(
         failure=_failure(places, pods, message, now) if how == "Failed" else None,
         places=places,
         report=report,
-        reports=names.KIT_REPORT in environment(job),
+        reports=bool(environment.read_agent_spec(variables(job)).get("report")),
         grace_seconds=grace(job),
         snapshots=f"claim {claim(job)}" if claim(job) else "",
         note=notes.of_job(job, events),
@@ -64,7 +64,7 @@ def job_facts(
 def size(job: Object) -> str:
     """How many nodes the job was submitted for: ``3``, or ``2:4``."""
     if job["kind"] == "Job":
-        return environment(job).get(names.PET_NNODES, str(wanted(job)))
+        return variables(job).get(names.PET_NNODES, str(wanted(job)))
     policy = job["spec"].get("elasticPolicy", {})
     low, high = (policy.get(key, wanted(job)) for key in ("minReplicas", "maxReplicas"))
     return str(high) if low == high else f"{low}:{high}"
@@ -112,7 +112,7 @@ def grace(job: Object) -> float:
     return float(template(job)["spec"].get("terminationGracePeriodSeconds", 30))
 
 
-def environment(job: Object) -> dict[str, str]:
+def variables(job: Object) -> dict[str, str]:
     """The plain variables of the job's container."""
     container = template(job)["spec"]["containers"][0]
     return {variable["name"]: variable["value"] for variable in container.get("env", []) if "value" in variable}

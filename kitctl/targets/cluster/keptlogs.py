@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from kitctl import names
+from kitctl.environment import read_agent_spec
 from kitctl.errors import KitError
 from kitctl.logs import Line, merge, parse
 from kitctl.targets.cluster import companion, facts, lives
@@ -33,7 +33,7 @@ class KeptLogs:
         self._api = api
         self._job = job
         self._tell = tell
-        self._folder = facts.environment(job).get(names.KIT_LOG_DIR, "")
+        self._folder = read_agent_spec(facts.variables(job)).get("log_dir", "")
         self._done: set[str] = set()
 
     def lines(self, count: int, read: Sequence[Read]) -> Iterator[Line]:

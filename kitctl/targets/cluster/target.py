@@ -151,7 +151,7 @@ class ClusterTarget:
         job = submitting.find(self.api, kept.namespace, kept.name)
         if job is None or not lifecycle.ours(job):
             job = companion.stand_in(self.api, kept)
-        folder = facts.environment(job).get(names.KIT_SNAPSHOT_DIR)
+        folder = facts.variables(job).get(names.KIT_SNAPSHOT_DIR)
         if not folder:
             raise keeps_none(kept.name)
         self._tell(f"a short-lived pod reads claim {facts.claim(job)}")

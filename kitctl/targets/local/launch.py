@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kitctl import names
-from kitctl.environment import declared, has_secret, launcher
+from kitctl.environment import agent_spec, has_secret, launcher, variables
 from kitctl.spec import JobSpec
 from kitctl.targets.local.folder import JobFolder
 from kitctl.targets.local.records import Job
@@ -60,20 +60,27 @@ def environment(this: Launch, base: Mapping[str, str]) -> dict[str, str]:
         names.PET_RDZV_ENDPOINT: f"{LOOPBACK}:{this.port}",
         names.PET_RDZV_ID: this.job.run,
         names.PET_LOCAL_ADDR: LOOPBACK,
+        names.KIT_SPEC: agent_spec(spec, "IndexedJob", _place(this)),
         names.KIT_NODE_INDEX: str(this.index),
         names.KIT_NODE_NAME: "localhost",
         names.KIT_POD: pod(spec.name, this.index),
-        names.KIT_LOG_DIR: str(this.folder.path / "ranks"),
-        names.KIT_REPORT: f"file:{this.folder.report_path}",
         names.KIT_TERMINATION_LOG: str(this.folder.node(this.index).termination_path(this.attempt)),
-        names.KIT_EXIT_CODES: "IndexedJob",
     }
-    if has_secret(spec):
-        ours[names.KIT_SECRET_FILE] = str(this.folder.secret_path)
     if (snapshots := snapshot_dir(spec, this.state)) is not None:
         ours[names.KIT_SNAPSHOT_DIR] = str(snapshots)
     share = _share(spec, this.index, base)
-    return {**_inherited(base), **share, **launcher(spec), **declared(spec), **ours, **spec.env}
+    return {**_inherited(base), **share, **launcher(spec), **variables(spec), **ours, **spec.env}
+
+
+def _place(this: Launch) -> dict[str, str | int]:
+    """What the document says of this machine."""
+    return {
+        "rendezvous_host": LOOPBACK,
+        "rendezvous_port": this.port,
+        "log_dir": str(this.folder.path / "ranks"),
+        "report": f"file:{this.folder.report_path}",
+        "secret_file": str(this.folder.secret_path) if has_secret(this.job.spec) else "",
+    }
 
 
 def pod(name: str, index: int) -> str:

@@ -90,7 +90,7 @@ def test_without_an_account_the_job_goes_on_aloud_unless_it_insists(tmp_path: Pa
     found, said = ask(node(KIT_SECRET_NAME="run-rendezvous"), tmp_path)
     assert found is None
     assert "no token of a service account" in said[0]
-    with pytest.raises(EnvError, match="KIT_SECRET_REQUIRED=1: this run has no secret"):
+    with pytest.raises(EnvError, match="rendezvousSecret: require: this run has no secret"):
         ask(node(KIT_SECRET_REQUIRED="1", KIT_NODE_INDEX="1"), tmp_path)
 
 

@@ -90,7 +90,7 @@ class NodeAgent(SimpleElasticAgent):
         self.ending = Ending(outcome="retryable", reason="the ranks have not run yet")  # how the last round failed
         self.joined = False  # whether it came through a rendezvous at all
         self._handler = rendezvous
-        self._patience = max(node.grace_seconds - KILL_RESERVE, 1.0)
+        self._patience = max(node.grace_period - KILL_RESERVE, 1.0)
         self._leaving = Leaving(patience=self._patience)
         self._node = node
         self._starter = starter
@@ -223,7 +223,7 @@ class NodeAgent(SimpleElasticAgent):
                 marked = self._marked()
                 if self._drain.requested and self._node.hosts_rendezvous and not marked:
                     raise DrainRequested
-                patience = MARKED_PATIENCE if marked else max(EXIT_PATIENCE, self._node.grace_seconds)
+                patience = MARKED_PATIENCE if marked else max(EXIT_PATIENCE, self._node.grace_period)
                 if self._drain.requested or time.monotonic() > began + patience:
                     return
         except RoundOver:

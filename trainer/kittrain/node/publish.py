@@ -66,7 +66,7 @@ class FileSink:
 
 
 def sink_of(address: str | None, warn: Callable[[str], None]) -> Sink | None:
-    """The sink that KIT_REPORT names; None without one, and for a kind that this version does not know."""
+    """The sink that the job's document names; None without one, and for a kind that this version does not know."""
     scheme, _, rest = (address or "").partition(":")
     match scheme:
         case "file" if rest:
@@ -74,7 +74,7 @@ def sink_of(address: str | None, warn: Callable[[str], None]) -> Sink | None:
         case "configmap" if rest:
             return ConfigMapSink(name=rest)
     if address:
-        warn(f"warning: KIT_REPORT={address!r} is neither file:<path> nor configmap:<name>: status will know little")
+        warn(f"warning: report {address!r} is neither file:<path> nor configmap:<name>: status will know little")
     return None
 
 

@@ -52,7 +52,7 @@ def run_secret(node: NodeEnv, say: Callable[[str], None], server: ApiServer | No
 
 def _go_without(node: NodeEnv, say: Callable[[str], None], what: str) -> None:
     if node.secret_required:
-        raise EnvError(f"KIT_SECRET_REQUIRED=1: {what}; give the run a secret, or do not require one")
+        raise EnvError(f"rendezvousSecret: require: {what}; give the run a secret, or do not require one")
     if node.hosts_rendezvous:
         say(f"warning: {what}")
 
@@ -60,11 +60,11 @@ def _go_without(node: NodeEnv, say: Callable[[str], None], what: str) -> None:
 def _mounted(file: Path) -> bytes | None:
     """What the file holds; None where it is not there."""
     try:
-        return _checked(file.read_bytes().strip(), f"KIT_SECRET_FILE={file}")
+        return _checked(file.read_bytes().strip(), f"the run's secret {file}")
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise EnvError(f"KIT_SECRET_FILE={file}: {error.strerror}") from error
+        raise EnvError(f"the run's secret {file}: {error.strerror}") from error
 
 
 def _agreed(name: str, server: ApiServer) -> bytes:

@@ -36,7 +36,7 @@ def hub_process(
             last_call_timeout=settings.last_call_timeout,
             keep_alive_interval=settings.keep_alive_interval,
             keep_alive_max_attempt=settings.keep_alive_max_attempt,
-            grace_seconds=node.grace_seconds,
+            grace_seconds=node.grace_period,
         )
         hub = subprocess.Popen(
             [sys.executable, "-P", "-m", "kittrain.rendezvous"], pass_fds=[listener.fileno()], stdin=subprocess.PIPE

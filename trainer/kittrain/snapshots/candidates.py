@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kittrain.env import Resume
+from kittrain.job_spec import Resume
 from kittrain.snapshots import snapshot
 from kittrain.snapshots.archive import Say, SnapshotError
 from kittrain.snapshots.fence import Fence

@@ -86,9 +86,13 @@ def _union(*kinds: Any) -> Decoder:
                 return one(value)
             except MalformedError:
                 continue
-        raise _wrong(" | ".join(str(kind) for kind in kinds), value)
+        raise _wrong(" | ".join(map(_name, kinds)), value)
 
     return first
+
+
+def _name(kind: Any) -> str:
+    return kind.__name__ if isinstance(kind, type) else str(kind).removeprefix("typing.")
 
 
 def _list(item: Any) -> Decoder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -41,7 +42,7 @@ class Job:
     def __init__(self, server: ApiServer, claim: Path) -> None:
         self.server, self.claim = server, claim
         self.looks = 0
-        env = [{"name": names.KIT_LOG_DIR, "value": str(claim)}]
+        env = [{"name": names.KIT_SPEC, "value": json.dumps({"version": 1, "log_dir": str(claim)})}]
         pod = {"spec": {"containers": [{"env": env}]}}
         self.kept = KeptLogs(None, {**JOB, "spec": {"template": pod}}, lambda _: None)  # type: ignore[arg-type]
 

@@ -165,9 +165,9 @@ def test_restart_replaces_every_node_of_a_running_job(target: LocalTarget) -> No
 
 
 def test_restart_starts_a_failed_job_again_but_not_one_that_succeeded(target: LocalTarget) -> None:
-    folder = begin(target, 'if [ -e "$KIT_LOG_DIR.mended" ]; then exit 0; else exit 78; fi')
+    folder = begin(target, 'if [ -e "${KIT_TERMINATION_LOG%/nodes/*}/mended" ]; then exit 0; else exit 78; fi')
     eventually(lambda: folder.end)
-    Path(f"{folder.path}/ranks.mended").touch()
+    Path(f"{folder.path}/mended").touch()
     target.restart("default", "job")
     eventually(lambda: state.derive(target.job("default", "job")).phase == "Succeeded")
     with pytest.raises(ConflictError, match="has succeeded"):

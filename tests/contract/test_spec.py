@@ -1,0 +1,63 @@
+"""Any job's document arrives as it was meant: through kitctl's YAML, Kubernetes' expansion, and kittrain's reader."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from kitctl import names, render
+from kitctl.environment import SPEC_VERSION, TOO_OLD
+from kitctl.sections import Nccl, Policy, Snapshots
+from kitctl.spec import JobSpec
+from kittrain import job_spec
+from kittrain.env import NodeEnv, RankEnv, node_env, rank_env
+from tests.kitctl.rendered import env_in
+from tests.kitctl.test_podview import expanded
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0") | st.sampled_from("$()<>&\"'\\\n"))
+NUMBER = st.integers(1, 2**31)
+HOSTILE = {"HOME": "/root", "KIT_POD": "a-pod", "A": '","job":"another'}  # what ``$(NAME)`` would become
+
+
+def read(spec: JobSpec) -> tuple[NodeEnv, RankEnv]:
+    """What an agent and a rank have of a job that was rendered, applied and started."""
+    objects = list(yaml.safe_load_all(render.to_yaml(render.manifests(spec))))
+    variables = {name: value for name, value in env_in(objects).items() if isinstance(value, str)}
+    environ = {name: expanded(text, HOSTILE) for name, text in variables.items()}
+    return node_env(environ), rank_env(environ)
+
+
+@example("$(HOME) $$(A) $", 1_000_000, 2_000_000_000)
+@example("<&>\u2028 \"quoted\" \\ 'single'\n😀", 1, 1)
+@settings(max_examples=50, deadline=None)
+@given(TEXT, NUMBER, NUMBER)
+def test_any_job_arrives_as_it_was_meant(text: str, number: int, other: int) -> None:
+    spec = JobSpec(
+        name="job",
+        nccl=Nccl(interface=text),
+        virtual_ranks=number,
+        snapshots=Snapshots(path=f"/{text}", every_steps=number, keep_every=other, keep_best=f"max:{text}"),
+        policy=Policy(max_restarts=other, grace_period=str(number), hang_timeout=str(other)),
+    )
+    node, rank = read(spec)
+    assert (node.interface, node.log_dir) == (text or None, Path(f"/{text}/logs"))
+    assert (rank.snapshot_dir, rank.snapshot_every, rank.snapshot_keep_every) == (Path(f"/{text}"), number, other)
+    assert (rank.snapshot_keep_best, rank.virtual_ranks) == (f"max:{text}", number)
+    assert (node.max_restarts, node.grace_seconds, node.hang_timeout) == (other, number, float(other))
+
+
+def test_the_format_is_stated_twice_and_equal() -> None:
+    assert job_spec.VERSION == SPEC_VERSION
+    assert job_spec.VARIABLE == names.KIT_SPEC
+
+
+def test_an_agent_from_before_the_document_refuses_by_name() -> None:
+    """It checked this one variable against a list of kinds, before anything else of ours."""
+    value = env_in(render.manifests(JobSpec(name="job")))[names.KIT_EXIT_CODES]
+    assert value == TOO_OLD
+    assert value not in names.EXIT_CODES
+    assert not re.search(r"\$", value)
