@@ -16,25 +16,24 @@ from kitctl.quantity import seconds
 from kitctl.spec import JobSpec
 
 SPEC_VERSION: Final = 1  # of the document's format; raised when a field changes its meaning
-# An agent from before KIT_SPEC refuses this value by name, and prints it; a newer one does not look at it.
+# The value of KIT_EXIT_CODES: an agent from before KIT_SPEC refuses it and prints it; a newer one ignores it.
 TOO_OLD: Final = "the image's kittrain is older than kitctl: rebuild the image, or name another with --image"
-
 FORMER: Final = {"report": "KIT_REPORT", "log_dir": "KIT_LOG_DIR"}  # variables before KIT_SPEC, by field
 
 
-def launcher(spec: JobSpec) -> dict[str, str]:
+def torchrun_env(spec: JobSpec) -> dict[str, str]:
     """What torchrun reads. Kubeflow's operator sets these itself, from ``elasticPolicy``."""
     return {
         names.PET_NNODES: str(spec.nodes),
         names.PET_NPROC_PER_NODE: str(spec.ranks_per_node),
-        names.PET_RDZV_BACKEND: "c10d",  # the only one that a plain torchrun knows of ours
+        names.PET_RDZV_BACKEND: "c10d",  # plain torchrun does not know the hub
         names.PET_RDZV_CONF: names.rendezvous_conf(spec.rendezvous.join_timeout, spec.rendezvous.last_call),
         names.PET_MAX_RESTARTS: str(spec.policy.max_restarts),
         "PYTHONUNBUFFERED": "1",
     }
 
 
-def variables(spec: JobSpec) -> dict[str, str]:
+def common_env(spec: JobSpec) -> dict[str, str]:
     """What NCCL, torch and former agents read on every target; a variable that would be empty is left out."""
     found = {
         names.KIT_EXIT_CODES: TOO_OLD,
@@ -47,13 +46,13 @@ def variables(spec: JobSpec) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def agent_spec(spec: JobSpec, kind: str, place: Mapping[str, str | int]) -> str:
+def agent_spec(spec: JobSpec, kind: str, target: Mapping[str, str | int]) -> str:
     """The document that agents and ranks read, as JSON; ``charts/training-job/templates/_environment.tpl`` is its twin.
 
     Args:
         spec: the job.
         kind: of the object, which decides the agent's exit codes.
-        place: what depends on the target: rendezvous_host and rendezvous_port, and as far as there is one log_dir,
+        target: the fields that depend on the target: rendezvous_host and rendezvous_port; if there is one, log_dir,
             report, secret_file, secret_name and owner.
     """
     document = {
@@ -76,46 +75,48 @@ def agent_spec(spec: JobSpec, kind: str, place: Mapping[str, str | int]) -> str:
         "hang_timeout": _hang_timeout(spec.policy.hang_timeout),
         "virtual_ranks": spec.virtual_ranks,
         **(_snapshots(spec) if spec.snapshots.enabled else {}),
-        **place,
+        **target,
     }
     return msgspec.json.encode(document).decode()
 
 
 def read_agent_spec(environ: Mapping[str, str]) -> Mapping[str, Any]:
-    """The document of a job's container, whose variables are given as Kubernetes has them.
+    """The document of an existing job's container, by field; empty if it cannot be read.
 
-    A job that a former release submitted has a variable for each field: of those that kitctl reads, the values.
+    Args:
+        environ: the container's variables as the API server has them. A job that a former release submitted has a
+            variable for each field: of those, the ones in FORMER.
     """
     text = environ.get(names.KIT_SPEC)
     if text is None:
         return {field: environ[name] for field, name in FORMER.items() if name in environ}
     try:
         return msgspec.json.decode(text.replace("$$", "$"), type=dict[str, Any])
-    except msgspec.DecodeError:  # by another hand than kitctl's
+    except msgspec.DecodeError:  # not written by kitctl
         return {}
 
 
 def has_secret(spec: JobSpec) -> bool:
-    """Whether the nodes prove to each other that they know the run's secret; torch's own rendezvous cannot."""
+    """Whether nodes authenticate to each other with the run's secret; torch's own rendezvous cannot."""
     return bool(spec.security.rendezvous_secret) and spec.rendezvous.backend == "hub"
 
 
-def of_pod(spec: JobSpec, kind: str, *, standalone: bool) -> list[dict[str, Any]]:
-    """A pod's variables as Kubernetes writes them: each once; the user's own win over ours.
+def pod_env(spec: JobSpec, kind: str, *, standalone: bool) -> list[dict[str, Any]]:
+    """A pod's variables in Kubernetes' form, each once; the user's own win over ours.
 
     Args:
         spec: the job.
         kind: of the object.
-        standalone: whether it is applied without kitctl: pods then ask for what submit would tell them.
+        standalone: the object is applied without kitctl, so pods ask the API server for what submit would give them.
     """
-    place = _place(spec, kind) | (_asked(spec, kind) if standalone else {})
-    document = {names.KIT_SPEC: agent_spec(spec, kind, place)}
-    texts = variables(spec) | document | _paths(spec, kind) | spec.env
+    fields = _cluster_fields(spec, kind) | (_standalone_fields(spec, kind) if standalone else {})
+    document = {names.KIT_SPEC: agent_spec(spec, kind, fields)}
+    texts = common_env(spec) | document | _shared_env(spec, kind) | spec.env
     if kind == "IndexedJob":
-        texts = launcher(spec) | texts
+        texts = torchrun_env(spec) | texts
     return [
-        *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in _fields(kind).items()),
-        *({"name": name, "value": literal(text)} for name, text in texts.items() if name not in spec.secrets),
+        *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in _downward_api(kind).items()),
+        *({"name": name, "value": escape_var_refs(text)} for name, text in texts.items() if name not in spec.secrets),
         *({"name": name, "valueFrom": _secret(reference)} for name, reference in spec.secrets.items()),
     ]
 
@@ -126,8 +127,8 @@ def rendezvous_host(spec: JobSpec, kind: str) -> str:
     return f"{node}.{spec.namespace}.svc.{spec.rendezvous.cluster_domain}"
 
 
-def literal(text: str) -> str:
-    """Text that Kubernetes hands on as it is: it would expand ``$(NAME)``, and takes ``$$`` for ``$``."""
+def escape_var_refs(text: str) -> str:
+    """Text with each ``$`` doubled: Kubernetes expands ``$(NAME)`` and turns ``$$`` into ``$``."""
     return text.replace("$", "$$")
 
 
@@ -157,7 +158,7 @@ def _snapshots(spec: JobSpec) -> dict[str, Any]:
     }
 
 
-def _fields(kind: str) -> dict[str, str]:
+def _downward_api(kind: str) -> dict[str, str]:
     """What only the pod itself knows, from the downward API."""
     common = {
         names.PET_LOCAL_ADDR: "status.podIP",
@@ -172,7 +173,7 @@ def _fields(kind: str) -> dict[str, str]:
     }
 
 
-def _paths(spec: JobSpec, kind: str) -> dict[str, str]:
+def _shared_env(spec: JobSpec, kind: str) -> dict[str, str]:
     """What more than the agent reads: scripts, plain torchrun, and the agent where it cannot read the document."""
     paths = {names.KIT_TERMINATION_LOG: names.TERMINATION_LOG}
     if kind == "IndexedJob":
@@ -182,8 +183,8 @@ def _paths(spec: JobSpec, kind: str) -> dict[str, str]:
     return paths
 
 
-def _place(spec: JobSpec, kind: str) -> dict[str, str | int]:
-    """What the document says of a cluster."""
+def _cluster_fields(spec: JobSpec, kind: str) -> dict[str, str | int]:
+    """The document's fields that depend on the target, for pods."""
     return {
         "rendezvous_host": rendezvous_host(spec, kind),
         "rendezvous_port": spec.rendezvous.port,
@@ -193,8 +194,8 @@ def _place(spec: JobSpec, kind: str) -> dict[str, str | int]:
     }
 
 
-def _asked(spec: JobSpec, kind: str) -> dict[str, str | int]:
-    """What pods ask the API server for."""
+def _standalone_fields(spec: JobSpec, kind: str) -> dict[str, str | int]:
+    """The document's fields for pods that ask the API server for what submit would give them."""
     fills = has_secret(spec) and spec.security.report_status
     return {
         "secret_name": names.secret_name(spec.name) if fills else "",

@@ -119,10 +119,10 @@ def test_the_local_target_declares_what_manifests_declare(tmp_path: Path) -> Non
     job = Job(spec=SPEC, run="run-1", created=0.0, folder="/", python="python", version="0")
     this = launch.Launch(folder=JobFolder(tmp_path), job=job, index=3, attempt=1, port=20000, state=tmp_path)
     local = launch.environment(this, base={})
-    shared = environment.launcher(SPEC) | environment.variables(SPEC)
+    shared = environment.torchrun_env(SPEC) | environment.common_env(SPEC)
     assert {name: local.get(name) for name in shared} == shared
     here, there = (document(variables) for variables in (local, pod_environment("IndexedJob")))
-    differ = {name for name in here.keys() | there.keys() if here.get(name) != there.get(name)}
+    differ = {name for name in here.keys() | there.keys() if (here.get(name) or None) != (there.get(name) or None)}
     assert differ == {"rendezvous_host", "rendezvous_port", "log_dir", "report", "secret_file", "secret_name"}
 
 

@@ -12,7 +12,7 @@
 {{- end }}
 
 {{/* What torchrun reads. Kubeflow's operator sets these itself, from elasticPolicy. */}}
-{{- define "training-job.launcher" -}}
+{{- define "training-job.torchrunEnv" -}}
 {{- $job := include "training-job.view" . | fromJson }}
 {{- $conf := list }}
 {{- range include "training-job.rendezvousConf" . | fromJsonArray }}
@@ -20,7 +20,7 @@
 {{- end }}
 PET_NNODES: {{ $job.nodes | toJson }}
 PET_NPROC_PER_NODE: {{ int64 $job.ranksPerNode | toString | toJson }}
-PET_RDZV_BACKEND: "c10d" # the only one that a plain torchrun knows of ours
+PET_RDZV_BACKEND: "c10d" # plain torchrun does not know the hub
 PET_RDZV_CONF: {{ join "," $conf | toJson }}
 PET_RDZV_ENDPOINT: {{ printf "%s:%d" $job.rendezvousHost (int64 .Values.rendezvous.port) | toJson }}
 PET_MAX_RESTARTS: {{ int64 .Values.policy.maxRestarts | toString | toJson }}
@@ -28,7 +28,7 @@ PYTHONUNBUFFERED: "1"
 {{- end }}
 
 {{/* The document that agents and ranks read, as JSON: a field for each key that they need. */}}
-{{- define "training-job.spec" -}}
+{{- define "training-job.agentSpec" -}}
 {{- $job := include "training-job.view" . | fromJson }}
 {{- $conf := dict }}
 {{- range include "training-job.rendezvousConf" . | fromJsonArray }}
@@ -87,8 +87,8 @@ PYTHONUNBUFFERED: "1"
 {{- end }}
 
 {{/* What agents, torch and NCCL read besides; a variable that would be empty is left out. */}}
-{{- define "training-job.variables" -}}
-KIT_SPEC: {{ include "training-job.spec" . | toJson }}
+{{- define "training-job.commonEnv" -}}
+KIT_SPEC: {{ include "training-job.agentSpec" . | toJson }}
 KIT_TERMINATION_LOG: /dev/termination-log
 KIT_EXIT_CODES: "the image's kittrain is older than kitctl: rebuild the image, or name another with --image" # refused by name
 {{- if .Values.snapshots.enabled }}
@@ -110,11 +110,11 @@ NCCL_P2P_DISABLE: "1"
 {{- end }}
 
 {{/* A pod's variables whose values are known here, as JSON: the user's own win over ours, secrets over both. */}}
-{{- define "training-job.texts" -}}
+{{- define "training-job.env" -}}
 {{- $job := include "training-job.view" . | fromJson }}
-{{- $texts := include "training-job.variables" . | fromYaml }}
+{{- $texts := include "training-job.commonEnv" . | fromYaml }}
 {{- if $job.indexed }}
-{{- $texts = merge $texts (include "training-job.launcher" . | fromYaml) }}
+{{- $texts = merge $texts (include "training-job.torchrunEnv" . | fromYaml) }}
 {{- end }}
 {{- range $name, $text := .Values.env }}
 {{- $_ := set $texts $name $text }}

@@ -15,5 +15,5 @@
 
 {{/* Of everything that running pods were made from, so that it may not change under them. */}}
 {{- define "training-job.podDigest" -}}
-{{- list (include "training-job.pod" .) (include "training-job.launcher" .) .Values.sources | toJson | sha256sum | trunc 16 }}
+{{- list (include "training-job.pod" .) (include "training-job.torchrunEnv" .) .Values.sources | toJson | sha256sum | trunc 16 }}
 {{- end }}

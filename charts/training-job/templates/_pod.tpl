@@ -81,7 +81,7 @@ spec:
           {{- else }}
           valueFrom: {fieldRef: {fieldPath: "metadata.labels['training.kubeflow.org/replica-index']"}}
           {{- end }}
-        {{- range $name, $text := include "training-job.texts" . | fromJson }}
+        {{- range $name, $text := include "training-job.env" . | fromJson }}
         - name: {{ $name | toJson }}
           value: {{ include "training-job.literal" $text }}
         {{- end }}

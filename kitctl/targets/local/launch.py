@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kitctl import names
-from kitctl.environment import agent_spec, has_secret, launcher, variables
+from kitctl.environment import agent_spec, common_env, has_secret, torchrun_env
 from kitctl.spec import JobSpec
 from kitctl.targets.local.folder import JobFolder
 from kitctl.targets.local.records import Job
@@ -60,7 +60,7 @@ def environment(this: Launch, base: Mapping[str, str]) -> dict[str, str]:
         names.PET_RDZV_ENDPOINT: f"{LOOPBACK}:{this.port}",
         names.PET_RDZV_ID: this.job.run,
         names.PET_LOCAL_ADDR: LOOPBACK,
-        names.KIT_SPEC: agent_spec(spec, "IndexedJob", _place(this)),
+        names.KIT_SPEC: agent_spec(spec, "IndexedJob", _target_fields(this)),
         names.KIT_NODE_INDEX: str(this.index),
         names.KIT_NODE_NAME: "localhost",
         names.KIT_POD: pod(spec.name, this.index),
@@ -69,11 +69,11 @@ def environment(this: Launch, base: Mapping[str, str]) -> dict[str, str]:
     if (snapshots := snapshot_dir(spec, this.state)) is not None:
         ours[names.KIT_SNAPSHOT_DIR] = str(snapshots)
     share = _share(spec, this.index, base)
-    return {**_inherited(base), **share, **launcher(spec), **variables(spec), **ours, **spec.env}
+    return {**_inherited(base), **share, **torchrun_env(spec), **common_env(spec), **ours, **spec.env}
 
 
-def _place(this: Launch) -> dict[str, str | int]:
-    """What the document says of this machine."""
+def _target_fields(this: Launch) -> dict[str, str | int]:
+    """The document's fields that depend on the target, for a node of this machine."""
     return {
         "rendezvous_host": LOOPBACK,
         "rendezvous_port": this.port,
