@@ -1,7 +1,7 @@
 """Names that more than one place must agree on: labels, environment variables, ports, exit codes.
 
-Each says who sets it and who reads it. ``kittrain.env`` and ``kittrain.job_spec`` state the trainer's half once more (kitctl
-and kittrain never import each other); ``tests/contract`` holds the two equal.
+Each says who sets it and who reads it. ``kittrain.env`` and ``kittrain.job_spec`` state the trainer's half, as kitctl
+and kittrain never import each other; ``tests/contract`` holds the two equal.
 """
 
 from __future__ import annotations

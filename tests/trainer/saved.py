@@ -12,7 +12,8 @@ from unittest.mock import patch
 
 import torch
 
-from kittrain.env import RankEnv, Resume
+from kittrain.env import RankEnv
+from kittrain.job_spec import Resume
 from kittrain.snapshots import modelfile, shards, snapshot, weights
 from kittrain.snapshots.archive import Archive
 from kittrain.snapshots.candidates import Candidates

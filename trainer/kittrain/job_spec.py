@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, get_origin, get_type_hints
 
@@ -128,7 +127,7 @@ def document(environ: Mapping[str, str]) -> dict[str, Any] | None:
     if not text:
         return None
     try:
-        found = typed.load(dict[str, Any], text.encode(errors="replace"))
+        found: dict[str, Any] = typed.load(dict[str, Any], text.encode(errors="replace"))
     except MalformedError as error:
         raise EnvError(f"{VARIABLE}: {error}") from error
     version = found.pop("version", None)
@@ -165,7 +164,6 @@ def _whole(text: str) -> int | None:
         return None
 
 
-@cache
 def _hints(kind: type[Any]) -> dict[str, Any]:
     hints = get_type_hints(kind)
     return {one.name: hints[one.name] for one in fields(kind)}
