@@ -63,7 +63,7 @@ class Rendezvous(RendezvousHandler):
 
     @abstractmethod
     def drain(self) -> None:
-        """Report that this node was asked to stop: ranks that end from now on have not finished by that.
+        """Report that this node was asked to stop: an exit code of 0 no longer means that a rank has finished.
 
         Raises:
             RendezvousError: node 0 is gone.
