@@ -20,7 +20,7 @@ from typing import Any
 
 from bench.measure import Result, earlier, write
 from bench.scale_agents import ADDRESS, AGENTS, LIMIT, OPERATIONS, SERVERS, AgentConfig, Times, run_agents
-from kittrain.system.port import listen, reach
+from kittrain.system.port import connect, listen
 
 SIZES: Mapping[str, Sequence[int]] = {"kitctl": (8, 64, 256, 512, 4096), "stock c10d": (8, 64, 256, 512)}
 TRIALS: Mapping[str, int] = {"kitctl": 10, "stock c10d": 3}
@@ -104,7 +104,7 @@ def measure(rival: str, size: int) -> Trial:
     with listen(ADDRESS, 0) as probe:
         port = int(probe.getsockname()[1])
     with SERVERS[rival](size, port) as server, agents(rival, size, port) as group:
-        reach(ADDRESS, port, deadline=time.monotonic() + LIMIT).close()
+        connect(ADDRESS, port, deadline=time.monotonic() + LIMIT).close()
         start, used, held = time.monotonic(), cpu_seconds(server), memory(server)
         formed = latest(group.run("form"), 1)
         cost = {"cpu": cpu_seconds(server) - used, "memory": memory(server) - held}

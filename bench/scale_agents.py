@@ -21,7 +21,7 @@ from kittrain.env import NodeEnv, node_env
 from kittrain.rendezvous.hub_backend import HubBackend
 from kittrain.rendezvous.hub_process import hub_process
 from kittrain.rendezvous.settings import RendezvousSettings
-from kittrain.system.port import allow_connections
+from kittrain.system.port import raise_fd_limit
 
 ADDRESS = "127.0.0.1"
 LIMIT = 120.0  # seconds for anything
@@ -178,7 +178,7 @@ def store(size: int, port: int) -> Iterator[int]:  # noqa: ARG001  the store doe
 
 
 def _serve(port: int) -> None:
-    allow_connections()
+    raise_fd_limit()
     server = TCPStore(ADDRESS, port, is_master=True, wait_for_workers=False)
     time.sleep(1e6)
     del server
@@ -192,7 +192,7 @@ Times = tuple[float | None, ...]
 
 def run_agents(connection: Connection, rival: str, configs: list[AgentConfig]) -> None:
     """Run a process's agents: for each command that is received, send when each agent has executed it."""
-    allow_connections()
+    raise_fd_limit()
     agents = [AGENTS[rival](config) for config in configs]
     with ThreadPoolExecutor(len(agents)) as threads:
         while command := connection.recv():

@@ -21,7 +21,7 @@ class Fault:
         does: in the words of somebody who is asked whether it may be done.
         healthy: what a job that is well shows then.
         right: what it takes on a cluster, as ``kubectl auth can-i`` has it.
-        signal: sent within the node, by ``kittrain.strike``; empty: the target takes the node away.
+        signal: sent within the node, by ``kittrain.fault_injection``; empty: the target takes the node away.
     """
 
     victim: Literal["rank", "node"]
@@ -84,7 +84,7 @@ class Strike:
     def command(self, *options: str) -> list[str]:
         """What strikes within the node, for its Python."""
         rank = [] if self.rank is None else ["--rank", str(self.rank)]
-        return ["-P", "-m", "kittrain.strike", FAULTS[self.fault].signal, *rank, *options]
+        return ["-P", "-m", "kittrain.fault_injection", FAULTS[self.fault].signal, *rank, *options]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,7 +62,7 @@ def test_a_gpu_may_be_named_by_its_uuid(job, name):
 def test_a_gpu_that_is_not_visible_is_never_a_silent_cpu(job):
     made = job(CUDA_VISIBLE_DEVICES="-1", KIT_BACKEND="")
     assert made.wait(0) == 78, made.everything()
-    assert "1 GPUs were asked for, 0 are visible to torch" in made.end(0)["reason"]
+    assert "1 GPUs requested, but 0 visible to torch" in made.end(0)["reason"]
 
 
 def test_these_tests_saw_a_gpu():

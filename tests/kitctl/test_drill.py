@@ -105,8 +105,17 @@ def test_the_table() -> None:
 
 
 def test_what_strikes_within_a_node() -> None:
-    assert STRIKE.command("--agent", "7") == ["-P", "-m", "kittrain.strike", "KILL", "--rank", "2", "--agent", "7"]
-    assert Strike(fault="kill-agent", node=1).command() == ["-P", "-m", "kittrain.strike", "KILL"]
+    assert STRIKE.command("--agent", "7") == [
+        "-P",
+        "-m",
+        "kittrain.fault_injection",
+        "KILL",
+        "--rank",
+        "2",
+        "--agent",
+        "7",
+    ]
+    assert Strike(fault="kill-agent", node=1).command() == ["-P", "-m", "kittrain.fault_injection", "KILL"]
 
 
 def test_a_fault_of_a_rank_is_a_signal() -> None:

@@ -93,7 +93,7 @@ def test_a_failed_job_tells_why() -> None:
 
 def test_the_cause_of_a_failed_job_is_told_once_and_what_each_node_has_to_do_with_it() -> None:
     told = Termination(outcome="fatal", reason="rank 1 failed (exit code 3)", rank=1, node=1)
-    unfit = Termination(outcome="fatal", reason="2 GPUs were asked for", node=0)
+    unfit = Termination(outcome="fatal", reason="2 GPUs requested", node=0)
     places = [gone(index, exit_code=78, termination=told, note=told.reason) for index in range(2)]
     lost = gone(2, note="was killed by signal 9")
     job = derive(facts(*places, lost, end="Failed", failure=told))

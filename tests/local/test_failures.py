@@ -67,7 +67,7 @@ def test_a_cause_is_told_once_a_failure_and_at_the_end_with_rank_node_and_last_l
 def test_what_no_restart_mends_is_not_tried_again_and_comes_with_its_fix(kit: Kit) -> None:
     (kit.folder / "train.py").write_text("import flash_attn\n")
     told = kit.run("submit", "--name", "lacks", "--nodes", "2", "--wait", "train.py", exit_code=100)
-    assert "failed (ModuleNotFoundError: No module named 'flash_attn'), which no restart can mend" in told
+    assert "failed (ModuleNotFoundError: No module named 'flash_attn'), which no restart can fix" in told
     assert "fix: install flash_attn" in told
     assert "restart 1" not in kit.run("logs", "lacks")
     assert "Fix        install flash_attn" in kit.run("status", "lacks")

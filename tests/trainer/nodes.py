@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from tests.trainer.nursery import Nursed, nursery, search_path
+from tests.trainer.warm_agents import WarmAgent, search_path, warm_agent_server
 
 SCRIPTS = Path(__file__).parent / "scripts"
 PATIENCE = 150.0  # seconds until a test gives up; only ever spent on failure
@@ -49,7 +49,7 @@ class Nodes:
             "OMP_NUM_THREADS": "1",
             **env,
         }
-        self._running: dict[int, subprocess.Popen[bytes] | Nursed] = {}
+        self._running: dict[int, subprocess.Popen[bytes] | WarmAgent] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -66,10 +66,10 @@ class Nodes:
             whole = {name: text for name, text in (base | self._env | own | env).items() if text}
             self._running[index] = self._start(("-m", "kittrain.agent", "--", *self._command), whole, self._log(index))
 
-    def _start(self, command: Sequence[str], env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes] | Nursed:
+    def _start(self, command: Sequence[str], env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes] | WarmAgent:
         if self.warm and "LD_PRELOAD" not in env:
             log.touch()
-            return nursery().start(command, env, log)
+            return warm_agent_server().start(command, env, log)
         with log.open("ab") as stream:
             return subprocess.Popen(
                 [sys.executable, *command], env=env, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True

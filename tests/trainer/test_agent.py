@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kittrain import kept
+from kittrain import log_copies
 from tests.trainer.listeners import addresses, offspring
 from tests.trainer.nodes import SCRIPTS, ColdNodes, Nodes
 from tests.trainer.storage import UNREADABLE
@@ -31,8 +31,8 @@ def test_ranks_of_unequal_nodes_finish_together(tmp_path: Path) -> None:
     assert seats["1"]["ranks"][1] - seats["1"]["ranks"][0] == 1
     assert sorted(seat["group_rank"] for seat in seats.values()) == [0, 1]
     rank = seats["0"]["ranks"][0]
-    (life,) = [life for life in kept.lives(tmp_path / "logs") if life.node == 0]
-    told = [line.split(b" ", 2)[2] for line in kept.lines(tmp_path / "logs", [life])]
+    (run,) = [run for run in log_copies.agent_runs(tmp_path / "logs") if run.node == 0]
+    told = [line.split(b" ", 2)[2] for line in log_copies.lines(tmp_path / "logs", [run])]
     assert [line for line in told if line.startswith(b"[agent 0]: node 0 of 2")]
     assert told[-2:] == [f"[rank {rank}]: sum of ranks 3.0 of 3\n".encode(), b"[agent 0]: done: all ranks succeeded\n"]
     assert seats["0"]["lives"] == 1
@@ -105,7 +105,7 @@ def test_a_node_that_cannot_start_ranks_lets_the_others_wait_no_longer(tmp_path:
         nodes.start(0, KIT_BACKEND="gloo")
         nodes.start(1, KIT_GPUS_PER_NODE="2", CUDA_VISIBLE_DEVICES="")
         assert [nodes.wait(0), nodes.wait(1)] == [78, 78]
-        assert nodes.end(0)["reason"].startswith("2 GPUs were asked for")
+        assert nodes.end(0)["reason"].startswith("2 GPUs requested")
         assert nodes.end(0)["node"] == 1
 
 
@@ -122,7 +122,7 @@ def test_a_finished_run_that_may_be_another_one_is_not_called_done(tmp_path: Pat
         nodes.start(0)
         assert nodes.wait(0) == 78
         reason = nodes.end(0)["reason"]
-    assert reason.startswith("a run test-run has finished already; if this is a new one, submit it with kitctl")
+    assert reason.startswith("run test-run has already finished; if this is a new run, submit it with kitctl")
     assert str(nodes.snapshots / ".finished-test-run") in reason
 
 
@@ -148,7 +148,7 @@ def test_absent_gpus_are_fatal_unless_gloo_was_asked_for(tmp_path: Path) -> None
     with Nodes(tmp_path, str(script), nodes="1", KIT_GPUS_PER_NODE="2", CUDA_VISIBLE_DEVICES="") as nodes:
         nodes.start(0)
         assert nodes.wait(0) == 78
-        assert "2 GPUs were asked for, 0 are visible" in nodes.end(0)["reason"]
+        assert "2 GPUs requested, but 0 visible" in nodes.end(0)["reason"]
         nodes.start(0, KIT_BACKEND="gloo")
         assert nodes.wait(0) == 0
 
@@ -195,5 +195,5 @@ def test_a_storage_that_does_not_answer_is_told_and_costs_no_restart(tmp_path: P
         output = nodes.output(0)
     assert end["outcome"] == "retryable"
     assert f"Input/output error: '{manifest}'; tried 4 times" in end["reason"]
-    assert f"[Errno 5] Input/output error: '{manifest}'; trying again for" in output
+    assert f"[Errno 5] Input/output error: '{manifest}'; retrying for" in output
     assert "passing over" not in output

@@ -53,7 +53,7 @@ def test_a_plain_script_that_saves_and_ends_with_0_goes_on_where_it_was(tmp_path
         nodes.signal(0, signal.SIGTERM)
         assert nodes.wait(0) == 75
         assert nodes.end(0)["outcome"] == "drained"
-        assert "drained: the node was told to leave" in nodes.output(0)
+        assert "drained: received a stop signal" in nodes.output(0)
         nodes.start(0)
         nodes.until(0, "resuming after step", times=2)
         assert "resuming after step 0" not in nodes.output(0).rpartition("saved step")[2]

@@ -1,4 +1,4 @@
-"""When there is no fork server, so that every node starts from a new interpreter; tests/local shows one at work."""
+"""When the fork server refuses to serve, or to fork an agent. tests/local tests it as kitctl uses it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tests.trainer.nodes import PATIENCE
 
 
 @pytest.mark.parametrize(
-    ("env", "code", "told"),
+    ("env", "code", "error"),
     [({"KIT_WARM_WORKERS": "0"}, 1, ""), ({"PET_NNODES": "many"}, 1, "PET_NNODES")],
-    ids=["not wanted", "not understood"],
+    ids=["disabled", "invalid environment"],
 )
-def test_it_ends_before_it_says_that_it_is_warm(env: dict[str, str], code: int, told: str) -> None:
+def test_it_exits_before_it_reports_that_it_is_ready(env: dict[str, str], code: int, error: str) -> None:
     command = [sys.executable, "-P", "-m", "kittrain.forkserver", shim.__file__]
     ended = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, input="", check=False)
     assert (ended.returncode, ended.stdout) == (code, "")
-    assert told in ended.stderr
+    assert error in ended.stderr
 
 
-KEEPER = """
+SHIM = """
 def main(arguments, start):
     agent = start([])
     print("agent:", agent.stdout.read().decode(), "ended", agent.wait(), flush=True)
@@ -37,19 +37,17 @@ def main(arguments, start):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", ["1", "2"])
-def test_an_agent_with_another_environment_for_its_interpreter_gets_an_interpreter_of_its_own(
-    tmp_path: Path, seed: str
-) -> None:
-    (tmp_path / "keeper.py").write_text(KEEPER)
+def test_an_agent_whose_environment_changes_the_interpreter_starts_a_new_one(tmp_path: Path, seed: str) -> None:
+    (tmp_path / "shim.py").write_text(SHIM)
     env = {**os.environ, "PYTHONHASHSEED": "1"}
-    order = {"keeper": [], "agent": [], "env": env | {"PYTHONHASHSEED": seed}}
-    command = [sys.executable, "-P", "-m", "kittrain.forkserver", str(tmp_path / "keeper.py")]
+    request = {"shim": [], "agent": [], "env": env | {"PYTHONHASHSEED": seed}}
+    command = [sys.executable, "-P", "-m", "kittrain.forkserver", str(tmp_path / "shim.py")]
     with (tmp_path / "log").open("wb") as log:
         server = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
-    server.communicate(json.dumps(order).encode() + b"\n")
+    server.communicate(json.dumps(request).encode() + b"\n")
     deadline = time.monotonic() + PATIENCE
-    while "ended" not in (told := (tmp_path / "log").read_text()):
-        assert time.monotonic() < deadline, told
+    while "ended" not in (output := (tmp_path / "log").read_text()):
+        assert time.monotonic() < deadline, output
         time.sleep(0.05)
-    assert "fatal: no command" in told
-    assert ("PYTHONHASHSEED was read before it had the job's value" in told) == (seed == "2")
+    assert "fatal: no command" in output
+    assert ("PYTHONHASHSEED was read before it had the job's value" in output) == (seed == "2")

@@ -73,7 +73,7 @@ def test_a_step_that_takes_longer_than_all_others_is_no_hang_while_its_rank_work
         assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
         said = nodes.everything()
         assert "rank 1 has been in the forward pass of step 13 for 3" in said
-        assert "and works: it is waited for" in said
+        assert "but is busy: waiting for it" in said
         assert "hang:" not in said
 
 

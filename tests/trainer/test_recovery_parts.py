@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from kittrain.node.recovery import Recovery
+from kittrain.node.recovery import RecoveryTimings
 from kittrain.system.heartbeat import Phase
 
-MOMENTS = {Phase.JOINING: 13.0, Phase.PREPARING: 13.5, Phase.DATA: 14.5, Phase.AGREEING: 16.5}
+MOMENTS = {Phase.JOINING: 13.0, Phase.PREPARING: 13.5, Phase.DATA: 14.5, Phase.SYNCING: 16.5}
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_recovery_is_complete_with_the_first_step_and_its_parts_add_up(clock: list[float]) -> None:
-    recovery = Recovery()
-    recovery.look(MOMENTS.__getitem__)
+    recovery = RecoveryTimings()
+    recovery.update(MOMENTS.__getitem__)
     assert recovery.complete is None, "the first round of all is none"
     recovery.begin("node 1 is lost")
     recovery.begin("the ranks of node 0 have failed")  # a consequence
@@ -31,19 +31,19 @@ def test_a_recovery_is_complete_with_the_first_step_and_its_parts_add_up(clock: 
     recovery.mark("stop")  # ranks that are stopped already: the first time counts
     clock[0] = 12.0
     recovery.mark("form")
-    recovery.look(lambda phase: 0.0 if phase is Phase.AGREEING else MOMENTS[phase])
+    recovery.update(lambda phase: 0.0 if phase is Phase.SYNCING else MOMENTS[phase])
     assert recovery.complete is None
-    recovery.look(MOMENTS.__getitem__)
+    recovery.update(MOMENTS.__getitem__)
     parts = {"stop": 1.0, "form": 1.0, "start": 1.0, "join": 0.5, "restore": 1.0, "first_step": 2.0}
     assert recovery.complete == {"cause": "node 1 is lost", **parts}
 
 
 def test_a_round_that_is_over_before_its_first_step_begins_another_recovery(clock: list[float]) -> None:
-    recovery = Recovery()
+    recovery = RecoveryTimings()
     recovery.begin("node 1 is lost")
     recovery.mark("form")
     clock[0] = 12.0
     recovery.begin("node 2 is lost")
-    recovery.look(MOMENTS.__getitem__)
+    recovery.update(MOMENTS.__getitem__)
     assert recovery.complete
     assert recovery.complete["cause"] == "node 2 is lost"

@@ -1,7 +1,7 @@
-"""kittrain: what runs in the image, on every node. Never imports kitctl.
+"""kittrain: the library and the agent that run in the image, on every node. Never imports kitctl.
 
-What a training script needs is here by name, and imported when it is first used: the agent looks at the environment,
-and may be done, before it imports torch.
+The names that a training script needs are imported lazily, on first use: the agent checks its environment, and may
+exit, before it imports torch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kittrain.world.order import Cursor
     from kittrain.world.replicas import DDPOptions
 
-_HOMES = {
+_MODULES = {
     "Cursor": "kittrain.world.order",
     "DDPOptions": "kittrain.world.replicas",
     "Data": "kittrain.world.data",
@@ -36,7 +36,7 @@ __all__ = ["Cursor", "DDPOptions", "Data", "Drained", "Step", "Training", "World
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name where it lives (PEP 562)."""
-    if name not in _HOMES:
+    """Import a public name from its module (PEP 562)."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,7 +1,7 @@
-"""One node of a job: ``python -m kittrain.agent -- train.py --epochs 5`` (or ``-- -m package.module``).
+"""Runs one node of a job: ``python -m kittrain.agent -- train.py --epochs 5`` (or ``-- -m package.module``).
 
-Finds the other nodes, runs torchrun's own elastic agent on the command, begins anew when the rendezvous is lost, and
-ends with an exit code that tells whoever restarts nodes what to do (``kittrain.job_spec.EXIT_CODES``).
+Joins the other nodes, runs torchrun's elastic agent on the command, and rejoins when the rendezvous is lost. The exit
+code tells Kubernetes, or the local supervisor, whether to restart the node (``kittrain.job_spec.EXIT_CODES``).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 from kittrain.env import NodeEnv, node_env
 from kittrain.job_spec import EXIT_CODES
 from kittrain.node.drain import Drain, DrainRequested
-from kittrain.node.keeping import Keeper, keeper_of
+from kittrain.node.host_info import share_cores
+from kittrain.node.log_copy import LogCopy, open_log_copy
 from kittrain.node.memory import memory_folder
-from kittrain.node.owner import identified
+from kittrain.node.run_identity import with_run_uid
 from kittrain.node.scratch import scratch_folder
 from kittrain.node.secret import run_secret
-from kittrain.node.surroundings import share_cores
 from kittrain.node.zygote import Zygote
 from kittrain.outcome import marker, termination
 from kittrain.outcome.marker import finished
@@ -35,11 +35,11 @@ from kittrain.rendezvous.hub_process import hub_process
 from kittrain.rendezvous.settings import RendezvousSettings
 from kittrain.system import console
 from kittrain.system.apiserver import ApiError
-from kittrain.system.console import say
-from kittrain.system.imports import uncollected
-from kittrain.system.lifeline import adopt_orphans
+from kittrain.system.console import log
+from kittrain.system.imports import without_gc
+from kittrain.system.parent_death import adopt_orphans
 from kittrain.system.port import PortBusyError
-from kittrain.system.storage import StorageUnavailableError, patiently
+from kittrain.system.storage import StorageUnavailableError, retry_io
 from kittrain.variables import EnvError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Be a node; returns the agent's exit code."""
+    """Run the node; returns the agent's exit code."""
     arguments = sys.argv[1:] if argv is None else argv
     command = arguments[1:] if arguments[:1] == ["--"] else arguments
     drain = Drain()
@@ -56,48 +56,48 @@ def main(argv: list[str] | None = None) -> int:
         node = node_env()
     except EnvError as error:
         return _misconfigured(error)
-    with _kept(node) as keeper:
-        ending = _run(node, command, drain, keeper)
+    with _log_copy(node) as log_copy:
+        ending = _run(node, command, drain, log_copy)
         termination.write(node.termination_log, ending, node_index=node.node_index)
-        say(node.node_index, ending.summary)
+        log(node.node_index, ending.summary)
     return node.exit_codes[ending.outcome]
 
 
 @contextmanager
-def _kept(node: NodeEnv) -> Iterator[Keeper | None]:
-    """Have what this node prints kept, where that is wanted."""
-    keeper = keeper_of(node, partial(say, node.node_index))
-    if keeper is None:
+def _log_copy(node: NodeEnv) -> Iterator[LogCopy | None]:
+    """Copy this node's output to the log folder, if there is one."""
+    log_copy = open_log_copy(node, partial(log, node.node_index))
+    if log_copy is None:
         yield None
         return
-    console.copy_to(keeper.put)
+    console.set_copy(log_copy.write)
     try:
-        yield keeper
+        yield log_copy
     finally:
-        console.copy_to(None)
-        keeper.close()
+        console.set_copy(None)
+        log_copy.close()
 
 
 def _misconfigured(error: EnvError) -> int:
-    """The environment cannot be read, so neither can the exit codes; the default table's then."""
+    """Report an invalid environment. The exit codes are not known then, so this uses the default table."""
     path = os.environ.get("KIT_TERMINATION_LOG")
     termination.write(Path(path) if path else None, Ending(outcome="fatal", reason=str(error)), node_index=-1)
-    say(-1, f"fatal: {error}")
+    log(-1, f"fatal: {error}")
     return EXIT_CODES["fatal"]
 
 
 def _check(node: NodeEnv, command: list[str]) -> Ending | None:
-    """What can be told before torch is imported.
+    """The checks that need no torch; None if the node can go on.
 
     Raises:
-        StorageUnavailableError: whether the run has finished cannot be told.
+        StorageUnavailableError: the storage does not answer, so it is unknown whether the run has finished.
     """
-    if (folder := node.snapshot_dir) and patiently(
-        lambda: finished(folder, node.run_id), folder, lambda text: say(node.node_index, f"warning: {text}")
+    if (folder := node.snapshot_dir) and retry_io(
+        lambda: finished(folder, node.run_id), folder, lambda text: log(node.node_index, f"warning: {text}")
     ):
         return termination.FINISHED if node.owner is None else _ambiguous(node, marker.path(folder, node.run_id))
     if not command:
-        return Ending(outcome="fatal", reason="no command: give a script, or -m and a module, after --")
+        return Ending(outcome="fatal", reason="no command: pass a script, or -m and a module, after --")
     if command[0] == "-m":
         return None if len(command) > 1 else Ending(outcome="fatal", reason="-m without a module")
     if not Path(command[0]).is_file():
@@ -106,31 +106,31 @@ def _check(node: NodeEnv, command: list[str]) -> Ending | None:
 
 
 def _ambiguous(node: NodeEnv, mark: Path) -> Ending:
-    """The run has finished, and this node may be of another one: who says that it is done may not have trained."""
+    """Fail: a run with this id has finished, and this node may belong to a new run that has not trained yet."""
     fix = f"submit it with kitctl, let its service account get {node.owner} (security.reportStatus), or delete {mark}"
-    return Ending(outcome="fatal", reason=f"a run {node.run_id} has finished already; if this is a new one, {fix}")
+    return Ending(outcome="fatal", reason=f"run {node.run_id} has already finished; if this is a new run, {fix}")
 
 
-def _run(node: NodeEnv, command: list[str], drain: Drain, keeper: Keeper | None) -> Ending:
+def _run(node: NodeEnv, command: list[str], drain: Drain, log_copy: LogCopy | None) -> Ending:
     if node.kitctl_version not in {None, version()}:
-        say(node.node_index, f"warning: kitctl is version {node.kitctl_version}, the trainer here {version()}")
+        log(node.node_index, f"warning: kitctl is version {node.kitctl_version}, but the image has version {version()}")
     try:
         with drain.interruptible():
-            node = identified(node, os.environ, partial(say, node.node_index))
-        return _check(node, command) or _supervise(node, command, drain, keeper)
+            node = with_run_uid(node, os.environ, partial(log, node.node_index))
+        return _check(node, command) or _supervise(node, command, drain, log_copy)
     except DrainRequested:
-        return Ending(outcome="drained", reason="the node was told to leave")
+        return Ending(outcome="drained", reason="received a stop signal")
     except EnvError as error:
         return Ending(outcome="fatal", reason=str(error))
     except (ApiError, PortBusyError, StorageUnavailableError) as error:
         return Ending(outcome="retryable", reason=str(error))
-    except Exception as error:  # noqa: BLE001  whatever it was, it must reach the termination message
-        say(node.node_index, traceback.format_exc())
+    except Exception as error:  # noqa: BLE001  every error must reach the termination message
+        log(node.node_index, traceback.format_exc())
         return Ending(outcome="retryable", reason=f"the agent failed: {type(error).__name__}: {error}")
 
 
-def _supervise(node: NodeEnv, command: list[str], drain: Drain, keeper: Keeper | None) -> Ending:
-    """Set up what one node needs, in the order in which others wait for it, and run the node to its end."""
+def _supervise(node: NodeEnv, command: list[str], drain: Drain, log_copy: LogCopy | None) -> Ending:
+    """Set up the node, starting with what other nodes wait for, and run it until it ends."""
     settings = RendezvousSettings.from_conf(node.rendezvous_conf)
     adopt_orphans()
     share_cores(node, os.environ)
@@ -139,35 +139,35 @@ def _supervise(node: NodeEnv, command: list[str], drain: Drain, keeper: Keeper |
         stack.enter_context(memory_folder(node))
         with drain.interruptible():
             hosts = node.hosts_rendezvous and node.rendezvous == "hub"
-            secret = run_secret(node, partial(say, node.node_index))
+            secret = run_secret(node, partial(log, node.node_index))
             hub = stack.enter_context(hub_process(node, settings, secret=secret)) if hosts else None
             supervisor = load(node)
             warm = node.warm_workers and sys.platform == "linux"
             zygote = stack.enter_context(closing(Zygote())) if warm else None
         _quiet_torch()
-        if keeper:
-            keeper.start()  # a thread: not before the zygote is forked
-            node = replace(node, lives=keeper.lives)
-        life = supervisor(
+        if log_copy:
+            log_copy.start()  # starts a thread, so only after the zygote is forked
+            node = replace(node, lives=log_copy.agent_runs)
+        instance = supervisor(
             node, command, settings=settings, secret=secret, hub=hub, zygote=zygote, drain=drain, scratch=scratch
         )
-        return life.run()
+        return instance.run()
 
 
 def load(node: NodeEnv) -> type[Supervisor]:
-    """Import torch, and what of this package needs it."""
-    with uncollected(), _quiet_stores() if node.rendezvous == "c10d" else nullcontext():
+    """Import torch and the supervisor, which needs it."""
+    with without_gc(), _quiet_stores() if node.rendezvous == "c10d" else nullcontext():
         from kittrain.node.supervise import Supervisor  # noqa: PLC0415
     return Supervisor
 
 
 @contextmanager
 def _quiet_stores() -> Iterator[None]:
-    """Import torch so that a store that goes away with its node is no news: each attempt to use it prints a C++ stack.
+    """Raise torch's C++ log level during its import: else each use of a lost store prints a C++ stack.
 
-    Ranks that are forked from here keep their errors, but not their warnings.
+    Ranks forked from this process log errors, but no warnings.
     """
-    name = "TORCH_CPP_LOG_LEVEL"  # read once, when torch is loaded
+    name = "TORCH_CPP_LOG_LEVEL"  # read once, at import
     given = os.environ.get(name)
     os.environ.setdefault(name, "ERROR")
     yield
@@ -176,13 +176,13 @@ def _quiet_stores() -> Iterator[None]:
 
 
 def _quiet_torch() -> None:
-    """Keep to this process, not its ranks, what the agent tells in its own words."""
-    if "LOGLEVEL" not in os.environ:  # torchrun's own switch for its logs
-        logging.getLogger("torch.distributed").handlers[:] = [logging.NullHandler()]  # it has no other way out
+    """Silence torch's logger in the agent, which logs the same events itself. Ranks are not affected."""
+    if "LOGLEVEL" not in os.environ:  # torchrun's own switch
+        logging.getLogger("torch.distributed").handlers[:] = [logging.NullHandler()]  # it does not propagate
 
 
 def version() -> str:
-    """The version of this package, or ``unknown`` where it runs from bare files."""
+    """The version of this package, or ``unknown`` if it is not installed."""
     try:
         return importlib.metadata.version("kitctl")
     except importlib.metadata.PackageNotFoundError:

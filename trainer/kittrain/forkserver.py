@@ -1,9 +1,9 @@
-"""Nodes on one machine, forked from a process that has torch imported: ``python -P -m kittrain.forkserver SHIM``.
+"""Forks the local nodes from a process that has imported torch: ``python -P -m kittrain.forkserver SHIM``.
 
-Several nodes then import it once, and one that was lost is back at once. Whoever starts nodes writes orders to stdin,
-a line of JSON each, and reads from stdout: ``{"warm": true}`` first, then the process id that each order led to. That
-is a process that runs ``main(arguments, start)`` of the script SHIM, which keeps one node and calls ``start`` once for
-its agent. The server ends when stdin does; nodes live on.
+So torch is imported once for all nodes, and a restarted node is up at once. kitctl writes requests to stdin, one line
+of JSON each (``StartRequest``), and reads from stdout: ``{"ready": true}`` first, then ``{"pid": ...}`` for each
+request. That process runs ``main(arguments, start)`` of the script SHIM, which calls ``start`` once to fork its agent.
+The server exits when stdin is closed; the nodes go on.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ from typing import IO, Any
 
 from kittrain import agent
 from kittrain.env import node_env
-from kittrain.node.surroundings import share_cores
+from kittrain.node.host_info import share_cores
 from kittrain.node.zygote import preload
 from kittrain.system import cuda
-from kittrain.system.inherited import stale
-from kittrain.system.reborn import live, take_over
+from kittrain.system.after_fork import reset_after_fork, run_and_exit
+from kittrain.system.reexec import reexec_reason
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
-    """A node to start: what its keeper is told, the agent's arguments, and its whole environment."""
+class StartRequest:
+    """A node to start: the arguments of its shim and its agent, and the agent's whole environment."""
 
-    keeper: Sequence[str]
+    shim: Sequence[str]
     agent: Sequence[str]
     env: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Agent:
-    """A forked agent, the leader of a session of its own; as much of ``subprocess.Popen`` as its keeper needs."""
+    """A forked agent, the leader of its own session; the part of ``subprocess.Popen`` that the shim needs."""
 
     pid: int
-    stdout: IO[bytes]  # and stderr
+    stdout: IO[bytes]  # and its stderr
 
     def wait(self) -> int:
-        """Wait for its exit code, negative if a signal has killed it."""
+        """Wait for its exit code, negative if killed by a signal."""
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 def main(argv: Sequence[str]) -> int:
-    """Serve; ends with 1 where ranks are to start cold, and so are nodes, or where forked ones could not use a GPU.
+    """Serve requests; returns 1 if warm workers are disabled, or if forked processes could not use a GPU.
 
     Raises:
-        EnvError: the first node's environment, which this process has, cannot be read.
+        EnvError: the environment, which is that of the first node, is invalid.
     """
     node = node_env()
     if not node.warm_workers or sys.platform != "linux":
@@ -65,57 +65,57 @@ def main(argv: Sequence[str]) -> int:
     imported_in = preload()
     if cuda.initialized():
         return 1
-    keep = runpy.run_path(argv[0])["main"]
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how keepers end
-    _tell({"warm": True})
+    shim_main = runpy.run_path(argv[0])["main"]
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # shims are reaped by the kernel
+    _send({"ready": True})
     for line in sys.stdin:
-        order = Order(**json.loads(line))
-        keeper = os.fork()
-        if not keeper:
-            live(partial(_keep, keep, order, imported_in))
-        _tell({"pid": keeper})
+        request = StartRequest(**json.loads(line))
+        shim = os.fork()
+        if not shim:
+            run_and_exit(partial(_run_shim, shim_main, request, imported_in))
+        _send({"pid": shim})
     return 0
 
 
-def _tell(message: Mapping[str, object]) -> None:
+def _send(message: Mapping[str, object]) -> None:
     os.write(1, json.dumps(message).encode() + b"\n")
 
 
-def _keep(keep: Callable[..., int], order: Order, imported_in: Mapping[str, str]) -> None:
-    """Be the keeper of a node, who outlives the server and whoever ordered it."""
+def _run_shim(shim_main: Callable[..., int], request: StartRequest, imported_in: Mapping[str, str]) -> None:
+    """Run a node's shim, detached: it outlives the server and the supervisor."""
     os.setsid()
-    silence = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(silence, 0)
+    devnull = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(devnull, 0)
     os.dup2(2, 1)
-    os.close(silence)
+    os.close(devnull)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    sys.exit(keep([*order.keeper, "--", *order.agent], start=partial(_fork_agent, imported_in, order.env)))
+    sys.exit(shim_main([*request.shim, "--", *request.agent], start=partial(_fork_agent, imported_in, request.env)))
 
 
 def _fork_agent(imported_in: Mapping[str, str], env: Mapping[str, str], arguments: Sequence[str]) -> Agent:
-    ours, theirs = os.pipe()
+    read_end, write_end = os.pipe()
     pid = os.fork()
     if not pid:
         os.setsid()
-        os.dup2(theirs, 1)
-        os.dup2(theirs, 2)
-        os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # its keeper's lock would be held by it, too
-        live(partial(_be_agent, imported_in, env, arguments))
-    os.close(theirs)
-    while os.getsid(pid) != pid:  # whoever learns of it may at once end its whole group
+        os.dup2(write_end, 1)
+        os.dup2(write_end, 2)
+        os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # above all the shim's lock
+        run_and_exit(partial(_run_agent, imported_in, env, arguments))
+    os.close(write_end)
+    while os.getsid(pid) != pid:  # the caller may kill its process group at once
         time.sleep(0.0005)
-    return Agent(pid, os.fdopen(ours, "rb"))
+    return Agent(pid, os.fdopen(read_end, "rb"))
 
 
-def _be_agent(imported_in: Mapping[str, str], env: Mapping[str, str], arguments: Sequence[str]) -> Any:
-    take_over(env)
-    if reason := stale(imported_in, env):
-        sys.stderr.write(f"warning: this agent starts as a new interpreter, which takes longer: {reason}\n")
+def _run_agent(imported_in: Mapping[str, str], env: Mapping[str, str], arguments: Sequence[str]) -> Any:
+    reset_after_fork(env)
+    if reason := reexec_reason(imported_in, env):
+        sys.stderr.write(f"warning: the agent starts in a new interpreter, which takes longer: {reason}\n")
         sys.stderr.flush()
         os.execve(sys.executable, [sys.executable, "-P", "-m", "kittrain.agent", *arguments], dict(env))  # noqa: S606
     sys.exit(agent.main(list(arguments)))
 
 
 if __name__ == "__main__":
-    with suppress(BrokenPipeError):  # who started it has ended meanwhile
+    with suppress(BrokenPipeError):  # the supervisor has exited
         sys.exit(main(sys.argv[1:]))

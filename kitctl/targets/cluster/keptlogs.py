@@ -16,7 +16,7 @@ from kitctl.targets.cluster.companion import Run
 from kitctl.targets.cluster.lives import Life, Read
 from kitctl.targets.cluster.resources import Object
 
-COMMAND: Final = ("python", "-P", "-m", "kittrain.kept")
+COMMAND: Final = ("python", "-P", "-m", "kittrain.log_copies")
 AT_ONCE: Final = 20  # files that are read by one command: their names have to fit a request
 
 

@@ -15,7 +15,7 @@ from kitctl.targets.cluster.resources import Object
 
 
 class Life(msgspec.Struct, frozen=True):
-    """One life of a node whose lines were kept, as ``kittrain.kept --list`` tells; ``begun`` in Unix seconds."""
+    """One life of a node whose lines were kept, as ``kittrain.log_copies --list`` tells; ``begun`` in Unix seconds."""
 
     node: int
     begun: float

@@ -47,7 +47,7 @@ class ForkServer:
             ForkServerLost: it never will have.
         """
         if not self._warm and self._answered(0.0):
-            self._warm = self._answer().get("warm", False)
+            self._warm = self._answer().get("ready", False)
         if not self._warm and time.monotonic() > self._deadline:
             raise ForkServerLost(f"not ready within {IMPORT_PATIENCE:.0f} s")
         return self._warm

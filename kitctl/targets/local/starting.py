@@ -40,8 +40,8 @@ class Starter:
 
     def start(self, node: NodeFolder, attempt: int, *, restarts: int, env: Mapping[str, str]) -> None:
         """Start an attempt; when this returns its shim holds the node's lock, or has ended."""
-        keeper = [str(node.path), str(attempt), str(restarts)]
-        runs = self._fork(keeper, env) or self._spawn(keeper, env)
+        arguments = [str(node.path), str(attempt), str(restarts)]
+        runs = self._fork(arguments, env) or self._spawn(arguments, env)
         while runs() and not node.alive():  # until it does it would look dead
             time.sleep(0.005)
 
@@ -51,20 +51,20 @@ class Starter:
             self._server.close()
             self._server = None
 
-    def _fork(self, keeper: list[str], env: Mapping[str, str]) -> Callable[[], bool] | None:
+    def _fork(self, arguments: list[str], env: Mapping[str, str]) -> Callable[[], bool] | None:
         """Fork a shim; gives a function that tells whether it runs, or None."""
         if not self._server:
             return None
         try:
-            pid = self._server.start({"keeper": keeper, "agent": launch.arguments(self.job), "env": dict(env)})
+            pid = self._server.start({"shim": arguments, "agent": launch.arguments(self.job), "env": dict(env)})
         except ForkServerLost as error:
             self._go_on_cold(error)
             return None
         return partial(_runs, pid)
 
-    def _spawn(self, keeper: list[str], env: Mapping[str, str]) -> Callable[[], bool]:
+    def _spawn(self, arguments: list[str], env: Mapping[str, str]) -> Callable[[], bool]:
         process = subprocess.Popen(
-            [sys.executable, "-S", "-E", shim.__file__, *keeper, "--", *launch.command(self.job)],
+            [sys.executable, "-S", "-E", shim.__file__, *arguments, "--", *launch.command(self.job)],
             cwd=self.job.folder,
             env=env,
             stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""A request to drain ends a wait at once, and is only noted where something must be finished."""
+"""A drain request aborts interruptible waits, and is only recorded elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def drain() -> Iterator[Drain]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_wait_ends_at_once(drain: Drain, number: signal.Signals) -> None:
+def test_an_interruptible_wait_is_aborted(drain: Drain, number: signal.Signals) -> None:
     def wait() -> None:
         os.kill(os.getpid(), number)
         signal.pause()
@@ -31,7 +31,7 @@ def test_a_wait_ends_at_once(drain: Drain, number: signal.Signals) -> None:
         wait()
 
 
-def test_elsewhere_it_is_noted_and_the_next_wait_does_not_begin(drain: Drain) -> None:
+def test_elsewhere_it_is_recorded_and_the_next_wait_does_not_begin(drain: Drain) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     noted = drain.requested_at
     os.kill(os.getpid(), signal.SIGTERM)
@@ -41,7 +41,7 @@ def test_elsewhere_it_is_noted_and_the_next_wait_does_not_begin(drain: Drain) ->
         pytest.fail("the wait began")
 
 
-def test_the_way_out_of_a_wait_is_not_interrupted_again(drain: Drain) -> None:
+def test_the_clean_up_of_a_wait_is_not_interrupted(drain: Drain) -> None:
     cleaned = []
 
     def wait() -> None:

@@ -1,4 +1,4 @@
-"""The folder for copies in memory: it ends with the node, a successor takes it over, and nothing stays for good."""
+"""The folder for in-memory snapshots: removed with the node, reused by its next agent, and never left for good."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ with memory_folder(node_env()):
 
 
 @pytest.fixture(autouse=True)
-def no_folder_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_folder_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KIT_MEMORY_DIR", "")
 
 
@@ -36,7 +36,7 @@ def node(root: Path, index: int, **more: str) -> NodeEnv:
 
 
 def agent(root: Path, index: int) -> subprocess.Popen[str]:
-    """Another node's, which has its folder."""
+    """The agent of another node, with a folder."""
     env = os.environ | variables(root, index)
     process = subprocess.Popen([sys.executable, "-c", AGENT], env=env, stdin=-1, stdout=-1, text=True)
     assert process.stdout is not None
@@ -44,7 +44,7 @@ def agent(root: Path, index: int) -> subprocess.Popen[str]:
     return process
 
 
-def test_it_ends_with_the_node(tmp_path: Path) -> None:
+def test_it_is_removed_with_the_node(tmp_path: Path) -> None:
     with memory_folder(node(tmp_path, 0)):
         (folder,) = tmp_path.iterdir()
         assert os.environ["KIT_MEMORY_DIR"] == str(folder)
@@ -54,13 +54,13 @@ def test_it_ends_with_the_node(tmp_path: Path) -> None:
 
 
 def age(folder: Path) -> None:
-    """As if nobody had touched it for as long as an agent may take to be started again."""
+    """Make it look unused for longer than a restart of its agent takes."""
     then = time.time() - UNUSED - 1
     for path in [*folder.iterdir(), folder]:
         os.utime(path, (then, then))
 
 
-def test_what_a_killed_agent_left_is_its_successors_or_goes(tmp_path: Path) -> None:
+def test_the_folder_of_a_killed_agent_is_reused_or_removed(tmp_path: Path) -> None:
     with agent(tmp_path, 1) as first, agent(tmp_path, 2) as living:
         mine, others = (next(tmp_path.glob(f"*-{index}-*")) for index in (1, 2))
         (mine / "copy").touch()
@@ -68,11 +68,11 @@ def test_what_a_killed_agent_left_is_its_successors_or_goes(tmp_path: Path) -> N
         first.wait()
         with memory_folder(node(tmp_path, 1)):
             assert (mine / "copy").exists()
-            assert others.exists(), "its agent lives"
+            assert others.exists(), "its agent is alive"
         with agent(tmp_path, 1) as second:
             second.kill()
         with memory_folder(node(tmp_path, 0)):
-            assert mine.exists(), "it may just be started again"
+            assert mine.exists(), "its agent may be restarting"
         age(mine)
         age(others)
         with memory_folder(node(tmp_path, 1, PET_RDZV_ID="another run")):
@@ -85,12 +85,12 @@ def test_what_a_killed_agent_left_is_its_successors_or_goes(tmp_path: Path) -> N
         assert not others.exists()
 
 
-def test_without_a_place_there_is_a_warning(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_root_is_a_warning(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with memory_folder(node(tmp_path / "nowhere", 0)):
         assert not os.environ["KIT_MEMORY_DIR"]
-    assert "warning: no folder in" in capfd.readouterr().out
+    assert "warning: no in-memory snapshots: cannot create a folder in" in capfd.readouterr().out
 
 
-def test_nobody_asked_for_it(tmp_path: Path) -> None:
+def test_without_a_root_there_is_no_folder(tmp_path: Path) -> None:
     with memory_folder(node(tmp_path, 0, KIT_MEMORY_EVERY="")):
         assert not list(tmp_path.iterdir())

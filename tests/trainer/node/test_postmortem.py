@@ -1,4 +1,4 @@
-"""What is said of ranks that fail: each script here fails in that very way."""
+"""The message for each kind of failure, from scripts that really fail that way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 from kittrain.node.postmortem import Postmortem
 from kittrain.outcome import rank_output
 from kittrain.outcome.failures import Failure
-from tests.trainer.nursery import nursery
+from tests.trainer.warm_agents import warm_agent_server
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,7 @@ LIMITED = """
 import resource
 import torch
 pages = int(open("/proc/self/statm").read().split()[0])
-limit = pages * resource.getpagesize() + (2 << 30)  # builds of torch differ by gigabytes of address space
+limit = pages * resource.getpagesize() + (2 << 30)  # torch builds differ by gigabytes of address space
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 {allocate}
 """
@@ -61,22 +61,22 @@ ILLEGAL = {"x86_64": "0f0b", "aarch64": "00000000"}[platform.machine()]
 
 class Case(NamedTuple):
     script: str
-    error: str  # how the cause begins
-    fix: str = ""  # a part of it
+    error: str  # the start of the message
+    fix: str = ""  # part of the fix
     permanent: bool = False
     kind: str = "own"
-    told: str = ""  # is in the traceback, or in the last lines
+    shown: str = ""  # in the traceback or the last lines
 
 
 CASES = {
     "exit code": Case(
         "import sys\nprint('loading')\nprint('no data in /data/x', file=sys.stderr)\nsys.exit(3)",
         "exit code 3: no data in /data/x",
-        told="loading",
+        shown="loading",
     ),
-    "message": Case("raise SystemExit('no data in /data/x')", "SystemExit: no data in /data/x", told="train.py"),
+    "message": Case("raise SystemExit('no data in /data/x')", "SystemExit: no data in /data/x", shown="train.py"),
     "message, then others'": Case(
-        "import atexit\natexit.register(print, 'bye')\nraise SystemExit('no data')", "SystemExit: no data", told="bye"
+        "import atexit\natexit.register(print, 'bye')\nraise SystemExit('no data')", "SystemExit: no data", shown="bye"
     ),
     "at once": Case("import os\nprint('here', flush=True)\nos._exit(7)", "exit code 7: here"),
     "arguments": Case(
@@ -85,7 +85,7 @@ CASES = {
         "exit code 2: train.py: error: unrecognized arguments: --epochs",
         "fix the arguments",
         permanent=True,
-        told="usage: train.py",
+        shown="usage: train.py",
     ),
     "arguments of click": Case(
         "import click\n@click.command()\ndef main():\n    pass\nmain()",
@@ -104,23 +104,23 @@ CASES = {
         "ImportError: libcuda.so.1: cannot open shared object file",
         "NVIDIA driver",
     ),
-    "name": Case("undefined", "NameError: name 'undefined' is not defined", told="line 1"),
+    "name": Case("undefined", "NameError: name 'undefined' is not defined", shown="line 1"),
     "interrupted": Case("import os, signal\nos.kill(os.getpid(), signal.SIGINT)", "KeyboardInterrupt", "SIGINT"),
     "memory access": Case(
         "import ctypes\nprint('loaded')\ndef read():\n    return ctypes.string_at(0)\nread()",
         "killed by SIGSEGV at train.py:4 in read: invalid memory access in native code",
         "see the call in the stack",
-        told="Fatal Python error: Segmentation fault",
+        shown="Fatal Python error: Segmentation fault",
     ),
     "a mapping without memory": Case(
         MAPPED,
-        "killed by SIGBUS at train.py:8 in read: no memory is left behind a mapping (/dev/shm has ",
+        "killed by SIGBUS at train.py:8 in read: mapped memory could not be allocated (/dev/shm has ",
         "sharedMemory",
     ),
     "an instruction": Case(
         f"import ctypes, mmap\nmemory = mmap.mmap(-1, 4096, prot=7)\nmemory.write(bytes.fromhex('{ILLEGAL}'))\n"
         "at = ctypes.addressof(ctypes.c_char.from_buffer(memory))\nctypes.CFUNCTYPE(None)(at)()",
-        "killed by SIGILL at train.py:5 in <module>: an instruction that this CPU does not have",
+        "killed by SIGILL at train.py:5 in <module>: an instruction that this CPU does not support",
         "another CPU",
     ),
     "a division": Case(
@@ -130,9 +130,9 @@ CASES = {
     ),
     "given up": Case(
         "import os\nos.write(2, b'terminate called: out of cheese\\n')\nos.abort()",
-        "killed by SIGABRT at train.py:3 in <module>: native code gave up",
+        "killed by SIGABRT at train.py:3 in <module>: native code aborted",
         "see the call in the stack",
-        told="out of cheese",
+        shown="out of cheese",
     ),
     "NCCL's watchdog": Case(
         "import os\nos.write(2, b'[rank0]:[E1122 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective "
@@ -159,14 +159,14 @@ CASES = {
         LOADER.format(bad="import os; os.kill(os.getpid(), 7)"),
         "RuntimeError: DataLoader worker was killed by signal: Bus error (/dev/shm has ",
         "sharedMemory",
-        told="Bus error",
+        shown="Bus error",
     ),
     "the data loader killed": Case(
         LOADER.format(bad="import os; os.kill(os.getpid(), 9)"),
         "RuntimeError: DataLoader worker was killed by signal: Killed",
         "resources.limits.memory",
     ),
-    "a process of its own": Case(SPAWNED, "KeyError: 'no such shard'", told="-- Process 0 terminated"),
+    "a child process": Case(SPAWNED, "KeyError: 'no such shard'", shown="-- Process 0 terminated"),
     "disk": Case(
         "with open('/dev/full', 'w') as file:\n    file.write('x' * 100000)",
         "OSError: [Errno 28] No space left on device",
@@ -191,12 +191,12 @@ CASES = {
 
 
 def end_of(folder: Path, script: str) -> Failure:
-    """How a rank that runs this script ends, as its agent has it."""
+    """The failure of a rank that runs this script, as its agent reports it."""
     (folder / "train.py").write_text(script)
     (folder / "output").touch()
     postmortem = Postmortem()
     env = {"TORCHELASTIC_ERROR_FILE": str(folder / "error.json"), "PATH": os.environ["PATH"]}
-    rank = nursery().start([str(folder / "train.py"), "--epochs", "5"], env, folder / "output")
+    rank = warm_agent_server().start([str(folder / "train.py"), "--epochs", "5"], env, folder / "output")
     code = rank.wait(timeout=120)
     record = ProcessFailure(0, rank.pid, code, str(folder / "error.json"))
     return postmortem.failure(5, record, (folder / "output").read_text().splitlines())
@@ -208,7 +208,7 @@ def test_a_rank_that_fails(tmp_path: Path, name: str) -> None:
     failure = end_of(tmp_path, case.script)
     shown = "\n".join((failure.error, failure.traceback, *failure.lines))
     assert failure.error.startswith(case.error), shown
-    assert case.told in shown
+    assert case.shown in shown
     assert (failure.kind, failure.cause.permanent) == (case.kind, case.permanent), shown
     assert case.fix in failure.cause.fix, shown
     assert bool(case.fix) == bool(failure.cause.fix), failure.cause

@@ -1,4 +1,4 @@
-"""The report: every node's seat, the round, and the progress of rank 0."""
+"""The report: the nodes' assignments, the round, and rank 0's progress."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def reporter(folder: Path, index: int, sink: Sink | None = None) -> Reporter:
     return Reporter(node, sink=sink, progress_file=folder / f"progress-{index}.json")
 
 
-def until_told(folder: Path, key: str, *, expected: object) -> dict[str, Any]:
-    """The report, as soon as it says so."""
+def until(folder: Path, key: str, *, expected: object) -> dict[str, Any]:
+    """Wait until a key of the report has this value; returns the report."""
     while True:
         with suppress(FileNotFoundError):
             report: dict[str, Any] = json.loads((folder / "report.json").read_text())
@@ -45,7 +45,7 @@ def connect(port: int, *, host: bool = False) -> dist.TCPStore:
 
 
 def meet(port: int, prefix: str, order: list[Reporter]) -> list[int]:
-    """A round in which the reporters have the group ranks of their places."""
+    """A round; the reporters' order gives their group ranks."""
     rounds = [0] * len(order)
 
     def begin(rank: int) -> None:
@@ -65,7 +65,7 @@ def meet(port: int, prefix: str, order: list[Reporter]) -> list[int]:
     return rounds
 
 
-def test_seats_follow_the_group_rank_and_rounds_only_grow(tmp_path: Path) -> None:
+def test_assignments_follow_the_group_rank_and_rounds_only_grow(tmp_path: Path) -> None:
     first, second = reporter(tmp_path, 0), reporter(tmp_path, 1)
     port = free_port()
     store = connect(port, host=True)
@@ -77,8 +77,8 @@ def test_seats_follow_the_group_rank_and_rounds_only_grow(tmp_path: Path) -> Non
     assert report["nodes"]["1"].pop("joined") > 0
     assert report["nodes"]["1"] == {"pod": "job-1", "host": "localhost", "group_rank": 1, "ranks": [2, 3], "lives": 0}
 
-    # Node 0 is started anew and knows of no round; node 1 leads now.
-    (tmp_path / "progress-1.json").write_text('{"step": 1}')  # of a time when it led before
+    # Node 0 restarts and knows no round; node 1 has group rank 0 now.
+    (tmp_path / "progress-1.json").write_text('{"step": 1}')  # from an earlier round with group rank 0
     newcomer = reporter(tmp_path, 0)
     assert meet(port, "b", [second, newcomer]) == [2, 2]
     second.stop()
@@ -91,22 +91,22 @@ def test_seats_follow_the_group_rank_and_rounds_only_grow(tmp_path: Path) -> Non
     del store
 
 
-def test_a_group_that_is_no_more_is_told_until_the_next_one_formed(tmp_path: Path) -> None:
+def test_forming_is_reported_until_the_next_round(tmp_path: Path) -> None:
     leader = reporter(tmp_path, 0)
     port = free_port()
     store = connect(port, host=True)
     meet(port, "a", [leader])
-    leader.dissolve("node 1 is lost")
-    broken = until_told(tmp_path, "forming", expected=True)
+    leader.round_ended("node 1 is lost")
+    broken = until(tmp_path, "forming", expected=True)
     meet(port, "b", [leader])
-    mended = until_told(tmp_path, "forming", expected=False)
-    assert mended["formed"] > broken["formed"]
+    formed = until(tmp_path, "forming", expected=False)
+    assert formed["formed"] > broken["formed"]
     leader.stop()
     del store
 
 
-class Sinkhole:
-    """Swallows reports: fails or hangs as told."""
+class FaultySink:
+    """A sink that fails or hangs on demand."""
 
     interval = 0.01
 
@@ -124,8 +124,8 @@ class Sinkhole:
             raise OSError(self._error)
 
 
-def test_what_is_wrong_with_the_sink_is_said_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    sink = Sinkhole(error="the volume is full")
+def test_an_error_of_the_sink_is_logged_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    sink = FaultySink(error="the volume is full")
     leader = reporter(tmp_path, 0, sink)
     port = free_port()
     store = connect(port, host=True)
@@ -133,30 +133,28 @@ def test_what_is_wrong_with_the_sink_is_said_once(tmp_path: Path, capfd: pytest.
     while sink.put_up < 3:
         time.sleep(0.01)
     leader.stop()
-    said = capfd.readouterr().out
-    assert said.splitlines() == [
-        "[agent 0]: warning: status falls behind, its report cannot be written: the volume is full"
-    ]
+    output = capfd.readouterr().out
+    assert output.splitlines() == ["[agent 0]: warning: cannot write the status report: the volume is full"]
     del store
 
 
-def test_a_sink_that_hangs_holds_up_neither_a_new_round_nor_the_end(
+def test_a_sink_that_hangs_blocks_neither_a_new_round_nor_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publish, "LAST_WORDS", 0.01)
-    sink = Sinkhole(hangs=True)
+    monkeypatch.setattr(publish, "FINAL_REPORT_TIMEOUT", 0.01)
+    sink = FaultySink(hangs=True)
     leader = reporter(tmp_path, 0, sink)
     port = free_port()
     store = connect(port, host=True)
     assert [meet(port, prefix, [leader]) for prefix in "ab"] == [[1], [2]]
-    leader.dissolve("node 1 is lost")
+    leader.round_ended("node 1 is lost")
     leader.stop()
     assert sink.put_up == 1
     sink.released.set()
     del store
 
 
-def test_the_file_is_replaced_never_half_written(tmp_path: Path) -> None:
+def test_the_file_is_replaced_atomically(tmp_path: Path) -> None:
     sink = FileSink(tmp_path / "report.json")
     sink.put({"round": 1})
     with (tmp_path / "report.json").open() as reader:
@@ -174,19 +172,19 @@ def test_the_file_is_replaced_never_half_written(tmp_path: Path) -> None:
         ("configmap:run-status", ConfigMapSink(name="run-status")),
     ],
 )
-def test_the_address_names_the_sink(address: str | None, sink: Sink | None) -> None:
+def test_the_address_selects_the_sink(address: str | None, sink: Sink | None) -> None:
     assert sink_of(address, pytest.fail) == sink
 
 
 @pytest.mark.parametrize("address", ["file:", "configmap:", "pigeon:home"])
-def test_an_address_that_leads_nowhere_is_a_warning(address: str) -> None:
+def test_an_invalid_address_is_a_warning(address: str) -> None:
     warnings: list[str] = []
     assert sink_of(address, warnings.append) is None
     assert len(warnings) == 1
     assert address in warnings[0]
 
 
-def test_what_ranks_have_failed_of_is_told_by_whoever_leads_and_outlives_the_node_that_knew(tmp_path: Path) -> None:
+def test_failures_are_reported_and_survive_the_node_that_saw_them(tmp_path: Path) -> None:
     def failed(rank: int, error: str = "KeyError: 'x'", exit_code: int = 1) -> Failure:
         return Failure(rank=rank, exit_code=exit_code, error=error, time=100 + rank)
 
@@ -196,15 +194,15 @@ def test_what_ranks_have_failed_of_is_told_by_whoever_leads_and_outlives_the_nod
     meet(port, "a", [first, second])
     second.failed(failed(3))
     second.failed(failed(2, "RuntimeError: Connection closed by peer"))  # a consequence
-    second.failed(failed(0, "hang: rank 0 has been in step for 40 s", exit_code=-9))  # another node's to tell
+    second.failed(failed(0, "hang: rank 0 has been in step for 40 s", exit_code=-9))  # reported by another node
     first.failed(failed(1, "ValueError: no"))
     meet(port, "b", [first, second])
-    newcomer = reporter(tmp_path, 1)  # node 1 is lost, and with it what it knew
+    newcomer = reporter(tmp_path, 1)  # node 1 is lost, and its memory of failures
     meet(port, "c", [first, newcomer])
     first.stop()
     report = json.loads((tmp_path / "report.json").read_text())
-    told = [(one["node"], one["rank"], one["cause"]) for one in report["failures"] if one["time"] > 0]
-    assert sorted(told) == [(0, 1, "ValueError: no"), (1, 3, "KeyError: 'x'")]
+    reported = [(one["node"], one["rank"], one["cause"]) for one in report["failures"] if one["time"] > 0]
+    assert sorted(reported) == [(0, 1, "ValueError: no"), (1, 3, "KeyError: 'x'")]
     for number in range(30):
         second.failed(failed(2, f"ValueError: {number}"))
     assert len(second._failures.known) == 10

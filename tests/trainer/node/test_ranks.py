@@ -1,4 +1,4 @@
-"""Ranks that are forked from a warm process are what ranks that start cold are; and whatever dies, the job goes on."""
+"""Warm ranks behave like cold ones, and the job survives the death of any process."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def children(parent: int) -> set[int]:
     return {int(child) for child in listed.split()}
 
 
-def said(nodes: Nodes, rank: int = 0) -> list[str]:
-    """What a rank has printed."""
+def printed(nodes: Nodes, rank: int = 0) -> list[str]:
+    """The lines that a rank has printed."""
     lines = nodes.output(0).splitlines()
     return [line.partition(": ")[2] for line in lines if line.startswith(f"[rank {rank}]")]
 
 
 @pytest.mark.parametrize("warm", ["1", "0"])
-def test_a_rank_finds_what_a_new_interpreter_would_give_it(job: StartJob, warm: str) -> None:
+def test_a_rank_finds_the_state_of_a_new_interpreter(job: StartJob, warm: str) -> None:
     script = (
         "import sys\n"
         "print('torch' in sys.modules)\n"
@@ -56,11 +56,11 @@ def test_a_rank_finds_what_a_new_interpreter_would_give_it(job: StartJob, warm: 
     )
     with job(script, kind=ColdNodes, KIT_WARM_WORKERS=warm) as nodes:
         assert nodes.wait(0) == 0
-        assert said(nodes) == [
+        assert printed(nodes) == [
             str(warm == "1"),
             f"__main__ [] 0 True {Path.cwd()}",
             "True default_int_handler",
-            f"4 None {nodes.folder}",  # three, and the folder that is being listed
+            f"4 None {nodes.folder}",  # three, and that of the listing itself
             "half a linethread",
             "at exit",
         ]
@@ -68,74 +68,74 @@ def test_a_rank_finds_what_a_new_interpreter_would_give_it(job: StartJob, warm: 
 
 @pytest.mark.parametrize("warm", ["1", "0"])
 @pytest.mark.parametrize(
-    ("end", "told"),
+    ("end", "error"),
     [
         ("raise SystemExit(3)", "exit code 3"),
         ("raise SystemExit('no')", "SystemExit: no"),
-        ("import os; os.abort()", "killed by SIGABRT at train.py:1 in <module>: native code gave up"),
+        ("import os; os.abort()", "killed by SIGABRT at train.py:1 in <module>: native code aborted"),
     ],
 )
-def test_how_a_rank_ended_is_known(job: StartJob, warm: str, end: str, told: str) -> None:
+def test_the_cause_of_a_failure_is_reported(job: StartJob, warm: str, end: str, error: str) -> None:
     with job(end, KIT_WARM_WORKERS=warm, PET_MAX_RESTARTS="0") as nodes:
         assert nodes.wait(0) == 78
-        assert nodes.end(0)["error"] == told
+        assert nodes.end(0)["error"] == error
 
 
-def test_ranks_have_chances_of_their_own(job: StartJob) -> None:
+def test_ranks_have_different_random_seeds(job: StartJob) -> None:
     script = "import random, numpy\nprint('drew', random.random(), numpy.random.random())\n"
     with job(script, PET_NPROC_PER_NODE="2") as nodes:
         assert nodes.wait(0) == 0
-        drawn = [line.split()[1:] for rank in (0, 1) for line in said(nodes, rank)]
+        drawn = [line.split()[1:] for rank in (0, 1) for line in printed(nodes, rank)]
         assert len({number for numbers in drawn for number in numbers}) == 4
 
 
 @pytest.mark.parametrize("warm", ["1", "0"])
-def test_ranks_of_one_node_have_one_thread_each(job: StartJob, warm: str) -> None:
+def test_several_ranks_have_one_thread_each(job: StartJob, warm: str) -> None:
     script = "import torch\nprint('threads', torch.get_num_threads())\n"
     with job(script, kind=ColdNodes, KIT_WARM_WORKERS=warm, PET_NPROC_PER_NODE="2", OMP_NUM_THREADS="") as nodes:
         assert nodes.wait(0) == 0
-        assert [said(nodes, rank) for rank in (0, 1)] == [["threads 1"]] * 2
+        assert [printed(nodes, rank) for rank in (0, 1)] == [["threads 1"]] * 2
 
 
-def test_without_the_warm_process_ranks_start_cold(job: StartJob) -> None:
+def test_without_the_zygote_ranks_start_cold(job: StartJob) -> None:
     script = (
         "import sys\nwarm = 'torch' in sys.modules\nimport os, time\n"
         "print('rank', os.getppid(), os.getpid(), 'warm' if warm else 'cold')\ntime.sleep(600)\n"
     )
     with job(script) as nodes:
         nodes.until(0, "warm")
-        _, agent, rank, _ = said(nodes)[0].split()
+        _, agent, rank, _ = printed(nodes)[0].split()
         hub_and_zygote = children(int(agent)) - {int(rank)}
         (zygote,) = (pid for pid in hub_and_zygote if b"kittrain.agent" in Path(f"/proc/{pid}/cmdline").read_bytes())
         os.kill(zygote, signal.SIGKILL)
         os.kill(int(rank), signal.SIGKILL)
         nodes.until(0, "cold\n")
-        assert "warning: the warm process is lost" in nodes.output(0)
+        assert "warning: the zygote is lost" in nodes.output(0)
         nodes.signal(0, signal.SIGTERM)
         assert nodes.wait(0) == 75
 
 
 @pytest.mark.parametrize("warm", ["1", "0"])
-def test_what_a_rank_has_started_ends_with_it(job: StartJob, warm: str) -> None:
+def test_the_processes_of_a_rank_end_with_it(job: StartJob, warm: str) -> None:
     script = (
         "import os, subprocess, sys, time\n"
         "print('started', subprocess.Popen(['sleep', '600']).pid, os.getpid(), os.getppid())\ntime.sleep(600)\n"
     )
     with job(script, KIT_WARM_WORKERS=warm) as nodes:
         nodes.until(0, "started")
-        _, orphan, rank, agent = said(nodes)[0].split()
+        _, orphan, rank, agent = printed(nodes)[0].split()
         os.kill(int(rank), signal.SIGKILL)
         nodes.until(0, "started", times=2)
         assert not Path(f"/proc/{orphan}").exists()
         assert int(orphan) not in children(int(agent))
 
 
-def test_a_rank_that_does_not_listen_is_killed_when_its_group_is_lost(job: StartJob) -> None:
+def test_a_rank_that_ignores_sigterm_is_killed_when_its_peers_are_lost(job: StartJob) -> None:
     script = (
         "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "print('deaf', os.getpid())\ntime.sleep(600)\n"
     )
     with job(script, PET_NPROC_PER_NODE="2", KIT_GRACE_SECONDS="600") as nodes:
         nodes.until(0, "deaf", times=2)
-        os.kill(int(said(nodes, 1)[0].split()[1]), signal.SIGKILL)
-        nodes.until(0, "deaf", times=4)  # long before the grace period is over
+        os.kill(int(printed(nodes, 1)[0].split()[1]), signal.SIGKILL)
+        nodes.until(0, "deaf", times=4)  # long before the grace period ends

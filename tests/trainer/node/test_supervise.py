@@ -1,4 +1,4 @@
-"""What a node does that cannot find node 0, or loses it."""
+"""What a node does if it cannot find node 0, or loses it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.trainer.nodes import free_port
 NOWHERE = "node-0.invalid"  # RFC 2606: never resolves
 
 
-def ending_of(index: int, folder: Path, *, host: str = NOWHERE, patience: int = 1) -> Ending:
-    """How node ``index`` of a 2:3 job ends, which waits so many seconds for the others."""
+def ending_of(index: int, folder: Path, *, host: str = NOWHERE, timeout: int = 1) -> Ending:
+    """The ending of node ``index`` of a 2:3 job with a join timeout of ``timeout`` seconds."""
     node = node_env(
         {
             "PET_NNODES": "2:3",
             "PET_RDZV_ENDPOINT": f"{host}:1",
-            "PET_RDZV_CONF": f"join_timeout={patience}",
+            "PET_RDZV_CONF": f"join_timeout={timeout}",
             "PET_RDZV_ID": "run",
             "KIT_SNAPSHOT_DIR": str(folder),
             "KIT_NODE_INDEX": str(index),
@@ -43,30 +43,30 @@ def ending_of(index: int, folder: Path, *, host: str = NOWHERE, patience: int = 
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KIT_PROGRESS_FILE", "")  # what is set for the ranks ends with the test
-    monkeypatch.setattr(supervise, "PLACE_PATIENCE", 0.1)
+    monkeypatch.setenv("KIT_PROGRESS_FILE", "")  # the test restores the variables set for the ranks
+    monkeypatch.setattr(supervise, "YIELD_TIMEOUT", 0.1)
 
 
 def test_a_node_beyond_the_minimum_makes_room_for_node_0(tmp_path: Path) -> None:
     assert ending_of(2, tmp_path).outcome == "drained"
 
 
-def test_a_node_that_is_needed_waits_for_node_0(tmp_path: Path) -> None:
+def test_a_node_of_the_minimum_waits_for_node_0(tmp_path: Path) -> None:
     ending = ending_of(1, tmp_path)
-    assert (ending.outcome, "no rendezvous in 1 s" in ending.reason) == ("retryable", True)
+    assert (ending.outcome, "no rendezvous within 1 s" in ending.reason) == ("retryable", True)
 
 
-def test_nobody_makes_room_for_a_node_0_that_has_a_place_and_is_not_up_yet(tmp_path: Path) -> None:
+def test_no_node_makes_room_for_a_scheduled_node_0(tmp_path: Path) -> None:
     assert ending_of(2, tmp_path, host="127.0.0.1").outcome == "retryable"
 
 
-def test_a_node_that_waits_for_a_node_0_that_has_finished_is_done(tmp_path: Path) -> None:
+def test_a_node_that_waits_for_a_finished_node_0_is_done(tmp_path: Path) -> None:
     threading.Timer(0.5, marker.mark, (tmp_path, "run", {})).start()
-    assert ending_of(1, tmp_path, host="127.0.0.1", patience=60) == FINISHED
+    assert ending_of(1, tmp_path, host="127.0.0.1", timeout=60) == FINISHED
 
 
-def ending_beyond_a_lost_hub(folder: Path, *, join_timeout: int, between: Callable[[], bool]) -> Ending:
-    """How a lone node ends whose hub is lost once its rank has begun; ``between`` says whether another hub follows."""
+def ending_after_a_lost_hub(folder: Path, *, join_timeout: int, between: Callable[[], bool]) -> Ending:
+    """The ending of a lone node that loses its hub; ``between`` returns whether a new hub follows."""
     script = folder / "first.py"
     script.write_text(
         "import time\nfrom pathlib import Path\n"
@@ -94,7 +94,7 @@ def ending_beyond_a_lost_hub(folder: Path, *, join_timeout: int, between: Callab
             again = between()
         if again:
             with hub_process(node, settings, secret=None):
-                ended.wait()  # a hub ends with the thread that has started it
+                ended.wait()  # a hub ends with the thread that started it
 
     with ThreadPoolExecutor() as pool:
         pool.submit(lose)
@@ -104,21 +104,21 @@ def ending_beyond_a_lost_hub(folder: Path, *, join_timeout: int, between: Callab
             ended.set()
 
 
-def test_the_time_to_join_begins_anew_with_each_lost_rendezvous(tmp_path: Path) -> None:
+def test_the_join_timeout_restarts_with_each_lost_rendezvous(tmp_path: Path) -> None:
     def outlast() -> bool:
         time.sleep(4.5)
         return True
 
-    ending = ending_beyond_a_lost_hub(tmp_path, join_timeout=4, between=outlast)
+    ending = ending_after_a_lost_hub(tmp_path, join_timeout=4, between=outlast)
     assert ending == Ending(outcome="done", reason="all ranks succeeded")
 
 
-def test_a_node_that_loses_the_others_as_the_run_finishes_is_done_at_once(
+def test_a_node_that_loses_the_others_when_the_run_finishes_is_done(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def finish() -> bool:
         marker.mark(tmp_path, "run", {})
         return False
 
-    assert ending_beyond_a_lost_hub(tmp_path, join_timeout=60, between=finish) == FINISHED
+    assert ending_after_a_lost_hub(tmp_path, join_timeout=60, between=finish) == FINISHED
     assert "joining again" not in capfd.readouterr().out

@@ -1,4 +1,4 @@
-"""A rank's process behaves as ``python script.py`` does, and leaves its last error where the agent looks."""
+"""A rank's process behaves as ``python script.py`` does, and records its error for the agent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def work(folder: Path, *command: str, **env: str) -> subprocess.CompletedProcess
     )
 
 
-def test_a_script_sees_its_arguments_its_folder_and_itself_as_main(tmp_path: Path) -> None:
+def test_a_script_has_its_arguments_its_folder_and_the_name_main(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "beside.py").write_text("WHERE = 'beside the script'\n")
     script = "import sys, beside\nprint(__name__, sys.argv, beside.WHERE, sys.path[0])\n"
@@ -44,19 +44,19 @@ def test_a_module_is_found_from_the_working_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 3, 75])
-def test_an_exit_code_passes(tmp_path: Path, code: int) -> None:
+def test_an_exit_code_is_kept(tmp_path: Path, code: int) -> None:
     (tmp_path / "train.py").write_text(f"raise SystemExit({code})\n")
     assert work(tmp_path, "train.py").returncode == code
     assert not (tmp_path / "error.json").exists()
 
 
-def test_an_exception_is_told_and_recorded_from_the_scripts_first_frame_on(tmp_path: Path) -> None:
+def test_an_exception_is_printed_and_recorded_from_the_scripts_first_frame(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("def explode():\n    raise ValueError('no')\nexplode()\n")
     done = work(tmp_path, "train.py")
-    told = json.loads((tmp_path / "error.json").read_text())["message"]
+    recorded = json.loads((tmp_path / "error.json").read_text())["message"]
     assert done.returncode == 1
-    assert told["message"] == "ValueError: no"
-    for text in (done.stderr, told["extraInfo"]["py_callstack"]):
+    assert recorded["message"] == "ValueError: no"
+    for text in (done.stderr, recorded["extraInfo"]["py_callstack"]):
         first, second, *_ = text.splitlines()
         assert first == "Traceback (most recent call last):"
         assert 'train.py", line 3, in <module>' in second
@@ -67,7 +67,7 @@ GONE = "[/b/gloo/pair.cc:1] Connection closed by peer [127.0.0.1]:5. Check the l
 
 
 @pytest.mark.parametrize(
-    ("raised", "debug", "told"),
+    ("raised", "debug", "expected"),
     [
         (
             f"RuntimeError('{GONE}')",
@@ -79,15 +79,15 @@ GONE = "[/b/gloo/pair.cc:1] Connection closed by peer [127.0.0.1]:5. Check the l
         ("RuntimeError('shapes')", "OFF", "Traceback (most recent call last):"),
     ],
 )
-def test_a_rank_whose_peers_are_gone_says_so_in_one_line(tmp_path: Path, raised: str, debug: str, told: str) -> None:
+def test_lost_peers_are_one_line(tmp_path: Path, raised: str, debug: str, expected: str) -> None:
     (tmp_path / "train.py").write_text(f"raise {raised}\n")
     done = work(tmp_path, "train.py", TORCH_DISTRIBUTED_DEBUG=debug)
     assert done.returncode == 1
-    assert done.stderr.startswith(told)
-    assert (done.stderr.count("\n") == 1) == told.startswith("lost")
+    assert done.stderr.startswith(expected)
+    assert (done.stderr.count("\n") == 1) == expected.startswith("lost")
     recorded = json.loads((tmp_path / "error.json").read_text())["message"]
     assert "Traceback" in recorded["extraInfo"]["py_callstack"]
 
 
-def test_an_error_without_frames_of_the_users_own_has_none() -> None:
+def test_an_error_without_user_frames_has_no_traceback() -> None:
     assert without_own_frames(None) is None

@@ -1,4 +1,4 @@
-"""What the warm process imports must survive a fork: it starts no thread and asks no driver about devices."""
+"""The zygote's imports are safe to fork: no threads, no device driver. Warm ranks behave like cold ones."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ print(len(os.listdir("/proc/self/task")))
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="ranks are warm on Linux only")
-def test_nothing_that_is_preloaded_starts_a_thread_or_touches_a_device() -> None:
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="warm ranks need Linux")
+def test_preloaded_modules_start_no_thread_and_use_no_device() -> None:
     command = [sys.executable, "-P", "-c", LOOK, *PRELOADED]
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}  # OpenBLAS starts its threads early, and again after a fork
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}  # OpenBLAS starts threads at import, and again after a fork
     assert subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout == "1\n"
 
 
@@ -42,7 +42,7 @@ def test_ranks_are_not_forked_from_a_process_that_has_initialized_cuda(monkeypat
     monkeypatch.setattr(zygote, "PRELOADED", ())
     monkeypatch.setattr(cuda, "initialized", lambda: True)
     with closing(zygote.Zygote()) as warm, pytest.raises(zygote.ZygoteLost, match="initialized CUDA"):
-        warm.await_warmth()
+        warm.wait_ready()
 
 
 HOSTILE = {
@@ -57,16 +57,16 @@ HOSTILE = {
     "TORCH_LOGS": "+dynamo",
     "TORCH_DISTRIBUTED_DEBUG": "DETAIL",
     "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
-    "KIT_RENDEZVOUS": "c10d",  # its agents do without torch's warnings
-}  # what a job may set, and libraries read as they are imported
+    "KIT_RENDEZVOUS": "c10d",  # its agents suppress torch's warnings
+}  # variables of the job that libraries read at import
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="ranks are warm on Linux only")
-def test_a_warm_rank_is_what_a_new_interpreter_would_be_and_draws_by_chance(tmp_path: Path) -> None:
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="warm ranks need Linux")
+def test_a_warm_rank_has_the_state_of_a_new_interpreter_and_fresh_seeds(tmp_path: Path) -> None:
     (cold,) = facts(tmp_path / "cold", KIT_WARM_WORKERS="0", FACTS_ONCE="1")
     warm = facts(tmp_path / "warm", PET_NPROC_PER_NODE="2")
-    assert len(warm) == 4  # two ranks, and both once more
+    assert len(warm) == 4  # two ranks, twice
     for found in warm:
         for topic in ("kernel", "interpreter", "torch"):
             assert found[topic] == cold[topic]
@@ -77,7 +77,7 @@ def test_a_warm_rank_is_what_a_new_interpreter_would_be_and_draws_by_chance(tmp_
 
 
 def facts(folder: Path, **more: str) -> list[dict[str, Any]]:
-    """What each rank of an agent found (``scripts/facts.py``), and again after a restart."""
+    """The state that each rank of an agent found (``scripts/facts.py``), also after a restart."""
     folder.mkdir()
     with ColdNodes(folder, str(SCRIPTS / "facts.py"), *PRELOADED, nodes="1", **HOSTILE, **more) as nodes:
         nodes.start(0)
@@ -87,9 +87,9 @@ def facts(folder: Path, **more: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="ranks are warm on Linux only")
-def test_a_rank_that_cannot_be_warm_starts_cold_and_says_why(tmp_path: Path) -> None:
-    """A module of the script's own has the name of one that the warm process has imported."""
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="warm ranks need Linux")
+def test_a_rank_that_cannot_be_forked_starts_cold_with_a_warning(tmp_path: Path) -> None:
+    """A module beside the script has the name of one that the zygote has imported."""
     (tmp_path / "sympy.py").write_text("WHOSE = 'the script has its own'\n")
     (tmp_path / "train.py").write_text(
         "import sys, os, sympy\nprint(sympy.WHOSE, sys.argv[1:], os.getsid(0) == os.getpid())\n"
@@ -99,6 +99,6 @@ def test_a_rank_that_cannot_be_warm_starts_cold_and_says_why(tmp_path: Path) -> 
         assert nodes.wait(0) == 0, nodes.everything()
         assert "the script has its own ['--lr', '1'] True" in nodes.output(0)
         assert (
-            f"warning: this rank starts as a new interpreter, which takes longer: sympy.py in {tmp_path}"
+            f"warning: this rank starts in a new interpreter, which takes longer: sympy.py in {tmp_path}"
             in nodes.output(0)
         )

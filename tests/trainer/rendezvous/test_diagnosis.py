@@ -123,7 +123,7 @@ WORKING: dict[str, Any] = {"busy": True, "cores": 0.93, "exempt": True}
             id="the other one waits for it outside of a collective",
         ),
         pytest.param(
-            [at(0, READING, phase=Phase.AGREEING, **WORKING), at(1, READING, phase=Phase.DATA)],
+            [at(0, READING, phase=Phase.SYNCING, **WORKING), at(1, READING, phase=Phase.DATA)],
             True,
             id="a step is counted before its last phase",
         ),

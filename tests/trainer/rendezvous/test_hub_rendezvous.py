@@ -28,7 +28,7 @@ from kittrain.rendezvous.settings import RendezvousSettings
 from kittrain.rendezvous.stacks import Location
 from kittrain.system import port, typed
 from kittrain.system.heartbeat import Phase
-from kittrain.system.lines import ConnectionLost, Lines
+from kittrain.system.lines import ConnectionLost, LineStream
 from tests.trainer.nodes import free_port
 
 SECRET = b"0123456789abcdef"
@@ -322,7 +322,7 @@ def test_a_node_sends_a_new_hub_the_last_round_and_its_size() -> None:
         sent = []
         for _ in range(2):
             waiting = threads.submit(take_part)
-            lines = Lines(listener.accept()[0])
+            lines = LineStream(listener.accept()[0])
             answer, session = key.answer(typed.load(Greeting, lines.read() or b""))
             lines.write(handshake.line(answer))
             session.verify_proof(typed.load(Proof, lines.read() or b"").mac)
@@ -341,7 +341,7 @@ def test_a_hub_without_the_secret_receives_nothing() -> None:
         node = node_env({"PET_NNODES": "2", "PET_RDZV_ENDPOINT": f"127.0.0.1:{listener.getsockname()[1]}"})
         backend = HubBackend(node, SETTINGS, started_at=0.0, secret=SECRET)
         connected = threads.submit(backend.connect, deadline=0)
-        lines = Lines(listener.accept()[0])
+        lines = LineStream(listener.accept()[0])
         answer, _ = Key(b"fedcba9876543210", "local").answer(typed.load(Greeting, lines.read() or b""))
         lines.write(handshake.line(answer))
         with pytest.raises(RendezvousTimeoutError, match="does not know this run's secret"):

@@ -51,6 +51,6 @@ def test_a_port_stays_reserved_until_it_is_used() -> None:
     store.begin(first=False)
     assert store.reserve("127.0.0.1") == number
     with pytest.raises(port.PortBusyError):
-        port.listen("127.0.0.1", number, patience=0)
+        port.listen("127.0.0.1", number, timeout=0)
     store.begin(first=True)
     assert store.reserve("127.0.0.1") != number

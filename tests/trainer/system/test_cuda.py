@@ -1,4 +1,4 @@
-"""Whether CUDA is initialized, asked of a stand-in for the driver that this machine need not have."""
+"""Whether CUDA is initialized, tested with a fake driver."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kittrain.system import cuda
 
 
 @pytest.mark.parametrize(("answer", "initialized"), [(cuda.NOT_INITIALIZED, False), (0, True), (100, True)])
-def test_the_driver_says_whether_it_is_initialized(
+def test_the_driver_reports_whether_it_is_initialized(
     answer: int, *, initialized: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Driver:
@@ -27,9 +27,7 @@ def test_the_driver_says_whether_it_is_initialized(
     assert cuda.initialized(maps(tmp_path, "/usr/lib/libcuda.so.580.1")) is initialized
 
 
-def test_a_driver_that_is_not_loaded_is_not_loaded_for_the_question(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_check_does_not_load_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", None)
     assert not cuda.initialized(maps(tmp_path, "/usr/lib/libcudart.so.13"))
     assert not cuda.initialized(tmp_path / "none")
@@ -42,10 +40,10 @@ def maps(folder: Path, library: str) -> Path:
 
 
 @pytest.mark.parametrize("given", [None, "0"])
-def test_the_way_in_which_torch_counts_is_put_back(given: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_is_restored(given: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(cuda.NVML_CHECK, raising=False)
     if given is not None:
         monkeypatch.setenv(cuda.NVML_CHECK, given)
-    with cuda.uninitialized():
+    with cuda.avoid_initialization():
         assert os.environ[cuda.NVML_CHECK] == "1"
     assert os.environ.get(cuda.NVML_CHECK) == given

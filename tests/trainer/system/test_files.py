@@ -1,4 +1,4 @@
-"""Files that are whole or absent."""
+"""Durable writes: files are complete or absent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from kittrain.system import files
 
 
-def test_replacing_leaves_one_whole_file(tmp_path: Path) -> None:
+def test_replacing_leaves_one_complete_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     files.replace(path, b"a longer text")
     files.replace(path, b"short")
@@ -17,7 +17,7 @@ def test_replacing_leaves_one_whole_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_cannot_be_replaced_stays(tmp_path: Path) -> None:
+def test_a_failed_replacement_keeps_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     (path / "in-the-way").mkdir(parents=True)
     with pytest.raises(OSError, match="file"):

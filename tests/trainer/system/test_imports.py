@@ -1,4 +1,4 @@
-"""Importing large packages."""
+"""Imports without the garbage collector."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from kittrain.system.imports import uncollected
+from kittrain.system.imports import without_gc
 
 
 @pytest.fixture(autouse=True)
@@ -17,19 +17,19 @@ def collecting():
 
 
 def fail() -> None:
-    with uncollected():
+    with without_gc():
         assert not gc.isenabled()
         raise ImportError
 
 
-def test_the_collector_rests_and_comes_back() -> None:
+def test_the_collector_is_disabled_and_enabled_again() -> None:
     with pytest.raises(ImportError):
         fail()
     assert gc.isenabled()
 
 
-def test_whoever_does_without_it_goes_on_without_it() -> None:
+def test_a_disabled_collector_stays_disabled() -> None:
     gc.disable()
-    with uncollected():
+    with without_gc():
         pass
     assert not gc.isenabled()

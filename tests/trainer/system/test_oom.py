@@ -1,4 +1,4 @@
-"""The kernel's counters, in the files of both versions of control groups."""
+"""The kernel's OOM counters, for both versions of cgroups."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kittrain.system.oom import Kills, size
+from kittrain.system.oom import OOMKills, format_bytes
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:
@@ -30,42 +30,42 @@ V1 = {
 }
 
 
-def test_a_container_of_version_2(tmp_path: Path) -> None:
-    assert Kills.now(tree(tmp_path, V2)) == Kills(group=2, machine=7, limit=512 << 20)
+def test_a_container_with_cgroup_v2(tmp_path: Path) -> None:
+    assert OOMKills.now(tree(tmp_path, V2)) == OOMKills(group=2, machine=7, limit=512 << 20)
 
 
-def test_a_container_of_version_1_whose_path_is_the_machines_and_that_has_no_limit(tmp_path: Path) -> None:
-    assert Kills.now(tree(tmp_path, V1)) == Kills(group=2, machine=0, limit=0)
+def test_a_container_with_cgroup_v1_the_hosts_path_and_no_limit(tmp_path: Path) -> None:
+    assert OOMKills.now(tree(tmp_path, V1)) == OOMKills(group=2, machine=0, limit=0)
 
 
-def test_a_process_of_a_machine_with_version_2_below_its_root(tmp_path: Path) -> None:
+def test_a_process_on_a_host_with_cgroup_v2(tmp_path: Path) -> None:
     files = {
         "proc/self/cgroup": "0::/user.slice/run-1.scope\n",
         "sys/fs/cgroup/user.slice/run-1.scope/memory.events": "oom_kill 1\n",
         "sys/fs/cgroup/user.slice/run-1.scope/memory.max": "max\n",
     }
-    assert Kills.now(tree(tmp_path, files)) == Kills(group=1)
+    assert OOMKills.now(tree(tmp_path, files)) == OOMKills(group=1)
 
 
-def test_where_nothing_can_be_seen_nothing_was_killed(tmp_path: Path) -> None:
-    assert Kills.now(tmp_path) == Kills()
-    assert Kills.now().since(Kills.now()) == ""
+def test_without_counters_nothing_was_killed(tmp_path: Path) -> None:
+    assert OOMKills.now(tmp_path) == OOMKills()
+    assert OOMKills.now().since(OOMKills.now()) == ""
 
 
 @pytest.mark.parametrize(
-    ("after", "told"),
+    ("after", "expected"),
     [
-        (Kills(group=1, machine=1, limit=1 << 30), "out of memory: the limit is 1.0 GiB"),
-        (Kills(group=1), "out of memory"),
-        (Kills(machine=1, limit=1 << 30), "most likely out of memory"),
-        (Kills(limit=1 << 30), ""),
+        (OOMKills(group=1, machine=1, limit=1 << 30), "out of memory: the limit is 1.0 GiB"),
+        (OOMKills(group=1), "out of memory"),
+        (OOMKills(machine=1, limit=1 << 30), "most likely out of memory"),
+        (OOMKills(limit=1 << 30), ""),
     ],
 )
-def test_what_is_said_of_more_kills_than_before(after: Kills, told: str) -> None:
-    said = after.since(Kills(limit=1 << 30))
-    assert said.startswith(told)
-    assert bool(said) == bool(told)
+def test_more_kills_than_before_explain_a_kill(after: OOMKills, expected: str) -> None:
+    explanation = after.since(OOMKills(limit=1 << 30))
+    assert explanation.startswith(expected)
+    assert bool(explanation) == bool(expected)
 
 
-def test_sizes_are_for_persons() -> None:
-    assert [size(64 << 20), size(1536 << 20)] == ["64 MiB", "1.5 GiB"]
+def test_bytes_are_formatted() -> None:
+    assert [format_bytes(64 << 20), format_bytes(1536 << 20)] == ["64 MiB", "1.5 GiB"]

@@ -1,4 +1,4 @@
-"""What a file system that does not answer costs: some tries, one line, and no more."""
+"""Retries on a file system that fails: some attempts, one log line, then an error."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from kittrain.system.storage import DELAYS, StorageUnavailableError, patiently
+from kittrain.system.storage import DELAYS, StorageUnavailableError, retry_io
 from tests.trainer.storage import impatient
 
 
 @pytest.fixture(autouse=True)
-def _impatient() -> Iterator[None]:
+def _short_delays() -> Iterator[None]:
     with impatient():
         yield
 
 
-def refusing(errors: list[OSError]) -> Callable[[], str]:
+def failing(errors: list[OSError]) -> Callable[[], str]:
     left = iter(errors)
 
     def act() -> str:
@@ -29,24 +29,24 @@ def refusing(errors: list[OSError]) -> Callable[[], str]:
     return act
 
 
-def test_what_answers_again_was_worth_waiting_for() -> None:
-    said: list[str] = []
+def test_a_recovered_file_system_is_used() -> None:
+    logged: list[str] = []
     errors = [OSError(errno.EIO, "Input/output error"), PermissionError(errno.EACCES, "Permission denied", "/else")]
-    assert patiently(refusing(errors), Path("/there"), said.append) == "read"
-    assert said == ["[Errno 5] Input/output error: '/there'; trying again for 0 s"]
+    assert retry_io(failing(errors), Path("/there"), logged.append) == "read"
+    assert logged == ["[Errno 5] Input/output error: '/there'; retrying for 0 s"]
 
 
-def test_what_never_answers_is_told_with_error_path_and_tries() -> None:
-    said: list[str] = []
+def test_a_lasting_failure_names_error_path_and_attempts() -> None:
+    logged: list[str] = []
     with pytest.raises(StorageUnavailableError, match=r"^\[Errno 5\] I/O: '/there'; tried 6 times in 0 s$"):
-        patiently(refusing([OSError(errno.EIO, "I/O")] * 7), Path("/there"), said.append)
-    assert len(said) == 1
+        retry_io(failing([OSError(errno.EIO, "I/O")] * 7), Path("/there"), logged.append)
+    assert len(logged) == 1
 
 
 def test_any_other_error_is_raised_at_once() -> None:
     with pytest.raises(ZeroDivisionError):
-        patiently(lambda: 1 / 0, Path("/there"), pytest.fail)
+        retry_io(lambda: 1 / 0, Path("/there"), pytest.fail)
 
 
-def test_a_minute_is_waited_well_within_a_collective_s_time_out() -> None:
+def test_retries_end_well_before_a_collective_times_out() -> None:
     assert 30 <= sum(DELAYS) <= 120

@@ -1,7 +1,7 @@
-"""Whether ranks that do not move work nevertheless, by what they use of the machine: the rules, without clocks.
+"""Decides whether a rank without progress is busy, from its CPU and I/O usage. Pure: no clocks, no processes.
 
-A rank that compiles, reads a slow disk or computes for long uses processors or moves bytes. One that is stuck does
-not, and nor does one that waits for others in gloo; in NCCL it may.
+A rank that compiles, reads a slow disk or computes for long uses CPU or I/O. A stuck rank does not, nor does one that
+waits in a gloo collective; one that waits in NCCL may use CPU.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Final
 from kittrain.system.processes import Usage
 
 INTERVAL: Final = 1.0  # seconds between two samples
-WINDOW: Final = 5.0  # seconds that count
-LEAST: Final = 0.05  # of a core: a rank that waits takes a tenth of that, what watches over it perhaps a half
-FLOW: Final = 1 << 16  # bytes in a second, far below any disk's
+WINDOW: Final = 5.0  # seconds that are considered
+MIN_CORES: Final = 0.05  # cores; an idle rank uses a tenth of that, watchdog threads perhaps half
+MIN_IO_RATE: Final = 1 << 16  # bytes per second, far below any disk's speed
 
 
 class Activity:
-    """Of one rank. ``now`` is in seconds of any steady clock."""
+    """The activity of one rank. ``now`` is in seconds of any monotonic clock."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, Usage]] = deque()
 
-    def note(self, usage: Usage | None, now: float) -> None:
-        """A sample; None if there is nothing to see."""
+    def add(self, usage: Usage | None, now: float) -> None:
+        """Add a sample; None, if usage is not available, clears them."""
         if usage is None:
             self._samples.clear()
             return
@@ -34,20 +34,20 @@ class Activity:
 
     @property
     def cores(self) -> float:
-        """How many cores it uses; 0 where too little was seen."""
-        seconds = self._passed
+        """The number of cores in use; 0 with too few samples."""
+        seconds = self._duration
         return (self._samples[-1][1].seconds - self._samples[0][1].seconds) / seconds if seconds else 0.0
 
     @property
     def busy(self) -> bool:
-        """Whether it works: it uses a processor, moves bytes, or most of the time wanted to and did not get there."""
-        seconds = self._passed
+        """Whether it uses CPU or I/O, or was runnable in most samples without getting a CPU."""
+        seconds = self._duration
         if not seconds:
             return False
-        moved = self._samples[-1][1].moved - self._samples[0][1].moved
-        wanting = sum(usage.wanting for _, usage in self._samples) > len(self._samples) / 2
-        return wanting or self.cores >= LEAST or moved >= FLOW * seconds
+        io_bytes = self._samples[-1][1].io_bytes - self._samples[0][1].io_bytes
+        runnable = sum(usage.runnable for _, usage in self._samples) > len(self._samples) / 2
+        return runnable or self.cores >= MIN_CORES or io_bytes >= MIN_IO_RATE * seconds
 
     @property
-    def _passed(self) -> float:
+    def _duration(self) -> float:
         return self._samples[-1][0] - self._samples[0][0] if len(self._samples) > 1 else 0.0

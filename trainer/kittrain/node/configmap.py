@@ -1,4 +1,4 @@
-"""``configmap:<name>``: the report, in a ConfigMap beside the job, through the API server."""
+"""Writes the report to the job's ConfigMap (``KIT_REPORT=configmap:<name>``)."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import Any, ClassVar, Final
 from kittrain.system.apiserver import ApiError, ApiServer
 
 KEY: Final = "report"  # in the ConfigMap's data
-REFUSALS: Final[Mapping[int, str]] = {
-    # Why the API server does not take a report, and what to do about it.
-    HTTPStatus.UNAUTHORIZED: "the service account's token is not accepted; is the cluster's clock right?",
-    HTTPStatus.FORBIDDEN: "the pod's service account may not; "
+ERRORS: Final[Mapping[int, str]] = {
+    # Why the API server rejects a report, and the fix.
+    HTTPStatus.UNAUTHORIZED: "the service account's token was rejected; is the cluster's clock right?",
+    HTTPStatus.FORBIDDEN: "the pod's service account lacks the right; "
     "let its Role `patch` that ConfigMap, or set security.reportStatus: false",
-    HTTPStatus.NOT_FOUND: "it is not there; kitctl makes it with the job, and it must not be deleted before",
+    HTTPStatus.NOT_FOUND: "it does not exist; kitctl creates it with the job, do not delete it before the job",
 }
 
 
-class RefusedError(OSError):
-    """The report was not taken; says why, and what would help."""
+class ReportRejectedError(OSError):
+    """The API server rejected the report; the message has the reason and the fix."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigMapSink:
-    """The key :data:`KEY` of a ConfigMap in the pod's own namespace."""
+    """Writes the key :data:`KEY` of a ConfigMap in the pod's namespace."""
 
-    # A job's report costs the API server as much as the leases of two of its nodes, which are renewed every 10 s.
+    # The load on the API server equals that of two nodes' leases, which are renewed every 10 s.
     interval: ClassVar[float] = 5.0
 
     name: str
@@ -38,10 +38,10 @@ class ConfigMapSink:
         """Replace the report.
 
         Raises:
-            RefusedError: it was not taken.
+            ReportRejectedError: it was rejected.
         """
         try:
             self.server.patch("api/v1", "configmaps", self.name, {"data": {KEY: json.dumps(report)}})
         except ApiError as error:
-            why = f"the ConfigMap {self.name}: {REFUSALS.get(error.status, error)}" if error.status else str(error)
-            raise RefusedError(why) from error
+            why = f"the ConfigMap {self.name}: {ERRORS.get(error.status, error)}" if error.status else str(error)
+            raise ReportRejectedError(why) from error

@@ -1,4 +1,4 @@
-"""The request to drain: what SIGTERM (or SIGINT) to an agent means, wherever the agent is at that moment."""
+"""Handles SIGTERM and SIGINT to the agent as a request to drain the node."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from types import FrameType
 
 
-class DrainRequested(BaseException):  # a request, no error: nobody's `except Exception` may eat it
-    """Raised out of a wait that has nothing to finish; while ranks run the request is only noted."""
+class DrainRequested(BaseException):  # not an error: `except Exception` must not swallow it
+    """Raised in waits that can be aborted. While ranks run, the request is only recorded."""
 
 
 class Drain:
-    """Whether this node was told to leave, and when. Later signals change nothing."""
+    """Whether and when a drain was requested. Later signals change nothing."""
 
     def __init__(self) -> None:
         self.requested_at: float | None = None  # time.monotonic()
@@ -22,20 +22,20 @@ class Drain:
 
     @property
     def requested(self) -> bool:
-        """Whether the node was told to leave."""
+        """Whether a drain was requested."""
         return self.requested_at is not None
 
     def install(self) -> None:
-        """Take over SIGTERM and SIGINT. Torch takes them back whenever it starts ranks, so this is called again."""
+        """Install the handlers. Torch replaces them whenever it starts ranks, so this is called again."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._note)
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """A stretch of waiting that a request ends at once.
+        """A wait that a drain request aborts.
 
         Raises:
-            DrainRequested: the request came before, or comes within.
+            DrainRequested: a drain was requested before, or is requested within the context.
         """
         self._interruptible = True
         try:
@@ -49,5 +49,5 @@ class Drain:
         if self.requested_at is None:
             self.requested_at = time.monotonic()
         if self._interruptible:
-            self._interruptible = False  # once: the way out must not be interrupted again
+            self._interruptible = False  # only once: the clean-up must not be interrupted
             raise DrainRequested

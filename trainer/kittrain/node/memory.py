@@ -1,7 +1,6 @@
-"""The folder in main memory that a node's ranks copy their state to: it outlives them, and ends with the node.
+"""The in-memory folder (tmpfs) for the ranks' in-memory snapshots; it outlives the ranks, and is deleted by the agent.
 
-What a killed agent leaves is used by the one that is started in its place; where none was for minutes, any other one
-clears it away.
+After a kill, the restarted agent uses the same folder. If there is none for minutes, any other agent deletes it.
 """
 
 from __future__ import annotations
@@ -14,25 +13,25 @@ from contextlib import contextmanager
 from typing import Final
 
 from kittrain.env import NodeEnv
-from kittrain.system.claims import claim, clear, release
-from kittrain.system.console import say
+from kittrain.system.console import log
+from kittrain.system.folder_locks import lock, remove_unused, unlock
 
 PREFIX: Final = "kit-memory-"
-UNUSED: Final = 300.0  # seconds in which a killed agent is started again, if at all
+UNUSED: Final = 300.0  # seconds; a killed agent is restarted within them, if at all
 
 
 @contextmanager
 def memory_folder(node: NodeEnv) -> Iterator[None]:
-    """Have a folder of the node's own, if the job asks for copies in memory, and tell the ranks where."""
+    """Create the node's folder if the job uses in-memory snapshots, and set KIT_MEMORY_DIR for the ranks."""
     if node.memory_root is None:
         yield
         return
     folder = node.memory_root / _name(node)
     try:
-        clear(node.memory_root, PREFIX, unused=UNUSED, but=folder)
-        owner = claim(folder)
+        remove_unused(node.memory_root, PREFIX, unused=UNUSED, but=folder)
+        owner = lock(folder)
     except OSError as error:
-        say(node.node_index, f"warning: no folder in {node.memory_root} for copies of the state: {error}")
+        log(node.node_index, f"warning: no in-memory snapshots: cannot create a folder in {node.memory_root}: {error}")
         yield
         return
     os.environ["KIT_MEMORY_DIR"] = str(folder)  # the ranks inherit it
@@ -40,10 +39,10 @@ def memory_folder(node: NodeEnv) -> Iterator[None]:
         yield
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        release(owner)
+        unlock(owner)
 
 
 def _name(node: NodeEnv) -> str:
-    """The same for the same node of the same run, and no other on this machine."""
+    """A name that is unique on this host, and the same for each run of this node's agent."""
     facts = node.namespace, node.job, node.run_id, str(node.snapshot_dir), node.node_index
     return f"{PREFIX}{node.job}-{node.node_index}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:12]}"

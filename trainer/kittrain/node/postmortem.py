@@ -1,4 +1,4 @@
-"""What is found out about a rank that has failed: from torch's record, its output, and the kernel's counters."""
+"""Finds the cause of a rank's failure: from torch's error file, its output, and the kernel's OOM counters."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from kittrain.env import SHARED_MEMORY
 from kittrain.outcome import rank_output
 from kittrain.outcome.failures import Failure
 from kittrain.rendezvous.stacks import locate
-from kittrain.system.oom import Kills, size
+from kittrain.system.oom import OOMKills, format_bytes
 
-# What a signal that the kernel sends for a fault of the process means.
+# Explanations of the signals that a crash causes.
 FAULTS: Final = {
     signal.SIGSEGV: "invalid memory access in native code",
-    signal.SIGBUS: "no memory is left behind a mapping",
-    signal.SIGILL: "an instruction that this CPU does not have",
+    signal.SIGBUS: "mapped memory could not be allocated",
+    signal.SIGILL: "an instruction that this CPU does not support",
     signal.SIGFPE: "division by zero in native code",
-    signal.SIGABRT: "native code gave up",
+    signal.SIGABRT: "native code aborted",
 }
 
 
 class Postmortem:
-    """Looks into the ends of one round's ranks; made when they start."""
+    """Explains failures of one round's ranks. Create it before they start: it compares OOM counters."""
 
     def __init__(self) -> None:
-        self._before = Kills.now()
+        self._before = OOMKills.now()
 
     def failure(self, rank: int, record: ProcessFailure, output: Sequence[str]) -> Failure:
-        """How a rank ended.
+        """Explain how a rank failed.
 
         Args:
-            rank: which one.
-            record: torch's, with the content of the error file where the rank could write one.
-            output: what it printed last, the oldest line first.
+            rank: its global rank.
+            record: torch's record, with the content of the error file if the rank wrote one.
+            output: its last lines, oldest first.
         """
         lines = rank_output.excerpt(output)
-        told: Any = record.message
-        if isinstance(told, dict):
-            traceback = told["extraInfo"]["py_callstack"]
-            error = rank_output.innermost_error(told["message"].strip(), traceback)
+        message: Any = record.message
+        if isinstance(message, dict):
+            traceback = message["extraInfo"]["py_callstack"]
+            error = rank_output.innermost_error(message["message"].strip(), traceback)
         elif record.exitcode < 0:
             error, traceback = self._killed(record, output), ""
         else:
-            said = rank_output.last_line(lines)
-            error, traceback = f"exit code {record.exitcode}" + (f": {said}" if said else ""), ""
+            last = rank_output.last_line(lines)
+            error, traceback = f"exit code {record.exitcode}" + (f": {last}" if last else ""), ""
         if "Bus error" in error:
             error += f" ({_shared_memory()})"
         time = record.timestamp
@@ -60,20 +60,20 @@ class Postmortem:
     def _killed(self, record: ProcessFailure, output: Sequence[str]) -> str:
         """``killed by SIGSEGV at train.py:3 in step: invalid memory access in native code``."""
         number = -record.exitcode
-        what = FAULTS.get(signal.Signals(number), "") if number in set(signal.Signals) else ""
+        why = FAULTS.get(signal.Signals(number), "") if number in set(signal.Signals) else ""
         if number == signal.SIGKILL:
-            what = Kills.now().since(self._before)
+            why = OOMKills.now().since(self._before)
         elif number == signal.SIGBUS:
-            what = f"{what} ({_shared_memory()})"
-        stood = locate(output) if what and number != signal.SIGKILL else None
+            why = f"{why} ({_shared_memory()})"
+        stood = locate(output) if why and number != signal.SIGKILL else None
         return (
-            f"killed by {record.signal_name()}" + (f" at {stood.line}" if stood else "") + (f": {what}" if what else "")
+            f"killed by {record.signal_name()}" + (f" at {stood.line}" if stood else "") + (f": {why}" if why else "")
         )
 
 
 def _shared_memory() -> str:
-    """How large main memory's own file system is, which data loaders' workers and ranks share tensors through."""
+    """The size of /dev/shm, through which data loader workers and ranks share tensors."""
     with suppress(OSError):
         found = os.statvfs(SHARED_MEMORY)
-        return f"{SHARED_MEMORY} has {size(found.f_frsize * found.f_blocks)}"
-    return f"there is no {SHARED_MEMORY}"
+        return f"{SHARED_MEMORY} has {format_bytes(found.f_frsize * found.f_blocks)}"
+    return f"{SHARED_MEMORY} does not exist"

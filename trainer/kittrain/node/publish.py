@@ -1,4 +1,4 @@
-"""The report of the whole job: who runs where and how far it is, told by the agent that has group rank 0."""
+"""Publishes the job's report, from the agent with group rank 0: which node runs which ranks, and the progress."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from typing import Any, ClassVar, Final, Protocol
 
 from kittrain.env import NodeEnv
 from kittrain.node.configmap import ConfigMapSink
-from kittrain.node.failurelog import FailureLog
-from kittrain.node.recovery import Recovery
+from kittrain.node.failure_log import FailureLog
+from kittrain.node.recovery import RecoveryTimings
 from kittrain.outcome.failures import Failure
-from kittrain.system.console import say
+from kittrain.system.console import log
 
-LAST_WORDS: Final = 3.0  # seconds that the last report may take: a node that leaves has little time
+FINAL_REPORT_TIMEOUT: Final = 3.0  # seconds to write the last report: a draining node has little time
 
 
 class Store(Protocol):
-    """The part of a torch store that is needed here."""
+    """The part of torch's store that is used here."""
 
     def set(self, key: str, value: str) -> None:
         """Set a key."""
 
     def get(self, key: str) -> bytes:
-        """A key's value, as soon as it is set."""
+        """A key's value; waits until it is set."""
 
     def multi_get(self, keys: list[str]) -> list[bytes]:
-        """The values of all these keys, as soon as they are set."""
+        """The values of these keys; waits until all are set."""
 
 
 class Sink(Protocol):
-    """Where reports go."""
+    """A destination of reports."""
 
     @property
     def interval(self) -> float:
-        """Seconds between two reports while nothing but the progress changes."""
+        """Seconds between two reports while only the progress changes."""
 
     def put(self, report: Mapping[str, Any]) -> None:
         """Replace the report.
 
         Raises:
-            OSError: it could not be written; the next one may.
+            OSError: it could not be written; the next one may succeed.
         """
 
 
@@ -66,7 +66,7 @@ class FileSink:
 
 
 def sink_of(address: str | None, warn: Callable[[str], None]) -> Sink | None:
-    """The sink that the job's document names; None without one, and for a kind that this version does not know."""
+    """The sink that the job spec names; None if it has none, or one of an unknown kind."""
     scheme, _, rest = (address or "").partition(":")
     match scheme:
         case "file" if rest:
@@ -74,13 +74,13 @@ def sink_of(address: str | None, warn: Callable[[str], None]) -> Sink | None:
         case "configmap" if rest:
             return ConfigMapSink(name=rest)
     if address:
-        warn(f"warning: report {address!r} is neither file:<path> nor configmap:<name>: status will know little")
+        warn(f"warning: report {address!r} is neither file:<path> nor configmap:<name>; status is incomplete")
     return None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seat:
-    """Where a node sits in a round, and since when by its own machine's clock (unix seconds)."""
+class NodeAssignment:
+    """A node's part in a round. ``joined`` is by its own host's clock, in Unix seconds."""
 
     index: int
     pod: str
@@ -88,13 +88,13 @@ class Seat:
     group_rank: int
     ranks: tuple[int, int]  # first and last
     joined: float
-    lives: int  # how often this node was started, as far as its logs were kept
+    lives: int  # runs of this node's agent, as far as they left log copies
 
 
 class Reporter:
-    """Takes part in telling the report, round after round; only the agent with group rank 0 writes it.
+    """Collects the report of each round; only the agent with group rank 0 writes it.
 
-    It is written by a thread of its own, so that a sink that fails or hangs costs the training nothing.
+    A background thread writes it, so a sink that fails or hangs does not slow down training.
     """
 
     def __init__(self, node: NodeEnv, *, sink: Sink | None, progress_file: Path) -> None:
@@ -103,26 +103,26 @@ class Reporter:
         self._progress_file = progress_file
         self._ranks = (0, -1)
         self._failures = FailureLog(node.node_index)
-        self.recovery = Recovery()
+        self.recovery = RecoveryTimings()
         self._round = 0
-        self._tempo: Mapping[str, Mapping[str, float]] = {}
-        self._slow: set[str] = set()  # the ranks that were told
-        self._report: dict[str, Any] | None = None  # while this node leads
-        self._dissolved = False
-        self._news = threading.Event()
+        self._timings: Mapping[str, Mapping[str, float]] = {}
+        self._slow: set[str] = set()  # ranks already logged as slow
+        self._report: dict[str, Any] | None = None  # if this node has group rank 0
+        self._round_over = False
+        self._changed = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
-        self._troubles: set[str] = set()  # that were told
+        self._warned: set[str] = set()  # errors already logged
 
     def begin(self, store: Store, *, group_rank: int, group_size: int, ranks: tuple[int, int], world: int) -> int:
-        """Tell the others this node's seat; returns the round's number, which grows even if the store is new.
+        """Exchange assignments with the other nodes; returns the round's number.
 
-        It begins anew only if no node of the round before is left.
+        The number grows even if the store is new. It restarts only if no node of the round before is left.
 
         Raises:
-            torch.distributed.DistError: the store or another node went away.
+            torch.distributed.DistError: the store or another node is lost.
         """
-        seat = Seat(
+        assignment = NodeAssignment(
             index=self._node.node_index,
             pod=self._node.pod,
             host=self._node.host,
@@ -132,64 +132,64 @@ class Reporter:
             lives=self._node.lives,
         )
         self._ranks = ranks
-        seen = {"round": self._round, "failures": self._failures.known}
-        store.set(f"kit/seat/{group_rank}", json.dumps({"seat": asdict(seat), **seen}))
+        known = {"round": self._round, "failures": self._failures.known}
+        store.set(f"kit/node/{group_rank}", json.dumps({"node": asdict(assignment), **known}))
         if group_rank == 0:
-            told = [json.loads(text) for text in store.multi_get([f"kit/seat/{i}" for i in range(group_size)])]
-            store.set("kit/round", str(max(one["round"] for one in told) + 1))
-            self._failures.merge(failure for one in told for failure in one["failures"])
+            nodes = [json.loads(text) for text in store.multi_get([f"kit/node/{i}" for i in range(group_size)])]
+            store.set("kit/round", str(max(node["round"] for node in nodes) + 1))
+            self._failures.merge(failure for node in nodes for failure in node["failures"])
         self._round = int(store.get("kit/round"))
-        self._dissolved, self._tempo, self._slow = False, {}, set()
+        self._round_over, self._timings, self._slow = False, {}, set()
         if group_rank == 0 and self._sink:
-            self._lead(self._sink, {str(one["seat"].pop("index")): one["seat"] for one in told}, world)
+            self._lead(self._sink, {str(node["node"].pop("index")): node["node"] for node in nodes}, world)
         else:
-            self._report = None  # it is another node's to tell now
+            self._report = None  # another node writes it now
         return self._round
 
     @property
     def forming(self) -> bool:
-        """Whether the group is known to be no more."""
-        return self._dissolved
+        """Whether the round has ended and the next one is forming."""
+        return self._round_over
 
     def failed(self, failure: Failure) -> None:
-        """Remember how a rank has failed."""
+        """Record a rank's failure."""
         self._failures.add(failure, self._ranks)
 
-    def dissolve(self, cause: str, *, noticed: float | None = None) -> None:
-        """Tell that the group is no more, and that another one is forming.
+    def round_ended(self, cause: str, *, noticed: float | None = None) -> None:
+        """Report that the round has ended and the next one is forming.
 
         Args:
-            cause: for a person.
-            noticed: when this node learned of it, in ``time.monotonic()``; None is now.
+            cause: a message for the user.
+            noticed: when this node detected it, in ``time.monotonic()``; None for now.
         """
-        self._dissolved = True
+        self._round_over = True
         self.recovery.begin(cause, noticed=noticed)
         if self._report:
             self._report = {**self._report, "forming": True}
-            self._news.set()
+            self._changed.set()
 
-    def tempo(self, told: Mapping[str, Mapping[str, float]] | None) -> None:
-        """How fast all ranks are, as ``Rendezvous.step_timings`` has it; who has become slow is said once."""
-        if told is None:
+    def step_timings(self, timings: Mapping[str, Mapping[str, float]] | None) -> None:
+        """Set the step times of all ranks, as ``Rendezvous.step_timings`` gives them; logs each slow rank once."""
+        if timings is None:
             return
-        self._tempo = told
-        for rank in told["slow"].keys() - self._slow:
+        self._timings = timings
+        for rank in timings["slow"].keys() - self._slow:
             self._slow.add(rank)
-            say(
+            log(
                 self._node.node_index,
-                f"rank {rank} is slow: its steps take {told['slow'][rank]:.1f} x what others' take",
+                f"rank {rank} is slow: its steps take {timings['slow'][rank]:.1f} times as long as the others'",
             )
 
     def stop(self) -> None:
-        """Tell the last of it, if that can be done soon, and stop for good."""
+        """Write the last report, for at most FINAL_REPORT_TIMEOUT seconds, and stop."""
         self._stopping = True
-        self._news.set()
+        self._changed.set()
         if self._thread:
-            self._thread.join(LAST_WORDS)
+            self._thread.join(FINAL_REPORT_TIMEOUT)
 
     def _lead(self, sink: Sink, nodes: Mapping[str, Any], world: int) -> None:
         if not self._report:
-            self._progress_file.unlink(missing_ok=True)  # of a round long ago
+            self._progress_file.unlink(missing_ok=True)  # left from an earlier round
         self._report = {
             "run": self._node.run_id,
             "round": self._round,
@@ -198,44 +198,44 @@ class Reporter:
             "world_size": world,
             "nodes": nodes,
         }
-        self._news.set()
+        self._changed.set()
         if not self._thread:
-            self._thread = threading.Thread(target=self._tell, args=(sink,), name="report", daemon=True)
+            self._thread = threading.Thread(target=self._run, args=(sink,), name="report", daemon=True)
             self._thread.start()
 
-    def _tell(self, sink: Sink) -> None:
-        """Tell what is new about the group at once, and how far it is from time to time."""
+    def _run(self, sink: Sink) -> None:
+        """Write the report at once when the round changes, and at intervals for the progress."""
         last = False
         while not last:
-            self._news.wait(sink.interval)
-            self._news.clear()
+            self._changed.wait(sink.interval)
+            self._changed.clear()
             last, report = self._stopping, self._report
             if report:
                 now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-                self._put(sink, {**report, "updated": now, "progress": self._progress(), **self._conduct(report)})
+                self._put(sink, {**report, "updated": now, "progress": self._progress(), **self._health(report)})
 
-    def _conduct(self, report: Mapping[str, Any]) -> dict[str, Any]:
-        """How the group does: an entry a node, not a rank, since an object of Kubernetes holds a megabyte."""
-        busy = {int(rank): seconds for rank, seconds in self._tempo.get("busy", {}).items()}
-        pace = {
+    def _health(self, report: Mapping[str, Any]) -> dict[str, Any]:
+        """Step times and failures, per node and not per rank: a ConfigMap holds at most 1 MiB."""
+        busy = {int(rank): seconds for rank, seconds in self._timings.get("busy", {}).items()}
+        slowest = {
             index: round(max(busy[rank] for rank in ranks), 4)
-            for index, seat in report["nodes"].items()
-            if (ranks := [rank for rank in range(seat["ranks"][0], seat["ranks"][1] + 1) if rank in busy])
+            for index, node in report["nodes"].items()
+            if (ranks := [rank for rank in range(node["ranks"][0], node["ranks"][1] + 1) if rank in busy])
         }
-        slow, failures = self._tempo.get("slow", {}), self._failures.known
-        return {"busy": pace, "slow": slow, "last_recovery": self.recovery.complete, "failures": failures}
+        slow, failures = self._timings.get("slow", {}), self._failures.known
+        return {"busy": slowest, "slow": slow, "last_recovery": self.recovery.complete, "failures": failures}
 
     def _put(self, sink: Sink, report: Mapping[str, Any]) -> None:
         try:
             sink.put(report)
-        except OSError as error:  # a full disk, a server that is away: the next one may get through
-            trouble = str(error)
-            if trouble not in self._troubles:
-                self._troubles.add(trouble)
-                say(self._node.node_index, f"warning: status falls behind, its report cannot be written: {trouble}")
+        except OSError as error:  # a full disk or an unreachable server: the next report may succeed
+            reason = str(error)
+            if reason not in self._warned:
+                self._warned.add(reason)
+                log(self._node.node_index, f"warning: cannot write the status report: {reason}")
 
     def _progress(self) -> Any:
         try:
             return json.loads(self._progress_file.read_bytes())
         except (OSError, ValueError):
-            return {}  # nothing told yet
+            return {}  # no progress yet

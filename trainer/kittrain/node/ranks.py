@@ -1,4 +1,4 @@
-"""The processes of this node's ranks: started warm where it works, watched, stopped with all their offspring."""
+"""Starts the processes of this node's ranks, forked or cold, and stops them with all their descendants."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from kittrain.node.zygote import COLD, Order, Zygote, ZygoteLost
+from kittrain.node.zygote import COLD_COMMAND, ForkRequest, Zygote, ZygoteLost
 from kittrain.outcome import completion
 
-POLL: Final = 0.01  # seconds between two looks at ranks that are being stopped
+POLL_INTERVAL: Final = 0.01  # seconds, while ranks are being stopped
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class RankFiles:
     """The files that a rank and its agent share in one round.
 
     Args:
-        folder: of the round.
-        rank: its number in the world.
+        folder: the round's folder.
+        rank: the global rank.
     """
 
     folder: Path
@@ -32,37 +32,37 @@ class RankFiles:
 
     @property
     def pipe(self) -> Path:
-        """Takes its output."""
+        """The pipe for its output."""
         return self.folder / f"{self.rank}.pipe"
 
     @property
     def error(self) -> Path:
-        """Where it leaves its error."""
+        """Its error, in torchrun's format."""
         return self.folder / f"{self.rank}.error.json"
 
     @property
-    def heart(self) -> Path:
-        """Where it tells what it does."""
-        return self.folder / f"{self.rank}.heart"
+    def heartbeat(self) -> Path:
+        """Its heartbeat."""
+        return self.folder / f"{self.rank}.heartbeat"
 
     @property
     def finished(self) -> Path:
-        """Where it, or another rank of the node, says that training has finished."""
+        """A marker that training has finished, written by any rank of the node."""
         return self.folder / "finished"
 
 
 class Process(Protocol):
-    """A child of this process, the leader of its session."""
+    """A child process, the leader of its session."""
 
     pid: int
 
     def poll(self) -> int | None:
-        """Its exit code, negative if a signal has killed it; None while it runs."""
+        """Its exit code, negative if killed by a signal; None while running."""
 
 
 @dataclass
-class Forked:
-    """A rank that was forked from the zygote; ``subprocess.Popen`` is one that was not."""
+class ForkedProcess:
+    """A rank that was forked from the zygote; a cold one is a ``subprocess.Popen``."""
 
     pid: int
     _code: int | None = None
@@ -80,93 +80,95 @@ class Starter:
 
     Args:
         command: ``script args`` or ``-m module args``.
-        zygote: to fork them from; None starts a new interpreter for each.
-        say: told when the zygote is lost, after which each rank imports for itself.
+        zygote: forks the ranks; None starts a new interpreter for each.
+        log: called when the zygote is lost; from then on ranks start cold.
     """
 
-    def __init__(self, command: Sequence[str], *, zygote: Zygote | None, say: Callable[[str], None]) -> None:
+    def __init__(self, command: Sequence[str], *, zygote: Zygote | None, log: Callable[[str], None]) -> None:
         self._command = list(command)
         self._zygote = zygote
         self._warm = False
-        self._say = say
+        self._log = log
 
     def prepare(self) -> None:
-        """Wait until ranks can be started without delay; others should not have to wait for that."""
+        """Wait until the zygote is ready, before other nodes have to wait for this one."""
         if self._zygote and not self._warm:
             try:
-                self._zygote.await_warmth()
+                self._zygote.wait_ready()
                 self._warm = True
             except ZygoteLost as error:
-                self._go_on_cold(error)
+                self._fall_back_to_cold(error)
 
     def start(self, env: Mapping[str, str], output: Path) -> Process:
-        """Start a rank whose output goes to a file or pipe; ``env`` is added to this process's own."""
+        """Start a rank that writes to a file or pipe; ``env`` is added to this process's environment."""
         whole = {**os.environ, **env}
         if self._zygote:
             try:
-                return Forked(self._zygote.start(Order(command=self._command, env=whole, output=str(output))))
+                return ForkedProcess(
+                    self._zygote.start(ForkRequest(command=self._command, env=whole, output=str(output)))
+                )
             except ZygoteLost as error:
-                self._go_on_cold(error)
-        command = [*COLD, *self._command]
+                self._fall_back_to_cold(error)
+        command = [*COLD_COMMAND, *self._command]
         with output.open("wb") as stream:
             return subprocess.Popen(command, env=whole, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True)
 
-    def _go_on_cold(self, error: ZygoteLost) -> None:
-        self._say(f"warning: the warm process is lost ({error}); ranks start cold from now on")
+    def _fall_back_to_cold(self, error: ZygoteLost) -> None:
+        self._log(f"warning: the zygote is lost ({error}); ranks start cold from now on")
         if self._zygote:
-            self._zygote.close()  # it may only be slow, and a rank must not be started twice
+            self._zygote.close()  # it may only be slow: do not start a rank twice
             self._zygote = None
 
 
-class Ranks:
+class RankProcesses:
     """The ranks of one round on this node, by local rank."""
 
     def __init__(self) -> None:
         self._processes: list[Process] = []
 
     def add(self, process: Process) -> None:
-        """One more."""
+        """Add a process."""
         self._processes.append(process)
 
     @property
     def pids(self) -> list[int]:
-        """Their process ids."""
+        """The process ids."""
         return [process.pid for process in self._processes]
 
-    def codes(self) -> list[int | None]:
-        """Their exit codes; None for those that run."""
+    def exit_codes(self) -> list[int | None]:
+        """The exit codes; None while running."""
         return [process.poll() for process in self._processes]
 
     def signal(self, number: signal.Signals) -> None:
-        """A signal to those that run."""
+        """Send a signal to the running ones."""
         for process in self._processes:
             if process.poll() is None:
                 os.kill(process.pid, number)
 
-    def stop(self, patience: float) -> None:
-        """End all of them and whatever they have started: SIGTERM, and SIGKILL after ``patience`` seconds."""
+    def stop(self, timeout: float) -> None:
+        """Stop them and their descendants: SIGTERM, then SIGKILL after ``timeout`` seconds."""
         self.signal(signal.SIGTERM)
-        deadline = time.monotonic() + patience
-        while None in self.codes() and time.monotonic() < deadline:
-            time.sleep(POLL)
+        deadline = time.monotonic() + timeout
+        while None in self.exit_codes() and time.monotonic() < deadline:
+            time.sleep(POLL_INTERVAL)
         for process in self._processes:
-            with suppress(ProcessLookupError):  # no process of that group is left
+            with suppress(ProcessLookupError):  # the group is empty
                 os.killpg(process.pid, signal.SIGKILL)
-        while None in self.codes():
-            time.sleep(POLL)
+        while None in self.exit_codes():
+            time.sleep(POLL_INTERVAL)
         for process in self._processes:
-            _bury(process.pid)
+            _reap(process.pid)
 
 
-def _bury(group: int) -> None:
-    """Wait for the orphans of a killed process group, which are this process's children now."""
-    with suppress(ChildProcessError):  # there are none any more
+def _reap(group: int) -> None:
+    """Reap the orphans of a killed process group; this process is their subreaper."""
+    with suppress(ChildProcessError):  # none is left
         while True:
             os.waitpid(-group, 0)
 
 
 def rank_environment(group: Any, worker: Any, *, restarts: int, files: RankFiles) -> dict[str, str]:
-    """What torchrun tells a rank, from torch's own record of the group (its documentation lists it), and its files."""
+    """A rank's environment: torchrun's documented variables, and the kit's files."""
     spec = group.spec
     return {
         "RANK": str(worker.global_rank),
@@ -185,7 +187,7 @@ def rank_environment(group: Any, worker: Any, *, restarts: int, files: RankFiles
         "TORCHELASTIC_RUN_ID": spec.rdzv_handler.get_run_id(),
         "TORCHELASTIC_USE_AGENT_STORE": str(spec.rdzv_handler.use_agent_store),
         "TORCHELASTIC_ERROR_FILE": str(files.error),
-        "KIT_HEARTBEAT_FILE": str(files.heart),
+        "KIT_HEARTBEAT_FILE": str(files.heartbeat),
         completion.VARIABLE: str(files.finished),
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
     }

@@ -1,4 +1,4 @@
-"""How long it took from one round's end to the first step of the next, part by part, as one node saw it."""
+"""Measures each part of a recovery, from the end of a round to the first step of the next, on this node."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any, Final
 
 from kittrain.system.heartbeat import Phase
 
-# The parts that the ranks know of, in their order: each ends when all ranks of this node have come to a phase.
+# The ranks' parts, in order: each ends when all ranks of this node have reached a phase.
 RANK_PARTS: Final[tuple[tuple[str, Phase], ...]] = (
-    ("start", Phase.JOINING),  # processes, and what they import
+    ("start", Phase.JOINING),  # processes and imports
     ("join", Phase.PREPARING),  # the process group
-    ("restore", Phase.DATA),  # the script's own preparation, and the snapshot
-    ("first_step", Phase.AGREEING),
+    ("restore", Phase.DATA),  # the script's preparation and the snapshot
+    ("first_step", Phase.SYNCING),
 )
 
 
-class Recovery:
-    """One after the other: begun where a round is over, complete with the next one's first step.
+class RecoveryTimings:
+    """The current recovery, and the last complete one.
 
     Attributes:
-        complete: the last whole one: its ``cause``, and the seconds of its parts.
+        complete: the last complete one: its ``cause``, and the seconds of each part.
     """
 
     def __init__(self) -> None:
@@ -30,22 +30,22 @@ class Recovery:
         self._last = 0.0
 
     def begin(self, cause: str, *, noticed: float | None = None) -> None:
-        """A round is over; ``noticed`` is when that was known, in ``time.monotonic()``, None for now."""
+        """A round has ended; ``noticed`` is when this was detected, in ``time.monotonic()``; None for now."""
         if self._parts is None or "form" in self._parts:
             self._parts = {"cause": cause}
             self._last = time.monotonic() if noticed is None else noticed
 
     def mark(self, part: str, at: float | None = None) -> None:
-        """A part is done, now or at a moment of ``time.monotonic()``; the first time counts."""
+        """A part has ended, at ``at`` in ``time.monotonic()`` or now. Only the first call per part counts."""
         if self._parts is not None and part not in self._parts:
             at = time.monotonic() if at is None else at
             self._parts[part] = round(at - self._last, 3)
             self._last = at
 
-    def look(self, first: Callable[[Phase], float]) -> None:
-        """Complete it once the ranks have taken a step; ``first`` says when they came to a phase, 0 for not yet."""
-        if self._parts is None or not first(Phase.AGREEING):
+    def update(self, reached: Callable[[Phase], float]) -> None:
+        """Complete it once the ranks have taken a step; ``reached`` gives when they reached a phase, 0 for not yet."""
+        if self._parts is None or not reached(Phase.SYNCING):
             return
         for part, phase in RANK_PARTS:
-            self.mark(part, first(phase))
+            self.mark(part, reached(phase))
         self.complete, self._parts = self._parts, None

@@ -1,4 +1,4 @@
-"""The folder of an agent's own, for pipes and what its ranks tell it: it ends with the agent, or with a later one."""
+"""The agent's temporary folder, for pipes and files shared with its ranks; removed by this or a later agent."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from kittrain.system.claims import claim, clear, release
+from kittrain.system.folder_locks import lock, remove_unused, unlock
 
 PREFIX: Final = "kit-agent-"
-UNUSED: Final = 60.0  # seconds after which nobody is just making one
+UNUSED: Final = 60.0  # seconds; a younger folder may still be in creation
 
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A new folder. What agents have left that were killed is cleared away first."""
-    clear(Path(tempfile.gettempdir()), PREFIX, unused=UNUSED)
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))  # a TemporaryDirectory would end with the first rank, too
+    """Create the folder, after removing those that killed agents left behind."""
+    remove_unused(Path(tempfile.gettempdir()), PREFIX, unused=UNUSED)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))  # not a TemporaryDirectory: an exiting rank would remove it
     owner = None
-    with suppress(OSError):  # a file system without locks: it stays if this agent is killed
-        owner = claim(folder)
+    with suppress(OSError):  # no locks on this file system: then it stays after a kill
+        owner = lock(folder)
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         if owner is not None:
-            release(owner)
+            unlock(owner)

@@ -1,7 +1,7 @@
-"""The run's secret, which its nodes prove to know: from a file that only the job can read, or from the API server.
+"""Reads the run's secret, with which nodes authenticate: from a mounted file, or from a Secret on the API server.
 
-A job that kitctl submits has the file from the start. One whose objects were applied otherwise has an empty Secret,
-since nobody who renders objects may write a secret down: the first agent that comes fills it, for all of them.
+A job submitted by kitctl has the file from the start. Rendered manifests have an empty Secret, because a secret must
+not be written into them; the first agent fills it for all.
 """
 
 from __future__ import annotations
@@ -15,50 +15,50 @@ from pathlib import Path
 from typing import Final
 
 from kittrain.env import NodeEnv
-from kittrain.system.apiserver import ApiError, ApiServer, DeniedError, NoAccountError, patiently
+from kittrain.system.apiserver import ApiError, ApiServer, DeniedError, NoAccountError, retry_request
 from kittrain.variables import EnvError
 
-KEY: Final = "key"  # in the Secret's data, and so the file's name
-SIZE: Final = 32  # bytes of a new one
-SHORTEST: Final = 16  # bytes
-OPEN: Final = "this run has no secret: whoever reaches port {port} of node 0 and knows the run's id can take part in it"
-STOCK: Final = (
-    "rendezvous c10d is torch's own: whoever reaches port {port} of node 0 can run code in all nodes; only a network "
-    "policy keeps others away"
+KEY: Final = "key"  # in the Secret's data, and the file's name
+SIZE: Final = 32  # bytes of a generated secret
+MIN_SIZE: Final = 16  # bytes
+NO_AUTH: Final = "this run has no secret: anyone who can reach port {port} of node 0 and knows the run id can join it"
+C10D: Final = (
+    "rendezvous c10d has no authentication: anyone who can reach port {port} of node 0 can run code on all nodes; only "
+    "a network policy protects it"
 )
 
 
-def run_secret(node: NodeEnv, say: Callable[[str], None], server: ApiServer | None = None) -> bytes | None:
-    """The secret, or None where there is none and the job does not insist; node 0 says that aloud.
+def run_secret(node: NodeEnv, log: Callable[[str], None], server: ApiServer | None = None) -> bytes | None:
+    """The secret, or None if there is none and the job does not require one; node 0 logs a warning then.
 
     Raises:
-        EnvError: it cannot be read, or the job insists and there is none.
+        EnvError: it cannot be read, or the job requires one and there is none.
         ApiError: the API server does not answer.
     """
     if node.rendezvous == "c10d":
-        _go_without(node, say, STOCK.format(port=node.rendezvous_port))
+        _warn_or_fail(node, log, C10D.format(port=node.rendezvous_port))
         return None
     found = _mounted(node.secret_file) if node.secret_file else None
     why = ""
     if found is None and node.secret_name:
         try:
-            found = patiently(partial(_agreed, node.secret_name, server or ApiServer()))
+            found = retry_request(partial(_shared, node.secret_name, server or ApiServer()))
         except (NoAccountError, DeniedError) as error:
             why = f" (Secret {node.secret_name}: {error})"
     if found is None:
-        _go_without(node, say, OPEN.format(port=node.rendezvous_port) + why)
+        _warn_or_fail(node, log, NO_AUTH.format(port=node.rendezvous_port) + why)
     return found
 
 
-def _go_without(node: NodeEnv, say: Callable[[str], None], what: str) -> None:
+def _warn_or_fail(node: NodeEnv, log: Callable[[str], None], what: str) -> None:
     if node.secret_required:
-        raise EnvError(f"rendezvousSecret: require: {what}; give the run a secret, or do not require one")
+        raise EnvError(f"rendezvousSecret: require: {what}; provide a secret, or do not require one")
     if node.hosts_rendezvous:
-        say(f"warning: {what}")
+        log(f"warning: {what}")
 
 
 def _mounted(file: Path) -> bytes | None:
-    """What the file holds; None where it is not there."""
+    """The file's content; None if it does not exist."""
     try:
         return _checked(file.read_bytes().strip(), f"the run's secret {file}")
     except FileNotFoundError:
@@ -67,12 +67,12 @@ def _mounted(file: Path) -> bytes | None:
         raise EnvError(f"the run's secret {file}: {error.strerror}") from error
 
 
-def _agreed(name: str, server: ApiServer) -> bytes:
-    """What the Secret holds; an empty one gets a new secret, and only one node's attempt at that succeeds."""
+def _shared(name: str, server: ApiServer) -> bytes:
+    """The Secret's content. If it is empty, generate one: the update of only one node succeeds."""
     while True:
         found = server.get("api/v1", "secrets", name)
-        if told := (found.get("data") or {}).get(KEY):
-            return _checked(base64.b64decode(told).strip(), f"Secret {name}")
+        if encoded := (found.get("data") or {}).get(KEY):
+            return _checked(base64.b64decode(encoded).strip(), f"Secret {name}")
         fresh = base64.b64encode(secrets.token_hex(SIZE).encode()).decode()
         version = found["metadata"]["resourceVersion"]
         try:
@@ -83,6 +83,6 @@ def _agreed(name: str, server: ApiServer) -> bytes:
 
 
 def _checked(content: bytes, where: str) -> bytes:
-    if len(content) < SHORTEST:
-        raise EnvError(f"{where}: {len(content)} bytes, and a secret has at least {SHORTEST}")
+    if len(content) < MIN_SIZE:
+        raise EnvError(f"{where}: {len(content)} bytes; a secret needs at least {MIN_SIZE}")
     return content

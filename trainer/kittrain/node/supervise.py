@@ -1,4 +1,4 @@
-"""The life of a node: decide from its surroundings, find the others, and run elastic agents until an end."""
+"""Runs a node: connects to the rendezvous and runs elastic agents, one after the other, until the job ends."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import torch
 from torch.distributed.elastic.rendezvous import RendezvousTimeoutError
 
 from kittrain.env import NodeEnv
-from kittrain.node import surroundings
+from kittrain.node import host_info
 from kittrain.node.drain import Drain, DrainRequested
 from kittrain.node.elastic import NodeAgent
+from kittrain.node.host_info import HostError, HostInfo
 from kittrain.node.publish import Reporter, sink_of
-from kittrain.node.ranklogs import RankLogs
+from kittrain.node.rank_logs import RankLogs
 from kittrain.node.ranks import Starter
-from kittrain.node.surroundings import Facts, SurroundingsError
 from kittrain.node.zygote import Zygote
 from kittrain.outcome import termination
 from kittrain.outcome.failures import Budget
@@ -31,25 +31,25 @@ from kittrain.rendezvous.backend import LOST, Backend, JobEnded
 from kittrain.rendezvous.c10d import C10dBackend
 from kittrain.rendezvous.hub_backend import HubBackend
 from kittrain.rendezvous.settings import RendezvousSettings
-from kittrain.system.console import say
+from kittrain.system.console import log
 
-PAUSE: Final = 0.1  # seconds between two attempts to join
-FAREWELL: Final = 10.0  # seconds to tell the others that the job has failed
-PLACE_PATIENCE: Final = 30.0  # seconds that a node beyond the minimum keeps its place while node 0 has none
+REJOIN_INTERVAL: Final = 0.1  # seconds between two attempts to join
+NOTIFY_TIMEOUT: Final = 10.0  # seconds to notify the others that the job has failed
+YIELD_TIMEOUT: Final = 30.0  # seconds after which a node beyond the minimum makes room for an unscheduled node 0
 
 
 class Supervisor:
-    """Runs one node to its end.
+    """Runs one node until it ends.
 
     Args:
-        node: the node.
+        node: the node's environment.
         command: ``script args`` or ``-m module args``.
-        settings: of the rendezvous.
-        secret: of the run; None where it has none.
-        hub: where the nodes meet, if it is this node's.
-        zygote: what ranks are forked from.
-        drain: whether the node was told to leave.
-        scratch: a folder of this process's own.
+        settings: the rendezvous settings.
+        secret: the run's secret, if it has one.
+        hub: the hub's process, if this node hosts it.
+        zygote: forks the ranks; None starts them cold.
+        drain: the drain request.
+        scratch: the agent's temporary folder.
     """
 
     def __init__(
@@ -68,58 +68,58 @@ class Supervisor:
         self._settings = settings
         self._secret = secret
         self._hub = hub
-        self._starter = Starter(command, zygote=zygote, say=self._say)
+        self._starter = Starter(command, zygote=zygote, log=self._log)
         self._drain = drain
         self._joined = False
-        self._settled = False
-        self._why = ""  # it waits for node 0, as far as that was told
+        self._announced = False
+        self._waiting_for = ""  # the last logged reason for waiting for node 0
         self._budget = Budget(max_restarts=node.max_restarts, snapshot_dir=node.snapshot_dir)
         self._logs = RankLogs(scratch)
         progress = scratch / "progress.json"
-        os.environ["KIT_PROGRESS_FILE"] = str(progress)  # the ranks inherit it
-        self._reporter = Reporter(node, sink=sink_of(node.report, self._say), progress_file=progress)
+        os.environ["KIT_PROGRESS_FILE"] = str(progress)  # inherited by the ranks
+        self._reporter = Reporter(node, sink=sink_of(node.report, self._log), progress_file=progress)
 
     def run(self) -> Ending:
-        """Run to the end.
+        """Run until the node ends.
 
         Raises:
-            DrainRequested: the node was told to leave while it waited for others.
+            DrainRequested: a drain was requested while the node waited for others.
         """
         with self._drain.interruptible():
             backend = self._backend()
         try:
-            ending = self._unfit() or self._until_end(backend)
+            ending = self._check_gpus() or self._run_rounds(backend)
             if ending.outcome == "fatal":
-                self._tell_others(backend, replace(ending, node=self._node.node_index))
+                self._notify_others(backend, replace(ending, node=self._node.node_index))
         except JobEnded as error:
             return error.ending
         else:
             return ending
         finally:
             self._reporter.stop()
-            del backend  # whatever it hosts, it hosts until here
+            del backend  # c10d: its store is hosted until here
 
     def _backend(self) -> Backend:
         if self._node.rendezvous == "c10d":
             return C10dBackend(self._node, self._settings)
         return HubBackend(self._node, self._settings, started_at=time.time(), secret=self._secret)
 
-    def _unfit(self) -> Ending | None:
+    def _check_gpus(self) -> Ending | None:
         try:
-            surroundings.check_gpus(self._node, visible=torch.cuda.device_count())
-        except SurroundingsError as error:
+            host_info.check_gpus(self._node, visible=torch.cuda.device_count())
+        except HostError as error:
             return Ending(outcome="fatal", reason=str(error))
         return None
 
-    def _tell_others(self, backend: Backend, ending: Ending) -> None:
-        """Let the other nodes end for the same reason, now; node 0, where they meet, stays until they know it."""
-        with suppress(*LOST):  # node 0 is not there
-            backend.connect(deadline=time.monotonic() + FAREWELL)
+    def _notify_others(self, backend: Backend, ending: Ending) -> None:
+        """Make the other nodes end for the same reason. Node 0, which hosts the rendezvous, waits until they know."""
+        with suppress(*LOST):  # node 0 is gone
+            backend.connect(deadline=time.monotonic() + NOTIFY_TIMEOUT)
             rendezvous = backend.handler("")
-            rendezvous.fail(ending, timeout=FAREWELL if self._node.hosts_rendezvous else 0.0)
+            rendezvous.fail(ending, timeout=NOTIFY_TIMEOUT if self._node.hosts_rendezvous else 0.0)
             rendezvous.leave()
 
-    def _until_end(self, backend: Backend) -> Ending:
+    def _run_rounds(self, backend: Backend) -> Ending:
         patience = self._settings.join_timeout
         deadline = time.monotonic() + patience
         while True:
@@ -129,28 +129,28 @@ class Supervisor:
                 if self._drain.requested:
                     raise DrainRequested from error
                 if seen_finished(self._node.snapshot_dir, self._node.run_id):
-                    return termination.FINISHED  # and node 0 has left
+                    return termination.FINISHED  # so node 0 has exited
                 if self._hub and self._hub.poll() is not None:
-                    return Ending(outcome="retryable", reason="the process that the nodes meet at has ended")
+                    return Ending(outcome="retryable", reason="the rendezvous hub process has exited")
                 if self._joined:
                     deadline = time.monotonic() + patience
                 if time.monotonic() > deadline:
-                    return Ending(outcome="retryable", reason=f"no rendezvous in {patience} s: {error}")
-                self._say(f"the rendezvous was lost, joining again ({first_line(error)})")
-                self._reporter.dissolve(first_line(error))
+                    return Ending(outcome="retryable", reason=f"no rendezvous within {patience} s: {error}")
+                self._log(f"rendezvous lost, rejoining ({first_line(error)})")
+                self._reporter.round_ended(first_line(error))
             with self._drain.interruptible():
-                time.sleep(PAUSE)
+                time.sleep(REJOIN_INTERVAL)
 
     def _attempt(self, backend: Backend, deadline: float) -> Ending:
-        """One connection's life, with as many rounds as it holds."""
-        self._joined, self._why = False, ""
+        """Connect once and run rounds until the connection is lost or the job ends."""
+        self._joined, self._waiting_for = False, ""
         if ending := self._connect(backend, deadline):
             return ending
-        facts = surroundings.look(self._node)
-        self._settle(facts)
+        host = host_info.inspect(self._node)
+        self._apply_launch_settings(host)
         with self._drain.interruptible():
             self._starter.prepare()
-        rendezvous = backend.handler(facts.local_addr)
+        rendezvous = backend.handler(host.local_addr)
         agent = NodeAgent(
             rendezvous,
             node=self._node,
@@ -159,7 +159,7 @@ class Supervisor:
             drain=self._drain,
             budget=self._budget,
             reporter=self._reporter,
-            tell=self._tell,
+            on_failure=self._record_failure,
         )
         try:
             result = agent.run()
@@ -169,60 +169,60 @@ class Supervisor:
             rendezvous.leave()
 
     def _connect(self, backend: Backend, deadline: float) -> Ending | None:
-        """Reach node 0, or end to make room for it."""
-        patience = PLACE_PATIENCE if self._node.node_index >= self._node.min_nodes else self._settings.join_timeout
+        """Connect to node 0, or end to make room for it."""
+        patience = YIELD_TIMEOUT if self._node.node_index >= self._node.min_nodes else self._settings.join_timeout
         until = min(deadline, time.monotonic() + patience)
         try:
             with self._drain.interruptible():
                 backend.connect(deadline=until, waiting=self._wait)
         except RendezvousTimeoutError as error:
-            # Node 0 has no name yet, so no place. Where there is room for the minimum, and node 0 has none of it, at
-            # least one node beyond the minimum has; it leaves, and its next attempt queues up behind node 0.
-            if until < deadline and has_no_name(error):
-                return Ending(outcome="drained", reason="node 0 has no place yet: it may have this one's")
+            # Node 0 has no DNS name, so it is not scheduled. If there is room for the minimum, a node beyond it may
+            # occupy node 0's place; it exits, and its next pod queues up behind node 0.
+            if until < deadline and is_unresolved(error):
+                return Ending(outcome="drained", reason="node 0 is not scheduled: making room for it")
             raise
         return None
 
-    def _wait(self, why: str) -> None:
-        """Between two attempts to reach node 0, which may have left for good."""
+    def _wait(self, reason: str) -> None:
+        """Called between attempts to connect to node 0, which may have finished and exited."""
         if seen_finished(self._node.snapshot_dir, self._node.run_id):
             raise JobEnded(termination.FINISHED)
-        if why != self._why:
-            self._say(why)
-        self._why = why
+        if reason != self._waiting_for:
+            self._log(reason)
+        self._waiting_for = reason
 
-    def _settle(self, facts: Facts) -> None:
-        """Act on the surroundings, and say once what was decided."""
+    def _apply_launch_settings(self, host: HostInfo) -> None:
+        """Set the ranks' environment from the host, and log it once."""
         node = self._node
-        decisions = surroundings.decide(node, facts, os.environ)
-        os.environ.update(decisions.env)  # the ranks inherit it
-        if self._settled:
+        launch = host_info.launch_settings(node, host, os.environ)
+        os.environ.update(launch.env)  # inherited by the ranks
+        if self._announced:
             return
-        self._settled = True
-        self._say(
+        self._announced = True
+        self._log(
             f"node {node.node_index} of {node.min_nodes}"
             + (f" to {node.max_nodes}" if node.max_nodes > node.min_nodes else "")
             + f", {node.procs_per_node} rank(s) here, rendezvous at {node.rendezvous_host}:{node.rendezvous_port}, "
-            f"interface {os.environ.get('GLOO_SOCKET_IFNAME', 'left to torch')}"
+            f"interface {os.environ.get('GLOO_SOCKET_IFNAME', 'chosen by torch')}"
         )
-        for warning in decisions.warnings:
-            self._say(f"warning: {warning}")
+        for warning in launch.warnings:
+            self._log(f"warning: {warning}")
 
-    def _tell(self, ending: Ending) -> None:
-        """Keep the latest failure where status finds it, even while the job recovers."""
+    def _record_failure(self, ending: Ending) -> None:
+        """Write the latest failure to the termination message, even while the job recovers."""
         termination.write(self._node.termination_log, ending, node_index=self._node.node_index)
         if ending.outcome == "retryable":
-            self._say(ending.reason)
+            self._log(ending.reason)
 
-    def _say(self, text: str) -> None:
-        say(self._node.node_index, text)
+    def _log(self, text: str) -> None:
+        log(self._node.node_index, text)
 
 
-def has_no_name(error: BaseException | None) -> bool:
-    """Whether the host that was looked for does not resolve."""
-    return error is not None and (isinstance(error, socket.gaierror) or has_no_name(error.__cause__))
+def is_unresolved(error: BaseException | None) -> bool:
+    """Whether an error was caused by a name that does not resolve."""
+    return error is not None and (isinstance(error, socket.gaierror) or is_unresolved(error.__cause__))
 
 
 def first_line(error: BaseException) -> str:
-    """An error in one line: torch's network errors carry a C++ stack."""
+    """The first line of an error: torch's network errors contain a C++ stack."""
     return (str(error).splitlines() or [type(error).__name__])[0]

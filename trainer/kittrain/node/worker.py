@@ -1,4 +1,4 @@
-"""What each rank's process runs: the user's script or module, as ``python`` itself would, with its last error kept.
+"""Runs the user's script or module in a rank's process, as ``python`` would, and records its error.
 
 python -P -m kittrain.node.worker train.py --epochs 5
 python -P -m kittrain.node.worker -m package.module --epochs 5
@@ -19,27 +19,27 @@ from types import TracebackType
 from typing import Final
 
 from kittrain.outcome.failures import Failure
-from kittrain.system.lifeline import end_with
+from kittrain.system.parent_death import die_with_parent
 
-TORCH: Final = f"{os.sep}torch{os.sep}"  # in the path of all that torch consists of
+TORCH: Final = f"{os.sep}torch{os.sep}"  # in the path of torch's files
 OWN_FILES: Final = (__file__, runpy.__file__, "<frozen runpy>")
 
 
 def main(command: list[str]) -> None:
-    """Run the command; an exception ends the process with code 1, a SystemExit with its own."""
-    faulthandler.enable()  # a signal that ends the process leaves Python's stack, too
+    """Run the command; an exception exits with code 1, a SystemExit with its own."""
+    faulthandler.enable()  # print Python's stack on a fatal signal
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)  # a line reaches the agent when it is complete, and as one piece
+        sys.stdout.reconfigure(line_buffering=True)  # the agent gets each line at once, and whole
     try:
         run(command)
     except SystemExit as end:
-        if isinstance(end.code, str):  # as Python has it, a message, which goes to stderr
+        if isinstance(end.code, str):  # a message, which Python prints to stderr
             record(end)
         raise
-    except BaseException as error:  # noqa: BLE001  Ctrl-C and the like end a script with a traceback, too
+    except BaseException as error:  # noqa: BLE001  also KeyboardInterrupt
         record(error)
-        tell(error)
+        print_error(error)
         raise SystemExit(1) from None
 
 
@@ -56,29 +56,29 @@ def run(command: list[str]) -> None:
 
 
 def record(error: BaseException) -> None:
-    """Leave the error where torchrun's agent looks for it (TORCHELASTIC_ERROR_FILE), in torchrun's format."""
+    """Write the error to TORCHELASTIC_ERROR_FILE, in torchrun's format."""
     error.__traceback__ = without_own_frames(error.__traceback__)
     from torch.distributed.elastic.multiprocessing.errors import get_error_handler  # noqa: PLC0415  1.7 s
 
     get_error_handler().record_exception(error)
 
 
-def tell(error: BaseException) -> None:
-    """Print the error as Python does; that others are gone in one line, since each rank that lives says so."""
+def print_error(error: BaseException) -> None:
+    """Print the error as Python does; lost peers in one line, since every surviving rank reports them."""
     if line := lost_peers(error):
         sys.stderr.write(f"{line}\n")
         return
     hook = sys.excepthook
-    if hook.__module__.startswith("torch."):  # puts the rank in front of each line, as the agent does
+    if hook.__module__.startswith("torch."):  # it prefixes the rank, and so does the agent
         hook = sys.__excepthook__
     hook(type(error), error, error.__traceback__)
 
 
 def lost_peers(error: BaseException, environ: Mapping[str, str] = os.environ) -> str:
-    """What to say of an error that torch raised since other ranks are gone; empty for any other error.
+    """A one-line message for an error that torch raised because peers are gone; empty for any other error.
 
-    Torch's are RuntimeErrors; a script's own connections fail otherwise. With TORCH_DISTRIBUTED_DEBUG=DETAIL or INFO
-    it is empty, too: whoever sets it looks for the traceback.
+    Torch raises RuntimeErrors; a script's own connections raise others. Also empty with TORCH_DISTRIBUTED_DEBUG=DETAIL
+    or INFO, where the user wants the traceback.
     """
     failure = Failure(rank=0, exit_code=1, error=f"{type(error).__name__}: {error}", time=0)
     verbose = environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF") != "OFF"
@@ -91,12 +91,12 @@ def lost_peers(error: BaseException, environ: Mapping[str, str] = os.environ) ->
 
 
 def without_own_frames(frames: TracebackType | None) -> TracebackType | None:
-    """The traceback from the user's first frame on."""
+    """The traceback, starting at the user's first frame."""
     while frames is not None and frames.tb_frame.f_code.co_filename in OWN_FILES:
         frames = frames.tb_next
     return frames
 
 
 if __name__ == "__main__":
-    end_with(os.getppid())
+    die_with_parent(os.getppid())
     main(sys.argv[1:])

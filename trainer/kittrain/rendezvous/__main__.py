@@ -18,9 +18,9 @@ from kittrain.rendezvous.hub import MAX_MISSED_HEARTBEATS, Hub
 from kittrain.rendezvous.hub_config import HubConfig
 from kittrain.rendezvous.membership import Membership
 from kittrain.system import typed
-from kittrain.system.console import say
-from kittrain.system.lifeline import end_with
-from kittrain.system.port import allow_connections
+from kittrain.system.console import log
+from kittrain.system.parent_death import die_with_parent
+from kittrain.system.port import raise_fd_limit
 
 
 def main() -> None:
@@ -28,8 +28,8 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):  # the agent handles them; the other nodes still need this process
         signal.signal(number, signal.SIG_IGN)
     config: HubConfig = typed.load(HubConfig, sys.stdin.buffer.readline())
-    end_with(config.parent_pid)
-    allow_connections()
+    die_with_parent(config.parent_pid)
+    raise_fd_limit()
     membership = Membership(
         min_nodes=config.min_nodes, max_nodes=config.max_nodes, last_call_timeout=config.last_call_timeout
     )
@@ -42,7 +42,7 @@ def main() -> None:
         membership,
         hang_detector,
         keep_alive=(config.keep_alive_interval, config.keep_alive_max_attempt),
-        warn=partial(say, 0),
+        warn=partial(log, 0),
     )
     asyncio.run(hub.serve(socket.socket(fileno=config.listener_fd)))
 

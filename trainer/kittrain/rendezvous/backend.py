@@ -110,7 +110,7 @@ class Backend(Protocol):
     """A way to find the other nodes."""
 
     def connect(self, *, deadline: float, waiting: Callable[[str], None] = lambda _: None) -> None:
-        """Connect to node 0; the arguments are those of ``kittrain.system.port.reach``.
+        """Connect to node 0; the arguments are those of ``kittrain.system.port.connect``.
 
         Raises:
             RendezvousError: it could not be reached in time.

@@ -149,7 +149,7 @@ def host_store(node: NodeEnv) -> dist.TCPStore:
 def connect(
     node: NodeEnv, settings: RendezvousSettings, *, deadline: float, waiting: Callable[[str], None] = lambda _: None
 ) -> dist.TCPStore:
-    """Connect to the store; ``settings.read_timeout`` becomes its timeout. See :func:`kittrain.system.port.reach`.
+    """Connect to the store; ``settings.read_timeout`` becomes its timeout. See :func:`kittrain.system.port.connect`.
 
     Raises:
         RendezvousTimeoutError: the store could not be reached in time.
@@ -158,7 +158,7 @@ def connect(
     while True:
         # Torch waits for a store in C++, which blocks signal handlers; so check first that it is up.
         try:
-            port.reach(*address, deadline=deadline, waiting=waiting).close()
+            port.connect(*address, deadline=deadline, waiting=waiting).close()
             timeout = timedelta(seconds=settings.read_timeout)
             return dist.TCPStore(*address, is_master=False, wait_for_workers=False, timeout=timeout)
         except TimeoutError as error:

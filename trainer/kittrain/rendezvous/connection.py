@@ -11,7 +11,7 @@ from kittrain.rendezvous.handshake import Answer, AuthenticationError, Key, Proo
 from kittrain.rendezvous.messages import FROM_HUB, Message
 from kittrain.system import port, typed
 from kittrain.system.decoders import MalformedError
-from kittrain.system.lines import ConnectionLost, Lines, notice_silence
+from kittrain.system.lines import ConnectionLost, LineStream, enable_keepalive
 
 MAX_HANDSHAKE_LINE: Final = 1024  # bytes
 ANSWER_TIMEOUT: Final = 10.0  # seconds for the hub's answer: thousands of nodes may connect at once
@@ -20,7 +20,7 @@ ANSWER_TIMEOUT: Final = 10.0  # seconds for the hub's answer: thousands of nodes
 class Connection:
     """A node's end, after the handshake."""
 
-    def __init__(self, lines: Lines, session: Session) -> None:
+    def __init__(self, lines: LineStream, session: Session) -> None:
         self._lines = lines
         self._session = session
 
@@ -73,9 +73,9 @@ def connect(
     """
     began = time.monotonic()
     while True:
-        connection = port.reach(*host, deadline=deadline, nodes=nodes, waiting=waiting)
-        notice_silence(connection, interval=keep_alive[0], attempts=keep_alive[1])
-        lines = Lines(connection)
+        connection = port.connect(*host, deadline=deadline, nodes=nodes, waiting=waiting)
+        enable_keepalive(connection, interval=keep_alive[0], attempts=keep_alive[1])
+        lines = LineStream(connection)
         try:
             return Connection(lines, _authenticate(lines, key))
         except (ConnectionLost, AuthenticationError, MalformedError) as error:
@@ -83,10 +83,10 @@ def connect(
             if time.monotonic() > deadline:
                 raise TimeoutError(f"no rendezvous of this run at {host[0]}:{host[1]}: {error}") from error
             waiting(f"waiting for the rendezvous of this run at {host[0]}:{host[1]} ({error})")
-        port.rest(began, nodes=nodes)
+        port.sleep_backoff(began, nodes=nodes)
 
 
-def _authenticate(lines: Lines, key: Key) -> Session:
+def _authenticate(lines: LineStream, key: Key) -> Session:
     """Run the node's side of the handshake."""
     greeting = key.greet()
     lines.write(handshake.line(greeting))
@@ -96,7 +96,7 @@ def _authenticate(lines: Lines, key: Key) -> Session:
     return session
 
 
-def _read_answer(lines: Lines) -> bytes:
+def _read_answer(lines: LineStream) -> bytes:
     try:
         line = lines.read(ANSWER_TIMEOUT, longest=MAX_HANDSHAKE_LINE)
     except ConnectionLost as error:

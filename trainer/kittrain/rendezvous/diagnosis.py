@@ -20,19 +20,19 @@ PHASE_NAMES: Final[Mapping[Phase, str]] = {
     Phase.FORWARD: "the forward pass",
     Phase.BACKWARD: "the backward pass",
     Phase.UPDATING: "the optimizer",
-    Phase.AGREEING: "synchronizing with the other ranks",
+    Phase.SYNCING: "synchronizing with the other ranks",
     Phase.EVALUATING: "evaluation",
     Phase.SAVING: "a snapshot",
-    Phase.LEAVING: "finishing",
+    Phase.FINISHING: "finishing",
 }
 
 
 # Phases in their order for the same number of finished steps: a step is counted as its last phase begins.
 ORDER: Final = (
     *(Phase.STARTING, Phase.JOINING, Phase.PREPARING, Phase.RESTORING),
-    *(Phase.AGREEING, Phase.EVALUATING, Phase.SAVING),
+    *(Phase.SYNCING, Phase.EVALUATING, Phase.SAVING),
     *(Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.UPDATING),
-    Phase.LEAVING,
+    Phase.FINISHING,
 )
 
 
@@ -162,7 +162,7 @@ def _step(one: RankStatus) -> str:
     """The step that a phase belongs to; the last phase of a step begins when the step is counted."""
     if one.phase in {Phase.EVALUATING, Phase.SAVING}:
         return f" after step {one.step}"
-    return f" of step {one.step + (one.phase != Phase.AGREEING)}" if one.phase in STEP else ""
+    return f" of step {one.step + (one.phase != Phase.SYNCING)}" if one.phase in STEP else ""
 
 
 def _who(found: Sequence[RankStatus]) -> str:

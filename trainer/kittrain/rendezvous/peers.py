@@ -17,7 +17,7 @@ from kittrain.rendezvous.handshake import AuthenticationError, Greeting, Key, Pr
 from kittrain.rendezvous.messages import FROM_NODES, Message, Rejected
 from kittrain.system import typed
 from kittrain.system.decoders import MalformedError
-from kittrain.system.lines import LONGEST, notice_silence
+from kittrain.system.lines import MAX_LINE, enable_keepalive
 from kittrain.system.port import BACKLOG
 
 MAX_HANDSHAKE_LINE: Final = 1024  # bytes
@@ -110,7 +110,7 @@ class Peer(asyncio.Protocol):
         self._transport = transport
         self.address = str((transport.get_extra_info("peername") or ("",))[0])
         interval, attempts = self._server.keep_alive
-        notice_silence(transport.get_extra_info("socket"), interval=interval, attempts=attempts)
+        enable_keepalive(transport.get_extra_info("socket"), interval=interval, attempts=attempts)
         self._server.add(self)
 
     def data_received(self, data: bytes) -> None:
@@ -122,7 +122,7 @@ class Peer(asyncio.Protocol):
             del self._buffer[: end + 1]
             seen = 0
             self._line_received(line)
-        if len(self._buffer) > (LONGEST if self._authenticated else MAX_HANDSHAKE_LINE):
+        if len(self._buffer) > (MAX_LINE if self._authenticated else MAX_HANDSHAKE_LINE):
             self.abort()
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002  asyncio's signature

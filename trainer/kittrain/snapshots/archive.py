@@ -20,7 +20,7 @@ from kittrain.snapshots.retention import Retention
 from kittrain.snapshots.shards import CorruptError
 from kittrain.snapshots.snapshot import ForeignError, Manifest
 from kittrain.system import files
-from kittrain.system.storage import REFUSED, patiently
+from kittrain.system.storage import PERMANENT_ERRNOS, retry_io
 
 Say = Callable[[str], None]
 MODEL = "model.pt"
@@ -59,7 +59,7 @@ class Archive:
             SnapshotError: the folder cannot be written.
             StorageUnavailableError: it does not answer.
         """
-        self._generation, fenced_off = patiently(self._claim, self.folder, self._say)
+        self._generation, fenced_off = retry_io(self._claim, self.folder, self._say)
         for scratch in fenced_off:
             snapshot.discard(scratch)
         return self._generation
@@ -118,7 +118,7 @@ class Archive:
             before = leftovers(self.folder)
             return self._fence.claim(self._run, above=self._highest()), before
         except OSError as error:
-            if error.errno not in REFUSED:
+            if error.errno not in PERMANENT_ERRNOS:
                 raise
             raise SnapshotError(f"no snapshots can be written to {self.folder}: {error}") from error
 

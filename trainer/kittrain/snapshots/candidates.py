@@ -19,7 +19,7 @@ from kittrain.snapshots.fitting import Identity, OtherOrderError, check
 from kittrain.snapshots.listing import Named, free_aside, listing
 from kittrain.snapshots.shards import CorruptError
 from kittrain.snapshots.snapshot import ForeignError, Manifest
-from kittrain.system.storage import patiently
+from kittrain.system.storage import retry_io
 
 Refusal = CorruptError | ForeignError
 ASIDE_BEFORE = "an earlier start found it damaged and put it aside"
@@ -110,7 +110,7 @@ class Candidates:
 
     def _concerned(self) -> list[_Seen]:
         """This run's, and what nobody knows the owner of; then those of earlier runs, if they count."""
-        seen = patiently(self._look, self._folder, self._say)
+        seen = retry_io(self._look, self._folder, self._say)
         own = [one for one in seen if one.run in {self._identity.run, None}]
         return own + ([one for one in seen if one not in own] if self._resume else [])
 

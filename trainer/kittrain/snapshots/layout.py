@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor
 
 from kittrain.snapshots.shards import Piece
 from kittrain.snapshots.tree import Structure, Tensors
-from kittrain.system import direct
+from kittrain.system import direct_io
 from kittrain.world.distributed import World
 
 ALIGNMENT: Final = 64  # bytes: a cache line, and more than any type of torch's asks for
@@ -128,8 +128,8 @@ def memory(size: int, *, pinned: bool) -> Tensor:
         size: bytes.
         pinned: whether a GPU copies to them.
     """
-    whole = torch.zeros(size + direct.BLOCK, dtype=torch.uint8, pin_memory=pinned)
-    start = -whole.data_ptr() % direct.BLOCK
+    whole = torch.zeros(size + direct_io.BLOCK, dtype=torch.uint8, pin_memory=pinned)
+    start = -whole.data_ptr() % direct_io.BLOCK
     return whole[start : start + size]
 
 

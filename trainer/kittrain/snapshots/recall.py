@@ -12,7 +12,7 @@ from kittrain.snapshots.branch import Held, Offer, whole
 from kittrain.snapshots.reading import FAILURES, UNUSABLE, Extras, Reader
 from kittrain.snapshots.shardfile import ShardFile
 from kittrain.snapshots.shards import Tail
-from kittrain.system.storage import patiently
+from kittrain.system.storage import retry_io
 from kittrain.world.distributed import World
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class Recall:
         return self._patiently(lambda: {number: ShardFile(*one) for number, one in mine.items()})
 
     def _patiently(self, act: Callable[[], T]) -> T:
-        return patiently(act, self._folder or Path(), self._world.warn)
+        return retry_io(act, self._folder or Path(), self._world.warn)
 
 
 def _look(folder: Path) -> Iterator[tuple[Held, Path]]:

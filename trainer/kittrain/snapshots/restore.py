@@ -21,7 +21,7 @@ from kittrain.snapshots.shardfile import ShardFile
 from kittrain.snapshots.shards import CorruptError, Tail
 from kittrain.snapshots.snapshot import ForeignError, Manifest
 from kittrain.snapshots.state import State
-from kittrain.system.storage import StorageUnavailableError, patiently
+from kittrain.system.storage import StorageUnavailableError, retry_io
 from kittrain.world.distributed import World
 
 
@@ -97,12 +97,12 @@ def _read(world: World, reader: Reader, folder: Path, manifest: Manifest) -> Ext
     path = folder / manifest.name
 
     def open_all() -> list[ShardFile]:
-        return [] if alone else patiently(lambda: list(snapshot.open_shards(path, manifest)), path, world.warn)
+        return [] if alone else retry_io(lambda: list(snapshot.open_shards(path, manifest)), path, world.warn)
 
     opened = world.attempt(open_all, *FAILURES)
     tails = [shard.tail for shard in opened]
     return reader.read(
         world.broadcast_value(tails, list[Tail]) if reader.alike else tails,
-        lambda number, start, stop: patiently(lambda: opened[number].read(start, stop), path, world.warn),
+        lambda number, start, stop: retry_io(lambda: opened[number].read(start, stop), path, world.warn),
         holders=[0] * len(manifest.shards) if reader.alike else (),
     )

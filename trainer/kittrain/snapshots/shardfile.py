@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kittrain.snapshots.shards import CorruptError, Piece, Shard, Tail
-from kittrain.system.storage import proof
+from kittrain.system.storage import detect_damage
 
 
 class ShardFile:
@@ -103,7 +103,7 @@ class ShardFile:
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
-        with proof(self._path, CorruptError):
+        with detect_damage(self._path, CorruptError):
             descriptor = os.open(self._path, os.O_RDONLY)
             try:
                 yield descriptor

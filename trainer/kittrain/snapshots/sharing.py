@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kittrain.snapshots.archive import SnapshotError
 from kittrain.snapshots.fence import Fence
-from kittrain.system.storage import StorageUnavailableError, patiently
+from kittrain.system.storage import StorageUnavailableError, retry_io
 from kittrain.world.distributed import World
 
 
@@ -24,7 +24,7 @@ def shared(world: World, folder: Path, generation: int, *, sharded: bool) -> boo
         StorageUnavailableError: whether one of them does cannot be told.
     """
     mark = world.attempt(
-        lambda: patiently(lambda: Fence(folder).mark(generation), folder, world.warn), StorageUnavailableError
+        lambda: retry_io(lambda: Fence(folder).mark(generation), folder, world.warn), StorageUnavailableError
     )
     told = world.broadcast_value(mark, str | None)
     blind = [rank for rank, sees in enumerate(world.gather(mark == told, bool)) if not sees]

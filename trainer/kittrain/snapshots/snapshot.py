@@ -25,7 +25,7 @@ from kittrain.snapshots.ledger import Entry, Ledger, Segment
 from kittrain.snapshots.shardfile import ShardFile
 from kittrain.snapshots.shards import CorruptError, Shard
 from kittrain.system import files
-from kittrain.system.storage import proof
+from kittrain.system.storage import detect_damage
 from kittrain.world.order import Cursor
 
 FORMAT: Final = 2
@@ -144,7 +144,7 @@ def read_manifest(snapshot: Path) -> Manifest:
         ForeignError: it is of another version.
         OSError: it cannot be read at the moment.
     """
-    with proof(snapshot / MANIFEST, CorruptError):
+    with detect_damage(snapshot / MANIFEST, CorruptError):
         content = (snapshot / MANIFEST).read_bytes()
     try:
         facts = json.loads(content)

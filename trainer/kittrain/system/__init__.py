@@ -1,4 +1,4 @@
-"""What the system gives, made reliable: files, sockets, child processes, a shared page. Standard library only.
+"""Wrappers around the operating system: files, sockets, processes, shared memory. Standard library only.
 
-Nothing here knows what it is used for.
+Nothing here depends on the rest of kittrain.
 """

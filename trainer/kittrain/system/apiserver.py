@@ -1,6 +1,6 @@
 """Requests to the cluster's API server, as the service account that Kubernetes mounts into the pod.
 
-With the standard library: the image needs no client of Kubernetes. Proxies are not asked: the server is in the cluster.
+Uses the standard library, so the image needs no Kubernetes client. Ignores proxies: the server is in the cluster.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from kittrain.system.decoders import MalformedError
 T = TypeVar("T")
 
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # token, ca.crt and namespace
-TIMEOUT: Final = 10.0  # seconds, for each step of a request
-PATIENCE: Final = 60.0  # seconds for a server that does not answer
-PAUSE: Final = 1.0  # seconds between two attempts
+TIMEOUT: Final = 10.0  # seconds per socket operation
+RETRY_TIMEOUT: Final = 60.0  # seconds to retry for
+RETRY_INTERVAL: Final = 1.0  # seconds
 DENIED: Final = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND})
-MANAGER: Final = "kittrain.agent"  # whose fields they are
+FIELD_MANAGER: Final = "kittrain.agent"
 
 
 class ApiError(OSError):
-    """The API server did not do what was asked for.
+    """A request to the API server failed.
 
     Attributes:
-        status: HTTP's; 0 where there was no answer.
+        status: the HTTP status; 0 if there was no answer.
     """
 
     def __init__(self, text: str, status: int = 0) -> None:
@@ -42,52 +42,52 @@ class ApiError(OSError):
 
 
 class NoAccountError(ApiError):
-    """No service account's token is mounted into this pod, or it is no pod of a cluster."""
+    """No service account token is mounted, or this is not a pod."""
 
 
 class DeniedError(ApiError):
-    """This pod's service account may not, or there is no such object: so it is for all nodes, whenever they ask."""
+    """The service account lacks the right, or the object does not exist. Retrying does not help."""
 
 
-def patiently(act: Callable[[], T]) -> T:
-    """What an act gives; it is tried again while the server does not answer, or not to the question.
+def retry_request(act: Callable[[], T]) -> T:
+    """Return what ``act`` returns; retry it on errors other than those below.
 
     Raises:
-        NoAccountError: there is nobody to ask.
-        DeniedError: that is the answer.
-        ApiError: there was none for :data:`PATIENCE`.
+        NoAccountError: there is no service account.
+        DeniedError: the server denied the request.
+        ApiError: it still failed after :data:`RETRY_TIMEOUT`.
     """
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + RETRY_TIMEOUT
     while True:
         try:
             return act()
         except ApiError as error:
             if isinstance(error, NoAccountError | DeniedError) or time.monotonic() > deadline:
                 raise
-            time.sleep(PAUSE)
+            time.sleep(RETRY_INTERVAL)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ApiServer:
-    """The server, for objects of the pod's own namespace."""
+    """The API server, for objects in the pod's namespace."""
 
     account: Path = ACCOUNT
 
     def get(self, group: str, resource: str, name: str) -> dict[str, Any]:
-        """An object; ``group`` as in a URL, such as ``api/v1``.
+        """Read an object; ``group`` is the URL prefix, such as ``api/v1``.
 
         Raises:
-            ApiError: it cannot be read.
+            ApiError: it could not be read.
         """
         return self._send("GET", f"{group}/namespaces/{self._mounted('namespace')}/{resource}/{name}")
 
     def patch(self, group: str, resource: str, name: str, change: Mapping[str, Any]) -> dict[str, Any]:
-        """Merge a change into an object.
+        """Apply a JSON merge patch to an object.
 
         Raises:
-            ApiError: it was not taken.
+            ApiError: it could not be patched.
         """
-        path = f"{group}/namespaces/{self._mounted('namespace')}/{resource}/{name}?fieldManager={MANAGER}"
+        path = f"{group}/namespaces/{self._mounted('namespace')}/{resource}/{name}?fieldManager={FIELD_MANAGER}"
         return self._send("PATCH", path, json.dumps(change))
 
     def _send(self, method: str, path: str, body: str | None = None) -> dict[str, Any]:
@@ -111,16 +111,16 @@ class ApiServer:
         raise (DeniedError if status in DENIED else ApiError)(f"HTTP status {status}", status)
 
     def _mounted(self, name: str) -> str:
-        """One of the account's files, read anew each time: tokens last an hour."""
+        """One of the account's files, read for each request: tokens expire after an hour."""
         try:
             return (self.account / name).read_text().strip()
         except FileNotFoundError as error:
-            raise NoAccountError("no token of a service account is mounted into this pod") from error
+            raise NoAccountError("no service account token is mounted into this pod") from error
 
     def _server(self) -> HTTPSConnection:
-        """A connection for one request: one that was kept might be cut by whatever stands between, unnoticed."""
+        """A new connection for each request: an idle one may be dropped on the way without notice."""
         host, port = (os.environ.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
         if not host:
-            raise NoAccountError("no API server here: KUBERNETES_SERVICE_HOST is not set")
+            raise NoAccountError("no API server: KUBERNETES_SERVICE_HOST is not set")
         trust = ssl.create_default_context(cafile=self.account / "ca.crt")
         return HTTPSConnection(host, int(port or 443), context=trust, timeout=TIMEOUT)

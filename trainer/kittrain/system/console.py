@@ -1,4 +1,4 @@
-"""The one place that writes to the agent's stdout: whole lines only, whichever thread they come from."""
+"""Writes whole lines to the agent's stdout, from any thread. All of the agent's output goes through here."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _lock = threading.Lock()
 _copy: Callable[[bytes], None] | None = None
 
 
-def copy_to(take: Callable[[bytes], None] | None) -> None:
-    """Have all that is written from now on handed to somebody who does not keep anybody waiting, too."""
-    global _copy  # noqa: PLW0603  stdout is one, and so is this
-    _copy = take
+def set_copy(sink: Callable[[bytes], None] | None) -> None:
+    """Also pass all lines from now on to ``sink``, which must not block; None stops that."""
+    global _copy  # noqa: PLW0603  one per process, as stdout
+    _copy = sink
 
 
 def write(lines: bytes) -> None:
-    """Write whole lines; a reader that went away must not stop the training."""
+    """Write whole lines. A closed stdout is ignored: it must not stop the training."""
     if _copy:
         _copy(lines)
     with _lock, contextlib.suppress(BrokenPipeError):
@@ -27,6 +27,6 @@ def write(lines: bytes) -> None:
             lines = lines[os.write(sys.stdout.fileno(), lines) :]
 
 
-def say(node_index: int, text: str) -> None:
-    """Say something in the agent's own name, each line as ``[agent 2]: text``."""
+def log(node_index: int, text: str) -> None:
+    """Log a message of the agent, each line as ``[agent 2]: text``."""
     write("".join(f"[agent {node_index}]: {line}\n" for line in text.splitlines()).encode())

@@ -1,7 +1,7 @@
-"""What a process may know of CUDA without initializing it. Standard library only.
+"""Checks whether CUDA is initialized, and keeps imports from initializing it. Standard library only.
 
 A process that is forked from one whose CUDA driver is initialized cannot use a GPU (CUDA C++ Programming Guide,
-"CUDA Environment"; torch's notes on multiprocessing say the same).
+"CUDA Environment"; torch's notes on multiprocessing).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Final
 
 DRIVER: Final = "libcuda.so.1"
-NOT_INITIALIZED: Final = 3  # CUDA_ERROR_NOT_INITIALIZED, what every call answers before cuInit
+NOT_INITIALIZED: Final = 3  # CUDA_ERROR_NOT_INITIALIZED, returned by every call before cuInit
 # With it, torch counts devices through NVML. Without it, ``torch.cuda.is_available()`` initializes the driver.
 NVML_CHECK: Final = "PYTORCH_NVML_BASED_CUDA_CHECK"
 
 
 def initialized(maps: Path = Path("/proc/self/maps")) -> bool:
-    """Whether this process has initialized the CUDA driver, by whichever library.
+    """Whether any library of this process has initialized the CUDA driver.
 
     Args:
-        maps: lists the libraries that this process has loaded. A driver that is not among them is not loaded to ask.
+        maps: lists the libraries that this process has loaded. The driver is not loaded just for this check.
     """
     try:
         if "/libcuda.so" not in maps.read_text():
@@ -36,8 +36,8 @@ def initialized(maps: Path = Path("/proc/self/maps")) -> bool:
 
 
 @contextmanager
-def uninitialized() -> Iterator[None]:
-    """A stretch in which libraries that ask torch whether there is a GPU do not initialize the driver."""
+def avoid_initialization() -> Iterator[None]:
+    """Within this context, ``torch.cuda.is_available()`` does not initialize the driver."""
     given = os.environ.get(NVML_CHECK)
     os.environ[NVML_CHECK] = "1"
     try:

@@ -1,6 +1,6 @@
-"""Decoders: from what JSON gave to values of declared types, or to nothing at all. Standard library only.
+"""Decoders from plain JSON values to declared types. Standard library only.
 
-No type is named by what arrives, so nothing can be made of it that was not declared.
+The input never names a type, so it cannot create objects of types that were not declared.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 Decoder = Callable[[Any], Any]
-BIGGEST: Final = 1 << 63  # of whole numbers
-SHOWN: Final = 40  # characters of a text that is not what it should be
+INT_LIMIT: Final = 1 << 63  # integers are in [-INT_LIMIT, INT_LIMIT)
+SHOWN: Final = 40  # characters of a malformed text that the error shows
 PLAIN: Final = (str, int, float, NoneType)
 
 
 class MalformedError(ValueError):
-    """What arrived is not of the declared type; says what it is instead."""
+    """The input is not of the declared type; the message shows the input."""
 
 
 @cache
 def decoder(kind: Any) -> Decoder:
-    """What makes a value of a declared type of what JSON gave, or raises MalformedError.
+    """The decoder for a type: a function from a JSON value to that type, which raises MalformedError.
 
     Raises:
-        TypeError: there is no such thing for that type.
+        TypeError: the type is not supported.
     """
     if kind in LEAVES:
         return LEAVES[kind]
@@ -41,7 +41,7 @@ def decoder(kind: Any) -> Decoder:
         return _member(kind)
     if isinstance(kind, type) and issubclass(kind, Exception):
         return lambda value: kind(_text(_exactly(value, {"error"})["error"]))
-    raise TypeError(f"{kind} cannot be told to other nodes")
+    raise TypeError(f"{kind} cannot be decoded from JSON")
 
 
 def _record(kind: Any) -> Decoder:
@@ -139,8 +139,8 @@ def _checked(kind: Any, *checks: Callable[[Any], bool]) -> Decoder:
 
 
 def _index(name: str) -> int:
-    """JSON knows no numbers as keys."""
-    if not (name.isascii() and name.isdigit() and len(name) < len(str(BIGGEST))):
+    """An integer key: JSON object keys are strings."""
+    if not (name.isascii() and name.isdigit() and len(name) < len(str(INT_LIMIT))):
         raise _wrong("a number", name)
     return int(name)
 
@@ -164,7 +164,7 @@ def _plain(kind: type, value: Any) -> Any:
 
 
 def _whole(value: Any) -> int:
-    if type(value) is not int or not -BIGGEST <= value < BIGGEST:
+    if type(value) is not int or not -INT_LIMIT <= value < INT_LIMIT:
         raise _wrong("a whole number", value)
     return value
 

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, whatever moment the machine dies at. Standard library only."""
+"""Durable writes: after a crash a file is complete or absent. Standard library only."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from kittrain.system import direct
+from kittrain.system import direct_io
 
 Buffer = bytes | bytearray | memoryview
 
 
 def write(path: Path, content: Buffer, *, exclusive: bool = False) -> None:
-    """Write a file through to the disk.
+    """Write a file and fsync it.
 
     Args:
-        path: the file; its folder exists.
-        content: all of it.
-        exclusive: fail with FileExistsError where the file is there already.
+        path: the file, in an existing folder.
+        content: its whole content.
+        exclusive: raise FileExistsError if the file exists.
 
     Raises:
-        OSError: as the system said it.
+        OSError: the write failed.
     """
     write_parts(path, [content], exclusive=exclusive)
 
 
 def write_parts(path: Path, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
-    """As ``write``, of contents that are asked for one after the other; they go past the page cache where they can."""
+    """As ``write``, with the content in parts that are iterated lazily; bypasses the page cache if possible."""
     flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if exclusive else os.O_TRUNC)
     descriptor = os.open(path, flags, 0o644)
     try:
         for part in parts:
             rest = memoryview(part)
-            rest = rest[direct.write(descriptor, rest) :]
+            rest = rest[direct_io.write(descriptor, rest) :]
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
         os.fsync(descriptor)
@@ -41,7 +41,7 @@ def write_parts(path: Path, parts: Iterable[Buffer], *, exclusive: bool = False)
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it, so that they are there after a power cut, too."""
+    """Create a folder and its parents durably: they survive a power cut."""
     missing = [one for one in (path, *path.parents) if not one.is_dir()]
     for one in reversed(missing):
         one.mkdir(exist_ok=True)
@@ -49,7 +49,7 @@ def make_folder(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Write a folder's entries through to the disk: a rename is durable only after this."""
+    """Fsync a folder's entries: a rename is durable only after this."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -58,16 +58,16 @@ def sync_folder(folder: Path) -> None:
 
 
 def replace(path: Path, content: Buffer) -> None:
-    """Replace a file durably: a reader sees the old content or the new one, never a part.
+    """Replace a file atomically and durably: a reader sees the old or the new content, never a part.
 
     Raises:
-        OSError: as the system said it; the old content stays.
+        OSError: a write failed; the old content stays.
     """
     replace_parts(path, [content])
 
 
 def replace_parts(path: Path, parts: Iterable[Buffer]) -> None:
-    """As ``replace``, of contents that are asked for one after the other. What asking raises is raised, too."""
+    """As ``replace``, with the content in parts that are iterated lazily; passes on what the iteration raises."""
     scratch = path.with_name(f".tmp-{path.name}.{os.getpid()}")
     try:
         write_parts(scratch, parts)

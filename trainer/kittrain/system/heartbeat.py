@@ -1,7 +1,7 @@
-"""A rank's heartbeat: what it is doing now, in a page of memory that its agent reads too.
+"""A rank's heartbeat: its current phase, in a memory-mapped file that its agent reads.
 
-Telling costs about a microsecond and no call of the system. Nothing is locked: whoever reads looks again soon, and
-goes by the number of beats, not by the rank's clock. Standard library only.
+A beat costs about a microsecond and no system call. There is no lock: the agent reads again soon, and compares the
+number of beats instead of clocks. Standard library only.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from typing import Final, Self
 
 
 class Phase(IntEnum):
-    """What a rank does, in the order of its life; a step is DATA to AGREEING."""
+    """What a rank is doing, in chronological order; a training step is DATA to SYNCING."""
 
-    STARTING = 0  # it has told nothing yet, and without the library it never will
+    STARTING = 0  # no beat yet; without the library there never is one
     JOINING = 1
-    PREPARING = 2  # whatever the script does before it trains
+    PREPARING = 2  # the script's own code before training
     RESTORING = 3
     DATA = 4
     FORWARD = 5
-    BACKWARD = 6  # which ends with the gradients' all-reduce
+    BACKWARD = 6  # includes the gradients' all-reduce
     UPDATING = 7
-    AGREEING = 8  # with the other ranks, on the step's loss and on whether to stop
+    SYNCING = 8  # exchanges the loss and the decision to stop with the other ranks
     EVALUATING = 9
     SAVING = 10
-    LEAVING = 11  # training is over; whatever the script still does
+    FINISHING = 11  # the script's own code after training
 
 
-STEP: Final = range(Phase.DATA, Phase.AGREEING + 1)
-BUSY: Final = frozenset({Phase.DATA, Phase.FORWARD, Phase.UPDATING})  # where a rank waits for no other one
+STEP: Final = range(Phase.DATA, Phase.SYNCING + 1)
+BUSY: Final = frozenset({Phase.DATA, Phase.FORWARD, Phase.UPDATING})  # the rank does not wait for others
 
-_IS_BUSY: Final = tuple(phase in BUSY for phase in Phase)  # an enumeration's hash is slow
+_IS_BUSY: Final = tuple(phase in BUSY for phase in Phase)  # hashing an enum member is slow
 
 _NOW: Final = struct.Struct("<QQQd")  # beats, finished steps, phase, busy seconds
-_FIRST: Final = struct.Struct(f"<{len(Phase)}d")  # time.monotonic() at which each phase began first; 0: not yet
+_FIRST: Final = struct.Struct(f"<{len(Phase)}d")  # time.monotonic() when each phase first began; 0: not yet
 SIZE: Final = _NOW.size + _FIRST.size
 
 
-class Heart:
-    """The rank's end. Without a file, which is without an agent, it beats for nobody."""
+class HeartbeatWriter:
+    """The rank's side. Without a file (no agent) it does nothing."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._page: mmap.mmap | None = None
@@ -57,7 +57,7 @@ class Heart:
         self._first = [0.0] * len(Phase)
 
     def beat(self, phase: Phase, *, step: int | None = None) -> None:
-        """A phase begins; ``step`` is how many steps are finished, where that has changed."""
+        """Enter a phase; ``step`` is the number of finished steps, if it changed."""
         if self._page is None:
             return
         now = time.monotonic()
@@ -74,8 +74,8 @@ class Heart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beat:
-    """What the agent reads: the fields of the page."""
+class HeartbeatState:
+    """The agent's side: the content of the file at one moment."""
 
     beats: int
     step: int
@@ -85,7 +85,7 @@ class Beat:
 
     @classmethod
     def read(cls, file: Path) -> Self:
-        """Read a rank's page.
+        """Read a rank's file.
 
         Raises:
             OSError: it is gone.
@@ -96,6 +96,6 @@ class Beat:
 
 
 def prepare(file: Path) -> Path:
-    """Make the page of a rank that is about to start."""
+    """Create the file of a rank that is about to start."""
     file.write_bytes(bytes(SIZE))
     return file

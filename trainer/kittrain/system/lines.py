@@ -1,4 +1,4 @@
-"""Lines over a stream, and JSON objects as lines."""
+"""Newline-delimited text and JSON over a stream socket."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any, Final
 from kittrain.system import typed
 from kittrain.system.decoders import MalformedError
 
-LONGEST: Final = 1 << 26  # bytes of one line: the ranks of ten thousand nodes fit
+MAX_LINE: Final = 1 << 26  # bytes per line; enough for the ranks of ten thousand nodes
 
 Message = dict[str, Any]
 
 
 class ConnectionLost(Exception):
-    """The other end is gone, or says what nobody can read."""
+    """The peer is gone, or sent something malformed."""
 
 
-class Lines:
-    """A connection's end. What has arrived in pieces is kept until it is whole.
+class LineStream:
+    """One end of a connection; buffers incomplete lines.
 
     Args:
-        connection: of a stream; belongs to this object from now on.
+        connection: a stream socket, owned by this object from now on.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -34,15 +34,15 @@ class Lines:
         """Send a message.
 
         Raises:
-            ConnectionLost: nobody would read it.
+            ConnectionLost: the connection is closed.
         """
         self.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     def receive(self, timeout: float | None = None) -> Message | None:
-        """The next message; None if none has arrived within ``timeout`` seconds.
+        """The next message; None if none arrives within ``timeout`` seconds.
 
         Raises:
-            ConnectionLost: none will arrive any more.
+            ConnectionLost: the connection is closed, or the line is not a JSON object.
         """
         line = self.read(timeout)
         try:
@@ -55,7 +55,7 @@ class Lines:
         """Send whole lines.
 
         Raises:
-            ConnectionLost: nobody would read them.
+            ConnectionLost: the connection is closed.
         """
         self._connection.settimeout(None)
         try:
@@ -63,11 +63,11 @@ class Lines:
         except OSError as error:
             raise ConnectionLost(str(error)) from error
 
-    def read(self, timeout: float | None = None, *, longest: int = LONGEST) -> bytes | None:
-        """The next line, without its end; None if none has arrived within ``timeout`` seconds.
+    def read(self, timeout: float | None = None, *, longest: int = MAX_LINE) -> bytes | None:
+        """The next line, without its newline; None if none arrives within ``timeout`` seconds.
 
         Raises:
-            ConnectionLost: none will arrive any more, or one of more than ``longest`` bytes.
+            ConnectionLost: the connection is closed, or the line is longer than ``longest`` bytes.
         """
         while b"\n" not in self._rest:
             if len(self._rest) > longest:
@@ -86,14 +86,14 @@ class Lines:
         return line
 
     def close(self) -> None:
-        """Close the connection; the other end is told by that alone."""
+        """Close the connection."""
         self._connection.close()
 
 
-def notice_silence(connection: socket.socket, *, interval: int, attempts: int) -> None:
-    """Have the kernel end a connection whose other end has not answered for ``interval * attempts`` seconds.
+def enable_keepalive(connection: socket.socket, *, interval: int, attempts: int) -> None:
+    """Have the kernel end a connection whose peer has not answered for ``interval * attempts`` seconds.
 
-    The kernels answer each other, so neither side needs a thread, and a process that is busy is not taken for dead.
+    TCP keep-alive: the kernels answer each other, so a busy process does not look dead and no thread is needed.
     """
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -103,5 +103,5 @@ def notice_silence(connection: socket.socket, *, interval: int, attempts: int) -
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPALIVE, interval)
     else:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, interval)
-    if sys.platform == "linux":  # keep-alive does not run while something sent is not acknowledged
+    if sys.platform == "linux":  # keep-alive does not run while sent data is unacknowledged
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, interval * attempts * 1000)

@@ -1,4 +1,4 @@
-"""Whether the kernel has ended processes for want of memory: its counters, of this container and of the machine."""
+"""Detects kills by the kernel's OOM killer, from its counters for the container and the host."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-EVENTS: Final = ("memory.events", "memory.oom_control")  # of version 2 and version 1 of control groups
+EVENTS: Final = ("memory.events", "memory.oom_control")  # cgroup v2, v1
 LIMITS: Final = ("memory.max", "memory.limit_in_bytes")
-UNLIMITED: Final = 1 << 60  # bytes; version 1 writes no limit as nearly 2**63
+UNLIMITED: Final = 1 << 60  # bytes; cgroup v1 shows "no limit" as nearly 2**63
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kills:
-    """How many processes were ended so far; 0 where that cannot be seen.
+class OOMKills:
+    """The number of OOM kills so far; 0 where the counter is not available.
 
     Attributes:
-        group: of this process's control group, which in a container is the container.
-        machine: of all.
-        limit: of the control group's memory, in bytes; 0 if it has none.
+        group: in this process's cgroup, which in a container is the container's.
+        machine: on the whole host.
+        limit: the cgroup's memory limit in bytes; 0 if there is none.
     """
 
     group: int = 0
@@ -27,8 +27,8 @@ class Kills:
     limit: int = 0
 
     @classmethod
-    def now(cls, root: Path = Path("/")) -> Kills:
-        """As the kernel counts them; ``root`` is where its file systems are mounted."""
+    def now(cls, root: Path = Path("/")) -> OOMKills:
+        """Read the counters; ``root`` is where /proc and /sys are mounted."""
         folder = next(_folders(root), None)
         return cls(
             group=max((_count(folder / name) for name in EVENTS), default=0) if folder else 0,
@@ -36,23 +36,23 @@ class Kills:
             limit=_limit(folder) if folder else 0,
         )
 
-    def since(self, before: Kills) -> str:
-        """What they say of a process that was killed in between; empty if nothing."""
+    def since(self, before: OOMKills) -> str:
+        """Explain a SIGKILL since ``before``; empty if the counters do not explain it."""
         if self.group > before.group:
-            return f"out of memory: the limit is {size(self.limit)}" if self.limit else "out of memory"
+            return f"out of memory: the limit is {format_bytes(self.limit)}" if self.limit else "out of memory"
         if self.machine > before.machine:
-            return "most likely out of memory: the kernel has ended processes of this machine for that meanwhile"
+            return "most likely out of memory: the kernel has OOM-killed processes on this host meanwhile"
         return ""
 
 
-def size(count: int) -> str:
-    """Bytes for a person: ``64 MiB``, ``1.5 GiB``."""
+def format_bytes(count: int) -> str:
+    """Format bytes: ``64 MiB``, ``1.5 GiB``."""
     small = count < 1 << 30
     return f"{count / (1 << 20):.0f} MiB" if small else f"{count / (1 << 30):.1f} GiB"
 
 
 def _folders(root: Path) -> Iterator[Path]:
-    """Where the control group's files are: a container sees its own one as the root, or by its path on the machine."""
+    """Candidates for the cgroup's folder: a container sees its cgroup as the root, or by its path on the host."""
     mount = root / "sys" / "fs" / "cgroup"
     for line in _read(root / "proc" / "self" / "cgroup").splitlines():
         _, names, path = line.split(":", 2)
@@ -71,7 +71,7 @@ def _limit(folder: Path) -> int:
 
 
 def _count(path: Path) -> int:
-    """The number behind ``oom_kill`` in a file of names and numbers."""
+    """The value of ``oom_kill`` in a file of names and numbers."""
     pairs = (line.split() for line in _read(path).splitlines())
     return next((int(pair[1]) for pair in pairs if pair[:1] == ["oom_kill"]), 0)
 

@@ -1,4 +1,4 @@
-"""The rendezvous port on node 0: listening there, for many, and reaching it from wherever a node is."""
+"""Listens on the rendezvous port of node 0, and connects to it with backoff."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-BIND_PATIENCE: Final = 5.0  # seconds for a port that a killed agent left busy
-LOOK_AGAIN: Final = 0.05  # seconds between two attempts at least
-PATIENT: Final = 1.0  # seconds between two attempts to connect at most, of few nodes
-LOOKS: Final = 1000  # attempts in a second, of all nodes of a job; each looks up a name
-CHANCE: Final = random.SystemRandom()  # not the generator that a script may have seeded, or shares with its parent
-BACKLOG: Final = 4096  # connections that may arrive at once; Linux takes net.core.somaxconn if that is less
-CONNECT_TIMEOUT: Final = 2.0  # seconds for one attempt: packets to a pod that is gone are not answered at all
+BIND_TIMEOUT: Final = 5.0  # seconds; a killed agent may have left the port busy
+MIN_BACKOFF: Final = 0.05  # seconds between two attempts
+MAX_BACKOFF: Final = 1.0  # seconds between two attempts of a small job
+ATTEMPTS_PER_SECOND: Final = 1000  # of all nodes together; each attempt is a DNS lookup
+RANDOM: Final = random.SystemRandom()  # scripts seed the default generator, and forks share it
+BACKLOG: Final = 4096  # pending connections; Linux caps it at net.core.somaxconn
+CONNECT_TIMEOUT: Final = 2.0  # seconds per attempt: a deleted pod does not answer at all
 
 
 class PortBusyError(Exception):
     """Another process listens on the rendezvous port."""
 
 
-def listen(host: str, port: int, *, patience: float = BIND_PATIENCE) -> socket.socket:
-    """Listen on this machine, on the loopback address only if that is the host's: torch's store has no authentication.
+def listen(host: str, port: int, *, timeout: float = BIND_TIMEOUT) -> socket.socket:
+    """Listen on all addresses; on loopback only if ``host`` is loopback: torch's store has no authentication.
 
     Raises:
-        PortBusyError: the port stayed busy for ``patience`` seconds.
+        PortBusyError: the port stayed busy for ``timeout`` seconds.
     """
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while True:
         try:
             return _listen(host, port)
@@ -40,23 +40,23 @@ def listen(host: str, port: int, *, patience: float = BIND_PATIENCE) -> socket.s
                 raise
             if time.monotonic() > deadline:
                 raise PortBusyError(f"port {port} is used by another process") from error
-            time.sleep(LOOK_AGAIN)
+            time.sleep(MIN_BACKOFF)
 
 
-def reach(
+def connect(
     host: str, port: int, *, deadline: float, nodes: int = 1, waiting: Callable[[str], None] = lambda _: None
 ) -> socket.socket:
-    """Connect to node 0, which may not be up yet and whose name may not resolve yet.
+    """Connect to node 0, retrying while it is not up or its name does not resolve.
 
     Args:
         host: node 0's name or address.
-        port: there.
+        port: node 0's port.
         deadline: when to give up, in ``time.monotonic()``.
-        nodes: that may all be at it.
-        waiting: told why it has to wait, before each further attempt.
+        nodes: how many nodes may be connecting at the same time.
+        waiting: called with the reason before each further attempt.
 
     Raises:
-        TimeoutError: it could not be reached in time.
+        TimeoutError: the deadline passed.
     """
     began = time.monotonic()
     while True:
@@ -66,23 +66,23 @@ def reach(
             if time.monotonic() > deadline:
                 raise TimeoutError(f"node 0 cannot be reached at {host}:{port}: {error}") from error
             waiting(f"waiting for node 0 at {host}:{port} ({error})")
-        rest(began, nodes=nodes)
+        sleep_backoff(began, nodes=nodes)
 
 
-def rest(began: float, *, nodes: int) -> None:
-    """Sleep until the next look of one that has waited since ``began``, in ``time.monotonic()``."""
-    time.sleep(pause(time.monotonic() - began, nodes=nodes) * CHANCE.uniform(0.75, 1.25))
+def sleep_backoff(began: float, *, nodes: int) -> None:
+    """Sleep until the next attempt, with jitter; ``began`` is the first attempt, in ``time.monotonic()``."""
+    time.sleep(backoff(time.monotonic() - began, nodes=nodes) * RANDOM.uniform(0.75, 1.25))
 
 
-def pause(waited: float, *, nodes: int) -> float:
-    """Seconds until the next look: a twentieth of the time waited, and long enough for a cluster's DNS."""
-    return max(min(max(LOOK_AGAIN, waited / 20), PATIENT), nodes / LOOKS)
+def backoff(waited: float, *, nodes: int) -> float:
+    """Seconds until the next attempt: a twentieth of the time waited, and enough to spare the cluster's DNS."""
+    return max(min(max(MIN_BACKOFF, waited / 20), MAX_BACKOFF), nodes / ATTEMPTS_PER_SECOND)
 
 
-def allow_connections() -> None:
-    """Allow as many file descriptors as the system does: each node has one, and many systems begin with 1024."""
+def raise_fd_limit() -> None:
+    """Raise the soft limit of file descriptors to the hard one: each node needs one, and 1024 is a common default."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError):  # macOS calls it infinite and allows less
+    with suppress(ValueError):  # macOS reports infinity and allows less
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
@@ -90,7 +90,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except socket.gaierror:
-        found = []  # the pod's own name may not resolve yet; it is no loopback name then
+        found = []  # the pod's own name may not resolve yet; then it is not loopback
     for family, _, _, _, (address, *_) in found:
         if ipaddress.ip_address(address).is_loopback:
             return socket.create_server((str(address), port), family=family, backlog=BACKLOG)

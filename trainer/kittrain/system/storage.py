@@ -1,7 +1,7 @@
-"""A file system that does not answer: asked again for a while, since its silence proves nothing.
+"""Retries file operations on storage that fails for a while. Standard library only.
 
-A shared volume that fails over says EIO or ESTALE for what is whole, a process with too many open files EMFILE. Only
-few errors are about the file itself (:data:`ABOUT_THE_FILE`). Standard library only.
+Most errors do not prove that a file is damaged: a shared volume returns EIO or ESTALE during a failover, and a process
+with too many open files gets EMFILE. Only :data:`FILE_ERRNOS` are about the file itself.
 """
 
 from __future__ import annotations
@@ -15,31 +15,30 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-# What tells of the path itself: it is something else than what was looked for, and will be when asked again. Anything
-# else may tell of the way there (a server, a limit, rights that are being given), so it proves nothing. That a file is
-# absent (ENOENT) is for the folder that it should be in to say.
-ABOUT_THE_FILE: Final = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ELOOP})
-# What a person has to change before writing can go on: asking again is of no use.
-REFUSED: Final = frozenset(
-    {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EEXIST} | ABOUT_THE_FILE
+# Errors about the path itself, which a retry cannot change. Others may come from a server, a limit or changing
+# permissions. ENOENT is not listed: whether a file is absent is decided by listing its folder.
+FILE_ERRNOS: Final = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ELOOP})
+# Errors that retrying a write does not help with: an administrator has to act.
+PERMANENT_ERRNOS: Final = frozenset(
+    {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EEXIST} | FILE_ERRNOS
 )
-DELAYS: Final = (0.1, 0.3, 0.6, 1.0, 2.0, 4.0, 8.0, 14.0, 15.0, 15.0)  # seconds between two attempts: a minute in all
+DELAYS: Final = (0.1, 0.3, 0.6, 1.0, 2.0, 4.0, 8.0, 14.0, 15.0, 15.0)  # seconds between attempts: a minute in total
 
 
 class StorageUnavailableError(Exception):
-    """The file system does not answer, so it is not known what it holds; says the error and the path.
+    """The file system still failed after all retries; the message has the error and the path.
 
-    It is charged neither to the script nor to the node (``kittrain.outcome.failures``): a later start may get through.
+    It is charged neither to the script nor to the node (``kittrain.outcome.failures``): a later start may succeed.
     """
 
 
-def patiently(act: Callable[[], T], path: Path, say: Callable[[str], None]) -> T:
-    """What an act gives; while the file system fails it is tried again, with growing pauses.
+def retry_io(act: Callable[[], T], path: Path, log: Callable[[str], None]) -> T:
+    """Return what ``act`` returns; retry it with backoff while it raises OSError.
 
     Args:
-        act: reads or writes there; may be called several times.
-        path: what to name where an error does not.
-        say: told once that it is tried again.
+        act: reads or writes files; may be called several times.
+        path: for the error message, if the error has no path.
+        log: called once, when the first retry is due.
 
     Raises:
         StorageUnavailableError: it failed each time.
@@ -49,21 +48,21 @@ def patiently(act: Callable[[], T], path: Path, say: Callable[[str], None]) -> T
             return act()
         except OSError as error:
             if number == 0:
-                say(f"{described(error, path)}; trying again for {sum(DELAYS):.0f} s")
+                log(f"{describe_error(error, path)}; retrying for {sum(DELAYS):.0f} s")
         time.sleep(delay)
     try:
         return act()
     except OSError as error:
         tries = f"tried {len(DELAYS) + 1} times in {sum(DELAYS):.0f} s"
-        raise StorageUnavailableError(f"{described(error, path)}; {tries}") from error
+        raise StorageUnavailableError(f"{describe_error(error, path)}; {tries}") from error
 
 
 @contextmanager
-def proof(path: Path, damage: type[Exception]) -> Iterator[None]:
-    """Raise an OSError within as ``damage``, if it proves that a file is not what was written there.
+def detect_damage(path: Path, damage: type[Exception]) -> Iterator[None]:
+    """Convert an OSError to ``damage`` if it proves that the file is missing or not a file.
 
-    A missing file does only where its folder can be listed and lacks it. Other errors are raised as they are, with the
-    path, which those of reads do not name.
+    A file counts as missing only if its folder can be listed and lacks it. Other errors are re-raised, with the path
+    added, which errors of reads lack.
     """
     try:
         yield
@@ -73,11 +72,11 @@ def proof(path: Path, damage: type[Exception]) -> Iterator[None]:
         raise damage(f"{path.name} is missing") from error
     except OSError as error:
         error.filename = error.filename or str(path)
-        if error.errno not in ABOUT_THE_FILE:
+        if error.errno not in FILE_ERRNOS:
             raise
-        raise damage(f"{path.name} cannot be what was written ({error})") from error
+        raise damage(f"{path.name} is not the file that was written ({error})") from error
 
 
-def described(error: OSError, path: Path) -> str:
-    """An error with the path that it is about, which errors of reads and writes do not name."""
+def describe_error(error: OSError, path: Path) -> str:
+    """An error's text with its path, which errors of reads and writes lack."""
     return str(error) if error.filename else f"{error}: '{path}'"

@@ -1,6 +1,7 @@
-"""Values of declared types as JSON, and back: what nodes and ranks tell each other. Standard library only.
+"""Encodes values of declared types as JSON, and decodes them. Standard library only.
 
-Plain values, bytes (base64), enumerations, lists, tuples, mappings, unions, dataclasses, and exceptions as their text.
+Supports plain values, bytes (base64), enumerations, lists, tuples, mappings, unions, dataclasses, and exceptions (as
+their text).
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ JSON: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 def dump(value: Any) -> bytes:
-    """A value as JSON in one line.
+    """Encode a value as one line of JSON.
 
     Raises:
-        TypeError: it is of no type that can be read again.
+        TypeError: its type is not supported.
     """
     return JSON.encode(encode(value)).encode()
 
 
 def load(kind: Any, content: bytes) -> Any:
-    """The value of a declared type that JSON holds.
+    """Decode JSON to a value of type ``kind``.
 
     Raises:
         MalformedError: it is not JSON, or of another type.
@@ -39,7 +40,7 @@ def load(kind: Any, content: bytes) -> Any:
 
 
 def parse(content: bytes) -> Any:
-    """JSON as plain values.
+    """Parse JSON to plain values.
 
     Raises:
         MalformedError: it is not JSON.
@@ -51,17 +52,17 @@ def parse(content: bytes) -> Any:
 
 
 def encode(value: Any) -> Any:
-    """A value as what JSON knows.
+    """Convert a value to plain JSON values.
 
     Raises:
-        TypeError: it is of no type that can be read again.
+        TypeError: its type is not supported.
     """
     kind: Any = type(value)
     return _encoder(kind)(value)
 
 
 def decode(kind: Any, value: Any) -> Any:
-    """What JSON gave as a value of a declared type.
+    """Convert plain JSON values to a value of type ``kind``.
 
     Raises:
         MalformedError: it is of another type.
@@ -75,7 +76,7 @@ def _encoder(kind: Any) -> Encoder:
         if issubclass(kind, known):
             return act
     if not is_dataclass(kind):
-        raise TypeError(f"{kind.__name__} is not told to other nodes")
+        raise TypeError(f"{kind.__name__} cannot be encoded as JSON")
     names = [field.name for field in fields(kind)]
     return lambda value: {name: encode(getattr(value, name)) for name in names}
 
@@ -84,7 +85,7 @@ def _text(value: str) -> str:
     return value if value.isascii() else value.encode(errors="replace").decode()
 
 
-ENCODERS: Final[tuple[tuple[Any, Encoder], ...]] = (  # the first that fits; an IntEnum is an Enum, too
+ENCODERS: Final[tuple[tuple[Any, Encoder], ...]] = (  # the first match counts; an IntEnum is an Enum, too
     (str, _text),
     (Enum, lambda value: encode(value.value)),
     ((int, float, NoneType), lambda value: value),  # and bool

@@ -120,7 +120,7 @@ class Training:
                 self._commit(cursor)
             self._history.finish()
             mark_finished()
-            beat(Phase.LEAVING)
+            beat(Phase.FINISHING)
 
     def _gradients(self) -> Gradients:
         virtual = self.world.env.virtual_ranks if self.virtual_ranks is None else self.virtual_ranks
@@ -148,7 +148,7 @@ class Training:
             ids=[sample for part in parts for sample in part.ids],
             size=span.size,
         )
-        beat(Phase.AGREEING, step=step.number)
+        beat(Phase.SYNCING, step=step.number)
         self._report_step(self._sync.send(step, mean))
         return cursor
 

@@ -23,8 +23,8 @@ from tqdm import tqdm
 from kittrain.env import RankEnv, rank_env
 from kittrain.system import typed
 from kittrain.system.decoders import MalformedError
-from kittrain.system.heartbeat import Heart, Phase
-from kittrain.system.port import reach
+from kittrain.system.heartbeat import HeartbeatWriter, Phase
+from kittrain.system.port import connect
 from kittrain.world import exchange
 from kittrain.world.replicas import DDPOptions, is_fully_sharded, replicate
 from kittrain.world.rng import seed_all
@@ -49,7 +49,7 @@ class World:
 
     env: RankEnv
     device: torch.device
-    heartbeat: Heart = field(default_factory=Heart)
+    heartbeat: HeartbeatWriter = field(default_factory=HeartbeatWriter)
 
     @property
     def rank(self) -> int:
@@ -201,7 +201,7 @@ def join(*, seed: int = 0, env: RankEnv | None = None) -> Iterator[World]:
     if not env.distributed:
         yield World(env=env, device=device)
         return
-    heartbeat = Heart(env.heartbeat_file)
+    heartbeat = HeartbeatWriter(env.heartbeat_file)
     heartbeat.beat(Phase.JOINING)
     eager = device if backend == "nccl" else None  # makes NCCL connect now, so that it fails here and not later
     if env.rank:
@@ -217,7 +217,7 @@ def wait_for_rank_0(environ: Mapping[str, str] = os.environ) -> None:
     """Wait until rank 0 listens, as torch would retry only after a random time of half a second or more."""
     with suppress(TimeoutError, KeyError):  # torch raises its own error then
         address = environ["MASTER_ADDR"], int(environ["MASTER_PORT"])
-        reach(*address, deadline=time.monotonic() + LISTEN_TIMEOUT).close()
+        connect(*address, deadline=time.monotonic() + LISTEN_TIMEOUT).close()
 
 
 def choose_backend(env: RankEnv, *, gpus: int) -> tuple[str, torch.device]:

@@ -17,7 +17,7 @@ from kitctl.logs import Line
 from kitctl.targets.cluster.keptlogs import KeptLogs
 from kitctl.targets.cluster.lives import Read, lost
 from kitctl.targets.cluster.reading import Source, follow, lines
-from kittrain.node.keeping import path_of
+from kittrain.node.log_copy import log_copy_path
 from tests.kitctl.targets.cluster.apiserver import ApiServer
 from tests.kitctl.targets.cluster.clients import Kit
 from tests.kitctl.targets.cluster.objectstore import Key
@@ -64,7 +64,7 @@ class Job:
 
     def keeps(self, pod: str, node: int, second: int, *said: str) -> None:
         """What its agent has kept of it: each line a moment before it is logged."""
-        path = path_of(self.claim, node_index=node, pod=pod, begun=BEGUN + second + 0.25)
+        path = log_copy_path(self.claim, node_index=node, pod=pod, begun=BEGUN + second + 0.25)
         path.parent.mkdir(exist_ok=True)
         path.write_text("".join(at(second + more + 0.4, text) + "\n" for more, text in enumerate(said)))
 

@@ -14,7 +14,7 @@ from kitctl.targets.local.records import Job
 from kitctl.targets.local.starting import Starter
 
 ENV = {"PATH": "/usr/bin:/bin"}
-MUTE = """echo '{"warm": true}'; read order; exec sleep 60"""
+MUTE = """echo '{"ready": true}'; read order; exec sleep 60"""
 GONE = """echo '{"warm": true}'"""
 NEVER_READY = "exec sleep 60"
 

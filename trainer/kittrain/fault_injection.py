@@ -1,6 +1,6 @@
-"""A fault on purpose: ``python -P -m kittrain.strike KILL --rank 3`` strikes a rank of this node, or its agent.
+"""Injects a fault: ``python -P -m kittrain.fault_injection KILL --rank 3`` signals a rank of this node, or its agent.
 
-``kitctl drill`` runs it beside the agent. Standard library only, and Linux: who is who stands in /proc.
+``kitctl drill`` runs it in the agent's container. Linux only: it finds processes in /proc. Standard library only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SIGNALS: Final = ("KILL", "STOP", "CONT", "TERM")
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """A line of the table of processes. ``is_agent``: an agent, or what is forked from one."""
+    """A running process. ``is_agent`` is also true for processes that were forked from an agent."""
 
     pid: int
     parent: int
@@ -30,29 +30,29 @@ class Process:
 
 
 def main() -> None:
-    """Send the signal, and say to whom before that: the agent's end is this process's as well, in a container."""
-    parser = argparse.ArgumentParser("kittrain.strike", description="A fault on purpose.")
+    """Print the target, then send the signal. In a container the agent's death ends this process, too."""
+    parser = argparse.ArgumentParser("kittrain.fault_injection", description="Inject a fault.")
     parser.add_argument("signal", choices=SIGNALS)
-    parser.add_argument("--rank", type=int, help="the victim; without it, the agent")
-    parser.add_argument("--agent", type=int, metavar="PID", help="whose rank; by default that of the one agent here")
+    parser.add_argument("--rank", type=int, help="the rank to signal (default: the agent)")
+    parser.add_argument("--agent", type=int, metavar="PID", help="the agent (default: the only one that runs here)")
     args = parser.parse_args()
     agent = args.agent or agent_here()
-    victim = agent if args.rank is None else rank_of(agent, args.rank)
+    target = agent if args.rank is None else rank_of(agent, args.rank)
     what = "the agent" if args.rank is None else f"rank {args.rank}"
-    print(f"SIG{args.signal} to {what}, process {victim}", flush=True)  # noqa: T201  whoever asked reads it
-    os.kill(victim, signal.Signals[f"SIG{args.signal}"])
+    print(f"SIG{args.signal} to {what}, process {target}", flush=True)  # noqa: T201  kitctl reads it
+    os.kill(target, signal.Signals[f"SIG{args.signal}"])
 
 
 def agent_here() -> int:
     """The process id of the agent in this container.
 
     Raises:
-        SystemExit: there is none, or there are several.
+        SystemExit: there is not exactly one.
     """
     found = {process.pid: process for process in processes() if process.is_agent}
     agents = [pid for pid, process in found.items() if process.parent not in found]
     if len(agents) != 1:
-        sys.exit(f"{len(agents)} agents run here; --agent says whose rank is meant")
+        sys.exit(f"{len(agents)} agents run here; choose one with --agent")
     return agents[0]
 
 
@@ -60,41 +60,41 @@ def rank_of(agent: int, rank: int) -> int:
     """The process id of an agent's rank.
 
     Raises:
-        SystemExit: it has no such rank now.
+        SystemExit: it has no such rank.
     """
     for process in processes():
-        # The leader of a session, and a child of the agent: what a rank itself has started writes to its pipe, too.
+        # A rank leads a session and is a child of the agent; processes that it started write to the same pipe.
         if process.parent == agent and process.session == process.pid and rank in _writes_as(process.pid):
             return process.pid
-    sys.exit(f"no rank {rank} runs here now")
+    sys.exit(f"rank {rank} does not run here")
 
 
 def processes() -> Iterator[Process]:
-    """All processes that can be seen from here.
+    """All processes in this PID namespace.
 
     Raises:
         SystemExit: this system has no /proc.
     """
     folder = Path("/proc")
     if not (folder / "self" / "stat").exists():
-        sys.exit("processes are found in /proc, which this system does not have")
+        sys.exit("/proc does not exist on this system")
     for pid in (int(path.name) for path in folder.glob("[0-9]*")):
-        with suppress(OSError):  # it has ended meanwhile
+        with suppress(OSError):  # it has ended
             _, parent, _, session, *_ = (folder / str(pid) / "stat").read_text().rpartition(")")[2].split()
             is_agent = AGENT in (folder / str(pid) / "cmdline").read_bytes() and _is_python(pid)
             yield Process(pid=pid, parent=int(parent), session=int(session), is_agent=is_agent)
 
 
 def _is_python(pid: int) -> bool:
-    """Whether a process runs this Python: a container's init has the agent's command in its own."""
+    """Whether a process runs this Python. A container's init has the agent's command in its own command line."""
     return Path(f"/proc/{pid}/exe").readlink() == Path("/proc/self/exe").readlink()
 
 
 def _writes_as(pid: int) -> set[int]:
-    """The ranks whose pipe (``kittrain.node.ranklogs``) is a process's output: one, or none."""
+    """The rank whose pipe (``kittrain.node.rank_logs``) is the process's output, as a set: one entry or none."""
     ranks = set()
     for number in (1, 2):
-        with suppress(OSError, ValueError):  # another user's process; another kind of file
+        with suppress(OSError, ValueError):  # another user's process, or another kind of file
             ranks.add(int(Path(f"/proc/{pid}/fd/{number}").readlink().name.removesuffix(".pipe")))
     return ranks
 

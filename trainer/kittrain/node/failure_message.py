@@ -1,4 +1,4 @@
-"""What the failure of a round means, in words."""
+"""The outcome and the message of a round that failed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from kittrain.outcome.failures import Budget, Failure
 from kittrain.outcome.termination import Ending
 
 
-def verdict(cause: Failure, *, restart: bool, budget: Budget) -> Ending:
-    """How the round ended whose first failure this was; ``restart`` is what the budget allows."""
+def failure_ending(cause: Failure, *, restart: bool, budget: Budget) -> Ending:
+    """The ending of a round with this root cause; ``restart``: whether the budget allows another one."""
     if cause.kind == "drained":
         return Ending(outcome="retryable", reason="the ranks were drained by another node")
     if cause.kind == "peer":
@@ -25,12 +25,12 @@ def verdict(cause: Failure, *, restart: bool, budget: Budget) -> Ending:
         return Ending(
             outcome="retryable", reason=f"{what}, restart {budget.own} of {budget.max_restarts}", failure=cause
         )
-    why = "which no restart can mend" if cause.cause.permanent else f"no restart left of {budget.max_restarts}"
+    why = "which no restart can fix" if cause.cause.permanent else f"no restart left of {budget.max_restarts}"
     return Ending(outcome="fatal", reason=f"{what}, {why}", failure=cause)
 
 
 def _hung(cause: Failure, *, restart: bool, budget: Budget) -> Ending:
-    """The first hang at a step is no reason to give up: the rank may only have taken long."""
+    """The first hang at a step is not charged: the rank may only have been slow."""
     again = f"again at this step, restart {budget.repeated} of {budget.max_restarts}"
     if restart:
         what = again if budget.repeated else "started again"

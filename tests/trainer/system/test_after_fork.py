@@ -1,4 +1,4 @@
-"""A forked process ends as a new interpreter would, and never goes back into the frames that it was forked in."""
+"""A forked process exits as a new interpreter would, without returning to the parent's frames."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 SCRIPT = """
 import atexit, os, signal, sys, threading, time
-from kittrain.system.reborn import live, take_over
+from kittrain.system.after_fork import run_and_exit, reset_after_fork
 
 def main():
     {body}
@@ -18,7 +18,7 @@ def main():
 child = os.fork()
 if not child:
     try:
-        live(main)
+        run_and_exit(main)
     finally:
         print("never gets here")
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -33,7 +33,7 @@ def ended(body: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize(
-    ("body", "code", "told"),
+    ("body", "code", "stderr"),
     [
         ("pass", 0, ""),
         ("sys.exit(7)", 7, ""),
@@ -41,23 +41,23 @@ def ended(body: str) -> tuple[int, str, str]:
         ("sys.exit(256 + 3)", 3, ""),
     ],
 )
-def test_its_exit_code_is_python_s(body: str, code: int, told: str) -> None:
-    assert ended(body) == (code, "", told)
+def test_its_exit_code_is_that_of_python(body: str, code: int, stderr: str) -> None:
+    assert ended(body) == (code, "", stderr)
 
 
-def test_an_exception_is_told_and_is_1() -> None:
-    code, out, told = ended("raise ValueError('why')")
+def test_an_exception_is_printed_and_exits_with_1() -> None:
+    code, out, stderr = ended("raise ValueError('why')")
     assert (code, out) == (1, "")
-    assert told.endswith("ValueError: why\n")
+    assert stderr.endswith("ValueError: why\n")
 
 
-def test_it_waits_for_threads_and_runs_what_was_left_for_the_end() -> None:
+def test_it_waits_for_threads_and_runs_atexit_functions() -> None:
     late = "threading.Thread(target=lambda: (time.sleep(0.1), print('thread'))).start()\natexit.register(print, 'last')"
     assert ended(late) == (0, "thread\nlast\n", "")
 
 
-def test_it_takes_over_environment_and_signals() -> None:
+def test_it_resets_environment_and_signals() -> None:
     body = """signal.signal(signal.SIGTERM, signal.SIG_IGN)
-take_over({"ONLY": "this"})
+reset_after_fork({"ONLY": "this"})
 print(dict(os.environ), signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)"""
     assert ended(body) == (0, "{'ONLY': 'this'} True\n", "")

@@ -1,4 +1,4 @@
-"""What a forked process would have from what ran before the fork, and cannot undo."""
+"""When a forked process must exec a new interpreter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kittrain.system.inherited import hidden_modules, stale
+from kittrain.system.reexec import hidden_modules, reexec_reason
 
 
 @pytest.mark.parametrize(
@@ -24,24 +24,24 @@ from kittrain.system.inherited import hidden_modules, stale
         ("TMPDIR", False),
     ],
 )
-def test_what_is_read_once_has_to_be_the_same(name: str, *, early: bool) -> None:
+def test_variables_that_are_read_once_must_not_differ(name: str, *, early: bool) -> None:
     for then, now in (({}, {name: "1"}), ({name: "1"}, {}), ({name: "1"}, {name: "2"})):
-        assert (name in stale(then, now)) == early
-    assert not stale({name: "1", "A": "1"}, {name: "1", "A": "2"})
+        assert (name in reexec_reason(then, now)) == early
+    assert not reexec_reason({name: "1", "A": "1"}, {name: "1", "A": "2"})
 
 
-def test_modules_that_others_hide_are_found(tmp_path: Path) -> None:
+def test_hidden_modules_are_found(tmp_path: Path) -> None:
     for name in ("pluggy.py", "json.py", "sys.py", "os.py", "of_its_own.py", "trainer.py", "notes.txt", "__main__.py"):
         (tmp_path / name).touch()
     for folder in ("hypothesis", "pytest"):
         (tmp_path / folder).mkdir()
     (tmp_path / "hypothesis" / "__init__.py").touch()
-    assert set(hidden_modules(tmp_path)) == {"pluggy.py", "json.py", "hypothesis"}  # sys and os come first in any case
-    assert "hypothesis, json.py, pluggy.py in " in stale({}, {}, tmp_path)
-    assert stale({}, {}, tmp_path / "missing") == ""
+    assert set(hidden_modules(tmp_path)) == {"pluggy.py", "json.py", "hypothesis"}  # sys and os come first anyway
+    assert "hypothesis, json.py, pluggy.py in " in reexec_reason({}, {}, tmp_path)
+    assert reexec_reason({}, {}, tmp_path / "missing") == ""
 
 
-def test_what_was_imported_from_there_is_not_hidden() -> None:
+def test_a_module_imported_from_the_folder_is_not_hidden() -> None:
     for module in (sys.modules[__name__], pytest):
         assert module.__file__
         path = Path(module.__file__)

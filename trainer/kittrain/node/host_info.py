@@ -1,6 +1,6 @@
-"""What depends on where the node really runs: facts of the pod in, decisions out.
+"""Inspects the host or pod, and derives the ranks' environment and warnings from what it finds.
 
-Manifests carry none of this: the interface, the GPUs that are visible and the size of /dev/shm are only known here.
+The network interface, the visible GPUs and the size of /dev/shm are not known when manifests are rendered.
 """
 
 from __future__ import annotations
@@ -19,105 +19,105 @@ from kittrain.env import NodeEnv
 
 INTERFACE_VARIABLES: Final = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 PROXY_VARIABLES: Final = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-CONTAINER_SHM: Final = 64 << 20  # bytes; what container runtimes give when nobody asks for more
+CONTAINER_SHM: Final = 64 << 20  # bytes; the default of container runtimes
 LOOPBACK: Final = frozenset({"lo", "lo0"})
 SIOCGIFADDR: Final = 0x8915  # linux/sockios.h
 
 
-class SurroundingsError(Exception):
-    """The node does not have what the job asked for; names the cause."""
+class HostError(Exception):
+    """The node lacks a resource that the job requested."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
-    """What was found."""
+class HostInfo:
+    """What ``inspect`` found."""
 
-    local_addr: str  # where the other nodes reach this one
+    local_addr: str  # the address at which other nodes reach this one
     interfaces: Mapping[str, str]  # address -> interface
-    shm_bytes: int | None  # size of /dev/shm; None where there is none
+    shm_bytes: int | None  # size of /dev/shm; None if it does not exist
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decisions:
-    """What follows: variables to set for the ranks, and what a person should know."""
+class LaunchSettings:
+    """Variables to set for the ranks, and warnings for the user."""
 
     env: Mapping[str, str]
     warnings: tuple[str, ...] = ()
 
 
 def check_gpus(node: NodeEnv, *, visible: int) -> None:
-    """No silent CPU: fewer GPUs than asked for are a failure.
+    """Fail instead of falling back to the CPU.
 
     Raises:
-        SurroundingsError: ``visible``, torch's count, is too small.
+        HostError: ``visible``, torch's count, is less than requested.
     """
     if node.backend != "gloo" and visible < node.gpus_per_node:
-        raise SurroundingsError(
-            f"{node.gpus_per_node} GPUs were asked for, {visible} are visible to torch: check the driver, the "
-            "device plugin, the image's torch build and CUDA_VISIBLE_DEVICES; only `backend: gloo` goes on without"
+        raise HostError(
+            f"{node.gpus_per_node} GPUs requested, but {visible} visible to torch: check the driver, the device "
+            "plugin, the image's torch build and CUDA_VISIBLE_DEVICES; only `backend: gloo` runs without GPUs"
         )
 
 
-def look(node: NodeEnv) -> Facts:
-    """Gather the facts; node 0's name must resolve by now."""
-    shm = Path("/dev/shm")  # noqa: S108  looked at, nothing is written
-    return Facts(
+def inspect(node: NodeEnv) -> HostInfo:
+    """Inspect the host; node 0's name must resolve by now."""
+    shm = Path("/dev/shm")  # noqa: S108  only its size is read
+    return HostInfo(
         local_addr=node.local_addr or source_address(node.rendezvous_host, node.rendezvous_port),
         interfaces=interfaces(),
         shm_bytes=shutil.disk_usage(shm).total if shm.is_dir() else None,
     )
 
 
-def decide(node: NodeEnv, facts: Facts, environ: Mapping[str, str]) -> Decisions:
-    """Decide from the facts; what the user has set is never overridden."""
+def launch_settings(node: NodeEnv, host: HostInfo, environ: Mapping[str, str]) -> LaunchSettings:
+    """Derive the settings; variables that the user has set are never overridden."""
     env: dict[str, str] = {}
-    interface = node.interface or facts.interfaces.get(facts.local_addr)
+    interface = node.interface or host.interfaces.get(host.local_addr)
     if interface:
         env |= {name: interface for name in INTERFACE_VARIABLES if name not in environ}
     if node.gpus_per_node and node.backend != "gloo":
         env |= {name: value for name, value in _flight_recorder(node).items() if name not in environ}
     if any(environ.get(name) for name in PROXY_VARIABLES):
-        env |= _without_proxy(node, facts, environ)
-    return Decisions(env=env, warnings=tuple(_warnings(node, facts, environ)))
+        env |= _without_proxy(node, host, environ)
+    return LaunchSettings(env=env, warnings=tuple(_warnings(node, host, environ)))
 
 
 def share_cores(node: NodeEnv, environ: MutableMapping[str, str]) -> None:
-    """Give each of several ranks one thread, as torchrun does, so that they do not fight for the node's cores.
+    """Limit each of several ranks to one OpenMP thread, as torchrun does.
 
-    To be called before torch is imported: ranks are forked from what has read this by then.
+    Call it before torch is imported: torch reads the variable then, and ranks are forked from this process.
     """
     if node.procs_per_node > 1:
         environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def _flight_recorder(node: NodeEnv) -> dict[str, str]:
-    """Have NCCL remember its last collectives, and leave them beside the ranks' logs when one of them times out."""
+    """Have NCCL record its last collectives, and dump them to the log folder on a timeout."""
     env = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}
     if node.log_dir:
         env["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] = str(node.log_dir / f"node-{node.node_index}" / "nccl-trace-rank-")
     return env
 
 
-def _without_proxy(node: NodeEnv, facts: Facts, environ: Mapping[str, str]) -> dict[str, str]:
+def _without_proxy(node: NodeEnv, host: HostInfo, environ: Mapping[str, str]) -> dict[str, str]:
     given = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
     hosts = [host for host in given.split(",") if host]
-    hosts += [host for host in (node.rendezvous_host, facts.local_addr) if host not in hosts]
+    hosts += [host for host in (node.rendezvous_host, host.local_addr) if host not in hosts]
     return dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(hosts))
 
 
-def _warnings(node: NodeEnv, facts: Facts, environ: Mapping[str, str]) -> list[str]:
+def _warnings(node: NodeEnv, host: HostInfo, environ: Mapping[str, str]) -> list[str]:
     warnings = []
-    if (node.procs_per_node > 1 or node.gpus_per_node) and facts.shm_bytes == CONTAINER_SHM:
-        warnings += ["shared memory has a container's default of 64 MiB: data loaders and NCCL may need more"]
-    remote = facts.local_addr and not ipaddress.ip_address(facts.local_addr).is_loopback
+    if (node.procs_per_node > 1 or node.gpus_per_node) and host.shm_bytes == CONTAINER_SHM:
+        warnings += ["shared memory has the container default of 64 MiB: data loaders and NCCL may need more"]
+    remote = host.local_addr and not ipaddress.ip_address(host.local_addr).is_loopback
     for name in INTERFACE_VARIABLES:
         if remote and node.max_nodes > 1 and environ.get(name, "").split("=")[-1] in LOOPBACK:
-            warnings += [f"{name}={environ[name]}: no other machine can be reached by the loopback interface"]
+            warnings += [f"{name}={environ[name]}: other nodes cannot be reached through the loopback interface"]
     return warnings
 
 
 def source_address(host: str, port: int) -> str:
-    """The address that packets to ``host`` leave from; empty where the name does not resolve yet."""
+    """The source address of packets to ``host``; empty if the name does not resolve yet."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as probe:
@@ -128,7 +128,7 @@ def source_address(host: str, port: int) -> str:
 
 
 def interfaces() -> dict[str, str]:
-    """Address -> interface, as far as the standard library can tell: all of Linux, elsewhere loopback."""
+    """Address -> interface; on other systems than Linux only loopback."""
     if sys.platform != "linux":
         return {"127.0.0.1": "lo0", "::1": "lo0"}
     found = dict(_ipv6_interfaces(Path("/proc/net/if_inet6")))

@@ -1,7 +1,7 @@
-"""What a forked process has from what ran before the fork, and cannot undo: then it has to start as a new interpreter.
+"""Decides whether a forked process must exec a new interpreter, because it inherited state that it cannot undo.
 
-The interpreter and libraries read some of the environment once, as they start or are imported; and a module that is
-imported already hides a user's own of the same name.
+The interpreter and libraries read some variables once, at start or import. And a module that is already imported hides
+a user's module of the same name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-# Variables that are read so early, by how their names begin: the dynamic linker's, Python's, thread pools', torch's.
+# Prefixes of variables that are read at start or import: dynamic linker, Python, thread pools, torch.
 READ_EARLY: Final = (
     *("LD_", "MALLOC_", "GLIBC_TUNABLES", "LANG", "LC_", "PYTHON", "LOGLEVEL"),
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "NPY_", "NUMEXPR_", "ATEN_"),
@@ -30,17 +30,17 @@ READ_EARLY: Final = (
     ),
     "TORCHINDUCTOR_",
 )
-READ_LATE: Final = "TORCHINDUCTOR_CACHE_DIR"  # torch sets it itself
-OWN: Final = ("__main__", "kittrain")  # a new interpreter would have them from the same place
+READ_LATE: Final = "TORCHINDUCTOR_CACHE_DIR"  # torch sets it by itself
+OWN: Final = ("__main__", "kittrain")  # a new interpreter would import them from the same place
 
 
-def stale(then: Mapping[str, str], now: Mapping[str, str], folder: Path | None = None) -> str:
-    """Why a process that was forked has to start as a new interpreter; empty where it need not.
+def reexec_reason(then: Mapping[str, str], now: Mapping[str, str], folder: Path | None = None) -> str:
+    """Why a forked process must exec a new interpreter; empty if it need not.
 
     Args:
-        then: the environment that its modules were imported in.
-        now: the environment that it is to have.
-        folder: where a script looks for modules first; None where none runs.
+        then: the environment in which its modules were imported.
+        now: its new environment.
+        folder: the first entry of the script's ``sys.path``; None if no script runs.
     """
     differing = sorted(name for name in then.keys() | now.keys() if _early(name) and then.get(name) != now.get(name))
     if differing:
@@ -50,7 +50,7 @@ def stale(then: Mapping[str, str], now: Mapping[str, str], folder: Path | None =
 
 
 def hidden_modules(folder: Path) -> Iterator[str]:
-    """Modules in a folder that ``import`` would not find there, since others of these names are imported."""
+    """Modules in a folder that are hidden by already imported modules of the same name."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             name = _module_name(entry)
@@ -64,7 +64,7 @@ def _early(name: str) -> bool:
 
 
 def _module_name(entry: os.DirEntry[str]) -> str:
-    """What ``import`` knows a file or folder as; empty for those that are no modules."""
+    """The module name of a file or folder; empty if it is not a module."""
     suffix = next((one for one in all_suffixes() if entry.name.endswith(one)), None)
     if suffix:
         return entry.name.removesuffix(suffix)
@@ -72,7 +72,7 @@ def _module_name(entry: os.DirEntry[str]) -> str:
 
 
 def _elsewhere(module: ModuleType, folder: Path) -> bool:
-    """Whether a module was found in another folder; what is built in or frozen comes before all folders."""
+    """Whether a module was imported from another folder; built-in and frozen modules come before all folders."""
     spec = module.__spec__
     if spec is None or spec.origin is None or not spec.has_location:
         return False

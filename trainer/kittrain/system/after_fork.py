@@ -1,4 +1,4 @@
-"""What a forked process needs in order to live as if it had been started anew."""
+"""Makes a forked process behave as if it had been started by ``exec``."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NoReturn
 
-_generators: list[random.Random] = []  # that modules made when they were imported
+_generators: list[random.Random] = []  # created by modules at import
 
 
-def note_generators() -> None:
-    """Remember all of Python's generators that there are, for processes that are forked later to seed them anew."""
+def record_generators() -> None:
+    """Remember all existing ``random.Random`` objects, so that processes forked later can reseed them."""
     _generators[:] = [one for one in gc.get_objects() if issubclass(type(one), random.Random)]
 
 
-def take_over(env: Mapping[str, str]) -> None:
-    """Take over what ``exec`` would have given: environment, signals, and chance of its own."""
+def reset_after_fork(env: Mapping[str, str]) -> None:
+    """Set what ``exec`` would set: the environment, default signal handlers and fresh random seeds."""
     os.environ.clear()
     os.environ.update(env)
     time.tzset()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    tempfile.tempdir = None  # the environment may say another one, and so may a script
+    tempfile.tempdir = None  # cached; the environment or the script may set another one
     with suppress(AttributeError):
-        threading.main_thread()._set_native_id()  # type: ignore[attr-defined]  # noqa: SLF001  Python 3.11 forgets it
-    draw_anew()
+        threading.main_thread()._set_native_id()  # type: ignore[attr-defined]  # noqa: SLF001  not updated by Python 3.11
+    reseed_generators()
 
 
-def draw_anew() -> None:
-    """Seed all generators of this process by chance. Those of devices are made later, and so in each process."""
+def reseed_generators() -> None:
+    """Seed all random generators of this process randomly. Devices' generators are created later, in each process."""
     for generator in _generators:
         generator.seed()
     if "numpy.random" in sys.modules:
@@ -48,27 +48,27 @@ def draw_anew() -> None:
         sys.modules["torch"].default_generator.seed()
 
 
-def live(main: Callable[[], object]) -> NoReturn:
-    """Run ``main`` and end as Python would, but never return into the frames of who was forked, and their clean-up."""
+def run_and_exit(main: Callable[[], object]) -> NoReturn:
+    """Run ``main`` and exit as the interpreter would, without unwinding the frames inherited from the parent."""
     code = 1
     try:
         main()
         code = 0
     except SystemExit as end:
         code = exit_code(end)
-    except BaseException:  # noqa: BLE001  as Python does: told, and the end
+    except BaseException:  # noqa: BLE001  printed, as Python does
         traceback.print_exc()
     finally:
         threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001  waits for threads, as the interpreter does
         atexit._run_exitfuncs()  # noqa: SLF001  likewise
         for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):  # its reader is gone, or the script has closed it
+            with suppress(OSError, ValueError):  # the reader is gone, or the script closed it
                 stream.flush()
         os._exit(code)
 
 
 def exit_code(end: SystemExit) -> int:
-    """What Python ends with; a message goes to stderr."""
+    """The exit code that Python would use; a message is printed to stderr."""
     if end.code is None or isinstance(end.code, int):
         return (end.code or 0) & 0xFF
     print(end.code, file=sys.stderr)  # noqa: T201  as Python does

@@ -1,4 +1,4 @@
-"""What ranks print arrives whole, in order and in time."""
+"""The ranks' output is forwarded in whole lines, in order and without delay."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kittrain.node.ranklogs import BAR_SECONDS, LONGEST_LINE, REMEMBERED, REMEMBERED_BYTES, RankLogs
+from kittrain.node.rank_logs import BAR_SECONDS, MAX_LINE, REMEMBERED, REMEMBERED_BYTES, RankLogs
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def begin(logs: RankLogs, *ranks: int) -> dict[int, str]:
     return {local: str(folder / f"{rank}.pipe") for local, rank in enumerate(ranks)}
 
 
-def test_pieces_of_a_line_arrive_as_one(logs: RankLogs, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_pieces_of_a_line_are_joined(logs: RankLogs, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     pipe = begin(logs, 7)[0]
     with Path(pipe).open("wb", buffering=0) as rank:
         rank.writelines((b"los", b"s 0.", b"5\nlast ", b"words"))
@@ -30,9 +30,7 @@ def test_pieces_of_a_line_arrive_as_one(logs: RankLogs, capfdbinary: pytest.Capt
     assert capfdbinary.readouterr().out == b"[rank 7]: loss 0.5\n[rank 7]: last words\n"
 
 
-def test_lines_of_ranks_that_shout_at_once_are_never_mixed(
-    logs: RankLogs, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_lines_of_concurrent_ranks_are_never_mixed(logs: RankLogs, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     pipes = begin(logs, 0, 1, 2)
 
     def shout(rank: int) -> None:
@@ -51,17 +49,17 @@ def test_lines_of_ranks_that_shout_at_once_are_never_mixed(
         assert own == [f"[rank {rank}]: {rank} says {number}" for number in range(2000)]
 
 
-def test_an_endless_line_is_passed_on_in_pieces(logs: RankLogs, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_an_endless_line_is_split(logs: RankLogs, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     pipe = begin(logs, 0)[0]
     with Path(pipe).open("wb") as rank:
-        rank.write(b"x" * (3 * LONGEST_LINE))
+        rank.write(b"x" * (3 * MAX_LINE))
     logs.finish()
     out = capfdbinary.readouterr().out
-    assert out.count(b"x") == 3 * LONGEST_LINE
+    assert out.count(b"x") == 3 * MAX_LINE
     assert out.count(b"[rank 0]: ") > 1
 
 
-def test_each_round_has_its_own_folder_and_what_its_ranks_said_last_is_known_when_it_is_over(logs: RankLogs) -> None:
+def test_each_round_has_its_own_folder_and_its_last_lines_are_kept(logs: RankLogs) -> None:
     assert logs.begin([4]) != logs.begin([4])
     for words in ("first", "second"):
         pipe = begin(logs, 4, 5)[0]
@@ -72,7 +70,7 @@ def test_each_round_has_its_own_folder_and_what_its_ranks_said_last_is_known_whe
         assert (logs.last(4), logs.last(5), logs.last(6)) == ([words, "and last"], [], [])
 
 
-def test_what_is_remembered_is_bounded(logs: RankLogs) -> None:
+def test_the_last_lines_are_bounded(logs: RankLogs) -> None:
     with Path(begin(logs, 0)[0]).open("wb") as rank:
         rank.writelines(b"x" * 9000 + b"%d\n" % number for number in range(3 * REMEMBERED))
     logs.finish()
@@ -82,9 +80,7 @@ def test_what_is_remembered_is_bounded(logs: RankLogs) -> None:
     assert all(len(line) <= REMEMBERED_BYTES for line in last)
 
 
-def test_a_progress_bar_is_shown_while_it_is_drawn_but_not_each_time(
-    logs: RankLogs, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_a_progress_bar_is_forwarded_at_intervals(logs: RankLogs, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     began = time.monotonic()
     with Path(begin(logs, 0)[0]).open("wb", buffering=0) as rank:
         for state in range(500):
@@ -97,12 +93,10 @@ def test_a_progress_bar_is_shown_while_it_is_drawn_but_not_each_time(
     assert 1 <= len(lines) - 2 <= (time.monotonic() - began) / BAR_SECONDS + 1
 
 
-def test_a_line_feed_that_comes_late_ends_the_same_line(
-    logs: RankLogs, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_a_delayed_line_feed_ends_the_same_line(logs: RankLogs, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     with Path(begin(logs, 0)[0]).open("wb", buffering=0) as rank:
         for piece in (b"first\r", b"\nsecond\r", b"\n", b"\n"):
             rank.write(piece)
-            time.sleep(0.05)  # so that the pieces are read one by one, mostly: what is said is the same
+            time.sleep(0.05)  # so that the pieces are mostly read one by one; the output is the same
     logs.finish()
     assert capfdbinary.readouterr().out == b"[rank 0]: first\n[rank 0]: second\n[rank 0]: \n"

@@ -1,4 +1,4 @@
-"""Logs that outlive their nodes. The files are made as ``kittrain.node.keeping`` makes them."""
+"""Logs that outlive their nodes. The files are made as ``kittrain.node.log_copy`` makes them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from kittrain.node.keeping import path_of
+from kittrain.node.log_copy import log_copy_path
 
 
-def kept(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kittrain.kept", *arguments]
+def log_copies(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kittrain.log_copies", *arguments]
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
         (1, "run-1-b", 200.0): at(5, "[rank 1]: five"),
         (0, "run-0-a", 100.0): at(2, "[agent 0]: two") + at(6, "[rank 0]: six"),
     }.items():
-        path = path_of(tmp_path, node_index=node, pod=pod, begun=begun)
+        path = log_copy_path(tmp_path, node_index=node, pod=pod, begun=begun)
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
     (tmp_path / "node-1" / "nccl-trace-rank-9").write_text("not a log\n")
@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_lives_of_nodes_are_listed(folder: Path) -> None:
-    assert list(map(json.loads, kept(str(folder), "--list").stdout.splitlines())) == [
+    assert list(map(json.loads, log_copies(str(folder), "--list").stdout.splitlines())) == [
         {"node": 0, "begun": 100.0, "pod": "run-0-a", "file": "node-0/100000-run-0-a.log"},
         {"node": 1, "begun": 100.25, "pod": "run-1-a", "file": "node-1/100250-run-1-a.log"},
         {"node": 1, "begun": 200.0, "pod": "run-1-b", "file": "node-1/200000-run-1-b.log"},
@@ -45,7 +45,7 @@ def test_the_lives_of_nodes_are_listed(folder: Path) -> None:
 
 
 def test_all_lines_come_in_the_order_of_time_each_with_its_node(folder: Path) -> None:
-    assert kept(str(folder)).stdout == (
+    assert log_copies(str(folder)).stdout == (
         f"1 {at(1, '[rank 1]: one')}0 {at(2, '[agent 0]: two')}1 {at(4, '[rank 1]: four')}1 cut\n"
         f"1 {at(5, '[rank 1]: five')}0 {at(6, '[rank 0]: six')}"
     )
@@ -53,16 +53,16 @@ def test_all_lines_come_in_the_order_of_time_each_with_its_node(folder: Path) ->
 
 def test_some_lives_can_be_chosen(folder: Path) -> None:
     chosen = ("node-1/200000-run-1-b.log", "node-0/100000-run-0-a.log", "../secret")
-    assert [line[0] for line in kept(str(folder), *chosen).stdout.splitlines()] == ["0", "1", "0"]
+    assert [line[0] for line in log_copies(str(folder), *chosen).stdout.splitlines()] == ["0", "1", "0"]
 
 
 def test_where_nothing_was_kept_nothing_is_printed(tmp_path: Path) -> None:
     for more in ((), ("--list",)):
-        done = kept(str(tmp_path / "absent"), *more)
+        done = log_copies(str(tmp_path / "absent"), *more)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_without_a_folder_it_says_how_it_is_called() -> None:
-    done = kept()
+    done = log_copies()
     assert done.returncode == 1
     assert "usage" in done.stderr

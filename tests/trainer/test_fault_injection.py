@@ -1,4 +1,4 @@
-"""Who is who among the processes of a node, and that the right one is struck."""
+"""Fault injection finds the agent's and the ranks' processes, and signals the right one."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from kittrain.strike import SIGNALS, processes, rank_of
+from kittrain.fault_injection import SIGNALS, processes, rank_of
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="who is who stands in /proc")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
-# A rank, as far as it can be seen from outside, and what it has started: both write to its pipe.
+# Looks like a rank from outside: it writes to its pipe, and so does the process that it starts.
 RANK = [sys.executable, "-c", "import subprocess; subprocess.run(['sleep', '60'])"]
 
 
 @pytest.fixture
 def ranks(tmp_path: Path) -> Iterator[dict[int, int]]:
-    """Two ranks of this process, as if it were their agent: process ids by rank."""
+    """Two ranks whose agent is this process: process ids by rank."""
     started = {}
     for rank in (3, 4):
         os.mkfifo(tmp_path / f"{rank}.pipe")
@@ -36,9 +36,9 @@ def ranks(tmp_path: Path) -> Iterator[dict[int, int]]:
 
 @pytest.fixture
 def agents() -> Iterator[tuple[int, int]]:
-    """An init, as far as it can be seen from outside, and below it what passes for an agent: process ids."""
+    """A container's init and its child, which looks like an agent: their process ids."""
     agent = [sys.executable, "-c", "print(flush=True); input()", "-m", "kittrain.agent", "--", "train.py"]
-    script = 'trap "" TERM; "$@"; exit'  # the trap keeps the shell from becoming what it runs
+    script = 'trap "" TERM; "$@"; exit'  # the trap keeps the shell from exec-ing the command
     init = subprocess.Popen(["sh", "-c", script, "init", *agent], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert init.stdout
     init.stdout.readline()
@@ -47,31 +47,31 @@ def agents() -> Iterator[tuple[int, int]]:
     init.communicate(b"\n")
 
 
-def test_a_rank_is_known_by_its_pipe(ranks: dict[int, int]) -> None:
+def test_a_rank_is_found_by_its_pipe(ranks: dict[int, int]) -> None:
     assert {rank: rank_of(os.getpid(), rank) for rank in ranks} == ranks
 
 
-def test_a_rank_that_is_not_there_is_an_error(ranks: dict[int, int]) -> None:
-    with pytest.raises(SystemExit, match="no rank 5 runs here now"):
+def test_an_unknown_rank_is_an_error(ranks: dict[int, int]) -> None:
+    with pytest.raises(SystemExit, match="rank 5 does not run here"):
         rank_of(os.getpid(), 5)
-    with pytest.raises(SystemExit, match="no rank 3 runs here now"):
+    with pytest.raises(SystemExit, match="rank 3 does not run here"):
         rank_of(ranks[4], 3)
 
 
-def test_the_signal_arrives(ranks: dict[int, int]) -> None:
-    told = strike("STOP", "--rank", "4", "--agent", str(os.getpid()))
-    assert told.stdout == f"SIGSTOP to rank 4, process {ranks[4]}\n"
+def test_the_signal_is_sent(ranks: dict[int, int]) -> None:
+    done = inject("STOP", "--rank", "4", "--agent", str(os.getpid()))
+    assert done.stdout == f"SIGSTOP to rank 4, process {ranks[4]}\n"
     _, status = os.waitpid(ranks[4], os.WUNTRACED)
     assert os.WIFSTOPPED(status)
-    strike("CONT", "--rank", "4", "--agent", str(os.getpid()))
+    inject("CONT", "--rank", "4", "--agent", str(os.getpid()))
 
 
-def test_without_an_agent_there_is_nobody_to_strike(ranks: dict[int, int]) -> None:
-    told = strike("KILL", "--rank", "4", "--agent", str(ranks[3]))
-    assert (told.returncode, told.stderr) == (1, "no rank 4 runs here now\n")
+def test_a_process_that_is_no_agent_has_no_ranks(ranks: dict[int, int]) -> None:
+    done = inject("KILL", "--rank", "4", "--agent", str(ranks[3]))
+    assert (done.returncode, done.stderr) == (1, "rank 4 does not run here\n")
 
 
-def test_an_init_that_starts_the_agent_is_no_agent(agents: tuple[int, int]) -> None:
+def test_an_init_that_starts_the_agent_is_not_an_agent(agents: tuple[int, int]) -> None:
     init, agent = agents
     found = {process.pid: process for process in processes()}
     assert not found[init].is_agent
@@ -79,10 +79,10 @@ def test_an_init_that_starts_the_agent_is_no_agent(agents: tuple[int, int]) -> N
     assert found[agent].parent == init
 
 
-def test_its_signals_have_these_names() -> None:
+def test_the_signal_names_exist() -> None:
     assert all(f"SIG{name}" in signal.Signals.__members__ for name in SIGNALS)
 
 
-def strike(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "kittrain.strike", *words]
+def inject(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "kittrain.fault_injection", *arguments]
     return subprocess.run(command, check=False, capture_output=True, text=True)

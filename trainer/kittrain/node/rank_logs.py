@@ -1,7 +1,7 @@
-"""What the ranks print, as it leaves the node: whole lines, each with its rank in front.
+"""Forwards the ranks' output to the agent's stdout: whole lines, each prefixed with its rank.
 
-Torch's own tee polls files ten times a second and cuts lines that it catches half written; here every rank writes
-into a pipe, and one thread passes on whole lines in the order in which they were written.
+Torch's own tee polls files ten times a second and cuts half-written lines. Here each rank writes into a pipe, and one
+thread forwards whole lines in the order of writing.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Final
 
 from kittrain.system import console
 
-LONGEST_LINE: Final = 1 << 16  # bytes; a longer one is passed on in pieces
-BAR_SECONDS: Final = 1.0  # between two states of a progress bar that are passed on
-REMEMBERED: Final = 100  # lines of each rank, for whoever asks why it ended
-REMEMBERED_BYTES: Final = 4096  # of each
+MAX_LINE: Final = 1 << 16  # bytes; longer lines are split
+BAR_SECONDS: Final = 1.0  # between two forwarded states of a progress bar
+REMEMBERED: Final = 100  # lines per rank, for its failure message
+REMEMBERED_BYTES: Final = 4096  # per line
 
 
 class _Stream:
@@ -29,45 +29,45 @@ class _Stream:
 
     def __init__(self, pipe: Path, *, rank: int) -> None:
         os.mkfifo(pipe, 0o600)
-        # Open for writing too: the pipe then never ends, and open() of the other end never waits.
+        # Also open for writing: so the pipe never reaches EOF, and open() on the other end never blocks.
         self.fd = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
         self._prefix = f"[rank {rank}]: ".encode()
         self._rest = b""
-        self._drawn = -BAR_SECONDS  # when a line that is drawn again and again was passed on, in ``time.monotonic()``
+        self._bar_sent = -BAR_SECONDS  # the last progress bar, in ``time.monotonic()``
         self.rank = rank
         self.recent: deque[bytes] = deque(maxlen=REMEMBERED)
-        self.tapped: list[str] | None = None  # gets what is passed on, too
+        self.tapped: list[str] | None = None  # also receives the forwarded lines
 
-    def pass_on(self) -> bool:
-        """Pass on what is there; whether there was anything."""
+    def forward(self) -> bool:
+        """Forward available output; returns whether there was any."""
         try:
-            data = os.read(self.fd, LONGEST_LINE)
+            data = os.read(self.fd, MAX_LINE)
         except BlockingIOError:
             return False
         *lines, self._rest = (self._rest + data).split(b"\n")
         lines = [_shown(line) for line in lines]
         if b"\r" in self._rest:
             lines += self._bar()
-        if len(self._rest) > LONGEST_LINE:
+        if len(self._rest) > MAX_LINE:
             lines, self._rest = [*lines, self._rest], b""
         self._emit(lines)
         return True
 
     def _bar(self) -> list[bytes]:
-        """Of a line that is drawn again and again, such as a progress bar, what it shows: not all, nor too late."""
+        """The state of a progress bar (a line redrawn after carriage returns), at most every BAR_SECONDS."""
         *states, self._rest = self._rest.split(b"\r")
         if not self._rest:
-            self._rest = states.pop() + b"\r"  # a line may end like this, and its line feed be on the way
+            self._rest = states.pop() + b"\r"  # the line feed may follow
         now = time.monotonic()
         state = next((state for state in reversed(states) if state), b"")
-        if not state or now < self._drawn + BAR_SECONDS:
+        if not state or now < self._bar_sent + BAR_SECONDS:
             return []
-        self._drawn = now
+        self._bar_sent = now
         return [state]
 
     def close(self) -> None:
-        """Pass on all that is left, an unfinished line too."""
-        while self.pass_on():
+        """Forward the rest, including an incomplete line."""
+        while self.forward():
             pass
         self._emit([_shown(self._rest)] if self._rest else [])
         os.close(self.fd)
@@ -82,15 +82,15 @@ class _Stream:
 
 
 def _shown(line: bytes) -> bytes:
-    """What is left of a line on a terminal: of one that was drawn again and again, what was drawn last."""
+    """The line as a terminal shows it: the last state of one that is redrawn after carriage returns."""
     return next((state for state in reversed(line.split(b"\r")) if state), b"")
 
 
 class RankLogs:
-    """Takes what the ranks of a round print.
+    """Receives the output of a round's ranks.
 
     Args:
-        scratch: a folder of this agent's own.
+        scratch: the agent's temporary folder.
     """
 
     def __init__(self, scratch: Path) -> None:
@@ -102,7 +102,7 @@ class RankLogs:
         self._thread: threading.Thread | None = None
 
     def begin(self, ranks: Sequence[int]) -> Path:
-        """Take the output of a round's ranks; gives a new folder with a pipe ``<rank>.pipe`` for each of them."""
+        """Start a round; returns a new folder with a pipe ``<rank>.pipe`` for each rank."""
         self.finish()
         self._rounds += 1
         folder = self._scratch / f"round-{self._rounds}"
@@ -111,12 +111,12 @@ class RankLogs:
             self._streams.append(_Stream(folder / f"{rank}.pipe", rank=rank))
         self._recent = {stream.rank: stream.recent for stream in self._streams}
         self._finished.clear()
-        self._thread = threading.Thread(target=self._pump, name="rank-logs", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="rank-logs", daemon=True)
         self._thread.start()
         return folder
 
     def finish(self) -> None:
-        """Pass on the last lines of ranks that have ended; harmless when there are none."""
+        """Forward the last lines of the ended ranks; does nothing between rounds."""
         if self._thread:
             self._finished.set()
             self._thread.join()
@@ -126,25 +126,25 @@ class RankLogs:
             self._streams.clear()
 
     def last(self, rank: int) -> list[str]:
-        """What a rank of the last round has printed last, the oldest line first."""
+        """The last lines of a rank of this or the last round, oldest first."""
         return [line.decode(errors="replace") for line in self._recent.get(rank, ())]
 
     @contextlib.contextmanager
     def tapped(self) -> Iterator[dict[int, list[str]]]:
-        """What each rank prints within the context, line by line as it comes, by its rank."""
-        heard: dict[int, list[str]] = {}
+        """Capture the ranks' output within the context: lists of lines by rank, which grow."""
+        captured: dict[int, list[str]] = {}
         for stream in self._streams:
-            heard[stream.rank] = stream.tapped = []
+            captured[stream.rank] = stream.tapped = []
         try:
-            yield heard
+            yield captured
         finally:
             for stream in self._streams:
                 stream.tapped = None
 
-    def _pump(self) -> None:
+    def _run(self) -> None:
         with selectors.DefaultSelector() as selector:
             for stream in self._streams:
                 selector.register(stream.fd, selectors.EVENT_READ, stream)
             while not self._finished.is_set():
                 for key, _ in selector.select(timeout=0.1):
-                    key.data.pass_on()
+                    key.data.forward()

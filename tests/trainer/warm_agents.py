@@ -19,11 +19,11 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from kittrain.node.ranks import Forked
-from kittrain.node.zygote import IMPORT_PATIENCE, PRELOADED, START_PATIENCE, Order, Zygote
-from kittrain.system.imports import uncollected
-from kittrain.system.lifeline import adopt_orphans, end_with
-from kittrain.system.lines import ConnectionLost, Lines
+from kittrain.node.ranks import ForkedProcess
+from kittrain.node.zygote import IMPORT_TIMEOUT, PRELOADED, START_TIMEOUT, ForkRequest, Zygote
+from kittrain.system.imports import without_gc
+from kittrain.system.lines import ConnectionLost, LineStream
+from kittrain.system.parent_death import adopt_orphans, die_with_parent
 
 AGENTS = "kittrain.node.supervise"  # what an agent imports
 POLL = 0.01  # seconds between two looks for an end
@@ -31,17 +31,17 @@ REAP = 0.1  # seconds between two looks for others' orphans
 
 
 @dataclass
-class Nursed:
+class WarmAgent:
     """An agent that was forked; like ``subprocess.Popen``."""
 
-    nursery: Nursery
+    server: WarmAgentServer
     pid: int
     returncode: int | None = None
 
     def poll(self) -> int | None:
         """Its exit code, negative if a signal has killed it; None while it runs."""
         if self.returncode is None:
-            self.returncode = self.nursery.ask({"ended": self.pid})
+            self.returncode = self.server.request({"ended": self.pid})
         return self.returncode
 
     def wait(self, timeout: float = float("inf")) -> int:
@@ -59,7 +59,7 @@ class Nursed:
             os.kill(self.pid, number)
 
 
-class Nursery:
+class WarmAgentServer:
     """The tests' end; there is one for each process that runs tests, and it ends with that."""
 
     def __init__(self) -> None:
@@ -69,19 +69,19 @@ class Nursery:
             command = [sys.executable, "-P", "-m", __name__, str(os.getpid()), "kittrain.agent"]
             env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": search_path()}
             subprocess.Popen(command, stdin=theirs.fileno(), env=env, start_new_session=True)
-        self._lines = Lines(ours)
-        assert self._lines.receive(IMPORT_PATIENCE), "the warm process does not get warm"
+        self._lines = LineStream(ours)
+        assert self._lines.receive(IMPORT_TIMEOUT), "the warm process does not get warm"
 
-    def start(self, command: Sequence[str], env: Mapping[str, str], output: Path) -> Nursed:
+    def start(self, command: Sequence[str], env: Mapping[str, str], output: Path) -> WarmAgent:
         """Start ``-m module args`` with that environment and output, as a process group of its own."""
-        pid = self.ask({"start": asdict(Order(command=command, env=env, output=str(output)))})
+        pid = self.request({"start": asdict(ForkRequest(command=command, env=env, output=str(output)))})
         assert pid, "nothing was started"
-        return Nursed(self, pid)
+        return WarmAgent(self, pid)
 
-    def ask(self, question: Mapping[str, object]) -> int | None:
+    def request(self, request: Mapping[str, object]) -> int | None:
         """Ask, and get a process id or an exit code."""
-        self._lines.send(dict(question))
-        answer = self._lines.receive(START_PATIENCE)
+        self._lines.send(dict(request))
+        answer = self._lines.receive(START_TIMEOUT)
         assert answer, "the warm process does not answer"
         number: int | None = answer["number"]
         return number
@@ -93,35 +93,35 @@ def search_path() -> str:
 
 
 @cache
-def nursery() -> Nursery:
+def warm_agent_server() -> WarmAgentServer:
     """This process's own."""
-    return Nursery()
+    return WarmAgentServer()
 
 
 def serve(tests: int) -> None:
     """Start agents, and tell how they ended."""
-    end_with(tests)
+    die_with_parent(tests)
     adopt_orphans()
-    with uncollected():
+    with without_gc():
         for name in (AGENTS, *PRELOADED):
             import_module(name)
     zygote = Zygote()
-    zygote.await_warmth()
-    lines = Lines(socket.socket(fileno=0))
-    lines.send({"warm": True})
-    agents: dict[int, Forked] = {}
+    zygote.wait_ready()
+    lines = LineStream(socket.socket(fileno=0))
+    lines.send({"ready": True})
+    agents: dict[int, ForkedProcess] = {}
     while True:
-        question = lines.receive(REAP)
-        if question and "start" in question:
-            pid = zygote.start(Order(**question["start"]))
-            agents[pid] = Forked(pid)
+        request = lines.receive(REAP)
+        if request and "start" in request:
+            pid = zygote.start(ForkRequest(**request["start"]))
+            agents[pid] = ForkedProcess(pid)
             lines.send({"number": pid})
-        elif question:
-            lines.send({"number": agents[question["ended"]].poll()})
-        bury(agents)
+        elif request:
+            lines.send({"number": agents[request["ended"]].poll()})
+        reap(agents)
 
 
-def bury(agents: Mapping[int, Forked]) -> None:
+def reap(agents: Mapping[int, ForkedProcess]) -> None:
     """Let those go that agents have left behind, as PID 1 would."""
     for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
         if int(child) not in agents:

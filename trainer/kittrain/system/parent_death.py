@@ -1,4 +1,4 @@
-"""A process that ends with the one that started it, however that one ends: even SIGKILL leaves no orphans."""
+"""Ends a process when its parent dies, even by SIGKILL, so that no orphans stay."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 PR_SET_CHILD_SUBREAPER: Final = 36
 
 
-def end_with(parent: int) -> None:
-    """End with the parent, whose process id the caller knew before the parent could be gone."""
+def die_with_parent(parent: int) -> None:
+    """Have this process killed when ``parent`` (its process id) dies."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it was gone before the kernel took note
+        if os.getppid() != parent:  # it died before prctl
             os._exit(1)
     else:
         threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 
 def adopt_orphans() -> None:
-    """Become the parent of whatever this process's children leave behind, where the system can do that."""
+    """Become the subreaper: the parent of orphans among this process's descendants. Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 

@@ -1,0 +1,30 @@
+"""The last failures of a job's ranks, for the report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kittrain.outcome.failures import Failure
+
+LIMIT: Final = 10  # failures
+
+
+class FailureLog:
+    """The failures that this node knows. Nodes exchange them in each round, so they survive the loss of any node."""
+
+    def __init__(self, node_index: int) -> None:
+        self._node = node_index
+        self.known: list[dict[str, Any]] = []
+
+    def add(self, failure: Failure, ranks: tuple[int, int]) -> None:
+        """Add a failure of one of this node's ranks (given as first and last); consequences of it are ignored."""
+        if failure.kind in {"own", "hang"} and ranks[0] <= failure.rank <= ranks[1]:
+            entry = {"time": round(time.time(), 3), "node": self._node, "rank": failure.rank, "cause": failure.brief}
+            self.merge([entry])
+
+    def merge(self, failures: Iterable[dict[str, Any]]) -> None:
+        """Add failures that other nodes know."""
+        fresh = [one for one in failures if one not in self.known]
+        self.known = sorted([*self.known, *fresh], key=lambda one: (one["time"], one["node"]))[-LIMIT:]
