@@ -1,4 +1,4 @@
-"""A Kubernetes API server as a pod sees it: its protocol over real TLS, and objects that patches are merged into."""
+"""A fake Kubernetes API server: HTTPS with a token, and objects that can be read and patched."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import pytest
 
 
 class ApiServer(ThreadingHTTPServer):
-    """Holds objects by their path, for whoever has the token.
+    """Serves objects by path to clients with the token.
 
     Attributes:
-        objects: by path; each has a ``resourceVersion`` once it was patched.
-        status: of all answers, if it is not 200.
-        before: called with each request's method and path, before anything is looked at.
+        objects: by path; each has a ``resourceVersion`` after the first patch.
+        status: the status of all responses, if not 200.
+        before: called with each request's method and path before it is handled.
     """
 
     def __init__(self, identity: Path) -> None:
@@ -65,8 +65,8 @@ class _Api(BaseHTTPRequestHandler):
             return 401
         if found is None:
             return 404
-        told = (self.headers["Content-Type"], query)
-        if patch is not None and told != ("application/merge-patch+json", "fieldManager=kittrain.agent"):
+        given = (self.headers["Content-Type"], query)
+        if patch is not None and given != ("application/merge-patch+json", "fieldManager=kittrain.agent"):
             return 415
         expected = (patch or {}).get("metadata", {}).get("resourceVersion")
         if expected is not None and expected != found.get("metadata", {}).get("resourceVersion"):
@@ -74,11 +74,11 @@ class _Api(BaseHTTPRequestHandler):
         return self.server.status
 
     def log_message(self, *_: Any) -> None:
-        """Keep quiet."""
+        """Log nothing."""
 
 
 def identity_in(folder: Path) -> Path:
-    """Key and certificate of 127.0.0.1, in one file."""
+    """Create a key and certificate for 127.0.0.1, in one file."""
     files = ["-keyout", str(folder / "key"), "-out", str(folder / "certificate")]
     name = ["-subj", "/CN=kubernetes", "-addext", "subjectAltName=IP:127.0.0.1"]
     new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
@@ -90,7 +90,7 @@ def identity_in(folder: Path) -> Path:
 
 @contextmanager
 def serving(identity: Path, account: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
-    """An API server, and a pod's surroundings that lead to it."""
+    """Run an API server, with a pod's environment and service account for it."""
     (account / "ca.crt").write_bytes(identity.read_bytes())
     (account / "namespace").write_text("team")
     (account / "token").write_text("first\n")

@@ -1,4 +1,4 @@
-"""Which addresses processes listen on, from /proc."""
+"""Finds the addresses on which processes listen, from /proc."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def addresses(pids: Iterable[int]) -> set[ipaddress.IPv4Address | ipaddress.IPv6
     return {address for inode, address in _listening() if inode in held}
 
 
-def offspring(pid: int) -> list[int]:
-    """A process and all that descend from it."""
+def descendants(pid: int) -> list[int]:
+    """A process and its descendants."""
     with suppress(OSError):
         text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-        return [pid, *(one for child in text.split() for one in offspring(int(child)))]
+        return [pid, *(one for child in text.split() for one in descendants(int(child)))]
     return []
 
 

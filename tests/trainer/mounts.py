@@ -1,4 +1,4 @@
-"""File systems that are as small, or as read-only, as a real one may be. A test that makes one bears ``needs_root``."""
+"""Mounts small or read-only file systems. Tests that use it need the marker ``needs_root``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def tmpfs(folder: Path, *, size: str) -> Iterator[Path]:
-    """One of that size in this new folder."""
+    """Mount a tmpfs of this size on a new folder."""
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder], check=True)
     try:
@@ -20,5 +20,5 @@ def tmpfs(folder: Path, *, size: str) -> Iterator[Path]:
 
 
 def make_read_only(folder: Path) -> None:
-    """From now on nothing can be written there."""
+    """Remount a file system read-only."""
     subprocess.run(["mount", "-o", "remount,ro", folder], check=True)

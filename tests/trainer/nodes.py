@@ -1,4 +1,4 @@
-"""Runs real agents on the loopback interface, for tests: each node is a process group of its own."""
+"""Runs real agents on the loopback interface, for tests. Each node is a process group."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from typing import Any, ClassVar, Self
 from tests.trainer.warm_agents import WarmAgent, search_path, warm_agent_server
 
 SCRIPTS = Path(__file__).parent / "scripts"
-PATIENCE = 150.0  # seconds until a test gives up; only ever spent on failure
+PATIENCE = 150.0  # seconds until a test fails
 
 
 class Nodes:
-    """The nodes of one job. A context: whatever still runs at its end is killed.
+    """The nodes of one job; a context manager that kills those that still run at its end.
 
     Args:
-        folder: of its own.
-        command: of the ranks.
-        nodes: how many, as ``2`` or ``1:2``.
+        folder: a private folder.
+        command: the ranks' command.
+        nodes: the number of nodes, as ``2`` or ``1:2``.
         env: of all agents.
     """
 
@@ -59,7 +59,7 @@ class Nodes:
             self.kill(index)
 
     def start(self, *indices: int, **env: str) -> None:
-        """Start nodes; output of a node that is started again is appended."""
+        """Start nodes; the output of a restarted node is appended."""
         for index in indices:
             own = {"KIT_NODE_INDEX": str(index), "KIT_TERMINATION_LOG": str(self.folder / f"end-{index}.json")}
             base = os.environ | {"PYTHONPATH": search_path()}
@@ -76,7 +76,7 @@ class Nodes:
             )
 
     def kill(self, index: int) -> None:
-        """SIGKILL to the node's whole process group, as a lost machine would look like."""
+        """SIGKILL the node's whole process group, like a lost machine."""
         process = self._running.pop(index)
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -87,10 +87,10 @@ class Nodes:
         listed = (
             int(pid) for pid in Path(f"/proc/{self.pid(index)}/task/{self.pid(index)}/children").read_text().split()
         )
-        return [pid for pid in listed if os.getsid(pid) == pid]  # unlike the hub and the warm process
+        return [pid for pid in listed if os.getsid(pid) == pid]  # unlike the hub and the zygote
 
     def signal(self, index: int, number: signal.Signals) -> None:
-        """A signal to the agent alone, as a container runtime sends it."""
+        """Signal only the agent, as a container runtime does."""
         self._running[index].send_signal(number)
 
     def pid(self, index: int) -> int:
@@ -105,11 +105,11 @@ class Nodes:
             raise AssertionError(f"node {index} did not end:\n{self.everything()}") from None
 
     def finish(self) -> None:
-        """Let ``scripts/steps.py`` come to its end."""
+        """Make ``scripts/steps.py`` finish."""
         (self.snapshots / "enough").touch()
 
     def output(self, index: int) -> str:
-        """All that a node has printed."""
+        """The output of a node."""
         return self._log(index).read_text()
 
     def everything(self) -> str:
@@ -142,13 +142,13 @@ class Nodes:
 
 
 class ColdNodes(Nodes):
-    """Nodes whose agents are new interpreters: for tests of how they start, and of what they do until they have."""
+    """Nodes whose agents start in new interpreters, for tests of their start."""
 
     warm = False
 
 
 def free_port() -> int:
-    """A port that nobody listens on, below those that outgoing connections are given (ip(7)): it stays free a while."""
+    """A free port below the ephemeral range (ip(7)), so that no outgoing connection takes it."""
     while True:
         with socket.socket() as probe, suppress(OSError):
             number = random.randrange(16_000, 32_000)

@@ -1,4 +1,4 @@
-"""A lone rank that learns without data, step by step, for tests of what a snapshot gives back."""
+"""A single rank that trains on random inputs, for tests of restoring snapshots."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ ORDER = Order(samples=100, batch=1)
 
 
 class Learner:
-    """It goes on from what is in its folder.
+    """Resumes from the snapshots in its folder.
 
     Args:
-        folder: of the snapshots.
-        model: as a script hands it over, wrapped or not.
-        optimize: makes the optimizer.
-        plain: the module itself, where the model wraps it.
-        schedule: makes the scheduler, if there is one.
-        from_scratch: begin anew where no snapshot can be used.
+        folder: the snapshot folder.
+        model: the script's model, wrapped or not.
+        optimize: creates the optimizer.
+        plain: the module itself, if the model wraps it.
+        schedule: creates the scheduler, if any.
+        from_scratch: start from scratch if no snapshot can be used.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Learner:
         self.step = ORDER.step(self.history.restore())
 
     def train(self, until: int) -> None:
-        """Take steps up to one."""
+        """Train up to this step."""
         while self.step < until:
             self.step += 1
             torch.manual_seed(self.step)
@@ -77,10 +77,10 @@ class Learner:
 
 
 def assert_alike(one: Learner, other: Learner) -> None:
-    """Model, optimizer and scheduler are equal, bit by bit."""
+    """Assert that model, optimizer and scheduler are equal, bit by bit."""
     for mine, theirs in [
         (one.plain.state_dict(), other.plain.state_dict()),
-        (facts(one.optimizer), facts(other.optimizer)),
+        (flat_state(one.optimizer), flat_state(other.optimizer)),
     ]:
         if any("_orig_mod" in str(name) or "_checkpoint_wrapped" in str(name) for name in mine):
             mine = dict(zip(theirs, mine.values(), strict=True))  # noqa: PLW2901  a part of it is wrapped
@@ -89,7 +89,7 @@ def assert_alike(one: Learner, other: Learner) -> None:
         assert repr(one.scheduler.state_dict()) == repr(other.scheduler.state_dict())
 
 
-def facts(optimizer: Optimizer) -> dict[str, Any]:
+def flat_state(optimizer: Optimizer) -> dict[str, Any]:
     """An optimizer's state and hyperparameters, flat."""
     flat: dict[str, Any] = {}
 

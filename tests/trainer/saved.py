@@ -1,4 +1,4 @@
-"""Snapshots for tests, made without training."""
+"""Creates snapshots for tests, without training."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXTRAS = {"rng": b"dice"}
 
 
 def manifest(steps: int = 3, generation: int = 1, **changes: Any) -> Manifest:
-    """A manifest with a ledger that holds, of another ``order`` if one is given."""
+    """A manifest with a valid ledger; pass ``order`` for another order."""
     order: Order = changes.pop("order", ORDER)
     cursor = [Cursor(), *(order.after(span) for span in order.spans(Cursor(), 10))][steps]
     facts: dict[str, Any] = {
@@ -59,20 +59,20 @@ def manifest(steps: int = 3, generation: int = 1, **changes: Any) -> Manifest:
 
 
 def continued(before: Manifest, steps: int, *, generation: int) -> Ledger:
-    """The history of a snapshot that a newer generation took, going on from another one."""
+    """The ledger of a snapshot of a newer generation that resumed from another snapshot."""
     cursor = manifest(steps).cursor
     return extend(before.ledger, ORDER, generation, before.cursor, cursor, world_size=2)
 
 
 def in_memory(data: bytes) -> memoryview:
-    """As a rank holds its part of the state: on pages of its own, which a disk can read."""
+    """Page-aligned memory, as ranks use for their shards."""
     pages = mmap.mmap(-1, len(data))
     pages[:] = data
     return memoryview(pages)
 
 
 def write_shards(folder: Path, described: Manifest) -> tuple[Path, Manifest]:
-    """What the ranks do for a snapshot: the folder that waits to be published, and the manifest with its shards."""
+    """Write the shards; returns the unpublished folder, and the manifest with its shards."""
     scratch = folder / f"{snapshot.SCRATCH}{described.name}"
     scratch.mkdir()
     with patch("kittrain.snapshots.shards.CHUNK", 1000):
@@ -84,7 +84,7 @@ def write_shards(folder: Path, described: Manifest) -> tuple[Path, Manifest]:
 
 
 def save(folder: Path, described: Manifest) -> Manifest:
-    """A snapshot beside the archive's rules."""
+    """Write a snapshot without an archive."""
     scratch, described = write_shards(folder, described)
     snapshot.seal(scratch, described)
     snapshot.publish(scratch, folder / described.name)
@@ -92,34 +92,34 @@ def save(folder: Path, described: Manifest) -> Manifest:
 
 
 def publish(saved: Archive, folder: Path, described: Manifest) -> None:
-    """A snapshot by the archive's rules."""
+    """Write a snapshot through an archive."""
     scratch, described = write_shards(folder, described)
     saved.publish(described, scratch)
     saved.thin_out()
 
 
 def weights_of(path: Path) -> dict[str, Any]:
-    """The model's state dict that a snapshot holds, as it is exported."""
+    """The model's state dict of a snapshot, as it is exported."""
     file = io.BytesIO(b"".join(modelfile.pieces(weights.of_snapshot(path))))
     held: dict[str, Any] = torch.load(file, weights_only=True)
     return held
 
 
 def archive(folder: Path, say: Callable[[str], None] = print, *, keep: int = 3) -> Archive:
-    """The archive that those manifests belong to."""
+    """The archive of these manifests."""
     return Archive(folder, run="run-1", keep=Retention(RankEnv(snapshot_keep=keep)), say=say)
 
 
 def candidates(
     folder: Path, say: Callable[[str], None] = print, *, resume: Resume = "", from_scratch: bool = False
 ) -> Candidates:
-    """What their run may go on from."""
+    """The snapshots from which their run can resume."""
     identity = Identity(run="run-1", model="a model", optimizer="SGD", order=ORDER)
     return Candidates(folder, identity=identity, resume=resume, from_scratch=from_scratch, say=say)
 
 
 def newest(folder: Path, say: Callable[[str], None] = print, **how: Any) -> Manifest | None:
-    """What a run would go on from; ``how`` as for ``candidates``."""
+    """The snapshot from which a run would resume; ``how`` as for ``candidates``."""
     found = candidates(folder, say, **how)
     for offer in found.offers():
         try:

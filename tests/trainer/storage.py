@@ -1,4 +1,4 @@
-"""File systems that do not answer, for tests."""
+"""Simulates failing file systems, for tests."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-UNREADABLE: Final = "/proc/self/mem"  # its beginning is EIO to whoever reads it, by a link, too
+UNREADABLE: Final = "/proc/self/mem"  # reading its beginning gives EIO, also through a link
 
 
 @contextmanager
 def impatient() -> Iterator[None]:
-    """Nobody waits long for a file system."""
+    """Shorten the delays between retries."""
     with patch("kittrain.system.storage.DELAYS", (0.01,) * 5):
         yield
 
 
 @contextmanager
 def failing(folder: Path, number: int, *, times: int = 1_000_000) -> Iterator[list[Path]]:
-    """The first calls of the system that look below a folder fail with that errno; gives the paths they were for."""
+    """The first system calls below a folder fail with this errno; yields their paths."""
     failed: list[Path] = []
 
     def wrapped(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,7 +44,7 @@ def failing(folder: Path, number: int, *, times: int = 1_000_000) -> Iterator[li
 
 @contextmanager
 def no_file_to_spare() -> Iterator[Callable[[], None]]:
-    """The process may open no more files (EMFILE) until it calls what this gives."""
+    """Opening files fails with EMFILE until the yielded function is called."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with open(os.devnull, "rb") as probe:  # noqa: PTH123 - its number is the lowest that is free
         lowest = probe.fileno()

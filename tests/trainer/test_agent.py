@@ -1,4 +1,4 @@
-"""Whole nodes on the loopback interface: start, report, failure, and what may not be started at all."""
+"""Whole nodes on the loopback interface: start, report, failures, and invalid starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kittrain import log_copies
-from tests.trainer.listeners import addresses, offspring
+from tests.trainer.listeners import addresses, descendants
 from tests.trainer.nodes import SCRIPTS, ColdNodes, Nodes
 from tests.trainer.storage import UNREADABLE
 
@@ -27,31 +27,32 @@ def test_ranks_of_unequal_nodes_finish_together(tmp_path: Path) -> None:
     assert all(line.startswith(("[rank ", "[agent ")) for line in lines)
     assert report["run"] == "test-run"
     assert report["world_size"] == 3
-    seats = report["nodes"]
-    assert seats["1"]["ranks"][1] - seats["1"]["ranks"][0] == 1
-    assert sorted(seat["group_rank"] for seat in seats.values()) == [0, 1]
-    rank = seats["0"]["ranks"][0]
+    assignments = report["nodes"]
+    assert assignments["1"]["ranks"][1] - assignments["1"]["ranks"][0] == 1
+    assert sorted(assignment["group_rank"] for assignment in assignments.values()) == [0, 1]
+    rank = assignments["0"]["ranks"][0]
     (run,) = [run for run in log_copies.agent_runs(tmp_path / "logs") if run.node == 0]
-    told = [line.split(b" ", 2)[2] for line in log_copies.lines(tmp_path / "logs", [run])]
-    assert [line for line in told if line.startswith(b"[agent 0]: node 0 of 2")]
-    assert told[-2:] == [f"[rank {rank}]: sum of ranks 3.0 of 3\n".encode(), b"[agent 0]: done: all ranks succeeded\n"]
-    assert seats["0"]["lives"] == 1
+    copied = [line.split(b" ", 2)[2] for line in log_copies.lines(tmp_path / "logs", [run])]
+    assert [line for line in copied if line.startswith(b"[agent 0]: node 0 of 2")]
+    last = [f"[rank {rank}]: sum of ranks 3.0 of 3\n", "[agent 0]: done: all ranks succeeded\n"]
+    assert copied[-2:] == [line.encode() for line in last]
+    assert assignments["0"]["lives"] == 1
     assert nodes.end(0)["outcome"] == "done"
 
 
-def test_a_job_of_this_machine_alone_listens_where_no_other_reaches_it(tmp_path: Path) -> None:
+def test_a_local_job_listens_on_loopback_only(tmp_path: Path) -> None:
     with Nodes(tmp_path, str(SCRIPTS / "steps.py")) as nodes:
         nodes.start(0, 1)
         nodes.until(0, "world of 2")
         nodes.until_true((tmp_path / "snapshots" / "step-00000002-g0001").exists, "second step")
-        found = addresses(pid for index in (0, 1) for pid in offspring(nodes.pid(index)))
+        found = addresses(pid for index in (0, 1) for pid in descendants(nodes.pid(index)))
         nodes.finish()
         assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
     assert found
     assert {address for address in found if not address.is_loopback} == set()
 
 
-def test_failing_for_good_ends_fatally_with_the_first_ranks_traceback(tmp_path: Path) -> None:
+def test_a_permanent_failure_is_fatal_with_the_first_ranks_traceback(tmp_path: Path) -> None:
     script = tmp_path / "failing.py"
     script.write_text(
         "import os, time\n"
@@ -78,7 +79,7 @@ def test_failing_for_good_ends_fatally_with_the_first_ranks_traceback(tmp_path: 
 
 @pytest.mark.parametrize("rendezvous", ["hub", "c10d"])
 @pytest.mark.parametrize("failing", [0, 1])
-def test_all_nodes_end_at_once_with_the_one_that_fails_for_good_and_for_its_reason(
+def test_all_nodes_end_with_the_reason_of_the_one_that_fails_permanently(
     tmp_path: Path, failing: int, rendezvous: str
 ) -> None:
     script = tmp_path / "failing.py"
@@ -100,7 +101,7 @@ def test_all_nodes_end_at_once_with_the_one_that_fails_for_good_and_for_its_reas
     assert ends[other]["error"] == "ValueError: nothing to learn from"
 
 
-def test_a_node_that_cannot_start_ranks_lets_the_others_wait_no_longer(tmp_path: Path) -> None:
+def test_a_node_that_cannot_start_ranks_ends_the_others(tmp_path: Path) -> None:
     with Nodes(tmp_path, str(SCRIPTS / "allreduce.py")) as nodes:
         nodes.start(0, KIT_BACKEND="gloo")
         nodes.start(1, KIT_GPUS_PER_NODE="2", CUDA_VISIBLE_DEVICES="")
@@ -116,7 +117,7 @@ def test_a_missing_script_is_fatal_before_anything_starts(tmp_path: Path) -> Non
         assert "the script trian.py does not exist" in nodes.end(0)["reason"]
 
 
-def test_a_finished_run_that_may_be_another_one_is_not_called_done(tmp_path: Path) -> None:
+def test_a_finished_run_with_an_ambiguous_id_is_not_done(tmp_path: Path) -> None:
     with Nodes(tmp_path, str(SCRIPTS / "allreduce.py"), KIT_OWNER="apis/kubeflow.org/v1/pytorchjobs/job") as nodes:
         (nodes.snapshots / ".finished-test-run").touch()
         nodes.start(0)
@@ -129,7 +130,7 @@ def test_a_finished_run_that_may_be_another_one_is_not_called_done(tmp_path: Pat
 def test_a_finished_run_is_done_at_once(tmp_path: Path) -> None:
     with Nodes(tmp_path, str(SCRIPTS / "steps.py")) as nodes:
         (nodes.snapshots / ".finished-test-run").touch()
-        nodes.start(1)  # node 0 is not there, and nobody waits for it
+        nodes.start(1)  # without waiting for node 0
         assert nodes.wait(1) == 0
 
 
@@ -142,7 +143,7 @@ def test_a_busy_port_is_retryable_and_named(tmp_path: Path) -> None:
         assert f"port {nodes.port} " in nodes.end(0)["reason"]
 
 
-def test_absent_gpus_are_fatal_unless_gloo_was_asked_for(tmp_path: Path) -> None:
+def test_missing_gpus_are_fatal_except_with_gloo(tmp_path: Path) -> None:
     script = tmp_path / "idle.py"
     script.touch()
     with Nodes(tmp_path, str(script), nodes="1", KIT_GPUS_PER_NODE="2", CUDA_VISIBLE_DEVICES="") as nodes:
@@ -166,8 +167,8 @@ def test_a_bad_environment_is_fatal_and_names_the_variable(tmp_path: Path, name:
     assert name in end["reason"]
 
 
-def test_a_storage_that_does_not_answer_is_told_and_costs_no_restart(tmp_path: Path) -> None:
-    """With a real error of the system: the ranks end alike, status has the reason, and the run goes on in the end."""
+def test_failing_storage_is_reported_and_not_charged(tmp_path: Path) -> None:
+    """With a real I/O error: all ranks end alike, status shows the reason, and the run continues once it is gone."""
     script = tmp_path / "impatient.py"
     script.write_text(
         "from kittrain.system import storage\n"

@@ -1,4 +1,4 @@
-"""Ranks that end with exit code 0 because they were told to leave have not finished: their node is drained."""
+"""Ranks that exit with 0 because of a drain have not finished: their node is drained, not done."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tests.trainer.nodes import SCRIPTS, Nodes
 
 pytestmark = pytest.mark.slow
 
-# Saves its step and ends with 0 on SIGTERM; the library is unknown to it.
+# Saves its step and exits with 0 on SIGTERM, without the library.
 PLAIN = """
 import os, signal, sys, time
 from pathlib import Path
 saved = Path(os.environ["KIT_SNAPSHOT_DIR"]) / "saved"
-told = []
-signal.signal(signal.SIGTERM, lambda *_: told.append(True))
+stopping = []
+signal.signal(signal.SIGTERM, lambda *_: stopping.append(True))
 step = int(saved.read_text()) if saved.exists() else 0
 print("resuming after step", step)
 while step < 40 or not (saved.parent / "enough").exists():
     time.sleep(0.02)
     step += 1
-    if told:
+    if stopping:
         saved.write_text(str(step))
         print("saved step", step)
         sys.exit(0)
@@ -46,7 +46,7 @@ def script(folder: Path, text: str) -> str:
 
 
 @pytest.mark.parametrize("rendezvous", ["hub", "c10d"])
-def test_a_plain_script_that_saves_and_ends_with_0_goes_on_where_it_was(tmp_path: Path, rendezvous: str) -> None:
+def test_a_plain_script_that_saves_and_exits_with_0_resumes(tmp_path: Path, rendezvous: str) -> None:
     with Nodes(tmp_path, script(tmp_path, PLAIN), nodes="1", KIT_RENDEZVOUS=rendezvous) as nodes:
         nodes.start(0)
         nodes.until(0, "resuming after step 0")
@@ -62,16 +62,16 @@ def test_a_plain_script_that_saves_and_ends_with_0_goes_on_where_it_was(tmp_path
         assert nodes.end(0)["outcome"] == "done"
 
 
-def test_an_exit_in_the_handler_and_a_signal_to_every_process_are_the_same(tmp_path: Path) -> None:
+def test_an_exit_in_the_handler_and_a_signal_to_all_processes_are_the_same(tmp_path: Path) -> None:
     with Nodes(tmp_path, script(tmp_path, IN_THE_HANDLER), nodes="1", PET_NPROC_PER_NODE="2") as nodes:
         nodes.start(0)
         nodes.until(0, "resuming", times=2)
-        for pid in [nodes.pid(0), *nodes.ranks(0)]:  # as a service manager ends all of a control group
+        for pid in [nodes.pid(0), *nodes.ranks(0)]:  # as a service manager signals a whole cgroup
             os.kill(pid, signal.SIGTERM)
         assert nodes.wait(0) == 75
 
 
-def test_a_kubeflow_job_is_told_so_in_its_own_code(tmp_path: Path) -> None:
+def test_a_kubeflow_job_has_its_own_exit_code(tmp_path: Path) -> None:
     spec = json.dumps({"version": 1, "exit_codes": {"done": 0, "drained": 143, "retryable": 144, "fatal": 78}})
     with Nodes(tmp_path, script(tmp_path, IN_THE_HANDLER), nodes="1", KIT_SPEC=spec) as nodes:
         nodes.start(0)
@@ -81,14 +81,14 @@ def test_a_kubeflow_job_is_told_so_in_its_own_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "report",
     [
         "import kittrain; kittrain.mark_finished()",
         "open(os.environ['KIT_FINISHED_FILE'], 'w')",
     ],
 )
-def test_a_script_may_say_that_it_has_finished(tmp_path: Path, said: str) -> None:
-    text = f"import os, signal, sys\nprint('at work')\nsignal.sigwait([signal.SIGTERM])\n{said}\nsys.exit(0)\n"
+def test_a_script_can_report_that_it_has_finished(tmp_path: Path, report: str) -> None:
+    text = f"import os, signal, sys\nprint('at work')\nsignal.sigwait([signal.SIGTERM])\n{report}\nsys.exit(0)\n"
     blocked = "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
     with Nodes(tmp_path, script(tmp_path, blocked + text), nodes="1") as nodes:
         nodes.start(0)
@@ -98,7 +98,7 @@ def test_a_script_may_say_that_it_has_finished(tmp_path: Path, said: str) -> Non
         assert nodes.end(0)["outcome"] == "done"
 
 
-def test_training_that_ends_its_last_epoch_as_the_signal_comes_is_done(tmp_path: Path) -> None:
+def test_training_that_ends_its_last_epoch_when_the_signal_arrives_is_done(tmp_path: Path) -> None:
     text = (
         "import os, signal, socket\n"
         "import torch\n"
@@ -106,7 +106,7 @@ def test_training_that_ends_its_last_epoch_as_the_signal_comes_is_done(tmp_path:
         "from torch.utils.data import TensorDataset\n"
         "from kittrain import Data, Training, join\n"
         "def at_the_end(_epoch):\n"
-        "    os.kill(os.getppid(), signal.SIGTERM)\n"  # the agent passes it on
+        "    os.kill(os.getppid(), signal.SIGTERM)\n"  # the agent forwards it
         "    ours.recv(1)\n"  # it has arrived
         "    return {}\n"
         "ours, theirs = socket.socketpair()\n"
@@ -128,17 +128,17 @@ def test_training_that_ends_its_last_epoch_as_the_signal_comes_is_done(tmp_path:
 @pytest.mark.parametrize(
     ("leaving", "how"), [(0, {}), (1, {}), (1, {"ALONE": "1"}), (1, {"KIT_RENDEZVOUS": "c10d"})], ids=str
 )
-def test_ranks_that_end_with_0_as_one_node_leaves_finish_neither(
+def test_ranks_that_exit_with_0_when_one_node_drains_finish_on_neither(
     tmp_path: Path, leaving: int, how: dict[str, str]
 ) -> None:
-    """The ranks of the other node end with 0 by agreement, though it was not told to leave; or lose their peers."""
+    """The other node's ranks exit with 0 by agreement, without a drain request of their own, or lose their peers."""
     settings = {"DRAIN_CODE": "0", "PET_MAX_RESTARTS": "0"} | how
     with Nodes(tmp_path, str(SCRIPTS / "steps.py"), **settings) as nodes:
         nodes.start(0, 1)
         for index in (0, 1):
             nodes.until(index, "world of 2")
         nodes.signal(leaving, signal.SIGTERM)
-        nodes.signal(leaving, signal.SIGTERM)  # changes nothing
+        nodes.signal(leaving, signal.SIGTERM)  # a second signal has no effect
         assert nodes.wait(leaving) == 75
         nodes.start(leaving)
         for index in (0, 1):
@@ -147,8 +147,8 @@ def test_ranks_that_end_with_0_as_one_node_leaves_finish_neither(
         assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
 
 
-def test_a_node_that_is_killed_while_it_drains_does_not_finish_the_others(tmp_path: Path) -> None:
-    """Rank 0 has ended with 0, by agreement; rank 1 is still saving when its machine goes."""
+def test_a_node_killed_during_its_drain_does_not_finish_the_others(tmp_path: Path) -> None:
+    """Rank 0 has exited with 0 by agreement; rank 1 is still saving when its node is killed."""
     settings = {"DRAIN_CODE": "0", "PET_MAX_RESTARTS": "0", "SAVE_SECONDS": "600"}
     with Nodes(tmp_path, str(SCRIPTS / "steps.py"), **settings) as nodes:
         nodes.start(0, 1)
@@ -166,10 +166,10 @@ def test_a_node_that_is_killed_while_it_drains_does_not_finish_the_others(tmp_pa
 
 
 @pytest.mark.parametrize(("early", "code"), [(0, 75), (1, 0)])
-def test_ranks_that_ended_before_the_signal_are_done_unless_others_need_their_node(
+def test_ranks_that_exited_before_the_signal_are_done_unless_others_need_their_node(
     tmp_path: Path, early: int, code: int
 ) -> None:
-    """Node 0 is where the others meet: for good it may only leave with them."""
+    """Node 0 hosts the rendezvous, so it may only be done together with the others."""
     text = (
         "import os, time\n"
         "print('at work')\n"

@@ -1,4 +1,4 @@
-"""Whole jobs whose ranks stop moving: it is noticed, its cause is named, and every sample counts exactly once."""
+"""Whole jobs whose ranks hang: it is detected, the cause is named, and every sample counts exactly once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ORDER = Order(samples=128, batch=16, seed=3)
 
 
 def hanging(folder: Path, fault: str, **env: str) -> Nodes:
-    """A job of ``scripts/hanging.py`` on two nodes, of which one has two ranks."""
+    """A job of ``scripts/hanging.py`` on two nodes, one of them with two ranks."""
     settings = {"HANG": fault, "RECORDS": str(folder / "records"), "KIT_HANG_TIMEOUT": "4", "PET_MAX_RESTARTS": "1"}
     return Nodes(folder, str(SCRIPTS / "hanging.py"), **settings | env)
 
@@ -35,28 +35,26 @@ def hanging(folder: Path, fault: str, **env: str) -> Nodes:
         ("compute", "rank 1 (node 1, pod local-1) has been in the forward pass of step 13 for "),
     ],
 )
-def test_a_rank_that_keeps_all_others_waiting_is_named_and_the_run_goes_on(
-    tmp_path: Path, fault: str, cause: str
-) -> None:
+def test_the_rank_that_hangs_is_named_and_the_run_continues(tmp_path: Path, fault: str, cause: str) -> None:
     with hanging(tmp_path, fault, PET_MAX_RESTARTS="0", COMPUTE_SECONDS="600") as nodes:
         nodes.start(0)
         nodes.start(1, PET_NPROC_PER_NODE="2")
         assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
-        said = nodes.output(0)
-        assert f"hang: {cause}" in said
-        assert "; started again\n" in said, "the first time is not charged"
-        assert "[rank 0]: Current thread" in said
+        output = nodes.output(0)
+        assert f"hang: {cause}" in output
+        assert "; started again\n" in output, "the first time is not charged"
+        assert "[rank 0]: Current thread" in output
         recovery = nodes.report()["last_recovery"]
-        assert recovery.pop("cause") in said
+        assert recovery.pop("cause") in output
         assert list(recovery) == ["stop", "form", "start", "join", "restore", "first_step"]
         if fault == "skip":
-            assert "which not all ranks have entered; ranks 0, 2 wait in all_reduce" in said
+            assert "which not all ranks have entered; ranks 0, 2 wait in all_reduce" in output
         if fault == "compute":
-            assert "in compute, busy (it used " in said, "who says how long a step may take is told that it worked"
+            assert "in compute, busy (it used " in output, "with a given timeout a busy rank is reported as such"
         assert_each_sample_counts_once(nodes.snapshots, tmp_path / "records", ORDER, epochs=2)
 
 
-def test_a_hang_that_comes_back_without_progress_is_fatal_on_all_nodes(tmp_path: Path) -> None:
+def test_a_repeated_hang_without_progress_is_fatal_on_all_nodes(tmp_path: Path) -> None:
     with hanging(tmp_path, "stop", PET_MAX_RESTARTS="1", HANG_AGAIN="1") as nodes:
         nodes.start(0, 1)
         assert [nodes.wait(0), nodes.wait(1)] == [78, 78]
@@ -66,15 +64,15 @@ def test_a_hang_that_comes_back_without_progress_is_fatal_on_all_nodes(tmp_path:
     assert all(end["reason"].endswith("; no restart left of 1 at this step") for end in ends)
 
 
-def test_a_step_that_takes_longer_than_all_others_is_no_hang_while_its_rank_works(tmp_path: Path) -> None:
+def test_a_long_step_of_a_busy_rank_is_no_hang(tmp_path: Path) -> None:
     env = {"KIT_HANG_TIMEOUT": "auto", "COMPUTE_SECONDS": "40", "PET_MAX_RESTARTS": "0"}
     with hanging(tmp_path, "compute", **env) as nodes:
         nodes.start(0, 1)
         assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
-        said = nodes.everything()
-        assert "rank 1 has been in the forward pass of step 13 for 3" in said
-        assert "but is busy: waiting for it" in said
-        assert "hang:" not in said
+        output = nodes.everything()
+        assert "rank 1 has been in the forward pass of step 13 for 3" in output
+        assert "but is busy: waiting for it" in output
+        assert "hang:" not in output
 
 
 def test_slow_steps_and_long_evaluations_are_no_hang(tmp_path: Path) -> None:
@@ -84,8 +82,8 @@ def test_slow_steps_and_long_evaluations_are_no_hang(tmp_path: Path) -> None:
         assert "hang:" not in nodes.everything()
 
 
-def test_a_rank_that_is_slower_than_the_others_is_named(tmp_path: Path) -> None:
-    conf = "keep_alive_interval=1,keep_alive_max_attempt=1"  # a look a second
+def test_a_slow_rank_is_named(tmp_path: Path) -> None:
+    conf = "keep_alive_interval=1,keep_alive_max_attempt=1"  # one check per second
     with hanging(tmp_path, "none", PET_RDZV_CONF=conf, KIT_HANG_TIMEOUT="off") as nodes:
         nodes.start(0)
         nodes.start(1, STEP_SECONDS="0.7")
@@ -96,7 +94,7 @@ def test_a_rank_that_is_slower_than_the_others_is_named(tmp_path: Path) -> None:
         assert "1" in report["slow"]
 
 
-def test_a_node_whose_agent_is_stopped_is_lost_and_taken_back_when_it_goes_on(tmp_path: Path) -> None:
+def test_a_node_with_a_stopped_agent_is_lost_and_rejoins_when_it_continues(tmp_path: Path) -> None:
     steps = str(SCRIPTS / "steps.py")
     conf = "keep_alive_interval=1,keep_alive_max_attempt=1"
     with Nodes(tmp_path, steps, nodes="1:2", PET_MAX_RESTARTS="0", PET_RDZV_CONF=conf) as nodes:

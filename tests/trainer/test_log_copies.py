@@ -1,4 +1,4 @@
-"""Logs that outlive their nodes. The files are made as ``kittrain.node.log_copy`` makes them."""
+"""Listing and printing log copies, from files as ``kittrain.node.log_copy`` writes them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_lives_of_nodes_are_listed(folder: Path) -> None:
+def test_the_runs_are_listed(folder: Path) -> None:
     assert list(map(json.loads, log_copies(str(folder), "--list").stdout.splitlines())) == [
         {"node": 0, "begun": 100.0, "pod": "run-0-a", "file": "node-0/100000-run-0-a.log"},
         {"node": 1, "begun": 100.25, "pod": "run-1-a", "file": "node-1/100250-run-1-a.log"},
@@ -44,25 +44,25 @@ def test_the_lives_of_nodes_are_listed(folder: Path) -> None:
     ]
 
 
-def test_all_lines_come_in_the_order_of_time_each_with_its_node(folder: Path) -> None:
+def test_all_lines_are_sorted_by_time_with_their_node(folder: Path) -> None:
     assert log_copies(str(folder)).stdout == (
         f"1 {at(1, '[rank 1]: one')}0 {at(2, '[agent 0]: two')}1 {at(4, '[rank 1]: four')}1 cut\n"
         f"1 {at(5, '[rank 1]: five')}0 {at(6, '[rank 0]: six')}"
     )
 
 
-def test_some_lives_can_be_chosen(folder: Path) -> None:
+def test_some_runs_can_be_selected(folder: Path) -> None:
     chosen = ("node-1/200000-run-1-b.log", "node-0/100000-run-0-a.log", "../secret")
     assert [line[0] for line in log_copies(str(folder), *chosen).stdout.splitlines()] == ["0", "1", "0"]
 
 
-def test_where_nothing_was_kept_nothing_is_printed(tmp_path: Path) -> None:
+def test_without_copies_nothing_is_printed(tmp_path: Path) -> None:
     for more in ((), ("--list",)):
         done = log_copies(str(tmp_path / "absent"), *more)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_without_a_folder_it_says_how_it_is_called() -> None:
+def test_without_a_folder_it_prints_its_usage() -> None:
     done = log_copies()
     assert done.returncode == 1
     assert "usage" in done.stderr

@@ -1,4 +1,4 @@
-"""The parts of a recovery, as they are told."""
+"""The timings of a recovery's parts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_a_recovery_is_complete_with_the_first_step_and_its_parts_add_up(clock: list[float]) -> None:
     recovery = RecoveryTimings()
     recovery.update(MOMENTS.__getitem__)
-    assert recovery.complete is None, "the first round of all is none"
+    assert recovery.complete is None, "the first round is no recovery"
     recovery.begin("node 1 is lost")
     recovery.begin("the ranks of node 0 have failed")  # a consequence
     clock[0] = 11.0
     recovery.mark("stop")
     clock[0] = 11.5
-    recovery.mark("stop")  # ranks that are stopped already: the first time counts
+    recovery.mark("stop")  # already stopped: the first time counts
     clock[0] = 12.0
     recovery.mark("form")
     recovery.update(lambda phase: 0.0 if phase is Phase.SYNCING else MOMENTS[phase])
@@ -38,7 +38,7 @@ def test_a_recovery_is_complete_with_the_first_step_and_its_parts_add_up(clock: 
     assert recovery.complete == {"cause": "node 1 is lost", **parts}
 
 
-def test_a_round_that_is_over_before_its_first_step_begins_another_recovery(clock: list[float]) -> None:
+def test_a_round_that_ends_before_its_first_step_starts_another_recovery(clock: list[float]) -> None:
     recovery = RecoveryTimings()
     recovery.begin("node 1 is lost")
     recovery.mark("form")

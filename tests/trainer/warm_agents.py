@@ -1,7 +1,7 @@
-"""A process that has imported what agents import, and that tests' agents are forked from: torch takes 4 s of a core.
+"""Forks the agents of tests from a process that has imported torch, which takes 4 s of a core.
 
-It forks them the way an agent forks its ranks (``kittrain.node.zygote``), so that an agent's own warm process is warm
-as soon as it is there. A test that is about how an agent starts does without.
+It uses the agents' own zygote (``kittrain.node.zygote``), so an agent's zygote is ready at once. Tests of an agent's
+start do not use it.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from kittrain.system.imports import without_gc
 from kittrain.system.lines import ConnectionLost, LineStream
 from kittrain.system.parent_death import adopt_orphans, die_with_parent
 
-AGENTS = "kittrain.node.supervise"  # what an agent imports
-POLL = 0.01  # seconds between two looks for an end
-REAP = 0.1  # seconds between two looks for others' orphans
+AGENTS = "kittrain.node.supervise"  # the module that agents import
+POLL = 0.01  # seconds, while waiting for an exit
+REAP = 0.1  # seconds between two reaps of orphans
 
 
 @dataclass
 class WarmAgent:
-    """An agent that was forked; like ``subprocess.Popen``."""
+    """A forked agent, with the interface of ``subprocess.Popen``."""
 
     server: WarmAgentServer
     pid: int
     returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Its exit code, negative if a signal has killed it; None while it runs."""
+        """Its exit code, negative if killed by a signal; None while running."""
         if self.returncode is None:
             self.returncode = self.server.request({"ended": self.pid})
         return self.returncode
@@ -54,32 +54,32 @@ class WarmAgent:
         return code
 
     def send_signal(self, number: signal.Signals) -> None:
-        """A signal, while it runs."""
+        """Signal it if it runs."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
 
 class WarmAgentServer:
-    """The tests' end; there is one for each process that runs tests, and it ends with that."""
+    """The tests' side; one for each process that runs tests, and it ends with that."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
-            # The last argument is what tells an agent from others by its command line.
+            # The last argument marks agents by their command line.
             command = [sys.executable, "-P", "-m", __name__, str(os.getpid()), "kittrain.agent"]
             env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": search_path()}
             subprocess.Popen(command, stdin=theirs.fileno(), env=env, start_new_session=True)
         self._lines = LineStream(ours)
-        assert self._lines.receive(IMPORT_TIMEOUT), "the warm process does not get warm"
+        assert self._lines.receive(IMPORT_TIMEOUT), "the warm process is not ready"
 
     def start(self, command: Sequence[str], env: Mapping[str, str], output: Path) -> WarmAgent:
-        """Start ``-m module args`` with that environment and output, as a process group of its own."""
+        """Start ``-m module args`` in its own process group."""
         pid = self.request({"start": asdict(ForkRequest(command=command, env=env, output=str(output)))})
         assert pid, "nothing was started"
         return WarmAgent(self, pid)
 
     def request(self, request: Mapping[str, object]) -> int | None:
-        """Ask, and get a process id or an exit code."""
+        """Send a request; returns a process id or an exit code."""
         self._lines.send(dict(request))
         answer = self._lines.receive(START_TIMEOUT)
         assert answer, "the warm process does not answer"
@@ -88,18 +88,18 @@ class WarmAgentServer:
 
 
 def search_path() -> str:
-    """PYTHONPATH of the warm process, and so of all agents: they would start as new interpreters with another one."""
+    """PYTHONPATH of the warm process and all agents; with another one they would start new interpreters."""
     return os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 @cache
 def warm_agent_server() -> WarmAgentServer:
-    """This process's own."""
+    """The server of this test process."""
     return WarmAgentServer()
 
 
 def serve(tests: int) -> None:
-    """Start agents, and tell how they ended."""
+    """Start agents and report their exit codes."""
     die_with_parent(tests)
     adopt_orphans()
     with without_gc():
@@ -122,7 +122,7 @@ def serve(tests: int) -> None:
 
 
 def reap(agents: Mapping[int, ForkedProcess]) -> None:
-    """Let those go that agents have left behind, as PID 1 would."""
+    """Reap the orphans of agents, as PID 1 would."""
     for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
         if int(child) not in agents:
             with suppress(ChildProcessError):
@@ -132,5 +132,5 @@ def reap(agents: Mapping[int, ForkedProcess]) -> None:
 if __name__ == "__main__":
     try:
         serve(int(sys.argv[1]))
-    except ConnectionLost:  # the tests have ended
+    except ConnectionLost:  # the tests have exited
         sys.exit()

@@ -1,4 +1,4 @@
-"""Runs real ranks for tests, as processes with torch already imported, on the loopback interface."""
+"""Runs real ranks on the loopback interface, for tests, forked from a process that has imported torch."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Any
 
 from tests.trainer.nodes import PATIENCE, free_port
 
-# The server is forked for each rank; what it has imported costs nothing more. Each child imports pytest, as the
-# parent's main module, and torch imports its compiler at the first optimizer step.
+# Ranks are forked from this server, so its imports are free. Each child imports pytest, as the parent's main module,
+# and torch imports its compiler at the first optimizer step.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     ["pytest", "torch._dynamo", "kittrain.workloads.digits", "kittrain.workloads.toy", "tests.trainer.saved"]
@@ -24,7 +24,7 @@ FORKS.set_forkserver_preload(
 
 
 class Ranks:
-    """The ranks of one world, started again and again over the same snapshots."""
+    """The ranks of one world; can be restarted on the same snapshots."""
 
     def __init__(self, folder: Path, *command: str, **env: str) -> None:
         self.folder = folder
@@ -44,7 +44,7 @@ class Ranks:
             self._processes.append(fork(run_module, [*self._command, *more], env, self.log))
 
     def signal(self, rank: int, number: signal.Signals) -> None:
-        """A signal to one rank."""
+        """Signal one rank."""
         pid = self._processes[rank].pid
         assert pid is not None
         os.kill(pid, number)
@@ -59,31 +59,31 @@ class Ranks:
         return self.wait()
 
     def recorded(self) -> list[dict[str, Any]]:
-        """What the ranks of all worlds recorded with ``--record``."""
+        """All records that the ranks wrote with ``--record``."""
         files = self.records.glob("*.jsonl")
         return [json.loads(line) for path in files for line in path.read_text().splitlines()]
 
     def losses(self) -> list[float]:
-        """The losses by step, as the latest generation that took a step saw them."""
+        """The losses by step, of the latest generation that took each step."""
         latest = {line["step"]: line["loss"] for line in sorted(self.recorded(), key=lambda line: line["generation"])}
         return [latest[step] for step in sorted(latest)]
 
 
 def placed(rank: int, size: int, port: int) -> dict[str, str]:
-    """The environment that makes a process a rank, all of them on this machine."""
+    """The environment of a rank, with all ranks on this machine."""
     own = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "MASTER_PORT": port}
     return {"MASTER_ADDR": "127.0.0.1", **{name: str(value) for name, value in own.items()}}
 
 
 def fork(target: Callable[..., None], *args: Any) -> BaseProcess:
-    """Call a module's function in a process of its own."""
+    """Call a module's function in a new process."""
     process = FORKS.Process(target=target, args=args, daemon=True)
     process.start()
     return process
 
 
 def finish(process: BaseProcess) -> int | None:
-    """The exit code, negative for a signal."""
+    """Wait for the exit code, negative if killed by a signal."""
     process.join(PATIENCE)
     if process.exitcode is None:
         process.kill()
@@ -91,7 +91,7 @@ def finish(process: BaseProcess) -> int | None:
 
 
 def run_module(command: Sequence[str], env: dict[str, str], log: Path) -> None:
-    """Be ``python -m`` a module, with stdout and stderr appended to a file."""
+    """Run a module as ``python -m`` does, with stdout and stderr appended to a file."""
     os.environ.update(env)
     with log.open("ab") as output:
         os.dup2(output.fileno(), 1)

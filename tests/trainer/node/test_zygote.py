@@ -70,9 +70,9 @@ def test_a_warm_rank_has_the_state_of_a_new_interpreter_and_fresh_seeds(tmp_path
     for found in warm:
         for topic in ("kernel", "interpreter", "torch"):
             assert found[topic] == cold[topic]
-    for source in set(cold["chances"]) - {"generators"}:
-        assert len({json.dumps(found["chances"][source]) for found in warm}) == 4, source
-    states = [state for found in warm for state in found["chances"]["generators"]]
+    for source in set(cold["random"]) - {"generators"}:
+        assert len({json.dumps(found["random"][source]) for found in warm}) == 4, source
+    states = [state for found in warm for state in found["random"]["generators"]]
     assert len(set(states)) == len(states) > 4
 
 

@@ -1,6 +1,6 @@
-"""What a rank finds itself to be: all that code could tell of its process. Written as JSON; the first start fails."""
+"""Writes the observable state of a rank's process as JSON, to compare warm with cold ranks. The first start fails."""
 
-# ruff: noqa: PLC0415  what is found before and after imports is what this is about
+# ruff: noqa: PLC0415  the state before and after imports is compared
 
 import atexit
 import ctypes
@@ -22,11 +22,11 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-FACTS: dict[str, Any] = {}  # of the process as the script finds it, and then with all imported that ranks need
+FACTS: dict[str, Any] = {}  # before, and after importing the preloaded modules
 
 
 def plain(value: Any) -> str:
-    """A text without addresses."""
+    """A text without memory addresses."""
     if isinstance(value, (type, type(json.dumps))):
         return f"{value.__module__}.{value.__qualname__}"
     text = repr(value)
@@ -43,7 +43,7 @@ def status(*names: str) -> dict[str, str]:
 
 
 def kernel() -> dict[str, Any]:
-    """What exec and fork hand on."""
+    """What a process inherits by fork and exec."""
     prctl = ctypes.CDLL(None).prctl
     number = ctypes.c_int()
     facts: dict[str, Any] = status("SigIgn", "SigBlk", "Threads", "Umask", "CapEff", "NoNewPrivs", "Cpus_allowed")
@@ -54,7 +54,7 @@ def kernel() -> dict[str, Any]:
     facts["limits"] = [resource.getrlimit(one) for one in range(16)]
     facts["oom"] = Path("/proc/self/oom_score_adj").read_text()
     given = dict(os.environ)
-    os.environ["TMPDIR"] = given["KIT_SNAPSHOT_DIR"]  # before anything was made there
+    os.environ["TMPDIR"] = given["KIT_SNAPSHOT_DIR"]  # before a temporary file is created
     facts["temporary"] = tempfile.gettempdir() == os.environ["TMPDIR"]
     os.environ |= {"TMPDIR": given.get("TMPDIR", "/tmp")}
     tempfile.tempdir = None
@@ -66,12 +66,12 @@ def kind(fd: Path) -> str:
     try:
         path = Path(str(fd.readlink()).partition(":[")[0])
     except OSError:
-        return ""  # the folder that was being listed
-    return path.suffix or path.name  # a pipe bears its rank's number
+        return ""  # the descriptor of the listing itself
+    return path.suffix or path.name  # the pipe's name has the rank
 
 
 def interpreter() -> dict[str, Any]:
-    """What an interpreter takes from its command line and environment, and what may be set in it."""
+    """The interpreter's settings, from its command line, environment and code."""
     counts = ("_", "n_", "count", "index")
     flags = {name: getattr(sys.flags, name) for name in dir(sys.flags) if not name.startswith(counts)}
     signals = [signal.Signals(number) for number in range(1, signal.SIGRTMIN) if number in signal.valid_signals()]
@@ -104,10 +104,10 @@ def interpreter() -> dict[str, Any]:
 
 
 def own(name: str) -> bool:
-    """Whether a variable is another one in each start, or on each rank."""
+    """Whether a variable differs between starts or ranks."""
     return name.endswith(("RANK", "WORLD_SIZE", "_FILE", "_PORT", "_ENDPOINT", "_COUNT", "NPROC_PER_NODE")) or name in {
         *("KIT_REPORT", "KIT_TERMINATION_LOG", "KIT_SNAPSHOT_DIR", "KIT_WARM_WORKERS", "FACTS_ONCE"),
-        "TORCHINDUCTOR_CACHE_DIR",  # set by torch when it is first asked for
+        "TORCHINDUCTOR_CACHE_DIR",  # set by torch on first use
     }
 
 
@@ -120,8 +120,8 @@ def logs() -> dict[str, Any]:
     } | {"disabled": logging.root.manager.disable, "class": plain(logging.getLoggerClass())}
 
 
-def torchs() -> dict[str, Any]:
-    """What torch takes from the environment, and what may be set in it."""
+def torch_settings() -> dict[str, Any]:
+    """Torch's settings, from the environment and code."""
     import torch
     import torch._dynamo.config
     import torch._inductor.config
@@ -147,8 +147,8 @@ def torchs() -> dict[str, Any]:
     }
 
 
-def chances() -> dict[str, Any]:
-    """What is drawn by chance, of all generators that there are."""
+def random_draws() -> dict[str, Any]:
+    """Draws from all random generators."""
     import numpy as np
     import torch
 
@@ -161,14 +161,14 @@ def chances() -> dict[str, Any]:
         "temporary name": next(tempfile._get_candidate_names()),  # type: ignore[attr-defined]
         "permutation": torch.randperm(10_000).sum().item() and torch.empty(4).normal_().tolist(),
     }
-    gc.unfreeze()  # what was imported before a fork is left out otherwise
+    gc.unfreeze()  # otherwise objects from before the fork are not listed
     found = gc.get_objects()
     drawn["generators"] = [hash(one.getstate()) for one in found if issubclass(type(one), random.Random) and state(one)]
     return drawn
 
 
 def state(generator: random.Random) -> bool:
-    """Whether it has one: the system's own has none."""
+    """Whether it has a state; SystemRandom has none."""
     return not isinstance(generator, random.SystemRandom)
 
 
@@ -176,12 +176,12 @@ def main(names: list[str]) -> None:
     FACTS["kernel"] = kernel()
     for name in names:
         importlib.import_module(name)
-    FACTS["interpreter"], FACTS["torch"] = interpreter(), torchs()
-    FACTS["chances"] = chances()
+    FACTS["interpreter"], FACTS["torch"] = interpreter(), torch_settings()
+    FACTS["random"] = random_draws()
     folder, rank, start = (os.environ[name] for name in ("KIT_SNAPSHOT_DIR", "RANK", "TORCHELASTIC_RESTART_COUNT"))
     Path(folder, f"facts-{rank}-{start}.json").write_text(json.dumps(FACTS))
     while len(list(Path(folder).glob(f"facts-*-{start}.json"))) < int(os.environ["WORLD_SIZE"]):
-        time.sleep(0.05)  # the first that fails ends the others
+        time.sleep(0.05)  # the first failure ends the others
     if start == "0" and "FACTS_ONCE" not in os.environ:
         sys.exit(1)
 

@@ -1,6 +1,6 @@
-"""Trains, and hangs once, at one step of rank 1, or before the first one, in the way that HANG names.
+"""Trains, and hangs once on rank 1, at one step or before the first, in the way that HANG names.
 
-Steps are recorded as toy records them. HANG_AGAIN makes it hang there each time.
+Records steps as toy does. With HANG_AGAIN it hangs there each time.
 """
 
 import os
@@ -19,16 +19,16 @@ from kittrain import Data, Step, Training, join
 from kittrain.workloads.toy import Record
 
 EPOCHS, SAMPLES, BATCH, SEED = 2, 128, 16, 3
-AT = 11  # steps before it
+AT = 11  # finished steps before the hang
 
 folder = Path(os.environ["KIT_SNAPSHOT_DIR"])
 fault = os.environ["HANG"]
 first = not (folder / "hung").exists() or "HANG_AGAIN" in os.environ
-steps: list[Step] = []  # taken by this process
+steps: list[Step] = []  # of this process
 
 
 def due(kind: str) -> bool:
-    """Whether to hang now, for the first time in the life of the run."""
+    """Whether to hang now; only once per run."""
     if not first or fault != kind or (taken() != AT and kind != "start"):
         return False
     (folder / "hung").touch()
@@ -36,7 +36,7 @@ def due(kind: str) -> bool:
 
 
 def taken() -> int:
-    """How many steps are known to be finished."""
+    """The number of finished steps."""
     return steps[-1].number if steps else 0
 
 
@@ -63,7 +63,7 @@ def loss(model: nn.Module, batch: list[torch.Tensor]) -> torch.Tensor:
 
 
 def compute(seconds: float) -> None:
-    """As a compiler does: without a call that waits for anything."""
+    """Compute without blocking calls, as a compiler does."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         pass

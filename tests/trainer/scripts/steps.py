@@ -1,6 +1,6 @@
-"""A training loop without the training: steps, a snapshot each, an agreed end, and an agreed drain on SIGTERM.
+"""A training loop without training: steps with a snapshot each, and an agreed end or drain (on SIGTERM).
 
-It ends with DRAIN_CODE then, rank 1 after SAVE_SECONDS more; at once, and without the others, if ALONE is set.
+A drain exits with DRAIN_CODE, rank 1 after SAVE_SECONDS more. With ALONE it exits at once, without the others.
 """
 
 import json
@@ -17,18 +17,18 @@ import torch.distributed as dist
 GO_ON, DRAIN, FINISH = range(3)
 
 snapshots = Path(os.environ["KIT_SNAPSHOT_DIR"])
-told: list[bool] = []
-signal.signal(signal.SIGTERM, lambda *_: told.append(True))
+stopping: list[bool] = []
+signal.signal(signal.SIGTERM, lambda *_: stopping.append(True))
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 start = max((int(entry.name[5:13]) for entry in snapshots.glob("step-*")), default=0)
 print("world of", dist.get_world_size(), "from step", start)
 for step in count(start + 1):
     time.sleep(0.05)
-    if told and "ALONE" in os.environ:
+    if stopping and "ALONE" in os.environ:
         sys.exit(int(os.environ["DRAIN_CODE"]))
-    wish = FINISH if (snapshots / "enough").exists() else DRAIN if told else GO_ON
-    agreed = torch.tensor([wish])
+    request = FINISH if (snapshots / "enough").exists() else DRAIN if stopping else GO_ON
+    agreed = torch.tensor([request])
     dist.all_reduce(agreed, dist.ReduceOp.MAX)  # also the collective that fails when a peer dies
     if rank == 0:
         (snapshots / f"step-{step:08}-g0001").mkdir(exist_ok=True)

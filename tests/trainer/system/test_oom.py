@@ -31,11 +31,11 @@ V1 = {
 
 
 def test_a_container_with_cgroup_v2(tmp_path: Path) -> None:
-    assert OOMKills.now(tree(tmp_path, V2)) == OOMKills(group=2, machine=7, limit=512 << 20)
+    assert OOMKills.now(tree(tmp_path, V2)) == OOMKills(group=2, host=7, limit=512 << 20)
 
 
 def test_a_container_with_cgroup_v1_the_hosts_path_and_no_limit(tmp_path: Path) -> None:
-    assert OOMKills.now(tree(tmp_path, V1)) == OOMKills(group=2, machine=0, limit=0)
+    assert OOMKills.now(tree(tmp_path, V1)) == OOMKills(group=2, host=0, limit=0)
 
 
 def test_a_process_on_a_host_with_cgroup_v2(tmp_path: Path) -> None:
@@ -55,9 +55,9 @@ def test_without_counters_nothing_was_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("after", "expected"),
     [
-        (OOMKills(group=1, machine=1, limit=1 << 30), "out of memory: the limit is 1.0 GiB"),
+        (OOMKills(group=1, host=1, limit=1 << 30), "out of memory: the limit is 1.0 GiB"),
         (OOMKills(group=1), "out of memory"),
-        (OOMKills(machine=1, limit=1 << 30), "most likely out of memory"),
+        (OOMKills(host=1, limit=1 << 30), "most likely out of memory"),
         (OOMKills(limit=1 << 30), ""),
     ],
 )

@@ -1,1 +1,1 @@
-"""One node of a job, from its agent's start to its end: surroundings, ranks, their logs, the report, the drain."""
+"""Runs one node of a job: its agent, ranks, logs, report and drain."""

@@ -18,12 +18,12 @@ class OOMKills:
 
     Attributes:
         group: in this process's cgroup, which in a container is the container's.
-        machine: on the whole host.
+        host: on the whole host.
         limit: the cgroup's memory limit in bytes; 0 if there is none.
     """
 
     group: int = 0
-    machine: int = 0
+    host: int = 0
     limit: int = 0
 
     @classmethod
@@ -32,7 +32,7 @@ class OOMKills:
         folder = next(_folders(root), None)
         return cls(
             group=max((_count(folder / name) for name in EVENTS), default=0) if folder else 0,
-            machine=_count(root / "proc" / "vmstat"),
+            host=_count(root / "proc" / "vmstat"),
             limit=_limit(folder) if folder else 0,
         )
 
@@ -40,7 +40,7 @@ class OOMKills:
         """Explain a SIGKILL since ``before``; empty if the counters do not explain it."""
         if self.group > before.group:
             return f"out of memory: the limit is {format_bytes(self.limit)}" if self.limit else "out of memory"
-        if self.machine > before.machine:
+        if self.host > before.host:
             return "most likely out of memory: the kernel has OOM-killed processes on this host meanwhile"
         return ""
 
