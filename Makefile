@@ -1,10 +1,11 @@
-# Every habit of this project is a target here. Paths are relative, so a clone's path may hold spaces.
+# What developers run. Paths are relative, so that a clone's path may contain spaces.
 
 PYTHON  ?= python3
 WORKERS ?= auto
 NODES   ?= 3
 KILL    ?=
 MINUTES ?=
+VERSIONS ?=
 
 PY      := .venv/bin/python
 READY   := .venv/ready
@@ -13,58 +14,64 @@ BENCHES := start loop snapshot memory virtual nodes recovery scale status submit
 
 export OMP_NUM_THREADS ?= 1
 export TORCH_INDEX_URL WORKERS
-# A fresh clone has the same files: what is known about them stays true.
+# Shared by all clones: mypy's cache is keyed by the files' content.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kitctl-mypy
 
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help: ## Explain every target
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 	@echo
-	@echo "  NODES=3 KILL=1       for demo: how many nodes; kill one of them on the way"
-	@echo "  WORKERS=auto         for test: parallel test processes, of the tests without a cluster"
-	@echo "  MINUTES=4            for bench-recovery and bench-scale: stop then; the next run goes on there"
+	@echo "  NODES=3 KILL=1       for demo: number of nodes; kill one of them during training"
+	@echo "  WORKERS=auto         for test: parallel test processes, for tests without a cluster"
+	@echo "  MINUTES=4            for bench-recovery and bench-scale: stop after this; the next run continues"
 	@echo "  PYTHON=python3       for setup: the interpreter of .venv (3.11 or later)"
 	@echo "  GPU_PYTHON=python3   for test-gpu and bench-gpu: an interpreter with CUDA torch and pytest"
+	@echo "  VERSIONS=...         for test-versions: PYTHON:TORCH pairs, such as 3.11:2.6.0"
 	@echo "  TORCH_INDEX_URL=...  for setup: another package index for torch, such as one without CUDA"
+	@echo "  KIT_NO_SYSTEM=1      install no Debian packages and start no docker daemon: skip what needs them"
 
 # -- the environment ------------------------------------------------------------------------------------------------
 
 .PHONY: setup
-setup: $(READY) ## Make .venv with all that running and testing need; quick when it is there
+setup: $(READY) ## Make .venv with everything that running and testing need; does nothing if it is up to date
 	@:
 
 $(READY): pyproject.toml tools/setup.py
 	@command -v $(PYTHON) >/dev/null || { echo "setup: no $(PYTHON) here; install Python 3.11 or later"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "setup: $$($(PYTHON) --version) is too old: 3.11 or later is needed; try make PYTHON=python3.11"; exit 1; }
-	@$(PYTHON) tools/setup.py $(READY)
+	@$(PYTHON) -m tools.setup $(READY)
 
 .PHONY: clean
-clean: ## Remove .venv, caches and whatever was built
+clean: ## Remove .venv, caches and build outputs
 	rm -rf .venv .cache dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# -- using it -------------------------------------------------------------------------------------------------------
+# -- demo -----------------------------------------------------------------------------------------------------------
 
 .PHONY: demo
-demo: setup ## Train the handwritten digits on NODES local nodes; KILL=1 kills one of them on the way
+demo: setup ## Train handwritten digits on NODES local nodes; KILL=1 kills one of them during training
 	@$(PY) -m tools.demo --nodes $(NODES) $(if $(KILL),--kill)
 
-# -- checking it ----------------------------------------------------------------------------------------------------
+# -- checks ---------------------------------------------------------------------------------------------------------
 
 .PHONY: test
-test: setup ## Set up, lint, and run every test that is not marked as long; on a cluster, too
+test: setup ## Set up, lint, and run all tests but the long ones; makes a test cluster in docker, and says so first
 	@$(PY) -m tools.run_tests lint fast slow cluster
 
 .PHONY: test-fast
-test-fast: setup ## Run the tests that need no cluster and start no training processes
+test-fast: setup ## Run the tests that need no cluster and start no training
 	@echo "== fast tests"
 	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup -m "not slow" -rs
 
+.PHONY: test-versions
+test-versions: setup ## Run the trainer's tests with other versions of Python and torch; large downloads
+	@$(PY) -m tools.test_versions $(VERSIONS)
+
 .PHONY: lint
-lint: setup ## Check style, types, layers and the CI workflow
+lint: setup ## Check style, types, layers and the GitHub workflows
 	@echo "== ruff: style"
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
@@ -76,54 +83,54 @@ lint: setup ## Check style, types, layers and the CI workflow
 	@$(PY) -m tools.lint_workflows
 
 .PHONY: format
-format: setup ## Rewrite the code the way the linter wants it
+format: setup ## Format the code and apply the linter's fixes
 	@$(PY) -m ruff check --fix --show-fixes
 	@$(PY) -m ruff format
 
-# -- what is generated ----------------------------------------------------------------------------------------------
+# -- generated files -----------------------------------------------------------------------------------------------
 
 .PHONY: docs
-docs: setup ## Write docs/cli.md, docs/job-file.md and docs/job.schema.json anew from the code
+docs: setup ## Generate docs/cli.md, docs/job-file.md, docs/job.schema.json and the chart's values
 	@$(PY) -m tools.gen_docs
 
 .PHONY: goldens
-goldens: setup ## Write tests/golden anew: review the diff
+goldens: setup ## Generate tests/golden; review the diff
 	@$(PY) -m pytest -q tests/kitctl --update-goldens
 
 .PHONY: bench $(BENCHES:%=bench-%)
-bench: $(BENCHES:%=bench-%) ## Run every benchmark (some three hours) and write docs/performance.md
+bench: $(BENCHES:%=bench-%) ## Run every benchmark (about three hours) and write docs/performance.md
 
-bench-start: setup ## How fast kitctl starts, beside torchx
-bench-loop: setup ## What the training loop costs, beside a bare DDP loop
-bench-snapshot: setup ## What a snapshot costs, beside torch's own ways, on this disk and a slow one; needs root
-bench-memory: setup ## How much memory snapshots, restores and model files take, with 2 GB of state
-bench-virtual: setup ## What loss curves with the same bits on any number of ranks cost
-bench-nodes: setup ## The digits on 1, 2 and 3 nodes: accuracy and seconds
-bench-status: setup ## kitctl status beside kubectl get and torchx status, on the cluster of make cluster-up
-bench-submit: setup ## kitctl submit beside kubectl apply, to the first optimizer step, on that cluster
-bench-recovery: setup ## From a fault to the next optimizer step, beside torchrun; needs root; goes on where it was stopped
-bench-scale: setup ## Thousands of agents that find each other, beside torchrun's rendezvous; goes on where it was stopped
+bench-start: setup ## How fast kitctl starts, compared with torchx
+bench-loop: setup ## Overhead of the training loop over a bare DDP loop
+bench-snapshot: setup ## Cost of a snapshot, compared with torch's own, on this disk and a slow one; needs root
+bench-memory: setup ## Memory that snapshots, restores and model files need, with 2 GB of state
+bench-virtual: setup ## Overhead of bitwise equal loss curves on any number of ranks
+bench-nodes: setup ## Digits on 1, 2 and 3 nodes: accuracy and seconds
+bench-status: setup ## kitctl status compared with kubectl get and torchx status, on the test cluster
+bench-submit: setup ## kitctl submit compared with kubectl apply, to the first optimizer step, on the test cluster
+bench-recovery: setup ## Time from a fault to the next optimizer step, compared with torchrun; needs root; resumable
+bench-scale: setup ## Rendezvous of thousands of agents, compared with torchrun's; resumable
 bench-recovery bench-scale: MORE = $(if $(MINUTES),--minutes $(MINUTES))
 $(BENCHES:%=bench-%):
 	@echo "== $@"
 	@$(PY) -m bench.$(@:bench-%=%) $(MORE)
 	@$(PY) -m bench.tables
 
-# -- on a machine with a GPU: with the torch of GPU_PYTHON, and without `make setup` ----------------------------------
+# -- with a GPU: uses the torch of GPU_PYTHON, without `make setup` ----------------------------------------------------
 
 .PHONY: test-gpu
-test-gpu: ## Run the tests that need a GPU, with GPU_PYTHON's own torch; no part of `make test`
+test-gpu: ## Run the tests that need a GPU, with GPU_PYTHON's torch; not part of `make test`
 	@KIT_GPU_TESTS=1 $(GPU_PYTHON) -m pytest -rs -v tests/gpu
 
 .PHONY: bench-gpu
-bench-gpu: ## What the trainer costs on a GPU, beside bare DDP, torchrun and DCP; no part of `make bench`
+bench-gpu: ## Overhead of the trainer on a GPU, compared with bare DDP, torchrun and DCP; not part of `make bench`
 	@$(GPU_PYTHON) -m bench.gpu
 	@$(GPU_PYTHON) -m bench.tables
 
 # -- on a real cluster: docs/cluster-tests.md -----------------------------------------------------------------------
 
 .PHONY: cluster-up
-cluster-up: ## Bring up a Kubernetes cluster in docker: three workers, a registry, simulated GPUs
+cluster-up: ## Create a Kubernetes cluster in docker: three workers, a registry, simulated GPUs
 	@$(PYTHON) -m tests.cluster.kind up
 
 .PHONY: cluster-down
@@ -131,13 +138,13 @@ cluster-down: ## Delete that cluster; what was built for it is kept
 	@$(PYTHON) -m tests.cluster.kind down
 
 .PHONY: test-cluster
-test-cluster: setup ## Bring up the cluster and run only the tests that need it
+test-cluster: setup ## Create the cluster and run only the tests that need it
 	@$(PY) -m tools.run_tests cluster
 
 .PHONY: test-long
-test-long: setup ## Bring up the cluster and run the tests that take long, which `make test` leaves out
+test-long: setup ## Create the cluster and run the long tests, which `make test` leaves out
 	@$(PY) -m tools.run_tests long
 
 .PHONY: chaos
-chaos: setup ## Bring up the cluster, and strike one job on it with fifty random faults
+chaos: setup ## Create the cluster, and inject fifty random faults into one job on it
 	@$(PY) -m tools.run_tests chaos

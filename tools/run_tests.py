@@ -1,15 +1,16 @@
-"""``make test``: linters and tests, and the cluster that some need. What mostly waits runs beside what computes.
+"""``make test``: linters and tests, and the cluster that some of them need.
 
     python -m tools.run_tests PART...
 
-lint     style, types, layers and the CI workflow
+lint     style, types, layers and the GitHub workflows
 fast     tests that need no cluster and start no training processes, in parallel
-slow     those that start some
-cluster  those on the cluster, in parallel; then those that need it for themselves, beside the slow ones
-long     those that take long: what is tested here on one kind of job there, on the other one
+slow     tests that start some
+cluster  tests on the cluster, in parallel; then those that need it exclusively, while the slow ones run
+long     long tests: those that repeat others on the other kind of job, and such
 chaos    fifty random faults in one job, on the cluster
 
-The cluster is made beside what needs none. No part is left out because another one failed, and a summary comes last.
+The cluster is created while the linters and the fast tests run. A failed part does not stop the others, and a summary
+comes last. Changes to the machine, such as Debian packages, are announced first; ``KIT_NO_SYSTEM=1`` declines them.
 """
 
 from __future__ import annotations
@@ -26,40 +27,42 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.cluster.kind import host
+from tools import system_changes
 
-LOGS: Final = Path(".cache")  # what ran aside has printed
-PATIENCE: Final = 40 * 60.0  # seconds for what runs aside; far more than making all of the cluster anew takes
+LOGS: Final = Path(".cache")  # logs of background commands
+TIMEOUT: Final = 40 * 60.0  # seconds for a background command; creating the whole cluster takes far less
 PYTEST: Final = (sys.executable, "-m", "pytest", "-rs", "--durations=10", "--durations-min=5")
-WORKERS: Final = os.environ.get("WORKERS", "auto")  # for each core one
-HERE: Final = ("--dist=loadgroup", "-n", WORKERS)
-THERE: Final = ("--dist=loadgroup", "-n", "3")  # tests on the cluster wait more than they compute
-# So do slow ones, on few cores.
+WORKERS: Final = os.environ.get("WORKERS", "auto")  # auto: one a core
+LOCAL: Final = ("--dist=loadgroup", "-n", WORKERS)
+CLUSTER: Final = ("--dist=loadgroup", "-n", "3")  # tests on the cluster wait more than they compute
+# So do slow tests, on few cores.
 SLOW: Final = ("--dist=loadgroup", "-n", str(max(3, os.cpu_count() or 1)) if WORKERS == "auto" else WORKERS)
-HELM_TESTS: Final = "tests/charts"  # with those on the cluster, whose making builds helm
+HELM_TESTS: Final = "tests/charts"  # run with the cluster tests, since creating the cluster builds helm
 CHAOS: Final = "tests/cluster/test_chaos.py"
 
 # Part -> its commands by name.
 PARTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "lint": {"lint": ("make", "--no-print-directory", "lint")},
-    "fast": {"fast tests": (*PYTEST, f"--ignore={HELM_TESTS}", "-m", "not slow and not long", *HERE)},
+    "fast": {"fast tests": (*PYTEST, f"--ignore={HELM_TESTS}", "-m", "not slow and not long", *LOCAL)},
     "slow": {"slow tests": (*PYTEST, "-m", "slow and not long", *SLOW)},
     "cluster": {
-        "cluster tests": (*PYTEST, HELM_TESTS, "tests/cluster", "-m", "not long and not alone", *THERE),
+        "cluster tests": (*PYTEST, HELM_TESTS, "tests/cluster", "-m", "not long and not alone", *CLUSTER),
         "power tests": (*PYTEST, "tests/cluster", "-m", "not long and alone"),
     },
     "long": {
         "long tests": (*PYTEST, "--ignore=tests/cluster", "-m", "long"),
         "long cluster tests": (*PYTEST, "tests/cluster", f"--ignore={CHAOS}", "-m", "long"),
     },
-    "chaos": {"chaos tests": (*PYTEST, "-rP", CHAOS, "-m", "long")},  # and shows what was struck
+    "chaos": {"chaos tests": (*PYTEST, "-rP", CHAOS, "-m", "long")},  # -rP: shows the faults that were injected
 }
-ON_CLUSTER: Final = frozenset({"cluster", "long", "chaos"})
+NEED_CLUSTER: Final = frozenset({"cluster", "long", "chaos"})
 CLUSTER_UP: Final = (sys.executable, "-u", "-m", "tests.cluster.kind", "up", "image")
-ASIDE: Final = "power tests"  # a machine's loss is noticed after most of a minute, and nobody else may use the cluster
+# In the background: Kubernetes takes most of a minute to notice a lost node, and no other test may use the cluster.
+BACKGROUND: Final = "power tests"
 
 
 class Result(NamedTuple):
-    """What became of a command."""
+    """The outcome of a command."""
 
     name: str
     outcome: str
@@ -68,26 +71,33 @@ class Result(NamedTuple):
 
 
 def main(parts: Sequence[str]) -> int:
-    """Run the parts, and show what became of each; the exit code is 1 if one failed."""
-    here = [name for part in parts if part not in ON_CLUSTER for name in PARTS[part]]
-    there = [name for part in parts if part in ON_CLUSTER for name in PARTS[part]]
-    obstacle = host.obstacle() if there else ""
-    if there and not obstacle:
-        return _summary(_with_cluster(here, there))
+    """Run the parts and print a summary; the exit code is 1 if one failed."""
+    local = [name for part in parts if part not in NEED_CLUSTER for name in PARTS[part]]
+    on_cluster = [name for part in parts if part in NEED_CLUSTER for name in PARTS[part]]
+    obstacle = _cluster_obstacle() if on_cluster else ""
+    if on_cluster and not obstacle:
+        return _summary(_with_cluster(local, on_cluster))
     outcome = "FAILED" if os.environ.get("CI") else "SKIPPED"
-    return _summary([*map(_run, here), *(Result(name, outcome, note=obstacle) for name in there)])
+    return _summary([*map(_run, local), *(Result(name, outcome, note=obstacle) for name in on_cluster)])
 
 
-def _with_cluster(here: Sequence[str], there: Sequence[str]) -> list[Result]:
-    late = [name for name in here if name in PARTS["slow"] and ASIDE in there]
-    with _aside("cluster up", CLUSTER_UP) as cluster:
-        results = [_run(name) for name in here if name not in late]
+def _cluster_obstacle() -> str:
+    """Why there can be no cluster, the user's refusal included; empty if there can."""
+    if obstacle := host.obstacle():
+        return obstacle
+    return "" if system_changes.allowed(*host.planned_changes()) else "changes to this machine were declined"
+
+
+def _with_cluster(local: Sequence[str], on_cluster: Sequence[str]) -> list[Result]:
+    late = [name for name in local if name in PARTS["slow"] and BACKGROUND in on_cluster]
+    with _background("cluster up", CLUSTER_UP) as cluster:
+        results = [_run(name) for name in local if name not in late]
         results.append(cluster.follow())
     if results[-1].outcome == "FAILED":
-        return [*results, *map(_run, late), *(Result(name, "FAILED", note="no cluster") for name in there)]
-    results += [_run(name) for name in there if name != ASIDE]
-    if ASIDE in there:
-        with _aside(ASIDE, _command(ASIDE)) as power:
+        return [*results, *map(_run, late), *(Result(name, "FAILED", note="no cluster") for name in on_cluster)]
+    results += [_run(name) for name in on_cluster if name != BACKGROUND]
+    if BACKGROUND in on_cluster:
+        with _background(BACKGROUND, _command(BACKGROUND)) as power:
             results += map(_run, late)
             results.append(power.follow())
     return results
@@ -105,13 +115,13 @@ def _run(name: str) -> Result:
 
 
 def _environ(name: str) -> dict[str, str]:
-    on_cluster = any(name in PARTS[part] for part in ON_CLUSTER)
+    on_cluster = any(name in PARTS[part] for part in NEED_CLUSTER)
     return {**os.environ, "KITCTL_CLUSTER_TESTS": "1"} if on_cluster else {**os.environ}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Aside:
-    """A command that runs beside others and prints into a log."""
+class Background:
+    """A command that runs in the background and writes a log."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -119,27 +129,27 @@ class Aside:
     began: float
 
     def follow(self) -> Result:
-        """Show what it has printed, and what it prints until its end."""
+        """Print its log until it ends, and return its outcome."""
         print(f"== {self.name}", flush=True)
-        outcome = "passed" if self._shown_to_its_end() == 0 else "FAILED"
-        return Result(self.name, outcome, time.monotonic() - self.began, note="beside others")
+        outcome = "passed" if self._print_until_end() == 0 else "FAILED"
+        return Result(self.name, outcome, time.monotonic() - self.began, note="in the background")
 
-    def _shown_to_its_end(self) -> int:
+    def _print_until_end(self) -> int:
         with self.log.open(encoding="utf-8", errors="replace") as log:
             ended = False
             while not ended:
-                ended = self.process.poll() is not None  # asked before the log is read: so nothing of it is missed
+                ended = self.process.poll() is not None  # polled before the read, so that no output is missed
                 print(log.read(), end="", flush=True)
-                if time.monotonic() > self.began + PATIENCE:
-                    print(f"\nno end after {PATIENCE / 60:g} minutes")
+                if time.monotonic() > self.began + TIMEOUT:
+                    print(f"\nno end after {TIMEOUT / 60:g} minutes")
                     return 1
                 time.sleep(0 if ended else 0.2)
         return self.process.wait()
 
 
 @contextmanager
-def _aside(name: str, command: Sequence[str]) -> Iterator[Aside]:
-    """Run a command in a process group of its own: whatever it was just running ends with this context."""
+def _background(name: str, command: Sequence[str]) -> Iterator[Background]:
+    """Run a command in its own process group, which ends with this context."""
     LOGS.mkdir(exist_ok=True)
     path = LOGS / f"{name.replace(' ', '-')}.log"
     with path.open("wb") as log:
@@ -147,7 +157,7 @@ def _aside(name: str, command: Sequence[str]) -> Iterator[Aside]:
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environ(name), process_group=0
         )
     try:
-        yield Aside(name=name, process=process, log=path, began=time.monotonic())
+        yield Background(name=name, process=process, log=path, began=time.monotonic())
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)

@@ -1,7 +1,7 @@
-"""Make ``.venv`` with all that running and testing need; ``make setup`` calls this. Standard library only.
+"""Make ``.venv`` with everything that running and testing need; ``make setup`` runs this. Standard library only.
 
-Runs by whatever Python is there, before anything is installed. Safe to run twice at once: the second one waits, and
-finds the work done.
+Runs with the system's Python, before anything is installed. Two runs at once are safe: the second one waits, and finds
+the work done.
 """
 
 from __future__ import annotations
@@ -17,30 +17,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tools import system_changes
+
 INPUTS = (Path("pyproject.toml"), Path("tools/setup.py"))
 LOCK = Path(".cache/setup.lock")
 VENV = Path(".venv")
 PYTHON = VENV / "bin" / "python"
-# uv trusts only its own certificates unless told so; a proxy's certificate lies in the system's store.
+# By default uv trusts only its own certificates; a proxy's certificate is in the system's store.
 ENVIRON = {"UV_SYSTEM_CERTS": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", **os.environ}
 
 
 def main(ready: Path) -> None:
     """Bring ``.venv`` up to date with ``pyproject.toml``, then touch ``ready``."""
-    with _alone():
+    with _exclusive():
         if ready.exists() and ready.stat().st_mtime >= max(path.stat().st_mtime for path in INPUTS):
             return
         with _step("virtual environment in .venv"):
             _make_venv()
-        with _step("installer (uv; pip where it cannot be had)"):
+        with _step("installer (uv, or pip if uv cannot be installed)"):
             installer = _installer()
         index = os.environ.get("TORCH_INDEX_URL")
         if index:
             with _step("torch from TORCH_INDEX_URL"):
                 _run(*installer, "--extra-index-url", index, *_torch_requirements())
-        with _step("packages (torch is up to 3 GB to download)"):
+        with _step("packages (up to 3 GB to download, for torch)"):
             _run(*installer, "-e", ".[trainer]", "--group", "dev")
-        with _step("kubectl, which tests ask for a second opinion"):
+        with _step("kubectl, which tests compare with"):
             _need_kubectl()
         ready.touch()
     print("setup: ready; try .venv/bin/kitctl --help", flush=True)
@@ -53,10 +55,9 @@ def _make_venv() -> None:
     try:
         _run(*make)
     except subprocess.CalledProcessError:
-        # Debian's python3 comes without the part that puts pip into a new environment.
-        if not _may_install():
+        # Debian's python3 lacks ensurepip, which installs pip into a new environment.
+        if not _apt_install("python3-venv"):
             sys.exit("setup: python3 -m venv does not work here; install python3-venv")
-        _apt_install("python3-venv")
         _run(*make)
 
 
@@ -66,11 +67,16 @@ def _installer() -> tuple[str, ...]:
         _run(*pip, "install", "--quiet", "uv")
     except subprocess.CalledProcessError:
         return (*pip, "install", "--quiet")
-    index = _output(*pip, "config", "get", "global.index-url")
-    if index:  # uv does not read pip's configuration
-        ENVIRON.setdefault("UV_DEFAULT_INDEX", index)
-    # As pip does by itself: what is not compiled now is compiled by every process that may not write next to torch.
+    use_pips_index()
+    # As pip does by default. Otherwise each process that may not write next to torch compiles its modules again.
     return (str(PYTHON), "-m", "uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", str(PYTHON))
+
+
+def use_pips_index() -> None:
+    """Have uv use the package index of pip's configuration, which it does not read."""
+    index = _output(str(PYTHON), "-m", "pip", "config", "get", "global.index-url")
+    if index:
+        ENVIRON.setdefault("UV_DEFAULT_INDEX", index)
 
 
 def _torch_requirements() -> list[str]:
@@ -79,24 +85,23 @@ def _torch_requirements() -> list[str]:
 
 
 def _need_kubectl() -> None:
-    if shutil.which("kubectl"):
+    if shutil.which("kubectl") or _apt_install("kubernetes-client"):
         return
-    if _may_install():
-        _apt_install("kubernetes-client")
-        return
-    missing = "kubectl is not on PATH: the tests that compare with it will be skipped; install it to run them"
+    missing = "kubectl is not on PATH: tests that compare with it will be skipped; install it to run them"
     if os.environ.get("CI"):
         sys.exit(f"setup: {missing}")
     print(f"setup: {missing}", flush=True)
 
 
-def _may_install() -> bool:
-    return os.geteuid() == 0 and shutil.which("apt-get") is not None
-
-
-def _apt_install(package: str) -> None:
+def _apt_install(package: str) -> bool:
+    """Install a Debian package; False if this user cannot, or does not want to."""
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        return False
+    if not system_changes.allowed(f"install the Debian package {package}"):
+        return False
     _run("apt-get", "update", "-qq")
     _run("apt-get", "install", "-qq", "-y", "--no-install-recommends", package)
+    return True
 
 
 def _run(*command: str) -> None:
@@ -109,13 +114,13 @@ def _output(*command: str) -> str:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _exclusive() -> Iterator[None]:
     LOCK.parent.mkdir(exist_ok=True)
     with LOCK.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print("setup: another one is at work here; waiting for it", flush=True)
+            print("setup: waiting for another setup of this checkout", flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -85,6 +85,15 @@ def test_the_local_target_says_what_it_lacks(bare: Path, tmp_path: Path) -> None
     assert "fix: " in done.stderr
 
 
+def test_an_installed_kitctl_brings_the_chart_of_its_version(bare: Path) -> None:
+    code = "from importlib.resources import files; print(files('kitctl') / 'charts' / 'training-job')"
+    done = subprocess.run([bare / "python", "-c", code], check=True, cwd=bare, capture_output=True, text=True)
+    ours, installed = (ROOT / "charts" / "training-job", Path(done.stdout.strip()))
+    assert {path.relative_to(installed) for path in installed.rglob("*")} == {
+        path.relative_to(ours) for path in ours.rglob("*")
+    }
+
+
 BLOCK = """
 import importlib, pkgutil, sys
 class Blocker:

@@ -1,4 +1,4 @@
-"""What `make test` says and answers when there can be no cluster, and when what happens on it takes long or fails."""
+"""What `make test` reports when there can be no cluster, and when a background command is slow or fails."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.kind import host
-from tools import run_tests
+from tools import run_tests, system_changes
 
 
 @pytest.fixture(autouse=True)
 def _no_cluster_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "obstacle", lambda: "no docker daemon answers")
     monkeypatch.delenv("CI", raising=False)
+    monkeypatch.delenv(system_changes.VARIABLE, raising=False)
 
 
 @pytest.mark.parametrize(("ci", "outcome", "code"), [("", "SKIPPED", 0), ("true", "FAILED", 1)])
-def test_a_machine_without_docker_skips_and_says_why_but_not_under_ci(
+def test_a_machine_without_docker_skips_with_the_reason_but_fails_under_ci(
     ci: str, outcome: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CI", ci)
@@ -26,6 +27,26 @@ def test_a_machine_without_docker_skips_and_says_why_but_not_under_ci(
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith(outcome)
     assert last.endswith("no docker daemon answers")
+
+
+def test_changes_to_the_machine_are_announced_before_the_cluster_is_made(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    announced: list[str] = []
+    monkeypatch.setattr(host, "obstacle", lambda: "")
+    monkeypatch.setattr(host, "planned_changes", lambda: ["install Debian packages (jq)"])
+    monkeypatch.setattr(run_tests, "_with_cluster", lambda *_: announced.append(capsys.readouterr().out) or [])
+    assert run_tests.main(["cluster"]) == 0
+    assert announced == ["about to change this machine: install Debian packages (jq) (KIT_NO_SYSTEM=1 declines)\n"]
+
+
+def test_declined_changes_skip_the_cluster(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(host, "obstacle", lambda: "")
+    monkeypatch.setattr(host, "planned_changes", lambda: ["start a docker daemon"])
+    monkeypatch.setenv(system_changes.VARIABLE, "1")
+    monkeypatch.setattr(run_tests, "_with_cluster", lambda *_: pytest.fail("a cluster was made"))
+    assert run_tests.main(["cluster"]) == 0
+    assert "SKIPPED" in capsys.readouterr().out.splitlines()[-1]
 
 
 def test_a_failure_is_not_hidden_by_what_passed_after_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,7 +62,7 @@ def test_a_failure_is_not_hidden_by_what_passed_after_it(capsys: pytest.CaptureF
         (0, {"fast tests": "passed", "cluster up": "passed", "slow tests": "passed", "power tests": "passed"}),
     ],
 )
-def test_what_needs_no_cluster_counts_as_it_did_whatever_becomes_of_the_cluster(
+def test_local_tests_run_whether_or_not_the_cluster_comes_up(
     up: int, outcomes: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passes = (sys.executable, "-c", "")
@@ -56,18 +77,18 @@ def test_what_needs_no_cluster_counts_as_it_did_whatever_becomes_of_the_cluster(
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_what_happens_aside_is_shown_to_its_end(
+def test_a_background_command_is_shown_to_its_end(
     code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run_tests, "LOGS", tmp_path)
     script = f"import time; print('early', flush=True); time.sleep(0.5); print('late'); exit({code})"
-    with run_tests._aside("some script", (sys.executable, "-c", script)) as aside:
-        assert aside.follow().outcome == ("FAILED" if code else "passed")
+    with run_tests._background("some script", (sys.executable, "-c", script)) as background:
+        assert background.follow().outcome == ("FAILED" if code else "passed")
     assert capsys.readouterr().out.splitlines() == ["== some script", "early", "late"]
 
 
-def test_what_happens_aside_ends_with_whoever_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_background_command_ends_with_its_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_tests, "LOGS", tmp_path)
-    with run_tests._aside("sleep", ("sleep", "600")) as aside:
-        assert aside.process.poll() is None
-    assert aside.process.poll() is not None
+    with run_tests._background("sleep", ("sleep", "600")) as background:
+        assert background.process.poll() is None
+    assert background.process.poll() is not None

@@ -1,4 +1,4 @@
-"""``make setup`` on a machine that is not as it should be: it says what is wrong. (That it works, every test shows.)"""
+"""``make setup`` on a machine that lacks something: it reports what. (Every other test shows that it works.)"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import setup
+from tools import setup, system_changes
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,7 +18,7 @@ def make_setup(folder: Path, python: str) -> subprocess.CompletedProcess[str]:
     """Run ``make setup`` in a fresh clone whose path has a space."""
     clone = folder / "a clone"
     (clone / "tools").mkdir(parents=True)
-    for name in ("Makefile", "pyproject.toml", "tools/setup.py"):
+    for name in ("Makefile", "pyproject.toml", "tools/__init__.py", "tools/setup.py", "tools/system_changes.py"):
         shutil.copy(ROOT / name, clone / name)
     command = ["make", "setup", f"PYTHON={python}"]
     return subprocess.run(command, check=False, cwd=clone, capture_output=True, text=True)
@@ -34,13 +34,13 @@ def test_a_python_that_is_too_old_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "a clone" / ".venv").exists()
 
 
-def test_no_python_is_told(tmp_path: Path) -> None:
+def test_no_python_is_reported(tmp_path: Path) -> None:
     done = make_setup(tmp_path, str(tmp_path / "nothing"))
     assert done.returncode != 0
     assert "install Python 3.11" in done.stdout
 
 
-def test_a_missing_kubectl_fails_under_ci_and_is_told_elsewhere(
+def test_a_missing_kubectl_fails_under_ci_and_is_reported_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -52,12 +52,39 @@ def test_a_missing_kubectl_fails_under_ci_and_is_told_elsewhere(
         setup._need_kubectl()
 
 
-def test_a_wheel_index_for_torch_gets_torch_and_its_companions_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_declined_debian_package_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda name: name if name == "apt-get" else None)
+    monkeypatch.setattr(setup, "_run", lambda *command: pytest.fail(f"ran {command}"))
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv(system_changes.VARIABLE, "1")
+    setup._need_kubectl()
+    said, missing = capsys.readouterr().out.splitlines()
+    assert said == "KIT_NO_SYSTEM is set: will not install the Debian package kubernetes-client"
+    assert "kubectl is not on PATH" in missing
+
+
+def test_a_debian_package_is_announced_before_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda name: name if name == "apt-get" else None)
+    monkeypatch.setattr(setup, "_run", lambda *command: commands.append((capsys.readouterr().out, *command)))
+    monkeypatch.delenv(system_changes.VARIABLE, raising=False)
+    setup._need_kubectl()
+    assert "install the Debian package kubernetes-client (KIT_NO_SYSTEM=1 declines)" in commands[0][0]
+    assert [command[1:3] for command in commands] == [("apt-get", "update"), ("apt-get", "install")]
+
+
+def test_only_torch_and_torchvision_come_from_torchs_index(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert [name.partition(">")[0] for name in setup._torch_requirements()] == ["torch", "torchvision"]
 
 
-def test_what_is_ready_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_that_is_up_to_date_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tools").mkdir()
     for name in setup.INPUTS:

@@ -1,10 +1,10 @@
-"""``python3 -m tests.cluster.kind COMMAND...``: each may be run again at any time, and several one after the other.
+"""``python3 -m tests.cluster.kind COMMAND...``: creates and deletes the test cluster. Every command may be repeated.
 
-up      make what is missing, of all that a ready cluster needs
+up      create the cluster, or what of it is missing
 image   build the trainer image from the repository's Dockerfile and push it, as localhost:5001/kitctl/trainer:<version>
 down    delete the cluster, its volumes and the registry; what was built is kept
 stop    stop the docker daemon that `up` started
-forget  delete what was pushed and pulled; after `down`
+forget  delete what was pushed and pulled; run it after `down`
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from kitctl.names import DEFAULT_IMAGE
 from tests.cluster.kind import addons, cluster, host, images, programs, stores
 from tests.cluster.kind.settings import BIN, HERE, KUBECONFIG, STORAGE, TORCH_IMAGE, TRAINER_IMAGE
 from tests.cluster.kind.steps import alone, run, step
+from tools import system_changes
 
 Steps: TypeAlias = dict[str, Callable[[], None]]
 
 
 def up() -> None:
-    """Make a ready cluster."""
+    """Create the cluster, and wait until it is ready."""
     began = time.monotonic()
     if obstacle := host.obstacle():
         sys.exit(f"no cluster: {obstacle}")
+    if not system_changes.allowed(*host.planned_changes()):
+        sys.exit("no cluster: changes to this machine were declined")
     BIN.mkdir(parents=True, exist_ok=True)
     _do({"host packages": host.packages, "docker": host.docker})
     published = step("image registry?", images.registry_answers)
@@ -84,8 +87,8 @@ def image() -> None:
                 run, "docker", "build", "-t", TRAINER_IMAGE, "--build-arg", f"BASE_IMAGE={TORCH_IMAGE}", repository
             ),
             "push": partial(images.push, TRAINER_IMAGE),
-            "nodes forget": partial(cluster.nodes_forget, DEFAULT_IMAGE),
-            "nodes pull": partial(cluster.nodes_pull, TRAINER_IMAGE),
+            "remove from nodes": partial(cluster.nodes_forget, DEFAULT_IMAGE),
+            "pull on nodes": partial(cluster.nodes_pull, TRAINER_IMAGE),
         }
     )
     print(TRAINER_IMAGE)

@@ -1,4 +1,4 @@
-"""What the machine itself must have: a few Debian packages, and a docker daemon that can run kind's nodes."""
+"""What the machine itself needs: a few Debian packages, and a docker daemon that can run kind's nodes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Final
 
 from tests.cluster.kind.settings import ENVIRON, HERE, STATE
 from tests.cluster.kind.steps import StepError, eventually, is_root, read, run, works
+from tools import system_changes
 
 # Program -> the Debian package that has it.
 PACKAGES: Final = {
@@ -35,14 +36,36 @@ CONTAINERD_PID: Final = Path("/var/run/docker/containerd/containerd.pid")  # doc
 
 
 def obstacle() -> str:
-    """Why this user cannot have a cluster on this machine; empty if nothing is known to be in the way."""
-    # The cheap ones first; each is what the next one takes for granted.
+    """Why this user cannot have a cluster on this machine; empty if no reason is known."""
+    # The cheap checks first; each relies on the one before.
     obstacles = {
         "the cluster's nodes need Linux": lambda: sys.platform != "linux",
         "no Go toolchain, 1.26 or later (Debian 12's own is too old for Kubernetes)": lambda: not has_go(),
         "no docker daemon answers, and only root can install and start one": lambda: not (is_root() or _answers()),
     }
-    return next((why for why, stands in obstacles.items() if stands()), "")
+    found = next((why for why, applies in obstacles.items() if applies()), "")
+    if not found and system_changes.declined() and (changes := planned_changes()):
+        return f"{system_changes.VARIABLE} is set, and a cluster needs to {'; '.join(changes)}"
+    return found
+
+
+def planned_changes() -> list[str]:
+    """What `up` changes on this machine outside its own folder, as phrases; empty if nothing."""
+    changes = []
+    packages = [] if _answers() else missing_packages(*_DAEMON)
+    if not _has_base_images():
+        packages += missing_packages("debootstrap")
+    if packages:
+        changes.append(f"install Debian packages ({', '.join(packages)})")
+    if not _answers():
+        changes.append("start a docker daemon, which keeps running (python3 -m tests.cluster.kind stop)")
+    return changes
+
+
+def _has_base_images() -> bool:
+    """Whether the images were pulled, or debootstrap has made its part of them."""
+    stamps = STATE / "stamp"
+    return any((stamps / name).exists() for name in ("node-pulled", "debian-bookworm"))
 
 
 def has_go() -> bool:
@@ -64,13 +87,15 @@ def need(*programs: str) -> None:
     """Install the packages of those programs that are missing.
 
     Raises:
-        StepError: something is missing, and this user may not install it.
+        StepError: a package is missing, and this user may not or does not want to install it.
     """
-    missing = sorted({PACKAGES[name] for name in programs if not shutil.which(name, path=ENVIRON["PATH"])})
+    missing = missing_packages(*programs)
     if not missing:
         return
     if not is_root():
         raise StepError(f"not root, and {', '.join(missing)} not installed")
+    if system_changes.declined():
+        raise StepError(f"{system_changes.VARIABLE} is set, and {', '.join(missing)} not installed")
     with _no_services():
         run("apt-get", "update", "-qq")
         run(
@@ -79,9 +104,14 @@ def need(*programs: str) -> None:
         )
 
 
+def missing_packages(*programs: str) -> list[str]:
+    """The Debian packages of those programs that are not installed."""
+    return sorted({PACKAGES[name] for name in programs if not shutil.which(name, path=ENVIRON["PATH"])})
+
+
 @contextmanager
 def _no_services() -> Iterator[None]:
-    """Debian's docker.io would start a daemon of its own, without ``runc-narrow``."""
+    """Keep Debian's docker.io from starting its own daemon, which would lack ``runc-narrow``."""
     if POLICY.exists():
         yield
         return
@@ -94,7 +124,7 @@ def _no_services() -> Iterator[None]:
 
 
 def missing_capabilities() -> str:
-    """What privileged containers cannot be given on this machine; see ``runc-narrow``."""
+    """The capabilities that this machine cannot grant to privileged containers; see ``runc-narrow``."""
     return read(HERE / "runc-narrow", "--missing")
 
 
@@ -107,15 +137,15 @@ def docker() -> None:
     shutil.copy2(HERE / "runc-narrow", RUNC)
     missing = missing_capabilities()
     if not _answers():
-        if started := _own_daemon() is None:  # it may just be slow: a second one would take its socket away
+        if started := _own_daemon() is None:  # a running one may just be slow, and a second one would take its socket
             _start_daemon(narrow=bool(missing))
-        eventually(_answers, seconds=60, what="a docker daemon that answers (log/dockerd.log)")
+        eventually(_answers, seconds=60, what="the docker daemon answers (log/dockerd.log)")
         if started:
             _forget_containers()
     if missing and read("docker", "info", "-f", "{{.DefaultRuntime}}") != "narrow":
         raise StepError(
-            f"this machine lacks {missing}, and its docker daemon does not know how to do without: stop it "
-            f"(a new one is started here), or make {RUNC} its default runtime"
+            f"this machine lacks {missing}, and its docker daemon is not configured for that: stop it "
+            f"(this command then starts another one), or make {RUNC} its default runtime"
         )
 
 
@@ -124,7 +154,7 @@ def _start_daemon(*, narrow: bool) -> None:
     if narrow:
         config |= {"default-runtime": "narrow", "runtimes": {"narrow": {"path": str(RUNC)}}}
     DAEMON.write_text(json.dumps(config), encoding="utf-8")
-    # After a crash these may name other processes, and dockerd would not start.
+    # After a crash these files may name other processes, and dockerd would not start.
     DAEMON_PID.unlink(missing_ok=True)
     if not _runs(CONTAINERD_PID, b"containerd"):
         CONTAINERD_PID.unlink(missing_ok=True)
@@ -140,9 +170,9 @@ def _start_daemon(*, narrow: bool) -> None:
 
 
 def _forget_containers() -> None:
-    """Remove what a daemon of ours brings back from before, and its networks.
+    """Remove the containers that our daemon restored, and its networks.
 
-    After a power cut the registry that docker 20.10 had started again took calls and answered none.
+    After a power cut, the registry that docker 20.10 restarted accepted connections but did not answer.
     """
     if containers := read("docker", "ps", "-aq").split():
         run("docker", "rm", "-f", *containers)
@@ -153,7 +183,7 @@ def stop_daemon() -> None:
     """Stop the docker daemon that :func:`docker` started, and no other."""
     if process := _own_daemon():
         os.kill(process, signal.SIGTERM)
-        eventually(lambda: _own_daemon() is None, seconds=60, what="the end of the docker daemon")
+        eventually(lambda: _own_daemon() is None, seconds=60, what="the docker daemon stops")
 
 
 def _own_daemon() -> int | None:
@@ -161,7 +191,7 @@ def _own_daemon() -> int | None:
 
 
 def _runs(pidfile: Path, word: bytes) -> int | None:
-    """The process that a file names, if its command line has the word: process ids are used again."""
+    """The process id in a file, if its command line contains ``word``: process ids are reused."""
     if not pidfile.exists():
         return None
     process = pidfile.read_text(encoding="utf-8").strip()
@@ -170,7 +200,7 @@ def _runs(pidfile: Path, word: bytes) -> int | None:
 
 
 def debian_mirror() -> str:
-    """The mirror that this machine's apt takes Debian from, whatever it is."""
+    """The Debian mirror that this machine's apt uses."""
     lines = read("apt-get", "indextargets", "--format", "$(RELEASE) $(REPO_URI)", "Created-By: Packages").splitlines()
     for line in lines:
         release, _, address = line.partition(" ")
