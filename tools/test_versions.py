@@ -2,10 +2,10 @@
 
     python -m tools.test_versions [PYTHON:TORCH...]     for example 3.11:2.6.0 3.13:newest
 
-Each pair gets its own environment under ``.cache/versions``, made by uv, which also downloads a Python that this machine
-lacks. Torch takes gigabytes for each pair, from TORCH_INDEX_URL if that is set. Prints a Markdown table of what passed,
-what failed, and what could not be installed and why; the logs are next to the environments. docs/versions.md has the
-latest results.
+Each pair gets its own environment under ``.cache/versions``, made by uv, which also downloads a Python that is
+missing. Torch takes gigabytes for each pair, from TORCH_INDEX_URL if that is set. Prints a Markdown table of what
+passed, what failed, and what could not be installed and why; the logs are next to the environments. docs/versions.md
+has the latest results.
 """
 
 from __future__ import annotations
