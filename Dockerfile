@@ -1,17 +1,17 @@
-# The trainer image: torch from the base, and on top of it four megabytes: this kit, its data set, an init.
+# The trainer image: a base with torch, plus four megabytes: this kit, its data set, an init.
 #
 #     docker build -t REGISTRY/trainer:VERSION .
 #     docker build -t REGISTRY/trainer:VERSION --build-arg BASE_IMAGE=your/image:with-torch .
 #
-# A base needs `python` with torch 2.6 or later, numpy and pip, and Debian's or Ubuntu's apt. One that is made for no
-# GPUs sets KIT_AUTO_BACKEND=gloo: a job that asks for GPUs goes on without them there, and is a failure elsewhere.
+# A base needs `python` with torch 2.6 or later, numpy and pip, and Debian's or Ubuntu's apt. A base without GPU support
+# sets KIT_AUTO_BACKEND=gloo: a job that requests GPUs then runs without them, instead of failing.
 ARG BASE_IMAGE=pytorch/pytorch:2.9.1-cuda12.8-cudnn9-runtime
 
 FROM ${BASE_IMAGE} AS build
 USER 0
 ENV DEBIAN_FRONTEND=noninteractive PIP_NO_CACHE_DIR=1 PIP_QUIET=1 PIP_ROOT_USER_ACTION=ignore
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends tini >/dev/null
-# The digits are one small file of a large package, and nothing else of it is needed.
+# The digits are one small file of a large package; nothing else of it is needed.
 RUN python -m pip install --no-deps --target /opt/kitctl tqdm \
     && python -m pip install --no-deps --target /tmp/sklearn scikit-learn \
     && cd /tmp/sklearn && cp --parents sklearn/datasets/data/digits.csv.gz /opt/kitctl/ && rm -r /opt/kitctl/bin
@@ -20,15 +20,15 @@ RUN python -m pip install --no-deps --target /opt/kitctl /src
 
 FROM ${BASE_IMAGE}
 LABEL org.opencontainers.image.title="kitctl trainer" \
-      org.opencontainers.image.description="What runs on each node of a kitctl job" \
+      org.opencontainers.image.description="Runs on each node of a kitctl job" \
       org.opencontainers.image.licenses="Apache-2.0"
-# PID 1: hands SIGTERM on to the agent alone, and reaps what dead ranks leave behind.
+# PID 1: forwards SIGTERM only to the agent, and reaps orphans of dead ranks.
 COPY --from=build /usr/bin/tini /usr/local/bin/tini
 USER 0
-# By path file, not PYTHONPATH: a job that sets PYTHONPATH keeps its agent, and the base's own packages come first.
+# A path file instead of PYTHONPATH: jobs may set that one, and the base's own packages come first.
 RUN python -c 'import site; open(site.getsitepackages()[0] + "/kitctl.pth", "w").write("/opt/kitctl\n")'
 COPY --from=build /opt/kitctl /opt/kitctl
-# Any user id works, with a read-only root: nothing asks for a name or a home, and only /tmp is written to.
+# Works with any user id and a read-only root: nothing needs a user name or a home, and only /tmp is written.
 ENV HOME=/tmp USER=trainer PYTHONUNBUFFERED=1
 USER 1000:1000
 WORKDIR /workspace

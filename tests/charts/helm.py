@@ -18,7 +18,7 @@ Object = dict[str, Any]
 
 CHART: Final = Path(__file__).parents[2] / "charts" / "training-job"
 HELM: Final = shutil.which("helm", path=ENVIRON["PATH"])
-KUBERNETES: Final = "1.31"  # said to helm: one built without its release's linker flags assumes an older one
+KUBERNETES: Final = "1.31"  # passed to helm: one built without its release's linker flags assumes an older version
 TEMPLATE: Final = ("template", "--no-hooks", "--kube-version", KUBERNETES)
 
 
@@ -30,20 +30,20 @@ def helm(*arguments: str, given: Mapping[str, Any] | None = None) -> subprocess.
 
 
 def rendered(*arguments: str, release: str = "job", given: Mapping[str, Any] | None = None) -> list[Object]:
-    """The objects of a release, but for its test."""
+    """The objects of a release, without its test."""
     done = helm(*TEMPLATE, release, str(CHART), "-f", "-", *arguments, given=given or {})
     assert done.returncode == 0, done.stderr
     return [document for document in yaml.safe_load_all(done.stdout) if document]
 
 
 def refusal(given: Mapping[str, Any], *arguments: str, release: str = "job") -> list[str]:
-    """What helm says of values that it refuses, line by line."""
+    """The lines that helm prints for values that it refuses."""
     done = helm(*TEMPLATE, release, str(CHART), "-f", "-", *arguments, given=given)
     assert done.returncode != 0, done.stdout
     return done.stderr.splitlines()
 
 
-# -- what may differ: docs/helm.md lists the same -------------------------------------------------------------------
+# -- what may differ: docs/helm.md has the same list ----------------------------------------------------------------
 
 
 def _managed_by(thing: Object) -> None:
@@ -83,7 +83,7 @@ DIFFERENCES: Final[Mapping[str, Callable[[Object], None]]] = {
 
 
 def alike(objects: Iterable[Object], *, but_for: Iterable[str] = DIFFERENCES) -> dict[str, Object]:
-    """Objects by kind and name, without what may differ. Changes them."""
+    """Objects by kind and name, without what may differ. Modifies them."""
     found = {f"{thing['kind']} {thing['metadata']['name']}": thing for thing in objects}
     for thing in found.values():
         for difference in but_for:

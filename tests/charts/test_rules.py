@@ -11,7 +11,7 @@ from kitctl.jobinput import JobInput
 from tests.charts.helm import refusal, rendered
 
 
-def told_by_kitctl(job: dict[str, Any]) -> set[str]:
+def kitctl_errors(job: dict[str, Any]) -> set[str]:
     with pytest.raises(SpecError) as caught:
         specfile.build(JobInput(flags={"name": "job", **job}))
     return {str(problem) for problem in caught.value.problems}
@@ -43,20 +43,20 @@ def told_by_kitctl(job: dict[str, Any]) -> set[str]:
     ],
     ids=json.dumps,
 )
-def test_a_rule_is_told_in_the_words_of_kitctl(job: dict[str, Any]) -> None:
-    assert told_by_kitctl(job) <= set(refusal({"name": "job", **job}))
+def test_a_rules_message_is_that_of_kitctl(job: dict[str, Any]) -> None:
+    assert kitctl_errors(job) <= set(refusal({"name": "job", **job}))
 
 
 def test_every_reserved_name_is_known() -> None:
     reserved = [*names.RESERVED_ENV, *(f"{prefix}X" for prefix in names.RESERVED_ENV_PREFIXES)]
     job = {"env": dict.fromkeys(reserved, "")}
-    assert len(told_by_kitctl(job)) == len(reserved)
-    assert told_by_kitctl(job) <= set(refusal(job))
+    assert len(kitctl_errors(job)) == len(reserved)
+    assert kitctl_errors(job) <= set(refusal(job))
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     job = {"nodes": "4:2", "resume": True, "snapshots": {"enabled": False}, "backend": "nccl", "envFrom": [{}]}
-    problems = told_by_kitctl(job)
+    problems = kitctl_errors(job)
     assert len(problems) == 4
     assert problems <= set(refusal(job))
 
@@ -98,7 +98,7 @@ def test_the_charts_own_rules_name_the_field_and_the_fix(values: dict[str, Any],
     ],
     ids=json.dumps,
 )
-def test_the_schema_names_what_is_mistyped(values: dict[str, Any], field: str, message: str) -> None:
+def test_the_schema_names_values_of_a_wrong_type(values: dict[str, Any], field: str, message: str) -> None:
     told = "\n".join(refusal(values))
     assert field in told
     assert message in told

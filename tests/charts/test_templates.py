@@ -18,7 +18,7 @@ DOCS = CHART.parents[1] / "docs"
 
 
 def both(case: Path, kind: str) -> tuple[list[Object], list[Object]]:
-    """A case by kitctl and by the chart, with the files that travel with its script."""
+    """A case rendered by kitctl and by the chart, with the files that its script needs."""
     spec = specfile.build(JobInput(file=case, flags={"kind": kind}))
     sources = SOURCES if spec.script == "train.py" else {}
     chart = rendered("-f", str(case), "--set", f"kind={kind}", given={"sources": sources})
@@ -26,7 +26,7 @@ def both(case: Path, kind: str) -> tuple[list[Object], list[Object]]:
 
 
 def assert_equal(job: dict[str, Any], sources: dict[str, str] | None = None) -> None:
-    """A job is the same objects by kitctl and by the chart."""
+    """kitctl and the chart render equal objects."""
     spec = specfile.build(JobInput(flags=job))
     chart = rendered(given=job | {"sources": sources or {}})
     assert alike(chart) == alike(render.manifests(spec, dict(sorted((sources or {}).items()))))
@@ -39,7 +39,7 @@ def test_kitctl_and_the_chart_give_equal_objects(case: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("difference", DIFFERENCES)
-def test_no_difference_is_listed_in_vain(difference: str) -> None:
+def test_every_listed_difference_exists(difference: str) -> None:
     others = DIFFERENCES.keys() - {difference}
     pairs = [both(case, kind) for case, kind in BOTH_KINDS if case.stem == "cpu-2-nodes"]
     assert any(alike(chart, but_for=others) != alike(kitctl, but_for=others) for kitctl, chart in pairs)
@@ -47,7 +47,7 @@ def test_no_difference_is_listed_in_vain(difference: str) -> None:
 
 def test_the_document_lists_the_same_differences() -> None:
     text = (DOCS / "helm.md").read_text(encoding="utf-8")
-    listed = text.partition("## Where it differs")[2].partition("\n## ")[0]
+    listed = text.partition("## Differences from kitctl")[2].partition("\n## ")[0]
     assert [line.split(":")[0].removeprefix("- ") for line in listed.splitlines() if line.startswith("- ")] == list(
         DIFFERENCES
     )
@@ -66,7 +66,7 @@ def test_auto_is_an_indexed_job() -> None:
 
 @pytest.mark.parametrize("nodes", [3, "3", "3:3", "2:3"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_size_may_be_written_in_any_way(nodes: int | str, kind: str) -> None:
+def test_the_node_count_may_be_a_number_or_text(nodes: int | str, kind: str) -> None:
     assert_equal({"name": "job", "kind": kind, "nodes": nodes})
 
 
@@ -105,37 +105,37 @@ def test_durations_are_seconds(duration: str) -> None:
 @pytest.mark.parametrize(
     "amounts", [{"cpu": "2"}, {"memory": "256Mi"}, {"cpu": "50m", "memory": "1Gi", "rdma/hca": "1"}]
 )
-def test_what_a_pod_asks_for_by_itself_gives_way(part: str, amounts: dict[str, str]) -> None:
+def test_configured_requests_replace_the_defaults(part: str, amounts: dict[str, str]) -> None:
     assert_equal({"name": "job", "gpusPerNode": 2, "resources": {part: amounts}})
 
 
 @pytest.mark.parametrize("policy", [True, False, "require"])
-def test_a_network_policy_is_there_unless_it_is_unwanted(policy: object) -> None:
+def test_a_network_policy_is_rendered_unless_disabled(policy: object) -> None:
     assert_equal({"name": "job", "security": {"networkPolicy": policy}})
 
 
-def test_hangs_may_be_left_alone() -> None:
+def test_hang_detection_can_be_off() -> None:
     assert_equal({"name": "job", "policy": {"hangTimeout": "off"}})
 
 
 @pytest.mark.parametrize(
     "text", ["$(HOME) $$ $", "a \"b\" 'c' \\", "a\nb\t", "{{ .Values }}", "yes", "1e3", "", "ü 🦆"]
 )
-def test_text_arrives_as_it_is(text: str) -> None:
+def test_text_arrives_unchanged(text: str) -> None:
     assert_equal({"name": "job", "args": [text], "env": {"TEXT": text, "NO": text}})
 
 
-def test_the_users_own_variables_win_over_ours() -> None:
+def test_the_users_variables_override_ours() -> None:
     assert_equal({"name": "job", "nccl": {"debug": "INFO"}, "env": {"NCCL_DEBUG": ""}})
     assert_equal({"name": "job", "nccl": {"debug": "INFO"}, "secrets": {"NCCL_DEBUG": "settings/debug"}})
 
 
-def test_files_of_any_name_travel() -> None:
+def test_files_of_any_name_are_sent() -> None:
     sources = {"train.py": "a", "lib/train.py": "b", "lib_train.py": "c", "a b/ü.py": "d"}
     assert_equal({"name": "job", "command": ["./train.py"]}, sources)
 
 
-def test_a_script_travels_by_set_file(tmp_path: Path) -> None:
+def test_a_script_is_sent_by_set_file(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print('ü')\n", encoding="utf-8")
     option = f"sources.src/train\\.py={tmp_path / 'train.py'}"
     chart = rendered("--set-file", option, given={"command": ["src/train.py"]})
@@ -143,7 +143,7 @@ def test_a_script_travels_by_set_file(tmp_path: Path) -> None:
     assert alike(chart) == alike(render.manifests(spec, {"src/train.py": "print('ü')\n"}))
 
 
-# -- what only a chart has ------------------------------------------------------------------------------------------
+# -- the chart alone ------------------------------------------------------------------------------------------------
 
 
 def test_scale_is_how_many_nodes_an_elastic_job_has_now() -> None:
@@ -161,7 +161,7 @@ def digest(**values: Any) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_digest_of_pods_tells_what_an_upgrade_may_change(kind: str) -> None:
+def test_the_digest_of_pods_shows_what_an_upgrade_may_change(kind: str) -> None:
     may: list[dict[str, Any]] = [
         {"scale": 3},
         {"keepSnapshots": False},

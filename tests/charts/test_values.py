@@ -43,7 +43,7 @@ def everything(section: Section) -> dict[str, object]:
     }
 
 
-def test_a_chart_of_charts_may_set_what_is_global() -> None:
+def test_an_umbrella_chart_may_set_global_values() -> None:
     assert rendered("--set", "global.registry=example")
 
 

@@ -1,4 +1,4 @@
-"""The command line on the test cluster, as somebody who has a kubeconfig uses it."""
+"""The command line on the test cluster, as a user with a kubeconfig runs it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tests.cluster.kind.settings import KUBECONFIG, TRAINER_IMAGE
 from tests.cluster.kubectl import until
 
 State = dict[str, Any]
-# A job that asks for a node which is not there: all its objects are made, and no container runs.
+# A job that asks for a node that does not exist: its objects are created, and no container runs.
 NOWHERE: Final = ("--selector", "kitctl.test/no-such=node")
-GROUPS: Final = frozenset({"snapshots"})  # whose verbs are two words
+GROUPS: Final = frozenset({"snapshots"})  # groups whose verbs are two words
 IDLE: Final = (*NOWHERE, "--set", "snapshots.enabled=false")
 
 
 def kitctl(*words: str, exit_code: int = 0, kubeconfig: Path = KUBECONFIG) -> str:
-    """What a command prints, remarks and all; its exit code must be as expected."""
-    output, remarks = _run(words, exit_code, kubeconfig)
-    return output + remarks
+    """A command's output, stderr included; its exit code must be as expected."""
+    stdout, stderr = _run(words, exit_code, kubeconfig)
+    return stdout + stderr
 
 
 def job(name: str, namespace: str, *options: str) -> tuple[str, ...]:
@@ -39,9 +39,9 @@ def job(name: str, namespace: str, *options: str) -> tuple[str, ...]:
 
 def status(name: str, namespace: str) -> State:
     """A job's state as JSON."""
-    output, _ = _run(("status", name, "-n", namespace, "-o", "json"), 0, KUBECONFIG)
-    told: State = json.loads(output)
-    return told
+    stdout, _ = _run(("status", name, "-n", namespace, "-o", "json"), 0, KUBECONFIG)
+    state: State = json.loads(stdout)
+    return state
 
 
 def until_status(name: str, namespace: str, check: Callable[[State], object]) -> State:
@@ -61,7 +61,7 @@ def until_status(name: str, namespace: str, check: Callable[[State], object]) ->
 
 
 def survives(number: int, *words: str) -> bool:
-    """Whether a command comes to its end with fewer than ``number`` requests; else it is killed before that one."""
+    """Whether a command ends with fewer than ``number`` requests; it is killed before that one."""
     process = multiprocessing.get_context("fork").Process(target=_run_to, args=(number, words))
     process.start()
     process.join()
@@ -72,15 +72,15 @@ def survives(number: int, *words: str) -> bool:
 def _run(words: tuple[str, ...], exit_code: int, kubeconfig: Path) -> tuple[str, str]:
     length = 2 if words[0] in GROUPS else 1
     verb, rest = words[:length], words[length:]
-    with redirect_stdout(io.StringIO()) as output, redirect_stderr(io.StringIO()) as remarks:
+    with redirect_stdout(io.StringIO()) as stdout, redirect_stderr(io.StringIO()) as stderr:
         code = main([*verb, "--kubeconfig", str(kubeconfig), *rest])
-    told = output.getvalue(), remarks.getvalue()
-    assert code == exit_code, f"kitctl {' '.join(words)}: {code}\n{''.join(told)}"
-    return told
+    output = stdout.getvalue(), stderr.getvalue()
+    assert code == exit_code, f"kitctl {' '.join(words)}: {code}\n{''.join(output)}"
+    return output
 
 
 def _run_to(number: int, words: tuple[str, ...]) -> None:
-    """In a process of its own: be killed before request ``number``."""
+    """Run a command in this process, which is killed before request ``number``."""
     counted, send = itertools.count(1), Transport._answer
 
     def send_or_die(self: Transport, *request: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Tests against a real cluster: `make test` brings it up and runs them, `make test-long` those that take long."""
+"""Tests against a real cluster: `make test` creates it and runs them, `make test-long` runs the long ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ collect_ignore_glob = [] if os.environ.get("KITCTL_CLUSTER_TESTS") == "1" else [
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cluster: needs the cluster of `make cluster-up`")
-    config.addinivalue_line("markers", "alone: takes a node's power, so no other test may run on the cluster meanwhile")
+    config.addinivalue_line("markers", "alone: cuts a node's power, so no other test may run on the cluster meanwhile")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -34,21 +34,21 @@ def _cluster() -> None:
 
 @pytest.fixture
 def namespace() -> Iterator[str]:
-    """A namespace of the test's own."""
+    """A namespace for this test only."""
     with restricted_namespace() as name:
         yield name
 
 
 @pytest.fixture(scope="session")
 def empty_namespace() -> Iterator[str]:
-    """One for all tests that make nothing: a namespace costs the API server most when it is deleted."""
+    """A namespace that tests share which create nothing: deleting one is expensive for the API server."""
     with restricted_namespace() as name:
         yield name
 
 
 @contextmanager
 def restricted_namespace() -> Iterator[str]:
-    """A namespace that enforces the strictest of Kubernetes' security profiles."""
+    """A namespace that enforces the strictest Pod Security profile."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     kubectl("create", "namespace", name)
     kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
@@ -58,7 +58,7 @@ def restricted_namespace() -> Iterator[str]:
 
 @pytest.fixture
 def gpus() -> Iterator[None]:
-    """All simulated GPUs, for one test at a time. A lock: pytest 9.2 has no ear for xdist's groups."""
+    """All simulated GPUs, for one test at a time. A lock, since pytest 9.2 ignores xdist's groups."""
     with (STATE / "gpus.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""Jobs on the test cluster: rendered by kitctl, applied by kubectl, and what they left on their volume."""
+"""Jobs on the test cluster: rendered by kitctl, applied by kubectl, and the files on their volume."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.cluster.kind.images import pushed
 from tests.cluster.kind.settings import SHARED, TRAINER_IMAGE
 from tests.cluster.kubectl import get, kubectl
 
-# Kind -> what kubectl calls it, the condition of one that is done, and the label with a node's index.
+# Kind -> kubectl's name for it, the condition of a completed one, and the label with a node's index.
 KINDS: Final = {
     "IndexedJob": ("job.batch", "Complete", "batch.kubernetes.io/job-completion-index"),
     "PyTorchJob": ("pytorchjob.kubeflow.org", "Succeeded", "training.kubeflow.org/replica-index"),
@@ -26,20 +26,20 @@ KINDS: Final = {
 
 
 def often(kind: str) -> list[ParameterSet]:
-    """Both kinds, to parametrize by: this one in each test run, the other one where there is time."""
+    """Parameters for both kinds: this one in each test run, the other one in long runs."""
     return [pytest.param(one, marks=() if one == kind else pytest.mark.long) for one in KINDS]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A job that was submitted."""
+    """A submitted job."""
 
     namespace: str
     name: str
     kind: str
 
     def pods(self, index: int | None = None) -> list[dict[str, Any]]:
-        """Its pods, or those that are or were node ``index``."""
+        """Its pods, or those of node ``index``, current and past."""
         label = KINDS[self.kind][2]
         selector = f"app.kubernetes.io/instance={self.name}"
         selector += "" if index is None else f",{label}={index}"
@@ -47,10 +47,10 @@ class Run:
         return found
 
     def wait(self, seconds: int = 400) -> None:
-        """Wait until it is done.
+        """Wait until it completes.
 
         Raises:
-            AssertionError: it is not within ``seconds``; shows its pods and the ends of their logs.
+            AssertionError: it did not within ``seconds``; shows its pods and the ends of their logs.
         """
         resource, condition, _ = KINDS[self.kind]
         try:
@@ -64,28 +64,28 @@ class Run:
             raise
 
     def logs(self, *options: str) -> str:
-        """What all its pods have printed, pod by pod."""
+        """The output of all its pods, pod by pod."""
         instance = f"app.kubernetes.io/instance={self.name}"
         return kubectl("logs", "-n", self.namespace, "-l", instance, "--prefix", *(options or ("--tail=-1",)))
 
     def report(self) -> dict[str, Any]:
-        """What rank 0's agent published; empty before it has."""
+        """The report of rank 0's agent; empty before the first."""
         data = get(self.namespace, "configmap", f"{self.name}-status").get("data", {})
         report: dict[str, Any] = json.loads(data.get("report", "{}"))
         return report
 
     @property
     def folder(self) -> Path:
-        """What is in its claim for snapshots, as this machine sees it."""
+        """The folder of its claim for snapshots on this machine."""
         (folder,) = SHARED.glob(f"pvc-*_{self.namespace}_{self.name}-snapshots")
         return folder
 
     def step(self) -> int:
-        """The latest step that ``toy --record /snapshots/record`` has taken."""
+        """The latest step that ``toy --record /snapshots/record`` recorded."""
         return max((step["step"] for step in self._steps()), default=0)
 
     def generation(self) -> int:
-        """How often its ranks have been started and have come to a step."""
+        """How often its ranks were started and took a step."""
         return max((step["generation"] for step in self._steps()), default=0)
 
     def _steps(self) -> Iterator[dict[str, Any]]:
@@ -95,7 +95,7 @@ class Run:
 
 
 def submit(namespace: str, kind: str, *arguments: str, name: str = "run") -> Run:
-    """Render a job with kitctl and send it to the cluster."""
+    """Render a job with kitctl and apply it."""
     kubectl("apply", "--server-side", "-f", "-", given=rendered(namespace, kind, *arguments, name=name))
     return Run(namespace=namespace, name=name, kind=kind)
 

@@ -1,4 +1,4 @@
-"""kubectl on the test cluster, as tests use it."""
+"""Run kubectl on the test cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Object = dict[str, Any]
 
 
 def kubectl(*arguments: str, given: str = "") -> str:
-    """What kubectl prints; ``given`` is its standard input."""
+    """Output of kubectl; ``given`` is its standard input."""
     done = subprocess.run(
         ["kubectl", *arguments], check=False, env=ENVIRON, input=given, capture_output=True, text=True
     )
@@ -23,7 +23,7 @@ def kubectl(*arguments: str, given: str = "") -> str:
 
 
 def apply(namespace: str, *objects: Object) -> None:
-    """Server-side apply, as JSON: the way kitctl does it."""
+    """Server-side apply, as JSON, as kitctl does it."""
     given = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
     kubectl("apply", "--server-side", "-n", namespace, "-f", "-", given=given)
 
@@ -35,9 +35,9 @@ def get(namespace: str, *what: str) -> Object:
 
 
 def until(condition: Callable[[], object], *, seconds: float = 120) -> None:
-    """Wait until a condition holds; the time is an upper bound, no measurement."""
+    """Wait until a condition holds; the time is an upper bound, not a measurement."""
     began = time.monotonic()
     while not condition():
         waited = time.monotonic() - began
         assert waited < seconds, f"not within {seconds:g} s"
-        time.sleep(min(0.5 + waited / 10, 3))  # most conditions start kubectl: a tenth of a second of a core
+        time.sleep(min(0.5 + waited / 10, 3))  # most conditions start kubectl: a tenth of a CPU second

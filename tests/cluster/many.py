@@ -1,7 +1,7 @@
-"""A job whose pods nobody runs: made by the test, which stands in for the job controller, the scheduler and kubelets.
+"""A job with simulated pods: the test writes them in place of the Job controller, the scheduler and the kubelets.
 
-These would write each pod six times, for two minutes of a core; here are the two writes that make it what it is. To who
-only reads, the job looks as if it ran: nothing does, and there is no log.
+Those would write each pod six times, for two CPU minutes; the test writes each twice. To clients that only read, the
+job looks as if it ran, though nothing runs and there are no logs.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from tests.cluster.jobs import rendered
 from tests.cluster.kind.steps import works
 from tests.cluster.kubectl import Object, apply, get, kubectl, until
 
-NOBODY: Final = "kitctl.test/nobody"
+NO_CONTROLLER: Final = "kitctl.test/none"
 POD: Final = RESOURCES["Pod"]
 WRITERS: Final = 4
 
 
 @contextmanager
 def running(api: Api, namespace: str, count: int) -> Iterator[None]:
-    """The Indexed Job ``many`` with so many pods, all of them running; they are gone afterwards."""
+    """The Indexed Job ``many`` with ``count`` running pods; they are deleted afterwards."""
     options = ("--nodes", str(count), "--set", "snapshots.enabled=false")
     objects = json.loads(rendered(namespace, "IndexedJob", *options, name="many"))["items"]
     (job,) = (one for one in objects if one["kind"] == "Job")
-    job["spec"] |= {"suspend": False, "managedBy": NOBODY}  # the job controller leaves it alone
+    job["spec"] |= {"suspend": False, "managedBy": NO_CONTROLLER}  # the Job controller ignores it
     apply(namespace, *objects)
     owner = get(namespace, "job", "many")["metadata"]["uid"]
     with ThreadPoolExecutor(WRITERS) as writers:
         each(writers, partial(make, api, job, owner), count)
     yield
     kubectl("delete", "job", "many", "-n", namespace, "--cascade=orphan")
-    # By one request, which may end early: the garbage collector takes one for each.
+    # One request, which may end early; the garbage collector would need one per pod.
     pods = f"{POD.path(namespace)}?gracePeriodSeconds=0"
     until(lambda: works("kubectl", "delete", "--raw", pods, seconds=60) and not get(namespace, "pods")["items"])
 
 
 def each(writers: ThreadPoolExecutor, work: Callable[[int], None], count: int) -> None:
-    """Do something for each number; an error is raised."""
+    """Call ``work`` with each number; raises its first error."""
     for _ in writers.map(work, range(count)):
         pass
 
 
 def make(api: Api, job: Object, owner: str, index: int) -> None:
-    """One pod, as the job controller makes it, and as a kubelet says that it runs."""
+    """Create one pod as the Job controller does, with the status that a kubelet reports for a running one."""
     template, namespace = job["spec"]["template"], job["metadata"]["namespace"]
     name, mark = f"many-{index}-test", {"batch.kubernetes.io/job-completion-index": str(index)}
     reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "many", "uid": owner, "controller": True}
@@ -60,14 +60,14 @@ def make(api: Api, job: Object, owner: str, index: int) -> None:
             "annotations": template["metadata"].get("annotations", {}) | mark,
             "ownerReferences": [reference],
         },
-        "spec": template["spec"] | {"schedulerName": NOBODY},
+        "spec": template["spec"] | {"schedulerName": NO_CONTROLLER},
     }
     api.transport.json("POST", "Pod", POD.path(namespace), body=pod)
     api.transport.json("PATCH", "Pod", POD.path(namespace, name, "status"), body={"status": runs(pod)}, content=MERGE)
 
 
 def runs(pod: Object) -> Object:
-    """The status of a pod that runs."""
+    """The status of a running pod."""
     now = "2026-01-01T00:00:00Z"
     container = pod["spec"]["containers"][0]
     return {

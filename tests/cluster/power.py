@@ -1,4 +1,4 @@
-"""Machines that lose their power: a worker of the cluster is stopped without a warning, and made whole again."""
+"""Nodes that lose power: a worker of the cluster is stopped without warning, and restored."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.cluster.kubectl import get, kubectl, until
 
 @contextmanager
 def powered_off(node: str) -> Iterator[None]:
-    """A worker without power; at the end it has booted, and the cluster is whole."""
-    with alone():  # else bringing up the cluster meanwhile would make it anew
+    """A worker without power; afterwards it has booted, and the cluster is complete."""
+    with alone():  # else `up` would create the cluster again meanwhile
         run("docker", "stop", "-t", "0", node)
         try:
             yield
@@ -34,13 +34,13 @@ def _power_on(node: str) -> None:
 
 
 def _has_booted(node: str, since: datetime) -> bool:
-    """Whether its kubelet has told so, and pods may be put there again: its taints go a moment later."""
+    """Whether its kubelet reported so, and its taints, which go a moment later, are removed."""
     known = get("", "node", node)
     (ready,) = (one for one in known["status"]["conditions"] if one["type"] == "Ready")
-    told = ready["status"] == "True" and datetime.fromisoformat(ready["lastHeartbeatTime"]) >= since
-    return told and not known["spec"].get("taints")
+    reported = ready["status"] == "True" and datetime.fromisoformat(ready["lastHeartbeatTime"]) >= since
+    return reported and not known["spec"].get("taints")
 
 
 def until_noticed(node: str) -> None:
-    """Wait until Kubernetes knows that a node is off, and puts no pods there."""
+    """Wait until Kubernetes has noticed that a node is off, and schedules no pods there."""
     kubectl("wait", f"node/{node}", "--for=condition=Ready=unknown", "--timeout=120s")

@@ -1,4 +1,4 @@
-"""Jobs that are disturbed while they train, and must count each sample once all the same."""
+"""Jobs that are disturbed while they train, and must still count each sample once."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ EPOCHS: Final = 12  # long enough to be disturbed three times
 
 
 def submit_toy(namespace: str, kind: str, *options: str, name: str = "run", epochs: int = EPOCHS) -> Run:
-    """A job that takes ten steps a second, and keeps a record of them."""
+    """A job that takes ten steps per second and records them."""
     workload = ("-m", "kittrain.workloads.toy", str(epochs), "1", "--step-time", "0.1", "--record", "/snapshots/record")
     data = ("--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch))
     return submit(namespace, kind, *options, *workload, *data, name=name)
 
 
 def submit_on_three_nodes(namespace: str, kinds: Iterable[str], *options: str) -> list[Run]:
-    """A job of each of these kinds, on the same three nodes; all have been training for a while."""
+    """A job of each of these kinds on the same three nodes, once all have trained for a while."""
     options = ("--nodes", "3", "--set", "scheduling.spread=require", *options)
-    # Names of their own: nodes are everybody's.
+    # Unique names: other tests use the same nodes.
     runs = [submit_toy(namespace, kind, *options, name=f"{kind.lower()}-{namespace}") for kind in kinds]
     for run in runs:
         until(partial(has_trained, run, steps=20), seconds=300)
@@ -35,7 +35,7 @@ def submit_on_three_nodes(namespace: str, kinds: Iterable[str], *options: str) -
 
 @contextmanager
 def all_recover(*runs: Run) -> Iterator[None]:
-    """What happens within costs each of them its ranks, and all go on after it."""
+    """The code within ends the ranks of each of these jobs, and all of them recover."""
     after = [run.generation() + 1 for run in runs]
     yield
     for run, generation in zip(runs, after, strict=True):
@@ -43,16 +43,16 @@ def all_recover(*runs: Run) -> Iterator[None]:
 
 
 def has_trained(run: Run, *, generation: int = 1, steps: int = 1) -> bool:
-    """Whether a generation of its ranks has begun, and so many steps have been taken."""
+    """Whether this generation of its ranks has started, and this many steps were taken."""
     return run.generation() >= generation and run.step() >= steps
 
 
 def assert_complete_and_exact(run: Run, *, epochs: int = EPOCHS) -> None:
-    """It comes to its end, and has counted each sample once."""
+    """Wait until it completes, and check that it counted each sample once."""
     run.wait()
     assert_exact(run, epochs=epochs)
 
 
 def assert_exact(run: Run, *, epochs: int = EPOCHS) -> None:
-    """It has counted each sample once."""
+    """Check that it counted each sample once."""
     assert_each_sample_counts_once(run.folder, run.folder / "record", ORDER, epochs=epochs)

@@ -1,9 +1,9 @@
-"""What `helm test` runs in the cluster: wait until the job's nodes have formed a group, as its status says.
+"""Wait until the job's nodes have formed a group, according to its status; `helm test` runs this in the cluster.
 
 Without a status (security.reportStatus: false), wait until node 0's name resolves.
 
     python group_formed.py STATUS_CONFIGMAP_OR_EMPTY NODE_0 FEWEST_NODES
-"""  # noqa: INP001 - a file that the chart carries, not a module
+"""  # noqa: INP001 - a file of the chart, not a module
 
 import json
 import os
@@ -15,11 +15,11 @@ from http.client import HTTPSConnection
 from pathlib import Path
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-PATIENCE = 240  # seconds; `helm test` itself gives up after 300
+TIMEOUT = 240  # seconds; `helm test` itself gives up after 300
 
 
 def report(name: str) -> dict:
-    """What rank 0's agent has told last; empty before the first time."""
+    """The latest report of rank 0's agent; empty before the first."""
     server = HTTPSConnection(
         os.environ["KUBERNETES_SERVICE_HOST"],
         int(os.environ["KUBERNETES_SERVICE_PORT"]),
@@ -37,29 +37,29 @@ def report(name: str) -> dict:
     return json.loads(answer.get("data", {}).get("report", "{}"))
 
 
-def look(status: str, node_0: str, fewest: int) -> tuple[bool, str]:
-    """Whether all is well, and what was seen."""
+def check(status: str, node_0: str, fewest: int) -> tuple[bool, str]:
+    """Whether the group is complete, and a description of it."""
     try:
         if not status:
             return True, f"{node_0} is {socket.getaddrinfo(node_0, None)[0][4][0]}"
-        told = report(status)
+        found = report(status)
     except OSError as error:
         return False, str(error)
-    nodes = len(told.get("nodes", {}))
-    what = f"round {told.get('round', 0)}, nodes: {nodes}, ranks: {told.get('world_size', 0)}"
-    return nodes >= fewest and not told["forming"], what
+    nodes = len(found.get("nodes", {}))
+    what = f"round {found.get('round', 0)}, nodes: {nodes}, ranks: {found.get('world_size', 0)}"
+    return nodes >= fewest and not found["forming"], what
 
 
 def main(status: str, node_0: str, fewest: str) -> str:
-    """Look until all is well; an exit message if that takes too long."""
-    end = time.monotonic() + PATIENCE
+    """Wait for the group; returns an exit message on timeout."""
+    end = time.monotonic() + TIMEOUT
     while True:
-        well, seen = look(status, node_0, int(fewest))
-        if well:
+        complete, seen = check(status, node_0, int(fewest))
+        if complete:
             print(seen)  # noqa: T201 - into the pod's log, which helm shows
             return ""
         if time.monotonic() > end:
-            return f"no group of at least {fewest} nodes within {PATIENCE} s: {seen}"
+            return f"no group of at least {fewest} nodes within {TIMEOUT} s: {seen}"
         time.sleep(1)
 
 

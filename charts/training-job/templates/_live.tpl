@@ -1,4 +1,4 @@
-{{/* What is on the cluster already. `helm template` asks no cluster: there, nothing is. */}}
+{{/* The job as it exists on the cluster. `helm template` asks no cluster: the result is empty. */}}
 
 {{/* The job that this release runs, as JSON; {} if it runs none. */}}
 {{- define "training-job.live" -}}
@@ -13,7 +13,7 @@
 {{- end }}
 {{- end }}
 
-{{/* Of everything that running pods were made from, so that it may not change under them. */}}
+{{/* Digest of everything that running pods are made from: an upgrade must not change it. */}}
 {{- define "training-job.podDigest" -}}
 {{- list (include "training-job.pod" .) (include "training-job.torchrunEnv" .) .Values.sources | toJson | sha256sum | trunc 16 }}
 {{- end }}

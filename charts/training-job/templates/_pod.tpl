@@ -1,4 +1,4 @@
-{{/* The pod template that both kinds include: the twin of manifests/pod.yaml.j2. */}}
+{{/* The pod template of both kinds, equal to manifests/pod.yaml.j2. */}}
 {{- define "training-job.pod" -}}
 {{- $job := include "training-job.view" . | fromJson -}}
 metadata:
@@ -56,7 +56,7 @@ spec:
   containers:
     - name: pytorch
       image: {{ .Values.image | toJson }}
-      args: # not command: the image's entrypoint is its init
+      args: # not command: the image's entrypoint is an init
         {{- range concat (list "python" "-P" "-m" "kittrain.agent" "--") .Values.command .Values.args }}
         - {{ include "training-job.literal" . }}
         {{- end }}
@@ -124,7 +124,7 @@ spec:
         - name: snapshots
           mountPath: {{ .Values.snapshots.path | toJson }}
           {{- if .Values.snapshots.claim }}
-          subPath: {{ $job.name | toJson }} # others may keep theirs on an existing claim, too
+          subPath: {{ $job.name | toJson }} # other jobs may use an existing claim, too
           {{- end }}
         {{- end }}
         {{- if .Values.sources }}
@@ -178,7 +178,7 @@ spec:
     {{- end }}
 {{- end }}
 
-{{/* What is not at Kubernetes' own default, as JSON. */}}
+{{/* A toleration without the fields that have Kubernetes' defaults, as JSON. */}}
 {{- define "training-job.toleration" -}}
 {{- $toleration := dict }}
 {{- range $key, $value := . }}
@@ -209,7 +209,7 @@ securityContext:
 {{- end }}
 {{- end }}
 
-{{/* What was asked for, and the GPUs in both parts; of what neither part names, a little is asked for. */}}
+{{/* The configured resources, the GPUs in both parts, and default requests for what neither part names. */}}
 {{- define "training-job.resources" -}}
 {{- $gpus := dict }}
 {{- if int .Values.gpusPerNode }}

@@ -1,6 +1,6 @@
 {{/*
-What the schema cannot say, a line a problem: the rules of kitctl/rules.py without which a job would start and then not
-do what was asked, in the same words, and the chart's own.
+Rules that the schema cannot express, one line per problem: those of kitctl/rules.py without which a job would start but
+not work, with the same messages, and the chart's own.
 */}}
 
 {{- define "training-job.problems" -}}
@@ -102,7 +102,7 @@ backend: nccl needs GPUs; fix: set gpusPerNode, or backend: gloo
 {{- end }}
 {{- end }}
 
-{{/* A chart cannot read files beside the job file, as kitctl does. */}}
+{{/* A chart cannot read the files that kitctl reads from the job file's folder. */}}
 {{- define "training-job.sourceProblems" -}}
 {{- with first .Values.command }}
 {{- $script := clean . }}

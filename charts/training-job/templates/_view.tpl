@@ -1,4 +1,4 @@
-{{/* What the templates show of a job, worked out from its values: the twin of kitctl/podview.py. */}}
+{{/* Values that the templates share, computed from the chart's values as kitctl/podview.py does. */}}
 
 {{/* The job as JSON: `$job := include "training-job.view" . | fromJson` */}}
 {{- define "training-job.view" -}}
@@ -55,13 +55,13 @@
 {{- $total }}
 {{- end }}
 
-{{/* A ConfigMap's key for a file: its path where that is one, else a like name that no other file has. */}}
+{{/* A ConfigMap's key for a file: its path if that is a valid key, else a similar, unique one. */}}
 {{- define "training-job.sourceKey" -}}
 {{- $key := regexReplaceAll "[^-._a-zA-Z0-9]" . "_" }}
 {{- eq $key . | ternary $key (printf "%s.%s" $key (sha256sum . | trunc 8)) }}
 {{- end }}
 
-{{/* Text that Kubernetes hands on as it is: it would expand $(NAME), and takes $$ for $. */}}
+{{/* Text escaped for Kubernetes, which would expand $(NAME), and reads $$ as $. */}}
 {{- define "training-job.literal" -}}
 {{- replace "$" "$$" . | toJson }}
 {{- end }}
