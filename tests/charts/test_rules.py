@@ -99,6 +99,6 @@ def test_the_charts_own_rules_name_the_field_and_the_fix(values: dict[str, Any],
     ids=json.dumps,
 )
 def test_the_schema_names_values_of_a_wrong_type(values: dict[str, Any], field: str, message: str) -> None:
-    told = "\n".join(refusal(values))
-    assert field in told
-    assert message in told
+    output = "\n".join(refusal(values))
+    assert field in output
+    assert message in output

@@ -44,14 +44,14 @@ class ClusterPlace:
 
     def python(self, node: int, *arguments: str) -> str:
         pod = self.pod(node)["metadata"]["name"]
-        told = b""
-        with suppress(TargetError):  # what it struck may have taken its container along
+        output = b""
+        with suppress(TargetError):  # the fault may have ended its container, too
             for part in self.target.api.execute(self.namespace, pod, ["python", *arguments]):
-                told += part
-        return told.decode().strip()
+                output += part
+        return output.decode().strip()
 
     def machine(self, node: int) -> str:
-        """Where a node runs."""
+        """The Kubernetes node that a node runs on."""
         return str(self.pod(node)["spec"]["nodeName"])
 
     def pod(self, node: int) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class ClusterPlace:
 
 
 def drained(chaos: Chaos) -> str:
-    """Its pods are evicted, and it takes new ones again."""
+    """Drain a Kubernetes node and uncordon it."""
     machine = machine_of_any(chaos)
     ours = f"app.kubernetes.io/instance={chaos.place.name}"
     try:
@@ -73,7 +73,7 @@ def drained(chaos: Chaos) -> str:
 
 
 def off_for_a_moment(chaos: Chaos) -> str:
-    """It loses its power, and boots."""
+    """Cut the power of a Kubernetes node and boot it."""
     machine = machine_of_any(chaos)
     with powered_off(machine):
         pass
@@ -81,7 +81,7 @@ def off_for_a_moment(chaos: Chaos) -> str:
 
 
 def machine_of_any(chaos: Chaos) -> str:
-    """A machine that a node which trains is on."""
+    """The Kubernetes node of a random node that trains."""
     assert isinstance(chaos.place, ClusterPlace)
     place, found = chaos.place, list[str]()
 
@@ -103,22 +103,22 @@ SLOW: Final[Kinds] = {
 }
 
 
-def test_ten_random_faults_leave_no_trace_in_what_was_learned(namespace: str, tmp_path: Path) -> None:
-    run_and_strike(namespace, "PyTorchJob", tmp_path, kinds=KINDS, faults=10, epochs=15)
+def test_ten_random_faults_do_not_change_the_result(namespace: str, tmp_path: Path) -> None:
+    run_with_faults(namespace, "PyTorchJob", tmp_path, kinds=KINDS, faults=10, epochs=15)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_fifty_random_faults_leave_no_trace_in_what_was_learned(namespace: str, tmp_path: Path) -> None:
-    """A PyTorchJob: an Indexed Job's controller waits longer after each pod that fails, minutes after a few of them."""
-    events = run_and_strike(namespace, "PyTorchJob", tmp_path, kinds={**KINDS, **SLOW}, faults=50, epochs=100)
+def test_fifty_random_faults_do_not_change_the_result(namespace: str, tmp_path: Path) -> None:
+    """A PyTorchJob: an Indexed Job's controller backs off after each failed pod, soon for minutes."""
+    events = run_with_faults(namespace, "PyTorchJob", tmp_path, kinds={**KINDS, **SLOW}, faults=50, epochs=100)
     assert any(event.seconds is None for event in events), "some struck before the job had recovered"
     for kind in ("while a round forms", "during a publish"):
         assert any(IN_THE_MIDDLE in event.what for event in events if event.kind == kind), kind
 
 
-def run_and_strike(namespace: str, kind: str, folder: Path, *, kinds: Kinds, faults: int, epochs: int) -> list[Event]:
-    """One job and its faults; it completes, and is as exact as one that nobody disturbed."""
+def run_with_faults(namespace: str, kind: str, folder: Path, *, kinds: Kinds, faults: int, epochs: int) -> list[Event]:
+    """Inject faults into one job; it completes with the result of an undisturbed one."""
     seed = int(os.environ.get("CHAOS_SEED") or random.randrange(10**6))
     workload = ["-m", "kittrain.workloads.toy", str(epochs), "--seed", str(ORDER.seed)]
     workload += ["--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch)]

@@ -1,4 +1,4 @@
-"""The chart on a cluster: what it renders is accepted, and a release lives, grows, goes and comes back."""
+"""The chart on a cluster: its objects are accepted, and a release is tested, scaled, uninstalled and reinstalled."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOY: Final = (
     *("--record", "/snapshots/record"),
 )
 SLOW: Final = (*TOY, "--step-time", "0.5")
-# In every namespace, whatever was installed there.
+# Objects that every namespace has.
 ALWAYS_THERE: Final = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
 
 
@@ -43,18 +43,18 @@ def test_the_server_accepts_a_case_by_kitctl_and_by_the_chart(empty_namespace: s
 
 
 @pytest.mark.parametrize("kind", often("PyTorchJob"))
-def test_a_release_is_tested_scaled_taken_away_and_taken_up_again(namespace: str, kind: str) -> None:
+def test_a_release_is_tested_scaled_uninstalled_and_reinstalled(namespace: str, kind: str) -> None:
     run = installed(namespace, kind, scale=1, args=SLOW)
-    assert "nodes: 1, ranks: 1" in helm_does(namespace, "test", "run")
+    assert "nodes: 1, ranks: 1" in run_helm(namespace, "test", "run")
     secret = get(namespace, "secret", "run-rendezvous")["data"]["key"]
     upgraded(namespace, "scale=2")
     assert get(namespace, "secret", "run-rendezvous")["data"]["key"] == secret, (
         "the new node proves to know the old one"
     )
     until(lambda: len(run.report()["nodes"]) == 2)
-    assert "nodes: 2, ranks: 2" in helm_does(namespace, "test", "run")
+    assert "nodes: 2, ranks: 2" in run_helm(namespace, "test", "run")
     until(lambda: run.step() > ORDER.steps_per_epoch)
-    helm_does(namespace, "uninstall", "run", "--wait", "--cascade", "foreground")
+    run_helm(namespace, "uninstall", "run", "--wait", "--cascade", "foreground")
     until(lambda: left_in(namespace) == {"persistentvolumeclaim/run-snapshots"})
     before = run.generation()
     installed(namespace, kind, resume=True, args=TOY)
@@ -64,16 +64,16 @@ def test_a_release_is_tested_scaled_taken_away_and_taken_up_again(namespace: str
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_upgrade_may_change_what_is_not_the_pods(namespace: str, kind: str) -> None:
+def test_an_upgrade_may_change_settings_outside_the_pods(namespace: str, kind: str) -> None:
     run = installed(namespace, kind, args=TOY, scheduling={"queue": "research", "nodeSelector": {"no": "machine"}})
     assert suspended(live(run)), "until its queue releases it"
     release(run)
     assert "scale: 3 is outside nodes, 1:2; fix: give 1 to 2" in upgrade_refused(namespace, "scale=3")
-    told = upgrade_refused(namespace, "backend=gloo")
-    assert "its pods would change, and those of a job that is there cannot (scale can); fix: helm uninstall" in told
+    output = upgrade_refused(namespace, "backend=gloo")
+    assert "its pods would change, and those of a job that is there cannot (scale can); fix: helm uninstall" in output
     upgraded(namespace, "scale=1,policy.ttl=1h,policy.deadline=1h,policy.backoffLimit=5,keepSnapshots=false")
     assert (wanted(live(run)), suspended(live(run))) == (1, False)
-    helm_does(namespace, "uninstall", "run", "--wait", "--cascade", "foreground")
+    run_helm(namespace, "uninstall", "run", "--wait", "--cascade", "foreground")
     until(lambda: left_in(namespace) == set())
 
 
@@ -81,42 +81,42 @@ def installed(namespace: str, kind: str, **values: Any) -> Run:
     """An elastic job as a release."""
     command = ["-m", "kittrain.workloads.toy"]
     given = {"kind": kind, "image": pushed(TRAINER_IMAGE), "nodes": "1:2", "command": command, **values}
-    helm_does(namespace, "install", "run", str(CHART), "-f", "-", given=given)
+    run_helm(namespace, "install", "run", str(CHART), "-f", "-", given=given)
     return Run(namespace=namespace, name="run", kind=kind)
 
 
 def live(run: Run) -> Object:
-    """The job as the cluster has it."""
+    """The job on the cluster."""
     return get(run.namespace, KINDS[run.kind][0], run.name)
 
 
 def release(run: Run) -> None:
-    """Release a suspended job, as Kueue would."""
+    """Resume a suspended job, as Kueue would."""
     patch = json.dumps(suspend(live(run)["kind"], wanted=False))
     kubectl("patch", "-n", run.namespace, f"{KINDS[run.kind][0]}/{run.name}", "--type=merge", "-p", patch)
 
 
 def upgraded(namespace: str, setting: str) -> None:
-    """The release with one value changed."""
-    helm_does(namespace, "upgrade", "run", str(CHART), "--reuse-values", "--set", setting)
+    """Upgrade the release with one changed value."""
+    run_helm(namespace, "upgrade", "run", str(CHART), "--reuse-values", "--set", setting)
 
 
 def upgrade_refused(namespace: str, setting: str) -> str:
-    """What helm says of a change that it refuses."""
+    """The message for an upgrade that helm refuses."""
     done = helm("upgrade", "-n", namespace, "run", str(CHART), "--reuse-values", "--set", setting)
     assert done.returncode != 0, done.stdout
     return done.stderr
 
 
-def helm_does(namespace: str, *arguments: str, given: dict[str, Any] | None = None) -> str:
-    """What helm prints."""
+def run_helm(namespace: str, *arguments: str, given: dict[str, Any] | None = None) -> str:
+    """Output of helm."""
     done = helm(*arguments, "-n", namespace, given=given)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
 
 def left_in(namespace: str) -> set[str]:
-    """Everything in a namespace that somebody has put there."""
+    """The objects in a namespace, without those that every namespace has."""
     kinds = kubectl("api-resources", "--namespaced", "--verbs=list", "-o", "name").split()
     lasting = ",".join(kind for kind in kinds if not kind.startswith("events"))
     items = json.loads(kubectl("get", lasting, "-n", namespace, "-o", "json"))["items"]

@@ -1,4 +1,4 @@
-"""The cluster has what the other tests rely on, and the image what the cluster's strictest profile asks for."""
+"""The cluster has what the other tests rely on, and the image satisfies the strictest Pod Security profile."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_volume_is_shared_by_pods_on_three_nodes(namespace: str) -> None:
     assert len({pod["spec"]["nodeName"] for pod in pods}) == 3
 
 
-def test_the_image_runs_its_init_as_nobody_special_on_a_read_only_root(namespace: str) -> None:
+def test_the_image_runs_its_init_unprivileged_on_a_read_only_root(namespace: str) -> None:
     look = "cat /proc/1/comm; id -u; touch /workspace/x || echo read-only; touch /tmp/x; python -c 'import kittrain'"
     apply(namespace, indexed_job(f"exec 2>/dev/null; {look}", pods=1))
     kubectl("wait", "-n", namespace, "job/pods", "--for=condition=Complete", "--timeout=120s")
@@ -48,7 +48,7 @@ def test_the_image_runs_its_init_as_nobody_special_on_a_read_only_root(namespace
 
 
 def indexed_job(script: str, *, pods: int, claim: str = "") -> Object:
-    """Pods that each run a shell script in the trainer image, no two of them on one node."""
+    """Pods that run a shell script in the trainer image, each on another Kubernetes node."""
     volumes: dict[str, Object] = {"/tmp": {"name": "tmp", "emptyDir": {}}}
     if claim:
         volumes["/data"] = {"name": "data", "persistentVolumeClaim": {"claimName": claim}}

@@ -1,4 +1,4 @@
-"""What kitctl doctor finds on a real cluster."""
+"""Findings of kitctl doctor on a real cluster."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
 def findings(*words: str, exit_code: int = 0) -> dict[str, dict[str, Any]]:
-    told, _, _ = kitctl("doctor", "-o", "json", *words, exit_code=exit_code).partition("\nerror:")
-    return {finding["check"]: finding for finding in json.loads(told)}
+    output, _, _ = kitctl("doctor", "-o", "json", *words, exit_code=exit_code).partition("\nerror:")
+    return {finding["check"]: finding for finding in json.loads(output)}
 
 
-def test_a_job_that_could_run_meets_no_problem_and_nothing_is_made(namespace: str) -> None:
+def test_a_job_that_can_run_has_no_problems_and_nothing_is_created(namespace: str) -> None:
     found = findings(*job("run", namespace, "--nodes", "2"))
     assert {name for name, finding in found.items() if finding["verdict"] != "ok"} == set()
     assert "Kubernetes v1." in found["server"]["what"]
@@ -28,7 +28,7 @@ def test_a_job_that_could_run_meets_no_problem_and_nothing_is_made(namespace: st
     assert not get(namespace, "jobs,pvc,services")["items"]
 
 
-def test_what_stands_in_the_way_of_a_job_is_named_with_its_fix(namespace: str) -> None:
+def test_problems_of_a_job_are_reported_with_their_fix(namespace: str) -> None:
     hard = {"pods": "1", "requests.nvidia.com/gpu": "4"}
     apply(
         namespace, {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small"}, "spec": {"hard": hard}}
@@ -46,19 +46,19 @@ def test_what_stands_in_the_way_of_a_job_is_named_with_its_fix(namespace: str) -
     assert all(finding["fix"] for finding in found.values() if finding["verdict"] == "problem")
 
 
-def test_a_namespace_that_is_not_there_is_found_by_the_dry_run() -> None:
+def test_a_missing_namespace_is_found_by_the_dry_run() -> None:
     found = findings(*job("run", "no-such-namespace"), exit_code=1)
     assert "no-such-namespace" in found["dry run"]["what"]
 
 
-def test_a_server_that_does_not_answer_is_the_one_finding(tmp_path: Path) -> None:
+def test_an_unreachable_server_is_the_only_finding(tmp_path: Path) -> None:
     config = tmp_path / "kubeconfig"
     cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}
     context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
     users = [{"name": "u", "user": {}}]
     text = {"apiVersion": "v1", "kind": "Config", "clusters": [cluster], "contexts": [context], "users": users}
     config.write_text(json.dumps(text | {"current-context": "c"}))
-    told, _, _ = kitctl("doctor", "-o", "json", exit_code=1, kubeconfig=config).partition("\nerror:")
-    (only,) = json.loads(told)
+    output, _, _ = kitctl("doctor", "-o", "json", exit_code=1, kubeconfig=config).partition("\nerror:")
+    (only,) = json.loads(output)
     assert (only["check"], only["verdict"]) == ("server", "problem")
     assert "cannot be reached" in only["what"]

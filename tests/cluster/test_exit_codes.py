@@ -1,4 +1,4 @@
-"""What each of the agent's exit codes makes the controllers do, on real pods of both kinds."""
+"""How the controllers react to each exit code of the agent, with real pods of both kinds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cluster.kubectl import Object, get, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-# How the one node of a job ends at first -> how the job ends, and what the last pod says.
+# How a job's only node ends first -> how the job ends, and the outcome of the last pod.
 TABLE: Final = {
     "done": ("Succeeded", "done"),
     "drained": ("Succeeded", "done"),
@@ -33,11 +33,11 @@ def test_an_exit_code_means_the_same_to_both_kinds(namespace: str, kind: str) ->
         assert (outcome, ENDS[end_of(run)["type"]]) == (outcome, end)
         assert exit_codes_of(run) == {codes[outcome], codes[last]}
         assert attempts_of(run) == (1 if outcome == last else 2)
-        assert last_words_of(run) == last
+        assert last_outcome_of(run) == last
 
 
 def test_what_counts_as_a_lost_pod_of_an_indexed_job(namespace: str) -> None:
-    """Kubeflow's operator counts any against a limit of 0, and none against a higher one."""
+    """Kubeflow's operator counts any pod against a limit of 0, and none against a higher one."""
     drained, retryable = (submit_ending(namespace, "IndexedJob", end, spare=0) for end in ("drained", "retryable"))
     fatal = submit_ending(namespace, "IndexedJob", "fatal", spare=5)
     assert end_of(retryable)["reason"] == "BackoffLimitExceeded"
@@ -46,14 +46,14 @@ def test_what_counts_as_a_lost_pod_of_an_indexed_job(namespace: str) -> None:
 
 
 def submit_ending(namespace: str, kind: str, outcome: str, *, spare: int = 1) -> Run:
-    """A job of one node that ends in this way at first, and may lose so many pods."""
+    """A job of one node that first ends in this way, and may lose ``spare`` pods."""
     restarts = "0" if outcome == "fatal" else "1"
     limits = ("--max-restarts", restarts, "--set", f"policy.backoffLimit={spare}")
     return submit(namespace, kind, *limits, SCRIPT, outcome, name=outcome)
 
 
 def end_of(run: Run) -> Object:
-    """The condition that says how it ended, once it has."""
+    """The terminal condition, once there is one."""
     found: list[Object] = []
 
     def ended() -> bool:
@@ -71,14 +71,14 @@ def attempts_of(run: Run) -> int:
 
 
 def exit_codes_of(run: Run) -> set[int]:
-    """Of all its pods: the operator deletes one that it tries again, but leaves an event."""
+    """Exit codes of all its pods: the operator deletes a pod that it retries, but leaves an event."""
     ended = [pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] for pod in run.pods()]
-    told = get(run.namespace, "events", "--field-selector", f"involvedObject.name={run.name},reason=ExitedWithCode")
-    return {*ended, *(int(event["message"].rpartition(" ")[2]) for event in told["items"])}
+    events = get(run.namespace, "events", "--field-selector", f"involvedObject.name={run.name},reason=ExitedWithCode")
+    return {*ended, *(int(event["message"].rpartition(" ")[2]) for event in events["items"])}
 
 
-def last_words_of(run: Run) -> str:
-    """The outcome that its last pod told."""
+def last_outcome_of(run: Run) -> str:
+    """The outcome that its last pod reported."""
     last = max(run.pods(), key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
     outcome: str = json.loads(last["status"]["containerStatuses"][0]["state"]["terminated"]["message"])["outcome"]
     return outcome

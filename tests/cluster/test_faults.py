@@ -1,4 +1,4 @@
-"""Whatever happens to its ranks, pods and nodes, a job completes, and each sample counts once."""
+"""After faults of its ranks, pods and nodes, a job completes, and each sample counts once."""
 
 from __future__ import annotations
 
@@ -55,21 +55,21 @@ def test_an_elastic_job_completes_without_its_last_node(namespace: str, kind: st
 
 
 def kill_rank(run: Run, index: int) -> None:
-    """SIGKILL to a node's rank, as the kernel does it when memory runs out: by a drill, which measures what follows."""
+    """SIGKILL to a node's rank, as the kernel does when memory runs out: by a drill, which measures the recovery."""
     rank = run.report()["nodes"][str(index)]["ranks"][0]
-    told = kitctl("drill", run.name, "-n", run.namespace, "--fault", "kill-rank", "--rank", str(rank), "-y")
-    assert f"rank {rank} (node {index}): recovered" in told
+    output = kitctl("drill", run.name, "-n", run.namespace, "--fault", "kill-rank", "--rank", str(rank), "-y")
+    assert f"rank {rank} (node {index}): recovered" in output
 
 
 def delete_pod(run: Run, index: int) -> None:
-    """SIGTERM, and some time to follow it."""
+    """SIGTERM, then SIGKILL after the grace period."""
     (pod,) = run.pods(index)
     kubectl("delete", "pod", "-n", run.namespace, pod["metadata"]["name"], "--wait=false")
 
 
 def drain(run: Run, node: str) -> None:
-    """Evict a job's pod from a node that then takes new ones again."""
-    ours = f"app.kubernetes.io/instance={run.name}"  # a name of its own: nodes are everybody's
+    """Drain a Kubernetes node of a job's pod, and uncordon it."""
+    ours = f"app.kubernetes.io/instance={run.name}"  # a unique name: other tests use the same nodes
     try:
         kubectl("drain", node, "--pod-selector", ours, "--delete-emptydir-data", "--timeout=90s")
     finally:
@@ -77,10 +77,10 @@ def drain(run: Run, node: str) -> None:
 
 
 def preempt(run: Run, node: str) -> None:
-    """A pod that counts for more takes all GPUs of a node for a moment."""
+    """A pod of higher priority takes all GPUs of a node for a moment."""
     pod = pod_with_gpus(FAKE_GPUS, node=node)
     apply(run.namespace, pod)
-    # Not `kubectl wait`: on a busy machine its first answer may come from before the pod was made.
+    # Not `kubectl wait`: on a busy machine its first answer may predate the pod.
     until(lambda: get(run.namespace, "pod", "urgent")["status"]["phase"] == "Succeeded")
 
 
@@ -103,7 +103,7 @@ def pod_with_gpus(count: int, *, node: str) -> Object:
 
 @contextmanager
 def priority_below_all_others(name: str) -> Iterator[None]:
-    """A PriorityClass whose pods make room for any others."""
+    """A PriorityClass whose pods any others preempt."""
     kubectl("create", "priorityclass", name, "--value=-1")
     try:
         yield
@@ -112,7 +112,7 @@ def priority_below_all_others(name: str) -> Iterator[None]:
 
 
 def uids_of(run: Run) -> set[str]:
-    """Of the pods that are its nodes now."""
+    """The uids of its current pods."""
     newest = {pod["metadata"]["labels"][KINDS[run.kind][2]]: pod for pod in sorted(run.pods(), key=created)}
     return {pod["metadata"]["uid"] for pod in newest.values()}
 
@@ -122,7 +122,7 @@ def created(pod: Object) -> str:
 
 
 def assert_logs_outlive_the_pods(run: Run) -> None:
-    """What rank 0 said in all its lives, on whatever nodes, is beside the snapshots."""
+    """The log of rank 0, from all of its pods, is next to the snapshots."""
     kept = "".join(path.read_text() for path in run.folder.glob("logs/node-*/*.log"))
     assert {f"epoch {epoch}/{EPOCHS} done" for epoch in range(1, EPOCHS + 1)} <= set(
         re.findall(r"\[rank 0\]: (epoch .* done)", kept)

@@ -1,4 +1,4 @@
-"""A job from submit to delete, with every verb on the way; it counts each sample once all the same."""
+"""A job from submit to delete, with every verb in between; it counts each sample once."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_an_elastic_job_through_every_verb(namespace: str, kind: str) -> None:
 
 
 def submit(run: Run, *options: str, epochs: int) -> None:
-    """Ten steps a second, recorded, on one or two nodes."""
+    """Submit a job with ten recorded steps per second, on one or two nodes."""
     nodes = ("--kind", run.kind, "--nodes", "1:2", "--procs-per-node", "1", "--snapshot-every", "20")
     data = ("--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch), "--step-time", "0.1")
     toy = ("-m", "kittrain.workloads.toy", str(epochs), "1", *data, "--record", "/snapshots/record")
@@ -70,22 +70,22 @@ def submit(run: Run, *options: str, epochs: int) -> None:
 
 
 def does(run: Run, verb: str, *options: str, exit_code: int = 0) -> str:
-    """What a verb says."""
+    """Run a verb; returns its output."""
     return kitctl(verb, run.name, "-n", run.namespace, *options, exit_code=exit_code)
 
 
 def expect(run: Run, *, world_size: int) -> None:
-    """Wait until it trains with that many ranks."""
+    """Wait until it trains with this many ranks."""
     until_status(run.name, run.namespace, lambda state: state["worldSize"] == world_size)
 
 
 def phase(run: Run) -> tuple[str, int]:
-    """What it is in, with how many nodes up."""
+    """Its phase, and the number of its nodes that are up."""
     state = status(run.name, run.namespace)
     return state["phase"], state["ready"]
 
 
-def test_a_claim_of_ones_own_has_a_folder_for_each_job_and_outlives_it(namespace: str) -> None:
+def test_a_given_claim_has_a_folder_for_each_job_and_outlives_it(namespace: str) -> None:
     claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Mi"}}}
     apply(
         namespace,
@@ -96,6 +96,6 @@ def test_a_claim_of_ones_own_has_a_folder_for_each_job_and_outlives_it(namespace
     kept = list(SHARED.glob(f"pvc-*_{namespace}_run-snapshots/run/step-*/*"))
     assert kept
     assert {path.stat().st_uid for path in kept} == {1000}, "nobody special wrote them"
-    told = kitctl("delete", "run", "-n", namespace, "--snapshots", "-y")
-    assert "claim 'run-snapshots' stays: it was not made by kitctl submit" in told, "though it is named as if"
+    output = kitctl("delete", "run", "-n", namespace, "--snapshots", "-y")
+    assert "claim 'run-snapshots' stays: it was not made by kitctl submit" in output, "though it is named as if"
     assert [one["metadata"]["name"] for one in get(namespace, "pvc")["items"]] == ["run-snapshots"]

@@ -1,4 +1,4 @@
-"""A job of a thousand pods: what it takes to say how it is."""
+"""A job of a thousand pods: the requests that its status takes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_status_of_a_thousand_pods_takes_three_requests(
         assert len(kitctl("status", "many", f"--namespace={namespace}", "-o", "wide").splitlines()) > PODS
 
 
-def test_so_does_that_of_the_other_kind(namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_status_of_the_other_kind_takes_three_requests(namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kitctl("submit", *job("run", namespace, *IDLE, "--kind", "PyTorchJob"))
     until(lambda: get(namespace, "pods")["items"])
     requests = counted(monkeypatch)
@@ -50,7 +50,7 @@ def test_so_does_that_of_the_other_kind(namespace: str, monkeypatch: pytest.Monk
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The requests from now on."""
+    """The requests from now on, as they are made."""
     requests: list[str] = []
     send = Transport._answer
 

@@ -1,4 +1,4 @@
-"""Somebody who may do little: what works for them, and what they are told."""
+"""A user with few rights: what works, and what kitctl reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Kit = Callable[..., str]
 
 @pytest.fixture
 def limited(namespace: str, tmp_path: Path) -> Kit:
-    """``kitctl`` for a user with these few rights, in this one namespace."""
+    """``kitctl`` for a user with few rights, in this namespace only."""
     rbac = "rbac.authorization.k8s.io"
     apply(
         namespace,
@@ -44,17 +44,17 @@ def limited(namespace: str, tmp_path: Path) -> Kit:
     return partial(kitctl, kubeconfig=kubeconfig_with({"token": token}, namespace, tmp_path))
 
 
-def test_a_user_with_few_rights_runs_a_job_and_is_told_what_is_missing(namespace: str, limited: Kit) -> None:
+def test_a_user_with_few_rights_runs_a_job_and_sees_what_is_missing(namespace: str, limited: Kit) -> None:
     toy = ("-m", "kittrain.workloads.toy", "60", "--samples", "64", "--step-time", "0.5")
-    told = limited("submit", *job("run", namespace, "--procs-per-node", "1", *toy))
+    output = limited("submit", *job("run", namespace, "--procs-per-node", "1", *toy))
     for missing in (
         "service accounts and roles: status will show no steps, losses and ranks",
         "network policies: other pods of the cluster can reach the job's ports",
         "Secrets: whoever reaches node 0 and knows the run's id can take part in the job",
         "claims: no snapshots, a restart begins at step 0",
     ):
-        assert f"you may not create {missing.split(':')[0]} in namespace {namespace!r}: " in told
-        assert missing.partition(": ")[2] in told
+        assert f"you may not create {missing.split(':')[0]} in namespace {namespace!r}: " in output
+        assert missing.partition(": ")[2] in output
     assert left(namespace) == {"Job/run", "Service/run"}
     until_status("run", namespace, lambda state: state["ready"])
     until(lambda: "training with 1 rank" in limited("logs", "run"))
@@ -72,16 +72,16 @@ def test_a_user_with_few_rights_runs_a_job_and_is_told_what_is_missing(namespace
 
 def test_in_another_namespace_it_is_forbidden(namespace: str, limited: Kit) -> None:
     for words in (("list", "-A"), ("list", "-n", "default"), ("status", "run", "-n", "default")):
-        told = limited(*words, exit_code=1)
-        assert "is forbidden: User" in told
-        assert "fix: ask for this right, or use a namespace where you have it" in told
-    told = limited("submit", "--name", f"run-{namespace}", "-n", "default", exit_code=1)
-    assert 'cannot get resource "jobs"' in told
+        output = limited(*words, exit_code=1)
+        assert "is forbidden: User" in output
+        assert "fix: ask for this right, or use a namespace where you have it" in output
+    output = limited("submit", "--name", f"run-{namespace}", "-n", "default", exit_code=1)
+    assert 'cannot get resource "jobs"' in output
 
 
-def test_a_claim_that_one_may_use_and_not_see(namespace: str, limited: Kit) -> None:
-    told = limited("submit", *job("run", namespace, "--claim", "shared", "--selector", "kitctl.test/no-such=node"))
-    assert "no snapshots" not in told
+def test_a_claim_that_the_user_may_use_but_not_read(namespace: str, limited: Kit) -> None:
+    output = limited("submit", *job("run", namespace, "--claim", "shared", "--selector", "kitctl.test/no-such=node"))
+    assert "no snapshots" not in output
     (made,) = get(namespace, "jobs")["items"]
     volumes = {volume["name"]: volume for volume in made["spec"]["template"]["spec"]["volumes"]}
     assert volumes["snapshots"]["persistentVolumeClaim"]["claimName"] == "shared"

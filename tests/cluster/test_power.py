@@ -1,4 +1,4 @@
-"""A machine loses its power, and comes back, or does not."""
+"""A Kubernetes node loses power, and comes back or not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.alone, pytest.mark.timeout(1500)]
 SHORT: Final = ("--grace-period", "20s")
 
 
-def test_a_node_that_was_off_for_a_moment(namespace: str) -> None:
+def test_a_node_that_is_off_for_a_moment(namespace: str) -> None:
     runs = submit_on_three_nodes(namespace, KINDS, *SHORT)
     with all_recover(*runs), powered_off(node_without_stores(runs)):
         pass
@@ -41,25 +41,25 @@ def test_a_node_that_never_comes_back(namespace: str) -> None:
         until(partial(has_trained, run, steps=20), seconds=300)
     node = node_without_stores([elastic, fixed])
     with powered_off(node):
-        # Kubernetes calls a job complete when all its pods are gone for sure; kitctl, when that cannot change any more.
+        # Kubernetes completes a job once all its pods have certainly ended; kitctl once the result cannot change.
         until_status("elastic", namespace, lambda state: state["phase"] == "Succeeded")
         assert_exact(elastic)
         until_noticed(node)
         (lost,) = (pod["metadata"]["name"] for pod in fixed.pods() if pod["spec"]["nodeName"] == node)
-        kubectl("delete", "pod", "-n", namespace, lost, "--grace-period=1", "--wait=false")  # as Kubernetes would later
+        kubectl("delete", "pod", "-n", namespace, lost, "--grace-period=1", "--wait=false")  # as Kubernetes does later
         state = until_status("fixed", namespace, lambda state: "not confirmed" in reason_of(lost, state))
         reason = reason_of(lost, state)
-        told = re.search(rf"since {node} does not answer;.* kubectl (taint node {node} (\S+)=\S+)", reason)
-        assert told
-        kubectl(*told[1].split())
+        match = re.search(rf"since {node} does not answer;.* kubectl (taint node {node} (\S+)=\S+)", reason)
+        assert match
+        kubectl(*match[1].split())
         try:
             assert_complete_and_exact(fixed)
         finally:
-            kubectl("taint", "node", node, f"{told[2]}-")
+            kubectl("taint", "node", node, f"{match[2]}-")
 
 
 def node_without_stores(runs: list[Run]) -> str:
-    """A machine that has a pod of each of these jobs, but no node 0: the store of the rendezvous is there."""
+    """A Kubernetes node with a pod of each of these jobs, but no node 0, which has the rendezvous."""
     stores = {pod["spec"]["nodeName"] for run in runs for pod in run.pods(0)}
     places = [{pod["spec"]["nodeName"] for pod in run.pods()} for run in runs]
     shared: set[str] = set.intersection(*places) - stores
@@ -67,6 +67,6 @@ def node_without_stores(runs: list[Run]) -> str:
 
 
 def reason_of(pod: str, state: dict[str, Any]) -> str:
-    """What ``kitctl status`` tells about a pod."""
+    """The reason that ``kitctl status`` shows for a pod."""
     (place,) = (place for place in state["places"] if place["pod"] == pod)
     return str(place["reason"])

@@ -1,4 +1,4 @@
-"""What cannot run on a cluster is refused before anything is made, or says why it waits."""
+"""Jobs that cannot run are refused before anything is created, or report why they wait."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_CLAIM = ("--set", "snapshots.enabled=false")
 
 
 @pytest.mark.parametrize(
-    ("options", "told", "fix"),
+    ("options", "message", "fix"),
     [
         (["--nodes", "3", "--claim", "disk"], "'disk' is ReadWriteOnce, but 3 nodes need ReadWriteMany", "shared"),
         (["--claim", "absent"], "no claim 'absent' in namespace", "leave --claim out"),
@@ -28,7 +28,7 @@ NO_CLAIM = ("--set", "snapshots.enabled=false")
         (["--gpus-per-node", "99"], "gpusPerNode: 99, but no node of the cluster has more than", "--no-checks"),
     ],
 )
-def test_what_the_cluster_could_never_run(namespace: str, options: list[str], told: str, fix: str) -> None:
+def test_a_job_that_the_cluster_can_never_run(namespace: str, options: list[str], message: str, fix: str) -> None:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
     apply(namespace, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "disk"}, "spec": claim})
     disks = {"provisioner": "ebs.csi.aws.com", "metadata": {"name": namespace}}
@@ -37,25 +37,25 @@ def test_what_the_cluster_could_never_run(namespace: str, options: list[str], to
         words = job("run", namespace, *(option.format(namespace=namespace) for option in options))
         exit_code = 102 if "absent" in options[-1] and options[0] == "--claim" else 2
         problem, _, advice = kitctl("submit", *words, exit_code=exit_code).partition("fix: ")
-        assert told in problem
+        assert message in problem
         assert fix in advice
         assert left(namespace) == set()
     finally:
         kubectl("delete", "storageclass", namespace)
 
 
-def test_a_namespace_that_is_not_there() -> None:
-    told = kitctl("submit", *job("run", "no-such-namespace", *IDLE), exit_code=102)
-    assert 'namespaces "no-such-namespace" not found' in told
-    assert "fix: create it (kubectl create namespace NAME), or choose another with -n" in told
+def test_a_namespace_that_does_not_exist() -> None:
+    output = kitctl("submit", *job("run", "no-such-namespace", *IDLE), exit_code=102)
+    assert 'namespaces "no-such-namespace" not found' in output
+    assert "fix: create it (kubectl create namespace NAME), or choose another with -n" in output
 
 
 def test_a_cluster_without_the_operator(namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its API group is asked for by a name that no server has."""
+    """The API group is renamed to one that no server has."""
     monkeypatch.setitem(resources.RESOURCES, "PyTorchJob", resources.Resource("none.kitctl.dev/v1", "pytorchjobs"))
-    told = kitctl("submit", *job("run", namespace, *IDLE, "--kind", "PyTorchJob"), exit_code=2)
-    assert "the cluster does not know this kind of object" in told
-    assert "--kind IndexedJob" in told
+    output = kitctl("submit", *job("run", namespace, *IDLE, "--kind", "PyTorchJob"), exit_code=2)
+    assert "the cluster does not know this kind of object" in output
+    assert "--kind IndexedJob" in output
     assert left(namespace) == set()
     kitctl("submit", *job("run", namespace, *IDLE))
     assert "run" in kitctl("list", "-n", namespace)
@@ -66,9 +66,9 @@ def test_a_cluster_without_the_operator(namespace: str, monkeypatch: pytest.Monk
 def test_credentials_that_are_wrong_or_expired(namespace: str, tmp_path: Path) -> None:
     path = kubeconfig_with({"token": "expired"}, namespace, tmp_path)
     for words in (("list",), ("status", "run"), ("submit", "--name", "run")):
-        told = kitctl(*words, exit_code=1, kubeconfig=path)
-        assert "Unauthorized" in told
-        assert "fix: the credentials are wrong or expired" in told
+        output = kitctl(*words, exit_code=1, kubeconfig=path)
+        assert "Unauthorized" in output
+        assert "fix: the credentials are wrong or expired" in output
 
 
 def test_an_image_that_cannot_be_pulled_and_gpus_that_no_node_has(namespace: str) -> None:
@@ -79,43 +79,43 @@ def test_an_image_that_cannot_be_pulled_and_gpus_that_no_node_has(namespace: str
     waits = until_status("image", namespace, lambda state: "no/such:image" in state["reason"])
     assert waits["phase"] == "Pending"
     assert waits["places"][0]["reason"].endswith("(check the image's name, and the cluster's right to pull it)")
-    told = kitctl("wait", "image", "-n", namespace, "--timeout", "1s", exit_code=124)
-    assert "image: Pending (" in told
+    output = kitctl("wait", "image", "-n", namespace, "--timeout", "1s", exit_code=124)
+    assert "image: Pending (" in output
 
 
 def test_a_quota_that_is_too_small_for_the_pods(namespace: str) -> None:
     kubectl("create", "quota", "small", "-n", namespace, "--hard=pods=0")
     until(lambda: get(namespace, "quota", "small").get("status"))
-    told = kitctl("submit", *job("run", namespace, *NO_CLAIM))
-    assert "its pods wait until there is room for them: Pod: " in told
+    output = kitctl("submit", *job("run", namespace, *NO_CLAIM))
+    assert "its pods wait until there is room for them: Pod: " in output
     until_status("run", namespace, lambda state: "exceeded quota: small" in state["reason"])
-    told = kitctl("wait", "run", "-n", namespace, "--timeout", "1s", exit_code=124)
-    assert "exceeded quota: small" in told
+    output = kitctl("wait", "run", "-n", namespace, "--timeout", "1s", exit_code=124)
+    assert "exceeded quota: small" in output
 
 
 def test_a_quota_that_is_too_small_for_the_job_itself(namespace: str) -> None:
     kubectl("create", "quota", "none", "-n", namespace, "--hard=count/jobs.batch=0")
     until(lambda: get(namespace, "quota", "none").get("status"))
-    told = kitctl("submit", *job("run", namespace, *NO_CLAIM), exit_code=2)
-    assert "exceeded quota: none" in told
-    assert "fix: ask for less, or for a larger quota" in told
+    output = kitctl("submit", *job("run", namespace, *NO_CLAIM), exit_code=2)
+    assert "exceeded quota: none" in output
+    assert "fix: ask for less, or for a larger quota" in output
     assert left(namespace) == set()
 
 
-def test_what_a_quota_and_a_limit_range_demand_of_pods(namespace: str) -> None:
+def test_a_quota_and_a_limit_range_that_require_limits(namespace: str) -> None:
     kubectl("create", "quota", "all", "-n", namespace, "--hard=limits.memory=8Gi,requests.cpu=4")
     until(lambda: get(namespace, "quota", "all").get("status"))
     words = job("run", namespace, *IDLE)
-    told = kitctl("submit", *words, exit_code=2)
-    assert "must specify limits.memory for: pytorch" in told
-    assert "fix: a quota of the namespace demands it: add resources.limits.memory to the job" in told
+    output = kitctl("submit", *words, exit_code=2)
+    assert "must specify limits.memory for: pytorch" in output
+    assert "fix: a quota of the namespace demands it: add resources.limits.memory to the job" in output
     assert "add resources.limits.memory to the job" in kitctl("doctor", *words, exit_code=1)
     item = {"type": "Container", "default": {"memory": "256Mi"}, "max": {"memory": "1Gi"}}
     limits = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "few"}, "spec": {"limits": [item]}}
     apply(namespace, limits)
-    told = kitctl("submit", *words, "--memory", "2Gi", exit_code=2)
-    assert "maximum memory usage per Container is 1Gi" in told
-    assert "kubectl describe limitrange" in told
+    output = kitctl("submit", *words, "--memory", "2Gi", exit_code=2)
+    assert "maximum memory usage per Container is 1Gi" in output
+    assert "kubectl describe limitrange" in output
     assert left(namespace) == set()
     kitctl("submit", *words)
     (made,) = get(namespace, "jobs")["items"]
@@ -123,26 +123,26 @@ def test_what_a_quota_and_a_limit_range_demand_of_pods(namespace: str) -> None:
     assert container["resources"] == {"requests": {"cpu": "100m", "memory": "256Mi"}}, "below the default limit"
 
 
-def test_what_admission_refuses_is_found_before_anything_is_made(namespace: str) -> None:
-    told = kitctl("submit", *job("run", namespace, *NO_CLAIM, "--priority", "no-such"), exit_code=2)
-    assert "no PriorityClass with name no-such was found" in told
+def test_what_admission_refuses_is_found_before_anything_is_created(namespace: str) -> None:
+    output = kitctl("submit", *job("run", namespace, *NO_CLAIM, "--priority", "no-such"), exit_code=2)
+    assert "no PriorityClass with name no-such was found" in output
     assert left(namespace) == set()
 
 
 def test_pods_that_break_the_security_profile(namespace: str) -> None:
     words = job("run", namespace, *NO_CLAIM, "--set", "security.profile=none")
-    told = kitctl("submit", *words, exit_code=2)
-    assert "violates PodSecurity" in told
-    assert "fix: set security.profile: restricted" in told
+    output = kitctl("submit", *words, exit_code=2)
+    assert "violates PodSecurity" in output
+    assert "fix: set security.profile: restricted" in output
     assert left(namespace) == set()
-    told = kitctl("submit", *words, "--no-checks")
-    assert "the cluster warns: would violate PodSecurity" in told
+    output = kitctl("submit", *words, "--no-checks")
+    assert "the cluster warns: would violate PodSecurity" in output
     waits = until_status("run", namespace, lambda state: "violates PodSecurity" in state["reason"])
     assert (waits["phase"], status("run", namespace)["ready"]) == ("Pending", 0)
 
 
 def kubeconfig_with(user: dict[str, str], namespace: str, folder: Path) -> Path:
-    """The cluster as another user sees it."""
+    """A kubeconfig of the cluster for another user."""
     known = json.loads(kubectl("config", "view", "--raw", "-o", "json", f"--kubeconfig={KUBECONFIG}"))
     context = {"cluster": known["clusters"][0]["name"], "user": "other", "namespace": namespace}
     changes = {

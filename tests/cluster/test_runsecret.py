@@ -1,4 +1,4 @@
-"""The Secret that a run's nodes prove to know, by each way in; and objects that are applied twice are two runs."""
+"""The run's Secret, by each way to start a job; objects that are applied twice are two runs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ OPEN = "this run has no secret"
 
 
 def value(namespace: str, name: str = "run") -> str:
-    """What the job's Secret holds; empty where nobody has filled it."""
+    """The value of the job's Secret; empty if it was not filled."""
     key: str = (get(namespace, "secret", f"{name}-rendezvous").get("data") or {}).get("key", "")
     return base64.b64decode(key).decode()
 
 
 def trains_again(run: Run) -> bool:
-    """Whether a run of its own has come to its end."""
+    """Whether another run has completed."""
     return len(list(run.folder.glob(".finished-*"))) > 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_rendered_and_applied_twice_is_filled_once_and_runs_twice(namespace: str, kind: str) -> None:
+def test_manifests_applied_twice_are_two_runs_with_one_secret(namespace: str, kind: str) -> None:
     objects = rendered(namespace, kind, *SHORT, name="run")
     run = Run(namespace=namespace, name="run", kind=kind)
     kubectl("apply", "-f", "-", given=objects)
@@ -52,8 +52,8 @@ def test_what_is_rendered_and_applied_twice_is_filled_once_and_runs_twice(namesp
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_submitted_has_a_secret_that_its_pods_need_not_ask_for(namespace: str, kind: str) -> None:
-    told = kitctl("submit", *job_of("run", namespace, "--kind", kind, *SHORT))
+def test_a_submitted_job_has_its_secret_mounted(namespace: str, kind: str) -> None:
+    output = kitctl("submit", *job_of("run", namespace, "--kind", kind, *SHORT))
     filled = value(namespace)
     assert len(filled) == 64
     resources = {resource for rule in get(namespace, "role", "run")["rules"] for resource in rule["resources"]}
@@ -62,7 +62,7 @@ def test_what_is_submitted_has_a_secret_that_its_pods_need_not_ask_for(namespace
     kitctl("wait", "run", "-n", namespace)
     logs = kitctl("logs", "run", "-n", namespace)
     assert OPEN not in logs
-    assert filled not in told + logs
+    assert filled not in output + logs
     kitctl("delete", "run", "-n", namespace)
     until(lambda: "run-rendezvous" not in kubectl("get", "secrets", "-n", namespace, "-o", "name"))
 

@@ -1,4 +1,4 @@
-"""A job's snapshots on its claim, seen through a short-lived pod: while the job is there, and when it is gone."""
+"""A job's snapshots on its claim, read by a helper pod, while the job exists and after it is deleted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 TOY = ("-m", "kittrain.workloads.toy", "4", "--samples", "256", "--batch_size", "16")
 
 
-def test_snapshots_are_looked_after_beside_their_claim(namespace: str, tmp_path: Path) -> None:
+def test_snapshots_are_managed_through_a_helper_pod(namespace: str, tmp_path: Path) -> None:
     options = ("--kind", "IndexedJob", "--nodes", "2", "--procs-per-node", "1", "--snapshot-every", "20")
     kitctl("submit", *job("run", namespace, *options), "--wait", *TOY)
     where = ("run", "-n", namespace)
@@ -38,5 +38,5 @@ def test_snapshots_are_looked_after_beside_their_claim(namespace: str, tmp_path:
     kitctl("snapshots", "prune", *gone, "--keep", "1", "-y")
     assert {path.name for path in folder.glob("step-*")} == {"step-00000064-g0001", "step-00000060-g0001"}
     assert "no snapshot '7' that could be used" in kitctl("snapshots", "show", *gone, "7", exit_code=1)
-    until(lambda: not get(namespace, "pods")["items"])  # nothing is left behind
+    until(lambda: not get(namespace, "pods")["items"])  # no pod is left
     assert "no claim 'other'" in kitctl("audit", *gone, "--claim", "other", exit_code=102)

@@ -1,4 +1,4 @@
-"""What submit leaves on a cluster: all of a job or nothing of it, whatever is there already, wherever it is killed."""
+"""Submit creates all of a job or nothing, with any existing objects, and wherever it is killed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.cluster.kubectl import Object, apply, get, kubectl, until
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 KINDS: Final = {"IndexedJob": "job.batch", "PyTorchJob": "pytorchjob.kubeflow.org"}
-# Everything that kitctl makes.
+# Every kind that kitctl creates.
 RESOURCES: Final = ",".join(
     (
         *KINDS.values(),
@@ -32,13 +32,13 @@ RESOURCES: Final = ",".join(
         "persistentvolumeclaims",
     )
 )
-# Of a PyTorchJob only what is not the same as for an Indexed Job.
+# For a PyTorchJob only what differs from an Indexed Job.
 OPTIONAL: Final = ("reportStatus", "networkPolicy", "rendezvousSecret")
 BARE: Final = (*IDLE, *(word for part in OPTIONAL for word in ("--set", f"security.{part}=false")))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_job_owns_all_that_is_made_for_it_but_its_snapshots(namespace: str, kind: str) -> None:
+def test_a_job_owns_its_objects_except_its_snapshots(namespace: str, kind: str) -> None:
     words = job("run", namespace, "--kind", kind, *NOWHERE)
     kitctl("submit", *words)
     (made,) = jobs(namespace)
@@ -52,9 +52,9 @@ def test_a_job_owns_all_that_is_made_for_it_but_its_snapshots(namespace: str, ki
     changed = kitctl("diff", *words, "--nodes", "3", exit_code=1)
     assert ("replicas" if kind == "PyTorchJob" else "completions") in changed
     assert kitctl("diff", *words) == "", "a diff changes nothing"
-    told = kitctl("submit", *words, exit_code=2)
-    assert "'run' is there already" in told
-    assert "fix: choose another --name, replace it with --replace" in told
+    output = kitctl("submit", *words, exit_code=2)
+    assert "'run' is there already" in output
+    assert "fix: choose another --name, replace it with --replace" in output
 
     (claim,) = get(namespace, "pvc")["items"]
     assert "replacing job 'run'" in kitctl("submit", *words, "--replace", "--nodes", "2")
@@ -64,7 +64,7 @@ def test_a_job_owns_all_that_is_made_for_it_but_its_snapshots(namespace: str, ki
     assert get(namespace, "pvc")["items"][0]["metadata"]["uid"] == claim["metadata"]["uid"]
 
     kitctl("delete", "run", "-n", namespace)
-    kitctl("submit", *words)  # at once: what the garbage collector still has to take is waited for
+    kitctl("submit", *words)  # at once: it waits for the garbage collector
     (again,) = jobs(namespace)
     assert {uid_of_owner(child) for child in children(namespace)} == {again["metadata"]["uid"], None}
     kitctl("delete", "run", "-n", namespace)
@@ -82,7 +82,7 @@ def test_another_kind_replaces_a_job_too(namespace: str) -> None:
     assert {uid_of_owner(child) for child in children(namespace)} == {replaced["metadata"]["uid"]}
 
 
-def test_a_claim_that_is_being_deleted_is_waited_for_and_made_anew(namespace: str) -> None:
+def test_a_claim_that_is_being_deleted_is_created_again(namespace: str) -> None:
     words = ("submit", *job("run", namespace, *NOWHERE))
     claim = ("pvc", "run-snapshots", "-n", namespace)
     kitctl(*words)
@@ -103,14 +103,14 @@ def test_a_claim_that_is_being_deleted_is_waited_for_and_made_anew(namespace: st
 
 
 @pytest.mark.parametrize("kind", ["Service", "ConfigMap", "PersistentVolumeClaim", "Job"])
-def test_what_somebody_else_made_is_not_touched_and_nothing_else_stays(namespace: str, kind: str) -> None:
+def test_foreign_objects_are_not_touched_and_nothing_is_left(namespace: str, kind: str) -> None:
     theirs = foreign(kind)
     apply(namespace, theirs)
     uid = get(namespace, kind, theirs["metadata"]["name"])["metadata"]["uid"]
     for more in ((), ("--replace",)):
-        told = kitctl("submit", *job("run", namespace, *NOWHERE, *more), exit_code=2)
-        assert f"{kind} {theirs['metadata']['name']!r} is there already, and not " in told
-        assert "fix: choose another --name" in told
+        output = kitctl("submit", *job("run", namespace, *NOWHERE, *more), exit_code=2)
+        assert f"{kind} {theirs['metadata']['name']!r} is there already, and not " in output
+        assert "fix: choose another --name" in output
     until(lambda: left(namespace) == set())
     after = get(namespace, kind, theirs["metadata"]["name"], "--show-managed-fields")["metadata"]
     assert after["uid"] == uid
@@ -118,17 +118,17 @@ def test_what_somebody_else_made_is_not_touched_and_nothing_else_stays(namespace
 
 
 @pytest.mark.parametrize(("kind", "options"), [("IndexedJob", NOWHERE), ("PyTorchJob", BARE)])
-def test_killed_before_any_request_it_is_finished_by_the_next_submit(
+def test_a_submit_killed_before_any_request_is_completed_by_the_next(
     namespace: str, kind: str, options: tuple[str, ...]
 ) -> None:
-    """Each time under another name; in the end all have what the one that nobody killed has."""
+    """Each time with another name; in the end, all have the same objects as the job that was not killed."""
     for number in itertools.count(1):
-        # Without checks: what they ask makes nothing, and there are as many of them as of the rest.
+        # Without checks: they create nothing, and would double the number of requests.
         words = ("submit", *job(f"run-{number}", namespace, "--kind", kind, "--no-checks", *options))
         if survives(number, *words):
             break
         made = [one for one in jobs(namespace) if one["metadata"]["name"] == f"run-{number}"]
-        if made and is_released(made[0]):  # it only was to be told
+        if made and is_released(made[0]):  # only the output was missing
             assert "is there already" in kitctl(*words, exit_code=2)
         else:
             assert ("was half submitted; going on" in kitctl(*words)) is bool(made)
@@ -144,7 +144,7 @@ def test_killed_before_any_request_it_is_finished_by_the_next_submit(
     assert all(map(is_released, jobs(namespace)))
 
 
-def test_a_half_submitted_job_says_so_and_can_be_deleted(namespace: str) -> None:
+def test_a_partly_submitted_job_reports_it_and_can_be_deleted(namespace: str) -> None:
     words = ("submit", *job("run", namespace, *NOWHERE))
     assert not survives(21, *words)
     assert 1 < len(left(namespace)) < 8
@@ -155,7 +155,7 @@ def test_a_half_submitted_job_says_so_and_can_be_deleted(namespace: str) -> None
     until(lambda: left(namespace) <= {"PersistentVolumeClaim/run-snapshots"})
 
 
-def test_what_was_made_anew_since_it_was_looked_at_is_not_touched(namespace: str) -> None:
+def test_an_object_recreated_after_it_was_read_is_not_touched(namespace: str) -> None:
     target = connect(Where(tell=print, target="cluster", kubeconfig=KUBECONFIG))
     assert isinstance(target, ClusterTarget)
     kitctl("submit", *job("run", namespace, *IDLE))
@@ -172,8 +172,8 @@ def test_what_was_made_anew_since_it_was_looked_at_is_not_touched(namespace: str
         assert target.api.get(kind, namespace, name)["metadata"]["uid"] == found["metadata"]["uid"]
 
 
-def test_of_two_who_submit_at_once_one_is_told(namespace: str) -> None:
-    """In processes of their own, and again and again: who is first is not planned."""
+def test_of_two_concurrent_submits_one_gets_a_conflict(namespace: str) -> None:
+    """In separate processes, repeatedly: which one is first is random."""
     words = [("submit", *job("run", namespace, *IDLE, "--env", f"WHO={who}", "--no-checks")) for who in "ab"]
     with ThreadPoolExecutor(2) as both:
         for _ in range(3):
@@ -200,7 +200,7 @@ def test_the_same_name_in_two_namespaces(namespace: str) -> None:
 
 
 def exit_code(words: tuple[str, ...]) -> int:
-    """How a command ends that runs in a process of its own."""
+    """The exit code of a command that runs in its own process."""
     command = [sys.executable, "-m", "kitctl", words[0], "--kubeconfig", str(KUBECONFIG), *words[1:]]
     return subprocess.run(command, check=False, capture_output=True).returncode
 
@@ -211,13 +211,13 @@ def jobs(namespace: str) -> list[Object]:
 
 
 def children(namespace: str) -> list[Object]:
-    """Everything but jobs; what the operator and the cluster make is not kitctl's."""
+    """Everything except jobs and what the operator and the cluster create."""
     found = get(namespace, RESOURCES, "-l", f"{names.LABEL_NAME}={names.APP_NAME}")["items"]
     return [thing for thing in found if thing["kind"] not in {"Job", "PyTorchJob"}]
 
 
 def left(namespace: str) -> set[str]:
-    """All of kitctl's objects that are there."""
+    """All existing objects of kitctl."""
     found = get(namespace, RESOURCES, "-l", f"{names.LABEL_NAME}={names.APP_NAME}")["items"]
     return {f"{thing['kind']}/{thing['metadata']['name']}" for thing in found}
 
@@ -228,13 +228,13 @@ def is_released(thing: Object) -> bool:
 
 
 def uid_of_owner(thing: Object) -> str | None:
-    """None of what has no owner."""
+    """None if it has no owner."""
     owners = thing["metadata"].get("ownerReferences", [])
     return str(owners[0]["uid"]) if owners else None
 
 
 def foreign(kind: str) -> Object:
-    """An object that is in a job's way, of somebody who does not know kitctl."""
+    """An object that conflicts with a job and is not kitctl's."""
     image = {"name": "main", "image": "none"}
     pod = {"restartPolicy": "Never", "containers": [image]}
     claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Mi"}}}

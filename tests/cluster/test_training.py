@@ -1,4 +1,4 @@
-"""Jobs of both kinds train on the cluster to the end: beside each other, under any name, and in any DNS domain."""
+"""Jobs of both kinds train to the end: several at once, with any name, and in any DNS domain."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tests.cluster.toy import assert_complete_and_exact, submit_toy
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-# The longest that leave room for the suffixes of two nodes.
+# The longest names that allow the suffixes of two nodes.
 LONGEST: Final = {"IndexedJob": "i" * (63 - len("-1")), "PyTorchJob": "p" * (63 - len("-worker-1"))}
 
 
 @pytest.mark.usefixtures("gpus", "own_kubeconfig")
 @pytest.mark.parametrize("kind", often("IndexedJob"))
 def test_twelve_ranks_on_three_nodes_learn_the_digits(namespace: str, kind: str) -> None:
-    """By the line that the README begins with: no image, no name, no namespace are given."""
+    """With the README's first command: without an image, a name or a namespace."""
     more = () if kind == "IndexedJob" else ("--kind", kind)
-    told = here("submit", "--nodes", "3", "--gpus-per-node", "4", *more)
-    (name,) = re.findall(r"job '(digits-\w+)' submitted", told)
+    output = here("submit", "--nodes", "3", "--gpus-per-node", "4", *more)
+    (name,) = re.findall(r"job '(digits-\w+)' submitted", output)
     run = Run(namespace=namespace, name=name, kind=kind)
     until_status(name, namespace, lambda state: state["worldSize"] == 12 and state["progress"]["loss"])
     assert {place["ranks"] for place in status(name, namespace)["places"]} == {"0-3", "4-7", "8-11"}
@@ -49,7 +49,7 @@ def test_twelve_ranks_on_three_nodes_learn_the_digits(namespace: str, kind: str)
 
 
 def here(*words: str) -> str:
-    """What the command line prints, with the user's own kubeconfig."""
+    """Output of the command line with the user's own kubeconfig."""
     done = subprocess.run([sys.executable, "-m", "kitctl", *words], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -64,7 +64,7 @@ def assert_each_pod_has_the_logs_of_its_ranks(run: Run) -> None:
         assert ranks == set(range(4 * int(index), 4 * int(index) + 4))
 
 
-def test_jobs_beside_each_other_under_any_name_and_in_another_domain(namespace: str, elsewhere: str) -> None:
+def test_concurrent_jobs_with_any_name_and_another_domain(namespace: str, elsewhere: str) -> None:
     two = ("--nodes", "2")
     domain = ("--set", f"rendezvous.clusterDomain={SECOND_DOMAIN}")
     runs = [
@@ -79,7 +79,7 @@ def test_jobs_beside_each_other_under_any_name_and_in_another_domain(namespace: 
 
 @pytest.fixture
 def own_kubeconfig(namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user's own kubeconfig, with this namespace in it."""
+    """A user's own kubeconfig with this namespace."""
     path = tmp_path / "kubeconfig"
     path.write_bytes(KUBECONFIG.read_bytes())
     kubectl("config", "set-context", "--current", f"--namespace={namespace}", f"--kubeconfig={path}")

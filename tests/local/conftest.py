@@ -1,4 +1,4 @@
-"""Whole jobs on the local target, driven by the command line as a user would."""
+"""Complete jobs on the local target, driven by the command line as a user would."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from kitctl.__main__ import main
 from kitctl.state import END_PHASES
 from kitctl.targets.local.folder import JobFolder, state_home
 
-WAIT_SECONDS = 240.0  # far more than anything takes: two cores may be busy with other tests
+WAIT_SECONDS = 240.0  # far more than needed: other tests may keep the cores busy
 
 
 class Kit:
-    """The command line, and what it leaves in the state folder."""
+    """The command line, and its files in the state folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """A command that is left running."""
+        """Start a command in the background."""
         command = [sys.executable, "-m", "kitctl", *words]
         return subprocess.Popen(
             command,
@@ -48,7 +48,7 @@ class Kit:
         return output + errors
 
     def status(self, name: str) -> dict[str, Any]:
-        """A job's state as JSON. In this process: it is asked often, and starting Python costs more than the answer."""
+        """A job's state as JSON. Read in this process, since starting Python for each poll is expensive."""
         with redirect_stdout(io.StringIO()) as output:
             assert main(["status", name, "-o", "json"]) == 0
         state: dict[str, Any] = json.loads(output.getvalue())
@@ -75,7 +75,7 @@ class Kit:
         return started.pid
 
     def snapshots(self, name: str) -> Path:
-        """Where a job's snapshots lie."""
+        """The folder of a job's snapshots."""
         return state_home() / "snapshots" / "default" / name
 
 

@@ -49,7 +49,7 @@ class LocalPlace:
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_ten_random_faults_leave_no_trace_in_what_was_learned(kit: Kit) -> None:
+def test_ten_random_faults_do_not_change_the_result(kit: Kit) -> None:
     seed = int(os.environ.get("CHAOS_SEED") or random.randrange(10**6))
     place = LocalPlace(kit, "chaos")
     records = place.snapshots / "record"

@@ -1,4 +1,4 @@
-"""What is refused, and that it leaves nothing behind."""
+"""Requests that are refused leave nothing behind."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ if TYPE_CHECKING:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_two_jobs_of_one_name_are_an_error_and_the_first_goes_on(kit: Kit) -> None:
+def test_a_second_job_of_a_name_is_an_error_and_the_first_runs_on(kit: Kit) -> None:
     words = ["-m", "kittrain.workloads.toy", "100", "--step-time", "0.1"]
     kit.run("submit", "--name", "mine", *words)
     run = kit.job("mine").job.run
-    told = kit.run("submit", "--name", "mine", *words, exit_code=2)
-    assert "a job 'mine' is there already (running)" in told
-    assert "kitctl delete mine" in told
+    output = kit.run("submit", "--name", "mine", *words, exit_code=2)
+    assert "a job 'mine' is there already (running)" in output
+    assert "kitctl delete mine" in output
     assert kit.job("mine").job.run == run
     assert kit.run("list", "-o", "name") == "mine\n"
 
 
 def test_a_script_that_does_not_exist_is_refused_before_anything_is_written(kit: Kit) -> None:
-    told = kit.run("submit", "--nodes", "2", "absent.py", exit_code=2)
-    assert "absent.py does not exist" in told
+    output = kit.run("submit", "--nodes", "2", "absent.py", exit_code=2)
+    assert "absent.py does not exist" in output
     assert "no jobs" in kit.run("list", "-A")
 
 
 @pytest.mark.parametrize("verb", ["status", "logs", "wait", "suspend", "resume", "restart", "cancel", "delete"])
-def test_a_job_that_is_not_there_is_102(kit: Kit, verb: str) -> None:
+def test_a_missing_job_is_exit_code_102(kit: Kit, verb: str) -> None:
     assert "no job 'absent'" in kit.run(verb, "absent", exit_code=102)
 
 
-def test_what_cannot_be_parsed_is_2(kit: Kit) -> None:
+def test_invalid_arguments_are_exit_code_2(kit: Kit) -> None:
     assert "not a regular expression" in kit.run("logs", "absent", "--include", "[", exit_code=2)
     assert "not a duration" in kit.run("logs", "absent", "--since", "soon", exit_code=2)

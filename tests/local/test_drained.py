@@ -1,4 +1,4 @@
-"""A plain script that saves and ends with 0 when it is told to leave: its job goes on until it has finished."""
+"""A plain script that saves and exits with 0 on SIGTERM: its job continues until it has finished."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import os, signal, sys, time
 from pathlib import Path
 folder = Path(os.environ["KIT_SNAPSHOT_DIR"])
 saved = folder / os.environ["RANK"]
-told = []
-signal.signal(signal.SIGTERM, lambda *_: told.append(True))
+stopping = []
+signal.signal(signal.SIGTERM, lambda *_: stopping.append(True))
 step = int(saved.read_text()) if saved.exists() else 0
 print("resuming after step", step)
 while not (folder / "enough").exists():
     time.sleep(0.02)
     step += 1
-    if told:
+    if stopping:
         folder.mkdir(parents=True, exist_ok=True)
         saved.write_text(str(step))
         sys.exit(0)
@@ -33,12 +33,12 @@ print("finished after step", step)
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_preempted_node_and_a_suspended_job_go_on(kit: Kit) -> None:
+def test_a_preempted_node_and_a_suspended_job_continue(kit: Kit) -> None:
     (kit.folder / "plain.py").write_text(PLAIN)
     kit.run("submit", "--name", "plain", "--nodes", "2", "plain.py")
-    kit.until("plain", lambda job: job["phase"] == "Running" and said(kit, "resuming") == 2)
+    kit.until("plain", lambda job: job["phase"] == "Running" and count_in_logs(kit, "resuming") == 2)
     os.kill(kit.agent("plain", 1), signal.SIGTERM)
-    kit.until("plain", lambda job: job["phase"] == "Running" and said(kit, "resuming") == 4)
+    kit.until("plain", lambda job: job["phase"] == "Running" and count_in_logs(kit, "resuming") == 4)
     assert kit.job("plain").node(1).attempts == 2
     assert kit.job("plain").node(0).attempts == 1
 
@@ -47,13 +47,13 @@ def test_a_preempted_node_and_a_suspended_job_go_on(kit: Kit) -> None:
     assert job["phase"] == "Suspended"
     assert [place["state"] for place in job["places"]] == ["Drained", "Drained"]
     kit.run("resume", "plain")
-    kit.until("plain", lambda _: said(kit, "resuming") == 6)
+    kit.until("plain", lambda _: count_in_logs(kit, "resuming") == 6)
     (kit.snapshots("plain") / "enough").touch()
     kit.run("wait", "plain")
-    assert said(kit, "finished after step") == 2
-    assert said(kit, "resuming after step 0\n") == 2, "all others went on where they were"
+    assert count_in_logs(kit, "finished after step") == 2
+    assert count_in_logs(kit, "resuming after step 0\n") == 2, "all others resumed from their step"
 
 
-def said(kit: Kit, text: str) -> int:
-    """How often the ranks have said it."""
+def count_in_logs(kit: Kit, text: str) -> int:
+    """How often the ranks' logs contain ``text``."""
     return kit.run("logs", "plain", "--include", "step").count(text)

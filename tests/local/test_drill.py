@@ -1,4 +1,4 @@
-"""Faults on purpose: each is done for real, and what the job makes of it is told."""
+"""Drills: each fault is real, and the recovery is reported."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ TOY = ["-m", "kittrain.workloads.toy", "200", "--samples", "512", "--batch_size"
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_each_fault_is_done_and_its_recovery_measured(kit: Kit) -> None:
+def test_each_fault_is_injected_and_its_recovery_measured(kit: Kit) -> None:
     kit.run("submit", "--name", "struck", "--nodes", "2:3", "--snapshot-every", "20", *TOY)
     kit.until("struck", trains)
     refused = kit.run("drill", "struck", "--fault", "kill-rank", "--rank", "3", exit_code=2)
     assert "choose among ranks 0 to 2 on nodes 0, 1, 2" in refused
     assert "Nobody is there to answer" in kit.run("drill", "struck", "--fault", "kill-rank", exit_code=2)
 
-    told = kit.run("drill", "struck", "--fault", "kill-rank", "--rank", "1", "--count", "2", "--every", "1s", "-y")
-    assert "SIGKILL to one rank" in told
-    assert told.count("kill-rank   rank 1 (node 1)") == 2
+    output = kit.run("drill", "struck", "--fault", "kill-rank", "--rank", "1", "--count", "2", "--every", "1s", "-y")
+    assert "SIGKILL to one rank" in output
+    assert output.count("kill-rank   rank 1 (node 1)") == 2
     assert "rank 1 failed (killed by SIGKILL)" in kit.run("logs", "struck", "--node", "1")
     for fault in ("kill-agent", "kill-node", "preempt"):
         kit.until("struck", trains)
@@ -40,22 +40,22 @@ def test_each_fault_is_done_and_its_recovery_measured(kit: Kit) -> None:
 def test_a_job_that_does_not_recover_is_exit_code_1(kit: Kit) -> None:
     kit.run("submit", "--name", "ends", "--nodes", "2", "--max-restarts", "0", "--snapshot-every", "9999", *TOY)
     kit.until("ends", lambda job: job["phase"] == "Running" and job["progress"]["step"])
-    told = kit.run("drill", "ends", "--fault", "kill-rank", "--timeout", "2m", "-y", exit_code=1)
-    assert "not recovered (failed)" in told
-    told = kit.run("drill", "ends", "--fault", "kill-rank", "-y", exit_code=2)
-    assert "'ends' does not train now (failed)" in told
+    output = kit.run("drill", "ends", "--fault", "kill-rank", "--timeout", "2m", "-y", exit_code=1)
+    assert "not recovered (failed)" in output
+    output = kit.run("drill", "ends", "--fault", "kill-rank", "-y", exit_code=2)
+    assert "'ends' does not train now (failed)" in output
 
 
 def trains(job: dict[str, Any]) -> bool:
-    """Whether all three ranks do."""
+    """Whether all three ranks train."""
     return job["phase"] == "Running" and job["worldSize"] == 3 and bool(job["progress"]["step"])
 
 
 def drill(kit: Kit, *words: str) -> dict[str, Any]:
-    """What came of one strike."""
+    """The result of one fault."""
     process = kit.start("drill", *words, "-y", "-o", "json")
-    output, told = process.communicate(timeout=300)
-    assert process.returncode == 0, told
+    output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
     (recovery,) = json.loads(output)
     print(recovery)
     found: dict[str, Any] = recovery

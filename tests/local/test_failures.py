@@ -1,4 +1,4 @@
-"""What the person at the terminal is told of a job that fails."""
+"""What the command line reports of a job that fails."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ dist.barrier()
 CAUSE = "exit code 3: no data in /data/x"
 
 
-def test_a_cause_is_told_once_a_failure_and_at_the_end_with_rank_node_and_last_lines(kit: Kit) -> None:
+def test_a_cause_is_reported_per_failure_and_at_the_end_with_rank_node_and_last_lines(kit: Kit) -> None:
     (kit.folder / "train.py").write_text(SCRIPT)
     words = ("--name", "fails", "--nodes", "3", "--max-restarts", "2", "--follow", "train.py")
     follower = kit.start("submit", *words)
     output, errors = follower.communicate(timeout=240)
     assert follower.returncode == 100
-    told = [line for line in output.splitlines() if line.startswith("[agent ") and "failed" in line]
-    assert [line for line in told if CAUSE in line] == [
+    reported = [line for line in output.splitlines() if line.startswith("[agent ") and "failed" in line]
+    assert [line for line in reported if CAUSE in line] == [
         f"[agent 1]: rank 1 failed ({CAUSE}), restart 1 of 2",
         f"[agent 1]: rank 1 failed ({CAUSE}), restart 2 of 2",
         f"[agent 1]: fatal: rank 1 failed ({CAUSE}), no restart left of 2",
     ]
-    assert sorted(line for line in told if "for good" in line) == [
+    assert sorted(line for line in reported if "for good" in line) == [
         f"[agent {other}]: fatal: node 1 has failed for good" for other in (0, 2)
     ]
     end = [
@@ -64,11 +64,11 @@ def test_a_cause_is_told_once_a_failure_and_at_the_end_with_rank_node_and_last_l
     assert "status" not in phase["fix"]
 
 
-def test_what_no_restart_mends_is_not_tried_again_and_comes_with_its_fix(kit: Kit) -> None:
+def test_a_permanent_failure_is_not_retried_and_comes_with_its_fix(kit: Kit) -> None:
     (kit.folder / "train.py").write_text("import flash_attn\n")
-    told = kit.run("submit", "--name", "lacks", "--nodes", "2", "--wait", "train.py", exit_code=100)
-    assert "failed (ModuleNotFoundError: No module named 'flash_attn'), which no restart can fix" in told
-    assert "fix: install flash_attn" in told
+    output = kit.run("submit", "--name", "lacks", "--nodes", "2", "--wait", "train.py", exit_code=100)
+    assert "failed (ModuleNotFoundError: No module named 'flash_attn'), which no restart can fix" in output
+    assert "fix: install flash_attn" in output
     assert "restart 1" not in kit.run("logs", "lacks")
     assert "Fix        install flash_attn" in kit.run("status", "lacks")
     assert "fix: install flash_attn" in kit.run("doctor", "lacks", exit_code=1)

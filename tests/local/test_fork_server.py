@@ -1,4 +1,4 @@
-"""Nodes of one machine are forked from a process that has torch imported, for as long as there is one."""
+"""Local nodes are forked from a process that has imported torch, as long as that process lives."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_lost_nodes_are_forked_again_and_start_cold_once_the_server_is_lost(kit:
     second = started(kit, 1, attempt=2)
     assert parent(parent(second)) == server
 
-    os.kill(parent(second), signal.SIGKILL)  # its shim: the agent must not hold the node's lock in its stead
+    os.kill(parent(second), signal.SIGKILL)  # its shim: the agent must not inherit the node's lock
     third = started(kit, 1, attempt=3)
     assert parent(parent(third)) == server
 
@@ -50,7 +50,7 @@ def test_a_job_that_is_cancelled_before_the_server_is_ready_ends_at_once(kit: Ki
 
 
 def started(kit: Kit, index: int, *, attempt: int) -> int:
-    """The process id of a node's agent, once it runs that attempt."""
+    """The process id of a node's agent, once this attempt runs."""
     node = kit.job("forked").node(index)
     kit.until("forked", lambda _: node.started(attempt) and node.alive())
     return kit.agent("forked", index)

@@ -1,4 +1,4 @@
-"""Nodes killed by SIGKILL, again and again: the run ends, and every sample was counted exactly once."""
+"""Nodes are killed repeatedly: the run ends, and every sample was counted exactly once."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def test_five_kills_and_every_sample_is_counted_exactly_once(kit: Kit) -> None:
 
 
 def reached(step: int, job: dict[str, Any]) -> bool:
-    """Whether all ranks train, and have come to ``step``."""
+    """Whether all ranks train and have reached ``step``."""
     return bool(job["phase"] == "Running" and (job["progress"].get("step") or 0) >= step)
 
 
 def lost(nodes: int, job: dict[str, Any]) -> bool:
-    """Whether that many nodes have been started again."""
+    """Whether this many nodes were started again."""
     return bool(job["restarts"] >= nodes)

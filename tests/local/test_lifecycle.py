@@ -1,4 +1,4 @@
-"""A job from submit to delete, with every verb on the way."""
+"""A job from submit to delete, with every verb in between."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOY = ["-m", "kittrain.workloads.toy", "100", "--samples", "512", "--batch_size"
 
 
 def trains(kit: Kit, name: str, *, ranks: int, after: int | None = None) -> None:
-    """Wait until a group of that size has taken steps, beyond what the groups before it told."""
+    """Wait until a group of this size has taken steps, beyond those of earlier groups."""
     formed = kit.until(name, lambda job: job["phase"] == "Running" and job["worldSize"] == ranks)
     reached = max(after or 0, formed["progress"]["step"] or 0)
     kit.until(name, lambda job: (job["progress"]["step"] or 0) > reached)
@@ -64,7 +64,7 @@ def test_an_elastic_job_through_every_verb(kit: Kit) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_resume_goes_on_where_an_earlier_job_of_the_name_ended(kit: Kit) -> None:
+def test_resume_continues_an_earlier_job_of_the_name(kit: Kit) -> None:
     words = ["-m", "kittrain.workloads.toy", "--samples", "64", "--batch_size", "16"]
     kit.run("submit", "--name", "again", "--wait", *words, "2")
     run = kit.job("again").job.run
@@ -79,10 +79,12 @@ def test_resume_goes_on_where_an_earlier_job_of_the_name_ended(kit: Kit) -> None
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_job_that_fails_for_good_tells_the_first_failing_rank_s_traceback(kit: Kit) -> None:
+def test_a_failed_job_reports_the_first_failing_ranks_traceback(kit: Kit) -> None:
     words = ["-m", "kittrain.workloads.toy", "1", "--fail-at", "2", "--fail-rank", "1"]
-    told = kit.run("submit", "--name", "fails", "--nodes", "2", "--max-restarts", "1", "--wait", *words, exit_code=100)
-    assert "rank 1 failed (ValueError: failing at step 2" in told
+    output = kit.run(
+        "submit", "--name", "fails", "--nodes", "2", "--max-restarts", "1", "--wait", *words, exit_code=100
+    )
+    assert "rank 1 failed (ValueError: failing at step 2" in output
     job = kit.status("fails")
     assert job["phase"] == "Failed"
     assert job["failure"]["rank"] == 1
@@ -94,17 +96,17 @@ def test_a_job_that_fails_for_good_tells_the_first_failing_rank_s_traceback(kit:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_ctrl_c_while_following_leaves_the_job_running_and_says_how_to_come_back(kit: Kit) -> None:
+def test_ctrl_c_while_following_leaves_the_job_running_and_shows_how_to_follow_again(kit: Kit) -> None:
     follower = kit.start("submit", "--name", "lives", "--follow", *TOY)
     assert follower.stdout is not None
     assert follower.stderr is not None
     while "training with" not in follower.stdout.readline():
         pass
     follower.send_signal(signal.SIGINT)
-    _, told = follower.communicate(timeout=60)
+    _, errors = follower.communicate(timeout=60)
     assert follower.returncode == 130
-    assert "left 'lives' running" in told
-    assert "kitctl logs -f lives" in told
+    assert "left 'lives' running" in errors
+    assert "kitctl logs -f lives" in errors
     step = kit.until("lives", lambda job: job["progress"]["step"])["progress"]["step"]
     kit.until("lives", lambda job: job["progress"]["step"] > step)
     before = time.monotonic()
@@ -114,7 +116,7 @@ def test_ctrl_c_while_following_leaves_the_job_running_and_says_how_to_come_back
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_two_jobs_at_once_do_not_disturb_each_other(kit: Kit) -> None:
+def test_two_concurrent_jobs_do_not_disturb_each_other(kit: Kit) -> None:
     words = ["-m", "kittrain.workloads.toy", "2", "--samples", "128", "--batch_size", "16", "--step-time", "0.1"]
     for name in ("left", "right"):
         kit.run("submit", "--name", name, "--nodes", "2", *words)

@@ -1,4 +1,4 @@
-"""A job's snapshots as its owner sees them: while it runs, once they are damaged, and after it is gone."""
+"""A job's snapshots: while it runs, when they are damaged, and after it is deleted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOY = ("-m", "kittrain.workloads.toy", str(EPOCHS), "--samples", str(SAMPLES), "
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_snapshots_are_looked_after_and_the_history_is_proved_until_somebody_tampers_with_it(kit: Kit) -> None:
+def test_snapshots_are_managed_and_their_history_audited_and_tampering_is_found(kit: Kit) -> None:
     kit.run("submit", "--name", "job", "--nodes", "1:2", "--snapshot-every", "20", *TOY, "--step-time", "0.1")
     kit.until("job", lambda job: job["worldSize"] == 2 and (job["progress"]["step"] or 0) > 20)
     kit.run("suspend", "job")
@@ -52,9 +52,9 @@ def test_snapshots_are_looked_after_and_the_history_is_proved_until_somebody_tam
     flip(oldest / "shard-00000.bin")
     assert f"1 of 3 cannot be used: {oldest.name}" in kit.run("snapshots", "verify", "job", exit_code=1)
     resign(newest, ledger=without(read_manifest(newest).ledger, 2))
-    told = kit.run("audit", "job", exit_code=1)
-    assert f"broken in {newest.name}: entry 2: epoch, position and step begin at" in told
-    assert "2 <- here" in told
+    output = kit.run("audit", "job", exit_code=1)
+    assert f"broken in {newest.name}: entry 2: epoch, position and step begin at" in output
+    assert "2 <- here" in output
     prune = ("snapshots", "prune", "job", "--keep", "1", "--damaged")
     assert "delete these 2? Nobody is there to answer" in kit.run(*prune, exit_code=2)
     assert len([*kit.snapshots("job").glob("step-*")]) == 3
@@ -63,13 +63,13 @@ def test_snapshots_are_looked_after_and_the_history_is_proved_until_somebody_tam
 
 
 def without(ledger: Ledger, number: int) -> Ledger:
-    """The ledger as somebody would leave it who knows how its chain is made."""
+    """The ledger without one entry, its chain recomputed as a forger would."""
     done: Ledger = ()
     for entry in ledger[:number] + ledger[number + 1 :]:
         done = (*done, entry.chained(done[-1].chain if done else ""))
     return done
 
 
-def test_where_nothing_was_ever_kept_that_is_said(kit: Kit) -> None:
-    told = kit.run("snapshots", "list", "nothing", exit_code=102)
-    assert "no job 'nothing' on this machine, and no snapshots of one" in told
+def test_a_job_without_snapshots_is_reported(kit: Kit) -> None:
+    output = kit.run("snapshots", "list", "nothing", exit_code=102)
+    assert "no job 'nothing' on this machine, and no snapshots of one" in output

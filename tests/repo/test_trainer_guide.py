@@ -21,7 +21,7 @@ def test_the_guides_script_trains(tmp_path: Path) -> None:
     environ = {**os.environ, "KIT_SNAPSHOT_DIR": str(tmp_path / "snapshots")}
     command = [sys.executable, "train.py"]
     done = subprocess.run(command, check=True, cwd=tmp_path, env=environ, capture_output=True, text=True)
-    told = re.search(r"mean squared error (\S+) on 1000 samples", done.stdout)
-    assert told is not None, done.stdout
-    assert float(told[1]) < 0.01
+    error = re.search(r"mean squared error (\S+) on 1000 samples", done.stdout)
+    assert error is not None, done.stdout
+    assert float(error[1]) < 0.01
     assert (tmp_path / "snapshots" / "model.pt").exists()

@@ -87,7 +87,7 @@ def image() -> None:
                 run, "docker", "build", "-t", TRAINER_IMAGE, "--build-arg", f"BASE_IMAGE={TORCH_IMAGE}", repository
             ),
             "push": partial(images.push, TRAINER_IMAGE),
-            "remove from nodes": partial(cluster.nodes_forget, DEFAULT_IMAGE),
+            "remove from nodes": partial(cluster.nodes_remove_image, DEFAULT_IMAGE),
             "pull on nodes": partial(cluster.nodes_pull, TRAINER_IMAGE),
         }
     )

@@ -1,7 +1,6 @@
-"""What is added to the cluster: a ReadWriteMany storage class, a DNS domain, and Kubeflow's training operator.
+"""Add-ons of the cluster: a ReadWriteMany storage class, a DNS domain, and Kubeflow's training operator.
 
-The programs come with their upstreams' own manifests, taken from the Go modules that they were built from, under a
-small kustomization.
+Each is applied with its upstream manifests, from the Go module that it was built from, and a small kustomization.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from tests.cluster.kind.steps import read, run, works
 
 
 def storage_class() -> None:
-    """The class ``shared``, ReadWriteMany, the cluster's default: one folder that every node sees."""
+    """The default class ``shared``, ReadWriteMany: one folder, mounted on every node."""
     folder = _kustomization("local-path", "deploy")
-    run("kubectl", "delete", "storageclass", "standard", "--ignore-not-found")  # kind's own: one folder a node
+    run("kubectl", "delete", "storageclass", "standard", "--ignore-not-found")  # kind's default: one folder per node
     run("kubectl", "apply", "--server-side", "--force-conflicts", "-k", folder)
 
 
 def second_domain() -> None:
-    """Services have names under a second domain, too."""
+    """Serve Services under a second domain, too."""
     configmap = ("-n", "kube-system", "configmap", "coredns")
     corefile = read("kubectl", "get", *configmap, "-o", "jsonpath={.data.Corefile}")
     if SECOND_DOMAIN not in corefile:
@@ -34,9 +33,9 @@ def second_domain() -> None:
 
 
 def training_operator() -> None:
-    """PyTorchJob, and none of the operator's other kinds: their definitions would be five sixths of it."""
+    """Kubeflow's operator with PyTorchJob only: the other kinds' definitions would be five sixths of the manifests."""
     if works("kubectl", "-n", "kubeflow", "get", "deployment", "training-operator"):
-        return  # it has written its certificate into its Secret and webhook: applying would take that back
+        return  # applying again would remove its certificate from its Secret and webhook
     folder = _kustomization("training-operator", "manifests")
     definitions = folder / "upstream/base/crds/kustomization.yaml"
     definitions.write_text("resources: [kubeflow.org_pytorchjobs.yaml]\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The cluster itself: kind's nodes, the pod network between them, the registry beside them, simulated GPUs."""
+"""The cluster itself: kind's nodes, the pod network between them, the registry next to them, simulated GPUs."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from tests.cluster.kind.steps import StepError, digest, eventually, finish, fini
 
 SHARED_ON_NODES: Final = "/kitctl-shared"  # also in manifests/local-path.yaml
 _POD_NETWORK: Final = "10.244.0.0/16"  # kind's default
-# Controllers may send 20 requests a second unless told otherwise, and several tests wait for them. There is one control
-# plane, so nobody has to be elected every two seconds; and no cluster here is worth waiting for a disk.
-_HASTE: Final = """
+# By default, controllers send at most 20 requests per second, and several tests wait for them. With a single control plane,
+# leader election is only load; and this cluster's state need not survive a power cut, so etcd skips fsync.
+_FAST_CONFIG: Final = """
 kind: ClusterConfiguration
 controllerManager: {extraArgs: {kube-api-qps: "200", kube-api-burst: "400", leader-elect: "false"}}
 scheduler: {extraArgs: {leader-elect: "false"}}
@@ -41,19 +41,19 @@ _ADDRESS: Final = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
 
 
 def nodes() -> list[str]:
-    """The containers that are the cluster's nodes."""
+    """The containers of the cluster's nodes."""
     return sorted(read("kind", "get", "nodes", "--name", CLUSTER).split())
 
 
 def workers() -> list[str]:
-    """Those that pods run on."""
+    """The nodes that pods run on."""
     return [node for node in nodes() if "control-plane" not in node]
 
 
 def registry() -> None:
-    """A registry beside the nodes, reached as localhost:PORT from here and from them.
+    """Start a registry next to the nodes, reachable as localhost:PORT from here and from them.
 
-    Pushing and pulling move only the layers that changed; ``kind load`` would write whole images to every node.
+    Pushing and pulling transfer only changed layers; ``kind load`` would write whole images to every node.
     """
     state = read("docker", "ps", "--no-trunc", "-f", f"name=^{REGISTRY_CONTAINER}$", "--format", "{{.Image}}")
     if state != REGISTRY_IMAGE or not _registry_answers():
@@ -61,7 +61,7 @@ def registry() -> None:
         if _port_taken():
             raise StepError(f"port {REGISTRY_PORT} is in use by something else: set REGISTRY_PORT to another one")
         if not works("docker", "network", "inspect", "kind"):
-            run("docker", "network", "create", "kind")  # kind would make it later
+            run("docker", "network", "create", "kind")  # kind would create it later
         run(
             *("docker", "run", "-d", "--name", REGISTRY_CONTAINER, "--network", "kind"),
             *("-p", f"127.0.0.1:{REGISTRY_PORT}:5000"),
@@ -75,7 +75,7 @@ def _registry_answers() -> bool:
     try:
         connection.request("GET", "/v2/")
         return connection.getresponse().status == HTTPStatus.OK
-    except (OSError, HTTPException):  # docker takes calls for a container that cannot be reached, and hangs up
+    except (OSError, HTTPException):  # docker accepts connections for an unreachable container, and closes them
         return False
     finally:
         connection.close()
@@ -87,7 +87,7 @@ def _port_taken() -> bool:
 
 
 def create(*, published: bool) -> None:
-    """All nodes or none: a cluster whose making was cut short, or that has changed since, is made anew."""
+    """Create the cluster; one whose creation was interrupted, or that has changed since, is created again."""
     SHARED.mkdir(exist_ok=True)
     SHARED.chmod(0o777)
     config = json.dumps(_config(published=published))
@@ -105,23 +105,25 @@ def create(*, published: bool) -> None:
 
 
 def _serves() -> bool:
-    """Whether the API server answers; on a busy machine it gets a second chance, and a third."""
+    """Whether the API server answers, with two retries for a busy machine."""
     return any(works("kubectl", "get", "--raw", "/readyz", seconds=20) for _ in range(3))
 
 
 def _state_of(config: str) -> str:
-    """What the cluster was made from, which containers it is, and whether they run at the addresses that they had."""
+    """A digest of the cluster's configuration and image, and of its containers with their state and addresses."""
     state = "{{.Id}} {{.State.Running}} " + _ADDRESS
     containers = [read("docker", "inspect", "-f", state, node) for node in nodes()]
     return digest(config, image_id(NODE_IMAGE), *containers)
 
 
 def _config(*, published: bool) -> dict[str, object]:
-    # The same folder in every node is what makes a ReadWriteMany volume of a plain path.
+    # The same folder in every node makes a plain path a ReadWriteMany volume.
     mounts = [{"hostPath": str(SHARED), "containerPath": SHARED_ON_NODES}]
     patches = ['[plugins."io.containerd.grpc.v1.cri".registry]\nconfig_path = "/etc/containerd/certs.d"']
     gates = {}
-    if "CAP_SYS_RESOURCE" in missing_capabilities():  # then no process may lower its oom_score_adj, or set rlimits
+    if (
+        "CAP_SYS_RESOURCE" in missing_capabilities()
+    ):  # without it, no process may lower its oom_score_adj or set rlimits
         patches.append('[plugins."io.containerd.grpc.v1.cri"]\nrestrict_oom_score_adj = true')
         gates = {"KubeletInUserNamespace": True}
     stored = [{"hostPath": folder, "containerPath": stores.IN_NODE} for folder in stores.folders()]
@@ -131,7 +133,7 @@ def _config(*, published: bool) -> dict[str, object]:
         "networking": {"disableDefaultCNI": not published, "podSubnet": _POD_NETWORK},
         "containerdConfigPatches": patches,
         "featureGates": gates,
-        "kubeadmConfigPatches": [_HASTE],
+        "kubeadmConfigPatches": [_FAST_CONFIG],
         "nodes": [
             {"role": "control-plane", "extraMounts": mounts},
             *({"role": "worker", "extraMounts": [*mounts, own]} for own in stored),
@@ -140,9 +142,9 @@ def _config(*, published: bool) -> dict[str, object]:
 
 
 def network() -> None:
-    """The pod network of a built node image: on each node a bridge-less ``ptp``, between nodes plain routes.
+    """The pod network of a built node image: ``ptp`` on each node, and plain routes between nodes.
 
-    kind's own network plugin comes as an image. Nothing here enforces a NetworkPolicy.
+    kind's own network plugin is a published image. Nothing here enforces a NetworkPolicy.
     """
     names = [f"node/{node}" for node in nodes()]
     run("kubectl", "wait", *names, "--for=jsonpath={.spec.podCIDR}", "--timeout=60s")
@@ -154,7 +156,7 @@ def network() -> None:
         run("docker", "exec", "-i", node, "bash", "-eux", given=script)
 
 
-# A pod reaches what is outside the cluster under its node's address. The file appears whole: containerd watches it.
+# Pods reach hosts outside the cluster with their node's address. The file is moved into place: containerd watches it.
 _NETWORK: Final = """
 {routes}
 masquerade='POSTROUTING -s {own} ! -d {all} -j MASQUERADE'
@@ -182,30 +184,30 @@ def _plugins(subnet: str) -> str:
 
 
 def nodes_use_registry() -> None:
-    """What localhost:PORT means to the nodes; an image without a registry in its name is looked for there first."""
+    """Have the nodes resolve localhost:PORT to the registry, and try it first for images without a registry name."""
     host = f'[host."http://{REGISTRY_CONTAINER}:5000"]\n'
     for node, name in product(nodes(), (REGISTRY, "docker.io")):
         folder = f"/etc/containerd/certs.d/{name}"
         run("docker", "exec", "-i", node, "sh", "-ec", f"mkdir -p {folder}; cat > {folder}/hosts.toml", given=host)
 
 
-def nodes_forget(image: str) -> None:
-    """Have the nodes pull an image anew that they know by a name without a registry."""
+def nodes_remove_image(image: str) -> None:
+    """Remove an image without a registry name from the nodes, so that they pull it again."""
     for node in nodes():
         run("docker", "exec", node, "ctr", "--namespace=k8s.io", "images", "rm", f"docker.io/{image}")
 
 
 def nodes_pull(image: str) -> None:
-    """Have the workers pull an image, so that no pod has to wait for it."""
+    """Have the workers pull an image, so that pods need not wait for it."""
     for node in workers():
         pull = ("ctr", "--namespace=k8s.io", "images", "pull", "--hosts-dir=/etc/containerd/certs.d", pushed(image))
         run("docker", "exec", node, *pull)
 
 
 def fake_gpus() -> None:
-    """Pods that ask for GPUs get scheduled; no device appears in them.
+    """Add GPUs to the workers' status, so that pods that request them are scheduled; they get no device.
 
-    The kubelet keeps extended resources that somebody else wrote into its node's status.
+    The kubelet keeps extended resources that others write into its node's status.
     """
     gpus = {"nvidia.com/gpu": str(FAKE_GPUS)}
     patch = json.dumps({"status": {"capacity": gpus, "allocatable": gpus}})
@@ -215,7 +217,7 @@ def fake_gpus() -> None:
 
 def ready() -> None:
     """Wait for nodes and DNS."""
-    own = [f"node/{node}" for node in nodes()]  # a killed test may have left others, which are only simulated
+    own = [f"node/{node}" for node in nodes()]  # a killed test may have left simulated ones
     run("kubectl", "wait", *own, "--for=condition=Ready", "--timeout=120s")
     run("kubectl", "-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=120s")
 
@@ -224,7 +226,7 @@ def delete() -> None:
     """Delete the nodes, what pods' volumes held, and the registry; keep what was built, pushed and pulled."""
     forget("cluster")
     if (STATE / "bin" / "kind").exists() and works("docker", "info"):
-        for node in nodes()[:1]:  # what pods wrote is not ours to delete from here, unless we are root
+        for node in nodes()[:1]:  # without root, files of pods can only be deleted from inside
             works("docker", "exec", node, "find", SHARED_ON_NODES, "-mindepth", "1", "-delete", seconds=60)
         run("kind", "delete", "cluster", "--name", CLUSTER, "--kubeconfig", KUBECONFIG)
         run("docker", "rm", "-f", REGISTRY_CONTAINER)

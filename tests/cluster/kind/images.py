@@ -1,4 +1,4 @@
-"""The container images: Debian's packages and the Go programs, so that no image registry is needed."""
+"""The container images, from Debian's packages and the Go programs, so that no image registry is needed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BUILDER: Final = "kitctl-node-build"
 
 
 def registry_answers() -> bool:
-    """Whether published images can be pulled. Asked until one way was taken; then that way is kept."""
+    """Whether published images can be pulled. Checked until node images exist; then the answer stays the same."""
     if KIND_IMAGE:
         return True
     ways = {way: (STATE / "stamp" / f"node-{way}").exists() for way in ("pulled", "built")}
@@ -45,7 +45,7 @@ def registry_answers() -> bool:
 
 
 def image_id(image: str) -> str:
-    """An image's id; empty where there is none of that name."""
+    """An image's id; empty if there is none of that name."""
     return read("docker", "images", "-q", "--no-trunc", image)
 
 
@@ -60,7 +60,7 @@ def build(name: str, tag: str, *files: Path, target: str = "", **arguments: str)
 
 @contextmanager
 def _folder(*files: Path) -> Iterator[Path]:
-    """A folder with these files in it: links, since some are large; copies where they lie on another file system."""
+    """A folder with these files: links, since some are large, or copies from another file system."""
     with tempfile.TemporaryDirectory(dir=STATE, prefix="image-") as name:
         folder = Path(name)
         for file in files:
@@ -128,7 +128,7 @@ def built_node() -> None:
 
 
 def _preload(wanted: list[str]) -> None:
-    """Only a running containerd imports images: so let one run in a container, and keep what that became."""
+    """Import images with a containerd that runs in a container, and commit that container as the node image."""
     archive = STATE / "control-plane.tar"
     run(
         "docker", "save", "-o", archive, *(f"{REGISTRY}/kitctl/kubernetes:{target}" for target in CONTROL_PLANE_TARGETS)
@@ -146,7 +146,7 @@ def _preload(wanted: list[str]) -> None:
 
 
 def _tag(image: str) -> str:
-    """Give one of our images the name that kubeadm asks for: on the nodes only, never in this machine's docker."""
+    """The command that gives an image the name that kubeadm expects; on the nodes only, not in this machine's docker."""
     name = image.rpartition("/")[2].partition(":")[0]
     target = name if name in CONTROL_PLANE_TARGETS else "control-plane"
     return f"ctr -n k8s.io images tag {REGISTRY}/kitctl/kubernetes:{target} {image}"
@@ -164,7 +164,7 @@ rm /tmp/containerd.log
 
 
 def published_node() -> None:
-    """A published node image; its runc is narrowed like this machine's own, and its kubectl is taken out for us."""
+    """A published node image, with ``runc-narrow`` if this machine needs it; its kubectl is copied to ``BIN``."""
     image = KIND_IMAGE or PUBLISHED_NODE
     key = image + missing_capabilities()
     if finished("node-pulled", key + image_id(NODE_IMAGE)):
@@ -193,16 +193,16 @@ def addons() -> None:
 
 
 def torch_cpu() -> None:
-    """The CPU base of the trainer image; built on, so it need not be pushed by itself."""
+    """The CPU base of the trainer image; not pushed, since the trainer image contains its layers."""
     build("torch-cpu", TORCH_IMAGE, Path("/etc/ssl/certs/ca-certificates.crt"))
 
 
 def push(image: str) -> None:
-    """Put an image into the registry: only layers that it does not have yet travel."""
+    """Push an image to the registry; only new layers are transferred."""
     run("docker", "push", "-q", image)
 
 
 @cache
 def pushed(image: str) -> str:
-    """A pushed image by its digest: what pods have to name, or a node would go on using an older one of that name."""
+    """A pushed image by its digest. With a tag, nodes would keep using an older image of that name."""
     return read("docker", "image", "inspect", "-f", "{{index .RepoDigests 0}}", image)

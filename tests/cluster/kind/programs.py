@@ -85,7 +85,7 @@ MODULES: Final = {
 
 
 def is_built(name: str) -> bool:
-    """Whether a module's programs are there, of its pinned version and by this Go."""
+    """Whether a module's programs exist, in its pinned version and built by this Go."""
     return finished(f"built-{name}", _key(name)) and all((BIN / program).exists() for program in MODULES[name].programs)
 
 
@@ -94,7 +94,7 @@ def _key(name: str) -> str:
 
 
 def build(name: str) -> None:
-    """Build a module's programs, unless they are there already."""
+    """Build a module's programs, unless they exist already."""
     if is_built(name):
         return
     module = MODULES[name]
@@ -107,16 +107,16 @@ def build(name: str) -> None:
     for program, package in module.programs.items():
         target = f"{module.path}{package}"
         command = ("nice", "go", "build", "-trimpath", "-ldflags", flags, "-o", BIN / program, target)
-        run(*command, cwd=folder, env=GO_ENV)  # nice: tests may be running beside it
+        run(*command, cwd=folder, env=GO_ENV)  # nice: tests may run at the same time
     shutil.rmtree(folder)
     finish(f"built-{name}", _key(name))
 
 
 def _go_mod(name: str, module: Module) -> str:
-    """A module of our own that requires the program's: from there the ``replace`` lines in its go.mod do not count.
+    """A new module that requires the program's, whose own ``replace`` lines then do not apply.
 
-    They make ``go install PROGRAM@VERSION`` refuse. Kubernetes needs some all the same: it requires its staging
-    modules as v0.0.0 and replaces them by folders; published they are v0.<minor>.<patch>.
+    With those, ``go install PROGRAM@VERSION`` fails. Kubernetes still needs some: it requires its staging modules as v0.0.0
+    and replaces them by folders; they are published as v0.<minor>.<patch>.
     """
     upstream = Path(_download(module)["GoMod"]).read_text(encoding="utf-8")
     go = re.search(r"^go .*$", upstream, re.MULTILINE)
@@ -129,7 +129,7 @@ def _go_mod(name: str, module: Module) -> str:
 
 
 def source(name: str) -> Path:
-    """The folder that holds a module's own files, read-only."""
+    """The folder with a module's own files, read-only."""
     return Path(_download(MODULES[name])["Dir"])
 
 

@@ -1,4 +1,4 @@
-"""Names, folders, sizes and pinned versions; what is read from the environment here may be set there."""
+"""Names, folders, sizes and pinned versions; variables that are read from the environment here may be set there."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kitctl.names import DEFAULT_IMAGE
 HERE: Final = Path(__file__).parent
 _CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
-# Everything that is kept lies in STATE, but for the machine's Debian packages and Go's own caches.
+# All state except for the machine's Debian packages and Go's own caches.
 STATE: Final = Path(os.environ.get("KITCTL_CLUSTER_STATE") or _CACHE / "kitctl-cluster")
 BIN: Final = STATE / "bin"
 KUBECONFIG: Final = STATE / "kubeconfig"  # never the user's own
-SHARED: Final = STATE / "shared"  # what ReadWriteMany volumes hold; mounted into every node
-STORAGE: Final = STATE / "registry"  # what was pushed
+SHARED: Final = STATE / "shared"  # contents of ReadWriteMany volumes; mounted into every node
+STORAGE: Final = STATE / "registry"  # pushed images
 
 CLUSTER: Final = "kitctl"
 WORKERS: Final = int(os.environ.get("CLUSTER_WORKERS", "3"))
@@ -29,14 +29,14 @@ REGISTRY_CONTAINER: Final = "kitctl-registry"
 TORCH_IMAGE: Final = f"{REGISTRY}/kitctl/torch-cpu:sid"  # the BASE_IMAGE of the CPU trainer image
 TRAINER_IMAGE: Final = f"{REGISTRY}/{DEFAULT_IMAGE}"
 
-# The easy way: a published node image. Set, it is the only way: that is CI's matrix over Kubernetes versions.
+# A published node image. If set, no image is built: CI's matrix over Kubernetes versions uses this.
 KIND_IMAGE: Final = os.environ.get("KIND_IMAGE", "")
-# What the pinned kind pulls by default.
+# The default of the pinned kind.
 PUBLISHED_NODE: Final = "kindest/node:v1.34.0@sha256:7416a61b42b1662ca6ca89f02028ac133a309a2a30ba309614e8ec94d976dc5a"
 NODE_IMAGE: Final = "kitctl/node:built"
 
 KUBERNETES: Final = "v1.34.4"  # not 1.35: its kubelet refuses cgroup v1, which some machines have
-ETCD: Final = "v3.6.5"  # this one and the next: what kubeadm names for that Kubernetes
+ETCD: Final = "v3.6.5"  # etcd and CoreDNS as kubeadm expects for that Kubernetes
 COREDNS: Final = "v1.12.1"
 KIND: Final = "v0.30.0"
 HELM: Final = "v3.22.0"
@@ -44,7 +44,7 @@ LOCAL_PATH: Final = "v0.0.30"
 TRAINING_OPERATOR: Final = "v1.9.3"
 ACTIONLINT: Final = "v1.7.12"
 
-# For every command that is run. Only ever this machine's own docker daemon, and no BuildKit: Debian has no buildx.
+# Environment of every command. It selects this machine's docker daemon, and no BuildKit: Debian has no buildx.
 ENVIRON: Final = {
     **{name: value for name, value in os.environ.items() if name not in {"DOCKER_HOST", "DOCKER_CONTEXT"}},
     "DOCKER_BUILDKIT": "0",

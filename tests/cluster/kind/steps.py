@@ -1,4 +1,4 @@
-"""One step of the work: where its output goes, how long it took, and how finished work is remembered."""
+"""Run one step: log its output, print its duration, and record finished work."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tests.cluster.kind.settings import ENVIRON, STATE
 
 
 class StepError(Exception):
-    """A step cannot be done; says why and what would help."""
+    """A step failed; the message has the reason and the fix."""
 
 
-_log: TextIO = sys.stderr  # where the running step's commands write
+_log: TextIO = sys.stderr  # the running step's log
 Result = TypeVar("Result")
 
 
 def step(name: str, work: Callable[[], Result]) -> Result:
-    """Do one step, log it to a file of its own, and print how long it took.
+    """Run one step, log it to its own file, and print its duration.
 
     Raises:
-        SystemExit: it failed; the end of its log has been printed.
+        SystemExit: the step failed; the end of its log has been printed.
     """
     path = STATE / "log" / f"{name.replace(' ', '-')}.log"
     print(f"{name:<28}", end="", flush=True)
@@ -38,7 +38,7 @@ def step(name: str, work: Callable[[], Result]) -> Result:
             result = work()
     except (StepError, OSError, subprocess.CalledProcessError) as error:
         tail = path.read_text(encoding="utf-8", errors="replace").splitlines()[-25:]
-        sys.exit("\n".join([f"failed: {error}", *tail, f"(all of it: {path})"]))
+        sys.exit("\n".join([f"failed: {error}", *tail, f"(complete log: {path})"]))
     print(f"{time.monotonic() - began:7.1f} s", flush=True)
     return result
 
@@ -62,7 +62,7 @@ def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | Non
 
 
 def read(*command: str | Path) -> str:
-    """What a command prints, stripped."""
+    """A command's output, stripped."""
     done = subprocess.run(
         command, check=True, env=ENVIRON, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=_log, text=True
     )
@@ -94,13 +94,13 @@ def eventually(condition: Callable[[], bool], *, seconds: float, what: str) -> N
 
 
 def finished(name: str, key: str) -> bool:
-    """Whether the work called ``name`` was done from what ``key`` stands for, and so need not be done again."""
+    """Whether the work ``name`` was done with the same inputs, which ``key`` identifies."""
     stamp = STATE / "stamp" / name
     return stamp.exists() and stamp.read_text(encoding="utf-8") == key
 
 
 def finish(name: str, key: str) -> None:
-    """Remember finished work. Called last: a run that was killed does again just what it was doing."""
+    """Record finished work. Called last, so that a killed run repeats only its current step."""
     stamp = STATE / "stamp" / name
     stamp.parent.mkdir(parents=True, exist_ok=True)
     new = stamp.with_suffix(".new")
@@ -109,7 +109,7 @@ def finish(name: str, key: str) -> None:
 
 
 def forget(name: str) -> None:
-    """The work called ``name`` has to be done again."""
+    """Have the work ``name`` done again."""
     (STATE / "stamp" / name).unlink(missing_ok=True)
 
 
@@ -127,13 +127,13 @@ def digest(*parts: str | Path) -> str:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """One run at a time; a second one waits. No child inherits the lock, so a daemon left behind does not hold it."""
+    """One run at a time; a second one waits. Children do not inherit the lock, so a daemon does not hold it."""
     STATE.mkdir(parents=True, exist_ok=True)
     with (STATE / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print("another run is at work; waiting for it", flush=True)
+            print("waiting for another run", flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

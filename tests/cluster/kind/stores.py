@@ -1,4 +1,4 @@
-"""What a worker's containerd has pulled and unpacked outlives the worker, in a volume: a gigabyte of torch for each."""
+"""Volumes that keep the images of each worker's containerd when the cluster is deleted: a gigabyte of torch each."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _VOLUME: Final = f"{CLUSTER}-store-"
 def folders() -> list[str]:
     """The folder of each worker's volume on this machine."""
     for number in range(WORKERS):
-        run("docker", "volume", "create", f"{_VOLUME}{number}")  # does nothing where it is there
+        run("docker", "volume", "create", f"{_VOLUME}{number}")  # no effect if it exists
     return [read("docker", "volume", "inspect", "-f", "{{.Mountpoint}}", f"{_VOLUME}{n}") for n in range(WORKERS)]
 
 
 def fill() -> None:
-    """Give each volume what the node image has in its place, unless this was done; no cluster may use them.
+    """Initialize each volume from the node image, unless this was done; no cluster may use them.
 
-    What a deleted cluster's pods have left is cleaned up by the new kubelets: to them it is as after a power cut.
+    The new kubelets clean up after a deleted cluster's pods, as after a power cut.
     """
     for number in range(WORKERS):
         volume = f"{_VOLUME}{number}"
@@ -31,7 +31,9 @@ def fill() -> None:
             continue
         run("docker", "volume", "rm", "-f", volume)
         run("docker", "volume", "create", "--label", f"id={uuid.uuid4()}", volume)
-        run("docker", "run", "--rm", "-v", f"{volume}:{IN_NODE}", "--entrypoint", "true", NODE_IMAGE)  # docker copies
+        run(
+            "docker", "run", "--rm", "-v", f"{volume}:{IN_NODE}", "--entrypoint", "true", NODE_IMAGE
+        )  # docker copies the files
         finish(volume, _state_of(volume))
 
 

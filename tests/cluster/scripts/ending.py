@@ -1,4 +1,4 @@
-"""A rank that ends its node's agent in the way that its argument names, at the first attempt; then it ends well."""
+"""A rank that ends its node's agent as its argument says, at the first attempt; then it succeeds."""
 
 from __future__ import annotations
 

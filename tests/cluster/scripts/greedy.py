@@ -1,4 +1,4 @@
-"""A rank that takes more memory than its container may."""
+"""A rank that allocates more memory than its container's limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words and values reach the ranks as they were typed: no shell, no YAML reader and no template comes between."""
+"""Arguments and values reach the ranks unchanged: no shell, YAML parser or template alters them."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ WORDS = [
 ]
 SCRIPT = """
 import json, os, pathlib, sys
-told = {"args": sys.argv[1:], "env": {name: text for name, text in os.environ.items() if name.startswith("WORD_")}}
-pathlib.Path(f"rank-{os.environ['RANK']}.json").write_text(json.dumps(told))
+received = {"args": sys.argv[1:], "env": {name: text for name, text in os.environ.items() if name.startswith("WORD_")}}
+pathlib.Path(f"rank-{os.environ['RANK']}.json").write_text(json.dumps(received))
 """
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_words_and_values_reach_every_rank_as_they_were_typed(kit: Kit) -> None:
+def test_arguments_and_values_reach_every_rank_unchanged(kit: Kit) -> None:
     script = kit.folder / "it's a script.py"
     script.write_text(SCRIPT)
     variables = {f"WORD_{number}": word for number, word in enumerate(WORDS)}
     options = [part for name, word in variables.items() for part in ("-e", f"{name}={word}")]
     kit.run("submit", "--name", "words", "--set", "procsPerNode=2", *options, "--wait", script.name, *WORDS)
     for rank in range(2):
-        told = json.loads((kit.folder / f"rank-{rank}.json").read_text())
-        assert told["args"] == WORDS
-        assert told["env"] == variables
+        received = json.loads((kit.folder / f"rank-{rank}.json").read_text())
+        assert received["args"] == WORDS
+        assert received["env"] == variables
