@@ -28,8 +28,8 @@ from tests.cluster.kind.steps import StepError, digest, eventually, finish, fini
 
 SHARED_ON_NODES: Final = "/kitctl-shared"  # also in manifests/local-path.yaml
 _POD_NETWORK: Final = "10.244.0.0/16"  # kind's default
-# By default, controllers send at most 20 requests per second, and several tests wait for them. With a single control plane,
-# leader election is only load; and this cluster's state need not survive a power cut, so etcd skips fsync.
+# Controllers send at most 20 requests per second by default, and several tests wait for them. With a single control
+# plane, leader election is only load. This cluster's state need not survive a power cut, so etcd skips fsync.
 _FAST_CONFIG: Final = """
 kind: ClusterConfiguration
 controllerManager: {extraArgs: {kube-api-qps: "200", kube-api-burst: "400", leader-elect: "false"}}

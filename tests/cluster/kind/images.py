@@ -146,7 +146,7 @@ def _preload(wanted: list[str]) -> None:
 
 
 def _tag(image: str) -> str:
-    """The command that gives an image the name that kubeadm expects; on the nodes only, not in this machine's docker."""
+    """The command that gives an image the name that kubeadm expects; only for nodes, not this machine's docker."""
     name = image.rpartition("/")[2].partition(":")[0]
     target = name if name in CONTROL_PLANE_TARGETS else "control-plane"
     return f"ctr -n k8s.io images tag {REGISTRY}/kitctl/kubernetes:{target} {image}"

@@ -115,8 +115,8 @@ def build(name: str) -> None:
 def _go_mod(name: str, module: Module) -> str:
     """A new module that requires the program's, whose own ``replace`` lines then do not apply.
 
-    With those, ``go install PROGRAM@VERSION`` fails. Kubernetes still needs some: it requires its staging modules as v0.0.0
-    and replaces them by folders; they are published as v0.<minor>.<patch>.
+    With those, ``go install PROGRAM@VERSION`` fails. Kubernetes still needs some: it requires its staging modules as
+    v0.0.0 and replaces them by folders; they are published as v0.<minor>.<patch>.
     """
     upstream = Path(_download(module)["GoMod"]).read_text(encoding="utf-8")
     go = re.search(r"^go .*$", upstream, re.MULTILINE)

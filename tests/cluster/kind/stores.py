@@ -31,9 +31,7 @@ def fill() -> None:
             continue
         run("docker", "volume", "rm", "-f", volume)
         run("docker", "volume", "create", "--label", f"id={uuid.uuid4()}", volume)
-        run(
-            "docker", "run", "--rm", "-v", f"{volume}:{IN_NODE}", "--entrypoint", "true", NODE_IMAGE
-        )  # docker copies the files
+        run("docker", "run", "--rm", "-v", f"{volume}:{IN_NODE}", "--entrypoint", "true", NODE_IMAGE)  # docker copies
         finish(volume, _state_of(volume))
 
 
