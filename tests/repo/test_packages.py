@@ -1,4 +1,4 @@
-"""What is installed stands alone: kitctl without torch, the trainer without kitctl, the wheel with its templates."""
+"""Installed packages work alone: kitctl without torch, the trainer without kitctl, the wheel with its templates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.xdist_group("packages")  # one process builds the bare 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment's bin folder: kitctl from its wheel, what it declares to need, and nothing else."""
+    """The bin folder of an environment with kitctl's wheel, its declared dependencies, and nothing else."""
     folder = tmp_path_factory.mktemp("bare")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(build, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
@@ -78,7 +78,7 @@ def test_an_installed_kitctl_renders_in_any_folder(bare: Path, tmp_path: Path, v
     assert "NetworkPolicy" in kinds
 
 
-def test_the_local_target_says_what_it_lacks(bare: Path, tmp_path: Path) -> None:
+def test_the_local_target_reports_missing_packages(bare: Path, tmp_path: Path) -> None:
     done = run(bare, tmp_path, "submit", "--target", "local", "--nodes", "1")
     assert done.returncode == 2
     assert "lacks torch" in done.stderr
@@ -88,10 +88,12 @@ def test_the_local_target_says_what_it_lacks(bare: Path, tmp_path: Path) -> None
 def test_an_installed_kitctl_brings_the_chart_of_its_version(bare: Path) -> None:
     code = "from importlib.resources import files; print(files('kitctl') / 'charts' / 'training-job')"
     done = subprocess.run([bare / "python", "-c", code], check=True, cwd=bare, capture_output=True, text=True)
-    ours, installed = (ROOT / "charts" / "training-job", Path(done.stdout.strip()))
-    assert {path.relative_to(installed) for path in installed.rglob("*")} == {
-        path.relative_to(ours) for path in ours.rglob("*")
-    }
+    assert chart_files(Path(done.stdout.strip())) == chart_files(ROOT / "charts" / "training-job")
+
+
+def chart_files(folder: Path) -> set[Path]:
+    """The files below a folder, by relative path, without compiled ones."""
+    return {path.relative_to(folder) for path in folder.rglob("*.*") if path.suffix != ".pyc"}
 
 
 BLOCK = """
@@ -131,7 +133,7 @@ for module in pkgutil.walk_packages(kittrain.__path__, "kittrain."):
         "kittrain.snapshots.__main__",
     ],
 )
-def test_what_comes_before_torch_or_without_it_does_not_need_it(module: str) -> None:
+def test_modules_that_run_without_torch_do_not_import_it(module: str) -> None:
     done = imports(f"import {module}", "torch", "numpy")
     assert done.returncode == 0, done.stderr
 
