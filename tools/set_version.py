@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
         case ["--show"]:
             print(current())
         case ["--check", *expected] if len(expected) <= 1:
-            wrong = list(mismatches(*expected))
+            wrong = list(mismatches("".join(expected)))
             print("\n".join(wrong) or f"every file states {current()}")
             return int(bool(wrong))
         case [version] if FORM.fullmatch(version):

@@ -35,7 +35,12 @@ def test_changes_to_the_machine_are_announced_before_the_cluster_is_made(
     announced: list[str] = []
     monkeypatch.setattr(host, "obstacle", lambda: "")
     monkeypatch.setattr(host, "planned_changes", lambda: ["install Debian packages (jq)"])
-    monkeypatch.setattr(run_tests, "_with_cluster", lambda *_: announced.append(capsys.readouterr().out) or [])
+
+    def with_cluster(*_: object) -> list[run_tests.Result]:
+        announced.append(capsys.readouterr().out)
+        return []
+
+    monkeypatch.setattr(run_tests, "_with_cluster", with_cluster)
     assert run_tests.main(["cluster"]) == 0
     assert announced == ["about to change this machine: install Debian packages (jq) (KIT_NO_SYSTEM=1 declines)\n"]
 
