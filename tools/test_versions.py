@@ -4,8 +4,7 @@
 
 Each pair gets its own environment under ``.cache/versions``, made by uv, which also downloads a Python that is
 missing. Torch takes gigabytes for each pair, from TORCH_INDEX_URL if that is set. Prints a Markdown table of what
-passed, what failed, and what could not be installed and why; the logs are next to the environments. docs/versions.md
-has the latest results.
+passed, what failed, and what could not be installed and why; the logs are next to the environments.
 """
 
 from __future__ import annotations
