@@ -52,7 +52,7 @@ FAULTS = (
     Fault(name="a rank is killed", node=1, inject=Job.kill_rank, goal=1 / 4),
     Fault(name="a node is killed", node=2, inject=Job.kill, restart=Job.start, goal=1 / 4),
     Fault(name="node 0 is killed", node=0, inject=Job.kill, restart=Job.start, goal=1 / 3),
-    Fault(name="a node is told to leave", node=1, inject=Job.terminate, restart=Job.replace, goal=1 / 4),
+    Fault(name="a node is drained", node=1, inject=Job.terminate, restart=Job.replace, goal=1 / 4),
     Fault(name="a node is cut off", node=2, inject=Job.disconnect, repair=Job.reconnect, goal=1 / 2),
     Fault(
         name="a node is cut off, replaced",

@@ -1,7 +1,7 @@
-"""Tests for one machine with one GPU and the CUDA build of torch that is there: ``make test-gpu``.
+"""Tests for a machine with one GPU and a CUDA build of torch: ``make test-gpu``.
 
-They are no part of ``make test``: without ``KIT_GPU_TESTS=1`` none of them is collected, and with it each of them has
-to run. They need nothing but torch and pytest, with the plugins that pyproject.toml names.
+They are not part of ``make test``: without ``KIT_GPU_TESTS=1`` none is collected, and with it none may be skipped. They
+need only torch, and pytest with the plugins in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import torch
 
 from tests.gpu.jobs import GPUJobs
 
-ASKED = os.environ.get("KIT_GPU_TESTS") == "1"
-collect_ignore_glob = [] if ASKED else ["test_*.py"]
+ENABLED = os.environ.get("KIT_GPU_TESTS") == "1"
+collect_ignore_glob = [] if ENABLED else ["test_*.py"]
 
 
 def pytest_configure() -> None:
-    if ASKED and not torch.cuda.is_available():
+    if ENABLED and not torch.cuda.is_available():
         raise pytest.UsageError(f"no GPU for torch {torch.__version__} (CUDA {torch.version.cuda}) on this machine")
 
 
 @pytest.fixture
 def job(tmp_path):
-    """``job(*arguments, ranks=1, **env)``: a job of one node on the machine's GPU, whose node has started."""
+    """``job(*arguments, ranks=1, **env)``: start a job of one node on the machine's GPU."""
     with GPUJobs(tmp_path) as jobs:
         yield jobs.start

@@ -1,4 +1,4 @@
-"""Jobs of one node on this machine's GPU, with ranks that record what they do."""
+"""Jobs of one node on this machine's GPU, whose ranks record their steps."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class GPUJob(ColdNodes):
     """One node whose ranks run :mod:`tests.gpu.scripts.train`. Its agent is a new interpreter, as in a pod.
 
     Args:
-        folder: of its own.
+        folder: for the job's files.
         arguments: of the script.
-        ranks: of the node.
+        ranks: number of ranks.
         env: of the agent.
     """
 
@@ -30,13 +30,13 @@ class GPUJob(ColdNodes):
         super().__init__(folder, *command, nodes="1", **{**mine, "PYTHONPATH": str(Path.cwd()), **env})
 
     def records(self, what: str) -> list[dict[str, Any]]:
-        """The records of one kind that all ranks have written so far, in the order of time."""
+        """All ranks' records of one kind so far, ordered by time."""
         texts = [path.read_text() for path in self._records.glob("*.jsonl")]
         lines = [json.loads(line) for text in texts for line in text.splitlines(keepends=True) if line.endswith("\n")]
         return sorted((line for line in lines if line["what"] == what), key=lambda line: line["time"])
 
     def until_step(self, number: int, *, processes: int = 1) -> None:
-        """Wait until the last of so many processes has taken a step."""
+        """Wait until ``processes`` ranks have started, and the last one has taken this step."""
 
         def taken() -> bool:
             started = self.records("joined")
@@ -46,13 +46,13 @@ class GPUJob(ColdNodes):
         self.until_true(taken, f"step {number} of process {processes}")
 
     def losses(self) -> dict[int, float]:
-        """Each step's loss, as the last generation that took it saw it."""
+        """Each step's loss, from the last generation that took it."""
         taken = sorted(self.records("step"), key=lambda line: line["generation"])
         return {line["step"]: line["loss"] for line in taken}
 
 
 class GPUJobs:
-    """The jobs of a test. A context: whatever still runs at its end is killed."""
+    """The jobs of a test; a context manager that kills the remaining ones on exit."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""Ranks that are lost on a GPU: killed ones, ones that fail in CUDA, and what their successors find."""
+"""Recovery on a GPU: of killed ranks, and of ranks that fail in CUDA."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import signal
 import pytest
 
 
-def test_a_killed_rank_goes_on_over_a_new_communicator_as_if_nothing_had_been(job):
-    undisturbed, struck = job(), job()
-    struck.until_step(50)
-    os.kill(struck.records("joined")[-1]["pid"], signal.SIGKILL)
-    assert (undisturbed.wait(0), struck.wait(0)) == (0, 0), struck.everything()
-    assert len(struck.records("joined")) == 2
-    assert struck.losses() == undisturbed.losses()
+def test_a_killed_rank_resumes_with_a_new_communicator_and_the_same_losses(job):
+    uninterrupted, killed = job(), job()
+    killed.until_step(50)
+    os.kill(killed.records("joined")[-1]["pid"], signal.SIGKILL)
+    assert (uninterrupted.wait(0), killed.wait(0)) == (0, 0), killed.everything()
+    assert len(killed.records("joined")) == 2
+    assert killed.losses() == uninterrupted.losses()
 
 
 def test_the_memory_of_a_killed_rank_is_free_for_the_next_one(job):
@@ -23,7 +23,7 @@ def test_the_memory_of_a_killed_rank_is_free_for_the_next_one(job):
         made.until_step(1, processes=killed)
         os.kill(made.records("joined")[-1]["pid"], signal.SIGKILL)
     assert made.wait(0) == 0, made.everything()
-    assert len(made.records("joined")) == 3, "none of them ran out of memory and was started again for it"
+    assert len(made.records("joined")) == 3, "none of them was restarted because it ran out of memory"
 
 
 def test_a_gpu_that_is_shared_recovers_over_gloo(job):
@@ -34,17 +34,17 @@ def test_a_gpu_that_is_shared_recovers_over_gloo(job):
 
 
 @pytest.mark.parametrize(
-    ("how", "told"), [("kernel", "device-side assert"), ("memory", "out of memory")], ids=["kernel", "memory"]
+    ("how", "message"), [("kernel", "device-side assert"), ("memory", "out of memory")], ids=["kernel", "memory"]
 )
-def test_an_error_of_cuda_is_the_ranks_own_and_told_as_it_is(job, how, told):
+def test_an_error_of_cuda_is_fatal_and_reported_unchanged(job, how, message):
     made = job("--fail", f"{how}@30", PET_MAX_RESTARTS="1")
     assert made.wait(0) == 78, made.everything()
     end = made.end(0)
     assert end["rank"] == 0
-    assert told in end["error"], "the cause, not what it has led to"
+    assert message in end["error"], "the cause, not its consequences"
 
 
-def test_a_drain_leaves_the_step_that_it_names(job):
+def test_a_drain_repeats_no_step(job):
     made = job()
     made.until_step(30)
     made.signal(0, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Snapshots of a state on a GPU: copied to pinned memory while training goes on."""
+"""Snapshots of a state on a GPU: copied to pinned memory during training."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.trainer.saved import weights_of
 WIDTH = 1024
 
 
-def test_memory_for_a_gpus_state_is_pinned_where_the_disk_can_read_it():
+def test_memory_for_a_gpus_state_is_pinned_and_aligned_for_direct_io():
     taken = layout.memory(10_000, pinned=True)
     assert taken.is_pinned()
     assert taken.numel() == 10_000
     assert taken.data_ptr() % 4096 == 0
 
 
-def test_a_snapshot_is_of_the_moment_that_it_was_begun(tmp_path: Path):
+def test_a_snapshot_holds_the_state_of_the_moment_it_began(tmp_path: Path):
     device = torch.device("cuda", 0)
     model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(8))).to(device)
     optimizer = torch.optim.Adam(model.parameters())
@@ -41,11 +41,11 @@ def test_a_snapshot_is_of_the_moment_that_it_was_begun(tmp_path: Path):
         history.restore()
         step()
         for _ in range(50):
-            step()  # kernels that the copy has to wait for
+            step()  # the copy has to wait for these kernels
         history.begin(Cursor(0, 51), {})
         moment = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
         for _ in range(50):
-            step()  # and some that it must not see
+            step()  # and must not see these
         history.commit(Cursor(0, 101), {})
     (first, last) = sorted(tmp_path.glob("step-*"))
     assert equal(weights_of(first), moment)

@@ -1,4 +1,4 @@
-"""Trains a small model on the GPU through the trainer's loop, and records each step and each process.
+"""Trains a small model on the GPU by the trainer's loop, and records each step and each process.
 
 python -m tests.gpu.scripts.train RECORDS [--epochs N] [--occupy SHARE] [--normalize] [--fail HOW@STEP]
 """
@@ -25,13 +25,13 @@ SAMPLES, BATCH, WIDTH, CLASSES = 2048, 32, 64, 10
 
 
 def fail_in_a_kernel() -> None:
-    """An index that is out of bounds: the kernel's own assertion fails."""
+    """Use an index that is out of bounds, so that an assertion in the kernel fails."""
     table = torch.zeros(4, device="cuda")
     table[torch.tensor([9], device="cuda")].sum().item()
 
 
 def fail_for_memory() -> None:
-    """Ask for more than any GPU has."""
+    """Allocate more than any GPU has."""
     torch.empty(1 << 45, dtype=torch.uint8, device="cuda")
 
 
@@ -39,18 +39,18 @@ FAILURES: Mapping[str, Callable[[], None]] = {"kernel": fail_in_a_kernel, "memor
 
 
 class Records:
-    """One process's file, a line of JSON each."""
+    """One process's file, with one JSON object per line."""
 
     def __init__(self, folder: Path) -> None:
         self._file = (folder / f"{os.getpid()}-{time.time_ns()}.jsonl").open("w", encoding="utf-8", buffering=1)
 
     def write(self, what: str, **facts: Any) -> None:
-        """One line."""
+        """Write one line."""
         self._file.write(json.dumps({"what": what, "time": time.time(), "pid": os.getpid(), **facts}) + "\n")
 
 
 def build(world: World, *, normalize: bool) -> nn.Module:
-    """Two layers and dropout, so that the device's generator counts."""
+    """Two layers and dropout, so that the device's generator matters."""
     layers: list[nn.Module] = [nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Dropout(0.1), nn.Linear(WIDTH, CLASSES)]
     if not normalize:
         return nn.Sequential(*layers)
@@ -64,14 +64,14 @@ def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
 
 
 def dataset() -> TensorDataset:
-    """Noise, the same each time."""
+    """Random samples, always the same ones."""
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randn(SAMPLES, WIDTH, generator=generator)
     return TensorDataset(inputs, torch.randint(0, CLASSES, (SAMPLES,), generator=generator))
 
 
 def facts(world: World) -> dict[str, Any]:
-    """What a test wants to know of a process that has joined."""
+    """The properties of a joined process that tests check."""
     backend = dist.get_backend() if dist.is_initialized() else ""
     return {
         "rank": world.rank,
@@ -84,7 +84,7 @@ def facts(world: World) -> dict[str, Any]:
 
 
 def nccl_trace_bytes() -> int:
-    """How much NCCL's flight recorder holds; only builds with NCCL have the function."""
+    """The size of NCCL's flight recorder dump; only builds with NCCL have the function."""
     dump: Callable[[], bytes] = vars(torch._C._distributed_c10d)["_dump_nccl_trace"]
     return len(dump())
 
