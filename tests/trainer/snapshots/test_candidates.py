@@ -102,7 +102,7 @@ def test_other_runs_count_only_with_resume(tmp_path: Path) -> None:
         ({"seed": 7}, "its seed is 7, not 0"),
         ({"samples": 12}, "its data set's size is 12, not 10"),
         (
-            {"contents": "others"},
+            {"dataset": "others"},
             "its data set is another one of the same length .fingerprint [0-9a-f]+, not [0-9a-f]+",
         ),
         (
