@@ -96,8 +96,8 @@ class Alternation:
 
 def main(out: Path) -> None:
     """Run both loops; rank 0 writes the seconds of every step."""
-    heart = heartbeat.prepare(out.with_suffix(f".rank-{rank_env().rank}"))
-    with join(env=replace(rank_env(), heartbeat_file=heart)) as world:  # it writes heartbeats as under an agent
+    file = heartbeat.prepare(out.with_suffix(f".rank-{rank_env().rank}"))
+    with join(env=replace(rank_env(), heartbeat_file=file)) as world:  # it writes heartbeats as under an agent
         generator = torch.Generator().manual_seed(0)
         size = 8 * BATCH_PER_RANK * world.size
         images = torch.randn(size, 1, 28, 28, generator=generator)
