@@ -231,7 +231,7 @@ def test_what_cannot_be_read_now_is_tried_again_and_told_once(tmp_path: Path, nu
     (line,) = said
     assert os.strerror(number) in line
     assert str(path / "manifest.json") in line
-    assert "trying again" in line
+    assert "retrying" in line
 
 
 @pytest.mark.parametrize("number", NO_PROOF, ids=errno.errorcode.get)
