@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from bench.measure import Result, save
 from kittrain import World, join
 from kittrain.env import RankEnv, rank_env
-from kittrain.snapshots.history import History
+from kittrain.snapshots.manager import SnapshotManager
 from kittrain.snapshots.state import State
 from kittrain.world.order import Cursor, Order
 from tests.trainer.nodes import free_port
@@ -93,14 +93,14 @@ def train(_folder: Path) -> Peaks:
     """Steps, a snapshot with steps while it is written, and the end of the run."""
     with join(env=rank_env()) as world:
         state, step = learner(world)
-        with History(world, state, ORDER) as history:
-            history.restore()
+        with SnapshotManager(world, state, ORDER) as manager:
+            manager.restore()
             for _ in range(3):  # the first ones allocate what later ones reuse
                 step()
             peaks = {"steady": peak(lambda: [step() for _ in range(2)])}
-            peaks[PARTS[0]] = peak(lambda: begin(history))
-            peaks[PARTS[1]] = peak(lambda: written(history, world, step))
-            peaks[PARTS[2]] = peak(history.finish)
+            peaks[PARTS[0]] = peak(lambda: begin(manager))
+            peaks[PARTS[1]] = peak(lambda: written(manager, world, step))
+            peaks[PARTS[2]] = peak(manager.finish)
             return peaks
 
 
@@ -108,8 +108,8 @@ def restore(_folder: Path) -> Peaks:
     """Restore in a new process."""
     with join(env=rank_env()) as world:
         state, _ = learner(world)
-        with History(world, state, ORDER) as history:
-            return {"restored": peak(history.restore)}
+        with SnapshotManager(world, state, ORDER) as manager:
+            return {"restored": peak(manager.restore)}
 
 
 def learner(world: World) -> tuple[State, Callable[[], None]]:
@@ -126,20 +126,20 @@ def learner(world: World) -> tuple[State, Callable[[], None]]:
     return State(model=model, optimizer=optimizer), step
 
 
-def begin(history: History) -> None:
+def begin(manager: SnapshotManager) -> None:
     """Prepare and begin a snapshot, as the loop does."""
-    history.prepare()
-    history.begin(Cursor(0, 1), {})
+    manager.prepare()
+    manager.begin(Cursor(0, 1), {})
 
 
-def written(history: History, world: World, step: Callable[[], None]) -> None:
+def written(manager: SnapshotManager, world: World, step: Callable[[], None]) -> None:
     """Train until the snapshot is published."""
     done = 0.0
     while not done:
         step()
-        done = world.sum(torch.tensor(float(history.written))).item() // world.size
-    history.advance(written=True)
-    while world.is_main and not history.committed.step:
+        done = world.sum(torch.tensor(float(manager.written))).item() // world.size
+    manager.advance(written=True)
+    while world.is_main and not manager.committed.step:
         pass
     world.barrier()
 
@@ -159,9 +159,9 @@ def exported(folder: Path, kind: str) -> int:
         small = nn.Linear(1, 1)
         state = State(model=small, optimizer=torch.optim.SGD(small.parameters()))
         world = World(env=RankEnv(snapshot_dir=Path(other)), device=torch.device("cpu"))
-        with History(world, state, ORDER) as history:
-            history.restore()
-            history.commit(Cursor(0, 1), {})
+        with SnapshotManager(world, state, ORDER) as manager:
+            manager.restore()
+            manager.commit(Cursor(0, 1), {})
         export = (sys.executable, "-P", "-m", "kittrain.snapshots", "--folder")
         verb = ("export", "--format", kind)
         return peak_of((*export, str(folder), *verb)) - peak_of((*export, other, *verb))

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.distributed.checkpoint.state_dict import get_state_dict
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
-from kittrain.snapshots.history import History
+from kittrain.snapshots.manager import SnapshotManager
 from kittrain.snapshots.state import State
 from kittrain.system import files
 from kittrain.world.distributed import World
@@ -47,8 +47,8 @@ class Methods:
         self._tensors, _ = state.capture()
         self._buffers = {name: torch.zeros_like(tensor) for name, tensor in self._tensors.items()}
         self._bytes = memoryview(os.urandom(sum(tensor.nbytes for tensor in self._tensors.values())))
-        self._history = History(world, state, Order(samples=1_000_000, batch=1))
-        self._history.restore()
+        self._manager = SnapshotManager(world, state, Order(samples=1_000_000, batch=1))
+        self._manager.restore()
 
     def copy(self) -> Done:
         """Copy the state in memory."""
@@ -92,12 +92,12 @@ class Methods:
     def ours(self) -> Done:
         """The trainer's snapshot: copied, written, checksummed and published."""
         step = next(self._numbers) + 1
-        self._history.begin(Cursor(0, step), {})
+        self._manager.begin(Cursor(0, step), {})
 
         def done() -> bool:
-            if self._history.pending:
-                self._history.advance(written=self._history.written)
-            return self._history.committed.step == step
+            if self._manager.pending:
+                self._manager.advance(written=self._manager.written)
+            return self._manager.committed.step == step
 
         return done
 

@@ -10,7 +10,7 @@ from torch import nn
 from kittrain import World
 from kittrain.env import RankEnv
 from kittrain.snapshots import layout
-from kittrain.snapshots.history import History
+from kittrain.snapshots.manager import SnapshotManager
 from kittrain.snapshots.state import State
 from kittrain.world.order import Cursor, Order
 from tests.trainer.saved import weights_of
@@ -19,7 +19,7 @@ WIDTH = 1024
 
 
 def test_memory_for_a_gpus_state_is_pinned_and_aligned_for_direct_io():
-    taken = layout.memory(10_000, pinned=True)
+    taken = layout.aligned_memory(10_000, pinned=True)
     assert taken.is_pinned()
     assert taken.numel() == 10_000
     assert taken.data_ptr() % 4096 == 0
@@ -37,16 +37,16 @@ def test_a_snapshot_holds_the_state_of_the_moment_it_began(tmp_path: Path):
         optimizer.step()
 
     state = State(model=model, optimizer=optimizer)
-    with History(world, state, Order(samples=1000, batch=1)) as history:
-        history.restore()
+    with SnapshotManager(world, state, Order(samples=1000, batch=1)) as manager:
+        manager.restore()
         step()
         for _ in range(50):
             step()  # the copy has to wait for these kernels
-        history.begin(Cursor(0, 51), {})
+        manager.begin(Cursor(0, 51), {})
         moment = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
         for _ in range(50):
             step()  # and must not see these
-        history.commit(Cursor(0, 101), {})
+        manager.commit(Cursor(0, 101), {})
     (first, last) = sorted(tmp_path.glob("step-*"))
     assert equal(weights_of(first), moment)
     assert equal(weights_of(last), {name: tensor.cpu() for name, tensor in model.state_dict().items()})

@@ -1,7 +1,7 @@
-"""A power cut at any system call: what a disk may hold then of what a process did, made from a record of its calls.
+"""Simulates a power cut at any system call: builds the possible contents of the disk from a record of the calls.
 
-What was written lasts once its file was synced, and a folder's entries once the folder was. Of everything else a disk
-may have kept all, nothing, or parts in another order than they were made in.
+File contents are durable once the file is synced, and a folder's entries once the folder is synced. Of everything
+else the disk may have all, nothing, or parts in another order.
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from unittest.mock import patch
 
-Call = tuple[Any, ...]  # its name, and what it was called with
-Contents = Literal["lost", "torn", "whole"]  # of what was written and not synced
-Entries = Literal[
-    "none", "all", "last"
-]  # of what was done to a folder and not synced: all, nothing, its last one alone
+Call = tuple[Any, ...]  # its name and arguments
+Contents = Literal["lost", "torn", "whole"]  # fate of written bytes that are not synced
+Entries = Literal["none", "all", "last"]  # which changes of a folder survive that are not synced
 
 
 @dataclass(eq=False)
 class File:
-    """What was written, and what of it was synced."""
+    """A file's written and synced contents."""
 
     now: bytearray = field(default_factory=bytearray)
     synced: bytes = b""
@@ -32,7 +30,7 @@ class File:
     def sync(self) -> None:
         self.synced = bytes(self.now)
 
-    def left(self, contents: Contents) -> bytes:
+    def after_cut(self, contents: Contents) -> bytes:
         if contents == "whole" or self.now == self.synced:
             return bytes(self.now)
         return self.synced if contents == "lost" else bytes(self.now[: len(self.now) // 2])
@@ -40,21 +38,21 @@ class File:
 
 @dataclass(eq=False)
 class Folder:
-    """Its entries, and what of them was synced."""
+    """A folder's current and synced entries."""
 
     now: dict[str, File | Folder] = field(default_factory=dict)
     synced: dict[str, File | Folder] = field(default_factory=dict)
     last: dict[str, File | Folder | None] = field(default_factory=dict)
 
     def change(self, **entries: File | Folder | None) -> None:
-        """At once; None removes one."""
+        """Change entries atomically; None removes one."""
         self.last = entries
         self.now = _changed(self.now, entries)
 
     def sync(self) -> None:
         self.synced, self.last = dict(self.now), {}
 
-    def left(self, entries: Entries) -> dict[str, File | Folder]:
+    def after_cut(self, entries: Entries) -> dict[str, File | Folder]:
         match entries:
             case "none":
                 return self.synced
@@ -69,26 +67,26 @@ def _changed(before: dict[str, File | Folder], entries: dict[str, File | Folder 
 
 
 class Record:
-    """The calls of the system that changed something below a folder, and marks between them."""
+    """Records the system calls that change something below a folder, and marks between them."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.before: dict[str, Any] = {}  # all that is there, and synced, when recording begins
+        self.before: dict[str, Any] = {}  # the contents, all synced, when recording starts
         self.calls: list[Call] = []
         self._paths: dict[int, Path] = {}
 
     def mark(self, what: str) -> None:
-        """From here on something holds."""
+        """Record that something is guaranteed from here on."""
         self.calls.append(("mark", what))
 
     def path(self, given: Any, folder: int | None) -> Path:
-        """Of what a call was about, relative to the root."""
+        """The path that a call refers to, relative to the root."""
         path = Path(os.fsdecode(given)) if isinstance(given, bytes) else Path(given)
         return (self._paths[folder] / path) if folder is not None else path.relative_to(self.root)
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """What is called meanwhile is recorded, and done."""
+        """Record the calls made within the context; they are executed, too."""
         self.before = _read(self.root)
         with ExitStack() as stack:
             for name in ("open", "write", "fsync", "rename", "replace", "mkdir", "unlink", "rmdir"):
@@ -148,30 +146,30 @@ class Record:
 
 @dataclass(frozen=True)
 class Cut:
-    """One way in which the power may fail: behind how many calls, and what the disk has kept."""
+    """One possible power cut: after how many calls, and what of the unsynced changes survives."""
 
     calls: int
     contents: Contents
-    outer: Entries  # of the root and of the folder in it
-    inner: Entries  # of all folders below
+    outer: Entries  # for the root and the folder in it
+    inner: Entries  # for all folders below
 
 
-def cuts(record: Record, *, behind: int = 0) -> Iterator[Cut]:
-    """All of them, behind at least so many calls."""
+def cuts(record: Record, *, after: int = 0) -> Iterator[Cut]:
+    """All possible power cuts after at least so many calls."""
     kinds: tuple[Entries, ...] = ("none", "all", "last")
     contents: tuple[Contents, ...] = ("lost", "torn", "whole")
-    for calls in range(behind, len(record.calls) + 1):
+    for calls in range(after, len(record.calls) + 1):
         yield from (Cut(calls, *kind) for kind in product(contents, kinds, kinds))
 
 
-def left(record: Record, cut: Cut, target: Path, *, without: int | None = None) -> set[str]:
-    """Make what the disk holds after a cut; gives the marks before it.
+def apply_cut(record: Record, cut: Cut, target: Path, *, without: int | None = None) -> set[str]:
+    """Write the disk's contents after a cut to a folder; returns the marks before the cut.
 
     Args:
         record: of the calls.
-        cut: when, and what is kept.
-        target: a new folder, in place of the recorded root.
-        without: the number of a call that was never made: an fsync that somebody forgot.
+        cut: when, and what survives.
+        target: a new folder that replaces the recorded root.
+        without: index of a call to leave out, such as a forgotten fsync.
     """
     disk = _Disk(record.before)
     marks = set()
@@ -239,13 +237,13 @@ def _folder(contents: dict[str, Any]) -> Folder:
     return Folder(dict(made), dict(made))
 
 
-OUTER: Final = 2  # the root, and the folder of snapshots in it
+OUTER: Final = 2  # depth of the outer folders: the root and the snapshot folder in it
 
 
 def _write(folder: Folder, target: Path, cut: Cut, *, depth: int) -> None:
     target.mkdir()
-    for name, node in folder.left(cut.outer if depth < OUTER else cut.inner).items():
+    for name, node in folder.after_cut(cut.outer if depth < OUTER else cut.inner).items():
         if isinstance(node, Folder):
             _write(node, target / name, cut, depth=depth + 1)
         else:
-            (target / name).write_bytes(node.left(cut.contents))
+            (target / name).write_bytes(node.after_cut(cut.contents))

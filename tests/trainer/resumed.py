@@ -1,4 +1,4 @@
-"""A single rank that trains on random inputs, for tests of restoring snapshots."""
+"""A single rank that trains without data, step by step, for tests of what a snapshot restores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from kittrain import World
 from kittrain.env import RankEnv
-from kittrain.snapshots.history import History
+from kittrain.snapshots.manager import SnapshotManager
 from kittrain.snapshots.state import State
 from kittrain.world.order import Cursor, Order
 
@@ -25,12 +25,12 @@ class Learner:
     """Resumes from the snapshots in its folder.
 
     Args:
-        folder: the snapshot folder.
-        model: the script's model, wrapped or not.
+        folder: of the snapshots.
+        model: as a script passes it, wrapped or not.
         optimize: creates the optimizer.
         plain: the module itself, if the model wraps it.
-        schedule: creates the scheduler, if any.
-        from_scratch: start from scratch if no snapshot can be used.
+        schedule: creates the scheduler, if there is one.
+        from_scratch: start from scratch if no snapshot is usable.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class Learner:
         env = RankEnv(run_id="run", snapshot_dir=folder, from_scratch=from_scratch)
         world = World(env=env, device=torch.device("cpu"))
         state = State(model=model, optimizer=self.optimizer, scheduler=self.scheduler)
-        self.history = History(world, state, ORDER)
-        self.step = ORDER.step(self.history.restore())
+        self.snapshots = SnapshotManager(world, state, ORDER)
+        self.step = ORDER.step(self.snapshots.restore())
 
     def train(self, until: int) -> None:
-        """Train up to this step."""
+        """Train up to a step."""
         while self.step < until:
             self.step += 1
             torch.manual_seed(self.step)
@@ -70,14 +70,14 @@ class Learner:
         return loss.item()
 
     def save(self) -> None:
-        self.history.commit(Cursor(0, self.step), {})
+        self.snapshots.commit(Cursor(0, self.step), {})
 
     def finish(self) -> None:
-        self.history.finish()
+        self.snapshots.finish()
 
 
 def assert_alike(one: Learner, other: Learner) -> None:
-    """Assert that model, optimizer and scheduler are equal, bit by bit."""
+    """Model, optimizer and scheduler are bitwise equal."""
     for mine, theirs in [
         (one.plain.state_dict(), other.plain.state_dict()),
         (flat_state(one.optimizer), flat_state(other.optimizer)),

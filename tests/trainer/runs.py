@@ -1,4 +1,4 @@
-"""What runs leave in a folder of snapshots, made without training, and ways to damage it."""
+"""Writes the snapshots of a run without training, and damages them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WEIGHTS = {"weight": torch.arange(6.0).reshape(2, 3), "bias": torch.tensor(0.5)}
 
 
 def run(folder: Path, *steps: int, generation: int = 1) -> list[Manifest]:
-    """The snapshots that a run has left there, each going on from the one before; the newest comes last."""
+    """Write the snapshots of a run, each continuing the one before; returns them, the newest last."""
     written: list[Manifest] = []
     for step in steps:
         before = parent(written[-1]) if written else None
@@ -29,7 +29,7 @@ def run(folder: Path, *steps: int, generation: int = 1) -> list[Manifest]:
 
 
 def save(folder: Path, described: Manifest) -> Manifest:
-    """A snapshot of the weights, and of an optimizer's state."""
+    """Write a snapshot of the weights and an optimizer's state."""
     tensors = {f"model/{name}": tensor for name, tensor in WEIGHTS.items()} | {
         "optimizer/state/bias/step": torch.ones(1)
     }
@@ -42,18 +42,18 @@ def save(folder: Path, described: Manifest) -> Manifest:
     scratch = folder / f"{snapshot.SCRATCH}{described.name}"
     scratch.mkdir()
     described = replace(described, shards=(shards.write(scratch / shards.name(0), [memoryview(data)], pieces, {}),))
-    snapshot.seal(scratch, described)
+    snapshot.write_manifest(scratch, described)
     snapshot.publish(scratch, folder / described.name)
     return described
 
 
 def parent(manifest: Manifest) -> Parent:
-    """What a snapshot says that goes on from this one."""
+    """The parent entry of a snapshot that continues this one."""
     return Parent(name=manifest.name, digest=manifest.digest)
 
 
 def resign(path: Path, **changes: Any) -> Manifest:
-    """Tamper with a snapshot's manifest in a way that its own digest does not tell."""
+    """Tamper with a snapshot's manifest, and update its digest to match."""
     changed = replace(snapshot.read_manifest(path), **changes)
     (path / MANIFEST).write_text(json.dumps(snapshot.facts_of(changed) | {"digest": changed.digest}))
     return changed
@@ -72,4 +72,4 @@ DAMAGE: Final[dict[str, Callable[[Path], None]]] = {
     "a bit in the manifest": lambda path: flip(path / MANIFEST, 100),
     "a truncated shard": lambda path: os.truncate(path / "shard-00000.bin", 100),
     "a missing shard": lambda path: (path / "shard-00000.bin").unlink(),
-}  # what may befall a snapshot's folder
+}  # by description, for a snapshot's folder

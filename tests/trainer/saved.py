@@ -1,4 +1,4 @@
-"""Creates snapshots for tests, without training."""
+"""Manifests, snapshots and archives for tests, made without training."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import torch
 
 from kittrain.env import RankEnv
 from kittrain.job_spec import Resume
-from kittrain.snapshots import modelfile, shards, snapshot, weights
+from kittrain.snapshots import model_file, shards, snapshot, weights
 from kittrain.snapshots.archive import Archive
 from kittrain.snapshots.candidates import Candidates
-from kittrain.snapshots.fitting import Identity
+from kittrain.snapshots.compatibility import Identity
 from kittrain.snapshots.ledger import Ledger, extend
 from kittrain.snapshots.retention import Retention
 from kittrain.snapshots.shards import Piece
@@ -34,7 +34,7 @@ EXTRAS = {"rng": b"dice"}
 
 
 def manifest(steps: int = 3, generation: int = 1, **changes: Any) -> Manifest:
-    """A manifest with a valid ledger; pass ``order`` for another order."""
+    """A manifest with a valid ledger, in another ``order`` if one is given."""
     order: Order = changes.pop("order", ORDER)
     cursor = [Cursor(), *(order.after(span) for span in order.spans(Cursor(), 10))][steps]
     facts: dict[str, Any] = {
@@ -59,20 +59,20 @@ def manifest(steps: int = 3, generation: int = 1, **changes: Any) -> Manifest:
 
 
 def continued(before: Manifest, steps: int, *, generation: int) -> Ledger:
-    """The ledger of a snapshot of a newer generation that resumed from another snapshot."""
+    """The ledger of a newer generation's snapshot that continues another one."""
     cursor = manifest(steps).cursor
     return extend(before.ledger, ORDER, generation, before.cursor, cursor, world_size=2)
 
 
 def in_memory(data: bytes) -> memoryview:
-    """Page-aligned memory, as ranks use for their shards."""
+    """Page-aligned memory, as a rank's part of the state has."""
     pages = mmap.mmap(-1, len(data))
     pages[:] = data
     return memoryview(pages)
 
 
 def write_shards(folder: Path, described: Manifest) -> tuple[Path, Manifest]:
-    """Write the shards; returns the unpublished folder, and the manifest with its shards."""
+    """Write shards as the ranks do; returns the scratch folder to publish, and the manifest with the shards."""
     scratch = folder / f"{snapshot.SCRATCH}{described.name}"
     scratch.mkdir()
     with patch("kittrain.snapshots.shards.CHUNK", 1000):
@@ -84,47 +84,47 @@ def write_shards(folder: Path, described: Manifest) -> tuple[Path, Manifest]:
 
 
 def save(folder: Path, described: Manifest) -> Manifest:
-    """Write a snapshot without an archive."""
+    """Write a snapshot without an archive: no fence, no retention."""
     scratch, described = write_shards(folder, described)
-    snapshot.seal(scratch, described)
+    snapshot.write_manifest(scratch, described)
     snapshot.publish(scratch, folder / described.name)
     return described
 
 
 def publish(saved: Archive, folder: Path, described: Manifest) -> None:
-    """Write a snapshot through an archive."""
+    """Publish a snapshot through an archive."""
     scratch, described = write_shards(folder, described)
     saved.publish(described, scratch)
-    saved.thin_out()
+    saved.apply_retention()
 
 
 def weights_of(path: Path) -> dict[str, Any]:
-    """The model's state dict of a snapshot, as it is exported."""
-    file = io.BytesIO(b"".join(modelfile.pieces(weights.of_snapshot(path))))
-    held: dict[str, Any] = torch.load(file, weights_only=True)
-    return held
+    """A snapshot's model state dict, as exported."""
+    file = io.BytesIO(b"".join(model_file.stream(weights.of_snapshot(path))))
+    state_dict: dict[str, Any] = torch.load(file, weights_only=True)
+    return state_dict
 
 
-def archive(folder: Path, say: Callable[[str], None] = print, *, keep: int = 3) -> Archive:
-    """The archive of these manifests."""
-    return Archive(folder, run="run-1", keep=Retention(RankEnv(snapshot_keep=keep)), say=say)
+def archive(folder: Path, log: Callable[[str], None] = print, *, keep: int = 3) -> Archive:
+    """The archive of the run that those manifests belong to."""
+    return Archive(folder, run="run-1", retention=Retention(RankEnv(snapshot_keep=keep)), log=log)
 
 
 def candidates(
-    folder: Path, say: Callable[[str], None] = print, *, resume: Resume = "", from_scratch: bool = False
+    folder: Path, log: Callable[[str], None] = print, *, resume: Resume = "", from_scratch: bool = False
 ) -> Candidates:
-    """The snapshots from which their run can resume."""
+    """The snapshots that their run may resume from."""
     identity = Identity(run="run-1", model="a model", optimizer="SGD", order=ORDER)
-    return Candidates(folder, identity=identity, resume=resume, from_scratch=from_scratch, say=say)
+    return Candidates(folder, identity=identity, resume=resume, from_scratch=from_scratch, log=log)
 
 
-def newest(folder: Path, say: Callable[[str], None] = print, **how: Any) -> Manifest | None:
-    """The snapshot from which a run would resume; ``how`` as for ``candidates``."""
-    found = candidates(folder, say, **how)
-    for offer in found.offers():
+def newest(folder: Path, log: Callable[[str], None] = print, **options: Any) -> Manifest | None:
+    """The snapshot that a run would resume from; ``options`` as for ``candidates``."""
+    found = candidates(folder, log, **options)
+    for manifest in found.compatible():
         try:
-            return snapshot.verify(folder / offer.name)
+            return snapshot.verify(folder / manifest.name)
         except shards.CorruptError as error:
-            found.pass_over(offer, error)
-    found.begin_anew()
+            found.reject(manifest, error)
+    found.check_from_scratch()
     return None

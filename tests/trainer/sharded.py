@@ -1,4 +1,4 @@
-"""Worlds whose ranks hold a small model alike or, by FSDP2, in parts; as processes, over the same snapshots."""
+"""Trains a small model in several processes, replicated or sharded by FSDP2, over the same snapshots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.trainer.nodes import free_port
 from tests.trainer.worlds import finish, fork
 
 Kind = Literal["replicated", "sharded"]
-STEPS = 4  # an epoch's
+STEPS = 4  # per epoch
 
 
 def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
@@ -29,7 +29,7 @@ def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
 
 
 def model_of(world: World, kind: Kind) -> nn.Module:
-    """Its layers do not divide evenly among 2 or 3 ranks; of the last, one of 3 ranks gets nothing."""
+    """Its layers do not divide evenly among 2 or 3 ranks; one of 3 ranks gets nothing of the last layer."""
     model = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 2))
     if kind == "sharded":
         fully_shard(model, mesh=init_device_mesh(world.device.type, (world.size,)))  # in place
@@ -37,7 +37,7 @@ def model_of(world: World, kind: Kind) -> nn.Module:
 
 
 def train(kind: Kind, epochs: int, dies_at: int | None = None) -> None:
-    """Go on from what is there to the end of an epoch; the last rank is killed behind a step."""
+    """Resume and train to the end of an epoch; ``dies_at`` kills the last rank after that step."""
 
     def on_step(step: Step) -> None:
         if step.number == dies_at and world.rank == world.size - 1:
@@ -61,18 +61,18 @@ def run(
     env: Mapping[str, str] = MappingProxyType({}),
     dies_at: int | None = None,
 ) -> list[int | None]:
-    """A rank for each folder of snapshots; the exit codes. Rank 0's lines go to ``log-0`` beside its folder."""
+    """Run one rank per snapshot folder; returns the exit codes. Each rank's output is in ``log-RANK``."""
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(len(folders))}
     shared |= {"KIT_BACKEND": "gloo", "PET_RDZV_ID": name, "KIT_RESUME": "1", "KIT_SNAPSHOT_EVERY": "2", **env}
     processes = []
     for rank, folder in enumerate(folders):
         own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "KIT_SNAPSHOT_DIR": str(folder)}
         log = folders[0].with_name(f"log-{rank}")
-        processes.append(fork(be_rank, shared | own, kind, epochs, dies_at, log))
+        processes.append(fork(run_rank, shared | own, kind, epochs, dies_at, log))
     return [finish(process) for process in processes]
 
 
-def be_rank(env: dict[str, str], kind: Kind, epochs: int, dies_at: int | None, log: Path) -> None:
+def run_rank(env: dict[str, str], kind: Kind, epochs: int, dies_at: int | None, log: Path) -> None:
     os.environ.update(env)
     with log.open("ab") as output:
         os.dup2(output.fileno(), 1)

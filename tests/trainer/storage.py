@@ -1,4 +1,4 @@
-"""Simulates failing file systems, for tests."""
+"""Simulates file systems that fail, for tests."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-UNREADABLE: Final = "/proc/self/mem"  # reading its beginning gives EIO, also through a link
+UNREADABLE: Final = "/proc/self/mem"  # reading its start fails with EIO, through a symbolic link, too
 
 
 @contextmanager
-def impatient() -> Iterator[None]:
-    """Shorten the delays between retries."""
+def short_retries() -> Iterator[None]:
+    """Retries of a failing file system are short."""
     with patch("kittrain.system.storage.DELAYS", (0.01,) * 5):
         yield
 
 
 @contextmanager
 def failing(folder: Path, number: int, *, times: int = 1_000_000) -> Iterator[list[Path]]:
-    """The first system calls below a folder fail with this errno; yields their paths."""
+    """The first reading system calls below a folder fail with that errno; yields their paths."""
     failed: list[Path] = []
 
     def wrapped(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,17 +43,17 @@ def failing(folder: Path, number: int, *, times: int = 1_000_000) -> Iterator[li
 
 
 @contextmanager
-def no_file_to_spare() -> Iterator[Callable[[], None]]:
-    """Opening files fails with EMFILE until the yielded function is called."""
+def no_free_descriptors() -> Iterator[Callable[[], None]]:
+    """The process can open no more files (EMFILE) until it calls the yielded function."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with open(os.devnull, "rb") as probe:  # noqa: PTH123 - its number is the lowest that is free
+    with open(os.devnull, "rb") as probe:  # noqa: PTH123 - its number is the lowest free one
         lowest = probe.fileno()
 
-    def relent() -> None:
+    def release() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
     try:
-        yield relent
+        yield release
     finally:
-        relent()
+        release()

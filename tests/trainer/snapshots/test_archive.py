@@ -1,4 +1,4 @@
-"""What rank 0 does to a folder of snapshots: claims, publishes, and drops what need not be kept."""
+"""Rank 0's writes to a folder of snapshots: claims, publishing, retention."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.trainer import saved
 from tests.trainer.mounts import make_read_only, tmpfs
 from tests.trainer.nodes import PATIENCE
 from tests.trainer.saved import archive, continued, manifest, publish, save, write_shards
-from tests.trainer.storage import UNREADABLE, failing, impatient
+from tests.trainer.storage import UNREADABLE, failing, short_retries
 from tests.trainer.worlds import finish, fork
 
 
 @pytest.fixture(autouse=True)
-def _impatient() -> Iterator[None]:
-    with impatient():
+def _short_retries() -> Iterator[None]:
+    with short_retries():
         yield
 
 
@@ -40,11 +40,11 @@ def newest(folder: Path) -> str | None:
     return found.name if found else None
 
 
-def test_the_last_few_of_the_run_are_kept(tmp_path: Path) -> None:
+def test_retention_keeps_the_last_snapshots_of_the_run(tmp_path: Path) -> None:
     save(tmp_path, manifest(9, 1, run="run-0"))
     (tmp_path / "bad-step-00000001-g0002").mkdir()
     mine = archive(tmp_path, keep=2)
-    assert mine.claim() == 3, "what was put aside had a generation, too"
+    assert mine.claim() == 3, "a quarantined snapshot's generation counts, too"
     for steps in (1, 2, 3):
         publish(mine, tmp_path, manifest(steps, 3))
     assert names(tmp_path) == [
@@ -55,39 +55,39 @@ def test_the_last_few_of_the_run_are_kept(tmp_path: Path) -> None:
     ]
 
 
-def test_only_what_the_newest_goes_on_from_is_dropped(tmp_path: Path) -> None:
-    """Another way that this run once went, and what cannot be read now, stay."""
+def test_retention_deletes_only_ancestors_of_the_newest(tmp_path: Path) -> None:
+    """An abandoned branch of this run and unreadable snapshots are kept."""
     for steps in (1, 2, 3):
         save(tmp_path, manifest(steps, 1))
-    went_on = save(tmp_path, manifest(4, 2, ledger=continued(manifest(2, 1), 4, generation=2)))
+    resumed = save(tmp_path, manifest(4, 2, ledger=continued(manifest(2, 1), 4, generation=2)))
     (tmp_path / "step-00000001-g0001" / "manifest.json").unlink()
     (tmp_path / "step-00000001-g0001" / "manifest.json").symlink_to(UNREADABLE)
     mine = archive(tmp_path, keep=1)
     assert mine.claim() == 3
-    publish(mine, tmp_path, manifest(5, 3, ledger=continued(went_on, 5, generation=3)))
+    publish(mine, tmp_path, manifest(5, 3, ledger=continued(resumed, 5, generation=3)))
     assert names(tmp_path) == [
-        "step-00000001-g0001",  # cannot be read
-        "step-00000003-g0001",  # generation 2 went on from step 2
+        "step-00000001-g0001",  # unreadable
+        "step-00000003-g0001",  # generation 2 resumed from step 2
         "step-00000005-g0003",
     ]
 
 
-def test_a_folder_that_cannot_be_listed_drops_nothing(tmp_path: Path) -> None:
+def test_retention_deletes_nothing_if_the_folder_cannot_be_listed(tmp_path: Path) -> None:
     mine = archive(tmp_path, keep=1)
     mine.claim()
     for steps in (1, 2):
         scratch, described = write_shards(tmp_path, manifest(steps, 1))
         mine.publish(described, scratch)
     with failing(tmp_path, errno.EIO):
-        mine.thin_out()
+        mine.apply_retention()
     assert names(tmp_path) == ["step-00000001-g0001", "step-00000002-g0001"]
 
 
-def test_a_claim_is_tried_again_while_the_storage_does_not_answer(tmp_path: Path) -> None:
-    said: list[str] = []
+def test_a_claim_is_retried_while_the_storage_does_not_respond(tmp_path: Path) -> None:
+    lines: list[str] = []
     with failing(tmp_path, errno.ESTALE, times=3):
-        assert archive(tmp_path, said.append).claim() == 1
-    assert len(said) == 1
+        assert archive(tmp_path, lines.append).claim() == 1
+    assert len(lines) == 1
     with (
         failing(tmp_path, errno.ESTALE),
         pytest.raises(StorageUnavailableError, match=f"Stale file handle.*{tmp_path}"),
@@ -95,13 +95,13 @@ def test_a_claim_is_tried_again_while_the_storage_does_not_answer(tmp_path: Path
         archive(tmp_path).claim()
 
 
-def test_no_start_dies_beside_a_writer_that_lives(tmp_path: Path) -> None:
-    """The writer is fenced off, and still makes its folder, shards and all, again and again."""
+def test_a_claim_succeeds_while_a_fenced_off_writer_still_writes(tmp_path: Path) -> None:
+    """The fenced-off writer keeps creating its folder and shards."""
     writer = fork(write_for_ever, tmp_path)
     try:
         deadline = time.monotonic() + PATIENCE
         while not any(tmp_path.glob(".tmp-step-*")):
-            assert time.monotonic() < deadline, "the writer has not begun"
+            assert time.monotonic() < deadline, "the writer has not started"
         assert [archive(tmp_path).claim() for _ in range(100)] == list(range(1, 101))
         assert writer.is_alive()
     finally:
@@ -120,8 +120,8 @@ def write_for_ever(folder: Path) -> None:
             (folder / ".tmp-model.pt.7").write_bytes(bytes(100))
 
 
-def test_a_claim_clears_away_only_what_was_there_before_it(tmp_path: Path) -> None:
-    """Whoever begins to write after a claim may hold a newer one."""
+def test_a_claim_deletes_only_scratch_files_that_existed_before_it(tmp_path: Path) -> None:
+    """A writer that starts after the claim may hold a newer one."""
     archive(tmp_path).claim()
     old, new = tmp_path / ".tmp-step-00000001-g0001", tmp_path / ".tmp-step-00000002-g0003"
     (old / "part").mkdir(parents=True)
@@ -138,7 +138,7 @@ def test_a_claim_clears_away_only_what_was_there_before_it(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.glob(".tmp-*")] == [new.name]
 
 
-def test_who_is_fenced_off_does_not_finish(tmp_path: Path) -> None:
+def test_a_fenced_off_archive_cannot_finish(tmp_path: Path) -> None:
     stale = archive(tmp_path)
     stale.claim()
     archive(tmp_path).claim()
@@ -153,7 +153,7 @@ def test_copied_snapshots_count_as_claims(tmp_path: Path) -> None:
     assert [archive(tmp_path).claim() for _ in range(2)] == [8, 9]
 
 
-def test_a_stale_writer_fails_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_stale_writer_fails_and_leaves_no_files(tmp_path: Path) -> None:
     stale, fresh = archive(tmp_path), archive(tmp_path)
     assert stale.claim() == 1
     publish(stale, tmp_path, manifest(1, 1))
@@ -172,7 +172,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_root
-def test_a_full_disk_leaves_the_last_good_one(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_last_good_snapshot(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "disk", size="100k") as disk:
         archive(disk).claim()
         publish(archive(disk), disk, manifest(1))
@@ -188,7 +188,7 @@ def test_a_full_disk_leaves_the_last_good_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_root
-def test_a_disk_that_can_only_be_read_is_an_error_and_what_is_there_is_found(tmp_path: Path) -> None:
+def test_a_read_only_disk_is_an_error_and_its_snapshots_are_found(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "disk", size="100k") as disk:
         archive(disk).claim()
         publish(archive(disk), disk, manifest(1))
@@ -198,7 +198,7 @@ def test_a_disk_that_can_only_be_read_is_an_error_and_what_is_there_is_found(tmp
             archive(disk).claim()
 
 
-def test_no_space_leaves_the_last_good_one(tmp_path: Path) -> None:
+def test_no_space_leaves_the_last_good_snapshot(tmp_path: Path) -> None:
     archive(tmp_path).claim()
     publish(archive(tmp_path), tmp_path, manifest(1))
     assert finish(fork(publish_without_space, tmp_path)) == 0
@@ -207,8 +207,8 @@ def test_no_space_leaves_the_last_good_one(tmp_path: Path) -> None:
 
 
 def publish_without_space(folder: Path) -> None:
-    """The system refuses to write more than 5,000 bytes to a file, as a full disk would."""
+    """The system refuses to write more than 5,000 bytes to a file, as if the disk were full."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
-    with pytest.raises(OSError) as caught:  # noqa: PT011  the number is what tells
+    with pytest.raises(OSError) as caught:  # noqa: PT011  errno is checked below
         publish(archive(folder), folder, manifest(2))
     assert caught.value.errno == errno.EFBIG

@@ -1,4 +1,4 @@
-"""Whoever wrote which part of a tensor: every byte is written once, and any box of it is read back."""
+"""Every byte of a tensor is written once, by some rank, and any box of it is read back."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from torch.distributed.checkpoint.planner_helpers import create_read_items_for_c
 
 from kittrain import World
 from kittrain.env import RankEnv
-from kittrain.snapshots import blocks, layout, loading, shards
-from kittrain.snapshots.layout import Buffer, Layout, Window
-from kittrain.snapshots.shardfile import ShardFile
+from kittrain.snapshots import blocks, layout, shards, tensor_reader
+from kittrain.snapshots.layout import BounceBuffer, Buffer, Layout
+from kittrain.snapshots.shard_file import ShardFile
 from kittrain.snapshots.shards import Piece
 
 DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.uint8, torch.complex64)
@@ -40,31 +40,31 @@ def tensor(sizes: list[int], dtype: torch.dtype) -> Tensor:
     ranks=st.integers(1, 4),
     main_only=st.booleans(),
     chunk=st.sampled_from([7, 64, 4096]),
-    window=st.sampled_from([0, 1, 50, 4096]),
+    bounce=st.sampled_from([0, 1, 50, 4096]),
 )
-def test_what_ranks_hold_alike_is_written_once_and_comes_back(
-    *, state: dict[str, Tensor], ranks: int, main_only: bool, chunk: int, window: int
+def test_replicated_tensors_are_written_once_and_read_back(
+    *, state: dict[str, Tensor], ranks: int, main_only: bool, chunk: int, bounce: int
 ) -> None:
-    """Copied as a whole, or through a window of so many bytes."""
-    held = layout.held(state)
-    shares = layout.share_out([held] * ranks, main_only=main_only)
-    assert sorted(held[number].tensor for share in shares for number in share) == sorted(state)
-    assert not main_only or not any(shares[1:])
+    """As a full copy, or through a bounce buffer of so many bytes."""
+    pieces = layout.local_pieces(state)
+    assigned = layout.assign_pieces([pieces] * ranks, main_only=main_only)
+    assert sorted(pieces[number].tensor for numbers in assigned for number in numbers) == sorted(state)
+    assert not main_only or not any(assigned[1:])
     with TemporaryDirectory() as folder, patch("kittrain.snapshots.shards.CHUNK", chunk):
         opened = []
-        for rank, share in enumerate(shares):
-            planned = Layout.of([held[number] for number in share], state)
+        for rank, numbers in enumerate(assigned):
+            planned = Layout.of([pieces[number] for number in numbers], state)
             path = Path(folder) / shards.name(rank)
-            told = shards.write(path, contents(planned, state, window), planned.pieces, {})
-            opened.append(ShardFile(path, told))
-        found = loading.read_full(opened)
+            shard = shards.write(path, contents(planned, state, bounce), planned.pieces, {})
+            opened.append(ShardFile(path, shard))
+        found = tensor_reader.read_full(opened)
     assert found.keys() == state.keys()
     assert all(torch.equal(found[name], one) and found[name].dtype == one.dtype for name, one in state.items())
 
 
-def contents(planned: Layout, state: dict[str, Tensor], window: int) -> Iterable[memoryview]:
-    if window:
-        return Window(planned, torch.ones(window, dtype=torch.uint8)).parts(state)
+def contents(planned: Layout, state: dict[str, Tensor], bounce: int) -> Iterable[memoryview]:
+    if bounce:
+        return BounceBuffer(planned, torch.ones(bounce, dtype=torch.uint8)).stream(state)
     part = Buffer(planned, torch.zeros(planned.size, dtype=torch.uint8))
     part.copy(state)
     return [part.data]
@@ -72,59 +72,59 @@ def contents(planned: Layout, state: dict[str, Tensor], window: int) -> Iterable
 
 @pytest.fixture
 def calls() -> Iterator[list[str]]:
-    """What a state on a GPU would be told, in order: there, copies to pinned memory go on behind the call."""
-    told: list[str] = []
+    """The CUDA calls for a state on a GPU, in order; copies to pinned memory are asynchronous."""
+    made: list[str] = []
     copy = Tensor.copy_
 
     def note(target: Tensor, source: Tensor, *, non_blocking: bool = False) -> Tensor:
-        told.append("copy begun" if non_blocking else "copied")
+        made.append("copy started" if non_blocking else "copied")
         return copy(target, source)
 
     with (
         patch.object(Tensor, "is_pinned", lambda _: True),
         patch.object(Tensor, "copy_", note),
-        patch("torch.cuda.synchronize", lambda: told.append("all copied")),
+        patch("torch.cuda.synchronize", lambda: made.append("synchronized")),
     ):
-        yield told
+        yield made
 
 
 def small_state() -> tuple[Layout, dict[str, Tensor]]:
     state = {"a": torch.ones(100), "b": torch.ones(100)}
-    return Layout.of(layout.held(state), state), state
+    return Layout.of(layout.local_pieces(state), state), state
 
 
 def test_nothing_is_written_before_a_gpu_has_copied_it(calls: list[str]) -> None:
     planned, state = small_state()
     Buffer(planned, torch.zeros(planned.size, dtype=torch.uint8)).copy(state)
-    assert calls == ["copy begun", "copy begun", "all copied"]
+    assert calls == ["copy started", "copy started", "synchronized"]
 
 
-def test_nothing_passes_the_window_before_a_gpu_has_copied_it(calls: list[str]) -> None:
+def test_the_bounce_buffer_waits_for_the_gpu_before_each_part(calls: list[str]) -> None:
     planned, state = small_state()
-    for part in Window(planned, torch.zeros(256, dtype=torch.uint8)).parts(state):
-        calls.append(f"{len(part)} written")  # noqa: PERF401  between what the parts themselves call
-    copied = ["copy begun", "all copied", "256 written"]
-    assert calls == [*copied, "copy begun", *copied, *copied, "copy begun", "all copied", "80 written"]
+    for part in BounceBuffer(planned, torch.zeros(256, dtype=torch.uint8)).stream(state):
+        calls.append(f"{len(part)} written")  # noqa: PERF401  between the calls that the generator makes
+    copied = ["copy started", "synchronized", "256 written"]
+    assert calls == [*copied, "copy started", *copied, *copied, "copy started", "synchronized", "80 written"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfTwo(World):
-    """A rank of two that hold the state alike; what rank 0 tells the other."""
+class TwoRanks(World):
+    """One of two ranks with a replicated state; ``sent`` is what rank 0 scatters."""
 
-    told: list[Any] = field(default_factory=list)
+    sent: list[Any] = field(default_factory=list)
 
     def gather(self, value: Any, _kind: Any) -> list[Any]:
         return [value, value]
 
     def scatter(self, values: Any, _kind: Any) -> Any:
-        self.told.extend([] if self.told else values)
-        return self.told[self.rank]
+        self.sent.extend([] if self.sent else values)
+        return self.sent[self.rank]
 
 
 @pytest.mark.parametrize(("main_only", "pieces"), [(True, [4, 0]), (False, [2, 2])])
-def test_where_folders_are_not_shared_rank_0_writes_everything(*, main_only: bool, pieces: list[int]) -> None:
+def test_with_main_only_rank_0_writes_everything(*, main_only: bool, pieces: list[int]) -> None:
     state = {name: torch.ones(10) for name in "abcd"}
-    main = OfTwo(env=RankEnv(world_size=2), device=torch.device("cpu"))
+    main = TwoRanks(env=RankEnv(world_size=2), device=torch.device("cpu"))
     other = replace(main, env=RankEnv(rank=1, world_size=2))
     planned = [layout.plan(world, state, main_only=main_only) for world in (main, other)]
     assert [len(one.pieces) for one in planned] == pieces
@@ -132,7 +132,7 @@ def test_where_folders_are_not_shared_rank_0_writes_everything(*, main_only: boo
 
 @st.composite
 def boxes(draw: st.DrawFn) -> tuple[Tensor, list[int], ChunkStorageMetadata]:
-    """A tensor, the rows that it is cut at, and a box of it."""
+    """A tensor, the rows that it is split at, and a box of it."""
     sizes = draw(st.lists(st.integers(1, 6), min_size=1, max_size=3))
     whole = torch.arange(torch.Size(sizes).numel(), dtype=torch.int32).view(sizes)
     cuts = sorted(draw(st.lists(st.integers(0, sizes[0]), max_size=3)))
@@ -143,24 +143,24 @@ def boxes(draw: st.DrawFn) -> tuple[Tensor, list[int], ChunkStorageMetadata]:
 
 @settings(deadline=None, max_examples=60)
 @given(boxes(), st.sampled_from([7, 4096]), st.sampled_from([1, 20, 4096]))
-def test_any_box_of_what_ranks_hold_in_parts_is_read(
+def test_any_box_of_a_sharded_tensor_is_read(
     asked: tuple[Tensor, list[int], ChunkStorageMetadata], chunk: int, block_size: int
 ) -> None:
     whole, cuts, box = asked
     parts = [(low, whole[low:high]) for low, high in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
     with TemporaryDirectory() as folder, patch("kittrain.snapshots.shards.CHUNK", chunk):
         opened = [written(Path(folder), number, whole, *part) for number, part in enumerate(parts) if len(part[1])]
-        metadata, places = loading._index([shard.pieces for shard in opened])
+        metadata, locations = tensor_reader._index([shard.pieces for shard in opened])
         found = torch.full(box.sizes, -1, dtype=whole.dtype)
         for item in create_read_items_for_chunk_list("t", metadata.state_dict_metadata["t"], [box]):  # type: ignore[arg-type]
             target = found
             for dimension, (start, length) in enumerate(zip(item.dest_offsets, item.lengths, strict=True)):
                 target = target.narrow(dimension, start, length)
-            number, piece = places[item.storage_index]
-            for block in blocks.blocks([loading._needed(piece, [item])], size=block_size):
+            number, piece = locations[item.storage_index]
+            for block in blocks.blocks([tensor_reader._needed(piece, [item])], size=block_size):
                 for rows in block.rows:
                     content = torch.frombuffer(opened[number].read(rows.start, rows.stop), dtype=torch.uint8)
-                    loading._copy(loading.tensor_of(rows, content), rows, item, target)
+                    tensor_reader._copy(tensor_reader.tensor_of(rows, content), rows, item, target)
     expected = whole
     for dimension, (start, length) in enumerate(zip(box.offsets, box.sizes, strict=True)):
         expected = expected.narrow(dimension, start, length)

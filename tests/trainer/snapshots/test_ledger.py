@@ -1,4 +1,4 @@
-"""The ledger: whatever the restarts, it proves that each sample counted once; and it proves nothing else."""
+"""The ledger proves that each sample counted once, through any restarts, and rejects everything else."""
 
 from __future__ import annotations
 
@@ -8,14 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kittrain.snapshots.ledger import Entry, Ledger, LedgerError, Segment, audit, begin, extend, parting
+from kittrain.snapshots.ledger import (
+    Entry,
+    Ledger,
+    LedgerError,
+    Segment,
+    audit,
+    extend,
+    first_divergence,
+    new_order_start,
+)
 from kittrain.world.order import Cursor, Order
 
 ORDER = Order(samples=10, batch=4)  # 3 steps an epoch
 
 
 def written(order: Order, commits: list[tuple[int, int]], epochs: int) -> Ledger:
-    """A history of commits: (steps since the one before, whether a new generation went on from there)."""
+    """A history of commits: (steps since the previous one, whether a new generation resumed there)."""
     cursors = [Cursor(), *(order.after(span) for span in order.spans(Cursor(), epochs))]
     ledger: Ledger = ()
     at, generation = 0, 1
@@ -50,7 +59,7 @@ HISTORY = written(ORDER, [(2, 0), (2, 1), (3, 1), (1, 0)], 3)
 
 
 def rechained(entries: list[Entry]) -> Ledger:
-    """What a forger would do, who knows how chains are made."""
+    """As a forger would do who knows how the hash chain is computed."""
     ledger: Ledger = ()
     for entry in entries:
         ledger = (*ledger, entry.chained(ledger[-1].chain if ledger else ""))
@@ -64,14 +73,14 @@ def test_every_changed_number_is_found(index: int, field: str) -> None:
     entries[index] = replace(entries[index], **{field: getattr(entries[index], field) + 1})
     with pytest.raises(LedgerError, match=f"entry {index}: the hash chain is broken"):
         audit(entries, ORDER)
-    if field in {"generation", "world_size"}:  # numbers that only the chain vouches for
+    if field in {"generation", "world_size"}:  # only the hash chain protects these
         return
     with pytest.raises(LedgerError, match="entry"):
         audit(rechained(entries), ORDER)
 
 
 @pytest.mark.parametrize("index", range(len(HISTORY) - 1))
-def test_what_is_missing_or_counted_twice_is_found(index: int) -> None:
+def test_a_missing_or_duplicate_entry_is_found(index: int) -> None:
     for entries in ([*HISTORY[:index], *HISTORY[index + 1 :]], [*HISTORY[: index + 1], *HISTORY[index:]]):
         with pytest.raises(LedgerError, match="the hash chain is broken"):
             audit(entries, ORDER)
@@ -79,32 +88,32 @@ def test_what_is_missing_or_counted_twice_is_found(index: int) -> None:
             audit(rechained(entries), ORDER)
 
 
-def test_an_older_generation_cannot_follow() -> None:
+def test_an_older_generation_cannot_follow_a_newer_one() -> None:
     ledger = extend((), ORDER, 2, Cursor(), Cursor(1), world_size=2)
     ledger = extend(ledger, ORDER, 1, Cursor(1), Cursor(2), world_size=2)
     with pytest.raises(LedgerError, match="generation 1 after generation 2"):
         audit(ledger, ORDER)
 
 
-def test_an_entry_has_samples() -> None:
-    """It would pass for steps of a generation that took none."""
+def test_an_entry_without_samples_is_rejected() -> None:
+    """It would claim steps for a generation that took none."""
     ledger = extend((), ORDER, 1, Cursor(), Cursor(0, 8), world_size=2)
     idle = Entry(generation=2, epoch=0, first_step=3, last_step=2, start=8, stop=8, world_size=2)
     with pytest.raises(LedgerError, match="entry 1: positions 8 to 8 of 10 samples"):
         audit(rechained([*ledger, idle]), ORDER)
 
 
-def test_a_history_continues_one_that_it_holds_all_of() -> None:
+def test_first_divergence_of_two_histories() -> None:
     short, long = (extend((), ORDER, 1, Cursor(), Cursor(0, stop), world_size=2) for stop in (4, 8))
-    assert parting(short, long) is None
-    assert parting(long, long) is None
-    assert parting(long, short) == 0, "it shrank"
-    assert parting(long, ()) == 0
+    assert first_divergence(short, long) is None
+    assert first_divergence(long, long) is None
+    assert first_divergence(long, short) == 0, "it is shorter"
+    assert first_divergence(long, ()) == 0
     later = extend(long, ORDER, 2, Cursor(0, 8), Cursor(1), world_size=2)
-    assert parting(long, later) is None
-    assert parting(short, later) is None
-    assert parting(later, long) == 1
-    assert parting(extend((), ORDER, 3, Cursor(), Cursor(0, 4), world_size=2), later) == 0
+    assert first_divergence(long, later) is None
+    assert first_divergence(short, later) is None
+    assert first_divergence(later, long) == 1
+    assert first_divergence(extend((), ORDER, 3, Cursor(), Cursor(0, 4), world_size=2), later) == 0
 
 
 ORDERS = st.builds(Order, samples=st.integers(1, 20), batch=st.integers(1, 9), seed=st.integers(0, 3))
@@ -120,7 +129,7 @@ def segmented(parts: list[tuple[Order, int]]) -> tuple[Ledger, list[Segment], Cu
     segments: list[Segment] = []
     at = Cursor()
     for generation, (order, steps) in enumerate(parts, 1):
-        at = begin(at)
+        at = new_order_start(at)
         cursors = [at, *(order.after(span) for span in order.spans(at, at.epoch + steps))]
         stop = cursors[steps]
         ledger = extend(ledger, order, generation, at, stop, world_size=2, earlier=segments)
@@ -150,7 +159,7 @@ BRANCHED, SEGMENTS, _ = segmented([(ORDER, 4), (Order(samples=12, batch=5, seed=
 
 
 @pytest.mark.parametrize(
-    ("order", "earlier", "told"),
+    ("order", "earlier", "message"),
     [
         (Order(samples=12, batch=5, seed=2), SEGMENTS[:1], "the hash chain is broken"),
         (Order(samples=12, batch=4, seed=1), SEGMENTS[:1], "the hash chain is broken"),
@@ -160,13 +169,13 @@ BRANCHED, SEGMENTS, _ = segmented([(ORDER, 4), (Order(samples=12, batch=5, seed=
         (SEGMENTS[1].order, [replace(SEGMENTS[0], batch=5)], "."),
     ],
 )
-def test_where_and_how_the_order_changed_is_vouched_for(order: Order, earlier: list[Segment], told: str) -> None:
+def test_the_hash_chain_covers_changes_of_the_order(order: Order, earlier: list[Segment], message: str) -> None:
     assert audit(BRANCHED, SEGMENTS[1].order, SEGMENTS[:1]) == Cursor(2, 5)
-    with pytest.raises(LedgerError, match=told):
+    with pytest.raises(LedgerError, match=message):
         audit(BRANCHED, order, earlier)
 
 
-def test_only_another_start_takes_another_order() -> None:
+def test_the_order_changes_only_with_a_new_generation() -> None:
     ledger = extend((), ORDER, 1, Cursor(), Cursor(0, 4), world_size=2)
     segments = [segment(ORDER, 1)]
     other = Order(samples=10, batch=5)

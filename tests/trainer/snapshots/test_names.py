@@ -1,4 +1,4 @@
-"""Names are the plain module's, whatever it was wrapped in: what one saves, any other goes on from, bit by bit."""
+"""Names are the plain module's under any wrapping, so each wrapping resumes from any other's snapshot exactly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.trainer.saved import weights_of
 
 
 class Net(nn.Module):
-    """It has a child with a wrapper's name, tied parameters, buffers of both kinds, and state beside them."""
+    """It has a child with a wrapper's name, tied parameters, buffers of both kinds, and extra state."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ PLAIN = list(Net().state_dict())
 
 @pytest.fixture(scope="module", autouse=True)
 def group() -> Iterator[None]:
-    """DDP asks for a process group."""
+    """DDP needs a process group."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield
     dist.destroy_process_group()
@@ -97,18 +97,18 @@ def test_names_are_the_plain_modules(wrap: Callable[[Net], nn.Module]) -> None:
     assert [names.bare(name) for name, _ in model.named_parameters()] == parameters
 
 
-def test_a_child_is_no_wrapper_because_of_its_name() -> None:
+def test_a_childs_name_alone_does_not_make_it_a_wrapper() -> None:
     assert [Names(Net()).bare(name) for name in Net().state_dict()] == PLAIN
     nested = nn.ModuleDict({"_orig_mod_": nn.ModuleDict({"module": Net()})})
     assert [Names(nested).bare(name) for name in nested.state_dict()] == list(nested.state_dict())
 
 
-# Each of them is saved once and gone on from once.
+# Each wrapping saves and resumes at least once.
 PAIRS = [(one, other) for one, other in product(WRAPPED, WRAPPED) if "plain" in (one, other)]
 
 
 @pytest.mark.parametrize(("saved", "resumed"), PAIRS)
-def test_any_goes_on_from_any_others_snapshot(tmp_path: Path, saved: str, resumed: str) -> None:
+def test_any_wrapping_resumes_from_any_others_snapshot(tmp_path: Path, saved: str, resumed: str) -> None:
     def learner(folder: Path, wrapped: str) -> Learner:
         torch.manual_seed(0)
         net = Net()

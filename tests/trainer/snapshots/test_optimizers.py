@@ -1,4 +1,4 @@
-"""Every optimizer and scheduler of torch goes on as if nothing had been, whenever its state comes about."""
+"""Every optimizer and scheduler of torch resumes exactly, whenever its state is created."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from torch.optim import lr_scheduler
 from tests.trainer.resumed import Learner, assert_alike
 
 STEPS = 6
-THAWS = 5  # the step from which on the frozen part learns, too
+THAWS = 5  # the first step that also trains the frozen part
 
 
 class Net(nn.Module):
-    """A part of it is frozen at first, and a part is never used: their parameters get no gradient."""
+    """One part is frozen at first, and one is never used: their parameters get no gradient."""
 
     def __init__(self, *, sparse: bool = False) -> None:
         super().__init__()
@@ -82,31 +82,31 @@ SCHEDULERS: dict[str, Callable[[optim.Optimizer], Any]] = {
 }
 
 
-def test_none_of_torchs_optimizers_is_left_out() -> None:
+def test_all_of_torchs_optimizers_are_covered() -> None:
     all_of_them = {name for name in optim.__all__ if isinstance(getattr(optim, name, None), type)} - {"Optimizer"}
     assert {name.partition(" ")[0] for name in OPTIMIZERS} >= all_of_them
 
 
 @pytest.mark.parametrize("saved_at", [1, 3, 5])
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_a_resumed_optimizer_goes_on_as_an_undisturbed_one(tmp_path: Path, name: str, saved_at: int) -> None:
+def test_a_resumed_optimizer_equals_an_uninterrupted_one(tmp_path: Path, name: str, saved_at: int) -> None:
     def learner(folder: Path) -> NetLearner:
         torch.manual_seed(0)
         return NetLearner(folder, Net(sparse=name == "SparseAdam"), OPTIMIZERS[name])
 
-    assert_goes_on(learner, tmp_path, saved_at)
+    assert_resumes(learner, tmp_path, saved_at)
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
-def test_a_resumed_scheduler_goes_on_as_an_undisturbed_one(tmp_path: Path, name: str) -> None:
+def test_a_resumed_scheduler_equals_an_uninterrupted_one(tmp_path: Path, name: str) -> None:
     def learner(folder: Path) -> NetLearner:
         torch.manual_seed(0)
         return NetLearner(folder, Net(), OPTIMIZERS["SGD momentum"], schedule=SCHEDULERS[name])
 
-    assert_goes_on(learner, tmp_path, 3)
+    assert_resumes(learner, tmp_path, 3)
 
 
-def assert_goes_on(learner: Callable[[Path], Any], folder: Path, saved_at: int) -> None:
+def assert_resumes(learner: Callable[[Path], Any], folder: Path, saved_at: int) -> None:
     undisturbed = learner(folder / "undisturbed")
     undisturbed.train(STEPS)
     first = learner(folder / "run")

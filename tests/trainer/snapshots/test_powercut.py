@@ -1,6 +1,6 @@
-"""The power fails at any system call: what was committed is whole, and what is finished has its model.
+"""A power cut at any system call: committed snapshots are complete, and a finished run has its model file.
 
-And no sync is idle: without any one of them there is a cut that loses something.
+And every sync is necessary: without any one of them some power cut loses data.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from kittrain.snapshots import snapshot
 from kittrain.snapshots.fence import Fence
 from kittrain.snapshots.shards import CorruptError
 from kittrain.system import files
-from tests.trainer.powercut import Cut, Record, cuts, left
+from tests.trainer.powercut import Cut, Record, apply_cut, cuts
 from tests.trainer.saved import archive, manifest, newest, publish, write_shards
 
 WEIGHTS = b"weights" * 1000
 
 
 def quiet(_line: str) -> None:
-    """Nobody reads it."""
+    """Discard log lines."""
 
 
 def publishing(folder: Path, record: Record) -> None:
-    """A snapshot, and then the one before is dropped."""
+    """Publish a snapshot, then delete the one before."""
     saved = archive(folder, quiet, keep=1)
     with record.recording():
         scratch, described = write_shards(folder, manifest(3))
         saved.publish(described, scratch)
         record.mark("published")
-        saved.thin_out()
+        saved.apply_retention()
     assert [path.name for path in folder.glob("step-*")] == [described.name]
 
 
 def published(folder: Path, marks: set[str]) -> bool:
-    """All that bears a snapshot's name is one, and none is older than the last committed one."""
+    """All folders with a snapshot's name are complete, and the newest is at least the last committed one."""
     try:
         found = {snapshot.verify(path).step for path in folder.glob("step-*")}
     except CorruptError:
@@ -47,16 +47,16 @@ def published(folder: Path, marks: set[str]) -> bool:
 
 
 def claiming(folder: Path, record: Record) -> None:
-    """In a folder that does not exist yet."""
+    """Claim in a folder that does not exist yet."""
     shutil.rmtree(folder)
     with record.recording():
         generation = archive(folder, quiet).claim()
-    record.mark(f"{Fence(folder).mark(generation)}")
+    record.mark(f"{Fence(folder).read_claim(generation)}")
 
 
 def claimed(folder: Path, marks: set[str]) -> bool:
-    """Who was told a generation has it: nobody else is told the same."""
-    return not marks or {Fence(folder).mark(1)} == marks
+    """A claim that was returned exists, so that no other process gets the same generation."""
+    return not marks or {Fence(folder).read_claim(1)} == marks
 
 
 def finishing(folder: Path, record: Record) -> None:
@@ -68,11 +68,11 @@ def finishing(folder: Path, record: Record) -> None:
 
 
 def finished(folder: Path, marks: set[str]) -> bool:
-    """Whoever finds the run finished finds its model, and what the mark says about it."""
+    """If the marker exists, so does the model file that it names."""
     if not marker.finished(folder, "run-1"):
         return "finished" not in marks
-    model, told = folder / "model.pt", marker.path(folder, "run-1").read_text()
-    return "model.pt" in told and model.exists() and model.read_bytes() == WEIGHTS
+    model, text = folder / "model.pt", marker.path(folder, "run-1").read_text()
+    return "model.pt" in text and model.exists() and model.read_bytes() == WEIGHTS
 
 
 def replacing(folder: Path, record: Record) -> None:
@@ -111,9 +111,9 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Record, Calla
 def broken_by(
     record: Record, holds: Callable[[Path, set[str]], bool], target: Path, *, without: int | None = None
 ) -> Cut | None:
-    """A cut that loses something."""
-    for cut in cuts(record, behind=without or 0):
-        marks = left(record, cut, target, without=without)
+    """A cut that loses data."""
+    for cut in cuts(record, after=without or 0):
+        marks = apply_cut(record, cut, target, without=without)
         held = holds(target / "snapshots", marks)
         shutil.rmtree(target)
         if not held:
@@ -129,16 +129,16 @@ def test_no_power_cut_loses_what_was_committed(
     assert broken_by(record, holds, target) is None
 
 
-def test_no_sync_is_idle(scene: tuple[Record, Callable[[Path, set[str]], bool], Path]) -> None:
+def test_every_sync_is_necessary(scene: tuple[Record, Callable[[Path, set[str]], bool], Path]) -> None:
     record, holds, target = scene
     syncs = [number for number, (name, *_) in enumerate(record.calls) if name == "fsync"]
     assert syncs
-    idle = [record.calls[number] for number in syncs if broken_by(record, holds, target, without=number) is None]
-    assert idle == []
+    needless = [record.calls[number] for number in syncs if broken_by(record, holds, target, without=number) is None]
+    assert needless == []
 
 
-def test_what_the_power_left_is_gone_on_from(tmp_path: Path) -> None:
-    """By the run's own rules: nothing is put aside, and what was half-written is cleared away."""
+def test_a_run_resumes_after_any_power_cut(tmp_path: Path) -> None:
+    """Nothing is quarantined, and unfinished files are deleted."""
     folder = tmp_path / "root" / "snapshots"
     folder.parent.mkdir()
     archive(folder, quiet).claim()
@@ -147,7 +147,7 @@ def test_what_the_power_left_is_gone_on_from(tmp_path: Path) -> None:
     publishing(folder, record)
     for number in range(len(record.calls) + 1):
         target = tmp_path / str(number)
-        left(record, Cut(number, "torn", "all", "all"), target)
+        apply_cut(record, Cut(number, "torn", "all", "all"), target)
         found = newest(target / "snapshots", quiet)
         assert found is not None
         archive(target / "snapshots", quiet).claim()

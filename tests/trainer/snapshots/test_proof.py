@@ -1,4 +1,4 @@
-"""The proof that each sample was counted once: it holds for what a run writes, and says where tampering shows."""
+"""The proof that each sample was counted once: it holds for a run's snapshots, and locates tampering."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cursor(step: int) -> Cursor:
 
 
 def history(*steps: int) -> Ledger:
-    """A generation for each step in the list: it went on from the step before."""
+    """One generation per step in the list, resuming from the step before."""
     ledger: Ledger = ()
     for generation, (start, stop) in enumerate(zip((0, *steps), steps, strict=False), 1):
         ledger = extend(ledger, saved.ORDER, generation, cursor(start), cursor(stop), world_size=generation)
@@ -31,7 +31,7 @@ def alone(manifest: Manifest) -> Proof:
 
 
 def rechained(ledger: Ledger) -> Ledger:
-    """As somebody would leave it who knows how the chain is made."""
+    """As a forger would leave it who knows how the chain is computed."""
     done: Ledger = ()
     for entry in ledger:
         done = (*done, entry.chained(done[-1].chain if done else ""))
@@ -65,7 +65,7 @@ def test_a_changed_entry_breaks_the_chain() -> None:
     assert (proof.entry, proof.broken) == (0, "entry 0: the hash chain is broken")
 
 
-def test_another_step_than_its_position_says_is_seen() -> None:
+def test_a_step_that_does_not_match_the_position_is_found() -> None:
     assert "step 9" in alone(replace(saved.manifest(8), step=9)).broken
 
 
@@ -74,20 +74,20 @@ def test_a_run_s_snapshots_agree(tmp_path: Path) -> None:
     assert [prove(one, manifests).broken for one in manifests.values()] == [""] * 4
 
 
-def test_a_parent_that_was_replaced_is_seen_and_one_that_is_gone_is_not_missed(tmp_path: Path) -> None:
+def test_a_replaced_parent_is_found_and_a_deleted_one_is_allowed(tmp_path: Path) -> None:
     parent, child = runs.run(tmp_path, 3, 5)
     assert prove(child, {}).broken == ""
     forged = runs.resign(tmp_path / parent.name, created=1.0)
     proof = prove(read_manifest(tmp_path / child.name), {forged.name: forged})
-    assert proof.broken == f"it went on from another {parent.name} than the one that is here now"
+    assert proof.broken == f"its parent {parent.name} has been replaced: the digest differs"
 
 
 @pytest.mark.parametrize(
     ("ledger", "entry"),
     [(history(2, 8), 0), (history(3, 4, 8), 1), (history(3), 1)],
-    ids=["another beginning", "another end", "cut short"],
+    ids=["other start", "other end", "truncated"],
 )
-def test_a_history_that_is_not_its_parent_s_continued_shows_where_they_part(ledger: Ledger, entry: int) -> None:
+def test_a_history_that_diverges_from_its_parents_shows_where(ledger: Ledger, entry: int) -> None:
     parent = saved.manifest(7, ledger=history(3, 7))
     child = saved.manifest(ledger[-1].last_step, ledger=ledger, parent=runs.parent(parent))
     proof = prove(child, {parent.name: parent})

@@ -1,4 +1,4 @@
-"""What a run goes on from when its newest snapshot is damaged, foreign or out of reach: never from something wrong."""
+"""What a run resumes from if its newest snapshot is damaged, incompatible or unreadable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kittrain import World
 from kittrain.env import RankEnv
 from kittrain.snapshots import snapshot
 from kittrain.snapshots.archive import SnapshotError
-from kittrain.snapshots.history import History
+from kittrain.snapshots.manager import SnapshotManager
 from kittrain.snapshots.proof import prove
 from kittrain.snapshots.snapshot import MANIFEST
 from kittrain.snapshots.state import State
@@ -28,7 +28,7 @@ from kittrain.world.seeds import derive_seed
 from tests.trainer import runs
 from tests.trainer.runs import DAMAGE, flip
 from tests.trainer.sharded import Kind, run
-from tests.trainer.storage import failing, impatient, no_file_to_spare
+from tests.trainer.storage import failing, no_free_descriptors, short_retries
 from tests.trainer.worlds import finish, fork
 
 ORDER = Order(samples=100, batch=1)
@@ -36,23 +36,23 @@ NOBODY = 65534
 
 
 class Run:
-    """A model that learns without data: what it holds tells how many steps it took."""
+    """A model that trains without data: its state shows how many steps it took."""
 
     def __init__(self, folder: Path, kind: type = torch.optim.Adam, order: Order = ORDER, **env: Any) -> None:
         torch.manual_seed(0)
         self.model = nn.Linear(3, 2)
         self.optimizer: torch.optim.Optimizer = kind(self.model.parameters(), lr=0.1)
-        told = replace(RankEnv(run_id="run", snapshot_dir=folder, resume="exact"), **env)
-        world = World(env=told, device=torch.device("cpu"))
-        self.history = History(world, State(model=self.model, optimizer=self.optimizer), order)
+        rank_env = replace(RankEnv(run_id="run", snapshot_dir=folder, resume="exact"), **env)
+        world = World(env=rank_env, device=torch.device("cpu"))
+        self.snapshots = SnapshotManager(world, State(model=self.model, optimizer=self.optimizer), order)
         self.order = order
 
     def restore(self) -> int:
-        """The step that it goes on from."""
-        return self.order.step(self.history.restore())
+        """The step that it resumes from."""
+        return self.order.step(self.snapshots.restore())
 
     def train(self, *steps: int) -> list[torch.Tensor]:
-        """Take steps up to each of some, and a snapshot there; the weights at each."""
+        """Train up to each of some steps, with a snapshot there; returns the weights at each."""
         weights, taken = [], 0
         for step in steps:
             for _ in range(taken, step):
@@ -60,7 +60,7 @@ class Run:
                 self.model(torch.ones(1, 3)).square().sum().backward()
                 self.optimizer.step()
             taken = step
-            self.history.commit(Cursor(0, step), {})
+            self.snapshots.commit(Cursor(0, step), {})
             weights.append(self.model.weight.detach().clone())
         return weights
 
@@ -75,7 +75,7 @@ def empty(path: Path) -> None:
         entry.unlink()
 
 
-HARM: dict[str, Callable[[Path], None]] = {
+ALL_DAMAGE: dict[str, Callable[[Path], None]] = {
     **DAMAGE,
     "a shard that cannot be read": lambda path: make_a_folder_of(path / "shard-00000.bin"),
     "a manifest that cannot be read": lambda path: make_a_folder_of(path / MANIFEST),
@@ -90,7 +90,7 @@ def trained(tmp_path: Path) -> tuple[Path, list[torch.Tensor]]:
     return tmp_path, run.train(2, 5)
 
 
-def test_the_newest_comes_back(trained: tuple[Path, list[torch.Tensor]]) -> None:
+def test_the_newest_snapshot_is_restored(trained: tuple[Path, list[torch.Tensor]]) -> None:
     folder, weights = trained
     run = Run(folder)
     assert run.restore() == 5
@@ -98,8 +98,8 @@ def test_the_newest_comes_back(trained: tuple[Path, list[torch.Tensor]]) -> None
     assert run.optimizer.state[run.model.weight]["step"] == 5
 
 
-@pytest.mark.parametrize("damage", HARM.values(), ids=HARM)
-def test_the_one_before_a_damaged_one_is_used(
+@pytest.mark.parametrize("damage", ALL_DAMAGE.values(), ids=ALL_DAMAGE)
+def test_the_snapshot_before_a_damaged_one_is_used(
     trained: tuple[Path, list[torch.Tensor]], damage: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, weights = trained
@@ -107,18 +107,18 @@ def test_the_one_before_a_damaged_one_is_used(
     run = Run(folder)
     assert run.restore() == 2
     assert torch.equal(run.model.weight, weights[0])
-    assert "passing over" in capsys.readouterr().out
+    assert "skipping" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("damage", HARM.values(), ids=HARM)
-def test_with_none_left_training_begins_anew_only_on_purpose(
+@pytest.mark.parametrize("damage", ALL_DAMAGE.values(), ids=ALL_DAMAGE)
+def test_with_all_damaged_restore_needs_from_scratch(
     trained: tuple[Path, list[torch.Tensor]], damage: Callable[[Path], None]
 ) -> None:
     folder, _ = trained
     for path in folder.glob("step-*"):
         damage(path)
-    for _ in range(2):  # they are put aside by then
-        with pytest.raises(SnapshotError, match="training does not begin anew"):
+    for _ in range(2):  # the second time they are quarantined
+        with pytest.raises(SnapshotError, match="training does not start from scratch"):
             Run(folder).restore()
     run, fresh = Run(folder, from_scratch=True), Run(folder)
     assert run.restore() == 0
@@ -126,10 +126,10 @@ def test_with_none_left_training_begins_anew_only_on_purpose(
     assert not run.optimizer.state
 
 
-def test_an_unsteady_storage_costs_a_line_and_nothing_else(
+def test_a_transient_read_error_is_logged_and_retried(
     trained: tuple[Path, list[torch.Tensor]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first read of a shard fails: the snapshot is read all the same, and stays."""
+    """The first read of a shard fails: the snapshot is read at the next attempt."""
     folder, weights = trained
     shard = folder / "step-00000005-g0001" / "shard-00000.bin"
     run = Run(folder)
@@ -142,10 +142,10 @@ def test_an_unsteady_storage_costs_a_line_and_nothing_else(
     assert shard.exists()
 
 
-def test_a_storage_that_never_answers_ends_the_start(trained: tuple[Path, list[torch.Tensor]]) -> None:
+def test_a_storage_that_never_responds_is_an_error(trained: tuple[Path, list[torch.Tensor]]) -> None:
     folder, _ = trained
     shard = folder / "step-00000005-g0001" / "shard-00000.bin"
-    with impatient(), failing(shard, errno.EIO), pytest.raises(StorageUnavailableError, match=str(shard)):
+    with short_retries(), failing(shard, errno.EIO), pytest.raises(StorageUnavailableError, match=str(shard)):
         Run(folder, from_scratch=True).restore()
     assert Run(folder).restore() == 5
 
@@ -156,14 +156,14 @@ def test_too_many_open_files_are_waited_for(trained: tuple[Path, list[torch.Tens
 
 def restore_without_files(folder: Path) -> None:
     Run(folder).restore()  # imports what it needs
-    with impatient(), no_file_to_spare(), pytest.raises(StorageUnavailableError, match="Too many open files"):
+    with short_retries(), no_free_descriptors(), pytest.raises(StorageUnavailableError, match="Too many open files"):
         Run(folder).restore()
-    with no_file_to_spare() as relent:
-        Timer(0.5, relent).start()
+    with no_free_descriptors() as release:
+        Timer(0.5, release).start()
         assert Run(folder).restore() == 5
 
 
-def test_other_runs_are_gone_on_from_only_when_asked(trained: tuple[Path, list[torch.Tensor]]) -> None:
+def test_other_runs_are_restored_only_with_resume(trained: tuple[Path, list[torch.Tensor]]) -> None:
     folder, _ = trained
     assert Run(folder, run_id="another", resume="").restore() == 0
     assert Run(folder, run_id="another").restore() == 5
@@ -175,7 +175,7 @@ OTHER = Order(samples=60, batch=2, seed=1)
 def test_another_order_is_an_error_or_a_new_segment(
     trained: tuple[Path, list[torch.Tensor]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exactly, it cannot be gone on from; its weights and optimizer can be, and the history says so."""
+    """It cannot be resumed exactly; with ``resume: state`` its weights and optimizer can, as a new segment."""
     folder, weights = trained
     differs = "its data set's size is 100, not 60; its batch size is 1, not 2; its seed is 0, not 1"
     with pytest.raises(SnapshotError, match=f"step-00000005-g0001 is of run run, but {differs}; .*--resume-state"):
@@ -185,15 +185,15 @@ def test_another_order_is_an_error_or_a_new_segment(
     assert torch.equal(run.model.weight, weights[1])
     assert run.optimizer.state[run.model.weight]["step"] == 5
     assert differs in capsys.readouterr().out
-    run.history.commit(Cursor(0, 4), {})
-    run.history.commit(Cursor(1, 2), {})
-    # Behind a restart it goes on exactly, whether or not the job file still says so; what was there stays.
+    run.snapshots.commit(Cursor(0, 4), {})
+    run.snapshots.commit(Cursor(1, 2), {})
+    # After a restart it resumes exactly, with or without ``resume: state``; the old snapshots are kept.
     for resume in ("state", "exact", ""):
         again = Run(folder, order=OTHER, run_id="another", resume=resume, snapshot_keep=1)
         assert again.restore() == 31
-    again.history.commit(Cursor(1, 4), {})
+    again.snapshots.commit(Cursor(1, 4), {})
     manifests = {path.name: snapshot.read_manifest(path) for path in folder.glob("step-*")}
-    newest = snapshot.name(32, again.history.generation)
+    newest = snapshot.name(32, again.snapshots.generation)
     assert manifests.keys() == {"step-00000002-g0001", "step-00000005-g0001", newest}
     proof = prove(manifests[newest], manifests)
     assert (proof.broken, proof.epochs, proof.position, proof.counted, proof.steps) == ("", 1, 4, 64, 32)
@@ -202,34 +202,34 @@ def test_another_order_is_an_error_or_a_new_segment(
     assert (earlier.epochs, earlier.position, earlier.counted, earlier.steps) == (0, 5, 5, 5)
 
 
-def test_an_epoch_that_was_broken_off_begins_anew_in_the_new_order(trained: tuple[Path, list[torch.Tensor]]) -> None:
+def test_an_interrupted_epoch_starts_over_in_the_new_order(trained: tuple[Path, list[torch.Tensor]]) -> None:
     folder, _ = trained
     run = Run(folder)
     run.restore()
-    run.history.commit(Cursor(2, 7), {})
+    run.snapshots.commit(Cursor(2, 7), {})
     branched = Run(folder, order=OTHER, resume="state")
-    assert branched.restore() == 60, "two epochs of 30 steps: whole epochs count on"
-    branched.history.commit(Cursor(2, 2), {})
+    assert branched.restore() == 60, "two epochs of 30 steps: complete epochs count"
+    branched.snapshots.commit(Cursor(2, 2), {})
     manifest = snapshot.read_manifest(folder / "step-00000061-g0003")
     assert manifest.cursor == Cursor(2, 2)
     proof = prove(manifest, {})
     assert (proof.broken, proof.before, proof.epochs, proof.counted, proof.steps) == ("", 2, 0, 2, 1)
     assert (proof.earlier[0].epochs, proof.earlier[0].position) == (2, 7)
     back = Run(folder, resume="state")
-    assert back.restore() == 200, "and back again, by a segment of its own"
+    assert back.restore() == 200, "and back again, by another segment"
 
 
-def test_another_model_is_an_error_also_for_its_state_alone(trained: tuple[Path, list[torch.Tensor]]) -> None:
+def test_another_optimizer_is_an_error_with_resume_state_too(trained: tuple[Path, list[torch.Tensor]]) -> None:
     folder, _ = trained
     with pytest.raises(SnapshotError, match="its optimizer is Adam, not SGD; its data set's size is 100, not 60"):
         Run(folder, kind=torch.optim.SGD, order=OTHER, resume="state").restore()
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_generators_go_on_only_where_each_rank_is_one_that_was(
+def test_generators_are_restored_only_with_the_same_number_of_ranks(
     trained: tuple[Path, list[torch.Tensor]], size: int
 ) -> None:
-    """Of more ranks as of fewer: what rank 0 drew is no reason for another rank to draw the same."""
+    """Not with more or fewer ranks: no two ranks may draw the same numbers."""
     folder, _ = trained
     for path in folder.glob("step-*"):
         runs.resign(path, world_size=size)
@@ -239,7 +239,7 @@ def test_generators_go_on_only_where_each_rank_is_one_that_was(
     assert (torch.initial_seed() == expected) == (size != 1)
 
 
-def test_another_optimizer_is_an_error_that_says_so(trained: tuple[Path, list[torch.Tensor]]) -> None:
+def test_another_optimizer_is_an_error(trained: tuple[Path, list[torch.Tensor]]) -> None:
     folder, _ = trained
     with pytest.raises(SnapshotError, match="step-00000005-g0001 is of this run, but its optimizer"):
         Run(folder, kind=torch.optim.Adagrad).restore()
@@ -250,33 +250,33 @@ def test_another_version_of_torch_is_read(trained: tuple[Path, list[torch.Tensor
     path = folder / "step-00000005-g0001"
     manifest = snapshot.read_manifest(path)
     assert manifest.torch == torch.__version__
-    snapshot.seal(path, replace(manifest, torch="1.13.0"))
+    snapshot.write_manifest(path, replace(manifest, torch="1.13.0"))
     run = Run(folder)
     assert run.restore() == 5
     assert torch.equal(run.model.weight, weights[1])
 
 
-def test_a_folder_that_can_only_be_read_is_an_error(trained: tuple[Path, list[torch.Tensor]]) -> None:
+def test_a_read_only_folder_is_an_error(trained: tuple[Path, list[torch.Tensor]]) -> None:
     folder, _ = trained
     assert finish(fork(restore_as_nobody, folder, "no snapshots can be written")) == 0
 
 
-def restore_as_nobody(folder: Path, told: str) -> None:
+def restore_as_nobody(folder: Path, message: str) -> None:
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o555)
     if os.getuid() == 0:
         for parent in folder.parents[:3]:
             parent.chmod(0o755)
         os.setuid(NOBODY)
-    with pytest.raises(SnapshotError, match=told):
+    with pytest.raises(SnapshotError, match=message):
         Run(folder).restore()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["replicated", "sharded"])
 @pytest.mark.parametrize("newest_only", [True, False])
-def test_what_one_rank_finds_damaged_all_ranks_pass_over(tmp_path: Path, kind: Kind, *, newest_only: bool) -> None:
-    """Rank 1 wrote what is damaged; of a sharded state it alone reads it."""
+def test_all_ranks_skip_what_one_rank_finds_damaged(tmp_path: Path, kind: Kind, *, newest_only: bool) -> None:
+    """Rank 1 wrote the damaged shard; of a sharded state only rank 1 reads it."""
     folder = tmp_path / "snapshots"
     folder.mkdir()
     assert run([folder] * 2, kind, 1) == [0, 0]
@@ -285,13 +285,13 @@ def test_what_one_rank_finds_damaged_all_ranks_pass_over(tmp_path: Path, kind: K
     assert len(paths) == 2
     for path in paths[1:] if newest_only else paths:
         flip(path / "shard-00001.bin", 3)
-    anew: dict[str, str] = {}
+    from_scratch: dict[str, str] = {}
     if not newest_only:
         assert all(run([folder] * 2, kind, 1))
         for rank in range(2):
             assert "SnapshotError: no snapshot in" in (tmp_path / f"log-{rank}").read_text()
-        anew["KIT_FROM_SCRATCH"] = "1"
-    assert run([folder] * 2, kind, 1, env=anew) == [0, 0]
+        from_scratch["KIT_FROM_SCRATCH"] = "1"
+    assert run([folder] * 2, kind, 1, env=from_scratch) == [0, 0]
     log = (tmp_path / "log-0").read_text()
     assert log.count("shard-00001.bin differs from its checksum") >= (1 if newest_only else 2)
     assert ("resuming after step 2" in log) == newest_only
@@ -301,10 +301,10 @@ def test_what_one_rank_finds_damaged_all_ranks_pass_over(tmp_path: Path, kind: K
 
 
 @pytest.mark.slow
-def test_where_ranks_see_other_folders_rank_0_writes_and_reads_for_all(tmp_path: Path) -> None:
+def test_without_a_shared_folder_rank_0_writes_and_reads_for_all(tmp_path: Path) -> None:
     folders = [tmp_path / str(rank) for rank in range(3)]
     folders[0].mkdir()
-    for folder in folders[1:]:  # the path of rank 0's claim is there, too, and is another file
+    for folder in folders[1:]:  # the path of rank 0's claim exists, too, but is another file
         (folder / ".fence").mkdir(parents=True)
         (folder / ".fence" / "0001").write_text("run of another time")
     assert run(folders, "replicated", 1) == [0, 0, 0]
@@ -319,9 +319,9 @@ def test_where_ranks_see_other_folders_rank_0_writes_and_reads_for_all(tmp_path:
 
 
 @pytest.mark.slow
-def test_ranks_that_hold_parts_need_one_folder(tmp_path: Path) -> None:
+def test_a_sharded_state_needs_a_shared_folder(tmp_path: Path) -> None:
     folders = [tmp_path / str(rank) for rank in range(2)]
     for folder in folders:
         folder.mkdir()
     assert all(code != 0 for code in run(folders, "sharded", 1))
-    assert "need one that they share" in (tmp_path / "log-0").read_text()
+    assert "need a shared folder" in (tmp_path / "log-0").read_text()

@@ -1,4 +1,4 @@
-"""Which snapshots stay."""
+"""Which snapshots are kept."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ def at(step: int, **metrics: float) -> Manifest:
 
 
 def kept(env: RankEnv, snapshots: list[Manifest]) -> list[int]:
-    """The steps of those that stay when each of them is published in turn, as a run does it."""
+    """The steps of the snapshots that are kept if each is published in turn, as a run does."""
     there: list[Manifest] = []
     for one in snapshots:
         there.append(one)
-        gone = Retention(env).dropped(there)
-        there = [each for each in there if each not in gone]
+        expired = Retention(env).expired(there)
+        there = [each for each in there if each not in expired]
     return [one.step for one in there]
 
 
-def test_the_last_few_stay() -> None:
+def test_the_last_few_are_kept() -> None:
     assert kept(RankEnv(snapshot_keep=2), [at(step) for step in (10, 20, 30, 40)]) == [30, 40]
 
 
-def test_the_first_behind_each_multiple_stays_for_good() -> None:
+def test_the_first_after_each_multiple_is_kept_forever() -> None:
     env = RankEnv(snapshot_keep=1, snapshot_keep_every=100)
     assert kept(env, [at(step) for step in (40, 80, 120, 160, 200, 240, 450, 470)]) == [120, 200, 450, 470]
 
 
 @pytest.mark.parametrize(("best", "steps"), [("max:accuracy", [20, 60]), ("min:loss", [40, 60])])
-def test_the_best_stays(best: str, steps: list[int]) -> None:
+def test_the_best_is_kept(best: str, steps: list[int]) -> None:
     env = RankEnv(snapshot_keep=1, snapshot_keep_best=best)
     measured = [
         at(10, accuracy=0.1, loss=3.0),
@@ -50,7 +50,7 @@ def test_the_best_stays(best: str, steps: list[int]) -> None:
     assert kept(env, measured) == steps
 
 
-def test_a_run_reads_a_milestone_of_an_older_generation_as_its_own() -> None:
+def test_milestones_of_older_generations_count() -> None:
     env = RankEnv(snapshot_keep=1, snapshot_keep_every=100)
     older, newer = manifest(1, 1), manifest(1, 2)
     run = [replace(older, step=100), replace(older, step=150), replace(newer, step=160), replace(newer, step=210)]

@@ -1,4 +1,4 @@
-"""A snapshot is there as a whole or not at all, and damage is found and named."""
+"""A snapshot is complete or absent, and damage is found and named."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from unittest.mock import patch
 import pytest
 
 from kittrain.snapshots.shards import CorruptError
-from kittrain.snapshots.snapshot import MANIFEST, ForeignError, Parent, read_manifest, verify
+from kittrain.snapshots.snapshot import MANIFEST, IncompatibleError, Parent, read_manifest, verify
 from tests.trainer.saved import archive, manifest, newest, publish, save
 from tests.trainer.worlds import finish, fork
 
-CALLS = ("mkdir", "open", "write", "fsync", "rename", "unlink", "rmdir")  # of os: all that publishing does to the disk
+CALLS = ("mkdir", "open", "write", "fsync", "rename", "unlink", "rmdir")  # of os: all that change the disk
 FILES = ("shard-00000.bin", "shard-00001.bin", "manifest.json")
 
 
@@ -29,7 +29,7 @@ def snapshot(tmp_path: Path) -> Path:
     return tmp_path / save(tmp_path, manifest()).name
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def test_a_snapshot_is_read_back(tmp_path: Path) -> None:
     written = save(tmp_path, manifest(parent=Parent(name="step-00000001-g0001", digest="d"), metrics={"loss": 0.5}))
     path = tmp_path / "step-00000003-g0001"
     assert read_manifest(path) == verify(path) == written
@@ -50,7 +50,7 @@ def test_one_flipped_bit_is_found(snapshot: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_missing_end_or_file_is_found(snapshot: Path, name: str) -> None:
+def test_a_truncated_or_missing_file_is_found(snapshot: Path, name: str) -> None:
     os.truncate(snapshot / name, (snapshot / name).stat().st_size - 1)
     with pytest.raises(CorruptError, match=name):
         verify(snapshot)
@@ -66,12 +66,12 @@ def test_a_changed_word_in_the_manifest_is_found(snapshot: Path) -> None:
         read_manifest(snapshot)
 
 
-def test_a_renamed_snapshot_is_not_believed(snapshot: Path) -> None:
+def test_a_renamed_snapshot_is_rejected(snapshot: Path) -> None:
     with pytest.raises(CorruptError, match="is that of step-00000003-g0001"):
         read_manifest(snapshot.rename(snapshot.with_name("step-00000009-g0001")))
 
 
-def test_exchanged_shards_are_not_believed(snapshot: Path) -> None:
+def test_swapped_shards_are_rejected(snapshot: Path) -> None:
     first, second = snapshot / FILES[0], snapshot / FILES[1]
     content = first.read_bytes()
     first.write_bytes(second.read_bytes())
@@ -80,24 +80,24 @@ def test_exchanged_shards_are_not_believed(snapshot: Path) -> None:
         verify(snapshot)
 
 
-def test_a_manifest_that_says_more_is_foreign_not_corrupt(tmp_path: Path) -> None:
+def test_an_unknown_manifest_key_is_incompatible_not_corrupt(tmp_path: Path) -> None:
     path = tmp_path / save(tmp_path, manifest()).name / MANIFEST
     facts = json.loads(path.read_text()) | {"colour": "green"}
     del facts["digest"]
-    told = json.dumps(facts, sort_keys=True, indent=1)
-    path.write_text(json.dumps(facts | {"digest": hashlib.sha256(told.encode()).hexdigest()}))
-    with pytest.raises(ForeignError, match="another version"):
+    text = json.dumps(facts, sort_keys=True, indent=1)
+    path.write_text(json.dumps(facts | {"digest": hashlib.sha256(text.encode()).hexdigest()}))
+    with pytest.raises(IncompatibleError, match="another version"):
         read_manifest(path.parent)
 
 
-def test_another_format_is_foreign_not_corrupt(tmp_path: Path) -> None:
+def test_another_format_is_incompatible_not_corrupt(tmp_path: Path) -> None:
     save(tmp_path, manifest(format=1))
-    with pytest.raises(ForeignError, match="format 1"):
+    with pytest.raises(IncompatibleError, match="format 1"):
         read_manifest(tmp_path / "step-00000003-g0001")
 
 
 def test_a_writer_killed_at_any_moment_leaves_a_good_snapshot(tmp_path: Path) -> None:
-    """Each system call of a publish in turn: the writer is killed before it, or in the middle of it."""
+    """The writer is killed before or within each system call of a publish, in turn."""
     before = tmp_path / "before"
     archive(before).claim()
     publish(archive(before), before, manifest(1))
@@ -116,20 +116,20 @@ def test_a_writer_killed_at_any_moment_leaves_a_good_snapshot(tmp_path: Path) ->
             break
     assert len(codes) > 20
     assert codes == [-signal.SIGKILL] * (len(codes) - 1) + [0]
-    assert results == sorted(results)  # the old one up to the rename, the new one from then on
+    assert results == sorted(results)  # the old one before the rename, the new one after it
     assert results[0] == 1
     assert results[-1] == 3
 
 
 def publish_and_die(folder: Path, survived: int) -> None:
-    """Publish, and be killed once a number of system calls has passed: a write gets half of its bytes through."""
+    """Publish, and be killed after a number of system calls; a write is killed after half of its bytes."""
     left = iter(range(survived))
 
     def deadly(call: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if next(left, None) is None:
                 if call is os_write:
-                    with suppress(OSError):  # past the page cache, whole blocks only
+                    with suppress(OSError):  # direct I/O writes whole blocks only
                         os_write(args[0], args[1][: len(args[1]) // 2])
                 os.kill(os.getpid(), signal.SIGKILL)
             return call(*args, **kwargs)
@@ -140,6 +140,6 @@ def publish_and_die(folder: Path, survived: int) -> None:
     patches = [patch(f"os.{name}", deadly(getattr(os, name))) for name in CALLS]
     for one in patches:
         one.start()
-    publish(archive(folder, keep=1), folder, manifest(3))  # drops the old one at the end
+    publish(archive(folder, keep=1), folder, manifest(3))  # deletes the old one at the end
     for one in patches:
         one.stop()

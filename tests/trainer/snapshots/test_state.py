@@ -1,4 +1,4 @@
-"""The state by names is torch's own, and comes back whatever it is made of."""
+"""The captured state has torch's own names and values, and any state is restored."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import get_state_dict
 
 from kittrain.snapshots.layout import structure
-from kittrain.snapshots.snapshot import ForeignError
+from kittrain.snapshots.snapshot import IncompatibleError
 from kittrain.snapshots.state import State, StateError
 from kittrain.snapshots.tree import dump, join, load, split
 
 
 class Tied(nn.Module):
-    """Two names for one parameter, and a buffer that is saved beside one that is not."""
+    """Two names for one parameter, a saved buffer and one that is not saved."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,11 +53,11 @@ def two_groups(model: nn.Module) -> torch.optim.Optimizer:
 
 
 def set_to(state: State, tensors: dict[str, Tensor], rest: Any) -> None:
-    """As a restore does."""
+    """Set the state as a restore does."""
     targets = state.targets(structure(tensors), rest)
     for name, target in targets.items():
         target.detach().copy_(tensors[name])
-    state.adopt(targets, rest)
+    state.apply(targets, rest)
 
 
 @pytest.mark.parametrize("make", [plain, Tied])
@@ -69,7 +69,7 @@ def set_to(state: State, tensors: dict[str, Tensor], rest: Any) -> None:
         lambda model: torch.optim.Adagrad(model.parameters()),
     ],
 )
-def test_it_is_what_torch_saves_by_name_and_comes_back(make: Any, optimize: Any) -> None:
+def test_the_state_equals_torchs_and_is_restored(make: Any, optimize: Any) -> None:
     state = trained(model := make(), optimize(model))
     tensors, rest = state.capture()
     model_state, optimizer_state = get_state_dict(state.model, state.optimizer)
@@ -85,7 +85,7 @@ def test_it_is_what_torch_saves_by_name_and_comes_back(make: Any, optimize: Any)
     assert again.state_dict()["param_groups"] == state.optimizer.state_dict()["param_groups"]
 
 
-def test_any_nesting_comes_back_without_its_tensors() -> None:
+def test_any_nesting_is_split_and_joined() -> None:
     tree = {"a": [torch.ones(2), (1, torch.zeros(1))], 3: Counter({5: 1}), "none": None, "text": "x"}
     tensors, rest = split(tree)
     assert sorted(tensors) == ["a/0", "a/1/1"]
@@ -93,7 +93,7 @@ def test_any_nesting_comes_back_without_its_tensors() -> None:
     assert repr(back) == repr(tree)
 
 
-def test_the_rest_is_of_its_moment() -> None:
+def test_the_captured_rest_does_not_change() -> None:
     state = trained(model := plain(), torch.optim.SGD(model.parameters(), lr=1.0))
     _, rest = state.capture()
     before = dump(rest)
@@ -103,25 +103,25 @@ def test_the_rest_is_of_its_moment() -> None:
 
 
 class Schedule:
-    """A class of a user's own."""
+    """A user-defined class."""
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
-        (Schedule(), r"optimizer/param_groups/0/schedule is <.*Schedule object.*could not give it back"),
+        (Schedule(), r"optimizer/param_groups/0/schedule is <.*Schedule object.*cannot restore"),
         (lambda step: step, r"optimizer/param_groups/0/schedule is <function"),
         ({"deep": [1, Schedule()]}, r"optimizer/param_groups/0/schedule/deep/1 is <.*Schedule object"),
     ],
 )
-def test_what_could_not_be_loaded_is_told_before_it_is_saved(value: object, told: str) -> None:
+def test_an_unloadable_value_is_an_error_when_captured(value: object, message: str) -> None:
     model = plain()
     state = State(model=model, optimizer=torch.optim.SGD([{"params": model.parameters(), "schedule": value}]))
-    with pytest.raises(StateError, match=told):
+    with pytest.raises(StateError, match=message):
         state.capture()
 
 
-def test_a_class_that_torch_was_told_to_trust_is_saved() -> None:
+def test_a_class_in_torchs_safe_globals_is_saved() -> None:
     model = plain()
     state = State(model=model, optimizer=torch.optim.SGD([{"params": model.parameters(), "schedule": Schedule()}]))
     with torch.serialization.safe_globals([Schedule]):
@@ -129,29 +129,29 @@ def test_a_class_that_torch_was_told_to_trust_is_saved() -> None:
         assert isinstance(load(dump(rest))["optimizer"]["param_groups"][0]["schedule"], Schedule)
 
 
-def test_a_parameter_that_no_snapshot_would_hold_is_told() -> None:
+def test_an_optimizer_parameter_outside_the_model_is_an_error() -> None:
     model, head = plain(), nn.Linear(1, 7)
     optimizer = torch.optim.SGD([{"params": model.parameters()}, {"params": head.parameters()}])
     with pytest.raises(StateError, match=r"parameter group 1 of the optimizer has a parameter of shape \(7, 1\)"):
         State(model=model, optimizer=optimizer).capture()
 
 
-def test_other_parameter_groups_are_told_before_anything_is_changed() -> None:
+def test_other_parameter_groups_are_an_error_before_any_change() -> None:
     model = plain()
     state = trained(model, torch.optim.SGD(model.parameters(), momentum=0.9))
     tensors, rest = state.capture()
     before = {name: one.clone() for name, one in tensors.items()}
-    for groups, told in [
+    for groups, message in [
         ([{"params": [one]} for one in model.parameters()], "has 1 parameter groups, and this one 6"),
         ([{"params": list(model.parameters())[1:]}], "other parameters in group 0, such as 0.weight"),
     ]:
         other = State(model=model, optimizer=torch.optim.SGD(groups, momentum=0.9))
-        with pytest.raises(ForeignError, match=told):
+        with pytest.raises(IncompatibleError, match=message):
             other.targets(structure(tensors), rest)
     torch.testing.assert_close(state.capture()[0], before, rtol=0, atol=0)
 
 
-def test_what_is_trained_is_filled_in_place_and_only_what_is_missing_is_made() -> None:
+def test_existing_tensors_are_filled_in_place_and_missing_ones_created() -> None:
     model = plain()
     tensors, rest = trained(model, torch.optim.Adam(model.parameters())).capture()
     fresh = plain()
@@ -164,7 +164,7 @@ def test_what_is_trained_is_filled_in_place_and_only_what_is_missing_is_made() -
     assert again["optimizer/state/0.weight/exp_avg"] is state.optimizer.state[fresh[0].weight]["exp_avg"]
 
 
-def test_an_optimizers_state_keeps_its_type_whatever_the_parameters_is() -> None:
+def test_optimizer_state_keeps_a_type_other_than_the_parameters() -> None:
     model = plain().bfloat16()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for parameter in model.parameters():

@@ -18,7 +18,7 @@ SIZES = (0, 1, direct_io.BLOCK - 1, direct_io.BLOCK, direct_io.BLOCK + 1, 5 * di
 
 def content(size: int, *, offset: int = 0) -> memoryview:
     """Memory at a multiple of BLOCK plus ``offset``."""
-    memory = layout.memory(offset + size, pinned=False)
+    memory = layout.aligned_memory(offset + size, pinned=False)
     memory.random_(0, 256, generator=torch.Generator().manual_seed(size))
     data: memoryview = memory[offset:].numpy().data
     return data

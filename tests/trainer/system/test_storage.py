@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from kittrain.system.storage import DELAYS, StorageUnavailableError, retry_io
-from tests.trainer.storage import impatient
+from tests.trainer.storage import short_retries
 
 
 @pytest.fixture(autouse=True)
 def _short_delays() -> Iterator[None]:
-    with impatient():
+    with short_retries():
         yield
 
 

@@ -106,7 +106,7 @@ def train_without_pickle(env: dict[str, str], kind: sharded.Kind, epochs: int, l
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(distributed_c10d, "_tensor_to_object", unexpected)
         patch.setattr(distributed_c10d, "_object_to_tensor", unexpected)
-        sharded.be_rank(env, kind, epochs, None, log)
+        sharded.run_rank(env, kind, epochs, None, log)
 
 
 @pytest.mark.parametrize(("kind", "folders"), [("replicated", 1), ("replicated", 2), ("sharded", 1)])

@@ -1,4 +1,4 @@
-"""The committed history of a run: what is saved and how, which samples counted, who may publish, and going on from it.
+"""Snapshots of a run: saving and restoring the training state, the ledger of samples, fencing of stale writers.
 
-``python -m kittrain.snapshots`` is its command line, for whoever looks after a run from beside its data.
+``python -m kittrain.snapshots`` is the command line behind ``kitctl snapshots`` and ``kitctl audit``.
 """

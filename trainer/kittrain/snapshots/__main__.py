@@ -1,6 +1,6 @@
-"""``python -P -m kittrain.snapshots``: looks after a folder of snapshots from beside it; kitctl runs it there.
+"""``python -P -m kittrain.snapshots``: manages a folder of snapshots; kitctl runs it where the folder is mounted.
 
-It answers with one JSON document; export with the file itself. What a person is to know goes to stderr.
+It prints one JSON document; ``export`` prints the file itself. Messages go to stderr.
 """
 
 from __future__ import annotations
@@ -16,68 +16,68 @@ from pathlib import Path
 from typing import Any, Final
 
 from kittrain.snapshots import catalogue
-from kittrain.snapshots.catalogue import CatalogueError, Kept
+from kittrain.snapshots.catalogue import CatalogueError, SnapshotInfo
 from kittrain.snapshots.proof import prove
 from kittrain.snapshots.shards import CorruptError
-from kittrain.snapshots.snapshot import ForeignError, Manifest
+from kittrain.snapshots.snapshot import IncompatibleError, Manifest
 from kittrain.system.files import Buffer
 
 Options = argparse.Namespace
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Answer on stdout; what cannot be answered ends with exit code 1 and the reason on stderr."""
+    """Run a verb and print its result; errors end with exit code 1 and the reason on stderr."""
     options = parser().parse_args(argv)
-    answers = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints is no part of the answer
+    output = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keep libraries' output out of the result
     try:
-        with open(answers, "wb") as stream:  # noqa: PTH123 - a descriptor
+        with open(output, "wb") as stream:  # noqa: PTH123 - a descriptor
             stream.writelines(VERBS[options.verb](options))
-    except (CatalogueError, CorruptError, ForeignError, OSError, ValueError) as error:
+    except (CatalogueError, CorruptError, IncompatibleError, OSError, ValueError) as error:
         sys.exit(str(error))
 
 
 def list_(options: Options) -> Iterable[bytes]:
     """All snapshots, the newest first."""
-    return _json([_row(one) for one in catalogue.everything(options.folder)])
+    return _json([_row(one) for one in catalogue.inspect_all(options.folder)])
 
 
 def verify(options: Options) -> Iterable[bytes]:
     """All snapshots, or one, with every byte read."""
-    found = catalogue.everything(options.folder, thorough=True)
+    found = catalogue.inspect_all(options.folder, verify=True)
     return _json([_row(one) for one in ([catalogue.pick(found, options.which)] if options.which else found)])
 
 
 def show(options: Options) -> Iterable[bytes]:
     """One snapshot, its ledger, and the model's tensors."""
-    kept, manifest = _one(options)
-    tensors = [asdict(one) for one in catalogue.parameters(kept, manifest)]
-    return _json({**_row(kept), **_details(manifest), "tensors": tensors})
+    info, manifest = _pick(options)
+    tensors = [asdict(one) for one in catalogue.parameters(info, manifest)]
+    return _json({**_row(info), **_details(manifest), "tensors": tensors})
 
 
 def export(options: Options) -> Iterable[Buffer]:
-    """The model's bare state dict as a file."""
-    from kittrain.snapshots import modelfile, safetensors, weights  # noqa: PLC0415  torch, which no other verb waits for
+    """The model's plain state dict as a file."""
+    from kittrain.snapshots import model_file, safetensors, weights  # noqa: PLC0415  only this verb needs torch
 
-    kept, manifest = _one(options)
-    held = weights.of_snapshot(kept.path)
+    info, manifest = _pick(options)
+    source = weights.of_snapshot(info.path)
     if options.format == "pt":
-        return modelfile.pieces(held)
-    return safetensors.pieces(held, {"job": manifest.job, "step": str(manifest.step), "snapshot": manifest.name})
+        return model_file.stream(source)
+    return safetensors.stream(source, {"job": manifest.job, "step": str(manifest.step), "snapshot": manifest.name})
 
 
 def prune(options: Options) -> Iterable[bytes]:
-    """What is superfluous; with ``--drop NAME`` that is deleted."""
-    found = catalogue.everything(options.folder, thorough=True)
-    chosen = {"keep": options.keep, "damaged": options.damaged}
+    """List the snapshots that may be deleted, or delete those given by ``--drop NAME``."""
+    found = catalogue.inspect_all(options.folder, verify=True)
+    selection = {"keep": options.keep, "damaged": options.damaged}
     if options.drop:
-        return _json([_row(one) for one in catalogue.drop(found, options.drop, **chosen)])
-    return _json([_row(one) for one in catalogue.superfluous(found, **chosen)])
+        return _json([_row(one) for one in catalogue.delete(found, options.drop, **selection)])
+    return _json([_row(one) for one in catalogue.prunable(found, **selection)])
 
 
 def audit(options: Options) -> Iterable[bytes]:
-    """A proof, with the ledger that it rests on, for each snapshot, the newest first."""
-    found = [one for one in catalogue.everything(options.folder) if one.path.name.startswith("step-")]
+    """A proof and the ledger that it is based on, for each snapshot, the newest first."""
+    found = [one for one in catalogue.inspect_all(options.folder) if one.path.name.startswith("step-")]
     manifests = {one.path.name: one.manifest for one in found if one.manifest}
     proofs = [asdict(prove(one, manifests)) | {"ledger": _entries(one)} for one in manifests.values()]
     return _json({"proofs": proofs, "unusable": [_row(one) for one in found if not one.manifest]})
@@ -94,36 +94,36 @@ VERBS: Final[Mapping[str, Callable[[Options], Iterable[Buffer]]]] = {
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line: a folder, a verb, and what it needs to know."""
+    """The command line: a folder, a verb, and its options."""
     line = argparse.ArgumentParser(prog="python -m kittrain.snapshots", description=__doc__)
-    line.add_argument("--folder", type=Path, required=True, help="where the snapshots lie")
+    line.add_argument("--folder", type=Path, required=True, help="folder of the snapshots")
     verbs = line.add_subparsers(dest="verb", required=True)
-    made = {name: verbs.add_parser(name, help=act.__doc__) for name, act in VERBS.items()}
+    made = {name: verbs.add_parser(name, help=run.__doc__) for name, run in VERBS.items()}
     for name in ("verify", "show", "export"):
-        made[name].add_argument("which", nargs="?", help="a step, or a snapshot's name; the newest good one")
+        made[name].add_argument("which", nargs="?", help="step or name of a snapshot (default: the newest good one)")
     made["export"].add_argument("--format", choices=("pt", "safetensors"), default="pt")
-    made["prune"].add_argument("--keep", type=int, required=True, help="how many of the newest good ones stay")
-    made["prune"].add_argument("--damaged", action="store_true", help="damaged ones go, too")
-    made["prune"].add_argument("--drop", metavar="NAME", action="append", default=[], help="delete this one")
+    made["prune"].add_argument("--keep", type=int, required=True, help="number of newest good snapshots to keep")
+    made["prune"].add_argument("--damaged", action="store_true", help="include damaged ones")
+    made["prune"].add_argument("--drop", metavar="NAME", action="append", default=[], help="delete this snapshot")
     return line
 
 
-def _one(options: Options) -> tuple[Kept, Manifest]:
-    kept = catalogue.pick(catalogue.everything(options.folder), options.which)
-    if kept.manifest is None:
-        raise CatalogueError(f"{kept.path.name} is {kept.condition}: {kept.reason}")
-    return kept, kept.manifest
+def _pick(options: Options) -> tuple[SnapshotInfo, Manifest]:
+    info = catalogue.pick(catalogue.inspect_all(options.folder), options.which)
+    if info.manifest is None:
+        raise CatalogueError(f"{info.path.name} is {info.condition}: {info.reason}")
+    return info, info.manifest
 
 
-def _row(kept: Kept) -> dict[str, Any]:
-    manifest = kept.manifest
+def _row(info: SnapshotInfo) -> dict[str, Any]:
+    manifest = info.manifest
     return {
-        "name": kept.path.name,
-        "condition": kept.condition,
-        "reason": kept.reason,
-        "step": kept.step,
-        "generation": kept.generation,
-        "size": kept.size,
+        "name": info.path.name,
+        "condition": info.condition,
+        "reason": info.reason,
+        "step": info.step,
+        "generation": info.generation,
+        "size": info.size,
         "epoch": manifest and manifest.cursor.epoch + (manifest.cursor.position > 0),
         "run": manifest and manifest.run,
         "world_size": manifest and manifest.world_size,
@@ -150,7 +150,7 @@ def _entries(manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def _json(value: object) -> list[bytes]:
-    """With keys as kitctl's other JSON has them."""
+    """As JSON with camelCase keys, like kitctl's other output."""
     return [json.dumps(_camel(value), indent=1).encode(), b"\n"]
 
 

@@ -1,7 +1,7 @@
-"""A folder of snapshots, as rank 0 writes to it: claiming a generation, publishing under the fence, dropping old ones.
+"""Rank 0's writes to a folder of snapshots: claiming a generation, publishing under the fence, deleting old ones.
 
-There is no pointer to the latest snapshot that could be stale or torn: a reader looks at all of them, newest first,
-and takes the first that proves to be whole (``candidates``).
+There is no pointer to the latest snapshot that could be stale or torn: a reader tries all of them, newest first,
+and takes the first that verifies (``candidates``).
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from pathlib import Path
 
 from kittrain.outcome import marker
 from kittrain.snapshots import snapshot
-from kittrain.snapshots.branch import continues
 from kittrain.snapshots.fence import Fence
-from kittrain.snapshots.listing import leftovers, listing
+from kittrain.snapshots.listing import list_folders, scratch_entries
+from kittrain.snapshots.restore_order import continues
 from kittrain.snapshots.retention import Retention
 from kittrain.snapshots.shards import CorruptError
-from kittrain.snapshots.snapshot import ForeignError, Manifest
+from kittrain.snapshots.snapshot import IncompatibleError, Manifest
 from kittrain.system import files
 from kittrain.system.storage import PERMANENT_ERRNOS, retry_io
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 MODEL = "model.pt"
 
 
@@ -31,73 +31,73 @@ class SnapshotError(Exception):
 
 
 class Archive:
-    """The snapshots of one run, in a folder that earlier runs may have left theirs in.
+    """The snapshots of one run, in a folder that may hold those of earlier runs.
 
     Args:
-        folder: is made where it does not exist.
+        folder: created if it does not exist.
         run: the run's id.
-        keep: which of the run's snapshots stay.
-        say: takes lines for a person.
+        retention: which of the run's snapshots are kept.
+        log: receives lines for the log.
 
     Attributes:
         folder: see above.
     """
 
-    def __init__(self, folder: Path, *, run: str, keep: Retention, say: Say) -> None:
+    def __init__(self, folder: Path, *, run: str, retention: Retention, log: Log) -> None:
         self.folder = folder
         self._fence = Fence(folder)
         self._run = run
-        self._keep = keep
-        self._say = say
+        self._retention = retention
+        self._log = log
         self._newest: Manifest | None = None  # that was published here
         self._generation = 0
 
     def claim(self) -> int:
-        """Claim the next generation, and clear away what writers of earlier ones have left half-written.
+        """Claim the next generation, and delete unfinished files of earlier writers.
 
         Raises:
             SnapshotError: the folder cannot be written.
-            StorageUnavailableError: it does not answer.
+            StorageUnavailableError: the storage does not respond.
         """
-        self._generation, fenced_off = retry_io(self._claim, self.folder, self._say)
-        for scratch in fenced_off:
+        self._generation, stale = retry_io(self._claim, self.folder, self._log)
+        for scratch in stale:
             snapshot.discard(scratch)
         return self._generation
 
     def path(self, manifest: Manifest) -> Path:
-        """Where a snapshot is."""
+        """The folder of a snapshot."""
         return self.folder / manifest.name
 
     def publish(self, manifest: Manifest, scratch: Path) -> None:
-        """Publish the shards that the ranks have written to a folder.
+        """Publish the shards that the ranks have written to a scratch folder.
 
         Raises:
             Fenced: a newer generation has taken over.
             OSError: it could not be published; all earlier ones are still there.
-            CorruptError: what is there is not what the ranks wrote; likewise.
+            CorruptError: the shards are not what the ranks wrote; likewise.
         """
-        snapshot.seal(scratch, manifest)
+        snapshot.write_manifest(scratch, manifest)
         for _ in snapshot.open_shards(scratch, manifest):
-            pass  # it is there, as it was written
+            pass  # checks size and tail of each
         self._fence.check(manifest.generation)
         snapshot.publish(scratch, self.path(manifest))
         self._newest = manifest
 
-    def thin_out(self) -> None:
-        """Drop what need not be kept, once there is a newer one with all of its shards.
+    def apply_retention(self) -> None:
+        """Delete expired snapshots. Call it once a newer one is published.
 
-        Only what the newest one goes on from is ever dropped: neither what another run has left, nor what this run
-        once went another way from, nor what cannot be read.
+        Only ancestors of the newest snapshot are ever deleted: not those of other runs, not those of a branch that
+        this run abandoned, and not those that cannot be read.
         """
-        with suppress(OSError):  # dropped with the next one
-            for old in self._keep.dropped(self._history()):
-                self._drop(old)
+        with suppress(OSError):  # the next call deletes them
+            for old in self._retention.expired(self._ancestors()):
+                self._delete(old)
 
     def finish(self, model: Iterable[files.Buffer] | None, step: int) -> None:
-        """Leave the model's file, and then the mark that the run has finished.
+        """Write the model file, and then the marker that the run has finished.
 
         Args:
-            model: the file's contents, which are asked for one after the other; None for no such file.
+            model: the file's contents in parts; None for no model file.
             step: of the last snapshot.
 
         Raises:
@@ -113,9 +113,9 @@ class Archive:
             raise SnapshotError(f"the trained model cannot be written to {self.folder}: {error}") from error
 
     def _claim(self) -> tuple[int, list[Path]]:
-        """A generation, and what was half-written before: whoever writes that is fenced off from now on."""
+        """A new generation, and the scratch files that existed before: their writers are fenced off now."""
         try:
-            before = leftovers(self.folder)
+            before = scratch_entries(self.folder)
             return self._fence.claim(self._run, above=self._highest()), before
         except OSError as error:
             if error.errno not in PERMANENT_ERRNOS:
@@ -123,25 +123,25 @@ class Archive:
             raise SnapshotError(f"no snapshots can be written to {self.folder}: {error}") from error
 
     def _highest(self) -> int:
-        """The newest generation that left a snapshot: somebody may have copied those without their claims."""
-        return max((one.generation for one in listing(self.folder)), default=0)
+        """The newest generation that left a snapshot: snapshots may have been copied without their claims."""
+        return max((one.generation for one in list_folders(self.folder)), default=0)
 
-    def _history(self) -> list[Manifest]:
-        """What the newest snapshot of this run goes on from, and itself, in order."""
+    def _ancestors(self) -> list[Manifest]:
+        """The snapshots of this run that the newest one continues, and itself, in order."""
         found = []
-        for one in reversed(listing(self.folder)):
-            with suppress(CorruptError, ForeignError, OSError):  # none of these is ever dropped
+        for one in reversed(list_folders(self.folder)):
+            with suppress(CorruptError, IncompatibleError, OSError):  # none of these is ever deleted
                 found += [snapshot.read_manifest(one.path)] if one.published else []
         newest = self._newest
-        return [one for one in found if newest and _same_line(one, newest) and continues(newest, one)]
+        return [one for one in found if newest and _same_lineage(one, newest) and continues(newest, one)]
 
-    def _drop(self, manifest: Manifest) -> None:
+    def _delete(self, manifest: Manifest) -> None:
         scratch = self.folder / f"{snapshot.SCRATCH}{manifest.name}-dropped"
         self.path(manifest).rename(scratch)
-        files.sync_folder(self.folder)  # else a power cut could leave half of it under its name
+        files.sync_folder(self.folder)  # otherwise a power cut could leave a partial snapshot under its final name
         shutil.rmtree(scratch)
 
 
-def _same_line(one: Manifest, newest: Manifest) -> bool:
-    """Whether they are of one run in one order of the data: what another order went on from stays as it is."""
+def _same_lineage(one: Manifest, newest: Manifest) -> bool:
+    """Whether both are of one run and one order of the data; snapshots in an earlier order are kept."""
     return (one.run, one.data) == (newest.run, newest.data)

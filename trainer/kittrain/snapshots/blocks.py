@@ -1,4 +1,4 @@
-"""A shard's data cut into blocks that can be read one after the other, so that reading it takes little memory. Pure."""
+"""Splits a shard's data into blocks that are read one at a time, so that reading needs little memory. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 
 from kittrain.snapshots.shards import Piece
 
-BLOCK: Final = 16 << 20  # bytes; a row of a tensor that is larger is a block of its own
-GAP: Final = 4096  # bytes between two pieces that are read rather than skipped
+BLOCK: Final = 16 << 20  # bytes; a row of a tensor that is larger is a block by itself
+GAP: Final = 4096  # bytes: a gap between two pieces up to this size is read rather than skipped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,9 +17,9 @@ class Rows:
     """Some rows of a piece: boxes along its first dimension. A piece without dimensions is one row.
 
     Attributes:
-        piece: that they are of.
+        piece: the piece that they belong to.
         first: index of the first row within the piece.
-        count: how many.
+        count: number of rows.
     """
 
     piece: Piece
@@ -28,18 +28,18 @@ class Rows:
 
     @property
     def start(self) -> int:
-        """The first byte, in the shard's data."""
+        """Offset of the first byte in the shard's data."""
         return self.piece.start + self.first * row_size(self.piece)
 
     @property
     def stop(self) -> int:
-        """Behind the last byte."""
+        """Offset after the last byte."""
         return self.start + self.count * row_size(self.piece)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """Neighbouring rows, of one piece or of several.
+    """Neighbouring rows of one or several pieces.
 
     Attributes:
         rows: in the order of their bytes; at least one.
@@ -49,12 +49,12 @@ class Block:
 
     @property
     def start(self) -> int:
-        """The first byte, in the shard's data."""
+        """Offset of the first byte in the shard's data."""
         return self.rows[0].start
 
     @property
     def stop(self) -> int:
-        """Behind the last byte."""
+        """Offset after the last byte."""
         return self.rows[-1].stop
 
     @property
@@ -64,40 +64,41 @@ class Block:
 
 
 def row_count(piece: Piece) -> int:
-    """How many rows a piece has."""
+    """Number of rows of a piece."""
     return piece.sizes[0] if piece.sizes else 1
 
 
 def row_size(piece: Piece) -> int:
-    """Bytes of a row; 0 of a piece without elements."""
+    """Bytes of a row; 0 for a piece without elements."""
     return (piece.stop - piece.start) // max(1, row_count(piece))
 
 
-def everything(pieces: Iterable[Piece]) -> list[Rows]:
+def all_rows(pieces: Iterable[Piece]) -> list[Rows]:
     """All rows of some pieces."""
     return [Rows(piece=piece, first=0, count=row_count(piece)) for piece in pieces]
 
 
-def blocks(wanted: Iterable[Rows], *, size: int = BLOCK) -> Iterator[Block]:
-    """Cut rows into blocks.
+def blocks(rows: Iterable[Rows], *, size: int = BLOCK) -> Iterator[Block]:
+    """Group rows into blocks.
 
     Args:
-        wanted: in the order of their bytes; those without a byte are left out.
-        size: bytes of a block, at most, unless one row takes more.
+        rows: in the order of their bytes; rows without bytes are skipped.
+        size: maximum bytes of a block, unless a single row is larger.
     """
-    begun: list[Rows] = []
-    for rows in _cut(wanted, size):
-        if begun and (rows.stop - begun[0].start > size or rows.start - begun[-1].stop > GAP):
-            yield Block(rows=tuple(begun))
-            begun = []
-        begun.append(rows)
-    if begun:
-        yield Block(rows=tuple(begun))
+    pending: list[Rows] = []
+    for part in _split(rows, size):
+        if pending and (part.stop - pending[0].start > size or part.start - pending[-1].stop > GAP):
+            yield Block(rows=tuple(pending))
+            pending = []
+        pending.append(part)
+    if pending:
+        yield Block(rows=tuple(pending))
 
 
-def _cut(wanted: Iterable[Rows], size: int) -> Iterator[Rows]:
-    for rows in wanted:
-        if row := row_size(rows.piece):
+def _split(rows: Iterable[Rows], size: int) -> Iterator[Rows]:
+    """Split rows so that each part has at most ``size`` bytes, but at least one row."""
+    for part in rows:
+        if row := row_size(part.piece):
             most = max(1, size // row)
-            for first in range(rows.first, rows.first + rows.count, most):
-                yield Rows(piece=rows.piece, first=first, count=min(most, rows.first + rows.count - first))
+            for first in range(part.first, part.first + part.count, most):
+                yield Rows(piece=part.piece, first=first, count=min(most, part.first + part.count - first))

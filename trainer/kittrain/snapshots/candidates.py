@@ -1,8 +1,8 @@
-"""Which snapshots a run may go on from, the newest first, and what is said of those that it may not.
+"""Which snapshots a run may resume from, the newest first, and what happens to those that it may not.
 
-A snapshot is passed over only once its content is proved bad: then it is put aside under ``bad-``, never deleted. What
-cannot be read now proves nothing. And no run begins anew in silence while there are snapshots to go on from, whatever
-is wrong with them.
+A snapshot is skipped only if its content is proved bad: then it is quarantined (renamed to ``bad-...``), never deleted.
+A read that fails at the moment proves nothing. And no run starts from scratch by default while there are snapshots,
+even if all of them are bad.
 """
 
 from __future__ import annotations
@@ -13,148 +13,149 @@ from pathlib import Path
 
 from kittrain.job_spec import Resume
 from kittrain.snapshots import snapshot
-from kittrain.snapshots.archive import Say, SnapshotError
+from kittrain.snapshots.archive import Log, SnapshotError
+from kittrain.snapshots.compatibility import Identity, OrderMismatchError, check
 from kittrain.snapshots.fence import Fence
-from kittrain.snapshots.fitting import Identity, OtherOrderError, check
-from kittrain.snapshots.listing import Named, free_aside, listing
+from kittrain.snapshots.listing import SnapshotFolder, list_folders, quarantine_path
 from kittrain.snapshots.shards import CorruptError
-from kittrain.snapshots.snapshot import ForeignError, Manifest
+from kittrain.snapshots.snapshot import IncompatibleError, Manifest
 from kittrain.system.storage import retry_io
 
-Refusal = CorruptError | ForeignError
-ASIDE_BEFORE = "an earlier start found it damaged and put it aside"
+Unusable = CorruptError | IncompatibleError
+ALREADY_QUARANTINED = "damaged; quarantined by an earlier start"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Seen:
-    """A folder, and its manifest or why it has none; ``run`` is None where nobody knows whose it is."""
+class _Candidate:
+    """A folder, and its manifest or why it has none; ``run`` is None if the owner is unknown."""
 
-    named: Named
+    folder: SnapshotFolder
     run: str | None
     manifest: Manifest | None = None
-    error: Refusal | None = None
+    error: Unusable | None = None
 
 
 class Candidates:
-    """Rank 0's look at a folder of snapshots.
+    """Selects snapshots in a folder, on rank 0.
 
     Args:
         folder: of the snapshots.
         identity: what the run is.
-        resume: whether earlier runs' count, too, and whether their order of the data has to be this run's.
-        from_scratch: whether to begin anew where there are snapshots, but none that can be used.
-        say: takes lines for a person.
+        resume: whether to use earlier runs' snapshots too, and whether their order of the data has to match.
+        from_scratch: whether to start from scratch if there are snapshots, but none is usable.
+        log: receives lines for the log.
     """
 
-    def __init__(self, folder: Path, *, identity: Identity, resume: Resume, from_scratch: bool, say: Say) -> None:
+    def __init__(self, folder: Path, *, identity: Identity, resume: Resume, from_scratch: bool, log: Log) -> None:
         self._folder = folder
         self._identity = identity
         self._resume = resume
         self._from_scratch = from_scratch
-        self._say = say
-        self._refused: dict[str, str] = {}
+        self._log = log
+        self._rejected: dict[str, str] = {}  # reason by folder name
 
-    def offers(self) -> Iterator[Manifest]:
-        """What fits, newest first: this run's snapshots, then (with ``resume``) those of earlier runs.
+    def compatible(self) -> Iterator[Manifest]:
+        """Snapshots to try, newest first: this run's, then (with ``resume``) those of earlier runs.
 
         Raises:
-            SnapshotError: the next one is whole, but of something else.
+            SnapshotError: the next one is valid, but incompatible.
             StorageUnavailableError: the folder or a manifest cannot be read.
         """
-        for one in self._concerned():
-            if one.named.aside:
-                self._refused[one.named.path.name] = str(one.error or ASIDE_BEFORE)
+        for one in self._relevant():
+            if one.folder.quarantined:
+                self._rejected[one.folder.path.name] = str(one.error or ALREADY_QUARANTINED)
                 continue
             try:
                 yield self._checked(one)
-            except (CorruptError, ForeignError) as error:
-                self._refuse(one.named.path, one.run, error)
+            except (CorruptError, IncompatibleError) as error:
+                self._reject(one.folder.path, one.run, error)
 
-    def pass_over(self, manifest: Manifest, error: Refusal) -> None:
-        """Tell why a snapshot is not used; a damaged one is put aside.
+    def reject(self, manifest: Manifest, error: Unusable) -> None:
+        """Log why a snapshot is not used; a damaged one is quarantined.
 
         Raises:
-            SnapshotError: it is whole, but of something else.
+            SnapshotError: it is valid, but incompatible.
         """
-        self._refuse(self._folder / manifest.name, manifest.run, error)
+        self._reject(self._folder / manifest.name, manifest.run, error)
 
-    def takes(self, copy: Manifest) -> bool:
-        """Whether a copy in memory is of this run as it is now."""
+    def accepts(self, copy: Manifest) -> bool:
+        """Whether an in-memory copy belongs to this run and is compatible."""
         try:
             check(copy, self._identity)
-        except (CorruptError, ForeignError) as error:
-            self.pass_over_copy(copy, error)
+        except (CorruptError, IncompatibleError) as error:
+            self.reject_copy(copy, error)
             return False
         return copy.run == self._identity.run
 
-    def pass_over_copy(self, copy: Manifest, error: Refusal) -> None:
-        """Tell why a copy in memory is not used."""
-        self._say(f"passing over the copy in memory of step {copy.step}: {error}")
+    def reject_copy(self, copy: Manifest, error: Unusable) -> None:
+        """Log why an in-memory copy is not used."""
+        self._log(f"skipping the in-memory copy of step {copy.step}: {error}")
 
-    def begin_anew(self) -> None:
-        """Nothing that was offered could be used: begin at the start, if that loses nothing or was asked for.
+    def check_from_scratch(self) -> None:
+        """Check that training may start from scratch: there was nothing to resume from, or it was requested.
 
         Raises:
-            SnapshotError: there are snapshots; names each, and what is wrong with it.
+            SnapshotError: there are snapshots; lists each with its reason.
         """
-        if not self._refused:
+        if not self._rejected:
             return
-        each = "; ".join(f"{name}: {why}" for name, why in self._refused.items())
+        each = "; ".join(f"{name}: {reason}" for name, reason in self._rejected.items())
         if not self._from_scratch:
             raise SnapshotError(
-                f"no snapshot in {self._folder} can be gone on from, and training does not begin anew while there are "
-                f"some: {each}. Put a good one there, or begin anew on purpose: kitctl submit --from-scratch "
+                f"no snapshot in {self._folder} is usable, and training does not start from scratch while there are "
+                f"some: {each}. Restore a good one, or start over on purpose: kitctl submit --from-scratch "
                 "(fromScratch: true in the job file, KIT_FROM_SCRATCH=1)"
             )
-        self._say(f"beginning anew from scratch, as asked; what is in {self._folder} stays: {each}")
+        self._log(f"starting from scratch, as requested; the snapshots in {self._folder} are kept: {each}")
 
-    def _concerned(self) -> list[_Seen]:
-        """This run's, and what nobody knows the owner of; then those of earlier runs, if they count."""
-        seen = retry_io(self._look, self._folder, self._say)
-        own = [one for one in seen if one.run in {self._identity.run, None}]
-        return own + ([one for one in seen if one not in own] if self._resume else [])
+    def _relevant(self) -> list[_Candidate]:
+        """This run's, and those of an unknown owner; then those of earlier runs, if they are used too."""
+        found = retry_io(self._scan, self._folder, self._log)
+        own = [one for one in found if one.run in {self._identity.run, None}]
+        return own + ([one for one in found if one not in own] if self._resume else [])
 
-    def _look(self) -> list[_Seen]:
-        return [self._see(one) for one in listing(self._folder) if one.published or one.aside]
+    def _scan(self) -> list[_Candidate]:
+        return [self._inspect(one) for one in list_folders(self._folder) if one.published or one.quarantined]
 
-    def _see(self, named: Named) -> _Seen:
+    def _inspect(self, folder: SnapshotFolder) -> _Candidate:
         try:
-            manifest = snapshot.read_manifest(named.path)
-        except (CorruptError, ForeignError) as error:
-            return _Seen(named=named, run=Fence(self._folder).owner(named.generation), error=error)
-        return _Seen(named=named, run=manifest.run, manifest=manifest)
+            manifest = snapshot.read_manifest(folder.path)
+        except (CorruptError, IncompatibleError) as error:
+            return _Candidate(folder=folder, run=Fence(self._folder).owner(folder.generation), error=error)
+        return _Candidate(folder=folder, run=manifest.run, manifest=manifest)
 
-    def _checked(self, one: _Seen) -> Manifest:
+    def _checked(self, one: _Candidate) -> Manifest:
         if one.manifest is None:
             raise one.error or CorruptError("it has no manifest")
         try:
             check(one.manifest, self._identity)
-        except OtherOrderError:
+        except OrderMismatchError:
             if self._resume != "state":
                 raise
         return one.manifest
 
-    def _refuse(self, path: Path, run: str | None, error: Refusal) -> None:
-        if isinstance(error, ForeignError) and not self._from_scratch:
-            raise SnapshotError(self._foreign(path, run, error)) from error
-        self._refused[path.name] = str(error)
-        kept = f"; {_put_aside(path)}" if isinstance(error, CorruptError) else ""
-        self._say(f"passing over {path}: {error}{kept}")
+    def _reject(self, path: Path, run: str | None, error: Unusable) -> None:
+        if isinstance(error, IncompatibleError) and not self._from_scratch:
+            raise SnapshotError(self._incompatible(path, run, error)) from error
+        self._rejected[path.name] = str(error)
+        renamed = f"; {_quarantine(path)}" if isinstance(error, CorruptError) else ""
+        self._log(f"skipping {path}: {error}{renamed}")
 
-    def _foreign(self, path: Path, run: str | None, error: ForeignError) -> str:
-        whose = "this run" if run == self._identity.run else f"run {run or 'unknown'}"
-        fix = "give the job what it had, or move the snapshot away"
-        if isinstance(error, OtherOrderError):
-            fix += "; resume: state (--resume-state) goes on from its weights and optimizer in the new order"
-        return f"{path} is of {whose}, but {error}; start a new run, {fix}"
+    def _incompatible(self, path: Path, run: str | None, error: IncompatibleError) -> str:
+        owner = "this run" if run == self._identity.run else f"run {run or 'unknown'}"
+        fix = "restore the old settings, or move the snapshot away"
+        if isinstance(error, OrderMismatchError):
+            fix += "; resume: state (--resume-state) resumes its weights and optimizer in the new order"
+        return f"{path} is of {owner}, but {error}; start a new run, {fix}"
 
 
-def _put_aside(path: Path) -> str:
-    bad = free_aside(path)
+def _quarantine(path: Path) -> str:
+    """Rename a damaged snapshot; returns what happened, for the log."""
+    bad = quarantine_path(path)
     try:
         path.rename(bad)
     except FileNotFoundError:
-        return "somebody else has put it aside"
-    except OSError as error:  # such as a folder that can only be read: it is passed over again next time
-        return f"it stays, as it cannot be renamed ({error})"
-    return f"it is kept as {bad.name}"
+        return "another process has renamed it"
+    except OSError as error:  # such as a read-only folder: the next start skips it again
+        return f"it cannot be renamed ({error})"
+    return f"renamed to {bad.name}"

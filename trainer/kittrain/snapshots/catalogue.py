@@ -1,6 +1,6 @@
-"""What lies in a folder of snapshots, whatever state it is in: for a person who looks at it. Needs no torch.
+"""Inspects a folder of snapshots in any condition, for ``kitctl snapshots``. Needs no torch.
 
-Nothing is passed over or put aside here; a run that wants to go on asks ``archive``.
+It changes nothing except in ``delete``; a run that resumes uses ``candidates``.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from pathlib import Path
 from typing import Final, Literal
 
 from kittrain.snapshots import snapshot
-from kittrain.snapshots.listing import Named, listing
+from kittrain.snapshots.listing import SnapshotFolder, list_folders
 from kittrain.snapshots.shards import CorruptError
-from kittrain.snapshots.snapshot import MODEL, ForeignError, Manifest
+from kittrain.snapshots.snapshot import MODEL, IncompatibleError, Manifest
 
 Condition = Literal[
-    "whole",  # its manifest holds and its files are there; their bytes were not looked at
-    "verified",  # every byte is as it was written
+    "whole",  # the manifest is valid and the files exist; their bytes were not checked
+    "verified",  # every byte was checked
     "damaged",
     "foreign",  # of another version of the format
-    "unreadable",  # the file system does not give it at the moment
+    "unreadable",  # the file system cannot read it at the moment
     "unfinished",  # being written now, or left by a writer that was killed
 ]
 GOOD: Final = frozenset({"whole", "verified"})
 
 
 class CatalogueError(Exception):
-    """There is no such snapshot, or it must not be dropped; says why."""
+    """There is no such snapshot, or it must not be deleted; says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
-    """One folder among the snapshots.
+class SnapshotInfo:
+    """One snapshot folder.
 
     Attributes:
-        reason: what is wrong with it; empty where nothing is.
+        reason: what is wrong with it; empty if nothing is.
         size: of all its files, in bytes.
-        manifest: None where it cannot be trusted.
+        manifest: None if it is not valid.
     """
 
     path: Path
@@ -53,7 +53,7 @@ class Kept:
 
     @property
     def good(self) -> bool:
-        """Whether a run may go on from it, as far as was looked."""
+        """Whether a run may resume from it, as far as it was checked."""
         return self.condition in GOOD
 
 
@@ -67,45 +67,45 @@ class Parameter:
     size: int
 
 
-def everything(folder: Path, *, thorough: bool = False) -> list[Kept]:
-    """All snapshots, the newest first: by generation and step, as a run would look for one to go on from.
+def inspect_all(folder: Path, *, verify: bool = False) -> list[SnapshotInfo]:
+    """All snapshots, the newest first: by generation and step, as a run would try them.
 
     Args:
         folder: may be absent.
-        thorough: read and verify every byte.
+        verify: read and check every byte.
 
     Raises:
         OSError: the folder cannot be listed at the moment.
     """
-    look = snapshot.verify if thorough else _whole
-    kept = [_kept(one, look) for one in listing(folder)]
-    return [one for one in kept if one.condition != "unreadable" or not _gone(one.path)]
+    read = snapshot.verify if verify else _read_complete
+    found = [_info(one, read) for one in list_folders(folder)]
+    return [one for one in found if one.condition != "unreadable" or not _is_gone(one.path)]
 
 
-def pick(kept: Sequence[Kept], wanted: str | None) -> Kept:
-    """The snapshot of a step, or of that name; the newest good one where nobody says which.
+def pick(found: Sequence[SnapshotInfo], wanted: str | None) -> SnapshotInfo:
+    """The snapshot of a step or a name; without either the newest good one.
 
-    Of several of one step it is a good one, if there is any.
+    If several have the step, a good one is preferred.
 
     Raises:
         CatalogueError: there is none.
     """
-    candidates = [one for one in kept if (one.good if wanted is None else _is(one, wanted))]
+    candidates = [one for one in found if (one.good if wanted is None else _matches(one, wanted))]
     if candidates:
         return max(candidates, key=lambda one: one.good)  # the first of them
-    what = "no snapshot" if wanted is None else f"no snapshot {wanted!r}"
-    there = ", ".join(str(one.step) for one in kept if one.good) or "none"
-    raise CatalogueError(f"{what} that could be used; steps with one: {there}")
+    problem = "no usable snapshot" if wanted is None else f"no snapshot {wanted!r}"
+    steps = ", ".join(str(one.step) for one in found if one.good) or "none"
+    raise CatalogueError(f"{problem}; steps with a usable one: {steps}")
 
 
-def parameters(kept: Kept, manifest: Manifest) -> list[Parameter]:
-    """What the model holds, as the shards' tails tell; their data are not read.
+def parameters(info: SnapshotInfo, manifest: Manifest) -> list[Parameter]:
+    """The model's parameters and buffers, from the shards' tails; their data are not read.
 
     Raises:
         CorruptError: a shard is missing, or its size or its tail differs.
         OSError: one cannot be read at the moment.
     """
-    opened = snapshot.open_shards(kept.path, manifest)
+    opened = snapshot.open_shards(info.path, manifest)
     pieces = [piece for shard in opened for piece in shard.pieces if piece.tensor.startswith(MODEL)]
     sizes = Counter[str]()
     for piece in pieces:  # boxes that do not overlap
@@ -116,55 +116,55 @@ def parameters(kept: Kept, manifest: Manifest) -> list[Parameter]:
     ]
 
 
-def superfluous(kept: Sequence[Kept], keep: int, *, damaged: bool = False) -> list[Kept]:
-    """What may go: snapshots beyond the ``keep`` newest that verify, and with ``damaged`` those that are put aside.
+def prunable(found: Sequence[SnapshotInfo], keep: int, *, damaged: bool = False) -> list[SnapshotInfo]:
+    """Snapshots that may be deleted: those older than the ``keep`` newest verified ones, and on request damaged ones.
 
-    What is unfinished may be being written, and what cannot be read now may be good: both stay.
+    Unfinished ones may be being written, and unreadable ones may be good: both are kept.
 
     Raises:
-        CatalogueError: not even one would be kept.
+        CatalogueError: ``keep`` is below 1.
     """
     if keep < 1:
-        raise CatalogueError(f"keep {keep}: at least the newest good snapshot stays")
-    good = [one for one in kept if one.good]
-    proven = [one for one in good if one.condition == "verified"][:keep]
-    older = good[good.index(proven[-1]) + 1 :] if len(proven) == keep else []
-    return older + [one for one in kept if damaged and one.condition == "damaged"]
+        raise CatalogueError(f"keep {keep}: at least one good snapshot has to be kept")
+    good = [one for one in found if one.good]
+    verified = [one for one in good if one.condition == "verified"][:keep]
+    older = good[good.index(verified[-1]) + 1 :] if len(verified) == keep else []
+    return older + [one for one in found if damaged and one.condition == "damaged"]
 
 
-def drop(kept: Sequence[Kept], wanted: Collection[str], *, keep: int, damaged: bool) -> list[Kept]:
-    """Delete those of that name; the ``keep`` newest that verify are never among them.
+def delete(found: Sequence[SnapshotInfo], names: Collection[str], *, keep: int, damaged: bool) -> list[SnapshotInfo]:
+    """Delete snapshots by name, all of which have to be ``prunable``.
 
     Raises:
-        CatalogueError: one of them has to stay; none was deleted.
+        CatalogueError: one of them is not; none was deleted.
         OSError: one cannot be deleted.
     """
-    allowed = {one.path.name: one for one in superfluous(kept, keep, damaged=damaged)}
-    if staying := sorted(set(wanted) - allowed.keys()):
-        raise CatalogueError(f"{', '.join(staying)} must stay: the {keep} newest good snapshots do")
-    for name in wanted:
+    allowed = {one.path.name: one for one in prunable(found, keep, damaged=damaged)}
+    if denied := sorted(set(names) - allowed.keys()):
+        raise CatalogueError(f"{', '.join(denied)} cannot be deleted: the {keep} newest good snapshots are kept")
+    for name in names:
         path = allowed[name].path
         scratch = path.with_name(f"{snapshot.SCRATCH}{name}-dropped")
-        path.rename(scratch)  # at once no run sees half of it
+        path.rename(scratch)  # first, so that no run sees a partial snapshot
         shutil.rmtree(scratch)
-    return [allowed[name] for name in wanted]
+    return [allowed[name] for name in names]
 
 
-def _kept(named: Named, look: Callable[[Path], Manifest]) -> Kept:
-    condition, reason, manifest = _look(named, look)
-    return Kept(
-        path=named.path,
-        step=named.step,
-        generation=named.generation,
+def _info(folder: SnapshotFolder, read: Callable[[Path], Manifest]) -> SnapshotInfo:
+    condition, reason, manifest = _inspect(folder, read)
+    return SnapshotInfo(
+        path=folder.path,
+        step=folder.step,
+        generation=folder.generation,
         condition=condition,
         reason=reason,
-        size=_size(named.path),
+        size=_size(folder.path),
         manifest=manifest,
     )
 
 
-def _gone(path: Path) -> bool:
-    """Whether a run has dropped it, or put it aside, since it was listed."""
+def _is_gone(path: Path) -> bool:
+    """Whether a run has deleted or renamed it since it was listed."""
     try:
         path.lstat()
     except FileNotFoundError:
@@ -175,7 +175,7 @@ def _gone(path: Path) -> bool:
 
 
 def _size(path: Path) -> int:
-    """As far as the file system gives it: a run may be dropping the folder meanwhile."""
+    """Bytes of all files that can be read; a run may be deleting the folder."""
     size = 0
     with suppress(OSError):
         for file in path.iterdir():
@@ -183,29 +183,29 @@ def _size(path: Path) -> int:
     return size
 
 
-def _whole(path: Path) -> Manifest:
-    """A snapshot's manifest, if its shards are there at their size. Raises as ``snapshot.verify`` does."""
+def _read_complete(path: Path) -> Manifest:
+    """A snapshot's manifest, if its shards exist with their sizes and tails. Raises as ``snapshot.verify`` does."""
     manifest = snapshot.read_manifest(path)
     for _ in snapshot.open_shards(path, manifest):
         pass
     return manifest
 
 
-def _look(named: Named, look: Callable[[Path], Manifest]) -> tuple[Condition, str, Manifest | None]:
-    if not (named.published or named.aside):
+def _inspect(folder: SnapshotFolder, read: Callable[[Path], Manifest]) -> tuple[Condition, str, Manifest | None]:
+    if not (folder.published or folder.quarantined):
         return "unfinished", "being written, or left by a writer that was killed", None
     try:
-        manifest = look(named.path)
+        manifest = read(folder.path)
     except CorruptError as error:
         return "damaged", str(error), None
-    except ForeignError as error:
+    except IncompatibleError as error:
         return "foreign", str(error), None
     except OSError as error:
         return "unreadable", str(error), None
-    if named.aside:
-        return "damaged", "put aside by a run that could not go on from it", manifest
-    return ("whole" if look is _whole else "verified"), "", manifest
+    if folder.quarantined:
+        return "damaged", "quarantined by a run that could not resume from it", manifest
+    return ("whole" if read is _read_complete else "verified"), "", manifest
 
 
-def _is(kept: Kept, wanted: str) -> bool:
-    return kept.path.name == wanted or (wanted.isdecimal() and kept.step == int(wanted))
+def _matches(info: SnapshotInfo, wanted: str) -> bool:
+    return info.path.name == wanted or (wanted.isdecimal() and info.step == int(wanted))

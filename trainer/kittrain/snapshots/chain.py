@@ -1,4 +1,4 @@
-"""What rank 0 knows of a run's committed history, and how the next snapshot becomes a part of it."""
+"""Rank 0's view of a run's committed history, and how the next snapshot is added to it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import torch
 
 from kittrain.snapshots import snapshot
 from kittrain.snapshots.archive import Archive
-from kittrain.snapshots.fitting import Identity, same_order
-from kittrain.snapshots.ledger import Ledger, Segment, begin, extend
+from kittrain.snapshots.compatibility import Identity, same_order
+from kittrain.snapshots.ledger import Ledger, Segment, extend, new_order_start
 from kittrain.snapshots.shards import CorruptError, Shard
 from kittrain.snapshots.snapshot import Manifest, Parent
 from kittrain.world.distributed import World
 from kittrain.world.order import Cursor
 
-Report = Shard | OSError | None  # what a rank wrote, or why it could not; nothing where rank 0 writes for all
+Report = Shard | OSError | None  # what a rank wrote, or the error; None if rank 0 writes for all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +26,10 @@ class Pending:
     """A snapshot that the ranks are writing.
 
     Attributes:
-        cursor: where the data stood when the state was copied.
+        cursor: of the data, when the state was copied.
         metrics: of the epoch that it ends.
-        folder: that the shards are written to.
-        began: on a steady clock, in seconds.
+        folder: scratch folder for the shards.
+        began: on a monotonic clock, in seconds.
         stall: how long training waited for the copy, in seconds.
     """
 
@@ -42,12 +42,12 @@ class Pending:
 
 @dataclass(frozen=True, kw_only=True)
 class Committed:
-    """How a snapshot went.
+    """A published snapshot, and how long it took.
 
     Attributes:
-        step: that it was taken behind.
-        seconds: from the beginning of the copy until it was published.
-        stall: of these, how many training waited.
+        step: after which it was taken.
+        seconds: from the start of the copy until it was published.
+        stall: the part of these in which training waited.
     """
 
     step: int = 0
@@ -66,10 +66,10 @@ class _Tip:
 
 
 class Chain:
-    """Snapshot after snapshot, each going on from the one before. Not collective; one thread at a time publishes.
+    """A chain of snapshots, each continuing the previous one. Not collective; one thread at a time publishes.
 
     Attributes:
-        last: the last snapshot that was committed here, or gone on from.
+        last: the last snapshot that was committed here, or resumed from.
     """
 
     def __init__(self, world: World, identity: Identity, *, generation: int) -> None:
@@ -82,30 +82,30 @@ class Chain:
 
     @property
     def cursor(self) -> Cursor:
-        """Up to where history goes."""
+        """Where the history ends."""
         return self._tip.cursor
 
     @property
     def newest(self) -> str:
-        """The name of the newest snapshot in it; empty where there is none."""
+        """The name of the newest snapshot in it; empty if there is none."""
         return self._tip.parent.name if self._tip.parent else ""
 
-    def go_on_from(self, manifest: Manifest, parent: Manifest | None) -> None:
-        """The next snapshot follows this history, if need be under a new order of the data.
+    def resume_from(self, manifest: Manifest, parent: Manifest | None) -> None:
+        """Continue this history with the next snapshot, under a new order of the data if that has changed.
 
         Args:
-            manifest: of a snapshot, or of a copy in memory.
-            parent: of the newest snapshot in it.
+            manifest: of a snapshot, or of an in-memory copy.
+            parent: of the newest snapshot in its history.
         """
         before = Parent(name=parent.name, digest=parent.digest) if parent else None
         earlier = manifest.earlier
         if not same_order(manifest, self._order):
             earlier = (*earlier, manifest.segment)
-        self._tip = _Tip(ledger=manifest.ledger, earlier=earlier, cursor=self._here(manifest), parent=before)
-        self.last = Committed(step=self._order.step(self._here(parent)) if parent else 0)
+        self._tip = _Tip(ledger=manifest.ledger, earlier=earlier, cursor=self._cursor(manifest), parent=before)
+        self.last = Committed(step=self._order.step(self._cursor(parent)) if parent else 0)
 
     def publish(self, archive: Archive, pending: Pending, reports: Sequence[Report]) -> None:
-        """Commit what the ranks have written, and drop what need not be kept. What cannot be published is told.
+        """Commit what the ranks have written, and delete expired snapshots. Logs a warning if it cannot be published.
 
         Raises:
             Fenced: a newer generation has taken over.
@@ -118,14 +118,14 @@ class Chain:
             step, last = self._order.step(pending.cursor), parent.name if parent else "none"
             self._world.print(f"warning: no snapshot at step {step}: {error}; the last good one is {last}")
         else:
-            self.go_on_from(manifest, manifest)
+            self.resume_from(manifest, manifest)
             self.last = Committed(step=manifest.step, seconds=time.monotonic() - pending.began, stall=pending.stall)
-            archive.thin_out()
+            archive.apply_retention()
         finally:
             snapshot.discard(pending.folder)
 
     def describe(self, cursor: Cursor, metrics: Mapping[str, float]) -> Manifest:
-        """The manifest of the state at a cursor, without its shards; any thread may ask."""
+        """The manifest of the state at a cursor, without its shards. Thread-safe."""
         tip = self._tip
         return Manifest(
             job=self._world.env.job,
@@ -156,16 +156,16 @@ class Chain:
             metrics=metrics,
         )
 
-    def _here(self, manifest: Manifest) -> Cursor:
-        """Where a snapshot is in this run's order of the data."""
-        return manifest.cursor if same_order(manifest, self._order) else begin(manifest.cursor)
+    def _cursor(self, manifest: Manifest) -> Cursor:
+        """A snapshot's cursor in this run's order of the data."""
+        return manifest.cursor if same_order(manifest, self._order) else new_order_start(manifest.cursor)
 
 
 def _written(reports: Sequence[Report]) -> tuple[Shard, ...]:
     """The shards by rank.
 
     Raises:
-        OSError: a rank could not write its own.
+        OSError: a rank could not write its shard.
     """
     for report in reports:
         if isinstance(report, OSError):

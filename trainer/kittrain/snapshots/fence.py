@@ -1,6 +1,6 @@
-"""Generations: each start of a run's ranks claims the next number, and whoever holds a lower one may not publish.
+"""Fencing by generation: each start of a run's ranks claims the next number, and older generations cannot publish.
 
-A claim is a file created exclusively, which even network file systems do atomically. Two runs that share a folder
+A claim is a file created exclusively, which is atomic even on network file systems. Two runs that share a folder
 share the numbers too: the one that started last owns the folder.
 """
 
@@ -18,17 +18,17 @@ class Fenced(Exception):
 
 
 class Fence:
-    """The claims beside a folder of snapshots."""
+    """The claims in a folder of snapshots."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / ".fence"
 
     def claim(self, run_id: str, *, above: int = 0) -> int:
-        """Claim the next generation; from now on all lower ones are fenced off.
+        """Claim the next generation; this fences off all lower ones.
 
         Args:
-            run_id: who claims it; kept for a person to read, with a mark that no other claim has.
-            above: generations up to this one are in use, whatever the claims say.
+            run_id: the claiming run; written to the claim with a unique token.
+            above: generations up to this one are in use, even without a claim.
 
         Raises:
             OSError: the folder cannot be written.
@@ -36,17 +36,17 @@ class Fence:
         files.make_folder(self._folder)
         while True:
             generation = max(self.highest(), above) + 1
-            with suppress(FileExistsError):  # somebody was faster: take the number after theirs
-                mark = f"{run_id} {uuid.uuid4().hex}"
-                files.write(self._path(generation), mark.encode(), exclusive=True)
+            with suppress(FileExistsError):  # another process was faster: take the next number
+                claim = f"{run_id} {uuid.uuid4().hex}"
+                files.write(self._path(generation), claim.encode(), exclusive=True)
                 files.sync_folder(self._folder)
                 return generation
 
-    def mark(self, generation: int) -> str | None:
-        """What a claim holds, if its file can be seen from here: elsewhere the same path may be another folder.
+    def read_claim(self, generation: int) -> str | None:
+        """The contents of a claim; None if this folder does not have it, such as on a node with its own folder.
 
         Raises:
-            OSError: whether it is there cannot be told at the moment.
+            OSError: the folder cannot be read at the moment.
         """
         try:
             return self._path(generation).read_text()
@@ -54,16 +54,16 @@ class Fence:
             return None
 
     def owner(self, generation: int) -> str | None:
-        """The id of the run that has claimed a generation; None where that is not known. Raises as ``mark`` does."""
-        mark = self.mark(generation)
-        return mark.rpartition(" ")[0] or None if mark else None
+        """The id of the run that claimed a generation; None if unknown. Raises as ``read_claim`` does."""
+        claim = self.read_claim(generation)
+        return claim.rpartition(" ")[0] or None if claim else None
 
     def highest(self) -> int:
         """The newest generation; 0 before the first claim."""
         return max((int(entry.name) for entry in self._folder.iterdir() if entry.name.isdecimal()), default=0)
 
     def check(self, generation: int) -> None:
-        """Make sure that a generation is still the newest.
+        """Check that a generation is still the newest.
 
         Raises:
             Fenced: it is not.

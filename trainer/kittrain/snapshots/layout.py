@@ -1,6 +1,6 @@
-"""Which rank writes which part of the state, and where in its shard; planned by torch's distributed checkpoint.
+"""Plans which rank writes which part of the state, and where in its shard, with torch's distributed checkpoint planner.
 
-What all ranks hold alike is shared out between them, and each writes what it alone holds.
+Replicated tensors are distributed over the ranks; each rank writes the parts that only it holds.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from kittrain.snapshots.tree import Structure, Tensors
 from kittrain.system import direct_io
 from kittrain.world.distributed import World
 
-ALIGNMENT: Final = 64  # bytes: a cache line, and more than any type of torch's asks for
+ALIGNMENT: Final = 64  # bytes: a cache line, and at least what any of torch's types needs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """A rank's part of the state, one piece behind the other.
+    """One rank's part of the state, as consecutive pieces.
 
     Attributes:
         structure: of the state that it was planned for.
-        pieces: what this rank writes, and where it is in the shard's data.
+        pieces: what this rank writes, with offsets in the shard's data.
     """
 
     structure: Structure
@@ -39,7 +39,7 @@ class Layout:
 
     @classmethod
     def of(cls, parts: Iterable[Piece], tensors: Tensors) -> Layout:
-        """Lay parts of the state out, wherever they were before."""
+        """Assign aligned offsets to parts of the state, ignoring the offsets that they have."""
         pieces: list[Piece] = []
         for part in parts:
             start = -(-(pieces[-1].stop if pieces else 0) // ALIGNMENT) * ALIGNMENT
@@ -53,7 +53,7 @@ class Layout:
 
 
 class Buffer:
-    """Memory that a rank's part of the state is copied to: the shard's data.
+    """Memory that holds a copy of a rank's part of the state: the shard's data.
 
     Args:
         layout: of the part.
@@ -75,7 +75,7 @@ class Buffer:
         return data
 
     def copy(self, tensors: Tensors) -> None:
-        """Copy this rank's part of the state, which has the structure that was planned for."""
+        """Copy this rank's part of the state, which has the structure of the layout."""
         pinned = self._memory.is_pinned()
         for piece, target in zip(self.layout.pieces, self._targets, strict=True):
             target.copy_(_local(tensors[piece.tensor]), non_blocking=pinned)
@@ -83,8 +83,8 @@ class Buffer:
             torch.cuda.synchronize()
 
 
-class Window:
-    """A little memory that a rank's part of the state passes through, where there is none for a copy of all of it.
+class BounceBuffer:
+    """A small buffer to stream a rank's part of the state through, without memory for a full copy.
 
     Args:
         layout: of the part.
@@ -96,15 +96,15 @@ class Window:
         self._memory = memory
         self._pinned = memory.is_pinned()
 
-    def parts(self, tensors: Tensors) -> Iterator[memoryview]:
-        """The shard's data, each part until the next one is asked for. The state must not change meanwhile."""
+    def stream(self, tensors: Tensors) -> Iterator[memoryview]:
+        """The shard's data in parts; each is valid until the next is requested. The state must not change meanwhile."""
         begin, size = 0, len(self._memory)
         for piece in self.layout.pieces:
             content = _local(tensors[piece.tensor]).contiguous().view(-1).view(torch.uint8)
             at = piece.start
             while at < piece.stop:
                 if at >= begin + size:
-                    yield self._filled(size)
+                    yield self._contents(size)
                     begin += size
                     continue
                 stop = min(piece.stop, begin + size)
@@ -112,21 +112,21 @@ class Window:
                 self._memory[at - begin : stop - begin].copy_(part, non_blocking=self._pinned)
                 at = stop
         if begin < self.layout.size:
-            yield self._filled(self.layout.size - begin)
+            yield self._contents(self.layout.size - begin)
 
-    def _filled(self, size: int) -> memoryview:
+    def _contents(self, size: int) -> memoryview:
         if self._pinned:
             torch.cuda.synchronize()
         data: memoryview = self._memory[:size].numpy().data
         return data
 
 
-def memory(size: int, *, pinned: bool) -> Tensor:
-    """Zeros, (size,) bytes: where a disk can read them itself, on pages that are there already.
+def aligned_memory(size: int, *, pinned: bool) -> Tensor:
+    """Zeros, (size,) bytes, aligned for direct I/O; all pages are allocated.
 
     Args:
         size: bytes.
-        pinned: whether a GPU copies to them.
+        pinned: whether a GPU copies to it.
     """
     whole = torch.zeros(size + direct_io.BLOCK, dtype=torch.uint8, pin_memory=pinned)
     start = -whole.data_ptr() % direct_io.BLOCK
@@ -134,53 +134,53 @@ def memory(size: int, *, pinned: bool) -> Tensor:
 
 
 def _local(tensor: Tensor) -> Tensor:
-    """What this rank holds of it."""
+    """The part of a tensor that this rank holds."""
     tensor = tensor.detach()
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def structure(tensors: Tensors) -> Structure:
-    """What a layout depends on."""
+    """The shapes and types, which a layout depends on."""
     return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
 
 
 def plan(world: World, tensors: Tensors, *, main_only: bool) -> Layout:
-    """Share out the state. Collective.
+    """Distribute the state over the ranks. Collective.
 
     Args:
         world: all ranks.
         tensors: of this rank; all ranks have the same names.
-        main_only: whether rank 0 writes all that the ranks hold alike.
+        main_only: whether rank 0 writes all replicated tensors.
     """
-    parts = held(tensors)
-    shares = share_out(world.gather(parts, list[Piece]), main_only=main_only)
-    return Layout.of((parts[number] for number in world.scatter(shares, list[int])), tensors)
+    parts = local_pieces(tensors)
+    assigned = assign_pieces(world.gather(parts, list[Piece]), main_only=main_only)
+    return Layout.of((parts[number] for number in world.scatter(assigned, list[int])), tensors)
 
 
-def held(tensors: Tensors) -> list[Piece]:
-    """What a rank holds of the state, each part as if it were alone in a shard."""
+def local_pieces(tensors: Tensors) -> list[Piece]:
+    """What a rank holds of the state, each part with offsets as if it were alone in a shard."""
     return [_piece(item) for item in create_default_local_save_plan(tensors, is_coordinator=True).items]
 
 
-def share_out(parts: Sequence[Sequence[Piece]], *, main_only: bool) -> list[list[int]]:
-    """Which of its parts each rank writes, by their numbers: what several ranks hold alike is written once.
+def assign_pieces(parts: Sequence[Sequence[Piece]], *, main_only: bool) -> list[list[int]]:
+    """Deduplicate: for each rank, the indices of its parts that it writes. A replicated part is written once.
 
     Args:
         parts: of each rank.
-        main_only: whether rank 0 writes all that the ranks hold alike.
+        main_only: whether rank 0 writes all replicated tensors.
     """
     planner = DefaultSavePlanner(flatten_state_dict=False, dedup_save_to_lowest_rank=main_only)
     planner.set_up_planner({})
-    plans, _ = planner.create_global_plan([SavePlan([_item(part) for part in held]) for held in parts])
+    plans, _ = planner.create_global_plan([SavePlan([_item(part) for part in local]) for local in parts])
     chosen = [{item.index for item in plan.items} for plan in plans]
     return [
-        [number for number, part in enumerate(held) if _item(part).index in mine]
-        for held, mine in zip(parts, chosen, strict=True)
+        [number for number, part in enumerate(local) if _item(part).index in mine]
+        for local, mine in zip(parts, chosen, strict=True)
     ]
 
 
 def _item(part: Piece) -> WriteItem:
-    """A part as torch's planner knows it."""
+    """A part in the form of torch's planner."""
     offsets = torch.Size(part.offsets)
     data = TensorWriteData(
         chunk=ChunkStorageMetadata(offsets=offsets, sizes=torch.Size(part.sizes)),
@@ -191,14 +191,14 @@ def _item(part: Piece) -> WriteItem:
 
 
 def _piece(item: WriteItem) -> Piece:
-    facts = item.tensor_data
-    assert facts is not None
+    data = item.tensor_data
+    assert data is not None
     return Piece(
         tensor=item.index.fqn,
-        dtype=str(facts.properties.dtype).removeprefix("torch."),
-        shape=tuple(facts.size),
-        offsets=tuple(facts.chunk.offsets),
-        sizes=tuple(facts.chunk.sizes),
+        dtype=str(data.properties.dtype).removeprefix("torch."),
+        shape=tuple(data.size),
+        offsets=tuple(data.chunk.offsets),
+        sizes=tuple(data.chunk.sizes),
         start=0,
-        stop=facts.chunk.sizes.numel() * facts.properties.dtype.itemsize,
+        stop=data.chunk.sizes.numel() * data.properties.dtype.itemsize,
     )

@@ -1,10 +1,10 @@
 """The ledger: which samples the committed history of a run counted, as a hash chain that can be audited.
 
-Each snapshot carries the whole ledger up to its step. Steps of one epoch, taken by one generation of ranks, are one
+Each snapshot carries the whole ledger up to its step. The steps of one epoch by one generation of ranks are one
 entry, so a ledger grows with restarts and epochs, not with steps.
 
-A history may have gone on under another order of the data. Then it has segments: each holds in its own order, and the
-chain binds where one ends and what order the next one has. An epoch that was broken off there begins anew.
+A history may continue under another order of the data. Then it has segments: each is valid in its own order, and the
+hash chain covers where one ends and what order the next one has. The epoch that was interrupted there starts over.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Entry:
 
     Attributes:
         world_size: ranks that took them.
-        chain: SHA-256 over the chain of the entry before and this entry.
+        chain: SHA-256 over the chain of the previous entry and this entry.
     """
 
     generation: int
@@ -49,22 +49,22 @@ class Entry:
     world_size: int
     chain: str = ""
 
-    def chained(self, before: str) -> Entry:
-        """This entry, bound to the one before."""
-        facts = asdict(self) | {"chain": before}
+    def chained(self, previous: str) -> Entry:
+        """This entry with its hash, which covers the previous one."""
+        facts = asdict(self) | {"chain": previous}
         return replace(self, chain=hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest())
 
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:
-    """A part of a history whose order of the data is not that of the part after it.
+    """A part of a history with one order of the data.
 
     Attributes:
         entries: of the ledger, from its beginning to the end of this segment.
         samples: size of the data set.
         batch: samples in a step, over all ranks.
         seed: of the order.
-        data: its fingerprint, which tells data sets of one size apart, too.
+        data: the order's fingerprint, which also distinguishes data sets of the same size.
     """
 
     entries: int
@@ -75,15 +75,15 @@ class Segment:
 
     @property
     def order(self) -> Order:
-        """What its cursors mean."""
+        """The order that its cursors refer to."""
         return Order(samples=self.samples, batch=self.batch, seed=self.seed)
 
 
 Segments = Sequence[Segment]
 
 
-def begin(cursor: Cursor) -> Cursor:
-    """Where a new order begins, when the one before has reached a cursor: whole epochs count on."""
+def new_order_start(cursor: Cursor) -> Cursor:
+    """Where a new order starts after a cursor of the old one: complete epochs count, an interrupted one starts over."""
     return Cursor(cursor.epoch)
 
 
@@ -97,15 +97,15 @@ def extend(
     world_size: int,
     earlier: Segments = (),
 ) -> Ledger:
-    """The ledger once a generation, of so many ranks, has also taken all steps between two cursors.
+    """Add all steps between two cursors, taken by one generation.
 
     Args:
-        ledger: so far; the segments before end with it, or in it.
-        order: that both cursors mean something in.
+        ledger: so far; the earlier segments end within it or at its end.
+        order: of the data, for both cursors.
         generation: of the ranks.
-        start: where the ledger ends; behind a change of the order, where the new one begins.
-        stop: where it is to end.
-        world_size: how many ranks there are.
+        start: where the ledger ends; after a change of the order, where the new one starts.
+        stop: where the result ends.
+        world_size: number of ranks.
         earlier: the segments before, under other orders.
     """
     while start < stop:
@@ -123,7 +123,7 @@ def extend(
         if ledger and (ledger[-1].generation, ledger[-1].epoch) == (generation, start.epoch):
             entry = replace(entry, first_step=ledger[-1].first_step, start=ledger[-1].start)
             ledger = ledger[:-1]
-        ledger = (*ledger, entry.chained(_before(ledger, len(ledger), order, earlier)))
+        ledger = (*ledger, entry.chained(_previous(ledger, len(ledger), order, earlier)))
         start = end
     return ledger
 
@@ -131,7 +131,7 @@ def extend(
 def audit(ledger: Sequence[Entry], order: Order, earlier: Segments = ()) -> Cursor:
     """Prove that positions 0 to N of every epoch were counted exactly once, the last epoch's up to the result.
 
-    With segments before it is proved of each of them in its order, and of the last one in ``order``.
+    Each earlier segment is proved in its own order, and the last one in ``order``.
 
     Raises:
         LedgerError: they were not.
@@ -140,21 +140,21 @@ def audit(ledger: Sequence[Entry], order: Order, earlier: Segments = ()) -> Curs
     for number, segment in enumerate(earlier):
         if not first <= segment.entries <= len(ledger):
             raise LedgerError(first, f"a segment ends at entry {segment.entries} of {len(ledger)}")
-        reached = begin(_audit(ledger[: segment.entries], first, reached, segment.order, earlier[:number]))
-        first = segment.entries
+        end = _audit(ledger[: segment.entries], first, reached, segment.order, earlier[:number])
+        reached, first = new_order_start(end), segment.entries
     return _audit(ledger, first, reached, order, earlier)
 
 
 def _audit(ledger: Sequence[Entry], first: int, reached: Cursor, order: Order, earlier: Segments) -> Cursor:
-    """Prove it of the last segment, from an entry and a cursor on; gives where it ends."""
-    generation = ledger[first - 1].generation + 1 if first else 0  # only another start takes another order
+    """Audit the last segment, from an entry and a cursor on; returns where it ends."""
+    generation = ledger[first - 1].generation + 1 if first else 0  # the order changes only with a new start
     for number, entry in enumerate(ledger[first:], first):
         expected = (reached.epoch, reached.position, order.step(reached) + 1)
-        told = (entry.epoch, entry.start, entry.first_step)
-        if entry.chained(_before(ledger, number, order, earlier)) != entry:
+        actual = (entry.epoch, entry.start, entry.first_step)
+        if entry.chained(_previous(ledger, number, order, earlier)) != entry:
             raise LedgerError(number, "the hash chain is broken")
-        if told != expected:
-            raise LedgerError(number, f"epoch, position and step begin at {told}, but the history reached {expected}")
+        if actual != expected:
+            raise LedgerError(number, f"epoch, position and step start at {actual}, but the history reached {expected}")
         if not entry.start < entry.stop <= order.samples:
             raise LedgerError(number, f"positions {entry.start} to {entry.stop} of {order.samples} samples")
         if entry.generation < generation:
@@ -166,23 +166,26 @@ def _audit(ledger: Sequence[Entry], first: int, reached: Cursor, order: Order, e
     return reached
 
 
-def parting(earlier: Ledger, later: Ledger) -> int | None:
-    """The first entry of a history that its continuation does not hold; the last one may have grown since."""
+def first_divergence(earlier: Ledger, later: Ledger) -> int | None:
+    """Index of the first entry of a history that a later one does not continue; None if it continues all of them.
+
+    The last entry of the earlier history may have grown.
+    """
     for number, entry in enumerate(earlier):
         if number >= len(later):
             return number
-        grown = number == len(earlier) - 1 and _begin(entry) == _begin(later[number])
+        grown = number == len(earlier) - 1 and _start(entry) == _start(later[number])
         if entry != later[number] and not (grown and entry.stop <= later[number].stop):
             return number
     return None
 
 
-def _before(ledger: Sequence[Entry], number: int, order: Order, earlier: Segments) -> str:
-    """What an entry is bound to: the chain up to it and, where a new order begins, that order."""
+def _previous(ledger: Sequence[Entry], number: int, order: Order, earlier: Segments) -> str:
+    """The value that an entry's hash covers: the chain before it and, at the start of a new order, that order."""
     chain = ledger[number - 1].chain if number else ""
-    begins = bool(earlier) and number == earlier[-1].entries
-    return f"{chain}/{order.samples}/{order.batch}/{order.seed}" if begins else chain
+    new_order = bool(earlier) and number == earlier[-1].entries
+    return f"{chain}/{order.samples}/{order.batch}/{order.seed}" if new_order else chain
 
 
-def _begin(entry: Entry) -> tuple[int, int, int, int]:
+def _start(entry: Entry) -> tuple[int, int, int, int]:
     return entry.generation, entry.epoch, entry.first_step, entry.start

@@ -1,4 +1,4 @@
-"""The folders among the snapshots, by their names: published, put aside, or half-written. Needs no torch."""
+"""Lists the folders of snapshots and parses their names: published, quarantined, or unfinished. Needs no torch."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
-from kittrain.snapshots.snapshot import ASIDE, SCRATCH
+from kittrain.snapshots.snapshot import QUARANTINE, SCRATCH
 
 _FOLDER: Final = re.compile(r"(bad-(?:\d+-)?|\.tmp-)?step-(\d+)-g(\d+)(-dropped)?")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Named:
+class SnapshotFolder:
     """A folder, and what its name says.
 
     Attributes:
-        published: whether it bears a snapshot's own name.
-        aside: whether a run has put it aside as damaged.
+        published: whether it has a snapshot's final name.
+        quarantined: whether a run renamed it as damaged.
     """
 
     path: Path
     step: int
     generation: int
     published: bool
-    aside: bool
+    quarantined: bool
 
     @property
     def age(self) -> tuple[int, int]:
-        """What came later in a run: a newer generation first, whatever step a stale writer had reached."""
+        """Sort key, later is greater: first by generation, as a stale writer may have reached a later step."""
         return self.generation, self.step
 
 
-def listing(folder: Path) -> list[Named]:
-    """All of them, the newest first; none where the folder does not exist.
+def list_folders(folder: Path) -> list[SnapshotFolder]:
+    """All of them, the newest first; none if the folder does not exist.
 
     Raises:
-        OSError: the folder cannot be listed at the moment. (``glob`` would give nothing instead.)
+        OSError: the folder cannot be listed at the moment. (``glob`` would hide that.)
     """
     try:
         names = [entry.name for entry in folder.iterdir()]
     except FileNotFoundError:
         return []
-    found = [_named(folder / name, match) for name in names if (match := _FOLDER.fullmatch(name))]
+    found = [_parse(folder / name, match) for name in names if (match := _FOLDER.fullmatch(name))]
     return sorted(found, key=lambda one: one.age, reverse=True)
 
 
-def leftovers(folder: Path) -> list[Path]:
-    """All that is half-written there now, whoever writes it; none where the folder does not exist.
+def scratch_entries(folder: Path) -> list[Path]:
+    """All unfinished files and folders there now, of any writer; none if the folder does not exist.
 
     Raises:
         OSError: the folder cannot be listed at the moment.
@@ -61,18 +61,19 @@ def leftovers(folder: Path) -> list[Path]:
         return []
 
 
-def free_aside(path: Path) -> Path:
-    """The name under which a snapshot can be put aside: one of its name may have been before."""
-    numbered = (path.with_name(f"{ASIDE}{number}-{path.name}") for number in count(2))
-    return next(one for one in chain([path.with_name(f"{ASIDE}{path.name}")], numbered) if not os.path.lexists(one))
+def quarantine_path(path: Path) -> Path:
+    """A free name to quarantine a snapshot under; numbered if the plain one is taken."""
+    numbered = (path.with_name(f"{QUARANTINE}{number}-{path.name}") for number in count(2))
+    first = path.with_name(f"{QUARANTINE}{path.name}")
+    return next(one for one in chain([first], numbered) if not os.path.lexists(one))
 
 
-def _named(path: Path, match: re.Match[str]) -> Named:
+def _parse(path: Path, match: re.Match[str]) -> SnapshotFolder:
     prefix, step, generation, _ = match.groups()
-    return Named(
+    return SnapshotFolder(
         path=path,
         step=int(step),
         generation=int(generation),
         published=prefix is None,
-        aside=bool(prefix and prefix.startswith(ASIDE)),
+        quarantined=bool(prefix and prefix.startswith(QUARANTINE)),
     )

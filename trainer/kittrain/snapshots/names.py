@@ -1,7 +1,7 @@
-"""A model's own names for what it holds, whatever it was wrapped in.
+"""A model's plain parameter and buffer names, without the prefixes that wrappers add.
 
-``torch.compile``, DDP and activation checkpointing hold the module that they wrap as a child, so that each adds a
-component to all names below it. What is saved bears the names that the plain module has.
+``torch.compile``, DDP and activation checkpointing hold the module that they wrap as a child, so each adds a
+component to all names below it. Snapshots use the names of the plain module.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ class Names:
     """The plain names of a model's parameters, buffers and modules.
 
     Args:
-        model: as the training script made it; it may be wrapped, and so may be any of its modules.
+        model: as the training script made it; the model and any of its modules may be wrapped.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self._wrappers: Counter[tuple[str, str]] = Counter()  # by the plain name of the wrapped module
         for path, module in model.named_modules(remove_duplicate=False):  # parents come before their children
-            if added := _added(module):
-                self._wrappers[self.bare(path), added] += 1
+            if component := _wrapper_component(module):
+                self._wrappers[self.bare(path), component] += 1
 
     def bare(self, name: str) -> str:
-        """A name without what wrappers added to it."""
+        """Remove the components that wrappers added to a name."""
         if not self._wrappers:
             return name
-        kept: list[str] = []
-        left = self._wrappers.copy()
-        for part in name.split("."):
-            here = ".".join(kept), part
-            if left[here] > 0:
-                left[here] -= 1
+        plain: list[str] = []
+        remaining = self._wrappers.copy()
+        for component in name.split("."):
+            key = ".".join(plain), component
+            if remaining[key] > 0:
+                remaining[key] -= 1
             else:
-                kept.append(part)
-        return ".".join(kept)
+                plain.append(component)
+        return ".".join(plain)
 
 
-def _added(module: nn.Module) -> str:
-    """The component that a wrapper adds to names; empty where the module is none."""
+def _wrapper_component(module: nn.Module) -> str:
+    """The name component that a wrapper adds; empty if the module is not a wrapper."""
     children = [name for name, _ in module.named_children()]
     if reserved := [name for name in RESERVED if name in children]:
         return reserved[0]

@@ -1,18 +1,18 @@
-"""The proof that a run counted each sample of each epoch exactly once, from what its snapshots say. Pure."""
+"""Proves from snapshots' ledgers that a run counted each sample of each epoch exactly once. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kittrain.snapshots.ledger import Entry, LedgerError, Segment, audit, begin, parting
+from kittrain.snapshots.ledger import Entry, LedgerError, Segment, audit, first_divergence, new_order_start
 from kittrain.snapshots.snapshot import Manifest
 from kittrain.world.order import Cursor, Order
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A part of a history in one order of the data; the epoch that it breaks off begins anew in the next one.
+    """A part of a history in one order of the data. An epoch that it does not complete starts over in the next one.
 
     Attributes:
         samples: size of the data set.
@@ -41,15 +41,15 @@ class Proof:
 
     Attributes:
         snapshot: its name.
-        before: epochs before it took its present order of the data.
+        before: epochs before its current order of the data.
         epochs: that are complete in this order.
         position: samples of the epoch after those.
         samples: size of the data set.
         counted: samples counted once, over all of these epochs.
         steps: optimizer steps that took them.
-        earlier: the parts of the history before, in other orders.
-        generations: how often ranks started and committed something.
-        broken: where and why the proof fails; empty where it holds.
+        earlier: the earlier parts of the history, in other orders.
+        generations: number of starts of the ranks that committed something.
+        broken: where and why the proof fails; empty if it holds.
         entry: index of the ledger's entry where it fails, if it is one.
     """
 
@@ -67,23 +67,23 @@ class Proof:
 
 
 def prove(manifest: Manifest, others: Mapping[str, Manifest]) -> Proof:
-    """Audit a snapshot's ledger, and hold it against its cursor and against the snapshot that it goes on from.
+    """Audit a snapshot's ledger, and compare it with its cursor and with its parent snapshot.
 
     Args:
         manifest: the snapshot's.
-        others: manifests that are still there, by name; its parent may be among them.
+        others: manifests that still exist, by name; its parent may be among them.
     """
     order = manifest.segment.order
-    broken, entry = _fault(manifest, order, others)
-    *earlier, here = _parts(manifest)
+    broken, entry = _find_fault(manifest, order, others)
+    *earlier, current = _parts(manifest)
     return Proof(
         snapshot=manifest.name,
-        before=here.before,
-        epochs=here.epochs,
-        position=here.position,
-        samples=here.samples,
-        counted=here.counted,
-        steps=here.steps,
+        before=current.before,
+        epochs=current.epochs,
+        position=current.position,
+        samples=current.samples,
+        counted=current.counted,
+        steps=current.steps,
         earlier=tuple(earlier),
         generations=len({one.generation for one in manifest.ledger}),
         broken=broken,
@@ -92,7 +92,7 @@ def prove(manifest: Manifest, others: Mapping[str, Manifest]) -> Proof:
 
 
 def _parts(manifest: Manifest) -> Iterator[Part]:
-    """The history by the orders that it went by, the present one last."""
+    """The parts of the history by order of the data, the current one last."""
     start, first = Cursor(), 0
     for segment in (*manifest.earlier, manifest.segment):
         entries = manifest.ledger[first : segment.entries]
@@ -108,7 +108,7 @@ def _parts(manifest: Manifest) -> Iterator[Part]:
             counted=epochs * segment.samples + reached.position,
             steps=segment.order.step(reached) - segment.order.step(start),
         )
-        start, first = begin(reached), segment.entries
+        start, first = new_order_start(reached), segment.entries
 
 
 def _end(entries: Sequence[Entry], segment: Segment, start: Cursor) -> Cursor:
@@ -119,20 +119,20 @@ def _end(entries: Sequence[Entry], segment: Segment, start: Cursor) -> Cursor:
     return Cursor(last.epoch, last.stop) if last.stop < segment.samples else Cursor(last.epoch + 1)
 
 
-def _fault(manifest: Manifest, order: Order, others: Mapping[str, Manifest]) -> tuple[str, int | None]:
-    """What is wrong, and at which entry; nothing where all of it holds."""
+def _find_fault(manifest: Manifest, order: Order, others: Mapping[str, Manifest]) -> tuple[str, int | None]:
+    """The first fault, and the ledger's entry that has it; an empty text if the proof holds."""
     try:
         reached = audit(manifest.ledger, order, manifest.earlier)
     except LedgerError as error:
         return str(error), error.entry
-    told = Cursor(manifest.cursor.epoch, manifest.cursor.position)
-    if reached != told or order.step(told) != manifest.step:
-        return f"the ledger ends at {reached}, but the snapshot says {told} and step {manifest.step}", None
+    recorded = Cursor(manifest.cursor.epoch, manifest.cursor.position)
+    if reached != recorded or order.step(recorded) != manifest.step:
+        return f"the ledger ends at {reached}, but the snapshot has {recorded} and step {manifest.step}", None
     parent = manifest.parent and others.get(manifest.parent.name)
     if not parent or not manifest.parent:
         return "", None
     if parent.digest != manifest.parent.digest:
-        return f"it went on from another {parent.name} than the one that is here now", None
-    if (entry := parting(parent.ledger, manifest.ledger)) is not None:
-        return f"entry {entry}: differs from that of {parent.name}, which it went on from", entry
+        return f"its parent {parent.name} has been replaced: the digest differs", None
+    if (entry := first_divergence(parent.ledger, manifest.ledger)) is not None:
+        return f"entry {entry}: differs from that of its parent {parent.name}", entry
     return "", None

@@ -1,4 +1,4 @@
-"""Which snapshots of a run stay: the last few, some for good, and the best one. Pure."""
+"""Which snapshots of a run are kept: the last few, periodic milestones, and the best by a metric. Pure."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from kittrain.snapshots.snapshot import Manifest
 
 
 class Retention:
-    """What the environment asks to keep."""
+    """The retention policy that the environment sets."""
 
     def __init__(self, env: RankEnv) -> None:
         self._last = env.snapshot_keep
         self._every = env.snapshot_keep_every
         self._better, _, self._metric = env.snapshot_keep_best.partition(":")
 
-    def dropped(self, snapshots: Sequence[Manifest]) -> list[Manifest]:
-        """Those that need not stay, of a run's snapshots in their order."""
+    def expired(self, snapshots: Sequence[Manifest]) -> list[Manifest]:
+        """The snapshots that may be deleted, given a run's snapshots in order."""
         kept = {one.name for one in (*snapshots[-self._last :], *self._milestones(snapshots), *self._best(snapshots))}
         return [one for one in snapshots if one.name not in kept]
 
     def _milestones(self, snapshots: Sequence[Manifest]) -> list[Manifest]:
-        """The first one behind each multiple; it stays the first, as it is never dropped."""
+        """The first snapshot at or after each multiple of the interval. It stays the first, as it is never deleted."""
         if self._every is None:
             return []
         reached = [0, *(one.step // self._every for one in snapshots)]
         return [one for one, before, now in zip(snapshots, reached, reached[1:], strict=False) if now > before]
 
     def _best(self, snapshots: Sequence[Manifest]) -> list[Manifest]:
-        """The best by the metric; of equal ones the first."""
+        """The snapshot with the best metric; the first of equal ones."""
         measured = [one for one in snapshots if not math.isnan(one.metrics.get(self._metric, math.nan))]
         choose = max if self._better == "max" else min
         return [choose(measured, key=lambda one: one.metrics[self._metric])] if measured else []

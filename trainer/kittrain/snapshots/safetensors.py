@@ -1,4 +1,4 @@
-"""Tensors as a safetensors file: the length of a header as 8 bytes, the header as JSON, then each tensor's bytes.
+"""Writes tensors as a safetensors file: the length of a header as 8 bytes, the header as JSON, then the tensors' bytes.
 
 The format is that of https://github.com/huggingface/safetensors#format; nothing in such a file can be executed.
 """
@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import torch
 
-from kittrain.snapshots.tree import PLACE, places
+from kittrain.snapshots.tree import PLACEHOLDER, tensor_names
 from kittrain.snapshots.weights import Weights
 from kittrain.system.files import Buffer
 
-ALIGNMENT: Final = 8  # of the first tensor's byte, by spaces behind the header
+ALIGNMENT: Final = 8  # of the first tensor's byte; the header is padded with spaces
 
 TYPES: Final = {
     torch.bool: "BOOL",
@@ -34,22 +34,22 @@ TYPES: Final = {
 
 
 class UnknownTypeError(ValueError):
-    """The format cannot hold something that the model has."""
+    """The model has a value that the format cannot hold."""
 
 
-def pieces(weights: Weights, notes: Mapping[str, str]) -> Iterator[Buffer]:
-    """The file, piece by piece: the header with ``notes`` as its metadata, then a piece for each tensor.
+def stream(weights: Weights, metadata: Mapping[str, str]) -> Iterator[Buffer]:
+    """The file in parts: the header with ``metadata``, then each tensor.
 
     Raises:
-        UnknownTypeError: the format cannot hold it; raised before the first piece.
+        UnknownTypeError: the format cannot hold a value; raised before the first part.
         CorruptError: a tensor's bytes are damaged where they are read from.
         OSError: they cannot be read at the moment.
     """
-    named = dict(_named(weights.tree))
-    header: dict[str, object] = {"__metadata__": dict(notes)}
+    tensors = dict(_tensors(weights.tree))
+    header: dict[str, object] = {"__metadata__": dict(metadata)}
     end = 0
-    for name, place in named.items():
-        shape, dtype = weights.structure[place]
+    for name, tensor in tensors.items():
+        shape, dtype = weights.structure[tensor]
         if dtype not in TYPES:
             raise UnknownTypeError(f"{name} is {dtype}, which a safetensors file cannot hold; export it as pt")
         begin, end = end, end + shape.numel() * dtype.itemsize
@@ -57,13 +57,13 @@ def pieces(weights: Weights, notes: Mapping[str, str]) -> Iterator[Buffer]:
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % ALIGNMENT)
     yield len(text).to_bytes(8, "little") + text
-    for place in named.values():
-        yield weights.content(place)
+    for tensor in tensors.values():
+        yield weights.content(tensor)
 
 
-def _named(held: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Each name of the state dict, and that of its tensor."""
-    for name, value in held.items():
-        if not isinstance(value, str) or [value.removeprefix(PLACE)] != places(value):
-            raise UnknownTypeError(f"{name} is no tensor, and a safetensors file holds nothing else; export it as pt")
-        yield name, value.removeprefix(PLACE)
+def _tensors(state_dict: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each key of the state dict, and the name of its tensor."""
+    for name, value in state_dict.items():
+        if not isinstance(value, str) or [value.removeprefix(PLACEHOLDER)] != tensor_names(value):
+            raise UnknownTypeError(f"{name} is not a tensor; a safetensors file holds only tensors: export it as pt")
+        yield name, value.removeprefix(PLACEHOLDER)

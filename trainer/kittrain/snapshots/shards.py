@@ -1,10 +1,10 @@
-"""One shard file: the bytes of one rank's part of the state, and a tail that says what they are and vouches for them.
+"""Writes one shard file: the bytes of one rank's part of the state, and a tail that describes and checksums them.
 
     data    the pieces' raw bytes, each aligned
-    tail    JSON: what the pieces are, a CRC-32 for each chunk of the data, and small things beside them
+    tail    JSON: what the pieces are, a CRC-32 for each chunk of the data, and small extra values
 
-The tail's SHA-256 is in the snapshot's manifest, so whatever part of a shard is read can be verified without reading
-the rest. What the bytes mean to torch is known elsewhere (``kittrain.snapshots.layout`` and ``loading``).
+The tail's SHA-256 is in the snapshot's manifest, so any part of a shard can be verified without reading the rest.
+How the bytes relate to torch tensors is known to ``kittrain.snapshots.layout`` and ``tensor_reader``.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from typing import Final
 
 from kittrain.system import files
 
-CHUNK: Final = 4 << 20  # bytes: what is verified at once in a new shard
+CHUNK: Final = 4 << 20  # bytes per checksum in new shards
 
 
 class CorruptError(Exception):
-    """A snapshot is damaged; says what is wrong."""
+    """A snapshot is damaged; the message says what is wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """A box of a tensor, and the bytes of the data that hold it, in row-major order.
+    """A box of a tensor, and where its bytes are in the data, in row-major order.
 
     Attributes:
-        tensor: which one, such as ``model/0.weight``.
+        tensor: name, such as ``model/0.weight``.
         dtype: as torch names it, such as ``float32``.
         shape: of the whole tensor.
         offsets: of the box within it.
         sizes: of the box.
-        start: its first byte.
-        stop: behind its last byte.
+        start: offset of its first byte.
+        stop: offset after its last byte.
     """
 
     tensor: str
@@ -53,7 +53,7 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True)
 class Shard:
-    """What a manifest says about a shard file: sizes in bytes, and the tail's SHA-256."""
+    """A manifest's entry about a shard file: sizes in bytes of the file and its data, and the tail's SHA-256."""
 
     size: int
     data: int
@@ -62,55 +62,55 @@ class Shard:
 
 @dataclass(frozen=True, kw_only=True)
 class Tail:
-    """What a shard says about its data, and the small things that it holds beside them, by name."""
+    """A shard's description of its data, and small extra values by name."""
 
     pieces: tuple[Piece, ...]
     extras: Mapping[str, bytes]
 
 
 def name(number: int) -> str:
-    """The file of a snapshot's shard, from 0 on."""
+    """The file name of a snapshot's shard, from 0 on."""
     return f"shard-{number:05}.bin"
 
 
 def write(path: Path, data: Iterable[memoryview], pieces: Iterable[Piece], extras: Mapping[str, bytes]) -> Shard:
-    """Write a shard through to the disk; it is checksummed in another thread at the same time.
+    """Write and sync a shard; another thread computes checksums at the same time.
 
     Args:
         path: the file.
-        data: bytes, part by part; a part does not change until the next one is asked for.
+        data: bytes, part by part; a part does not change until the next one is requested.
         pieces: what they are.
-        extras: small things by name.
+        extras: small values by name.
 
     Raises:
-        OSError: as the system said it.
+        OSError: writing failed.
     """
-    sums = Sums()
+    checksums = Checksums()
     tail = b""
 
     def parts() -> Iterator[files.Buffer]:
         nonlocal tail
         for part in data:
-            added = pool.submit(sums.add, part)
+            added = pool.submit(checksums.add, part)
             yield part
             added.result()
-        tail = _tail(pieces, extras, sums.all())
+        tail = _tail(pieces, extras, checksums.values)
         yield tail
 
     with ThreadPoolExecutor(1, "checksums") as pool:
         files.write_parts(path, parts())
-    return _shard(sums.size, tail)
+    return _shard(checksums.size, tail)
 
 
-def seal(path: Path, data: memoryview, pieces: Iterable[Piece], extras: Mapping[str, bytes]) -> Shard:
-    """As ``write``, of data that the file holds already, in main memory: only the tail is written.
+def write_tail(path: Path, data: memoryview, pieces: Iterable[Piece], extras: Mapping[str, bytes]) -> Shard:
+    """As ``write``, for a file in main memory that holds the data already: writes only the tail.
 
     Raises:
-        OSError: as the system said it.
+        OSError: writing failed.
     """
-    sums = Sums()
-    sums.add(data)
-    tail = _tail(pieces, extras, sums.all())
+    checksums = Checksums()
+    checksums.add(data)
+    tail = _tail(pieces, extras, checksums.values)
     with path.open("r+b") as file:
         file.seek(len(data))
         file.write(tail)
@@ -118,39 +118,36 @@ def seal(path: Path, data: memoryview, pieces: Iterable[Piece], extras: Mapping[
     return _shard(len(data), tail)
 
 
-class Sums:
-    """The checksums of a shard's data, which come in parts of any size.
+class Checksums:
+    """The checksums of a shard's data, which is added in parts of any size.
 
     Attributes:
         size: bytes so far.
+        values: a CRC-32 for each chunk so far.
     """
 
     def __init__(self) -> None:
         self.size = 0
-        self._sums: list[int] = []
+        self.values: list[int] = []
 
     def add(self, part: memoryview) -> None:
-        """The next bytes."""
+        """Add the next bytes."""
         while part:
             within = self.size % CHUNK
             head, part = part[: CHUNK - within], part[CHUNK - within :]
             if within:
-                self._sums[-1] = zlib.crc32(head, self._sums[-1])
+                self.values[-1] = zlib.crc32(head, self.values[-1])
             else:
-                self._sums.append(zlib.crc32(head))
+                self.values.append(zlib.crc32(head))
             self.size += len(head)
 
-    def all(self) -> list[int]:
-        """A CRC-32 for each chunk."""
-        return self._sums
 
-
-def _tail(pieces: Iterable[Piece], extras: Mapping[str, bytes], sums: list[int]) -> bytes:
+def _tail(pieces: Iterable[Piece], extras: Mapping[str, bytes], checksums: list[int]) -> bytes:
     facts = {
-        "pieces": [vars(piece) for piece in pieces],  # not asdict(): its copies take longest, beside a rank
+        "pieces": [vars(piece) for piece in pieces],  # not asdict(): its deep copies slow training down
         "extras": {key: base64.b64encode(value).decode() for key, value in extras.items()},
         "chunk": CHUNK,
-        "crc32": sums,
+        "crc32": checksums,
     }
     return json.dumps(facts).encode()
 

@@ -1,12 +1,12 @@
-"""One snapshot on disk: a folder with a shard from each rank that wrote, and a manifest that vouches for them.
+"""One snapshot on disk: a folder with a shard from each writing rank, and a manifest with their digests.
 
     step-00000120-g0002/
       shard-00000.bin   rank 0's part of the state
       shard-00001.bin   rank 1's
-      manifest.json     what it is, whose it is, and the digests of the shards and of itself
+      manifest.json     metadata of the snapshot, the digests of the shards, and its own digest
 
-The folder is written under another name and renamed at the very end, so a snapshot is there as a whole or not at all;
-what still differs from its digests was damaged later.
+The folder is written under a scratch name and renamed at the end, so a snapshot is complete or absent. A later
+difference from the digests is damage.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from kittrain.snapshots import shards
 from kittrain.snapshots.ledger import Entry, Ledger, Segment
-from kittrain.snapshots.shardfile import ShardFile
+from kittrain.snapshots.shard_file import ShardFile
 from kittrain.snapshots.shards import CorruptError, Shard
 from kittrain.system import files
 from kittrain.system.storage import detect_damage
@@ -30,19 +30,19 @@ from kittrain.world.order import Cursor
 
 FORMAT: Final = 2
 MANIFEST: Final = "manifest.json"
-MODEL: Final = "model/"  # what the names of the model's tensors begin with
-REST: Final = "rest"  # in rank 0's shard: all of the state that is no tensor
-SCRATCH: Final = ".tmp-"  # what a snapshot is called until it is whole
-ASIDE: Final = "bad-"  # what a damaged one is called once a run has met it
+MODEL: Final = "model/"  # prefix of the names of the model's tensors
+REST: Final = "rest"  # an extra of rank 0's shard: the state without its tensors
+SCRATCH: Final = ".tmp-"  # prefix of a snapshot's folder until it is complete
+QUARANTINE: Final = "bad-"  # prefix of a damaged snapshot's folder, once a run has found it
 
 
-class ForeignError(Exception):
-    """A snapshot is whole, but of another model, other data or another version; says which."""
+class IncompatibleError(Exception):
+    """A snapshot is valid, but of another model, other data or another version; says which."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parent:
-    """The snapshot that a snapshot's history goes on from."""
+    """The snapshot that a snapshot's history continues."""
 
     name: str
     digest: str
@@ -50,19 +50,19 @@ class Parent:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What a snapshot says about itself.
+    """The metadata of a snapshot.
 
     Attributes:
         model: signature of the parameters' names, shapes and types.
         optimizer: its class.
-        data: fingerprint of the data's order, which the cursor means something in.
+        data: fingerprint of the data's order, which the cursor refers to.
         samples: size of the data set.
         batch: samples in a step, over all ranks.
         created: seconds since 1970.
         ledger: the whole committed history of the run.
-        earlier: the parts of that history which went by another order of the data; most have none.
-        metrics: what was measured behind the epoch that this snapshot ends; none within an epoch.
-        shards: by number; as many as there were writers.
+        earlier: the segments of that history in other orders of the data; usually empty.
+        metrics: measured at the end of an epoch; empty for a snapshot within an epoch.
+        shards: by number; one per writer.
     """
 
     format: int = FORMAT
@@ -88,36 +88,36 @@ class Manifest:
 
     @property
     def name(self) -> str:
-        """The snapshot's folder."""
+        """The name of the snapshot's folder."""
         return name(self.step, self.generation)
 
     @property
     def segment(self) -> Segment:
-        """The part of the history that went by its order of the data."""
+        """The last segment of the history, in the snapshot's own order of the data."""
         entries = len(self.ledger)
         return Segment(entries=entries, samples=self.samples, batch=self.batch, seed=self.seed, data=self.data)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all of it."""
+        """SHA-256 of the whole manifest."""
         return _digest(facts_of(self))
 
 
 def name(step: int, generation: int) -> str:
-    """The folder of the snapshot behind a step of a generation."""
+    """The name of the folder of a generation's snapshot after a step."""
     return f"step-{step:08}-g{generation:04}"
 
 
 def facts_of(manifest: Manifest) -> dict[str, Any]:
-    """What the file holds, but for the digest; a history in one order is written as if there were no others."""
+    """The file's contents without the digest; ``earlier`` is omitted if empty."""
     facts = asdict(manifest)
     if not manifest.earlier:
         del facts["earlier"]
     return facts
 
 
-def seal(scratch: Path, manifest: Manifest) -> None:
-    """Put the manifest to the shards, which are written through to the disk already.
+def write_manifest(scratch: Path, manifest: Manifest) -> None:
+    """Add the manifest to a folder whose shards are written and synced.
 
     Raises:
         OSError: it could not be written.
@@ -127,7 +127,7 @@ def seal(scratch: Path, manifest: Manifest) -> None:
 
 
 def publish(scratch: Path, snapshot: Path) -> None:
-    """Give a sealed snapshot its name, in the same folder.
+    """Rename a complete snapshot to its final name, in the same folder.
 
     Raises:
         OSError: it could not be renamed.
@@ -141,46 +141,46 @@ def read_manifest(snapshot: Path) -> Manifest:
 
     Raises:
         CorruptError: it is damaged or missing.
-        ForeignError: it is of another version.
+        IncompatibleError: it is of another version.
         OSError: it cannot be read at the moment.
     """
     with detect_damage(snapshot / MANIFEST, CorruptError):
         content = (snapshot / MANIFEST).read_bytes()
     try:
         facts = json.loads(content)
-        told, version = facts.pop("digest"), facts["format"]
+        digest, version = facts.pop("digest"), facts["format"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptError(f"{MANIFEST} is not readable ({error})") from error
-    if _digest(facts) != told:
+    if _digest(facts) != digest:
         raise CorruptError(f"{MANIFEST} differs from its digest")
     if version != FORMAT:
-        raise ForeignError(f"it has format {version}, and this version reads {FORMAT}")
+        raise IncompatibleError(f"it has format {version}, and this version reads {FORMAT}")
     try:
         manifest = _manifest(facts)
-    except (KeyError, TypeError) as error:  # its digest holds, so somebody meant it
-        raise ForeignError(f"its manifest is that of another version ({error})") from error
-    if not snapshot.name.endswith(manifest.name):  # it may have been put aside
+    except (KeyError, TypeError) as error:  # the digest matches, so it was written this way
+        raise IncompatibleError(f"its manifest is that of another version ({error})") from error
+    if not snapshot.name.endswith(manifest.name):  # the folder may be quarantined
         raise CorruptError(f"{MANIFEST} is that of {manifest.name}")
     return manifest
 
 
 def open_shards(snapshot: Path, manifest: Manifest) -> Iterator[ShardFile]:
-    """All shards of a snapshot, one after the other, by number; size and tail of each have been verified.
+    """All shards of a snapshot, by number; verifies the size and the tail of each.
 
     Raises:
-        CorruptError: one is missing or not what the manifest says.
+        CorruptError: one is missing or does not match the manifest.
         OSError: one cannot be read at the moment.
     """
-    for number, told in enumerate(manifest.shards):
-        yield ShardFile(snapshot / shards.name(number), told)
+    for number, shard in enumerate(manifest.shards):
+        yield ShardFile(snapshot / shards.name(number), shard)
 
 
 def verify(snapshot: Path) -> Manifest:
-    """Read every byte of a snapshot; gives its manifest.
+    """Read and check every byte of a snapshot; returns its manifest.
 
     Raises:
         CorruptError: it is damaged; says where.
-        ForeignError: it is of another version.
+        IncompatibleError: it is of another version.
         OSError: it cannot be read at the moment.
     """
     manifest = read_manifest(snapshot)
@@ -190,7 +190,7 @@ def verify(snapshot: Path) -> Manifest:
 
 
 def discard(scratch: Path) -> None:
-    """Remove what was half-written, as far as that is possible now: whoever writes it may be doing so still."""
+    """Delete unfinished files, as far as possible: a fenced-off writer may still be writing them."""
     shutil.rmtree(scratch, ignore_errors=True)
     with suppress(OSError):  # it was a folder
         scratch.unlink()

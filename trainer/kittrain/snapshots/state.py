@@ -1,7 +1,7 @@
-"""The training state as tensors by name and a rest without tensors, and back. It is the same for any number of ranks.
+"""The training state as tensors by name plus a rest without tensors, and back. Independent of the number of ranks.
 
-Parameters and optimizer states go by the names that the plain module gives its parameters, so that what plain,
-compiled, DDP and FSDP2 models save is alike. A saved state is read into the tensors that are trained, in place.
+Parameters and optimizer states use the plain module's parameter names, so that plain, compiled, DDP and FSDP2 models
+save the same. A saved state is read in place into the tensors that are trained.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from kittrain.snapshots import tree
 from kittrain.snapshots.names import Names
-from kittrain.snapshots.snapshot import MODEL, ForeignError
+from kittrain.snapshots.snapshot import MODEL, IncompatibleError
 from kittrain.snapshots.tree import Structure, Tensors
 
-EXTRA: Final = "_extra_state"  # torch's name for what a module saves beside its parameters and buffers
-PARAMETERS: Final = frozenset({"params", "param_names"})  # of a parameter group; all else are its hyperparameters
+EXTRA: Final = "_extra_state"  # torch's key for what a module saves besides its parameters and buffers
+PARAMETERS: Final = frozenset({"params", "param_names"})  # of a parameter group; the other keys are hyperparameters
 
 
 class StateError(Exception):
-    """The state cannot be saved so that it can be restored; says which part of it, and what to do."""
+    """The state could not be restored if it were saved; names the part, and the fix."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """What a training run changes, apart from its cursor and the random number generators."""
+    """What training changes, except the data cursor and the random number generators."""
 
     model: nn.Module
     optimizer: Optimizer
@@ -42,53 +42,53 @@ class State:
     @property
     def signature(self) -> str:
         """SHA-256 over names, shapes and types of all parameters and buffers that the model saves."""
-        held = {name: one for name, one in self.held().items() if not name.endswith(EXTRA)}
-        facts = [(name, tuple(one.shape), str(one.dtype)) for name, one in held.items()]
+        saved = {name: one for name, one in self.model_state().items() if not name.endswith(EXTRA)}
+        facts = [(name, tuple(one.shape), str(one.dtype)) for name, one in saved.items()]
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     @property
     def sharded(self) -> bool:
-        """Whether each rank holds only a part of it."""
+        """Whether each rank holds only a part of the model (FSDP2)."""
         return any(isinstance(one, DTensor) for one in self.model.parameters())
 
-    def held(self) -> dict[str, Any]:
-        """The model's state dict under its plain names: the parameters themselves are in it, not copies."""
+    def model_state(self) -> dict[str, Any]:
+        """The model's state dict by plain names, with the parameters themselves, not copies."""
         names = Names(self.model)
         return {names.bare(name): one for name, one in self.model.state_dict(keep_vars=True).items()}
 
     def capture(self) -> tuple[Tensors, Any]:
-        """The tensors themselves, not copies, and the rest, which does not change any more.
+        """The tensors themselves, not copies, and the rest, which is a copy if it is mutable.
 
         Raises:
-            StateError: some of it could not be restored.
+            StateError: a part of it could not be restored.
         """
         tensors, rest = self._live()
         opaque = tree.opaque(rest)
         if problem := tree.unloadable(opaque):
             path, value, error = problem
             raise StateError(
-                f"{path} is {value!r}, and a snapshot could not give it back ({_brief(error)}): keep numbers, text, "
-                f"tensors, or lists and dicts of them there, or allow its class with "
+                f"{path} is {value!r}, which a snapshot cannot restore ({_brief(error)}): use numbers, text, "
+                f"tensors, or lists and dicts of them, or allow its class with "
                 f"torch.serialization.add_safe_globals"
             ) from error
         return tensors, copy.deepcopy(rest) if opaque else rest
 
     def targets(self, structure: Structure, rest: Any) -> Tensors:
-        """The tensors to read a saved state into: those that are trained, and new ones for what is not there yet.
+        """The tensors to read a saved state into: the trained ones, and new ones for what does not exist yet.
 
-        Nothing is changed, but from the first byte that is read into them the state is neither the old nor the saved
-        one, until all of it is read and given to ``adopt``.
+        This changes nothing. From the first byte that is read into them until ``apply``, the state is neither the old
+        nor the saved one.
 
         Args:
             structure: of the saved state.
-            rest: the saved one.
+            rest: of the saved state.
 
         Raises:
-            ForeignError: it is the state of another model or optimizer.
+            IncompatibleError: it is the state of another model or optimizer.
         """
         live, _ = self._live()
         if missing := [name for name in live if name.startswith(MODEL) and name not in structure and EXTRA not in name]:
-            raise ForeignError(f"its model has no {missing[0].removeprefix(MODEL)}")
+            raise IncompatibleError(f"its model has no {missing[0].removeprefix(MODEL)}")
         owners = self._owners(rest)
         on_host = _on_host(rest)
         targets = {}
@@ -97,34 +97,34 @@ class State:
             if known is not None and (known.shape, known.dtype) == (shape, dtype):
                 targets[name] = known
             elif name in owners:
-                targets[name] = _beside(owners[name], shape, dtype, host=on_host(name))
+                targets[name] = _new_tensor(owners[name], shape, dtype, host=on_host(name))
             else:
                 targets[name] = torch.empty(shape, dtype=dtype, device=known.device if known is not None else "cpu")
         return targets
 
-    def adopt(self, tensors: Tensors, rest: Any) -> None:
-        """Go on from a saved state: of ``targets`` that hold all of it, and its rest."""
+    def apply(self, tensors: Tensors, rest: Any) -> None:
+        """Switch to a saved state: ``targets`` with all of it read, and its rest."""
         saved = tree.join(tensors, rest)
         names = Names(self.model)
-        held = {raw: names.bare(raw) for raw in self.model.state_dict(keep_vars=True)}
-        # The model's own tensors are set already; this reaches what modules keep in other ways.
+        plain = {raw: names.bare(raw) for raw in self.model.state_dict(keep_vars=True)}
+        # The model's own tensors are set already; this restores extra state.
         self.model.load_state_dict(
-            {raw: saved["model"][bare] for raw, bare in held.items() if bare in saved["model"]}, strict=False
+            {raw: saved["model"][bare] for raw, bare in plain.items() if bare in saved["model"]}, strict=False
         )
-        self._adopt_optimizer(saved["optimizer"])
+        self._apply_optimizer(saved["optimizer"])
         if self.scheduler and saved["scheduler"]:
             self.scheduler.load_state_dict(saved["scheduler"])
 
-    def _adopt_optimizer(self, saved: Any) -> None:
-        """As ``Optimizer.load_state_dict``, without its copies and without its casts to the parameters' type."""
+    def _apply_optimizer(self, saved: Any) -> None:
+        """As ``Optimizer.load_state_dict``, but without copies and without casts to the parameters' type."""
         parameters = {name: parameter for parameter, name in self._parameter_names().items()}
         optimizer = self.optimizer
         optimizer.state.clear()
         optimizer.state.update({parameters[name]: state for name, state in saved["state"].items()})
         optimizer.state.update(saved.get("shared", {}))
-        for group, told in zip(optimizer.param_groups, saved["param_groups"], strict=True):
-            group.update({key: value for key, value in told.items() if key not in PARAMETERS})
-        # An optimizer completes what an earlier version of its own has saved.
+        for group, saved_group in zip(optimizer.param_groups, saved["param_groups"], strict=True):
+            group.update({key: value for key, value in saved_group.items() if key not in PARAMETERS})
+        # __setstate__ adds defaults that an earlier version of the optimizer did not save.
         optimizer.__setstate__({"state": optimizer.state, "param_groups": optimizer.param_groups})
 
     def _live(self) -> tuple[Tensors, Any]:
@@ -136,12 +136,12 @@ class State:
             "param_groups": self._groups(names),
         }
         if shared := {key: state for key, state in states.items() if not isinstance(key, Tensor)}:
-            optimizer["shared"] = shared  # what an optimizer keeps for all parameters together
+            optimizer["shared"] = shared  # optimizer state that belongs to no single parameter
         scheduler = self.scheduler.state_dict() if self.scheduler else None
-        tensors, rest = tree.split({"model": self.held(), "optimizer": optimizer, "scheduler": scheduler})
+        tensors, rest = tree.split({"model": self.model_state(), "optimizer": optimizer, "scheduler": scheduler})
         if any(parameter.device.type != "cpu" for parameter in names):
-            places = tree.places(rest["optimizer"]["state"])
-            rest["host"] = [name for name in places if tensors[name].device.type == "cpu"]
+            states_of = tree.tensor_names(rest["optimizer"]["state"])
+            rest["host"] = [name for name in states_of if tensors[name].device.type == "cpu"]
         return tensors, rest
 
     def _groups(self, names: Mapping[Tensor, str]) -> list[dict[str, Any]]:
@@ -151,10 +151,10 @@ class State:
         ]
 
     def _parameter_names(self) -> dict[Tensor, str]:
-        """The plain name of each parameter; of one that has several the first.
+        """The plain name of each parameter; the first one if it has several.
 
         Raises:
-            StateError: the optimizer has parameters that are not the model's.
+            StateError: the optimizer has a parameter that is not the model's.
         """
         names = Names(self.model)
         known: dict[Tensor, str] = {one: names.bare(name) for name, one in self.model.named_parameters()}
@@ -163,40 +163,40 @@ class State:
                 if one not in known:
                     raise StateError(
                         f"parameter group {number} of the optimizer has a parameter of shape {tuple(one.shape)} that "
-                        f"the model does not have, so that no snapshot would hold it: make it, or the module that "
-                        f"it is in, a part of the model that Training is given"
+                        f"the model does not have, so no snapshot would hold it: register it, or its module, in the "
+                        f"model that Training is given"
                     )
         return known
 
     def _owners(self, rest: Any) -> dict[str, Tensor]:
-        """The parameter that each tensor of a saved optimizer's state belongs to.
+        """The parameter that each tensor of a saved optimizer's state belongs to, by the tensor's name.
 
         Raises:
-            ForeignError: it has other parameter groups.
+            IncompatibleError: it has other parameter groups.
         """
         names = self._parameter_names()
         live, saved = self._groups(names), rest["optimizer"]["param_groups"]
         if len(live) != len(saved):
-            raise ForeignError(f"its optimizer has {len(saved)} parameter groups, and this one {len(live)}")
+            raise IncompatibleError(f"its optimizer has {len(saved)} parameter groups, and this one {len(live)}")
         for number, (one, other) in enumerate(zip(live, saved, strict=True)):
             if differing := sorted(set(one["params"]) ^ set(other["params"])):
-                raise ForeignError(f"its optimizer has other parameters in group {number}, such as {differing[0]}")
+                raise IncompatibleError(f"its optimizer has other parameters in group {number}, such as {differing[0]}")
         parameters = {name: parameter for parameter, name in names.items()}
         states = rest["optimizer"]["state"]
-        return {place: parameters[name] for name, state in states.items() for place in tree.places(state)}
+        return {tensor: parameters[name] for name, state in states.items() for tensor in tree.tensor_names(state)}
 
 
 def _on_host(rest: Any) -> Any:
-    """Which tensors of an optimizer's state are in main memory, wherever their parameters are."""
+    """A predicate: whether a tensor of a saved optimizer's state, by name, is in main memory on GPU ranks too."""
     if "host" in rest:
         return frozenset(rest["host"]).__contains__
-    groups = rest["optimizer"]["param_groups"]  # of ranks without GPUs: what torch's optimizers make themselves
+    groups = rest["optimizer"]["param_groups"]  # saved on CPUs: follow the defaults of torch's optimizers
     on_device = {name for one in groups if one.get("capturable") or one.get("fused") for name in one["params"]}
     return lambda name: name.endswith("/step") and name.split("/")[2] not in on_device
 
 
-def _beside(parameter: Tensor, shape: torch.Size, dtype: torch.dtype, *, host: bool) -> Tensor:
-    """A new tensor of the state of a parameter."""
+def _new_tensor(parameter: Tensor, shape: torch.Size, dtype: torch.dtype, *, host: bool) -> Tensor:
+    """A new tensor for a parameter's optimizer state."""
     if host:
         return torch.empty(shape, dtype=dtype)
     if shape == parameter.shape:

@@ -1,6 +1,6 @@
-"""Nested dicts, lists and tuples with tensors in them: taken apart into tensors by name and a rest, and put together.
+"""Splits nested dicts, lists and tuples into tensors by name and the rest without tensors, and joins them again.
 
-What cannot be read again later is found here, too.
+It also finds values that could not be loaded again.
 """
 
 from __future__ import annotations
@@ -15,76 +15,76 @@ from torch import Tensor
 
 Tensors = dict[str, Tensor]
 Structure = Mapping[str, tuple[torch.Size, torch.dtype]]  # of tensors by name: the whole tensor's shape, and its type
-PLACE: Final = "tensor/"  # a text in the rest that begins so stands for a tensor
+PLACEHOLDER: Final = "tensor/"  # a string in the rest with this prefix stands for a tensor
 PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 
 
 def split(tree: Any) -> tuple[Tensors, Any]:
-    """Take the tensors out of nested dicts, lists and tuples; the rest names them where they were."""
+    """Separate the tensors from nested dicts, lists and tuples; the rest has a placeholder for each tensor."""
     tensors: Tensors = {}
 
-    def take(value: Any, path: str) -> Any:
+    def extract(value: Any, path: str) -> Any:
         if not isinstance(value, Tensor):
             return value
         tensors[path] = value
-        return PLACE + path
+        return PLACEHOLDER + path
 
-    return tensors, _walk(tree, take)
+    return tensors, _map(tree, extract)
 
 
 def join(tensors: Mapping[str, Any], rest: Any) -> Any:
-    """Put the tensors back into the rest, or something else instead of each of them."""
-    return _walk(rest, lambda value, _path: tensors[value.removeprefix(PLACE)] if _is_place(value) else value)
+    """Replace the placeholders in the rest by the tensors, or by other values of these names."""
+    return _map(rest, lambda value, _: tensors[value.removeprefix(PLACEHOLDER)] if _is_placeholder(value) else value)
 
 
-def places(rest: Any) -> list[str]:
-    """The names of the tensors that belong into a rest."""
-    return [value.removeprefix(PLACE) for _, value in _leaves(rest) if _is_place(value)]
+def tensor_names(rest: Any) -> list[str]:
+    """The names of the tensors that a rest has placeholders for."""
+    return [value.removeprefix(PLACEHOLDER) for _, value in _leaves(rest) if _is_placeholder(value)]
 
 
 def opaque(rest: Any) -> list[tuple[str, Any]]:
-    """All of a rest that may still change, or that ``load`` may refuse to read again: where it is, and its value."""
+    """The leaves of a rest, with their paths, that are mutable or that ``load`` may refuse to read."""
     return [(path, value) for path, value in _leaves(rest) if type(value) not in PLAIN]
 
 
-def unloadable(found: Iterable[tuple[str, Any]]) -> tuple[str, Any, Exception] | None:
-    """The first of ``opaque`` that ``load`` could not read again, and why; None where all can be read."""
-    for path, value in found:
+def unloadable(leaves: Iterable[tuple[str, Any]]) -> tuple[str, Any, Exception] | None:
+    """The first of ``opaque`` that ``load`` could not read, with the error; None if all can be read."""
+    for path, value in leaves:
         try:
             load(dump(value))
-        except Exception as error:  # noqa: BLE001  whatever a class raises when it is pickled
+        except Exception as error:  # noqa: BLE001  a class may raise anything when it is pickled
             return path, value, error
     return None
 
 
 def dump(value: Any) -> bytes:
-    """Small things that are no tensors of the state, in torch's file format."""
+    """Serialize small values that are not tensors of the state, in torch's file format."""
     buffer = io.BytesIO()
     torch.save(value, buffer)
     return buffer.getvalue()
 
 
 def load(content: bytes) -> Any:
-    """Read verified bytes, without executing anything in them, into main memory."""
+    """Deserialize verified bytes into main memory, without executing anything in them."""
     return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)  # noqa: TID251  verified by the caller
 
 
-def _is_place(value: Any) -> bool:
-    return isinstance(value, str) and value.startswith(PLACE)
+def _is_placeholder(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith(PLACEHOLDER)
 
 
-def _walk(tree: Any, leaf: Callable[[Any, str], Any], path: str = "") -> Any:
-    """The tree with each leaf exchanged; containers of other types count as leaves."""
+def _map(tree: Any, leaf: Callable[[Any, str], Any], path: str = "") -> Any:
+    """The tree with each leaf replaced; containers of other types count as leaves."""
     within = f"{path}/" if path else ""
     if type(tree) in {dict, OrderedDict}:
-        return {key: _walk(value, leaf, f"{within}{key}") for key, value in tree.items()}
+        return {key: _map(value, leaf, f"{within}{key}") for key, value in tree.items()}
     if type(tree) in {list, tuple}:
-        return type(tree)(_walk(value, leaf, f"{within}{index}") for index, value in enumerate(tree))
+        return type(tree)(_map(value, leaf, f"{within}{index}") for index, value in enumerate(tree))
     return leaf(tree, path)
 
 
 def _leaves(tree: Any) -> list[tuple[str, Any]]:
     """All leaves, each with its path."""
     found: list[tuple[str, Any]] = []
-    _walk(tree, lambda value, path: found.append((path, value)))
+    _map(tree, lambda value, path: found.append((path, value)))
     return found

@@ -1,6 +1,6 @@
-"""A model's bare state dict, tensor by tensor: what a model file and an export are written from.
+"""A model's plain state dict, read tensor by tensor: the source of model files and exports.
 
-Beside the model that is trained, or with none at all, no more than one tensor is in memory at a time.
+Besides a model that is in memory anyway, at most one tensor is in memory at a time.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kittrain.snapshots import loading, snapshot, tree
-from kittrain.snapshots.loading import Filling
-from kittrain.snapshots.shardfile import ShardFile
+from kittrain.snapshots import snapshot, tensor_reader, tree
+from kittrain.snapshots.shard_file import ShardFile
 from kittrain.snapshots.shards import Piece
 from kittrain.snapshots.snapshot import MODEL, REST
-from kittrain.snapshots.tree import PLACE, Structure
+from kittrain.snapshots.tensor_reader import TensorFiller
+from kittrain.snapshots.tree import PLACEHOLDER, Structure
 
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """A state dict whose tensors are read when they are asked for.
+    """A state dict whose tensors are read on demand.
 
     Attributes:
-        tree: the state dict, with a text that names it instead of each tensor: ``tensor/`` and its name.
+        tree: the state dict with a placeholder for each tensor: ``tensor/`` and its name.
         structure: of the tensors by name.
-        read: a tensor by its name, in main memory and contiguous; may raise ``CorruptError`` and ``OSError``.
+        read: from a name to the tensor, in main memory and contiguous; may raise ``CorruptError`` and ``OSError``.
     """
 
     tree: dict[str, Any]
@@ -38,33 +38,33 @@ class Weights:
 
     def content(self, name: str) -> memoryview:
         """A tensor's bytes, in row-major order."""
-        flat = self.read(name).reshape(-1).view(torch.uint8)  # flat first: a scalar cannot be seen as bytes
+        flat = self.read(name).reshape(-1).view(torch.uint8)  # flat first: a scalar cannot be viewed as bytes
         content: memoryview = flat.numpy().data
         return content
 
 
-def live(held: dict[str, Any]) -> Weights:
-    """Of a model that is in this process, on any device.
+def of_model(state_dict: dict[str, Any]) -> Weights:
+    """The weights of a model in this process, on any device.
 
     Args:
-        held: its state dict, which must not change meanwhile; two names for one tensor stay that.
+        state_dict: must not change meanwhile; two names of one tensor remain tied.
     """
-    tensors, rest = tree.split(held)
+    tensors, rest = tree.split(state_dict)
     first: dict[int, str] = {}
-    places = {name: PLACE + first.setdefault(id(tensor), name) for name, tensor in tensors.items()}
+    placeholders = {name: PLACEHOLDER + first.setdefault(id(tensor), name) for name, tensor in tensors.items()}
     return Weights(
-        tree=tree.join(places, rest),
+        tree=tree.join(placeholders, rest),
         structure={name: (tensors[name].shape, tensors[name].dtype) for name in first.values()},
         read=lambda name: tensors[name].detach().cpu().contiguous(),
     )
 
 
 def of_snapshot(path: Path) -> Weights:
-    """Of a snapshot on disk; every byte is verified when it is read.
+    """The weights of a snapshot on disk; every byte is verified when it is read.
 
     Raises:
         CorruptError: the snapshot is damaged; says where.
-        ForeignError: it is of another version.
+        IncompatibleError: it is of another version.
         OSError: it cannot be read at the moment.
     """
     opened = list(snapshot.open_shards(path, snapshot.read_manifest(path)))
@@ -73,12 +73,13 @@ def of_snapshot(path: Path) -> Weights:
         for piece in shard.pieces:
             if piece.tensor.startswith(MODEL):
                 parts[piece.tensor].setdefault(shard, []).append(piece)
-    structure = loading.structure(pieces for held in parts.values() for pieces in held.values())
+    structure = tensor_reader.structure(pieces for by_shard in parts.values() for pieces in by_shard.values())
 
     def read(name: str) -> Tensor:
-        (shape, dtype), held = structure[name], list(parts[name])
+        (shape, dtype), shards = structure[name], list(parts[name])
         whole = torch.empty(shape, dtype=dtype)
-        Filling({name: whole}, list(parts[name].values())).fill(lambda number, *span: held[number].read(*span))
+        filler = TensorFiller({name: whole}, list(parts[name].values()))
+        filler.fill(lambda number, start, stop: shards[number].read(start, stop))
         return whole
 
     return Weights(tree=_tree(opened, structure), structure=structure, read=read)
@@ -87,6 +88,6 @@ def of_snapshot(path: Path) -> Weights:
 def _tree(opened: list[ShardFile], structure: Structure) -> dict[str, Any]:
     for shard in opened:
         if REST in shard.tail.extras:
-            held: dict[str, Any] = tree.load(shard.tail.extras[REST])["model"]
-            return held
-    return {name.removeprefix(MODEL): PLACE + name for name in structure}
+            model: dict[str, Any] = tree.load(shard.tail.extras[REST])["model"]
+            return model
+    return {name.removeprefix(MODEL): PLACEHOLDER + name for name in structure}

@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from kittrain.env import WORKER_DRAINED
 from kittrain.outcome.completion import mark_finished
-from kittrain.snapshots.history import History
+from kittrain.snapshots.manager import SnapshotManager
 from kittrain.snapshots.state import State
 from kittrain.system.heartbeat import Phase
 from kittrain.training import batchnorm
@@ -84,7 +84,7 @@ class Training:
         self._metrics: Mapping[str, float] = {}
         self._report = Reporter(self.world, self.data.order, epochs=self.epochs)
         state = State(model=self.model.to(self.world.device), optimizer=self.optimizer, scheduler=self.scheduler)
-        self._history = History(self.world, state, self.data.order)
+        self._snapshots = SnapshotManager(self.world, state, self.data.order)
         self._sync = StepSync(self.world)
 
     def fit(self) -> None:
@@ -97,11 +97,11 @@ class Training:
             SnapshotError: the snapshots cannot be used, or the trained model cannot be written.
             Fenced: ranks of a newer generation have taken over.
         """
-        with StopRequest() as request, self._report, self._history:
+        with StopRequest() as request, self._report, self._snapshots:
             beat = self.world.heartbeat.beat
             beat(Phase.RESTORING)
-            begin = cursor = self._history.restore()
-            self._schedule.restart(self._history.committed.step)
+            begin = cursor = self._snapshots.restore()
+            self._schedule.restart(self._snapshots.committed.step)
             self._report_start(begin)
             gradients = self._gradients()
             beat(Phase.DATA, step=self.data.order.step(begin))
@@ -118,7 +118,7 @@ class Training:
                 beat(Phase.DATA)
             if cursor != begin:
                 self._commit(cursor)
-            self._history.finish()
+            self._snapshots.finish()
             mark_finished()
             beat(Phase.FINISHING)
 
@@ -143,7 +143,7 @@ class Training:
         cursor = self.data.order.after(span)
         step = Step(
             number=self.data.order.step(cursor),
-            generation=self._history.generation,
+            generation=self._snapshots.generation,
             cursor=cursor,
             ids=[sample for part in parts for sample in part.ids],
             size=span.size,
@@ -155,9 +155,9 @@ class Training:
     def _message(self, request: StopRequest) -> StepMessage:
         return StepMessage(
             stop=request.requested,
-            written=self._history.written,
+            written=self._snapshots.written,
             due=self._schedule.time_due,
-            copied=self._history.kept,
+            copied=self._snapshots.memory_ready,
         )
 
     def _end_epoch(self, epoch: int) -> None:
@@ -174,11 +174,11 @@ class Training:
         the state at this step has the metric.
         """
         step, received, metrics = self.data.order.step(cursor), self._sync.received, self._metrics_at(cursor)
-        if not self._history.prepared:
+        if not self._snapshots.prepared:
             self.world.heartbeat.beat(Phase.SAVING)
-            self._history.prepare()
-        self._history.advance(written=received.written)
-        due = self._schedule.is_due(step, time_due=received.due) and not self._history.pending
+            self._snapshots.prepare()
+        self._snapshots.advance(written=received.written)
+        due = self._schedule.is_due(step, time_due=received.due) and not self._snapshots.pending
         due = due or self._schedule.has_best_metric(metrics)
         copy = (
             received.copied and self._memory_schedule is not None and self._memory_schedule.is_due(step, time_due=False)
@@ -187,19 +187,19 @@ class Training:
             self.world.heartbeat.beat(Phase.SAVING)
             self._report_step(self._sync.flush())
         if due:
-            self._history.begin(cursor, metrics)
+            self._snapshots.begin(cursor, metrics)
             self._schedule.restart(step)
         if self._memory_schedule and copy:
-            self._history.keep(cursor, metrics)
+            self._snapshots.copy_to_memory(cursor, metrics)
             self._memory_schedule.restart(step)
-        self._report.snapshot(self._history.committed)
+        self._report.snapshot(self._snapshots.committed)
 
     def _commit(self, cursor: Cursor) -> None:
         """Take a snapshot, and wait for it."""
         self.world.heartbeat.beat(Phase.SAVING)
         self._report_step(self._sync.flush())
-        self._history.commit(cursor, self._metrics_at(cursor))
-        self._report.snapshot(self._history.committed)
+        self._snapshots.commit(cursor, self._metrics_at(cursor))
+        self._report.snapshot(self._snapshots.committed)
 
     def _metrics_at(self, cursor: Cursor) -> Mapping[str, float]:
         """The metrics of the epoch that ends at a cursor, if one does."""
@@ -222,7 +222,7 @@ class Training:
         ranks = f"{self.world.size} ranks" if self.world.size > 1 else "1 rank"
         steps = self.data.order.step(begin)
         start = f"resuming after step {steps}, in epoch {begin.epoch + 1}" if steps else "training"
-        if steps > self._history.committed.step:
+        if steps > self._snapshots.committed.step:
             start += ", from copies in memory,"
         self._report.begin(steps)
         self.world.print(f"{start} with {ranks} on {self.world.device.type}, {self.data.order.batch} samples per step")

@@ -1,4 +1,4 @@
-"""A model's file is torch's own, and no more of the model is in memory while it is written than one tensor."""
+"""A model file is in torch's format, and only one tensor is in memory at a time while it is written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from kittrain.snapshots import modelfile, safetensors, weights
+from kittrain.snapshots import model_file, safetensors, weights
 from kittrain.snapshots.shards import CorruptError
 from kittrain.snapshots.weights import Weights
 from tests.trainer import runs
@@ -22,13 +22,13 @@ TYPES = (torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.int64, torch.
 
 
 def state() -> dict[str, Any]:
-    """Of all kinds: tied, scalar, empty, not contiguous, of many types, and nested in what is no tensor."""
+    """Tensors of all kinds: tied, scalar, empty, non-contiguous, of many types, and nested in other values."""
     model = nn.Sequential(nn.Linear(30, 40), nn.BatchNorm1d(4), nn.Linear(30, 40))
     model[2].weight = model[0].weight
-    held = dict(model.state_dict(keep_vars=True))
-    held |= {str(dtype): torch.tensor([1, 0, 1]).to(dtype) for dtype in TYPES}
-    held |= {"empty": torch.zeros(0, 4), "last": torch.rand(1, 2, 3, 4).contiguous(memory_format=torch.channels_last)}
-    return held | {"0._extra_state": {"calls": 3, "seen": [torch.ones(2), "words"]}}
+    found = dict(model.state_dict(keep_vars=True))
+    found |= {str(dtype): torch.tensor([1, 0, 1]).to(dtype) for dtype in TYPES}
+    found |= {"empty": torch.zeros(0, 4), "last": torch.rand(1, 2, 3, 4).contiguous(memory_format=torch.channels_last)}
+    return found | {"0._extra_state": {"calls": 3, "seen": [torch.ones(2), "words"]}}
 
 
 def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -48,7 +48,7 @@ def raw(tensor: Tensor) -> Tensor:
 @pytest.mark.parametrize("mapped", [False, True])
 def test_torch_loads_it_and_ties_stay_tied(tmp_path: Path, *, mapped: bool) -> None:
     held, path = state(), tmp_path / "model.pt"
-    path.write_bytes(b"".join(modelfile.pieces(weights.live(held))))
+    path.write_bytes(b"".join(model_file.stream(weights.of_model(held))))
     found = torch.load(path, weights_only=True, mmap=mapped)
     assert_same(found, held)
     assert found["2.weight"].data_ptr() == found["0.weight"].data_ptr()
@@ -56,8 +56,8 @@ def test_torch_loads_it_and_ties_stay_tied(tmp_path: Path, *, mapped: bool) -> N
         assert not any(one.data_ptr() % 64 for one in found.values() if isinstance(one, Tensor))
 
 
-def test_any_zip_program_takes_it_for_whole() -> None:
-    with zipfile.ZipFile(io.BytesIO(b"".join(modelfile.pieces(weights.live(state()))))) as archive:
+def test_it_is_a_valid_zip_archive() -> None:
+    with zipfile.ZipFile(io.BytesIO(b"".join(model_file.stream(weights.of_model(state()))))) as archive:
         assert archive.testzip() is None
         assert all(record.compress_type == zipfile.ZIP_STORED for record in archive.infolist())
 
@@ -66,22 +66,22 @@ def test_it_is_what_torch_writes(tmp_path: Path) -> None:
     held, ours, theirs = state(), tmp_path / "ours" / "model.pt", tmp_path / "theirs" / "model.pt"
     for path in (ours, theirs):
         path.parent.mkdir()
-    ours.write_bytes(b"".join(modelfile.pieces(weights.live(held))))
+    ours.write_bytes(b"".join(model_file.stream(weights.of_model(held))))
     torch.save({name: one.detach() if isinstance(one, Tensor) else one for name, one in held.items()}, theirs)
     with zipfile.ZipFile(ours) as mine, zipfile.ZipFile(theirs) as other:
         named = [record.filename for record in other.infolist()]
         assert [record.filename for record in mine.infolist()] == named
         differ = [name for name in named if mine.read(name) != other.read(name)]
-    # Torch keeps the strides of what is not contiguous; and a checksum of the file.
+    # Torch stores the strides of non-contiguous tensors, and a checksum of the file.
     assert set(differ) <= {"model/data.pkl", f"model/data/{len(held) - 3}", "model/.data/serialization_id"}
 
 
-@pytest.mark.parametrize("form", [modelfile.pieces, lambda held: safetensors.pieces(held, {})])
+@pytest.mark.parametrize("form", [model_file.stream, lambda held: safetensors.stream(held, {})])
 def test_one_tensor_at_a_time_is_in_memory(form: Any) -> None:
     alive: list[weakref.ref[Tensor]] = []
 
     def read(name: str) -> Tensor:
-        assert not any(one() is not None for one in alive), "what has been written is still there"
+        assert not any(one() is not None for one in alive), "a written tensor is still in memory"
         made = torch.full((1000,), float(name))
         alive.append(weakref.ref(made))
         return made
@@ -97,7 +97,7 @@ def test_one_tensor_at_a_time_is_in_memory(form: Any) -> None:
         file += piece
         del piece
     assert len(alive) == 10
-    if form is modelfile.pieces:
+    if form is model_file.stream:
         found = torch.load(io.BytesIO(file), weights_only=True)
         assert all(bool((found[name] == float(name)).all()) for name in names)
 
@@ -109,4 +109,4 @@ def test_a_snapshots_weights_are_verified_when_they_are_read(tmp_path: Path) -> 
     held = weights.of_snapshot(path)
     runs.flip(path / "shard-00000.bin")
     with pytest.raises(CorruptError, match=r"shard-00000\.bin differs"):
-        b"".join(modelfile.pieces(held))
+        b"".join(model_file.stream(held))

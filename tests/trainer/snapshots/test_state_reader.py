@@ -1,4 +1,4 @@
-"""A state is set block by block, from whole bytes alone; one that was set by half is never trained on."""
+"""A state is read block by block, from verified bytes; a partially read state is never trained on."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def shard_of(folder: Path, step: int) -> Path:
 
 
 def damage_the_end(path: Path) -> None:
-    """Of the data; all before it is good."""
+    """Damage the end of the data; everything before it is good."""
     flip(path, snapshot.read_manifest(path.parent).shards[0].data - 5)
 
 
@@ -47,7 +47,7 @@ def small_chunks() -> Iterator[None]:
         yield
 
 
-def test_half_of_a_damaged_one_is_overwritten_by_all_of_the_one_before(tmp_path: Path) -> None:
+def test_a_partially_read_state_is_overwritten_by_the_previous_snapshot(tmp_path: Path) -> None:
     first, undisturbed = learner(tmp_path / "run"), learner(tmp_path / "undisturbed")
     undisturbed.train(2)
     with small_chunks():
@@ -60,7 +60,7 @@ def test_half_of_a_damaged_one_is_overwritten_by_all_of_the_one_before(tmp_path:
     assert_alike(second, undisturbed)
 
 
-def test_half_a_state_is_an_error_and_nothing_to_train_on(tmp_path: Path) -> None:
+def test_a_partially_read_state_without_an_alternative_is_an_error(tmp_path: Path) -> None:
     first = learner(tmp_path)
     first.train(1)
     with small_chunks():
@@ -68,10 +68,10 @@ def test_half_a_state_is_an_error_and_nothing_to_train_on(tmp_path: Path) -> Non
     damage_the_end(shard_of(tmp_path, 1))
     with pytest.raises(SnapshotError, match="after a part of it had been loaded"):
         learner(tmp_path, from_scratch=True)
-    assert learner(tmp_path, from_scratch=True).step == 0  # the damaged one is put aside
+    assert learner(tmp_path, from_scratch=True).step == 0  # the damaged one is quarantined
 
 
-def test_a_network_file_system_may_give_less_than_was_asked_for(tmp_path: Path) -> None:
+def test_short_reads_are_continued(tmp_path: Path) -> None:
     scratch, described = write_shards(tmp_path, manifest())
     pread = os.pread
     with patch("os.pread", lambda descriptor, size, offset: pread(descriptor, min(size, 100), offset)):
@@ -80,7 +80,7 @@ def test_a_network_file_system_may_give_less_than_was_asked_for(tmp_path: Path) 
             assert shard.read(0, len(data)) == data
 
 
-def test_an_end_that_is_missing_is_damage_however_a_file_system_gives_it(tmp_path: Path) -> None:
+def test_an_empty_read_is_damage(tmp_path: Path) -> None:
     scratch, described = write_shards(tmp_path, manifest())
     shard, *_ = snapshot.open_shards(scratch, described)
     with patch("os.pread", lambda *_: b""), pytest.raises(CorruptError, match="differs from its checksum"):
@@ -96,7 +96,7 @@ def few_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("few_files")
-def test_more_shards_than_files_that_may_be_open(tmp_path: Path) -> None:
+def test_a_snapshot_may_have_more_shards_than_open_files_are_allowed(tmp_path: Path) -> None:
     described = manifest(1)
     scratch = tmp_path / f"{snapshot.SCRATCH}{described.name}"
     scratch.mkdir()
@@ -105,15 +105,15 @@ def test_more_shards_than_files_that_may_be_open(tmp_path: Path) -> None:
         for number in range(SHARDS)
     ]
     described = replace(described, shards=tuple(written))
-    snapshot.seal(scratch, described)
+    snapshot.write_manifest(scratch, described)
     path = tmp_path / described.name
     snapshot.publish(scratch, path)
     assert snapshot.verify(path) == described
-    assert [one.condition for one in catalogue.everything(tmp_path)] == ["whole"]
-    assert [one.condition for one in catalogue.everything(tmp_path, thorough=True)] == ["verified"]
+    assert [one.condition for one in catalogue.inspect_all(tmp_path)] == ["whole"]
+    assert [one.condition for one in catalogue.inspect_all(tmp_path, verify=True)] == ["verified"]
     assert weights_of(path)["weights"].numel() == SHARDS * len(DATA[0])
-    (kept,) = catalogue.everything(tmp_path)
-    assert [one.size for one in catalogue.parameters(kept, described)] == [SHARDS * len(DATA[0])]
+    (info,) = catalogue.inspect_all(tmp_path)
+    assert [one.size for one in catalogue.parameters(info, described)] == [SHARDS * len(DATA[0])]
 
 
 def _piece(number: int) -> shards.Piece:
@@ -132,7 +132,7 @@ def _piece(number: int) -> shards.Piece:
 
 LAYERS, WIDTH = 10, 1000
 STATE = LAYERS * WIDTH * WIDTH * 4 * 3  # bytes: weights and Adam's two moments
-ALLOWED = 40 << 20  # bytes beside it: a block, a chunk, and what the allocator keeps
+ALLOWED = 40 << 20  # bytes besides: a block, a chunk, and the allocator's overhead
 
 
 def large(folder: Path) -> Learner:
@@ -157,11 +157,11 @@ def restore_large(folder: Path) -> None:
 
 
 def resident(name: str) -> int:
-    """Bytes of this process in main memory: now, or at most so far."""
+    """Resident bytes of this process: now (VmRSS), or the peak (VmHWM)."""
     (line,) = [one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith(name)]
     return int(line.split()[1]) * 1024
 
 
-def test_a_restore_takes_no_second_state(tmp_path: Path) -> None:
+def test_a_restore_needs_no_memory_for_a_second_state(tmp_path: Path) -> None:
     for act in (save_large, restore_large):
         assert finish(fork(act, tmp_path)) == 0

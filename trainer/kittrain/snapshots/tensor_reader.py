@@ -1,7 +1,7 @@
-"""Reading tensors from a snapshot's shards: each rank what it needs, however many wrote it and however many read.
+"""Reads tensors from a snapshot's shards: each rank what it needs, for any number of writers and readers.
 
-Torch's distributed checkpoint plans which boxes of which pieces make up the tensors that are asked for. They are filled
-block by block, each of them verified before: beside the tensors, no more than a block is in memory.
+Torch's distributed checkpoint planner finds the boxes of the pieces that make up the requested tensors. They are
+filled block by block, each verified before it is used: besides the tensors, only one block is in memory.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from torch.distributed.checkpoint.planner import ReadItem
 
 from kittrain.snapshots import blocks, snapshot
 from kittrain.snapshots.blocks import Block, Rows
-from kittrain.snapshots.shardfile import ShardFile
+from kittrain.snapshots.shard_file import ShardFile
 from kittrain.snapshots.shards import Piece
-from kittrain.snapshots.snapshot import ForeignError
+from kittrain.snapshots.snapshot import IncompatibleError
 from kittrain.snapshots.tree import Structure, Tensors
 
 
 def load_full(path: Path) -> Tensors:
     """All tensors of a snapshot in main memory, by name: ``model/0.weight``, ``optimizer/state/0.weight/exp_avg``.
 
-    Every byte has been verified; needs no process group.
+    Every byte is verified. Needs no process group.
 
     Raises:
         CorruptError: the snapshot is damaged; says where.
-        ForeignError: it is of another version.
+        IncompatibleError: it is of another version.
         OSError: it cannot be read at the moment.
     """
     return read_full(list(snapshot.open_shards(path, snapshot.read_manifest(path))))
 
 
 def read_full(opened: Sequence[ShardFile]) -> Tensors:
-    """As ``load_full``, of open shards."""
+    """As ``load_full``, from open shards."""
     wholes = structure(shard.pieces for shard in opened)
     tensors = {name: torch.empty(shape, dtype=dtype) for name, (shape, dtype) in wholes.items()}
     read_into(tensors, opened)
@@ -53,7 +53,7 @@ def read_full(opened: Sequence[ShardFile]) -> Tensors:
 
 
 def structure(pieces: Iterable[Sequence[Piece]]) -> Structure:
-    """All that the pieces of the shards are parts of."""
+    """The whole tensors that the shards' pieces belong to."""
     wholes = {piece.tensor: piece for shard in pieces for piece in shard}
     return {name: (torch.Size(piece.shape), dtype_of(piece)) for name, piece in wholes.items()}
 
@@ -63,51 +63,55 @@ def read_into(tensors: Tensors, opened: Sequence[ShardFile]) -> None:
 
     Raises:
         CorruptError: what they need is damaged; says where. Some of them may be filled already.
-        ForeignError: the shards do not hold them, or in another shape; none of them has been touched.
-        OSError: it cannot be read at the moment; as with damage.
+        IncompatibleError: the shards do not hold them, or in another shape; none of them was changed.
+        OSError: it cannot be read at the moment; some of them may be filled already.
     """
-    filling = Filling(tensors, [shard.pieces for shard in opened])
-    filling.fill(lambda number, start, stop: opened[number].read(start, stop))
+    filler = TensorFiller(tensors, [shard.pieces for shard in opened])
+    filler.fill(lambda number, start, stop: opened[number].read(start, stop))
 
 
-class Filling:
-    """Tensors, or this rank's part of distributed ones, that are filled block by block.
+class TensorFiller:
+    """Fills tensors, or this rank's part of distributed ones, block by block.
 
     Args:
         tensors: to be filled.
         pieces: of each shard, by number.
 
     Raises:
-        ForeignError: the pieces do not make them up, or have another shape.
+        IncompatibleError: the pieces do not make up the tensors, or have another shape.
     """
 
     def __init__(self, tensors: Tensors, pieces: Sequence[Sequence[Piece]]) -> None:
-        metadata, places = _index(pieces)
+        metadata, locations = _index(pieces)
         self._planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
         self._planner.set_up_planner(tensors, metadata)
         try:
             items = self._planner.create_local_plan().items
         except (RuntimeError, ValueError) as error:
-            raise ForeignError(f"its model or optimizer has other states ({error})") from error
+            raise IncompatibleError(f"its model or optimizer has other states ({error})") from error
         self._items: defaultdict[int, defaultdict[Piece, list[ReadItem]]] = defaultdict(lambda: defaultdict(list))
         for item in items:
-            number, piece = places[item.storage_index]
+            number, piece = locations[item.storage_index]
             self._items[number][piece].append(item)
 
     def fill(self, read: Callable[[int, int, int], bytearray]) -> None:
-        """Fill all that is needed here. Raises what ``read`` does: verified bytes of a shard from one to another."""
+        """Read and fill everything that is needed here.
+
+        Args:
+            read: from shard number, start and stop to verified bytes. Its errors are passed on.
+        """
         for number in sorted(self._items):
-            for block in blocks.blocks(self._wanted(number)):
+            for block in blocks.blocks(self._rows(number)):
                 content = read(number, block.start, block.stop)
                 self.put(number, block, torch.frombuffer(content, dtype=torch.uint8))
 
-    def _wanted(self, number: int) -> list[Rows]:
+    def _rows(self, number: int) -> list[Rows]:
         """The rows of a shard that are needed here, in the order of their bytes."""
         rows = [_needed(piece, items) for piece, items in self._items[number].items()]
         return sorted(rows, key=lambda one: one.start)
 
     def put(self, number: int, block: Block, content: Tensor) -> None:
-        """Take what is needed here out of a block of a shard.
+        """Copy what is needed here from a block of a shard.
 
         Args:
             number: of the shard.
@@ -122,10 +126,10 @@ class Filling:
 
 
 def tensor_of(rows: Rows, content: Tensor) -> Tensor:
-    """Bytes as what they mean: (rows.count, ...) elements; () of a piece without dimensions."""
+    """Bytes as elements: (rows.count, ...); () for a piece without dimensions."""
     dtype = dtype_of(rows.piece)
     if content.storage_offset() % dtype.itemsize:
-        content = content.clone()  # torch sees only aligned bytes as elements
+        content = content.clone()  # view() needs aligned bytes
     sizes = rows.piece.sizes
     return content.view(dtype).view((rows.count, *sizes[1:]) if sizes else ())
 
@@ -137,22 +141,22 @@ def dtype_of(piece: Piece) -> torch.dtype:
 
 
 def _index(pieces: Sequence[Sequence[Piece]]) -> tuple[Metadata, dict[MetadataIndex, tuple[int, Piece]]]:
-    """The pieces of all shards, as torch describes them, and where each of them is."""
+    """The pieces of all shards as torch's metadata, and the shard number and piece by index."""
     boxes: dict[str, list[ChunkStorageMetadata]] = {}
     described: dict[str, STORAGE_TYPES] = {}
-    places = {}
+    locations = {}
     for number, shard in enumerate(pieces):
         for piece in shard:
             known = boxes.setdefault(piece.tensor, [])
             known.append(ChunkStorageMetadata(torch.Size(piece.offsets), torch.Size(piece.sizes)))
             properties = TensorProperties(dtype=dtype_of(piece))
             described[piece.tensor] = TensorStorageMetadata(properties, torch.Size(piece.shape), known)
-            places[MetadataIndex(piece.tensor, piece.offsets)] = number, piece
-    return Metadata(described), places
+            locations[MetadataIndex(piece.tensor, piece.offsets)] = number, piece
+    return Metadata(described), locations
 
 
 def _needed(piece: Piece, items: Sequence[ReadItem]) -> Rows:
-    """The fewest rows of a piece, without a gap, that some items are in."""
+    """The smallest contiguous range of rows of a piece that contains some items."""
     if not piece.sizes:
         return Rows(piece=piece, first=0, count=1)
     first = min(item.storage_offsets[0] for item in items)
@@ -161,13 +165,13 @@ def _needed(piece: Piece, items: Sequence[ReadItem]) -> Rows:
 
 
 def _copy(values: Tensor, rows: Rows, item: ReadItem, target: Tensor) -> None:
-    """Copy what an item asks for and these rows of a piece hold.
+    """Copy the part of an item that is in these rows of a piece.
 
     Args:
         values: of the rows.
         rows: which of the piece.
         item: a box of the piece.
-        target: the box's place.
+        target: the tensor for the box.
     """
     for dimension, (offset, length) in enumerate(zip(item.storage_offsets, item.lengths, strict=True)):
         if dimension:
@@ -181,8 +185,8 @@ def _copy(values: Tensor, rows: Rows, item: ReadItem, target: Tensor) -> None:
     target.copy_(values)
 
 
-def each(pieces: Sequence[Sequence[Piece]]) -> Iterator[tuple[int, Block]]:
-    """All blocks of all shards, in one order for all ranks, each with its shard's number."""
-    for number, held in enumerate(pieces):
-        for block in blocks.blocks(blocks.everything(held)):
+def all_blocks(pieces: Sequence[Sequence[Piece]]) -> Iterator[tuple[int, Block]]:
+    """All blocks of all shards with their shard's number, in the same order on all ranks."""
+    for number, shard in enumerate(pieces):
+        for block in blocks.blocks(blocks.all_rows(shard)):
             yield number, block

@@ -1,7 +1,7 @@
-"""A model file as ``torch.save`` writes it, tensor by tensor: it goes to a stream while the tensors are still read.
+"""Writes a model file as ``torch.save`` does, but tensor by tensor, to a stream.
 
-Such a file is a zip archive of plain records: a pickle, which says what the tensors are, and the bytes of each. Torch
-itself writes one without the bytes; here its records are copied, with the bytes.
+Such a file is a zip archive of plain records: a pickle that describes the tensors, and the bytes of each. Torch writes
+one without the bytes; its records are copied here and the bytes added.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from kittrain.snapshots import tree
 from kittrain.snapshots.weights import Weights
 from kittrain.system.files import Buffer
 
-ALIGNMENT: Final = 64  # bytes: where a record's content begins, as torch has it, so that it can be mapped
-HOLLOW: Final = "model.pt"  # the folder of all records is called after it
-DATA: Final = "model/data/"  # what the names of the records begin with that are the tensors' bytes
-HEADER: Final = 30 + 20  # bytes before a record's name and the padding: zip's own, and those of sizes above 4 GiB
-PADDING: Final = 0x4246  # zip's number of a field that means nothing, as torch uses it
+ALIGNMENT: Final = 64  # bytes: alignment of a record's content, as in torch's files, so that it can be mapped
+TEMPLATE: Final = "model.pt"  # torch names the records' folder after the file
+DATA: Final = "model/data/"  # prefix of the names of the records with the tensors' bytes
+HEADER: Final = 30 + 20  # bytes before a record's name and padding: zip's header, and the zip64 sizes
+PADDING: Final = 0x4246  # id of a zip extra field without meaning, as torch uses it
 
 
-def pieces(weights: Weights) -> Iterator[Buffer]:
-    """The file, piece by piece.
+def stream(weights: Weights) -> Iterator[Buffer]:
+    """The file in parts.
 
     Raises:
         CorruptError: a tensor's bytes are damaged where they are read from.
@@ -37,19 +37,19 @@ def pieces(weights: Weights) -> Iterator[Buffer]:
     """
     sink = _Sink()
     with tempfile.TemporaryDirectory() as folder:
-        hollow = Path(folder) / HOLLOW
-        _write_hollow(weights, hollow)
-        with zipfile.ZipFile(hollow) as records, zipfile.ZipFile(sink, "w") as out:  # type: ignore[call-overload]  # it asks for no more
-            names = iter(dict.fromkeys(tree.places(weights.tree)))
+        template = Path(folder) / TEMPLATE
+        _write_template(weights, template)
+        with zipfile.ZipFile(template) as records, zipfile.ZipFile(sink, "w") as out:  # type: ignore[call-overload]  # it asks for no more
+            names = iter(dict.fromkeys(tree.tensor_names(weights.tree)))
             for record in records.namelist():
-                # No variable here keeps what a record holds until the next one is read.
+                # No variable here may hold a record's content while the next one is read.
                 _add(out, record, weights.content(next(names)) if record.startswith(DATA) else records.read(record))
-                yield from sink.taken()
-    yield from sink.taken()
+                yield from sink.take()
+    yield from sink.take()
 
 
-def _write_hollow(weights: Weights, path: Path) -> None:
-    """The model file with holes instead of the tensors' bytes: it takes no room on the disk, and no memory."""
+def _write_template(weights: Weights, path: Path) -> None:
+    """Write the model file with holes instead of the tensors' bytes: a sparse file that needs no disk space."""
     with FakeTensorMode():
         tensors = {name: torch.empty(shape, dtype=dtype) for name, (shape, dtype) in weights.structure.items()}
     with skip_data(materialize_fake_tensors=True):
@@ -63,7 +63,7 @@ def _add(archive: zipfile.ZipFile, name: str, content: Buffer) -> None:
 
 
 def _record(name: str, size: int, start: int) -> zipfile.ZipInfo:
-    """A record whose content is aligned: zip has a field for what is to be skipped."""
+    """A record with aligned content; a zip extra field holds the padding."""
     record = zipfile.ZipInfo(name)
     record.file_size = size
     padding = -(start + HEADER + len(name) + 4) % ALIGNMENT
@@ -72,7 +72,7 @@ def _record(name: str, size: int, start: int) -> zipfile.ZipInfo:
 
 
 class _Sink:
-    """A file for zipfile that keeps what is written until it is taken; nothing is copied."""
+    """A file object for zipfile that holds references to what is written until it is taken; nothing is copied."""
 
     def __init__(self) -> None:
         self._parts: list[Buffer] = []
@@ -87,11 +87,11 @@ class _Sink:
         return self._size
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Nothing is buffered."""
 
     def seek(self, *_: Any) -> int:
-        raise OSError("what is taken cannot be changed")
+        raise OSError("a stream cannot seek")
 
-    def taken(self) -> Iterator[Buffer]:
+    def take(self) -> Iterator[Buffer]:
         parts, self._parts = self._parts, []
         return iter(parts)

@@ -1,8 +1,8 @@
-"""The committed history of a run, as all ranks see it: where to go on from, and what is committed next.
+"""Saves and restores a run's training state on all ranks: where to resume, and what is committed next.
 
-Every rank writes its part of a snapshot in the background, and rank 0 publishes the whole once all of them have told
-that theirs is on the disk. Where some rank does not see rank 0's folder, rank 0 writes everything, which it can as long
-as the ranks hold the state alike.
+Every rank writes its part of a snapshot in the background, and rank 0 publishes it once all ranks have reported that
+their part is on disk. If some rank does not see rank 0's folder, rank 0 writes everything; that needs a replicated
+state.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self
 
-from kittrain.snapshots import leaving, restore, sharing, snapshot
+from kittrain.snapshots import finish, restore, shared_folder, snapshot
 from kittrain.snapshots.archive import Archive, SnapshotError
-from kittrain.snapshots.branch import Offer
 from kittrain.snapshots.candidates import Candidates
 from kittrain.snapshots.chain import Chain, Committed, Pending
-from kittrain.snapshots.fitting import Identity, other_order, same_order
-from kittrain.snapshots.memory import Memory
+from kittrain.snapshots.compatibility import Identity, order_differences, same_order
+from kittrain.snapshots.memory_copies import MemoryCopies
+from kittrain.snapshots.restore_order import RestorePoint
 from kittrain.snapshots.retention import Retention
 from kittrain.snapshots.snapshot import REST, Manifest
 from kittrain.snapshots.state import State
@@ -32,15 +32,15 @@ from kittrain.world.order import Cursor, Order
 from kittrain.world.seeds import derive_seed
 
 
-class History:
-    """Collective: every rank makes one and calls the same methods. Without a folder there is nothing to go on from.
+class SnapshotManager:
+    """Collective: every rank makes one and calls the same methods. Without a folder there is nothing to restore.
 
-    A context: at its end nothing is left running.
+    As a context manager it waits at the end for background work.
 
     Args:
         world: all ranks; its environment names the folder and the run.
-        state: what is saved and restored.
-        order: the data's order.
+        state: to save and restore.
+        order: of the data.
     """
 
     def __init__(self, world: World, state: State, order: Order) -> None:
@@ -51,15 +51,15 @@ class History:
         self._identity = Identity(
             run=world.env.run_id, model=state.signature, optimizer=type(state.optimizer).__name__, order=order
         )
-        self._archive = self._open()
-        self._chain = self._begin_chain(0)
+        self._archive = self._make_archive()
+        self._chain = self._new_chain(0)
         self._background = ThreadPoolExecutor(1, "snapshot")
         self._writer = Writer(world, self._background, main_only=False)
-        self._memory = Memory(world)
+        self._memory = MemoryCopies(world)
         self._pending: Pending | None = None
         self._publishing: Future[None] | None = None
-        self._reached = Cursor()  # the last state that was to be saved, or was gone on from, and
-        self._on_disk = True  # whether that is, or was to be, a snapshot
+        self._reached = Cursor()  # of the last state to save or resumed from
+        self._on_disk = True  # whether that state is a snapshot on disk, as opposed to an in-memory copy
         self.generation = 0
         self.prepared = False
 
@@ -69,15 +69,15 @@ class History:
     def __exit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
-        """A lone rank publishes what it has written; several cannot agree any more when one of them failed."""
+        """A single rank publishes what it has written; several ranks cannot agree any more if one of them failed."""
         if self._pending and self._world.size == 1:
-            self._hand_over(self._pending)
+            self._publish(self._pending)
         self._background.shutdown()
         self._memory.close()
 
     @property
     def committed(self) -> Committed:
-        """The last snapshot; rank 0 knows."""
+        """The last snapshot; only rank 0 knows."""
         return self._chain.last
 
     @property
@@ -88,34 +88,36 @@ class History:
     @property
     def written(self) -> bool:
         """Whether this rank has nothing left to write."""
-        return self._writer.ended
+        return self._writer.idle
 
     @property
-    def kept(self) -> bool:
-        """Whether this rank has its last copy in memory, and may make the next one."""
-        return self._memory.sealed
+    def memory_ready(self) -> bool:
+        """Whether this rank's last in-memory copy is complete, so that it can make the next one."""
+        return self._memory.ready
 
     def restore(self) -> Cursor:
-        """Set the state to the newest good one, on disk or in memory, and claim a generation; the start without one.
+        """Restore the newest valid state, on disk or in memory, and claim a generation; returns the data cursor.
 
-        With as many ranks as before, each rank's generators go on where they were; else, and in a new order of the data
-        (``resume: state``), they are derived anew from seed, step and rank.
+        Without one, training starts at the beginning. With as many ranks as before, each rank's random generators are
+        restored. Otherwise, and in a new order of the data (``resume: state``), they are seeded from seed, step and
+        rank.
 
         Raises:
             SnapshotError: the folder cannot be used, or holds another model of this run.
+            StorageUnavailableError: the storage does not respond.
         """
         found = None
         if self._folder is not None:
             claimed = self._world.attempt(self._claim, SnapshotError, StorageUnavailableError)
-            self.generation = self._world.broadcast_value(claimed, int)
-            self._chain = self._begin_chain(self.generation)
-            self._writer.main_only = not sharing.shared(
+            self.generation = self._world.share(claimed, int)
+            self._chain = self._new_chain(self.generation)
+            self._writer.main_only = not shared_folder.is_shared(
                 self._world, self._folder, self.generation, sharded=self._state.sharded
             )
-            found = restore.newest(self._world, self._state, self._folder, self._candidates())
+            found = restore.restore_newest(self._world, self._state, self._folder, self._candidates())
         if found is not None:
-            self._go_on_from(found.offer)
-        if found is not None and self._same_place(found.offer.manifest):
+            self._resume_from(found.point)
+        if found is not None and self._same_ranks(found.point.manifest):
             rng.restore(load(found.extras[_generators(self._world.rank)]))
         else:
             step = self._order.step(self._chain.cursor)
@@ -123,7 +125,7 @@ class History:
         return self._chain.cursor
 
     def prepare(self) -> None:
-        """Take the memory that snapshots and copies need, once the first step has made the optimizer's state."""
+        """Allocate the memory for snapshots and copies, once the first step has created the optimizer's state."""
         self.prepared = True
         if self._folder is None:
             return
@@ -131,23 +133,23 @@ class History:
         self._writer.prepare(tensors)
         self._memory.prepare(tensors)
 
-    def keep(self, cursor: Cursor, metrics: Mapping[str, float]) -> None:
-        """Copy the state to main memory, where it outlives the ranks; all of them have the copy before this one.
+    def copy_to_memory(self, cursor: Cursor, metrics: Mapping[str, float]) -> None:
+        """Copy the state to main memory that outlives the ranks. Requires ``memory_ready`` on all ranks.
 
         Args:
-            cursor: where the data stand.
+            cursor: of the data.
             metrics: of the epoch that ends here.
         """
         if self._pending and self._pending.metrics:
-            return  # what was measured is known here only: nobody may go on behind it until that is on the disk
+            return  # the metrics are nowhere else: nothing may resume from a later state until they are on disk
         tensors, rest = self._state.capture()
-        self._memory.keep(self._chain.describe(cursor, metrics), tensors, self._extras(rest))
+        self._memory.copy(self._chain.describe(cursor, metrics), tensors, self._extras(rest))
 
     def begin(self, cursor: Cursor, metrics: Mapping[str, float]) -> None:
-        """Copy the state, and begin to write it; waits for what is still being written.
+        """Copy the state and start writing it; waits for the previous snapshot first.
 
         Args:
-            cursor: where the data stand.
+            cursor: of the data.
             metrics: of the epoch that ends here.
         """
         if self._folder is None:
@@ -155,7 +157,7 @@ class History:
         began = time.monotonic()
         self._reached, self._on_disk = cursor, True
         if self._pending:
-            self._hand_over(self._pending)
+            self._publish(self._pending)
         folder = self._folder / f"{snapshot.SCRATCH}{snapshot.name(self._order.step(cursor), self.generation)}"
         tensors, rest = self._state.capture()
         self._writer.begin(folder, tensors, self._extras(rest))
@@ -163,33 +165,33 @@ class History:
         self._pending = Pending(cursor=cursor, metrics=metrics, folder=folder, began=began, stall=stall)
 
     def advance(self, *, written: bool) -> None:
-        """Have published what is written, between two steps.
+        """Start publishing a snapshot that is written. Call it between two steps.
 
         Args:
-            written: whether all ranks have written what was begun; equal on all ranks.
+            written: whether all ranks have written their part; equal on all ranks.
 
         Raises:
             Fenced: a newer generation has taken over.
         """
         if self._pending and written:
-            self._hand_over(self._pending)
+            self._publish(self._pending)
         if self._publishing and self._publishing.done():
             self._publishing.result()
 
     def commit(self, cursor: Cursor, metrics: Mapping[str, float]) -> None:
-        """Publish a snapshot, and wait for it. One that cannot be written is told.
+        """Write and publish a snapshot, and wait for it. If it cannot be written, log a warning.
 
         Raises:
             Fenced: a newer generation has taken over.
         """
         self.begin(cursor, metrics)
         if self._pending:
-            self._hand_over(self._pending)
+            self._publish(self._pending)
         if self._publishing:
             self._publishing.result()
 
     def finish(self) -> None:
-        """Leave the model's file, which plain torch loads, and the mark that the run has finished.
+        """Write the model file, which plain torch loads, and the marker that the run has finished.
 
         Raises:
             Fenced: a newer generation has taken over.
@@ -197,35 +199,35 @@ class History:
         """
         if self._state.sharded and not self._on_disk:
             self.commit(self._reached, {})
-        leaving.leave(self._world, self._state, self._chain, self._reached, self._archive, self._background)
+        finish.finish(self._world, self._state, self._chain, self._reached, self._archive, self._background)
 
-    def _go_on_from(self, offer: Offer) -> None:
-        manifest = offer.manifest
-        self._chain.go_on_from(manifest, offer.parent)
-        self._memory.go_on_from(manifest)
-        self._reached, self._on_disk = self._chain.cursor, not offer.holders
-        if others := other_order(manifest, self._order):
-            self._world.print(
-                f"going on from the weights and the optimizer of {manifest.name} in a new order of the data, as asked: "
-                f"{'; '.join(others)}; epoch {self._chain.cursor.epoch + 1} begins at its beginning"
+    def _resume_from(self, point: RestorePoint) -> None:
+        manifest = point.manifest
+        self._chain.resume_from(manifest, point.parent)
+        self._memory.resume_from(manifest)
+        self._reached, self._on_disk = self._chain.cursor, not point.holders
+        if differences := order_differences(manifest, self._order):
+            self._world.say(
+                f"resuming the weights and the optimizer of {manifest.name} in a new order of the data, as requested: "
+                f"{'; '.join(differences)}; epoch {self._chain.cursor.epoch + 1} starts from its beginning"
             )
 
-    def _same_place(self, manifest: Manifest) -> bool:
-        """Whether each rank is where one was when this was written, so that its generators can go on."""
+    def _same_ranks(self, manifest: Manifest) -> bool:
+        """Whether each rank has the role of the same rank of the snapshot, so that its generators can be restored."""
         return manifest.world_size == self._world.size and same_order(manifest, self._order)
 
-    def _hand_over(self, pending: Pending) -> None:
-        """From all ranks, which write, to rank 0, which publishes; in the background, too."""
+    def _publish(self, pending: Pending) -> None:
+        """Collect all ranks' reports; rank 0 publishes in the background."""
         reports = self._writer.reports()
         self._pending = None
         if self._archive:
             self._publishing = self._background.submit(self._chain.publish, self._archive, pending, reports)
 
-    def _open(self) -> Archive | None:
+    def _make_archive(self) -> Archive | None:
         if self._folder is None or not self._world.is_main:
             return None
-        keep = Retention(self._world.env)
-        return Archive(self._folder, run=self._identity.run, keep=keep, say=self._world.print)
+        retention = Retention(self._world.env)
+        return Archive(self._folder, run=self._identity.run, retention=retention, log=self._world.say)
 
     def _claim(self) -> int:
         return self._archive.claim() if self._archive else 0
@@ -233,18 +235,19 @@ class History:
     def _candidates(self) -> Candidates | None:
         if self._folder is None or not self._world.is_main:
             return None
-        env, say = self._world.env, self._world.print
+        env, log = self._world.env, self._world.say
         identity = self._identity
-        return Candidates(self._folder, identity=identity, resume=env.resume, from_scratch=env.from_scratch, say=say)
+        return Candidates(self._folder, identity=identity, resume=env.resume, from_scratch=env.from_scratch, log=log)
 
-    def _begin_chain(self, generation: int) -> Chain:
+    def _new_chain(self, generation: int) -> Chain:
         return Chain(self._world, self._identity, generation=generation)
 
     def _extras(self, rest: Any) -> dict[str, Any]:
-        """What this rank writes beside its tensors: its generators; on rank 0 the state's rest, too."""
+        """What this rank writes besides its tensors: its random generators; on rank 0 the state's rest, too."""
         extras: dict[str, Any] = {_generators(self._world.rank): rng.capture()}
         return extras | ({REST: rest} if self._world.is_main else {})
 
 
 def _generators(rank: int) -> str:
+    """The name of the extra that holds a rank's random generators."""
     return f"rng/{rank}"

@@ -1,4 +1,4 @@
-"""Reading a shard file: what is read has been verified, and no file stays open between two reads."""
+"""Reads a shard file: all bytes that it returns are verified, and no file stays open between two reads."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from kittrain.system.storage import detect_damage
 
 
 class ShardFile:
-    """A shard to read from; no file stays open between two reads, however many shards there are.
+    """A shard to read from. It opens the file for each read, so that many shards do not use up file descriptors.
 
     Args:
         path: the file.
-        told: what the manifest says about it.
+        expected: the manifest's entry about it.
 
     Raises:
-        CorruptError: it is missing, or its size or its tail differs.
+        CorruptError: the file is missing, or its size or its tail differs.
         OSError: it cannot be read at the moment.
     """
 
-    def __init__(self, path: Path, told: Shard) -> None:
+    def __init__(self, path: Path, expected: Shard) -> None:
         self._path = path
-        self._told = told
+        self._expected = expected
         self._tail = self._read_tail()
 
     @cached_property
     def tail(self) -> Tail:
-        """What it says."""
+        """The shard's description of its data."""
         return Tail(
             pieces=tuple(_piece(facts) for facts in self._facts.pop("pieces")),
             extras={key: base64.b64decode(value) for key, value in self._facts.pop("extras").items()},
@@ -48,10 +48,10 @@ class ShardFile:
         return self.tail.pieces
 
     def read(self, start: int, stop: int) -> bytearray:
-        """Some of the data: these very bytes have been verified.
+        """A verified range of the data.
 
         Raises:
-            CorruptError: they differ from their checksum.
+            CorruptError: the bytes differ from their checksum.
             OSError: they cannot be read at the moment.
         """
         content = bytearray(stop - start)
@@ -63,7 +63,7 @@ class ShardFile:
         return content
 
     def verify(self) -> None:
-        """Read all of it.
+        """Read and check all of the data.
 
         Raises:
             CorruptError: some of it differs from its checksum.
@@ -73,11 +73,11 @@ class ShardFile:
             self.read_chunk(number)
 
     def read_chunk(self, number: int) -> bytes:
-        """What one checksum vouches for. Raises as ``read`` does."""
+        """The bytes that one checksum covers. Raises as ``read`` does."""
         size: int = self._facts["chunk"]
         start = number * size
-        with self._opened() as descriptor:
-            chunk = _pread(descriptor, start, min(start + size, self._told.data))
+        with self._open() as descriptor:
+            chunk = _pread(descriptor, start, min(start + size, self._expected.data))
         if zlib.crc32(chunk) != self._facts["crc32"][number]:
             differs = f"{self._path.name} differs from its checksum"
             raise CorruptError(f"{differs} between bytes {start} and {start + len(chunk)}")
@@ -85,24 +85,24 @@ class ShardFile:
 
     @cached_property
     def _facts(self) -> dict[str, Any]:
-        """The tail, once somebody asks: who only wants to know that it is there holds nobody up."""
+        """The parsed tail. Parsed on first use: a check that a shard is complete does not need it."""
         facts: dict[str, Any] = json.loads(self._tail)
         self._tail = b""
         return facts
 
     def _read_tail(self) -> bytes:
-        name, told = self._path.name, self._told
-        with self._opened() as descriptor:
+        name, expected = self._path.name, self._expected
+        with self._open() as descriptor:
             size = os.fstat(descriptor).st_size
-            if size != told.size:
-                raise CorruptError(f"{name} has {size} bytes instead of {told.size}")
-            tail = _pread(descriptor, told.data, told.size)
-        if hashlib.sha256(tail).hexdigest() != told.sha256:
+            if size != expected.size:
+                raise CorruptError(f"{name} has {size} bytes instead of {expected.size}")
+            tail = _pread(descriptor, expected.data, expected.size)
+        if hashlib.sha256(tail).hexdigest() != expected.sha256:
             raise CorruptError(f"the end of {name} differs from its digest")
         return tail
 
     @contextmanager
-    def _opened(self) -> Iterator[int]:
+    def _open(self) -> Iterator[int]:
         with detect_damage(self._path, CorruptError):
             descriptor = os.open(self._path, os.O_RDONLY)
             try:
@@ -111,13 +111,13 @@ class ShardFile:
                 os.close(descriptor)
 
 
-@lru_cache(maxsize=1)  # small pieces, one after the other, share one
+@lru_cache(maxsize=1)  # consecutive small pieces share a chunk
 def _last_chunk(shard: ShardFile, number: int) -> bytes:
     return shard.read_chunk(number)
 
 
 def _pread(descriptor: int, start: int, stop: int) -> bytes:
-    """One call would do for a local file; a network's may give less."""
+    """Read a range in a loop: network file systems may return less than requested."""
     parts = []
     while start < stop and (part := os.pread(descriptor, stop - start, start)):
         parts.append(part)

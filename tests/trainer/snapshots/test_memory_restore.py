@@ -1,4 +1,4 @@
-"""Ranks that were killed go on from copies in memory: on real nodes, in any number, however they hold the state."""
+"""Killed ranks resume from in-memory copies: on real nodes, in any number, with replicated and sharded states."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RESUMED = re.compile(r"resuming after step (\d+), in epoch \d+(, from copies in 
 
 
 def newest(records: Path) -> int:
-    """The step that was recorded last."""
+    """The last recorded step."""
     path = max(records.glob("*"), key=lambda path: path.stat().st_mtime, default=None)
     steps = re.findall(r'"step": (\d+)', path.read_text()[-200:]) if path else []
     return int(steps[-1]) if steps else 0
@@ -34,7 +34,7 @@ def newest(records: Path) -> int:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_killed_rank_costs_a_few_steps_and_a_lost_node_those_since_the_snapshot(tmp_path: Path) -> None:
+def test_a_killed_rank_loses_a_few_steps_and_a_lost_node_those_since_the_snapshot(tmp_path: Path) -> None:
     records, memory = tmp_path / "records", tmp_path / "memory"
     memory.mkdir()
 
@@ -42,7 +42,7 @@ def test_a_killed_rank_costs_a_few_steps_and_a_lost_node_those_since_the_snapsho
         nodes.until_true(lambda: newest(records) >= step, f"step {step}")
 
     def going_on() -> tuple[int, bool]:
-        """The next place that the ranks go on from."""
+        """The step that the ranks resume from next, and whether from memory."""
         seen.append("")
         nodes.until_true(lambda: len(RESUMED.findall(nodes.output(0))) >= len(seen), "ranks that go on")
         step, copies = RESUMED.findall(nodes.output(0))[-1]
@@ -67,7 +67,7 @@ def test_a_killed_rank_costs_a_few_steps_and_a_lost_node_those_since_the_snapsho
         assert going_on() == (100, False)
 
         reached(150)
-        nodes.kill(1)  # its machine lives
+        nodes.kill(1)  # the machine stays up
         nodes.start(1)
         step, from_memory = going_on()
         assert from_memory
@@ -84,18 +84,18 @@ def test_a_killed_rank_costs_a_few_steps_and_a_lost_node_those_since_the_snapsho
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["replicated", "sharded"])
-def test_any_number_of_ranks_goes_on_and_all_pass_over_what_is_damaged(tmp_path: Path, kind: Kind) -> None:
+def test_any_number_of_ranks_resumes_and_all_skip_damaged_copies(tmp_path: Path, kind: Kind) -> None:
     snapshots, alone, memory = tmp_path / "run" / "snapshots", tmp_path / "alone" / "snapshots", tmp_path / "memory"
     for folder in (snapshots, alone):
         folder.mkdir(parents=True)
-    kept = {"KIT_SNAPSHOT_EVERY": "100", "KIT_MEMORY_EVERY": "1", "KIT_MEMORY_DIR": str(memory)}
-    codes = sharded.run([snapshots] * 2, kind, 3, dies_at=9, env=kept)
+    env = {"KIT_SNAPSHOT_EVERY": "100", "KIT_MEMORY_EVERY": "1", "KIT_MEMORY_DIR": str(memory)}
+    codes = sharded.run([snapshots] * 2, kind, 3, dies_at=9, env=env)
     assert codes[1] == -signal.SIGKILL
     held = [{path.name for path in memory.glob(f"{rank}/step-*")} for rank in range(2)]
     older, *newer = sorted(held[0] & held[1])
     for name in newer:
         runs.flip(memory / "1" / name / "shard-00001.bin")
-    assert sharded.run([snapshots] * 3, kind, 3, env=kept) == [0, 0, 0]
+    assert sharded.run([snapshots] * 3, kind, 3, env=env) == [0, 0, 0]
     log = (tmp_path / "run" / "log-0").read_text()
     assert log.count("shard-00001.bin differs from its checksum") == len(newer)
     assert f"resuming after step {int(older.split('-')[1])}, " in log

@@ -1,4 +1,4 @@
-"""A snapshot comes back on any number of ranks, whether they hold the state alike or in parts."""
+"""A snapshot is restored on any number of ranks, with a replicated or a sharded state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from kittrain.snapshots import loading
+from kittrain.snapshots import tensor_reader
 from kittrain.snapshots.shards import CorruptError
 from kittrain.snapshots.snapshot import verify
 from tests.trainer import runs
@@ -19,7 +19,7 @@ from tests.trainer.sharded import Kind, run
 def newest(folder: Path) -> dict[str, Tensor]:
     path = max(folder.glob("step-*"), key=lambda path: path.name)
     assert verify(path).step == int(path.name[5:13])
-    return loading.load_full(path)
+    return tensor_reader.load_full(path)
 
 
 @pytest.mark.slow
@@ -31,7 +31,7 @@ def newest(folder: Path) -> dict[str, Tensor]:
         [(3, "replicated"), (2, "replicated"), (1, "sharded")],
     ],
 )
-def test_any_world_goes_on_from_any_others_snapshot(tmp_path: Path, worlds: list[tuple[int, Kind]]) -> None:
+def test_any_world_resumes_from_any_others_snapshot(tmp_path: Path, worlds: list[tuple[int, Kind]]) -> None:
     straight, changing = tmp_path / "straight" / "snapshots", tmp_path / "changing" / "snapshots"
     for folder in (straight, changing):
         folder.mkdir(parents=True)
@@ -44,7 +44,7 @@ def test_any_world_goes_on_from_any_others_snapshot(tmp_path: Path, worlds: list
             torch.testing.assert_close(found[name], tensor, msg=name)
 
 
-def test_the_weights_come_from_verified_bytes_alone(tmp_path: Path) -> None:
+def test_exported_weights_are_verified(tmp_path: Path) -> None:
     runs.run(tmp_path, 1)
     (path,) = tmp_path.glob("step-*")
     weights = weights_of(path)

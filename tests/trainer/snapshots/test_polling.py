@@ -1,4 +1,4 @@
-"""However long it takes one rank, the others wait."""
+"""All ranks wait until the slowest one is done."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from torch import Tensor
 
 from kittrain import World
 from kittrain.env import RankEnv
-from kittrain.snapshots.patience import wait
+from kittrain.snapshots.polling import wait_for_all
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfTwo(World):
-    """The other rank answers what it is told to, one time after the other."""
+class TwoRanks(World):
+    """The other rank's values are given in advance, one per call."""
 
     other: list[float]
 
@@ -23,7 +23,7 @@ class OfTwo(World):
 
 
 def test_it_ends_when_all_ranks_are_done() -> None:
-    world = OfTwo(env=RankEnv(world_size=2), device=torch.device("cpu"), other=[1, 1, 0, 0, 0])
+    world = TwoRanks(env=RankEnv(world_size=2), device=torch.device("cpu"), other=[1, 1, 0, 0, 0])
     mine = iter([True, True, False, True])
-    wait(world, lambda: next(mine))
+    wait_for_all(world, lambda: next(mine))
     assert world.other == [0]
