@@ -1,8 +1,7 @@
 """Saves and restores a run's training state on all ranks: where to resume, and what is committed next.
 
-Every rank writes its part of a snapshot in the background, and rank 0 publishes it once all ranks have reported that
-their part is on disk. If some rank does not see rank 0's folder, rank 0 writes everything; that needs a replicated
-state.
+Every rank writes its part of a snapshot in the background, and rank 0 publishes it once all parts are on disk. If some
+rank does not see rank 0's folder, rank 0 writes everything; that needs a replicated state.
 """
 
 from __future__ import annotations
@@ -98,9 +97,8 @@ class SnapshotManager:
     def restore(self) -> Cursor:
         """Restore the newest valid state, on disk or in memory, and claim a generation; returns the data cursor.
 
-        Without one, training starts at the beginning. With as many ranks as before, each rank's random generators are
-        restored. Otherwise, and in a new order of the data (``resume: state``), they are seeded from seed, step and
-        rank.
+        Without one, training starts at the beginning. With as many ranks as before, their generators are restored.
+        Otherwise, and in a new order of the data (``resume: state``), they are seeded from seed, step and rank.
 
         Raises:
             SnapshotError: the folder cannot be used, or holds another model of this run.
@@ -109,7 +107,7 @@ class SnapshotManager:
         found = None
         if self._folder is not None:
             claimed = self._world.attempt(self._claim, SnapshotError, StorageUnavailableError)
-            self.generation = self._world.share(claimed, int)
+            self.generation = self._world.broadcast_value(claimed, int)
             self._chain = self._new_chain(self.generation)
             self._writer.main_only = not shared_folder.is_shared(
                 self._world, self._folder, self.generation, sharded=self._state.sharded
@@ -207,7 +205,7 @@ class SnapshotManager:
         self._memory.resume_from(manifest)
         self._reached, self._on_disk = self._chain.cursor, not point.holders
         if differences := order_differences(manifest, self._order):
-            self._world.say(
+            self._world.print(
                 f"resuming the weights and the optimizer of {manifest.name} in a new order of the data, as requested: "
                 f"{'; '.join(differences)}; epoch {self._chain.cursor.epoch + 1} starts from its beginning"
             )
@@ -227,7 +225,7 @@ class SnapshotManager:
         if self._folder is None or not self._world.is_main:
             return None
         retention = Retention(self._world.env)
-        return Archive(self._folder, run=self._identity.run, retention=retention, log=self._world.say)
+        return Archive(self._folder, run=self._identity.run, retention=retention, log=self._world.print)
 
     def _claim(self) -> int:
         return self._archive.claim() if self._archive else 0
@@ -235,8 +233,7 @@ class SnapshotManager:
     def _candidates(self) -> Candidates | None:
         if self._folder is None or not self._world.is_main:
             return None
-        env, log = self._world.env, self._world.say
-        identity = self._identity
+        env, log, identity = self._world.env, self._world.print, self._identity
         return Candidates(self._folder, identity=identity, resume=env.resume, from_scratch=env.from_scratch, log=log)
 
     def _new_chain(self, generation: int) -> Chain:

@@ -112,8 +112,8 @@ class MemoryCopies:
 
     def _disable_if_any_failed(self, problem: str) -> None:
         problems = [f"rank {rank}: {one}" for rank, one in enumerate(self._world.gather(problem, str)) if one]
-        if problems := self._world.share(problems, list[str]):
-            self._world.say(f"warning: the state is not copied to main memory: {problems[0]}")
+        if problems := self._world.broadcast_value(problems, list[str]):
+            self._world.print(f"warning: the state is not copied to main memory: {problems[0]}")
             self._enabled = False
             self._slots.clear()
             if self._folder is not None:

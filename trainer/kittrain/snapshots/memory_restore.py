@@ -47,7 +47,7 @@ class MemoryRestore:
         opened = self._world.attempt(lambda: self._open(point), *FAILURES)
         gathered = self._world.gather({number: shard.tail for number, shard in opened.items()}, dict[int, Tail])
         tails: dict[int, Tail] = {}
-        for held in self._world.share(gathered, list[dict[int, Tail]]):
+        for held in self._world.broadcast_value(gathered, list[dict[int, Tail]]):
             tails |= held
         return reader.read(
             [tails[number] for number in range(len(point.holders))],
