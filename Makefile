@@ -90,7 +90,7 @@ format: setup ## Format the code and apply the linter's fixes
 # -- generated files -----------------------------------------------------------------------------------------------
 
 .PHONY: docs
-docs: setup ## Generate docs/cli.md, docs/job-file.md, docs/job.schema.json and the chart's values
+docs: setup ## Generate the reference pages and schemas of docs/ from the code
 	@$(PY) -m tools.gen_docs
 
 .PHONY: goldens

@@ -1,4 +1,4 @@
-"""Where kitctl begins and ends: the one place that turns errors into messages and exit codes."""
+"""The entry point: the one place that turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import click
 
 from kitctl.cli import cli
-from kitctl.cli.common import say
+from kitctl.cli.common import info
 from kitctl.errors import KitError
 
-INTERRUPTED = 130  # what a shell expects of a process that SIGINT ended
+INTERRUPTED = 130  # the exit code after SIGINT
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         result = cli.main(args=argv, prog_name="kitctl", standalone_mode=False)
     except KitError as error:
-        _tell(error)
+        _print(error)
         return error.exit_code
     except click.ClickException as error:
         error.show()
@@ -30,16 +30,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("KITCTL_DEBUG"):
             raise
-        say(f"error: {type(error).__name__}: {error}")
-        say("this is a bug in kitctl; KITCTL_DEBUG=1 shows the traceback")
+        info(f"error: {type(error).__name__}: {error}")
+        info("this is a bug in kitctl; KITCTL_DEBUG=1 shows the traceback")
         return 1
     return result if isinstance(result, int) else 0
 
 
-def _tell(error: KitError) -> None:
-    say(f"error: {error.message}")
+def _print(error: KitError) -> None:
+    info(f"error: {error.message}")
     if error.fix:
-        say(f"fix: {error.fix}")
+        info(f"fix: {error.fix}")
 
 
 if __name__ == "__main__":

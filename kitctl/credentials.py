@@ -1,4 +1,4 @@
-"""What of a job looks like a credential, and would be there for everybody to read who may read its objects. Pure."""
+"""Find what looks like a credential in a job: everyone who may read the job's objects could read it. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 
 from kitctl.spec import JobSpec
 
-# Names: not TOKENIZERS_PARALLELISM or MAX_TOKENS, which are about text.
+# Names; TOKENIZERS_PARALLELISM and MAX_TOKENS are no credentials.
 _NAME: Final = re.compile(
     r"_KEY(_|$)|API_?KEY|TOKEN(?!IZ|S(_|$))|SECRET|PASSW(OR)?D|PASSPHRASE|CREDENTIAL", re.IGNORECASE
 )
-# Values: as those who give them out begin them, so that others can find them.
+# Values: the prefixes that providers use so that scanners can find them.
 _VALUE: Final = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----"
     r"|\b(gh[opsur]_|github_pat_|glpat-|hf_|sk-|xox[abpr]-)[A-Za-z0-9_-]{16}"
@@ -28,16 +28,16 @@ _FILE: Final = re.compile(
 
 
 def warnings(spec: JobSpec, sources: Mapping[str, str]) -> Iterator[str]:
-    """A remark for each variable, argument and file that looks like one, with what to do instead."""
+    """A warning for each variable, argument and file that looks like one, with the fix."""
     for name, value in spec.env.items():
         if value and (_NAME.search(name) or _VALUE.search(value)):
             fix = f"keep it in a Secret: --secret {name}=SECRET/KEY"
-            yield f"env.{name} looks like a credential, and goes into the job as plain text; {fix}"
+            yield f"env.{name} looks like a credential, and is stored in the job as plain text; {fix}"
     for number, value in enumerate(spec.args):
         if _VALUE.search(value):
             fix = "keep it in a Secret, and let the script read a variable: --secret NAME=SECRET/KEY"
-            yield f"args[{number}] looks like a credential, and goes into the job as plain text; {fix}"
+            yield f"args[{number}] looks like a credential, and is stored in the job as plain text; {fix}"
     for path, text in sources.items():
         if _FILE.fullmatch(PurePath(path).name) or _VALUE.search(text):
             fix = "leave it out of sync; mount a Secret under volumes instead"
-            yield f"the file {path} looks like a credential, and goes into a ConfigMap as plain text; {fix}"
+            yield f"the file {path} looks like a credential, and is stored in a ConfigMap as plain text; {fix}"

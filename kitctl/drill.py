@@ -1,6 +1,6 @@
-"""A fault on purpose to a job that trains: whom it strikes, and how the job takes it. For any target.
+"""Inject faults into a running job and measure its recovery. For any target.
 
-What lives here: what ``kitctl drill`` does with a job. What never does: printing, and how a fault is done (targets).
+What lives here: the logic of ``kitctl drill``. What never does: printing, and how a fault is injected (targets).
 """
 
 from __future__ import annotations
@@ -13,172 +13,176 @@ from typing import Final
 
 from kitctl import state
 from kitctl.errors import ConflictError, UsageError
-from kitctl.facts import JobFacts, Report
-from kitctl.facts import Recovery as Details
-from kitctl.faults import FAULTS, Recovery, Strike
+from kitctl.facts import JobFacts, RecoveryTimings, Report
+from kitctl.faults import FAULTS, FaultInjection, FaultResult
 from kitctl.targets import Target
 
-POLL_SECONDS: Final = 0.25  # a drill is short, and what it measures is: it may ask more often than others
-DETAILS_SECONDS: Final = 6.0  # somewhat more than a cluster's agents take between two reports
+POLL_SECONDS: Final = 0.25  # shorter than elsewhere: a drill is short, and so is what it measures
+TIMINGS_SECONDS: Final = 6.0  # a little more than a cluster's agents take between two reports
 
 
 @dataclass(frozen=True, kw_only=True)
-class Aim:
-    """What is to be struck; what is left open may be any."""
+class FaultSelector:
+    """A fault and its possible targets; None: any rank or node."""
 
     fault: str
     rank: int | None = None
     node: int | None = None
 
-    def strikes(self, report: Report) -> list[Strike]:
-        """All that could be meant, of those that train."""
+    def candidates(self, report: Report) -> list[FaultInjection]:
+        """Every injection that matches, among the ranks that train."""
         return [
-            Strike(fault=self.fault, node=int(node), rank=rank if self._by_rank else None)
-            for node, place in sorted(report.nodes.items())
-            for rank in range(place.ranks[0], place.ranks[1] + 1)
+            FaultInjection(fault=self.fault, node=int(node), rank=rank if self._by_rank else None)
+            for node, assignment in sorted(report.nodes.items())
+            for rank in range(assignment.ranks[0], assignment.ranks[1] + 1)
             if self.rank in {None, rank} and self.node in {None, int(node)}
         ]
 
     def check(self, report: Report) -> None:
-        """See whether there is anybody to strike.
+        """Check that at least one target matches.
 
         Raises:
-            UsageError: there is no such node or rank, or a fault of nodes is aimed at a rank.
+            UsageError: no such node or rank, or ``rank`` is set for a fault of nodes.
         """
         if self.rank is not None and not self._by_rank:
-            raise UsageError(f"{self.fault} strikes a node, not a rank", fix="name one with --node, or leave it open")
-        if not self.strikes(report):
+            raise UsageError(f"{self.fault} hits a node, not a rank", fix="use --node, or leave it out")
+        if not self.candidates(report):
             there = f"ranks 0 to {report.world_size - 1} on nodes {', '.join(sorted(report.nodes))}"
-            raise UsageError("no such node or rank trains now", fix=f"choose among {there}")
+            raise UsageError("no such node or rank is training", fix=f"choose among {there}")
 
     @property
     def _by_rank(self) -> bool:
-        return FAULTS[self.fault].victim == "rank"
+        return FAULTS[self.fault].scope == "rank"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drill:
-    """A job that is struck; ``timeout`` is how many seconds it has to recover."""
+    """A job to inject faults into; ``timeout`` is the seconds it has to recover from each."""
 
     target: Target
     namespace: str
     name: str
     timeout: float
 
-    def strikes(self, aim: Aim, *, count: int, every: float, chance: Random) -> Iterator[Recovery]:
-        """What comes of one strike after the other, ``every`` seconds apart; one that the job cannot take is the last.
+    def run(self, selector: FaultSelector, *, count: int, every: float, rng: Random) -> Iterator[FaultResult]:
+        """Inject ``count`` faults, ``every`` seconds apart; stop at the first one that the job does not recover from.
 
         Raises:
-            ConflictError: the job does not train any more, or the victim has gone.
+            ConflictError: the job is not training any more, or the target has gone.
         """
         due = time.time()
         for _ in range(count):
             time.sleep(max(due - time.time(), 0.0))
-            recovery = self._strike(aim, chance)
-            yield recovery
-            if not recovery.recovered or recovery.phase in state.END_PHASES:
+            result = self._inject(selector, rng)
+            yield result
+            if not result.recovered or result.phase in state.TERMINAL_PHASES:
                 return
-            due = recovery.time + every
+            due = result.time + every
 
-    def look(self) -> JobFacts:
-        """The job, which must be one that trains.
+    def require_running(self) -> JobFacts:
+        """The job.
 
         Raises:
-            ConflictError: it does not train now, or does not tell who does.
+            ConflictError: it is not running, or does not report which rank runs where.
         """
         facts = self.target.job(self.namespace, self.name)
         phase = state.derive(facts).phase
         if phase != "Running":
-            fix = f"kitctl status {self.name} says what it waits for"
-            raise ConflictError(f"{self.name!r} does not train now ({phase.lower()}): nothing to strike", fix=fix)
+            raise ConflictError(
+                f"job {self.name!r} is not running ({phase.lower()})", fix=f"kitctl status {self.name} shows why"
+            )
         if facts.report is None:
             fix = "let its agents report: security.reportStatus: true"
-            raise ConflictError(f"{self.name!r} does not tell which rank trains where", fix=fix)
+            raise ConflictError(f"job {self.name!r} does not report which rank runs where", fix=fix)
         return facts
 
-    def _strike(self, aim: Aim, chance: Random) -> Recovery:
-        """Strike once, and watch until the job has recovered, ended, or had its time."""
-        before = now = self._fresh(aim)
-        strike = chance.choice(aim.strikes(reported(before)))
-        struck, reached = time.time(), 0
-        self.target.strike(self.namespace, self.name, strike)
+    def _inject(self, selector: FaultSelector, rng: Random) -> FaultResult:
+        """Inject one fault, and watch until the job has recovered or ended, or the timeout is over."""
+        before = now = self._await_step(selector)
+        injection = rng.choice(selector.candidates(report_of(before)))
+        injected_at, last_step = time.time(), 0
+        self.target.inject_fault(self.namespace, self.name, injection)
         while True:
-            if reported(now).progress.resumed_at == reported(before).progress.resumed_at:  # it is the old ranks'
-                reached = max(reached, reported(now).progress.step or 0)
+            if report_of(now).progress.resumed_at == report_of(before).progress.resumed_at:  # still the old ranks'
+                last_step = max(last_step, report_of(now).progress.step or 0)
             now = self.target.job(self.namespace, self.name)
-            recovery = judge(strike, struck, before, now, reached)
-            if recovery.recovered:
-                return replace(recovery, details=self._details(before, now))
-            if now.end or time.time() > struck + self.timeout:
-                return recovery
+            result = assess(injection, injected_at, before, now, last_step)
+            if result.recovered:
+                return replace(result, timings=self._timings(before, now))
+            if now.result or time.time() > injected_at + self.timeout:
+                return result
             time.sleep(POLL_SECONDS)
 
-    def _details(self, before: JobFacts, recovered: JobFacts) -> Details | None:
-        """Where the time went, which is told a moment after the first step; None if it is not."""
-        deadline = time.monotonic() + DETAILS_SECONDS
-        report = reported(recovered)
-        while report.round == reported(recovered).round and time.monotonic() < deadline:
-            if report.last_recovery != reported(before).last_recovery:
+    def _timings(self, before: JobFacts, recovered: JobFacts) -> RecoveryTimings | None:
+        """The parts of the recovery, which are reported a moment after the first step; None if they are not."""
+        deadline = time.monotonic() + TIMINGS_SECONDS
+        report = report_of(recovered)
+        while report.round == report_of(recovered).round and time.monotonic() < deadline:
+            if report.last_recovery != report_of(before).last_recovery:
                 return report.last_recovery
             time.sleep(POLL_SECONDS)
-            report = reported(self.target.job(self.namespace, self.name))
+            report = report_of(self.target.job(self.namespace, self.name))
         return None
 
-    def _fresh(self, aim: Aim) -> JobFacts:
-        """The job once there is somebody to strike, right after it has told a step: losses are counted from there.
+    def _await_step(self, selector: FaultSelector) -> JobFacts:
+        """The job once a target is training, right after a reported step: lost steps are counted from there.
 
         Raises:
-            ConflictError: it has ended, or does not come to that.
+            ConflictError: the job has ended, or took no step within the timeout.
         """
         deadline = time.monotonic() + self.timeout
         first: int | None = None
         while True:
             now = self.target.job(self.namespace, self.name)
-            if now.end or time.monotonic() > deadline:
-                self.look()
-                raise ConflictError(f"{self.name!r} takes no step there", fix=f"see kitctl logs {self.name}")
-            report = reported(now)
-            if state.derive(now).phase == "Running" and aim.strikes(report):
+            if now.result or time.monotonic() > deadline:
+                self.require_running()
+                raise ConflictError(
+                    f"job {self.name!r}: no training step within --timeout", fix=f"see kitctl logs {self.name}"
+                )
+            report = report_of(now)
+            if state.derive(now).phase == "Running" and selector.candidates(report):
                 if report.progress.step is None or (has_stepped(report) and first not in {None, report.progress.step}):
                     return now
                 first = report.progress.step
             time.sleep(POLL_SECONDS)
 
 
-def reported(facts: JobFacts) -> Report:
-    """What its agents tell of a job, if only that they tell nothing."""
+def report_of(facts: JobFacts) -> Report:
+    """The report of a job's agents; an empty one if there is none."""
     return facts.report or Report()
 
 
 def has_stepped(report: Report) -> bool:
-    """Whether the progress is of the group that is there now: both times are of one node's clock."""
+    """Whether the progress is that of the current group; both times are by one node's clock."""
     return not report.forming and (report.progress.resumed_at or 0.0) >= report.formed
 
 
-def judge(strike: Strike, struck: float, before: JobFacts, now: JobFacts, reached: int) -> Recovery:
-    """What has come of a strike so far. Pure.
+def assess(
+    injection: FaultInjection, injected_at: float, before: JobFacts, now: JobFacts, last_step: int
+) -> FaultResult:
+    """The result of a fault so far. Pure.
 
     Args:
-        strike: which one.
-        struck: when, in Unix seconds.
+        injection: the fault.
+        injected_at: when, in Unix seconds.
         before: the job, just before.
         now: the job.
-        reached: the last step that was told of what trained before.
+        last_step: the last step that was reported by the ranks from before the fault.
     """
-    old, new = reported(before), reported(now)
-    formed = new.formed - struck if new.round != old.round else None
+    old, new = report_of(before), report_of(now)
+    formed = new.formed - injected_at if new.round != old.round else None
     resumed = new.progress if formed is not None and has_stepped(new) else None
     phase = state.derive(now).phase
     steps = old.progress.step is not None
-    well = resumed is not None if steps else formed is not None and phase == "Running"
-    return Recovery(
-        fault=strike.fault,
-        victim=strike.victim,
-        time=struck,
+    training = resumed is not None if steps else formed is not None and phase == "Running"
+    return FaultResult(
+        fault=injection.fault,
+        target=injection.target,
+        time=injected_at,
         formed=formed,
-        first_step=resumed.resumed_at - struck if resumed and resumed.resumed_at else None,
-        steps_lost=max(reached - (resumed.resumed_from or 0), 0) if resumed else None,
+        first_step=resumed.resumed_at - injected_at if resumed and resumed.resumed_at else None,
+        steps_lost=max(last_step - (resumed.resumed_from or 0), 0) if resumed else None,
         restarts=state.derive(now).restarts - state.derive(before).restarts,
         phase=phase,
-        recovered=well or phase == "Succeeded",
+        recovered=training or phase == "Succeeded",
     )

@@ -1,20 +1,20 @@
-"""Every error that kitctl raises on purpose, and the exit code it ends with.
+"""The errors that kitctl raises, and the exit code of each.
 
-    KitError                     1   unexpected, but explained
-    ├── UsageError               2   what was asked for cannot be: names the field and the fix
-    │   ├── SpecError            2   one or more fields of a job are wrong
-    │   ├── ConflictError        2   something of that name is there already, or is in the wrong state
-    │   └── UnsupportedError     2   a real wish that this target or version cannot grant
-    ├── TargetError              1   the place that runs jobs did not do what it was asked
-    │   ├── Forbidden            1   this user may not do that there
-    │   └── Unavailable          1   it does not answer now; it may soon
-    ├── JobFailed              100   the job ended as failed
+    KitError                     1   any other error that is explained
+    ├── UsageError               2   an invalid request: names the field and the fix
+    │   ├── SpecError            2   one or more fields of a job are invalid
+    │   ├── ConflictError        2   the name is taken, or the job is in the wrong state
+    │   └── UnsupportedError     2   not supported by this target or version
+    ├── TargetError              1   the cluster, or this machine, failed to do what was asked
+    │   ├── Forbidden            1   permission denied
+    │   └── Unavailable          1   no answer; a retry may succeed
+    ├── JobFailed              100   the job failed
     ├── NotFinished            101   the job has not ended yet
     ├── NotFound               102   no such job, node or rank
-    ├── JobCancelled           103   somebody cancelled the job
-    └── WaitTimeout            124   the time given with --timeout is over
+    ├── JobCancelled           103   the job was cancelled
+    └── WaitTimeout            124   --timeout is over
 
-One place turns them into exit codes: ``kitctl.__main__``. A cause is always chained (``raise ... from``).
+``kitctl.__main__`` turns them into exit codes. A cause is always chained (``raise ... from``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import ClassVar
 
 
 class KitError(Exception):
-    """An error with a sentence for a person: what is wrong, and (``fix``) what to do about it."""
+    """An error with a message for the user: what is wrong, and (``fix``) what to do about it."""
 
     exit_code: ClassVar[int] = 1
 
@@ -34,51 +34,51 @@ class KitError(Exception):
 
 
 class UsageError(KitError):
-    """What was asked for cannot be."""
+    """An invalid request."""
 
     exit_code = 2
 
 
 class Problem(str):
-    """One line about one field: ``nodes: 0 is not a size; fix: give at least 1``."""
+    """One line about one field: ``nodes: 0 is not a valid node count; fix: use 1 or more``."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, field: str, what: str, fix: str) -> Problem:
-        """Word a problem the way all of them are worded."""
+        """Format a problem."""
         return cls(f"{field}: {what}; fix: {fix}")
 
 
 class SpecError(UsageError):
-    """One or more fields of a job are wrong; all of them are told at once."""
+    """One or more fields of a job are invalid; the message lists all of them."""
 
     def __init__(self, problems: list[Problem], *, source: str = "") -> None:
         self.problems = problems
         self.source = source
         where = f" in {source}" if source else ""
         lines = "\n".join(f"  {problem}" for problem in problems)
-        super().__init__(f"the job cannot be run as it is written{where}:\n{lines}")
+        super().__init__(f"invalid job{where}:\n{lines}")
 
 
 class ConflictError(UsageError):
-    """Something of that name is there already, or is in a state that does not allow this."""
+    """The name is taken, or the job is in a state that does not allow this."""
 
 
 class UnsupportedError(UsageError):
-    """A real wish that this target or this version cannot grant."""
+    """This target or this version does not support the request."""
 
 
 class TargetError(KitError):
-    """The place that runs jobs (a cluster, this machine) did not do what it was asked."""
+    """The target (a cluster, this machine) failed to do what was asked."""
 
 
 class Forbidden(TargetError):
-    """This user may not do that there."""
+    """Permission denied."""
 
 
 class Unavailable(TargetError):
-    """The place that runs jobs does not answer now; asked again after ``wait_seconds`` or more, it may."""
+    """The target does not answer; a retry after ``wait_seconds`` or more may succeed."""
 
     def __init__(self, message: str, *, fix: str = "", wait_seconds: float = 0.0) -> None:
         super().__init__(message, fix=fix)
@@ -86,7 +86,7 @@ class Unavailable(TargetError):
 
 
 class JobFailed(KitError):
-    """The job ended as failed."""
+    """The job failed."""
 
     exit_code = 100
 
@@ -104,12 +104,12 @@ class NotFound(KitError):
 
 
 class JobCancelled(KitError):
-    """Somebody cancelled the job."""
+    """The job was cancelled."""
 
     exit_code = 103
 
 
 class WaitTimeout(KitError):
-    """The time given with ``--timeout`` is over; the job goes on."""
+    """``--timeout`` is over; the job goes on."""
 
     exit_code = 124

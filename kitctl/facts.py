@@ -1,4 +1,4 @@
-"""What is known of a job: what its agents tell, and what a target finds out (from files, or a few API requests)."""
+"""Facts about a job: what its agents report, and what a target finds out (from files, or a few API requests)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Outcome = Literal["done", "drained", "retryable", "fatal"]
 
 
 class Termination(msgspec.Struct, frozen=True):
-    """Why an agent ended, in its own words (the container's termination message).
+    """Why an agent ended, as it reports it (the container's termination message).
 
-    ``rank`` and ``node`` are those that failed first, ``error`` and ``traceback`` what that rank failed of, ``lines``
-    the last ones of its output, and ``fix`` what a person can do about it, where that is known.
+    ``rank`` and ``node`` failed first, ``error`` and ``traceback`` are that rank's exception, ``lines`` the last lines
+    of its output, and ``fix`` what to do about it, if known.
     """
 
     outcome: Outcome
@@ -28,7 +28,7 @@ class Termination(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far rank 0 says that training is."""
+    """How far training is, as rank 0 reports it."""
 
     step: int | None = None
     total_steps: int | None = None
@@ -38,18 +38,18 @@ class Progress(msgspec.Struct, frozen=True):
     samples_per_second: float | None = None
     eta_seconds: float | None = None
     snapshot_step: int | None = None
-    snapshot_seconds: float | None = None  # that the last one took, from its copy to its publication
-    snapshot_stall_seconds: float | None = None  # of these, how long training waited
-    resumed_from: int | None = None  # the step that these ranks went on from
-    resumed_at: float | None = None  # when their first step was told, in Unix seconds
+    snapshot_seconds: float | None = None  # of the last snapshot, from its copy to its publication
+    snapshot_stall_seconds: float | None = None  # of these, the time that training waited
+    resumed_from: int | None = None  # the step that these ranks resumed from
+    resumed_at: float | None = None  # when they reported their first step, in Unix seconds
     metrics: dict[str, float] = {}
 
 
-class Place(msgspec.Struct, frozen=True):
-    """One node's place in the current group.
+class NodeAssignment(msgspec.Struct, frozen=True):
+    """The ranks of one node in the current group.
 
-    ``ranks`` is first and last, ``joined`` is by its own machine's clock, and ``lives`` how often the node was started
-    as far as its logs were kept, this time included; 0: they are not.
+    ``ranks`` is first and last, ``joined`` is by the node's own clock, and ``lives`` is how often the node was started,
+    this time included, as far as its logs are copied; 0: they are not.
     """
 
     pod: str = ""
@@ -60,8 +60,8 @@ class Place(msgspec.Struct, frozen=True):
     lives: int = 0
 
 
-class Recovery(msgspec.Struct, frozen=True):
-    """What ended the group before, and seconds from then to the first step of the current one, part by part."""
+class RecoveryTimings(msgspec.Struct, frozen=True):
+    """What ended the last group, and the seconds from there to the first step of the current one, by part."""
 
     cause: str = ""
     stop: float | None = None
@@ -73,13 +73,13 @@ class Recovery(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> dict[str, float]:
-        """The parts that are known, in their order."""
+        """The known parts, in order."""
         known = ((name, getattr(self, name)) for name in self.__struct_fields__ if name != "cause")
         return {name: seconds for name, seconds in known if seconds is not None}
 
 
 class PastFailure(msgspec.Struct, frozen=True):
-    """A failure of a rank that the job was started again after; ``time`` is Unix seconds."""
+    """A failure of a rank after which the job restarted; ``time`` is Unix seconds."""
 
     time: float = 0.0
     node: int = 0
@@ -88,11 +88,11 @@ class PastFailure(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What the agent of rank 0 publishes about the group: times are Unix seconds.
+    """What the agent of rank 0 publishes about the group; times are Unix seconds.
 
-    ``busy`` is, by node, for how many seconds of a step its slowest rank waits for no other one; ``slow`` is, by rank,
-    how many times the others' step its own takes, for those ranks that stay slow. ``failures`` are the last ones that
-    its nodes remember, the oldest first.
+    ``busy`` is, by node, the seconds of a step in which its slowest rank does not wait for others; ``slow`` is, by
+    rank, its step time divided by that of the others, for ranks that stay slow. ``failures`` are the last ones, the
+    oldest first.
     """
 
     run: str = ""
@@ -100,16 +100,16 @@ class Report(msgspec.Struct, frozen=True):
     formed: float = 0.0
     forming: bool = False
     world_size: int = 0
-    nodes: dict[str, Place] = {}
+    nodes: dict[str, NodeAssignment] = {}
     progress: Progress = Progress()
     busy: dict[str, float] = {}
     slow: dict[str, float] = {}
-    last_recovery: Recovery | None = None
+    last_recovery: RecoveryTimings | None = None
     failures: tuple[PastFailure, ...] = ()
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known about one node; times are Unix seconds."""
+    """Facts about one node; times are Unix seconds."""
 
     index: int
     pod: str
@@ -122,26 +122,26 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     signal: int | None = None
     termination: Termination | None = None
     note: str = ""
-    before: str = ""  # how the attempt before this one ended
+    before: str = ""  # how the previous attempt ended
 
 
 class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a target knows about a job."""
+    """Facts about a job."""
 
     name: str
     namespace: str
     target: str
     kind: str
-    nodes: str
-    wanted: int
+    node_range: str
+    desired_nodes: int
     created: float
     suspended: bool = False
-    end: Literal["Succeeded", "Failed", "Cancelled"] | None = None
+    result: Literal["Succeeded", "Failed", "Cancelled"] | None = None
     ended: float | None = None
     failure: Termination | None = None
-    places: tuple[NodeFacts, ...] = ()
+    nodes: tuple[NodeFacts, ...] = ()
     report: Report | None = None
-    reports: bool = True  # whether there will be one
+    reports: bool = True  # whether its agents publish one
     grace_seconds: float = 30.0  # from SIGTERM to SIGKILL
     snapshots: str = ""
     note: str = ""

@@ -1,6 +1,6 @@
-"""Faults on purpose: which there are, as a table, whom one strikes, and what came of it. Pure.
+"""The faults that kitctl can inject, as a table; one fault with its target; the result of one. Pure.
 
-``targets`` carry them out, ``drill`` decides whom they strike and watches what happens.
+``targets`` inject them. ``drill`` selects the target and observes the recovery.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from kitctl.facts import Recovery as Details
+from kitctl.facts import RecoveryTimings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,100 +17,100 @@ class Fault:
     """A kind of fault.
 
     Attributes:
-        victim: what it strikes.
-        does: in the words of somebody who is asked whether it may be done.
-        healthy: what a job that is well shows then.
-        right: what it takes on a cluster, as ``kubectl auth can-i`` has it.
-        signal: sent within the node, by ``kittrain.fault_injection``; empty: the target takes the node away.
+        scope: what it hits.
+        description: what it does, for the confirmation prompt.
+        expected: what a healthy job does next.
+        permission: the Kubernetes permission it needs, as ``kubectl auth can-i`` takes it.
+        signal: sent inside the node, by ``kittrain.fault_injection``; empty: the target removes the node.
     """
 
-    victim: Literal["rank", "node"]
-    does: str
-    healthy: str
-    right: str
+    scope: Literal["rank", "node"]
+    description: str
+    expected: str
+    permission: str
     signal: str = ""
 
 
 FAULTS: Final[Mapping[str, Fault]] = {
     "kill-rank": Fault(
-        victim="rank",
-        does="SIGKILL to one rank, as the kernel does when memory runs out",
-        healthy="all ranks start again, on the nodes they were on",
-        right="get pods/exec",
+        scope="rank",
+        description="SIGKILL to one rank, as the kernel does when memory runs out",
+        expected="all ranks restart on the same nodes",
+        permission="get pods/exec",
         signal="KILL",
     ),
     "freeze-rank": Fault(
-        victim="rank",
-        does="SIGSTOP to one rank, which then hangs as in a broken driver",
-        healthy="the hang is noticed, and all ranks start again",
-        right="get pods/exec",
+        scope="rank",
+        description="SIGSTOP to one rank, which then hangs as with a broken driver",
+        expected="the hang is detected, and all ranks restart",
+        permission="get pods/exec",
         signal="STOP",
     ),
     "kill-agent": Fault(
-        victim="node",
-        does="SIGKILL to one node's agent, which takes its ranks with it",
-        healthy="an elastic job goes on with the other nodes; a node that starts again joins them",
-        right="get pods/exec",
+        scope="node",
+        description="SIGKILL to one node's agent, which also ends its ranks",
+        expected="an elastic job continues with the other nodes; a node that restarts joins them",
+        permission="get pods/exec",
         signal="KILL",
     ),
     "kill-node": Fault(
-        victim="node",
-        does="the end of one node without a warning, as if its machine were lost",
-        healthy="an elastic job goes on with the other nodes; a node that starts again joins them",
-        right="delete pods",
+        scope="node",
+        description="one node ends without warning, as if its machine failed",
+        expected="an elastic job continues with the other nodes; a node that restarts joins them",
+        permission="delete pods",
     ),
     "preempt": Fault(
-        victim="node",
-        does="SIGTERM to one node, as a cluster does that needs its place",
-        healthy="a snapshot is taken before, so no step is lost; then as after kill-node",
-        right="delete pods",
+        scope="node",
+        description="SIGTERM to one node, as in a preemption",
+        expected="a snapshot is taken first, so no step is lost; then as with kill-node",
+        permission="delete pods",
     ),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Strike:
-    """One fault, aimed; ``rank`` where a rank is the victim."""
+class FaultInjection:
+    """One fault and its target; ``rank`` is set where the fault hits a rank."""
 
     fault: str
     node: int
     rank: int | None = None
 
     @property
-    def victim(self) -> str:
-        """Whom it strikes, in words."""
+    def target(self) -> str:
+        """``rank 2 (node 1)`` or ``node 1``."""
         return f"node {self.node}" if self.rank is None else f"rank {self.rank} (node {self.node})"
 
     def command(self, *options: str) -> list[str]:
-        """What strikes within the node, for its Python."""
+        """The arguments for the node's Python that inject it there."""
         rank = [] if self.rank is None else ["--rank", str(self.rank)]
         return ["-P", "-m", "kittrain.fault_injection", FAULTS[self.fault].signal, *rank, *options]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recovery:
-    """What came of a strike. Times are seconds from the strike on; None: it has not come to that.
+class FaultResult:
+    """The result of a fault. Durations are seconds since the injection; None: not reached.
 
     Attributes:
         fault: which one.
-        victim: whom it struck, in words.
-        time: of the strike, in Unix seconds.
-        formed: until a new group was formed.
-        first_step: until that group had taken its first step.
-        steps_lost: between the last step that was told before and the one that training went on from.
-        restarts: nodes that were started again.
-        details: where the time went, as the agents tell it.
-        phase: of the job, at the last look.
-        recovered: whether it has; a job whose script tells no steps, once it has formed a group.
+        target: what it hit, in words.
+        time: of the injection, in Unix seconds.
+        formed: until a new group formed.
+        first_step: until that group took its first step.
+        steps_lost: from the last reported step before the fault back to the one that training resumed from.
+        restarts: nodes that were restarted.
+        timings: the parts of the recovery, as the agents report them.
+        phase: of the job, when last seen.
+        recovered: whether the job recovered; one whose script reports no steps has, once a new group has formed.
     """
 
     fault: str
-    victim: str
+    target: str
     time: float
     formed: float | None = None
     first_step: float | None = None
     steps_lost: int | None = None
     restarts: int = 0
-    details: Details | None = None
+    timings: RecoveryTimings | None = None
     phase: str
     recovered: bool

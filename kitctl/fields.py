@@ -1,9 +1,9 @@
-"""The kinds of values that the fields of a job file take, each with the pattern that it is checked by.
+"""The types of the fields of a job file, with their patterns.
 
-The patterns are also those of the JSON Schema and of the chart's values, so they keep to what the regular expressions
-of Python, Go and JavaScript read alike: no lookahead, and [0-9] for a digit, which in Python may be of any script. To
-Python ``$`` also matches before a last line break; ``shape`` refuses that. Names follow the grammar of Kubernetes, so
-that no API server has to refuse an object of a job.
+The patterns also go into the JSON Schema and the chart's values, so they use only what regular expressions of Python,
+Go and JavaScript share: no lookahead, and [0-9] for a digit, which in Python may be of any script. In Python ``$`` also
+matches before a last line break; ``field_type`` refuses that. Names follow the grammar of Kubernetes, so that no API
+server rejects an object of a job.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Annotated, Final, Literal, TypeAlias
 from msgspec import Meta
 
 _PART: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN: Final = rf"{_PART}(\.{_PART})*"  # as Kubernetes has it: it does not limit the parts
-_WORD: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"  # of labels, and of what is named like them
+_SUBDOMAIN: Final = rf"{_PART}(\.{_PART})*"  # as in Kubernetes, which does not limit the parts
+_WORD: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"  # of labels, and of names with the same grammar
 _DURATION: Final = r"[0-9]{1,9}|([0-9]{1,9}[dhms]){1,4}"
 _ENV_NAME: Final = r"[A-Za-z_][A-Za-z0-9_.-]*"
 _KEY: Final = rf"({_SUBDOMAIN}/)?{_WORD}"
-# A number, and a power of ten, a decimal or a binary unit: 1E is an exa, 1E1 is ten.
+# A number with a power of ten, a decimal or a binary unit: 1E is an exa, 1E1 is ten.
 QUANTITY: Final = r"^([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3}|[numkMGTPE]|[KMGTPE]i)?$"
 
 
 def is_name(text: str) -> bool:
-    """Whether an object of Kubernetes can have that name. It is safe as a part of a path, too."""
+    """Whether a Kubernetes object can have that name. Such a name is safe as a part of a path, too."""
     return re.fullmatch(_SUBDOMAIN, text) is not None
 
 

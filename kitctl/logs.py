@@ -1,7 +1,7 @@
-"""Many streams of lines into one, in the order of time, and which of them a person wants. Pure.
+"""Merge log streams by time, and filter their lines. Pure.
 
-A line comes as kubelet writes it, ``<RFC 3339 time> <text>``; the local target writes the same. Its rank is the
-prefix that the agent puts in front (``[rank 7]: ``), which stays true when ranks move between nodes.
+Lines are in kubelet's format, ``<RFC 3339 time> <text>``; the local target writes the same. The agent puts the rank in
+front (``[rank 7]: ``), since ranks move between nodes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _RANK = re.compile(r"\[rank (\d+)\]: ?")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Line:
-    """One line; ``time`` is RFC 3339 in UTC with fixed width, so that text order is time order."""
+    """One line; ``time`` is RFC 3339 in UTC with fixed width, so text order is time order."""
 
     time: str
     node: int
@@ -25,14 +25,14 @@ class Line:
 
     @property
     def rank(self) -> int | None:
-        """The rank that wrote it, or None: the agent's own words."""
+        """The rank that wrote it; None: the agent."""
         match = _RANK.match(self.text)
         return int(match[1]) if match else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
-    """Which lines are wanted; empty means all."""
+    """Which lines are selected; empty: all."""
 
     ranks: frozenset[int] = frozenset()
     nodes: frozenset[int] = frozenset()
@@ -40,8 +40,8 @@ class Filter:
     include: re.Pattern[str] | None = None
     exclude: re.Pattern[str] | None = None
 
-    def wants(self, line: Line) -> bool:
-        """Whether a line passes."""
+    def matches(self, line: Line) -> bool:
+        """Whether a line is selected."""
         return (
             (not self.nodes or line.node in self.nodes)
             and (not self.ranks or line.rank in self.ranks)
@@ -52,32 +52,32 @@ class Filter:
 
 
 def parse(raw: str, node: int) -> Line:
-    """Split ``<time> <text>``; a line without a time sorts where it stands, before the next one that has one."""
+    """Split ``<time> <text>``; a line without a time stays before the next one that has a time."""
     time, _, text = raw.rstrip("\n").partition(" ")
     return Line(time, node, text) if time[:2] == "20" and time.endswith("Z") else Line("", node, raw.rstrip("\n"))
 
 
 def merge(streams: Iterable[Iterable[Line]]) -> Iterator[Line]:
-    """Streams that are each in order as one that is; holds one line a stream in memory."""
+    """Merge sorted streams; holds one line per stream in memory."""
     return heapq.merge(*streams)
 
 
 def tail(lines: Iterable[Line], count: int | None) -> Iterable[Line]:
-    """The last ``count`` lines, or all; holds no more than ``count`` in memory."""
+    """The last ``count`` lines, or all; holds at most ``count`` in memory."""
     return lines if count is None else deque(lines, maxlen=count)
 
 
-def settle(batches: Iterable[list[Line]], horizon: Callable[[], str]) -> Iterator[Line]:
-    """Order lines that arrive in batches: each waits until ``horizon`` has passed its time.
+def reorder(batches: Iterable[list[Line]], watermark: Callable[[], str]) -> Iterator[Line]:
+    """Sort lines that arrive in batches: each is held until ``watermark`` has passed its time.
 
-    Lines of different nodes arrive with different delay; a short wait puts nearly all of them in order without
-    holding back anybody for long. A batch may be empty: it only says that time has passed.
+    Lines of different nodes arrive with different delays; a short wait sorts nearly all of them. A batch may be empty:
+    it only lets time pass.
     """
     waiting: list[Line] = []
     for batch in batches:
         for line in batch:
             heapq.heappush(waiting, line)
-        limit = horizon()
+        limit = watermark()
         while waiting and waiting[0].time <= limit:
             yield heapq.heappop(waiting)
     while waiting:

@@ -1,7 +1,7 @@
-"""Text from elsewhere (ranks, pods, events, file names) as text that a terminal can only show. Pure.
+"""Escape text from outside (ranks, pods, events, file names) so that it cannot control a terminal. Pure.
 
-A control character can clear the screen, set a title, forge a line or write over one; a bidirectional or invisible one
-makes a text look like another. Each becomes the escape that Python writes for it.
+A control character can clear the screen, set a title, or forge or overwrite a line; a bidirectional or invisible one
+makes text look different. Each is replaced by its Python escape.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# C0 and C1 controls; bidirectional controls; what is invisible, but for the joiners that emoji and some scripts need;
-# line separators; and lone surrogates, which cannot be printed at all (a file name that is no UTF-8 has them).
+# C0 and C1 controls; bidirectional controls; invisible characters, except the joiners that emoji and some scripts need;
+# line separators; and lone surrogates, which cannot be printed (file names that are not UTF-8 have them).
 _UNSAFE: Final = (
     r"\x00-\x1f\x7f-\x9f"
     r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
@@ -21,29 +21,29 @@ _UNSAFE: Final = (
 _IN_A_LINE: Final = re.compile(f"[{_UNSAFE}]")
 _IN_A_TEXT: Final = re.compile(rf"(?![\n\t])[{_UNSAFE}]")
 _IN_JSON: Final = re.compile(rf"(?![\x00-\x1f])[{_UNSAFE}]")
-_COLOUR: Final = r"\x1b\[[0-9;:]*m"  # SGR: how text looks, and nothing else
+_COLOUR: Final = r"\x1b\[[0-9;:]*m"  # SGR: only changes how text looks
 _IN_A_LOG: Final = re.compile(rf"{_COLOUR}|(?![\t\r])[{_UNSAFE}]")
 _PLAIN: Final = "\x1b[0m"
 
 
 def line(text: str) -> str:
-    """One line of a table or a page: a line break in it is shown, too."""
+    """One line of a table or a page; line breaks are escaped, too."""
     return _IN_A_LINE.sub(_escape, text)
 
 
 def text(text: str) -> str:
-    """Several lines, and tabs."""
+    """Text with line breaks and tabs."""
     return _IN_A_TEXT.sub(_escape, text)
 
 
 def log(text: str) -> str:
-    """A line of a log: colours stay, and end with it; so do carriage returns, which progress bars are made of."""
+    """A line of a log: colours stay, and are reset at its end; so do carriage returns, which progress bars use."""
     shown = _IN_A_LOG.sub(lambda found: found[0] if len(found[0]) > 1 else _escape(found), text)
     return f"{shown}{_PLAIN}" if "\x1b" in shown else shown
 
 
 def json(text: str) -> str:
-    r"""JSON that means the same: what JSON may hold and a terminal may not is written as ``\uXXXX``."""
+    r"""Equivalent JSON: what is unsafe in a terminal is written as ``\uXXXX``."""
     return _IN_JSON.sub(_json_escape, text)
 
 

@@ -1,4 +1,4 @@
-"""Durations and quantities as a person writes them: ``1h30m``, ``16Gi``. Pure."""
+"""Parse and format durations (``1h30m``) and quantities (``16Gi``). Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def seconds(text: str) -> int:
     """``"1h30m"`` or ``"90"`` as whole seconds.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: not a duration.
     """
     if re.fullmatch(r"[0-9]{1,9}", text):
         return int(text)
@@ -26,7 +26,7 @@ def seconds(text: str) -> int:
 
 
 def duration(total: float) -> str:
-    """Seconds as a person reads them: ``4s``, ``3m05s``, ``2h04m``, ``3d02h``."""
+    """Format seconds: ``4s``, ``3m05s``, ``2h04m``, ``3d02h``."""
     whole = int(total)
     days, rest = divmod(whole, 86400)
     hours, rest = divmod(rest, 3600)
@@ -38,10 +38,10 @@ def duration(total: float) -> str:
     return f"{minutes}m{secs:02}s" if minutes else f"{secs}s"
 
 
-def size(total: float) -> str:
-    """Bytes as a person reads them: ``512 B``, ``1.5 MiB``, ``40 GiB``."""
+def format_bytes(total: float) -> str:
+    """Format bytes: ``512 B``, ``1.5 MiB``, ``40 GiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
-        if total < 1024:  # noqa: PLR2004 - what the units are made of
+        if total < 1024:  # noqa: PLR2004 - the base of the units
             return f"{total:.3g} {unit}"
         total /= 1024
     return f"{total:.3g} TiB"
@@ -51,7 +51,7 @@ def amount(text: str) -> float:
     """A Kubernetes quantity as a number: ``"500m"`` is 0.5, ``"2Gi"`` is 2 * 1024**3, ``"1e3"`` is 1000.
 
     Raises:
-        ValueError: it is none.
+        ValueError: not a quantity.
     """
     match = _QUANTITY.fullmatch(text) if text.isascii() else None
     if match is None:

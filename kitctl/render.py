@@ -1,7 +1,7 @@
-"""From a ``JobSpec`` to Kubernetes objects. Pure: no cluster, no clock, nothing random.
+"""Render a ``JobSpec`` to Kubernetes objects. Pure: no cluster, no clock, no randomness.
 
-What lives here: one function a step, spec -> view -> templates -> YAML -> objects -> text. What never does: values
-(``podview`` computes them), the objects' form (``manifests/`` holds it, as Jinja without logic).
+What lives here: the steps spec -> view -> templates -> YAML -> objects -> text. What never does: computing values
+(``podview``), and the form of the objects (``manifests/``, Jinja without logic).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kitctl.spec import JobSpec
 if TYPE_CHECKING:
     import jinja2
 
-# In the order in which objects have to be there: what a job mounts, uses or is found by comes before the job.
+# In creation order: what a job mounts, uses or is found by comes before the job.
 TEMPLATES: Final = ("rbac", "secret", "configmaps", "snapshots", "service", "network-policy")
 JOB_TEMPLATES: Final = {"IndexedJob": "indexed-job", "PyTorchJob": "pytorchjob"}
 
@@ -32,14 +32,14 @@ def manifests(
     standalone: bool = True,
     run: str = "",
 ) -> list[dict[str, Any]]:
-    """The objects that a job is, in the order in which to apply them.
+    """The objects of a job, in the order in which to apply them.
 
     Args:
         spec: the job; its kind ``auto`` is taken as IndexedJob.
-        sources: files that travel with it, text by relative path.
-        suspended: whether the job waits for being released.
-        standalone: whether they are applied without kitctl: pods then ask for what submit would tell them.
-        run: tells this run from others of the same job; empty: equal jobs are the same run.
+        sources: files that are sent with it, text by relative path.
+        suspended: whether the job waits to be unsuspended.
+        standalone: whether they are applied without kitctl: pods then look up what submit would set.
+        run: id of this run; empty: equal jobs are the same run.
     """
     shown = view(spec, sources or {}, suspended=suspended, standalone=standalone, run=run)
     return [document for template in _templates(shown) for document in yamlstrict.parse(_filled(template, shown))]
@@ -56,7 +56,7 @@ def to_json(objects: Iterable[Mapping[str, Any]]) -> str:
 
 
 def to_names(objects: Iterable[Mapping[str, Any]]) -> str:
-    """A line an object, as ``kubectl -o name`` writes it: ``job.batch/digits``."""
+    """One line per object, as ``kubectl -o name`` prints it: ``job.batch/digits``."""
     return "".join(f"{_resource(thing)}/{thing['metadata']['name']}\n" for thing in objects)
 
 
@@ -81,7 +81,7 @@ def _environment() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(_folder()),
         undefined=jinja2.StrictUndefined,
-        finalize=yamlstrict.quote,  # every {{ value }} is written as JSON: no value can break out of its place
+        finalize=yamlstrict.quote,  # every {{ value }} is written as JSON, so no value can change the structure
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=False,  # noqa: S701 - YAML, not HTML

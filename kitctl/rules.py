@@ -1,6 +1,6 @@
-"""What the types of ``spec`` cannot say: one field against another, names at their length limit. Pure.
+"""The checks that the types of ``spec`` cannot express: one field against another, lengths of names. Pure.
 
-Every rule is a function from a spec to problems; ``check`` runs them all, so that a person sees everything at once.
+Every rule is a function from a spec to problems; ``check`` runs all of them, so that all problems are reported at once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kitctl.spec import JobSpec
 
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LABEL_LIMIT = 63  # RFC 1035
-_MOST_NODES = 100_000  # of an Indexed Job
+_MAX_NODES = 100_000  # limit of an Indexed Job
 
 
 def check(spec: JobSpec, *, source: str = "") -> JobSpec:
@@ -30,19 +30,19 @@ def check(spec: JobSpec, *, source: str = "") -> JobSpec:
 
 
 def name_limit(spec: JobSpec) -> int:
-    """How long the name may be, so that the longest pod host name is still a DNS label."""
+    """The maximum length of the name: the longest pod host name must be a DNS label."""
     infix = "-worker-" if spec.kind == "PyTorchJob" else "-"
     return _LABEL_LIMIT - len(f"{infix}{spec.max_nodes - 1}")
 
 
-def _size(spec: JobSpec) -> Iterator[Problem]:
+def _nodes(spec: JobSpec) -> Iterator[Problem]:
     if spec.min_nodes < 1:
-        yield Problem.of("nodes", f"{spec.nodes} is no size", "give at least 1, as in 3 or 2:4")
+        yield Problem.of("nodes", f"{spec.nodes} is not a valid node count", "use 1 or more, as in 3 or 2:4")
     elif spec.min_nodes > spec.max_nodes:
         swapped = f"{spec.max_nodes}:{spec.min_nodes}"
-        yield Problem.of("nodes", f"{spec.nodes} has its minimum above its maximum", f"write {swapped}")
-    elif spec.max_nodes > _MOST_NODES:
-        yield Problem.of("nodes", f"{spec.nodes} are more than a job can have", f"give at most {_MOST_NODES}")
+        yield Problem.of("nodes", f"{spec.nodes} has a minimum above its maximum", f"write {swapped}")
+    elif spec.max_nodes > _MAX_NODES:
+        yield Problem.of("nodes", f"{spec.nodes} is more than a job can have", f"use at most {_MAX_NODES}")
 
 
 def _name(spec: JobSpec) -> Iterator[Problem]:
@@ -51,7 +51,7 @@ def _name(spec: JobSpec) -> Iterator[Problem]:
         fix = "use lower-case letters, digits and '-', a letter first and no '-' last"
         yield Problem.of("name", f"{spec.name!r} is not a DNS label", fix)
     elif len(spec.name) > limit:
-        what = f"{len(spec.name)} characters do not leave room for the node index in a host name"
+        what = f"{len(spec.name)} characters leave no room for the node index in the host name"
         yield Problem.of("name", what, f"use at most {limit}")
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", spec.namespace):
         yield Problem.of("namespace", f"{spec.namespace!r} is not a DNS label", "use letters, digits and '-'")
@@ -63,9 +63,9 @@ def _command(spec: JobSpec) -> Iterator[Problem]:
     elif spec.command[0] == "-m" and len(spec.command) != len(("-m", "module")):
         yield Problem.of("command", "-m takes one module", "put its arguments under args")
     elif spec.command[0].startswith("-") and spec.command[0] != "-m":
-        yield Problem.of("command", f"{spec.command[0]} is not known", "start with a script, or with -m")
+        yield Problem.of("command", f"{spec.command[0]} is not supported", "start with a script, or with -m")
     elif not all(spec.command):
-        yield Problem.of("command", "has an empty word", "name a script, or a module after -m")
+        yield Problem.of("command", "has an empty element", "name a script, or a module after -m")
 
 
 def _environment(spec: JobSpec) -> Iterator[Problem]:
@@ -77,7 +77,7 @@ def _environment(spec: JobSpec) -> Iterator[Problem]:
         yield Problem.of(f"secrets.{name}", "is also in env", "keep one of the two")
     for number, source in enumerate(spec.env_from):
         if bool(source.config_map) == bool(source.secret):
-            yield Problem.of(f"envFrom[{number}]", "needs one source", "give configMap or secret")
+            yield Problem.of(f"envFrom[{number}]", "needs one source", "set configMap or secret")
 
 
 def _volumes(spec: JobSpec) -> Iterator[Problem]:
@@ -89,25 +89,25 @@ def _volumes(spec: JobSpec) -> Iterator[Problem]:
     for number, volume in enumerate(spec.volumes):
         field = f"volumes[{number}]"
         if sum(map(bool, (volume.claim, volume.config_map, volume.secret, volume.empty_dir))) != 1:
-            yield Problem.of(field, "needs one source", "give one of claim, configMap, secret, emptyDir")
+            yield Problem.of(field, "needs one source", "set one of claim, configMap, secret, emptyDir")
         yield from _path(f"{field}.mountPath", volume.mount_path, taken)
         taken[_plain(volume.mount_path)] = field
 
 
 def _path(field: str, path: str, taken: Mapping[str, str]) -> Iterator[Problem]:
-    """What is wrong with where a volume is mounted."""
+    """Check a mount path."""
     if not path.startswith("/"):
         yield Problem.of(field, f"{path!r} is relative", "begin it with /")
     elif ":" in path or not path.isprintable():
-        yield Problem.of(field, f"{path!r} cannot be mounted at", "leave out ':' and control characters")
+        yield Problem.of(field, f"{path!r} is not a valid mount path", "leave out ':' and control characters")
     elif _plain(path) == "/":
         yield Problem.of(field, f"{path!r} would hide the image", "use a folder")
     elif owner := taken.get(_plain(path)):
-        yield Problem.of(field, f"{path} is taken by {owner}", "use another path")
+        yield Problem.of(field, f"{path} is used by {owner}", "use another path")
 
 
 def _plain(path: str) -> str:
-    """A path without what makes equal ones look different."""
+    """A normalized path."""
     return posixpath.normpath(path.replace("//", "/"))
 
 
@@ -116,13 +116,13 @@ def _snapshots(spec: JobSpec) -> Iterator[Problem]:
         what = f"{spec.snapshots.access_mode} cannot be mounted by {spec.max_nodes} nodes"
         yield Problem.of("snapshots.accessMode", what, "use ReadWriteMany, or nodes: 1")
     if spec.resume and not spec.snapshots.enabled:
-        yield Problem.of("resume", "there is nothing to resume from without snapshots", "set snapshots.enabled")
+        yield Problem.of("resume", "needs snapshots", "set snapshots.enabled")
 
 
 def _resources(spec: JobSpec) -> Iterator[Problem]:
     for part, amounts in (("requests", spec.resources.requests), ("limits", spec.resources.limits)):
         if spec.gpu_resource in amounts:
-            yield Problem.of(f"resources.{part}.{spec.gpu_resource}", "is gpusPerNode", "say it there alone")
+            yield Problem.of(f"resources.{part}.{spec.gpu_resource}", "already set by gpusPerNode", "remove it here")
     if spec.backend == "nccl" and not spec.gpus_per_node:
         yield Problem.of("backend", "nccl needs GPUs", "set gpusPerNode, or backend: gloo")
 
@@ -137,19 +137,19 @@ def _tolerations(spec: JobSpec) -> Iterator[Problem]:
     for number, taint in enumerate(spec.scheduling.tolerations):
         field = f"scheduling.tolerations[{number}]"
         if taint.operator == "Exists" and taint.value:
-            yield Problem.of(field, f"Exists takes no value, and {taint.value!r} is one", "leave it out, or use Equal")
+            yield Problem.of(field, f"Exists takes no value, but {taint.value!r} is given", "remove it, or use Equal")
         elif taint.operator == "Equal" and not taint.key:
-            yield Problem.of(field, "Equal needs a key", "give one, or accept every taint with operator: Exists")
+            yield Problem.of(field, "Equal needs a key", "set one, or tolerate every taint with operator: Exists")
 
 
 def _secret(spec: JobSpec) -> Iterator[Problem]:
     if spec.security.rendezvous_secret == names.REQUIRE and spec.rendezvous.backend != "hub":
-        what = f"require, and rendezvous.backend {spec.rendezvous.backend} can prove nothing"
+        what = f"require is not possible with rendezvous.backend {spec.rendezvous.backend}"
         yield Problem.of("security.rendezvousSecret", what, "use the hub")
 
 
 RULES: tuple[Callable[[JobSpec], Iterator[Problem]], ...] = (
-    _size,
+    _nodes,
     _name,
     _command,
     _environment,

@@ -1,9 +1,11 @@
-"""The JSON Schema of a job file, described by the docstrings under the spec's fields."""
+"""The JSON Schemas of the job file and of ``-o json``, described by the docstrings under the types' fields."""
 
 from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Iterable
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -12,32 +14,53 @@ from kitctl import sections, spec
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
+Schema = dict[str, Any]
 
-def json_schema() -> dict[str, Any]:
-    """The schema, with a description for every section and field. Without the source (a zipped install) it has none."""
-    schema = msgspec.json.schema(spec.JobSpec)
-    for name, described in _documentation().items():
+
+def json_schema() -> Schema:
+    """The schema of a job file."""
+    return _described("kitctl job", msgspec.json.schema(spec.JobSpec), (sections, spec))
+
+
+def output_schema() -> Schema:
+    """The schema of every object that ``-o json`` prints. All keys are required: the output leaves none out."""
+    from kitctl.output import DOCUMENTS, base, history, jobs, reports  # noqa: PLC0415 - only the documentation needs it
+
+    schema = _described("kitctl -o json", msgspec.json.schema(DOCUMENTS), (base, jobs, reports, history))
+    for definition in schema["$defs"].values():
+        definition["required"] = list(definition["properties"])
+        for field in definition["properties"].values():
+            field.pop("default", None)
+        definition["properties"].get("kind", {}).setdefault("description", "Type of the object.")
+    return schema
+
+
+def _described(title: str, schema: Schema, modules: Iterable[ModuleType]) -> Schema:
+    """With a title, and a description of every section and field. Without the source (a zipped install) it has none."""
+    for name, described in _documentation(modules).items():
         properties = schema["$defs"].get(name, {}).get("properties", {})
         for key, text in described.items():
-            properties[key]["description"] = text
-    return {"$schema": _DIALECT, "title": "kitctl job", **schema}
+            if key in properties:
+                properties[key]["description"] = text
+    return {"$schema": _DIALECT, "title": title, **schema}
 
 
-def _documentation() -> dict[str, dict[str, str]]:
+def _documentation(modules: Iterable[ModuleType]) -> dict[str, dict[str, str]]:
     """Section -> key -> docstring."""
     try:
-        modules = {module: ast.parse(inspect.getsource(module)) for module in (sections, spec)}
+        parsed = {module: ast.parse(inspect.getsource(module)) for module in modules}
     except OSError:
         return {}
-    return {
-        node.name: _fields(node, getattr(module, node.name))
-        for module, tree in modules.items()
-        for node in tree.body
-        if isinstance(node, ast.ClassDef)
-    }
+    found: dict[str, dict[str, str]] = {}
+    for module, tree in parsed.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                kind = getattr(module, node.name)
+                found[node.name] = found.get(kind.__base__.__name__, {}) | _fields(node, kind)
+    return found
 
 
-def _fields(written: ast.ClassDef, section: type[sections.Section]) -> dict[str, str]:
+def _fields(written: ast.ClassDef, section: type[msgspec.Struct]) -> dict[str, str]:
     keys = {field.name: field.encode_name for field in msgspec.structs.fields(section)}
     return {
         keys[field.target.id]: inspect.cleandoc(text.value.value)

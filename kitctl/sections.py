@@ -1,4 +1,4 @@
-"""The parts of a job file, each a frozen type; the docstring under a field is its documentation."""
+"""The sections of a job file, as frozen types; the docstring under a field is its documentation."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from kitctl.fields import (
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
-    """A part of a job file: unknown keys are errors, keys are camelCase, values never change."""
+    """A section of a job file: keys are camelCase, unknown keys are errors."""
 
 
 class EnvSource(Section, frozen=True, kw_only=True):
-    """Environment variables taken from an object that is in the namespace already: one of the two."""
+    """Environment variables from an existing object of the namespace: set ``configMap`` or ``secret``."""
 
     config_map: ObjectName = ""
     """Name of the ConfigMap whose keys become variables."""
     secret: ObjectName = ""
     """Name of the Secret whose keys become variables."""
     prefix: EnvPrefix = ""
-    """Put before each variable's name."""
+    """Prefix of the variables' names."""
 
 
 class Volume(Section, frozen=True, kw_only=True):
-    """A volume in every pod: exactly one of the sources."""
+    """A volume of every pod; set exactly one source."""
 
     mount_path: str
-    """Where the ranks see it."""
+    """Path in the container."""
     claim: ObjectName = ""
     """An existing PersistentVolumeClaim."""
     config_map: ObjectName = ""
@@ -53,7 +53,7 @@ class Volume(Section, frozen=True, kw_only=True):
     secret: ObjectName = ""
     """An existing Secret."""
     empty_dir: Quantity | None = None
-    """Scratch space of this size; gone with the pod."""
+    """Scratch space of this size, deleted with the pod."""
     read_only: bool = False
     """Mount it read-only."""
 
@@ -62,9 +62,9 @@ class Resources(Section, frozen=True, kw_only=True):
     """CPU, memory and other resources of a pod, as Kubernetes writes them. GPUs are ``gpusPerNode``."""
 
     requests: dict[ResourceName, Quantity] = {}
-    """What a pod is promised. CPU and memory that neither part names: 100m and 512Mi."""
+    """Requests of a pod. CPU and memory set in neither part: 100m and 512Mi."""
     limits: dict[ResourceName, Quantity] = {}
-    """What a pod may use at most."""
+    """Limits of a pod."""
 
 
 class Nccl(Section, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class Nccl(Section, frozen=True, kw_only=True):
     debug: Literal["", "VERSION", "WARN", "INFO", "TRACE"] = ""
     """NCCL_DEBUG."""
     interface: str = ""
-    """Interface for NCCL and gloo. Empty: each node takes the one that its route to node 0 leaves by."""
+    """Interface for NCCL and gloo. Empty: that of the route to node 0, on each node."""
     hca: str = ""
     """NCCL_IB_HCA: which InfiniBand adapters."""
     ib_disable: bool = False
@@ -86,59 +86,59 @@ class Rendezvous(Section, frozen=True, kw_only=True):
     """How the nodes find each other."""
 
     backend: Literal["hub", "c10d"] = "hub"
-    """hub: lost nodes are seen at once and ranks follow the order of the pods; c10d: torchrun's own."""
+    """hub: detects lost nodes at once, and orders ranks like the pods; c10d: torchrun's."""
     port: Port = names.RENDEZVOUS_PORT
     """Port of the rendezvous, on node 0."""
     join_timeout: Duration = "15m"
-    """How long a node waits for the others (an image that is pulled for the first time counts)."""
+    """How long a node waits for the others, including image pulls."""
     last_call: Duration = "3s"
-    """How long an elastic job waits for more nodes once it has its minimum."""
+    """How long an elastic job waits for more nodes once the minimum has joined."""
     cluster_domain: Domain = "cluster.local"
     """The cluster's DNS domain."""
 
 
 class Snapshots(Section, frozen=True, kw_only=True):
-    """Where training state is kept, and how often."""
+    """Where and how often training state is saved."""
 
     enabled: bool = True
-    """Without snapshots a restart begins at step 0."""
+    """Whether to take snapshots; without, a restart begins at step 0."""
     claim: ObjectName = ""
-    """An existing PersistentVolumeClaim. Empty: ``<name>-snapshots`` is made, and outlives the job."""
+    """An existing PersistentVolumeClaim. Empty: ``<name>-snapshots`` is created, and outlives the job."""
     size: Quantity = "10Gi"
-    """Size of the claim that is made."""
+    """Size of the claim that is created."""
     storage_class: ObjectName = ""
     """Its storage class. Empty: the cluster's default."""
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"] = "ReadWriteMany"
     """Its access mode; more than one node needs ReadWriteMany."""
     path: str = names.SNAPSHOT_PATH
-    """Where the ranks see it."""
+    """Path in the container."""
     every_steps: Positive = 100
-    """Optimizer steps between two snapshots."""
+    """Optimizer steps between snapshots."""
     every: Duration | None = None
-    """Time between two snapshots; whichever comes first of this and ``everySteps``."""
+    """Time between snapshots; the first of this and ``everySteps`` counts."""
     copy: bool = True
-    """Training waits for a copy of the state in memory, which is written while it goes on. Without, it waits until the
-    state is written, and each rank needs 16 MiB for that: for hosts without memory for a second state."""
+    """Copy the state in memory, and write the copy while training continues. Without, training waits until the state is
+    written, with 16 MiB of memory per rank: for hosts without memory for a second state."""
     model_file: bool = True
-    """At the end of training the folder gets ``model.pt``, the trained model alone."""
+    """Write the trained model alone to ``model.pt`` when training ends."""
     memory_every_steps: Positive | None = None
-    """Besides, steps between two copies in each node's /dev/shm, for ranks that are killed while their node lives. Two
-    copies of what a rank holds of the state have to fit in ``sharedMemory``, and count as memory of the pod."""
+    """Steps between in-memory snapshots in each node's /dev/shm, for ranks that die while their node lives. Two copies
+    of each rank's part of the state must fit in ``sharedMemory``, and count as memory of the pod."""
     keep: Positive = 3
-    """How many of the latest are kept."""
+    """Number of latest snapshots to keep."""
     keep_every: Positive | None = None
-    """Besides, the first snapshot behind each multiple of so many steps stays for good."""
+    """Also keep the first snapshot after each multiple of this many steps, for good."""
     keep_best: Annotated[str, Meta(pattern=r"^((max|min):.+)?$", examples=["max:accuracy", "min:loss"])] = ""
-    """Besides, the best one by a metric that the script gives behind each epoch; there a snapshot is then due."""
+    """Also keep the best snapshot by a metric that the script reports after each epoch; one is then taken there."""
 
 
 class Toleration(Section, frozen=True, kw_only=True):
-    """A taint that the pods accept, as Kubernetes writes it."""
+    """A taint that the pods tolerate, as Kubernetes writes it."""
 
     key: TaintKey = ""
     """The taint's key. Empty, with ``Exists``: every taint."""
     operator: Literal["Exists", "Equal"] = "Equal"
-    """Whether the key is enough, or its value counts, too."""
+    """``Exists``: any value; ``Equal``: this value."""
     value: LabelValue = ""
     """The taint's value, with ``Equal``."""
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
@@ -149,55 +149,55 @@ class Scheduling(Section, frozen=True, kw_only=True):
     """Where and when the pods run."""
 
     queue: QueueName = ""
-    """Kueue's LocalQueue; Kueue then releases the job."""
+    """LocalQueue of Kueue, which then starts the job."""
     priority_class: ObjectName = ""
     """PriorityClass of the pods."""
     node_selector: dict[LabelKey, LabelValue] = {}
-    """Labels that a machine must have."""
+    """Node labels that the pods require."""
     tolerations: tuple[Toleration, ...] = ()
-    """Taints that the pods accept."""
+    """Taints that the pods tolerate."""
     spread: Literal["require", "prefer", "none"] = "prefer"
-    """Whether the pods must, should or need not be on different machines."""
+    """Whether the pods must, should or need not run on different Kubernetes nodes."""
     scheduler: ObjectName = ""
     """schedulerName; empty: the cluster's default."""
 
 
 class Policy(Section, frozen=True, kw_only=True):
-    """What happens when something fails, and how long things may take."""
+    """Restarts and time limits."""
 
     max_restarts: Count = 3
-    """Failures of a node's own ranks in a row, without a new snapshot in between, before the job fails."""
+    """Allowed failures of ranks without a new snapshot; one more fails the job."""
     backoff_limit: Count = 100
-    """Pods that may be lost (killed, evicted, preempted) before the job fails."""
+    """Allowed losses of pods (killed, evicted, preempted); one more fails the job."""
     deadline: Duration | None = None
-    """Longest run time of the whole job."""
+    """Maximum run time of the whole job."""
     ttl: Duration | None = None
-    """When the finished job is deleted; its snapshots stay."""
+    """Delete the job this long after it ends; its snapshots stay."""
     grace_period: Duration = "60s"
-    """From SIGTERM to SIGKILL: a step and a snapshot must fit in."""
+    """Time from SIGTERM to SIGKILL; a step and a snapshot must fit in."""
     hang_timeout: Patience = "auto"
-    """How long a step may take before the job counts as hung; ``auto``: as long as its ranks work, else ten times the
+    """Maximum time of a step before the job counts as hung; ``auto``: no limit while its ranks work, else ten times the
     slowest steps, at least 30 s."""
 
 
 class Security(Section, frozen=True, kw_only=True):
-    """What the pods may do. The default passes the ``restricted`` Pod Security profile."""
+    """Permissions of the pods. The default passes the ``restricted`` Pod Security profile."""
 
     profile: Literal["restricted", "none"] = "restricted"
     """``none`` renders no securityContext: for images that must run as root."""
     run_as_user: Positive = 1000
     """User id of the ranks."""
     fs_group: Positive = 1000
-    """Group that owns mounted volumes."""
+    """Group id of mounted volumes."""
     read_only_root: bool = True
-    """Root file system read-only; /tmp is a volume."""
+    """Mount the root file system read-only; /tmp is a volume."""
     network_policy: bool | Literal["require"] = True
-    """Let only the job's own pods reach its ports, where the cluster's network enforces that: torch's store has no
-    authentication. True: without it where you may not create one; ``require``: the job is refused there."""
+    """Create a NetworkPolicy: only the job's pods reach its ports, since torch's store has no authentication. True:
+    without one where you may not create it; ``require``: the job is rejected there."""
     rendezvous_secret: bool | Literal["require"] = True
-    """Nodes prove to each other that they know the run's secret, a Secret that is made with the job. True: without it
-    where you may not create one, or nobody fills it; ``require``: the job does not run without."""
+    """Nodes authenticate to each other with a Secret that is created with the job. True: without it where you may not
+    create one, or nothing fills it; ``require``: the job does not run without it."""
     report_status: bool = True
-    """Give node 0 the right to write this job's one status ConfigMap."""
+    """Allow node 0 to write this job's status ConfigMap."""
     service_account: ObjectName = ""
-    """An existing ServiceAccount. Empty: one is made if ``reportStatus`` needs it."""
+    """An existing ServiceAccount. Empty: one is created if ``reportStatus`` needs it."""

@@ -1,4 +1,4 @@
-"""What the trainer says about a job's snapshots (``kittrain.snapshots``), as values. Pure."""
+"""The output of the trainer's snapshot tool (``python -m kittrain.snapshots``), as types. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kitctl.errors import TargetError
 T = TypeVar("T")
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A part of what the trainer answers; keys that an image of another version adds are passed over."""
+class Output(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A part of the output; unknown keys, of an image of another version, are ignored."""
 
 
-class Snapshot(Answer, frozen=True, kw_only=True):
-    """A folder among the snapshots; what follows from its manifest is None where that cannot be trusted.
+class Snapshot(Output, frozen=True, kw_only=True):
+    """A snapshot; what follows from its manifest is None where that cannot be trusted.
 
-    ``created`` is Unix seconds, ``size`` bytes; ``epoch``, from 1 on, is that of its last step.
+    ``created`` is Unix seconds, ``size`` bytes; ``epoch``, from 1, is that of its last step.
     """
 
     name: str
@@ -33,8 +33,8 @@ class Snapshot(Answer, frozen=True, kw_only=True):
     created: float | None
 
 
-class Entry(Answer, frozen=True, kw_only=True):
-    """An entry of the ledger: a generation's steps in an epoch, and the positions of its order that they took."""
+class LedgerEntry(Output, frozen=True, kw_only=True):
+    """An entry of the ledger: a generation's steps in an epoch, and the positions in its order that they consumed."""
 
     generation: int
     epoch: int
@@ -45,7 +45,7 @@ class Entry(Answer, frozen=True, kw_only=True):
     world_size: int
 
 
-class Tensor(Answer, frozen=True, kw_only=True):
+class Tensor(Output, frozen=True, kw_only=True):
     """One of the model's tensors; ``size`` is bytes."""
 
     name: str
@@ -54,8 +54,8 @@ class Tensor(Answer, frozen=True, kw_only=True):
     size: int
 
 
-class Details(Snapshot, frozen=True, kw_only=True):
-    """All about one snapshot."""
+class SnapshotDetails(Snapshot, frozen=True, kw_only=True):
+    """A snapshot with the contents of its manifest."""
 
     job: str
     position: int
@@ -65,12 +65,12 @@ class Details(Snapshot, frozen=True, kw_only=True):
     torch: str
     parent: str
     digest: str
-    ledger: tuple[Entry, ...]
+    ledger: tuple[LedgerEntry, ...]
     tensors: tuple[Tensor, ...]
 
 
-class Part(Answer, frozen=True, kw_only=True):
-    """A part of a history in one order of the data; ``before`` it lie so many epochs in other orders."""
+class EarlierData(Output, frozen=True, kw_only=True):
+    """A part of a history in an earlier order of the data; ``before`` counts the epochs before it."""
 
     samples: int
     batch: int
@@ -82,10 +82,10 @@ class Part(Answer, frozen=True, kw_only=True):
     steps: int
 
 
-class Proof(Answer, frozen=True, kw_only=True):
-    """What one snapshot's history proves; ``broken`` says where it does not, ``entry`` at which of the ledger's.
+class Proof(Output, frozen=True, kw_only=True):
+    """What a snapshot's history proves; ``broken`` is where it contradicts itself, ``entry`` the index in the ledger.
 
-    Its numbers are those of the present order of the data; ``earlier`` has the parts before, in other orders.
+    The numbers are those of the current order of the data; ``earlier`` has the parts before, in other orders.
     """
 
     snapshot: str
@@ -95,15 +95,15 @@ class Proof(Answer, frozen=True, kw_only=True):
     samples: int
     counted: int
     steps: int
-    earlier: tuple[Part, ...] = ()
+    earlier: tuple[EarlierData, ...] = ()
     generations: int
     broken: str
     entry: int | None
-    ledger: tuple[Entry, ...]
+    ledger: tuple[LedgerEntry, ...]
 
 
-class Audit(Answer, frozen=True, kw_only=True):
-    """The proofs of all snapshots, the newest first; ``unusable`` are those that cannot vouch for anything."""
+class Audit(Output, frozen=True, kw_only=True):
+    """The proofs of all snapshots, the newest first; ``unusable`` are the snapshots that cannot be read."""
 
     proofs: tuple[Proof, ...]
     unusable: tuple[Snapshot, ...]
@@ -114,14 +114,14 @@ class Audit(Answer, frozen=True, kw_only=True):
         return bool(self.proofs) and not self.unusable and not any(proof.broken for proof in self.proofs)
 
 
-def read(answer: bytes, kind: type[T]) -> T:
-    """An answer as a value.
+def parse(answer: bytes, kind: type[T]) -> T:
+    """Parse the output of the snapshot tool.
 
     Raises:
-        TargetError: it is none; the trainer there is of another version.
+        TargetError: unexpected output, as of a trainer of another version.
     """
     try:
         return msgspec.json.decode(answer, type=kind)
     except msgspec.MsgspecError as error:
-        fix = "the image's trainer must be of kitctl's version"
-        raise TargetError(f"what answered beside the snapshots cannot be understood: {error}", fix=fix) from error
+        fix = "use an image of kitctl's version"
+        raise TargetError(f"unexpected output of the snapshot tool: {error}", fix=fix) from error

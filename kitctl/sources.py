@@ -1,7 +1,7 @@
-"""The files that travel with a job: which of them are meant, and which of those may leave this machine.
+"""The files that are sent with a job: which ones, and whether they may leave this machine.
 
-What lives here: paths, globs and folders of ``command`` and ``sync``, and reading. They end in a ConfigMap, so nothing
-comes along that was not named: no hidden file, and nothing that a link leads to outside of the folder.
+What lives here: the paths, globs and folders of ``command`` and ``sync``, and reading them. They end up in a ConfigMap,
+so nothing is sent that was not named: no hidden file, and no target of a link outside the folder.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Final
 from kitctl.errors import Problem, SpecError
 from kitctl.spec import JobSpec
 
-SOURCES_LIMIT: Final = 900 * 1024  # bytes; they travel in a ConfigMap, and an object holds 1 MiB
+SOURCES_LIMIT: Final = 900 * 1024  # bytes; they are sent in a ConfigMap, which holds 1 MiB
 
 
 def sources(spec: JobSpec, folder: Path) -> dict[str, str]:
-    """The files that travel with the job, by their path relative to ``folder``: a relative script, and ``sync``.
+    """The files to send with the job, by path relative to ``folder``: a relative script, and ``sync``.
 
     Raises:
-        SpecError: one of them is absent, is no text, lies elsewhere or hidden, or they are too large together.
+        SpecError: one of them is missing, not text, outside the folder or hidden, or they are too large together.
     """
     found: dict[Path, str] = {}
     if spec.script and not Path(spec.script).is_absolute():
@@ -30,8 +30,8 @@ def sources(spec: JobSpec, folder: Path) -> dict[str, str]:
         field = f"sync[{number}]"
         found |= dict.fromkeys(_matches(folder, pattern, field), field)
     for path, field in found.items():
-        _insist_inside(path, folder, field)
-    _insist_small(found)
+        _require_inside(path, folder, field)
+    _require_small(found)
     return {path.relative_to(folder).as_posix(): _text(path, field) for path, field in sorted(found.items())}
 
 
@@ -41,22 +41,22 @@ def _script(folder: Path, script: str) -> Path:
         fix = "give a path from this folder, or an absolute path in the image"
         raise _wrong("command", f"{script} does not exist in {folder}", fix)
     if not path.is_file():
-        raise _wrong("command", f"{script} is no file", "name a script; sync takes folders")
+        raise _wrong("command", f"{script} is not a file", "name a script; sync takes folders")
     return path
 
 
 def _matches(folder: Path, pattern: str, field: str) -> Iterator[Path]:
-    """The files that a path, a glob or a folder means."""
+    """The files that match a path, a glob or a folder."""
     _below(folder, pattern, field)
     hidden = [part for part in Path(pattern).parts if part.startswith(".")]
     try:
         paths = sorted(folder.glob(pattern)) if Path(pattern).parts else [folder]
     except ValueError as error:
-        raise _wrong(field, f"{pattern!r} is no pattern: {error}", "write it like lib, *.txt or **/*.py") from error
+        raise _wrong(field, f"{pattern!r} is not a pattern: {error}", "write it like lib, *.txt or **/*.py") from error
     files = [file for path in paths for file in _files(path) if _named(file.relative_to(folder), hidden)]
     if not files:
-        what = f"{pattern} does not exist in {folder}, or only hidden"
-        raise _wrong(field, what, "give a path from this folder; what is hidden travels if it is named, as in .env")
+        what = f"{pattern} matches nothing in {folder}, or only hidden files"
+        raise _wrong(field, what, "give a path from this folder; name hidden files themselves, as in .env")
     yield from files
 
 
@@ -73,28 +73,28 @@ def _files(path: Path) -> list[Path]:
 
 
 def _named(path: Path, hidden: list[str]) -> bool:
-    """Whether each hidden part of a path was asked for as such: ``*`` means none of them."""
+    """Whether each hidden part of a path was named: ``*`` matches no hidden part."""
     parts = [part for part in path.parts if part.startswith(".")]
     return all(any(fnmatchcase(part, pattern) for pattern in hidden) for part in parts)
 
 
-def _insist_inside(path: Path, folder: Path, field: str) -> None:
-    """A link may lead to another file of the folder that is not hidden, and nowhere else."""
+def _require_inside(path: Path, folder: Path, field: str) -> None:
+    """A link may only lead to a file of the folder that is not hidden."""
     real, root = path.resolve(), folder.resolve()
     if real == root / path.relative_to(folder):
         return
     name = path.relative_to(folder)
     if not real.is_relative_to(root) or any(part.startswith(".") for part in real.relative_to(root).parts):
-        raise _wrong(field, f"{name} is a link to {real}, which does not travel", "name the file itself, or copy it")
+        raise _wrong(field, f"{name} is a link to {real}, which is not sent", "name the file itself, or copy it")
 
 
-def _insist_small(found: dict[Path, str]) -> None:
+def _require_small(found: dict[Path, str]) -> None:
     for path, field in found.items():
         if path.exists() and not path.is_file():
-            raise _wrong(field, f"{path.name} is no file", "only text files can travel")
+            raise _wrong(field, f"{path.name} is not a file", "only text files can be sent")
     size = sum(path.stat().st_size for path in found if path.exists())
     if size > SOURCES_LIMIT:
-        what = f"{size // 1024} KiB of files are more than the {SOURCES_LIMIT // 1024} that can travel with a job"
+        what = f"{size // 1024} KiB of files are more than the {SOURCES_LIMIT // 1024} that can be sent with a job"
         raise _wrong("sync", what, "sync fewer, or put them into the image or on a volume")
 
 
@@ -102,8 +102,8 @@ def _text(path: Path, field: str) -> str:
     try:
         return path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
-        what = f"{path.name} cannot travel with the job: {error}"
-        raise _wrong(field, what, "only text files can; put others on a volume") from error
+        what = f"{path.name} cannot be sent with the job: {error}"
+        raise _wrong(field, what, "only text files can be sent; put others on a volume") from error
 
 
 def _wrong(field: str, what: str, fix: str) -> SpecError:

@@ -1,6 +1,6 @@
-"""What a job is: typed, frozen, validated once at the boundary.
+"""The spec of a job: typed, frozen, validated once at the boundary.
 
-The docstring under a field is its documentation, and its description in ``schema``. What never lives here: reading
+The docstring under a field is its documentation, and its description in ``schema``. What never does: reading
 files or flags (``specfile``), checks of one field against another (``rules``), Kubernetes objects (``render``).
 """
 
@@ -35,72 +35,73 @@ class JobSpec(Section, frozen=True, kw_only=True):
     version: Literal[1] = 1
     """Version of this file's format."""
     name: str = ""
-    """Name of the job: a DNS label that leaves room for ``-<node index>``. Empty: made from the command."""
+    """Name of the job: a DNS label that leaves room for ``-<node index>``. Empty: derived from the command."""
     namespace: str = "default"
     """Namespace it runs in."""
     kind: Kind = "auto"
-    """The Kubernetes kind. ``auto`` takes what the cluster has; rendered without a cluster it is IndexedJob."""
+    """The Kubernetes kind. ``auto``: what the cluster supports; IndexedJob when rendered without a cluster."""
     image: Image = names.DEFAULT_IMAGE
-    """Container image; must have torch and this kit's ``kittrain``."""
+    """Container image with torch and ``kittrain``."""
     image_pull_secrets: tuple[GivenName, ...] = ()
-    """Secrets to pull the image with. Empty: ``submit`` takes those of the namespace's default ServiceAccount."""
+    """Secrets to pull the image with. Empty: ``submit`` uses those of the namespace's default ServiceAccount."""
     nodes: Size = 1
     """Number of nodes: 3, or "2:4" for an elastic job."""
     gpus_per_node: Count = 0
-    """GPUs of each node."""
+    """GPUs per node."""
     gpu_resource: DeviceName = "nvidia.com/gpu"
-    """The extended resource that a GPU is."""
+    """The extended resource of a GPU."""
     procs_per_node: Positive | Literal["auto"] = "auto"
-    """Ranks of each node; ``auto``: one a GPU, or one."""
+    """Ranks per node; ``auto``: one per GPU, or one."""
     command: tuple[str, ...] = names.DEFAULT_COMMAND
-    """What each rank runs: ["train.py"], or ["-m", "package.module"]."""
+    """The command of each rank: ["train.py"], or ["-m", "package.module"]."""
     args: tuple[str, ...] = ()
     """Its arguments."""
     env: dict[EnvName, str] = {}
     """Environment variables of the ranks."""
     env_from: tuple[EnvSource, ...] = ()
-    """More of them, from ConfigMaps and Secrets."""
+    """More environment variables, from ConfigMaps and Secrets."""
     secrets: dict[EnvName, SecretKey] = {}
-    """Variables from a Secret's key: {HF_TOKEN: my-secret/token}. Only the reference is ever written down."""
+    """Variables from a Secret's key: {HF_TOKEN: my-secret/token}. Only the reference is stored."""
     volumes: tuple[Volume, ...] = ()
-    """More volumes."""
+    """Further volumes."""
     sync: tuple[str, ...] = ()
-    """Files that travel with the job into its working folder: paths, globs and folders; a script given by relative path
-    is one of them. Hidden files have to be named, and no link may lead out of the folder that you submit from."""
+    """Files to send with the job, into its working folder: paths, globs and folders. A script given by relative path is
+    sent, too. Hidden files must be named, and no link may lead out of the folder that you submit from."""
     resume: bool | Literal["state"] = False
-    """Continue from the snapshots of an earlier run of this name. ``true`` takes up its order of the data, exactly;
-    ``state`` takes its weights, optimizer and scheduler, and another data set, batch size or seed if there is one."""
+    """Continue from the snapshots of an earlier run of this name. ``true``: exactly, in its order of the data;
+    ``state``: with its weights, optimizer and scheduler; data set, batch size and seed may differ."""
     from_scratch: bool = False
-    """Begin anew where there are snapshots to go on from, but all are unusable; else that is an error. They stay."""
+    """Start at step 0 if there are snapshots but all are unusable; else that is an error. The snapshots stay."""
     virtual_ranks: Count = 0
-    """With any but 0 the loss curve has the same bits on any number of ranks; each step is so many small ones then."""
+    """Not 0: each step is computed as this many virtual ranks, so the loss is bitwise equal on any number of ranks."""
     resources: Resources = Resources()
-    """CPU, memory and others."""
+    """CPU, memory and other resources."""
     shared_memory: Quantity = "2Gi"
-    """Size of /dev/shm: data loaders and NCCL need it, a container's default is 64 MiB."""
+    """Size of /dev/shm, which data loaders and NCCL need; a container's default is 64 MiB."""
     backend: Literal["auto", "nccl", "gloo"] = "auto"
-    """Collectives; ``auto``: nccl with GPUs, gloo without. Only ``gloo`` goes on when asked-for GPUs are absent."""
+    """Backend of the collectives; ``auto``: nccl with GPUs, gloo without. Only ``gloo`` continues if requested GPUs are
+    missing."""
     nccl: Nccl = Nccl()
     """The network of the collectives."""
     rendezvous: Rendezvous = Rendezvous()
     """How the nodes find each other."""
     snapshots: Snapshots = Snapshots()
-    """Where training state is kept, and how often."""
+    """Where and how often training state is saved."""
     scheduling: Scheduling = Scheduling()
     """Where and when the pods run."""
     policy: Policy = Policy()
-    """What happens when something fails, and how long things may take."""
+    """Restarts and time limits."""
     security: Security = Security()
-    """What the pods may do."""
+    """Permissions of the pods."""
 
     @property
     def min_nodes(self) -> int:
-        """Fewest nodes that the job runs with."""
+        """Minimum number of nodes."""
         return int(str(self.nodes).partition(":")[0])
 
     @property
     def max_nodes(self) -> int:
-        """Most nodes that the job runs with."""
+        """Maximum number of nodes."""
         return int(str(self.nodes).rpartition(":")[2])
 
     @property
@@ -124,5 +125,5 @@ class JobSpec(Section, frozen=True, kw_only=True):
         return seconds(self.policy.grace_period)
 
     def digest(self, sources: Mapping[str, str]) -> str:
-        """A digest of everything that the job is, and of the files that travel with it: equal jobs, equal digests."""
+        """A digest of the spec and of the files that are sent with the job: equal jobs, equal digests."""
         return hashlib.sha256(msgspec.json.encode((self, sources), order="sorted")).hexdigest()[:16]

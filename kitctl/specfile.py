@@ -1,7 +1,7 @@
-"""From what a person hands in to what runs: job file and flags -> ``JobSpec``.
+"""Build the ``JobSpec`` from the job file and the flags.
 
-What lives here: which of several wishes wins, the name of a job that has none, reading. What never does: how flags
-are spelled (``cli``), checks of one field against another (``rules``), the files that travel (``sources``).
+What lives here: precedence, the default name, reading files. What never does: how flags are spelled (``cli``), checks
+of one field against another (``rules``), the files that are sent with a job (``sources``).
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ import msgspec
 
 from kitctl import yamlstrict
 from kitctl.errors import SpecError, UsageError
-from kitctl.jobinput import JobInput, merge, nested
+from kitctl.field_type import FieldType
+from kitctl.job_request import JobRequest, merge, nested
 from kitctl.rules import check, name_limit
-from kitctl.shape import Shape
 from kitctl.spec import JobSpec
 
-_JOB: Final = Shape(JobSpec)
+_JOB: Final = FieldType(JobSpec)
 
 
-def build(job: JobInput, *, suffix: str = "", namespace: str = "default") -> JobSpec:
-    """The spec that was asked for: ``--set`` over flags over the job file over the user's defaults.
+def build(job: JobRequest, *, suffix: str = "", namespace: str = "default") -> JobSpec:
+    """Build the spec: ``--set`` over flags over the job file over the user's defaults.
 
-    A job without a name is named after its command, with ``-<suffix>`` if there is one; one without a namespace
-    runs in the one that is given here.
+    A job without a name is named after its command, with ``-<suffix>`` if there is one; ``namespace`` is the default.
 
     Raises:
         SpecError: with one line for every problem.
@@ -37,16 +36,16 @@ def build(job: JobInput, *, suffix: str = "", namespace: str = "default") -> Job
     """
     source = str(job.file or "")
     files = [_read(path) for path in (_defaults(), job.file) if path]
-    tree: dict[str, Any] = {"namespace": namespace}
-    for layer in (*files, job.flags, *map(_setting, job.settings)):
-        tree = merge(tree, layer)
-    if problems := list(_JOB.faults(tree)):
+    mapping: dict[str, Any] = {"namespace": namespace}
+    for layer in (*files, job.flags, *map(_parse_set, job.overrides)):
+        mapping = merge(mapping, layer)
+    if problems := list(_JOB.errors(mapping)):
         raise SpecError(problems, source=source)
-    return check(_named(_one_size(msgspec.convert(tree, JobSpec)), suffix), source=source)
+    return check(_with_default_name(_normalize_nodes(msgspec.convert(mapping, JobSpec)), suffix), source=source)
 
 
 def _defaults() -> Path | None:
-    """The user's own defaults, as a job file: an image, say."""
+    """The user's defaults, such as an image, as a job file."""
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     path = home / "kitctl" / "defaults.yaml"
     return path if path.is_file() else None
@@ -59,33 +58,33 @@ def _read(path: Path) -> dict[str, Any]:
         text = data.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{source}: {error}", fix="give a job file: YAML or JSON, in UTF-8") from error
-    tree, problems = yamlstrict.read(text, source, _JOB)
+    mapping, problems = yamlstrict.read(text, source, _JOB)
     if problems:
         raise SpecError(problems, source=source)
-    return tree
+    return mapping
 
 
-def _setting(text: str) -> dict[str, Any]:
-    """``a.b=c`` as a tree. The value is text where the field is; else JSON where it is JSON."""
+def _parse_set(text: str) -> dict[str, Any]:
+    """``a.b=c`` as a nested mapping. The value of a text field stays text; others are parsed if they are JSON."""
     path, sign, value = text.partition("=")
     if not (path and sign):
         raise UsageError(f"--set {text}: not FIELD=VALUE", fix="write it like --set snapshots.keep=5")
-    keys, shape = _resolve(path)
-    return nested(keys, value if shape.is_text else _json(value))
+    keys, field_type = _resolve(path)
+    return nested(keys, value if field_type.is_text else _json(value))
 
 
-def _resolve(path: str) -> tuple[list[str], Shape]:
-    """A dotted path as keys, and what is there; below a mapping with free keys the rest is one key, dots and all."""
+def _resolve(path: str) -> tuple[list[str], FieldType]:
+    """A dotted path as keys, and its type; below a mapping with free keys the rest is one key, dots included."""
     keys: list[str] = []
-    shape, rest = _JOB, path
+    current, rest = _JOB, path
     while rest:
-        key, _, rest = (rest, "", "") if shape.values else rest.partition(".")
+        key, _, rest = (rest, "", "") if current.values else rest.partition(".")
         keys.append(key)
-        below = shape.child(key)
-        if below is None:
-            raise SpecError([shape.unknown(".".join(keys), key)])
-        shape = below
-    return keys, shape
+        child = current.child(key)
+        if child is None:
+            raise SpecError([current.unknown(".".join(keys), key)])
+        current = child
+    return keys, current
 
 
 def _json(text: str) -> Any:
@@ -95,13 +94,13 @@ def _json(text: str) -> Any:
         return text
 
 
-def _one_size(spec: JobSpec) -> JobSpec:
+def _normalize_nodes(spec: JobSpec) -> JobSpec:
     """``"3"`` and ``"3:3"`` are 3: equal jobs have equal specs."""
     fixed = spec.min_nodes == spec.max_nodes and spec.min_nodes > 0
     return msgspec.structs.replace(spec, nodes=spec.min_nodes) if fixed else spec
 
 
-def _named(spec: JobSpec, suffix: str) -> JobSpec:
+def _with_default_name(spec: JobSpec, suffix: str) -> JobSpec:
     if spec.name or not spec.command:
         return spec
     stem = Path(spec.command[0]).stem if spec.script else spec.command[-1].rpartition(".")[2]

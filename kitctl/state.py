@@ -1,7 +1,6 @@
-"""From facts to what is true of a job: its phase, and what each node and rank is doing. Pure.
+"""Derive the state of a job from facts: its phase, and the state of each node. Pure.
 
-``derive`` turns what a target knows into a ``JobState``, which is what status, list and wait show. Nothing here asks
-anybody anything.
+``derive`` turns the facts of a target into a ``JobState``, which status, list and wait show.
 """
 
 from __future__ import annotations
@@ -10,27 +9,27 @@ from typing import Literal
 
 import msgspec
 
-from kitctl.facts import JobFacts, NodeFacts, PastFailure, Progress, Recovery, Report, Termination
+from kitctl.facts import JobFacts, NodeFacts, PastFailure, Progress, RecoveryTimings, Report, Termination
 
 Phase = Literal[
     "Pending",  # accepted; no node runs yet
-    "Starting",  # nodes run, and have not formed their first group
-    "Running",  # every node of the current group is alive: ranks are training
-    "Recovering",  # a node was lost or ranks failed: a new group is forming
-    "Suspended",  # no node runs, and none is to: resume starts it again from its last snapshot
+    "Starting",  # nodes run, but have not formed their first group
+    "Running",  # every node of the current group is alive: ranks train
+    "Recovering",  # a node was lost or ranks failed; a new group forms
+    "Suspended",  # stopped by the user or a queue; resume continues from the last snapshot
     "Succeeded",
     "Failed",
     "Cancelled",
 ]
-END_PHASES = frozenset({"Succeeded", "Failed", "Cancelled"})
+TERMINAL_PHASES = frozenset({"Succeeded", "Failed", "Cancelled"})
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of ``status``."""
+    """The state of one node; ``ranks`` are those that it runs now."""
 
     index: int
     state: str
-    ranks: str
+    ranks: tuple[int, ...]
     pod: str
     host: str
     restarts: int
@@ -38,54 +37,54 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class JobState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a person (or ``-o json``) is told about a job."""
+class JobState(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``status`` and ``list`` show of a job."""
 
     name: str
     namespace: str
     target: str
-    kind: str
+    job_kind: str
     phase: Phase
     reason: str
-    nodes: str
-    ready: int
+    node_range: str
+    ready_nodes: int
     world_size: int
     restarts: int
     created: float
     ended: float | None
     progress: Progress
     failure: Termination | None
-    places: tuple[NodeState, ...]
+    nodes: tuple[NodeState, ...]
     snapshots: str
     slow: dict[str, float] = {}
-    last_recovery: Recovery | None = None
+    last_recovery: RecoveryTimings | None = None
     failures: tuple[PastFailure, ...] = ()
 
     @property
     def finished(self) -> bool:
-        """Whether the job has ended, one way or another."""
-        return self.phase in END_PHASES
+        """Whether the job has ended."""
+        return self.phase in TERMINAL_PHASES
 
 
 def derive(facts: JobFacts) -> JobState:
-    """Turn facts into state: the one place where a phase is decided."""
+    """Derive the state; the one place that decides the phase."""
     report = facts.report or Report()
     return JobState(
         name=facts.name,
         namespace=facts.namespace,
         target=facts.target,
-        kind=facts.kind,
+        job_kind=facts.kind,
         phase=(phase := _phase(facts)),
         reason=_reason(facts, phase),
-        nodes=facts.nodes,
-        ready=sum(node.alive for node in facts.places),
+        node_range=facts.node_range,
+        ready_nodes=sum(node.alive for node in facts.nodes),
         world_size=report.world_size if phase == "Running" else 0,
-        restarts=sum(max(node.attempts - 1, 0) for node in facts.places),
+        restarts=sum(max(node.attempts - 1, 0) for node in facts.nodes),
         created=facts.created,
         ended=facts.ended,
         progress=report.progress,
         failure=facts.failure,
-        places=tuple(_node(node, report, phase, told=facts.reports) for node in facts.places),
+        nodes=tuple(_node(node, report, phase, reporting=facts.reports) for node in facts.nodes),
         snapshots=facts.snapshots,
         slow=report.slow if phase == "Running" else {},
         last_recovery=report.last_recovery,
@@ -94,58 +93,58 @@ def derive(facts: JobFacts) -> JobState:
 
 
 def _phase(facts: JobFacts) -> Phase:
-    present = [node for node in facts.places if node.alive or node.exit_code == 0]
-    if facts.end:
-        return facts.end
+    present = [node for node in facts.nodes if node.alive or node.exit_code == 0]
+    if facts.result:
+        return facts.result
     if not present:
-        return "Suspended" if facts.suspended else "Recovering" if _begun(facts) else "Pending"
-    if not facts.reports and len(present) >= facts.wanted:
-        return "Running"  # as far as anybody can tell
+        return "Suspended" if facts.suspended else "Recovering" if _has_run(facts) else "Pending"
+    if not facts.reports and len(present) >= facts.desired_nodes:
+        return "Running"  # as far as is known
     if facts.report is None or not facts.report.formed:
-        return "Recovering" if any(node.attempts > 1 for node in facts.places) else "Starting"
-    return "Running" if _whole(facts.report, present) else "Recovering"
+        return "Recovering" if any(node.attempts > 1 for node in facts.nodes) else "Starting"
+    return "Running" if _is_complete(facts.report, present) else "Recovering"
 
 
-def _begun(facts: JobFacts) -> bool:
-    """Whether any node has run, or any group has formed (a node that was lost need not have left a trace)."""
-    return any(node.attempts for node in facts.places) or bool(facts.report and facts.report.formed)
+def _has_run(facts: JobFacts) -> bool:
+    """Whether any node has run, or any group has formed (a lost node may leave no trace)."""
+    return any(node.attempts for node in facts.nodes) or bool(facts.report and facts.report.formed)
 
 
-def _whole(report: Report, present: list[NodeFacts]) -> bool:
-    """Whether every member of the last group that formed is still the process that joined it, or is done."""
-    joined = {str(node.index) for node in present if not node.alive or _is_seated(node, report)}
+def _is_complete(report: Report, present: list[NodeFacts]) -> bool:
+    """Whether every member of the last group is still the process that joined it, or is done."""
+    joined = {str(node.index) for node in present if not node.alive or _has_joined(node, report)}
     return not report.forming and report.nodes.keys() <= joined
 
 
-def _is_seated(node: NodeFacts, report: Report) -> bool:
-    """Whether a node is the process that took its seat. Both times are by its own machine's clock."""
-    place = report.nodes.get(str(node.index))
-    return (node.started or 0.0) <= (place.joined if place and place.joined else report.formed)
+def _has_joined(node: NodeFacts, report: Report) -> bool:
+    """Whether a node's process is the one that joined the group. Both times are by the node's own clock."""
+    assignment = report.nodes.get(str(node.index))
+    return (node.started or 0.0) <= (assignment.joined if assignment and assignment.joined else report.formed)
 
 
 def _reason(facts: JobFacts, phase: Phase) -> str:
     if phase == "Failed" and facts.failure:
-        return _told(facts.failure)
-    if phase in END_PHASES or phase == "Running":
+        return _failure_reason(facts.failure)
+    if phase in TERMINAL_PHASES or phase == "Running":
         return ""
-    notes = (node.note for node in facts.places if node.note and not node.alive)
+    notes = (node.note for node in facts.nodes if node.note and not node.alive)
     return next(notes, facts.note)
 
 
-def _told(failure: Termination) -> str:
-    """Why a job has failed, with the node that did."""
+def _failure_reason(failure: Termination) -> str:
+    """Why a job has failed, with the node that failed."""
     return failure.reason if failure.node is None else f"node {failure.node}: {failure.reason}"
 
 
-def _node(node: NodeFacts, report: Report, phase: Phase, *, told: bool) -> NodeState:
-    place = report.nodes.get(str(node.index)) if phase == "Running" else None
-    first, last = place.ranks if place else (0, 0)
+def _node(node: NodeFacts, report: Report, phase: Phase, *, reporting: bool) -> NodeState:
+    assignment = report.nodes.get(str(node.index)) if phase == "Running" else None
+    first, last = assignment.ranks if assignment else (0, -1)
     return NodeState(
         index=node.index,
-        state=_node_state(node, placed=place is not None or not told, phase=phase),
-        ranks="" if place is None else f"{first}" if first == last else f"{first}-{last}",
+        state=_node_state(node, assigned=assignment is not None or not reporting, phase=phase),
+        ranks=tuple(range(first, last + 1)),
         pod=node.pod,
-        host=place.host if place else node.host,
+        host=assignment.host if assignment else node.host,
         restarts=max(node.attempts - 1, 0),
         since=node.started if node.alive else node.ended,
         reason=_node_reason(node, phase),
@@ -153,23 +152,23 @@ def _node(node: NodeFacts, report: Report, phase: Phase, *, told: bool) -> NodeS
 
 
 def _node_reason(node: NodeFacts, phase: Phase) -> str:
-    """Why it is as it is; of a failed job, whose reason is told above all nodes, no more than its part in it."""
-    told = node.termination
-    if phase != "Failed" or not told or told.outcome != "fatal" or told.node is None or node.alive:
+    """Why the node is in its state; of a failed job, only its part in the failure, as the job has the reason."""
+    ended = node.termination
+    if phase != "Failed" or not ended or ended.outcome != "fatal" or ended.node is None or node.alive:
         before = f"before: {node.before}" if node.before and node.alive else ""
-        return node.note or before or (told.reason if told else "")
-    if told.node != node.index:
-        return f"ended with node {told.node}"
-    return "failed" if told.rank is None else f"rank {told.rank} failed"
+        return node.note or before or (ended.reason if ended else "")
+    if ended.node != node.index:
+        return f"ended with node {ended.node}"
+    return "failed" if ended.rank is None else f"rank {ended.rank} failed"
 
 
-def _node_state(node: NodeFacts, *, placed: bool, phase: Phase) -> str:
+def _node_state(node: NodeFacts, *, assigned: bool, phase: Phase) -> str:
     if node.alive:
-        return "Running" if placed else "Joining"
+        return "Running" if assigned else "Joining"
     if node.exit_code == 0:
         return "Done"
     if node.attempts == 0:
-        return "Absent" if phase in END_PHASES or phase == "Suspended" else "Pending"
+        return "Absent" if phase in TERMINAL_PHASES or phase == "Suspended" else "Pending"
     return {"drained": "Drained", "fatal": "Failed"}.get(
-        node.termination.outcome if node.termination else "", "Stopped" if phase in END_PHASES else "Lost"
+        node.termination.outcome if node.termination else "", "Stopped" if phase in TERMINAL_PHASES else "Lost"
     )

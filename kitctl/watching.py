@@ -1,7 +1,7 @@
-"""A job as it changes: its states until it has ended, its log lines in order, and what its end means.
+"""Watch a job: its states until it ends, its log lines in order, and the error of its final phase.
 
-What lives here: everything that ``submit --wait``, ``wait``, ``status -w`` and ``logs -f`` have in common, for any
-target. What never does: printing.
+What lives here: what ``submit --wait``, ``wait``, ``status -w`` and ``logs -f`` share, for any target. What never does:
+printing.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from kitctl.state import JobState
 from kitctl.targets import Target
 from kitctl.view.text import failure_lines
 
-PATIENCE_SECONDS = 600.0  # how long a job is watched whose target does not answer: it goes on meanwhile
-REORDER_SECONDS = 0.3  # how long a followed line waits for an older one of another node
+RETRY_SECONDS = 600.0  # how long to retry a target that does not answer: the job goes on meanwhile
+REORDER_SECONDS = 0.3  # how long a followed line is held for an older one of another node
 
 
 def current(target: Target, namespace: str, name: str) -> JobState:
@@ -26,13 +26,13 @@ def current(target: Target, namespace: str, name: str) -> JobState:
 
 
 def states(target: Target, namespace: str, name: str, *, timeout: float | None = None) -> Iterator[JobState]:
-    """A job's state again and again; the last one is an end.
+    """A job's state, polled until the job ends.
 
-    Once the target has answered, it may be away for some minutes.
+    After the first answer, the target may be unreachable for some minutes.
 
     Raises:
         WaitTimeout: after ``timeout`` seconds; the job goes on.
-        Unavailable: the target does not answer any more.
+        Unavailable: the target does not answer.
     """
     deadline = float("inf") if timeout is None else time.monotonic() + timeout
     job = current(target, namespace, name)
@@ -41,54 +41,54 @@ def states(target: Target, namespace: str, name: str, *, timeout: float | None =
         if job.finished:
             return
         if time.monotonic() > deadline:
-            raise WaitTimeout(f"{name!r} is still {job.phase.lower()}", fix=f"it goes on: kitctl status {name}")
+            raise WaitTimeout(f"job {name!r} is still {job.phase.lower()}", fix=f"it goes on: kitctl status {name}")
         time.sleep(target.poll_seconds)
         left = max(deadline - time.monotonic(), 0.0)
-        target.patience_seconds = min(PATIENCE_SECONDS, left)
+        target.patience_seconds = min(RETRY_SECONDS, left)
         try:
             job = current(target, namespace, name)
         except Unavailable as error:
-            if left > PATIENCE_SECONDS:
+            if left > RETRY_SECONDS:
                 raise
             fix = f"it goes on: kitctl status {name}"
-            raise WaitTimeout(f"{name!r} was {job.phase.lower()} when it was last seen", fix=fix) from error
+            raise WaitTimeout(f"job {name!r} was {job.phase.lower()} when last seen", fix=fix) from error
 
 
-def lines(target: Target, namespace: str, name: str, wanted: logs.Filter, tail: int | None) -> Iterator[logs.Line]:
-    """What was logged so far, in the order of time."""
+def lines(target: Target, namespace: str, name: str, selected: logs.Filter, tail: int | None) -> Iterator[logs.Line]:
+    """The lines logged so far, sorted by time."""
     merged = logs.merge(target.lines(namespace, name))
-    return iter(logs.tail(filter(wanted.wants, merged), tail))
+    return iter(logs.tail(filter(selected.matches, merged), tail))
 
 
-def follow(target: Target, namespace: str, name: str, wanted: logs.Filter) -> Iterator[logs.Line]:
-    """What is logged, from the first line on, in the order of time, until the job ends."""
+def follow(target: Target, namespace: str, name: str, selected: logs.Filter) -> Iterator[logs.Line]:
+    """All lines from the first, sorted by time, until the job ends."""
 
-    def horizon() -> str:
+    def watermark() -> str:
         limit = datetime.now(UTC) - timedelta(seconds=REORDER_SECONDS)
         return limit.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
-    lines = logs.settle(target.follow(namespace, name), horizon)
-    target.patience_seconds = PATIENCE_SECONDS
-    return filter(wanted.wants, lines)
+    lines = logs.reorder(target.follow(namespace, name), watermark)
+    target.patience_seconds = RETRY_SECONDS
+    return filter(selected.matches, lines)
 
 
 def _logs_of(job: JobState) -> str:
-    """The command that shows what came before a failure."""
-    whose = "" if job.failure is None or job.failure.rank is None else f" --rank {job.failure.rank}"
-    return f"kitctl logs {job.name}{whose}"
+    """The command that shows the logs before a failure."""
+    rank = "" if job.failure is None or job.failure.rank is None else f" --rank {job.failure.rank}"
+    return f"kitctl logs {job.name}{rank}"
 
 
-def verdict(job: JobState) -> KitError | None:
-    """What a job's state means to somebody who needed it to succeed; None if it has."""
+def error_for_phase(job: JobState) -> KitError | None:
+    """The error for a job that has not succeeded; None if it has."""
     match job.phase:
         case "Succeeded":
             return None
         case "Failed":
-            what = f"{job.name!r} failed: {printable.line(job.reason) or 'no reason is known'}"
-            told = [f"  {line}" for line in failure_lines(job.failure)]
+            what = f"job {job.name!r} failed: {printable.line(job.reason) or 'unknown reason'}"
+            details = [f"  {line}" for line in failure_lines(job.failure)]
             fix = printable.line(job.failure.fix) if job.failure else ""
-            return JobFailed("\n".join((what, *told)), fix=fix or f"see {_logs_of(job)}")
+            return JobFailed("\n".join((what, *details)), fix=fix or f"see {_logs_of(job)}")
         case "Cancelled":
-            return JobCancelled(f"{job.name!r} was cancelled")
+            return JobCancelled(f"job {job.name!r} was cancelled")
         case _:
-            return NotFinished(f"{job.name!r} has not ended: {job.phase}", fix=f"kitctl wait {job.name}")
+            return NotFinished(f"job {job.name!r} has not ended: {job.phase}", fix=f"kitctl wait {job.name}")

@@ -15,10 +15,10 @@ from pathlib import Path
 from random import Random
 from typing import Final, Protocol, TypeAlias
 
-from kitctl.drill import Aim, reported
+from kitctl.drill import FaultSelector, report_of
 from kitctl.errors import ConflictError, TargetError
 from kitctl.facts import JobFacts, Report
-from kitctl.faults import Strike
+from kitctl.faults import FaultInjection
 from kitctl.targets import Target
 from kitctl.view.columns import columns
 from kittrain.snapshots.snapshot import SCRATCH
@@ -130,7 +130,7 @@ class Chaos:
             if time.monotonic() > self._next_look:
                 facts = self.facts()
                 known = f"{facts}\nlast refusal: {self._refusal}\n{self.table()}"
-                assert not facts.end, f"it has ended: {known}"
+                assert not facts.result, f"it has ended: {known}"
                 assert time.monotonic() < end, f"not within {PATIENCE:g} s: {known}"
                 self._next_look = time.monotonic() + 1.0
             time.sleep(0.05)
@@ -145,16 +145,16 @@ class Chaos:
 
     def report(self) -> Report:
         """What its agents tell."""
-        return reported(self.facts())
+        return report_of(self.facts())
 
     def strike(self, fault: str, *, node: int | None = None) -> str:
         """Strike somebody, as soon as that can be done; whom, in words."""
-        struck: list[Strike] = []
+        struck: list[FaultInjection] = []
 
         def done() -> bool:
             try:
-                aimed = self.chance.choice(Aim(fault=fault, node=node).strikes(self.report()))
-                self.place.target.strike(self.place.namespace, self.place.name, aimed)
+                aimed = self.chance.choice(FaultSelector(fault=fault, node=node).candidates(self.report()))
+                self.place.target.inject_fault(self.place.namespace, self.place.name, aimed)
             except (ConflictError, TargetError, IndexError) as error:
                 self._refusal = error
                 return False  # it is on its way out, or not yet in
@@ -162,7 +162,7 @@ class Chaos:
             return True
 
         self.until(done)
-        return struck[0].victim
+        return struck[0].target
 
     def leader(self) -> int:
         """The node of rank 0."""

@@ -13,7 +13,7 @@ import click
 
 from kitctl.cli import VERBS, cli
 from kitctl.cli.common import encode
-from kitctl.schema import json_schema
+from kitctl.schema import json_schema, output_schema
 from tools.chart_values import values_schema, values_yaml
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,6 +26,33 @@ CLI_INTRO = """\
 # Command line reference
 
 Written by `make docs` from the commands themselves: this is what `kitctl VERB --help` prints.
+"""
+OUTPUT_INTRO = """\
+# JSON output
+
+Written by `make docs` from `kitctl/output`. With `-o json` a command prints one object with an `apiVersion` and a
+`kind`; its JSON Schema is [output.schema.json](output.schema.json). Commands that stream (`kitctl status -w -o json`)
+print one such object per line. Within one `apiVersion` keys are only added: ignore those that you do not know.
+
+Keys are camelCase and always present; what is unknown is null or empty. Times are Unix seconds, durations seconds,
+sizes bytes. Messages and errors go to stderr, and exit codes are the same as without `-o json`. `kitctl render` and
+`kitctl submit --dry-run` print the Kubernetes manifests themselves, as a `v1` `List`.
+
+| Command | `kind` |
+|---|---|
+| `kitctl submit`, `kitctl status` | [Job](#job) |
+| `kitctl list` | [JobList](#joblist) |
+| `kitctl diff` | [Diff](#diff) |
+| `kitctl doctor` | [DoctorReport](#doctorreport) |
+| `kitctl drill` | [DrillReport](#drillreport) |
+| `kitctl snapshots list`, `kitctl snapshots verify` | [SnapshotList](#snapshotlist) |
+| `kitctl snapshots show` | [Snapshot](#snapshot) |
+| `kitctl audit` | [AuditReport](#auditreport) |
+
+```sh
+kitctl status digits -o json | jq .progress.loss
+kitctl list -A -o json | jq -r '.items[] | select(.phase == "Failed") | .name + ": " + .reason'
+```
 """
 JOB_FILE_INTRO = """\
 # The job file
@@ -60,11 +87,13 @@ def main(*, check: bool) -> int:
 
 def pages() -> dict[Path, str]:
     """Every generated page."""
-    schema = json_schema()
+    schema, output = json_schema(), output_schema()
     return {
         DOCS / "cli.md": "\n".join([CLI_INTRO, *_verbs()]),
         DOCS / "job-file.md": "\n".join([JOB_FILE_INTRO, *_sections(schema)]),
         DOCS / "job.schema.json": encode(schema) + "\n",
+        DOCS / "json-output.md": "\n".join([OUTPUT_INTRO, *_objects(output)]),
+        DOCS / "output.schema.json": encode(output) + "\n",
         CHART / "values.schema.json": encode(values_schema()) + "\n",
         CHART / "values.yaml": values_yaml(),
     }
@@ -104,11 +133,28 @@ def _sections(schema: Schema) -> Iterator[str]:
         waiting += [ref for field in section["properties"].values() for ref in _refs(field) if ref not in waiting]
 
 
+def _objects(schema: Schema) -> Iterator[str]:
+    """Every kind, then their parts in the order in which they are first mentioned."""
+    waiting = [_name(kind) for kind in schema["anyOf"]]
+    for name in waiting:
+        section = schema["$defs"][name]
+        rows = [f"| {_cells(key, _type(field), _meaning(field))} |" for key, field in section["properties"].items()]
+        yield f"## {name}\n\n{section.get('description', '')}\n\n| Key | Type | Meaning |\n|---|---|---|"
+        yield "\n".join(rows) + "\n"
+        waiting += [ref for field in section["properties"].values() for ref in _refs(field) if ref not in waiting]
+
+
 def _row(key: str, field: Schema) -> str:
     default = f"`{json.dumps(field['default'])}`" if "default" in field else "required"
-    meaning = field.get("description", "").replace("``", "`")
-    cells = (f"`{key}`", _type(field), "" if any(_refs(field)) else default, meaning)
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+    return f"| {_cells(key, _type(field), '' if any(_refs(field)) else default, _meaning(field))} |"
+
+
+def _cells(key: str, *cells: str) -> str:
+    return " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in (f"`{key}`", *cells))
+
+
+def _meaning(field: Schema) -> str:
+    return str(field.get("description", "")).replace("``", "`")
 
 
 def _type(field: Schema) -> str:
@@ -122,7 +168,7 @@ def _type(field: Schema) -> str:
     if field.get("type") == "array":
         return f"list of {_type(field['items'])}"
     if field.get("type") == "object":
-        return f"map to {_type(field['additionalProperties'])}"
+        return f"map to {_type(field.get('additionalProperties', {}))}"
     return str(field.get("type", "any"))
 
 

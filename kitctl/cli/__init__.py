@@ -1,7 +1,7 @@
-"""The command line: one thin file a verb, imported only when that verb is run.
+"""The command line: one thin file per verb, imported only when that verb runs.
 
-What lives here: the table of verbs and the group that shows it without importing any of them. What never does: work.
-A verb parses, calls one function below this layer, and prints.
+What lives here: the table of verbs, and the group that shows it without importing them. What never does: work. A verb
+parses, calls one function below this layer, and prints.
 """
 
 from __future__ import annotations
@@ -20,44 +20,44 @@ if TYPE_CHECKING:
 class Verb(NamedTuple):
     """A line of ``kitctl --help``."""
 
-    section: str
+    group: str
     help: str
 
 
 # The module ``kitctl.cli.<verb>`` holds the verb as ``command``.
 VERBS: Final = {
     "submit": Verb("Run", "Run a script or a module on several nodes"),
-    "render": Verb("Run", "Print the Kubernetes objects that a job would be"),
+    "render": Verb("Run", "Print the Kubernetes manifests of a job"),
     "diff": Verb("Run", "Show what submitting a job would change on the cluster"),
-    "doctor": Verb("Run", "Check what a job needs, or how one does"),
     "list": Verb("Watch", "List jobs"),
     "status": Verb("Watch", "Show a job's phase, progress, nodes and ranks"),
-    "logs": Verb("Watch", "Print what the ranks have said, in the order of time"),
-    "wait": Verb("Watch", "Wait until a job has ended"),
-    "snapshots": Verb("Keep", "List, verify, show, prune and export the snapshots of a job"),
-    "audit": Verb("Keep", "Prove that each sample was counted exactly once"),
-    "scale": Verb("Change", "Change how many nodes an elastic job runs with"),
-    "restart": Verb("Change", "Start all nodes anew, from the last snapshot"),
+    "logs": Verb("Watch", "Print the ranks' logs, merged by time"),
+    "wait": Verb("Watch", "Wait until a job ends"),
+    "snapshots": Verb("Snapshots", "List, verify, show, prune and export the snapshots of a job"),
+    "audit": Verb("Snapshots", "Prove that each sample was counted exactly once"),
+    "scale": Verb("Change", "Change the number of nodes of an elastic job"),
+    "restart": Verb("Change", "Restart all nodes from the last snapshot"),
     "suspend": Verb("Change", "Take a snapshot and stop all nodes"),
     "resume": Verb("Change", "Start a suspended job again"),
     "cancel": Verb("Change", "End a job; its logs and snapshots stay"),
-    "delete": Verb("Change", "End a job and forget it"),
-    "drill": Verb("Tools", "Strike a running job with a fault, and measure how it recovers"),
-    "schema": Verb("Tools", "Print the JSON Schema of a job file"),
-    "completion": Verb("Tools", "Print the completion script of a shell"),
-    "version": Verb("Tools", "Print the version"),
+    "delete": Verb("Change", "End a job and delete it"),
+    "doctor": Verb("Diagnose", "Check prerequisites of a job, or diagnose a running one"),
+    "drill": Verb("Chaos", "Inject a fault into a running job and measure recovery"),
+    "schema": Verb("Setup", "Print the JSON Schema of a job file"),
+    "completion": Verb("Setup", "Print the completion script of a shell"),
+    "version": Verb("Setup", "Print the version"),
 }
 
 EPILOG = """\b
 Examples:
   kitctl submit --nodes 3                          # the default workload on three nodes
   kitctl submit --nodes 3 --gpus-per-node 4 -- train.py --epochs 5
-  kitctl logs -f digits                            # all ranks, merged
+  kitctl logs -f digits                            # all ranks, merged by time
 """
 
 
 class LazyGroup(click.Group):
-    """A group that knows its verbs by name and imports one when it is asked for."""
+    """A group that imports a verb only when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """The verbs in the table's order."""
@@ -73,28 +73,28 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Like click's, but an unknown verb is told its nearest neighbour."""
+        """Like click's, but an error names the nearest verb."""
         if args and args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"no such verb {args[0]!r}; {_nearest(args[0])}")
+            ctx.fail(f"unknown verb {args[0]!r}; {_nearest(args[0])}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - likewise
-        """The table, section by section."""
-        for section, rows in _sections():
-            with formatter.section(section):
+        """The table, group by group."""
+        for group, rows in _groups():
+            with formatter.section(group):
                 formatter.write_dl(rows)
 
 
-def _sections() -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    for section in dict.fromkeys(verb.section for verb in VERBS.values()):
-        yield section, [(name, verb.help) for name, verb in VERBS.items() if verb.section == section]
+def _groups() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    for group in dict.fromkeys(verb.group for verb in VERBS.values()):
+        yield group, [(name, verb.help) for name, verb in VERBS.items() if verb.group == group]
 
 
 def _nearest(name: str) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(name, VERBS, n=1)
-    return f"did you mean {near[0]}?" if near else "kitctl --help lists them"
+    return f"did you mean {near[0]}?" if near else "see kitctl --help"
 
 
 @click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,4 +1,4 @@
-"""``kitctl audit``: the proof that a job counted each sample exactly once."""
+"""``kitctl audit``: prove that a job counted each sample exactly once."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import encode, out
-from kitctl.cli.keeping import kept_job
+from kitctl.cli.command import Command
+from kitctl.cli.common import echo, echo_json
 from kitctl.cli.options import output_option
+from kitctl.cli.snapshot_options import snapshot_client
 
 if TYPE_CHECKING:
-    from kitctl.cli.keeping import Keeper
+    from kitctl.cli.snapshot_options import SnapshotClient
 
 EPILOG = """\b
 Exit codes: 0 proved, 1 not.
@@ -19,21 +20,25 @@ Exit codes: 0 proved, 1 not.
 \b
 Examples:
   kitctl audit digits
-  kitctl audit digits -o wide     # the history, entry by entry
+  kitctl audit digits -o wide     # with the ledger of the history
   kitctl audit digits -o json | jq .proofs[0].counted
 """
 
 
-@click.command(epilog=EPILOG)
-@kept_job
+@click.command(cls=Command, epilog=EPILOG)
+@snapshot_client
 @output_option("wide", "json")
-def command(keeper: Keeper, output: str | None) -> None:
+def command(client: SnapshotClient, output: str | None) -> None:
     """Prove that each sample of each epoch was counted exactly once, across every restart and resize."""
+    from kitctl import output as documents
     from kitctl.errors import KitError
     from kitctl.snapshots import Audit
     from kitctl.view import audit as view
 
-    audit = keeper.answer(Audit, "audit")
-    out(encode(audit) if output == "json" else "\n".join(view.page(audit, wide=output == "wide")))
+    audit = client.query(Audit, "audit")
+    if output == "json":
+        echo_json(documents.audit(audit))
+    else:
+        echo("\n".join(view.page(audit, wide=output == "wide")))
     if not audit.holds:
-        raise KitError("it is not proved that each sample was counted exactly once", fix=view.fix(audit))
+        raise KitError("not proved that each sample was counted exactly once", fix=view.fix(audit))

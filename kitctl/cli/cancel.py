@@ -1,4 +1,4 @@
-"""``kitctl cancel``: end a job, and keep what it left."""
+"""``kitctl cancel``: end a job; its logs and snapshots stay."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import say
-from kitctl.cli.place import named_job
+from kitctl.cli.command import Command
+from kitctl.cli.common import info
+from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
-    from kitctl.cli.place import NamedJob
+    from kitctl.cli.target_options import NamedJob
 
 EPILOG = """\b
 Examples:
   kitctl cancel digits
-  kitctl restart digits        # thought better of it
+  kitctl restart digits        # start it again
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=Command, epilog=EPILOG)
 @named_job
 def command(job: NamedJob) -> None:
     """End a job; its logs, its spec and its snapshots stay."""
-    say(f"{job.name}: draining its nodes")
+    info(f"{job.name}: draining its nodes")
     job.target.cancel(job.namespace, job.name)
-    say(f"{job.name}: cancelled; kitctl restart {job.name} would go on from its last snapshot")
+    info(f"{job.name}: cancelled; to continue from its last snapshot: kitctl restart {job.name}")

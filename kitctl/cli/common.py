@@ -1,4 +1,4 @@
-"""What several verbs share: how things are printed, and asked. All that a verb prints goes through here."""
+"""What several verbs share: printing and confirmation. Everything that a verb prints goes through here."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kitctl import printable
+from kitctl.cli.command import option
 
 if TYPE_CHECKING:
     from kitctl.state import JobState
@@ -17,46 +18,51 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def out(text: str, *, nl: bool = True) -> None:
-    """A verb's output."""
+def echo(text: str, *, nl: bool = True) -> None:
+    """Print a verb's output, to stdout."""
     click.echo(printable.text(text), nl=nl)
 
 
-def out_log(line: str) -> None:
-    """A line of a rank's log: as it is, but for what it could do to a terminal."""
+def echo_log(line: str) -> None:
+    """Print a line of a rank's log: unchanged, but for what could control a terminal."""
     click.echo(printable.log(line) if sys.stdout.isatty() else line)
 
 
-def say(text: str) -> None:
-    """A remark for the person, which is never part of the output: it goes to stderr."""
+def info(text: str) -> None:
+    """Print a message that is not part of the output, to stderr."""
     click.echo(printable.text(text), err=True)
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something that cannot be undone, unless ``yes`` says that it is wanted.
+    """Ask before something that cannot be undone; ``yes`` skips the question.
 
     Raises:
-        UsageError: nobody is there to answer.
-        click.Abort: it is not wanted.
+        UsageError: stdin is not a terminal.
+        click.Abort: the answer is no.
     """
     from kitctl.errors import UsageError
 
     if yes:
         return
     if not (sys.stdin and sys.stdin.isatty()):
-        raise UsageError(f"{question} Nobody is there to answer", fix="give -y (--yes) to go on without being asked")
+        raise UsageError(f"{question} confirmation needed, but stdin is not a terminal", fix="give -y (--yes)")
     click.confirm(printable.text(question), abort=True, err=True)
 
 
 def timeout_option(function: F) -> F:
     """``--timeout 10m``."""
-    return click.option("--timeout", metavar="TIME", help="Give up after this long (exit 124); the job goes on.")(
-        function
-    )
+    return option(
+        "--timeout", group="Wait", metavar="TIME", default_text="none", help="Stop waiting after this long (exit 124)."
+    )(function)
+
+
+def yes_option(function: F) -> F:
+    """``-y``."""
+    return option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(function)
 
 
 def seconds(text: str | None) -> float | None:
-    """A duration from a flag as seconds."""
+    """A duration from an option as seconds."""
     from kitctl.quantity import seconds as parse
 
     try:
@@ -65,29 +71,35 @@ def seconds(text: str | None) -> float | None:
         raise click.BadParameter(str(error)) from error
 
 
-def show(job: JobState, output: str | None) -> None:
-    """Print a job the way ``-o`` says."""
-    out("\n".join(_render(job, output)))
-
-
-def manifests(objects: Iterable[Mapping[str, Any]], output: str | None) -> None:
-    """Print Kubernetes objects the way ``-o`` says: YAML if it says nothing."""
-    from kitctl import render
-
-    printers = {"yaml": render.to_yaml, "json": render.to_json, "name": render.to_names}
-    out(printers[output or "yaml"](objects), nl=False)
-
-
-def encode(value: object) -> str:
-    """JSON as ``-o json`` prints it."""
-    import msgspec
-
-    return printable.json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
-
-
-def _render(job: JobState, output: str | None) -> list[str]:
+def echo_job(job: JobState, output: str | None, *, stream: bool = False) -> None:
+    """Print a job in the format of ``-o``; JSON of a ``stream`` is one line."""
     from kitctl.view import text
 
     if output == "json":
-        return [encode(job)]
-    return [job.name] if output == "name" else text.job_page(job, time.time(), wide=output == "wide")
+        from kitctl import output as documents
+
+        echo_json(documents.job(job), stream=stream)
+    else:
+        page = [job.name] if output == "name" else text.job_page(job, time.time(), wide=output == "wide")
+        echo("\n".join(page))
+
+
+def echo_manifests(objects: Iterable[Mapping[str, Any]], output: str | None) -> None:
+    """Print Kubernetes objects in the format of ``-o``, by default YAML."""
+    from kitctl import render
+
+    printers = {"yaml": render.to_yaml, "json": render.to_json, "name": render.to_names}
+    echo(printers[output or "yaml"](objects), nl=False)
+
+
+def echo_json(document: object, *, stream: bool = False) -> None:
+    """Print an object of ``kitctl.output``; in a ``stream`` as one line."""
+    echo(encode(document, indent=-1 if stream else 2))
+
+
+def encode(value: object, *, indent: int = 2) -> str:
+    """JSON as ``-o json`` prints it; ``indent`` -1: on one line."""
+    import msgspec
+
+    text = msgspec.json.encode(value)
+    return printable.json((msgspec.json.format(text, indent=indent) if indent >= 0 else text).decode())

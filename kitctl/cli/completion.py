@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from kitctl.cli.common import out
+from kitctl.cli.command import Command
+from kitctl.cli.common import echo
 
 EPILOG = """\b
 Examples:
@@ -14,7 +15,7 @@ Examples:
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=Command, epilog=EPILOG)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
@@ -22,6 +23,6 @@ def command(ctx: click.Context, shell: str) -> None:
     from click.shell_completion import get_completion_class
 
     completion = get_completion_class(shell)
-    assert completion is not None, "click knows every choice"
+    assert completion is not None, "click supports every choice"
     root = ctx.find_root()
-    out(completion(root.command, {}, "kitctl", "_KITCTL_COMPLETE").source())
+    echo(completion(root.command, {}, "kitctl", "_KITCTL_COMPLETE").source())

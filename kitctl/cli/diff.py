@@ -6,36 +6,41 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import out, say
-from kitctl.cli.options import JobCommand, job_options
-from kitctl.cli.place import connect, target_options
+from kitctl.cli.common import echo, echo_json, info
+from kitctl.cli.options import JobCommand, job_options, output_option
 from kitctl.cli.submission import prepare
+from kitctl.cli.target_options import connect, target_options
 
 if TYPE_CHECKING:
-    from kitctl.cli.options import JobInput
-    from kitctl.targets import Where
+    from kitctl.cli.options import JobRequest
+    from kitctl.targets import TargetOptions
 
 EPILOG = """\b
-Exit codes: 0 nothing would change, 1 something would.
+Exit codes: 0 no changes, 1 changes.
 
 \b
 Examples:
   kitctl diff -f job.yaml --nodes 4
-  kitctl diff -f job.yaml && echo as it is
+  kitctl diff -f job.yaml && echo unchanged
 """
 
 
 @click.command(cls=JobCommand, epilog=EPILOG)
 @job_options
 @target_options
-def command(job: JobInput, where: Where) -> int:
-    """Show what submitting would change, as the API server itself would merge it; nothing is changed."""
+@output_option("json", default="diff")
+def command(job: JobRequest, options: TargetOptions, output: str | None) -> int:
+    """Show what submitting would change, as the API server would merge it; nothing is changed."""
+    from kitctl import output as documents
     from kitctl.view import changes
 
-    target = connect(where)
+    target = connect(options)
     found = target.preview(prepare(job, target.namespace))
     lines = [line for change in found for line in changes.lines(change.before, change.after)]
-    out("".join(lines), nl=False)
+    if output == "json":
+        echo_json(documents.diff(found))
+        return 1 if lines else 0
+    echo("".join(lines), nl=False)
     for refusal in dict.fromkeys(change.refusal for change in found if change.refusal):
-        say(f"the cluster would refuse: {refusal}\nfix: a job's pods cannot be changed: kitctl submit --replace")
+        info(f"the cluster would reject this: {refusal}\nfix: pods of a job cannot be changed: kitctl submit --replace")
     return 1 if lines else 0

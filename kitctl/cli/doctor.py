@@ -1,4 +1,4 @@
-"""``kitctl doctor``: what stands in the way of a job, before it is submitted or while it runs."""
+"""``kitctl doctor``: what prevents a job from running well, before it is submitted or while it runs."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import encode, out
+from kitctl.cli.common import echo, echo_json
 from kitctl.cli.options import JobCommand, job_options, output_option
-from kitctl.cli.place import connect, target_options
 from kitctl.cli.submission import prepare
+from kitctl.cli.target_options import connect, target_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kitctl.cli.options import JobInput
+    from kitctl.cli.options import JobRequest
     from kitctl.doctor import Finding
-    from kitctl.targets import Target, Where
+    from kitctl.targets import Target, TargetOptions
 
 EPILOG = """\b
-A single word that is no file is the name of a job that is there; anything else describes one.
-Exit codes: 0 no problem (warnings are none), 1 a problem.
+A single word that is not a file is the name of an existing job; anything else describes a new one.
+Exit codes: 0: no problems (warnings allowed), 1: problems.
 
 \b
 Examples:
-  kitctl doctor                                    # could the default workload run?
+  kitctl doctor                                    # can the default workload run?
   kitctl doctor --nodes 3 --gpus-per-node 4 -- train.py
   kitctl doctor -f job.yaml -o json
-  kitctl doctor digits                             # how is this job?
+  kitctl doctor digits                             # is this job healthy?
 """
 
 
@@ -36,38 +36,39 @@ Examples:
 @job_options
 @target_options
 @output_option("json")
-def command(job: JobInput, where: Where, output: str | None) -> None:
-    """Check what a job needs, or how one does: each finding with its fix; nothing is changed."""
+def command(job: JobRequest, options: TargetOptions, output: str | None) -> None:
+    """Check the prerequisites of a job, or diagnose a running one: each problem with its fix; nothing is changed."""
+    from kitctl import output as documents
     from kitctl.errors import KitError
     from kitctl.view import doctor as view
 
     seen: list[Finding] = []
-    findings = _kept(_findings(job, connect(where, announce=True)), seen)
+    findings = _recorded(_findings(job, connect(options, announce=True)), seen)
     if output == "json":
-        out(encode(list(findings)))
+        echo_json(documents.doctor(findings))
     else:
         for line in view.lines(findings):
-            out(line)
+            echo(line)
     if problems := [finding.check for finding in seen if finding.verdict == "problem"]:
         raise KitError(f"{len(problems)} of {len(seen)} checks found a problem: {', '.join(problems)}")
 
 
-def _findings(job: JobInput, target: Target) -> Iterator[Finding]:
+def _findings(job: JobRequest, target: Target) -> Iterator[Finding]:
     from kitctl.doctor import job as running
 
-    if name := _named(job):
+    if name := _existing_job(job):
         return running.look_at(target.job(job.flags.get("namespace") or target.namespace, name))
     return target.examine(prepare(job, target.namespace))
 
 
-def _named(job: JobInput) -> str:
-    """The job that is meant, if it is there already and not described."""
+def _existing_job(job: JobRequest) -> str:
+    """The name of an existing job; empty: the command line describes a new one."""
     words = [*job.flags.get("command", ()), *job.flags.get("args", ())]
     return words[0] if len(words) == 1 and "." not in words[0] and not Path(words[0]).exists() else ""
 
 
-def _kept(findings: Iterator[Finding], seen: list[Finding]) -> Iterator[Finding]:
-    """Findings as they are made, each put down."""
+def _recorded(findings: Iterator[Finding], seen: list[Finding]) -> Iterator[Finding]:
+    """Findings as they arrive, each appended to ``seen``."""
     for finding in findings:
         seen.append(finding)
         yield finding

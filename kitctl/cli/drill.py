@@ -1,4 +1,4 @@
-"""``kitctl drill``: a fault on purpose, and how the job takes it."""
+"""``kitctl drill``: inject faults into a running job, and measure its recovery."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import confirm, encode, out, say, seconds
+from kitctl.cli.command import Command, option
+from kitctl.cli.common import confirm, echo, echo_json, info, seconds, yes_option
 from kitctl.cli.options import output_option
-from kitctl.cli.place import named_job
+from kitctl.cli.target_options import named_job
 from kitctl.faults import FAULTS
 
 if TYPE_CHECKING:
-    from kitctl.cli.place import NamedJob
-    from kitctl.drill import Aim, Drill
+    from kitctl.cli.target_options import NamedJob
+    from kitctl.drill import Drill, FaultSelector
     from kitctl.facts import Progress
 
 EPILOG = """\b
+Exit codes: 0 recovered, 1 not.
+
+\b
 Examples:
   kitctl drill digits --fault kill-rank
   kitctl drill digits --fault kill-node --node 0
@@ -24,16 +28,16 @@ Examples:
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=Command, epilog=EPILOG)
 @named_job
-@click.option("--fault", type=click.Choice([*FAULTS]), required=True, help="What is to happen to it.")
-@click.option("--rank", type=click.IntRange(min=0), help="The rank that is struck; by default chance decides.")
-@click.option("--node", type=click.IntRange(min=0), help="The node that is struck; by default chance decides.")
-@click.option("--count", type=click.IntRange(min=1), default=1, help="How often. By default once.")
-@click.option("--every", metavar="TIME", default="30s", help="From one strike to the next. By default 30s.")
-@click.option("--seed", type=int, help="The same victims again.")
-@click.option("--timeout", metavar="TIME", default="5m", help="How long it may take to recover. By default 5m.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@option("--fault", group="Fault", type=click.Choice([*FAULTS]), required=True, help="Fault to inject.")
+@option("--rank", group="Fault", type=click.IntRange(min=0), metavar="N", default_text="random", help="Rank to hit.")
+@option("--node", group="Fault", type=click.IntRange(min=0), metavar="N", default_text="random", help="Node to hit.")
+@option("--count", group="Fault", type=click.IntRange(min=1), metavar="N", default=1, help="Number of faults.")
+@option("--every", group="Fault", metavar="TIME", default="30s", help="Interval between faults.")
+@option("--seed", group="Fault", type=int, metavar="N", default_text="random", help="Random seed.")
+@option("--timeout", group="Fault", metavar="TIME", default="5m", help="Time to recover from each fault.")
+@yes_option
 @output_option("json")
 def command(
     job: NamedJob,
@@ -47,45 +51,47 @@ def command(
     yes: bool,
     output: str | None,
 ) -> None:
-    """Strike a running job with a fault, for real, and measure how it recovers; exit code 1 if it does not."""
+    """Inject a fault into a running job and measure recovery."""
     from random import Random
 
-    from kitctl.drill import Aim, Drill
+    from kitctl import output as documents
+    from kitctl.drill import Drill, FaultSelector
     from kitctl.errors import TargetError
-    from kitctl.view import drills
+    from kitctl.view import drill as view
 
-    aim = Aim(fault=fault, rank=rank, node=node)
+    selector = FaultSelector(fault=fault, rank=rank, node=node)
     pause = seconds(every) or 0.0
     drill = Drill(target=job.target, namespace=job.namespace, name=job.name, timeout=seconds(timeout) or 0.0)
-    _ask(drill, aim, f"{count} times" if count > 1 else "once", yes=yes)
-    chance = Random(seed)  # noqa: S311 - no secret: the same seed is to give the same victims
-    found = []
+    _confirm(drill, selector, f"{count} times" if count > 1 else "once", yes=yes)
+    rng = Random(seed)  # noqa: S311 - not a secret: the same seed selects the same targets
+    results = []
     try:
-        for recovery in drill.strikes(aim, count=count, every=pause, chance=chance):
-            say(f"{recovery.victim}: {'recovered' if recovery.recovered else 'not recovered'}")
-            found.append(recovery)
-    finally:  # Ctrl-C, too, leaves what was measured until then
-        if found:
-            out(encode(found) if output == "json" else "\n".join(drills.recoveries(found)))
-    if not found[-1].recovered:
-        fix = f"see kitctl logs {job.name}; kitctl restart {job.name} starts all nodes anew"
-        raise TargetError(f"{job.name!r} has not recovered from {fault} in {timeout}", fix=fix)
+        for result in drill.run(selector, count=count, every=pause, rng=rng):
+            info(f"{result.target}: {'recovered' if result.recovered else 'not recovered'}")
+            results.append(result)
+    finally:  # after Ctrl-C, too: what was measured so far is printed
+        if results and output == "json":
+            echo_json(documents.drill(results))
+        elif results:
+            echo("\n".join(view.table(results)))
+    if not results[-1].recovered:
+        fix = f"see kitctl logs {job.name}; kitctl restart {job.name} restarts all nodes"
+        raise TargetError(f"job {job.name!r} has not recovered from {fault} in {timeout}", fix=fix)
 
 
-def _ask(drill: Drill, aim: Aim, often: str, *, yes: bool) -> None:
-    """Tell what will be done and what it may cost, and go on only if that is wanted."""
-    from kitctl.drill import reported
+def _confirm(drill: Drill, selector: FaultSelector, often: str, *, yes: bool) -> None:
+    """Show what will be done and what it may cost, and ask for confirmation."""
+    from kitctl.drill import report_of
 
-    report = reported(drill.look())
-    aim.check(report)  # who cannot be struck is told before anybody is asked
-    fault, progress = FAULTS[aim.fault], report.progress
-    say(f"{drill.name} (namespace {drill.namespace}): {aim.fault}, {often}: {fault.does}")
-    say(f"a job that is well: {fault.healthy}")
+    report = report_of(drill.require_running())
+    selector.check(report)  # before the question
+    fault, progress = FAULTS[selector.fault], report.progress
+    info(f"{drill.name} (namespace {drill.namespace}): {selector.fault}, {often}: {fault.description}")
+    info(f"expected: {fault.expected}")
     if progress.step is not None:
-        say(f"what it may cost: the steps since its last snapshot; it is at {progress.step}, {_kept(progress)}")
-    confirm(f"strike {drill.name!r}?", yes=yes)
+        info(f"cost: the steps since the last snapshot; the job is at step {progress.step}, {_snapshot(progress)}")
+    confirm(f"inject {selector.fault} into {drill.name!r}?", yes=yes)
 
 
-def _kept(progress: Progress) -> str:
-    """Its last snapshot, in words."""
-    return f"the snapshot at {progress.snapshot_step}" if progress.snapshot_step else "and there is none yet"
+def _snapshot(progress: Progress) -> str:
+    return f"the snapshot is at {progress.snapshot_step}" if progress.snapshot_step else "and there is no snapshot yet"

@@ -1,27 +1,29 @@
-"""The table of flags that describe a job: how each is spelled, which field it sets, and how its value is read."""
+"""The table of flags that describe a job: the spelling of each, the field it sets, and how its value is parsed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+import kitctl
 from kitctl.cli import values
-from kitctl.jobinput import merge, nested
+from kitctl.job_request import merge, nested
 
 
 class Flag(NamedTuple):
-    """A line of the table. Without a ``metavar`` it is a switch; one that ends in ``...`` may be given repeatedly."""
+    """A row of the table. Without a ``metavar`` it is a switch; one that ends in ``...`` may be repeated."""
 
-    section: str
+    group: str  # of the help
     spellings: str
     fields: str  # the field, or the fields, of a job file that it sets
     metavar: str
+    default: str  # as help shows it; empty: none
     help: str
-    read: Callable[[Any], Any] = str  # from what was typed to the field's value
+    parse: Callable[[Any], Any] = str  # from the command line to the field's value
 
     @property
     def repeatable(self) -> bool:
-        """Whether each of several is heard, not the last alone."""
+        """Whether it may be given several times."""
         return self.metavar.endswith("...")
 
     @property
@@ -31,53 +33,74 @@ class Flag(NamedTuple):
         return long.removeprefix("--").replace("-", "_")
 
 
-# One line a flag.
+_IMAGE: Final = f"kitctl/trainer:{kitctl.__version__}"
+_MEMORY: Final = "resources.requests.memory resources.limits.memory"
+
+# One line a flag, by group: spellings, fields, metavar, default, help, parser.
 # fmt: off
-FLAGS: Final = (
-    Flag("Size", "--nodes --num-nodes --nnodes", "nodes", "N|MIN:MAX", "Nodes; 2:4 is elastic.", values.size),
-    Flag("Size", "--gpus-per-node", "gpusPerNode", "N", "GPUs of each node.", values.size),
-    Flag("Size", "--procs-per-node --nproc-per-node", "procsPerNode", "N|auto", "Ranks of each node.", values.size),
-    Flag("Size", "--cpu", "resources.requests.cpu", "AMOUNT", "CPUs that each pod is promised."),
-    Flag("Size", "--memory", "resources.requests.memory resources.limits.memory", "AMOUNT", "Memory of each pod."),
-    Flag("Size", "--shm", "sharedMemory", "AMOUNT", "Size of /dev/shm."),
-    Flag("Job", "--name", "name", "NAME", "Name of the job; made from the script's if left out."),
-    Flag("Job", "-n --namespace", "namespace", "NAME", "Namespace of the job."),
-    Flag("Job", "--image", "image", "IMAGE", "Container image."),
-    Flag("Job", "--pull-secret", "imagePullSecrets", "NAME...", "A Secret to pull the image with.", list),
-    Flag("Job", "--kind", "kind", "KIND", "auto, IndexedJob or PyTorchJob."),
-    Flag("Environment", "--env-file", "env", "FILE...", "Variables, a K=V on each line.", values.variables_of_files),
-    Flag("Environment", "-e --env", "env", "K[=V]...", "A variable; a bare K takes yours.", values.variables),
-    Flag("Environment", "--secret", "secrets", "K=SECRET/KEY...", "A variable from a Secret.", values.pairs),
-    Flag("Storage", "--volume", "volumes", "CLAIM:/PATH...", "Mount a claim; :ro for read-only.", values.volumes),
-    Flag("Storage", "--resume", "resume", "", "Continue from the snapshots of an earlier job of this name.", bool),
-    Flag("Storage", "--resume-state", "resume", "", "The same in a new order of the data.", values.state),
-    Flag("Storage", "--from-scratch", "fromScratch", "", "Begin anew where no snapshot can be used.", bool),
-    Flag("Storage", "--snapshot-every", "snapshots.everySteps", "STEPS", "Steps between two snapshots.", values.size),
-    Flag("Storage", "--snapshot-memory-every", "snapshots.memoryEverySteps", "STEPS", "Copies in memory.", values.size),
-    Flag("Storage", "--keep", "snapshots.keep", "N", "How many of the latest snapshots are kept.", values.size),
-    Flag("Storage", "--storage", "snapshots.size", "AMOUNT", "Size of the claim for snapshots."),
-    Flag("Storage", "--claim", "snapshots.claim", "NAME", "Keep snapshots on this claim; it exists already."),
-    Flag("Storage", "--storage-class", "snapshots.storageClass", "NAME", "Storage class of the claim for snapshots."),
-    Flag("Scheduling", "--queue", "scheduling.queue", "NAME", "Kueue's LocalQueue; Kueue then starts the job."),
-    Flag("Scheduling", "--priority", "scheduling.priorityClass", "NAME", "PriorityClass of the pods."),
-    Flag("Scheduling", "--selector", "scheduling.nodeSelector", "K=V...", "A label of machines.", values.pairs),
-    Flag("Scheduling", "--toleration", "scheduling.tolerations", "TAINT...", "KEY[=V][:EFFECT].", values.tolerations),
-    Flag("Policy", "--max-restarts", "policy.maxRestarts", "N", "Failures in a row without progress.", values.size),
-    Flag("Policy", "--deadline", "policy.deadline", "TIME", "Longest run time of the whole job, as in 12h."),
-    Flag("Policy", "--ttl", "policy.ttl", "TIME", "When the finished job is deleted."),
-    Flag("Policy", "--grace-period", "policy.gracePeriod", "TIME", "From SIGTERM to SIGKILL."),
-    Flag("Policy", "--hang-timeout", "policy.hangTimeout", "TIME", "How long a training step may take; auto, or off."),
-    Flag("Network", "--backend", "backend", "BACKEND", "auto, nccl or gloo."),
-    Flag("Network", "--interface", "nccl.interface", "NAME", "Interface for NCCL and gloo; found if left out."),
-    Flag("Network", "--nccl-debug", "nccl.debug", "LEVEL", "NCCL_DEBUG, as in INFO."),
-)
+_TABLE: Final[dict[str, tuple[tuple[Any, ...], ...]]] = {
+    "Job": (
+        ("--name", "name", "NAME", "from the script's name", "Name of the job."),
+        ("-n --namespace", "namespace", "NAME", "the context's", "Namespace of the job."),
+        ("--image", "image", "IMAGE", _IMAGE, "Container image."),
+        ("--pull-secret", "imagePullSecrets", "NAME...", "", "Secret to pull the image with.", list),
+        ("--kind", "kind", "KIND", "auto", "auto, IndexedJob or PyTorchJob."),
+    ),
+    "Resources": (
+        ("--nodes", "nodes", "N|MIN:MAX", "1", "Number of nodes; MIN:MAX for an elastic job.", values.parse_int),
+        ("--gpus-per-node", "gpusPerNode", "N", "0", "GPUs per node.", values.parse_int),
+        ("--procs-per-node", "procsPerNode", "N|auto", "auto", "Ranks per node; auto: one per GPU.", values.parse_int),
+        ("--cpu", "resources.requests.cpu", "AMOUNT", "100m", "CPU request per pod."),
+        ("--memory", _MEMORY, "AMOUNT", "512Mi, no limit", "Memory request and limit per pod."),
+        ("--shm", "sharedMemory", "AMOUNT", "2Gi", "Size of /dev/shm."),
+    ),
+    "Environment": (
+        ("--env-file", "env", "FILE...", "", "File with a KEY=VALUE on each line.", values.variables_of_files),
+        ("-e --env", "env", "K[=V]...", "", "KEY=VALUE; KEY alone copies it from your shell.", values.variables),
+        ("--secret", "secrets", "K=SECRET/KEY...", "", "Variable from a key of a Secret.", values.pairs),
+        ("--volume", "volumes", "CLAIM:/PATH...", "", "Mount a PVC; append :ro for read-only.", values.volumes),
+    ),
+    "Snapshots": (
+        ("--resume", "resume", "", "", "Continue from the snapshots of an earlier job of this name.", bool),
+        ("--resume-state", "resume", "", "", "The same, but with a new order of the data.", values.resume_state),
+        ("--from-scratch", "fromScratch", "", "", "Start at step 0 if all snapshots are unusable.", bool),
+        ("--snapshot-every", "snapshots.everySteps", "STEPS", "100", "Steps between snapshots.", values.parse_int),
+        ("--snapshot-memory-every", "snapshots.memoryEverySteps", "STEPS", "none",
+         "Steps between in-memory snapshots.", values.parse_int),
+        ("--keep", "snapshots.keep", "N", "3", "Number of latest snapshots to keep.", values.parse_int),
+        ("--storage", "snapshots.size", "AMOUNT", "10Gi", "Size of the PVC that is created for snapshots."),
+        ("--storage-class", "snapshots.storageClass", "NAME", "the cluster's", "Storage class of that PVC."),
+        ("--claim", "snapshots.claim", "NAME", "a new one", "Existing PVC to keep snapshots on."),
+    ),
+    "Scheduling": (
+        ("--queue", "scheduling.queue", "NAME", "none", "LocalQueue of Kueue, which then starts the job."),
+        ("--priority", "scheduling.priorityClass", "NAME", "the cluster's", "PriorityClass of the pods."),
+        ("--node-selector", "scheduling.nodeSelector", "K=V...", "", "Node label that pods require.", values.pairs),
+        ("--toleration", "scheduling.tolerations", "KEY[=V][:EFFECT]...", "", "Taint that pods tolerate.",
+         values.tolerations),
+    ),
+    "Failures": (
+        ("--max-restarts", "policy.maxRestarts", "N", "3", "Allowed failures without a new snapshot.",
+         values.parse_int),
+        ("--deadline", "policy.deadline", "TIME", "none", "Maximum run time of the whole job, as in 12h."),
+        ("--ttl", "policy.ttl", "TIME", "never", "Delete the job this long after it ends."),
+        ("--grace-period", "policy.gracePeriod", "TIME", "60s", "Termination grace period."),
+        ("--hang-timeout", "policy.hangTimeout", "TIME", "auto", "Maximum time of a training step; auto, or off."),
+    ),
+    "Network": (
+        ("--backend", "backend", "BACKEND", "auto", "auto, nccl or gloo."),
+        ("--interface", "nccl.interface", "NAME", "from the route to node 0", "Interface for NCCL and gloo."),
+        ("--nccl-debug", "nccl.debug", "LEVEL", "none", "NCCL_DEBUG, as in INFO."),
+    ),
+}
 # fmt: on
+FLAGS: Final = tuple(Flag(group, *row) for group, rows in _TABLE.items() for row in rows)
 
 
-def tree(typed: Mapping[Flag, Any]) -> dict[str, Any]:
-    """What was typed as a tree with a job file's keys; of two flags for one field the later line wins."""
-    planted: dict[str, Any] = {}
-    for flag, value in typed.items():
+def to_mapping(given: Mapping[Flag, Any]) -> dict[str, Any]:
+    """Flags with their values as a nested mapping with a job file's keys; later rows of the table win."""
+    mapping: dict[str, Any] = {}
+    for flag, value in given.items():
         for field in flag.fields.split():
-            planted = merge(planted, nested(field.split("."), value))
-    return planted
+            mapping = merge(mapping, nested(field.split("."), value))
+    return mapping

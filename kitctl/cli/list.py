@@ -7,43 +7,46 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import encode, out, say
+from kitctl.cli.command import Command, option
+from kitctl.cli.common import echo, echo_json, info
 from kitctl.cli.options import output_option
-from kitctl.cli.place import connect, namespace_option, target_options
+from kitctl.cli.target_options import connect, namespace_option, target_options
 
 if TYPE_CHECKING:
-    from kitctl.targets import Where
+    from kitctl.targets import TargetOptions
 
 EPILOG = """\b
 Examples:
   kitctl list
   kitctl list -A -o wide
   kitctl list --phase Running -o name | xargs -n1 kitctl cancel
+  kitctl list -o json | jq -r '.items[] | select(.restarts > 0).name'
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=Command, epilog=EPILOG)
 @namespace_option
-@click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of all namespaces.")
-@click.option("--phase", help="Only jobs in this phase, as in Running.")
+@option("-A", "--all-namespaces", group="Filter", is_flag=True, help="Jobs of all namespaces.")
+@option("--phase", group="Filter", metavar="PHASE", default_text="all", help="Only jobs in this phase, as in Running.")
 @target_options
 @output_option("wide", "json", "name")
-def command(where: Where, namespace: str | None, all_namespaces: bool, phase: str | None, output: str | None) -> None:
+def command(
+    options: TargetOptions, namespace: str | None, all_namespaces: bool, phase: str | None, output: str | None
+) -> None:
     """List jobs."""
+    from kitctl import output as documents
     from kitctl import state
     from kitctl.view import text
 
-    target = connect(where)
+    target = connect(options)
     namespace = namespace or target.namespace
     found = target.jobs(None if all_namespaces else namespace)
     jobs = [job for job in map(state.derive, found) if phase is None or job.phase.lower() == phase.lower()]
     if output == "json":
-        out(encode(jobs))
+        echo_json(documents.job_list(jobs))
     elif output == "name":
-        out("".join(f"{job.name}\n" for job in jobs), nl=False)
+        echo("".join(f"{job.name}\n" for job in jobs), nl=False)
     elif jobs:
-        lines = text.job_list(jobs, time.time(), namespaces=all_namespaces, wide=output == "wide")
-        out("\n".join(lines))
+        echo("\n".join(text.job_list(jobs, time.time(), namespaces=all_namespaces, wide=output == "wide")))
     else:
-        place = "in any namespace" if all_namespaces else f"in namespace {namespace!r}"
-        say(f"no jobs {place}")
+        info("no jobs in any namespace" if all_namespaces else f"no jobs in namespace {namespace!r}")

@@ -1,4 +1,4 @@
-"""``kitctl logs``: what the ranks of a job say, all together or one by one."""
+"""``kitctl logs``: the logs of a job's ranks, merged or filtered."""
 
 from __future__ import annotations
 
@@ -9,36 +9,55 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import out_log, say, seconds
-from kitctl.cli.place import named_job
+from kitctl.cli.command import Command, option
+from kitctl.cli.common import echo_log, info, seconds
+from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kitctl.cli.place import NamedJob
+    from kitctl.cli.target_options import NamedJob
     from kitctl.logs import Filter, Line
     from kitctl.targets import Target
 
 EPILOG = """\b
 Examples:
-  kitctl logs digits                       # all ranks, in the order of time
-  kitctl logs -f digits --rank 0           # rank 0 as it speaks, wherever it runs
-  kitctl logs digits --node 2 --tail 50    # what node 2's agent and ranks said last
+  kitctl logs digits                       # all ranks, merged by time
+  kitctl logs -f digits --rank 0           # follow rank 0, whatever node it is on
+  kitctl logs digits --node 2 --tail 50    # the last lines of node 2's agent and ranks
   kitctl logs digits --since 10m --include 'loss|accuracy'
 """
 
+_INDEX = click.IntRange(min=0)
 
-@click.command(epilog=EPILOG)
+
+@click.command(cls=Command, epilog=EPILOG)
 @named_job
-@click.option("-f", "--follow", is_flag=True, help="Go on printing until the job has ended.")
-@click.option("--rank", "ranks", type=click.IntRange(min=0), multiple=True, help="Only this rank (may be repeated).")
-@click.option("--node", "nodes", type=click.IntRange(min=0), multiple=True, help="Only this node (may be repeated).")
-@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
-@click.option("--since", metavar="TIME", help="Only lines of the last TIME, as in 90s or 10m.")
-@click.option("--since-time", metavar="RFC3339", help="Only lines since this time.")
-@click.option("--timestamps", is_flag=True, help="Begin each line with its time (UTC).")
-@click.option("--include", metavar="REGEX", help="Only lines in which this is found.")
-@click.option("--exclude", metavar="REGEX", help="No lines in which this is found.")
+@option("-f", "--follow", group="Output", is_flag=True, help="Stream until the job ends.")
+@option(
+    "--rank",
+    "ranks",
+    group="Filter",
+    type=click.IntRange(min=0),
+    metavar="N",
+    multiple=True,
+    help="Only this rank (repeatable).",
+)
+@option(
+    "--node",
+    "nodes",
+    group="Filter",
+    type=click.IntRange(min=0),
+    metavar="N",
+    multiple=True,
+    help="Only this node (repeatable).",
+)
+@option("--tail", group="Filter", type=_INDEX, metavar="N", default_text="all", help="Only the last N lines.")
+@option("--since", group="Filter", metavar="TIME", help="Only lines of the last TIME, as in 90s or 10m.")
+@option("--since-time", group="Filter", metavar="RFC3339", help="Only lines since this time.")
+@option("--timestamps", group="Output", is_flag=True, help="Begin each line with its time (UTC).")
+@option("--include", group="Filter", metavar="REGEX", help="Only lines matching REGEX.")
+@option("--exclude", group="Filter", metavar="REGEX", help="No lines matching REGEX.")
 def command(
     job: NamedJob,
     follow: bool,
@@ -51,64 +70,64 @@ def command(
     include: str | None,
     exclude: str | None,
 ) -> None:
-    """Print what the ranks of a job have said, in the order of time."""
+    """Print the ranks' logs, merged by time."""
     from kitctl.logs import Filter
 
-    wanted = Filter(
+    selected = Filter(
         ranks=frozenset(ranks),
         nodes=frozenset(nodes),
         since=since_time or _ago(since),
         include=_pattern(include),
         exclude=_pattern(exclude),
     )
-    where = (job.target, job.namespace, job.name)
+    named = (job.target, job.namespace, job.name)
     if follow:
-        follow_to_the_end(*where, wanted, tail=tail, timestamps=timestamps, judge=False)
+        follow_until_end(*named, selected, tail=tail, timestamps=timestamps, check=False)
     else:
         from kitctl import watching
 
-        _print(watching.lines(*where, wanted, tail), timestamps=timestamps)
+        _print(watching.lines(*named, selected, tail), timestamps=timestamps)
 
 
-def follow_to_the_end(
+def follow_until_end(
     target: Target,
     namespace: str,
     name: str,
-    wanted: Filter | None = None,
+    selected: Filter | None = None,
     *,
     tail: int | None = None,
     timestamps: bool = False,
-    judge: bool = True,
+    check: bool = True,
 ) -> None:
-    """Print lines until the job has ended, and why if it failed; with ``judge`` raise what its end means."""
+    """Print lines until the job ends; then why it failed, or with ``check`` raise the error of its final phase."""
     from kitctl import watching
-    from kitctl.cli.wait import leave
+    from kitctl.cli.wait import detach
     from kitctl.logs import Filter
 
-    wanted = wanted or Filter()
+    selected = selected or Filter()
     try:
         if tail is not None:
-            last = list(watching.lines(target, namespace, name, wanted, tail))
+            last = list(watching.lines(target, namespace, name, selected, tail))
             _print(last, timestamps=timestamps)
-            wanted = replace(wanted, since=_after(last) or wanted.since)
-        _print(watching.follow(target, namespace, name, wanted), timestamps=timestamps)
+            selected = replace(selected, since=_after(last) or selected.since)
+        _print(watching.follow(target, namespace, name, selected), timestamps=timestamps)
     except KeyboardInterrupt:
-        leave(name)
+        detach(name)
     job = watching.current(target, namespace, name)
-    error = watching.verdict(job)
-    if judge and error:
+    error = watching.error_for_phase(job)
+    if check and error:
         raise error
-    if error and job.phase == "Failed":  # the reader of logs did not ask for an exit code
-        say(f"{error.message}\nfix: {error.fix}")
+    if error and job.phase == "Failed":  # the exit code is that of reading the logs
+        info(f"{error.message}\nfix: {error.fix}")
 
 
 def _print(lines: Iterable[Line], *, timestamps: bool) -> None:
     for line in lines:
-        out_log(f"{line.time} {line.text}" if timestamps else line.text)
+        echo_log(f"{line.time} {line.text}" if timestamps else line.text)
 
 
 def _after(lines: list[Line]) -> str:
-    """The moment right after the last line: times are text of fixed width, so a longer one is later."""
+    """A time just after the last line: times have a fixed width, so a longer text is later."""
     return f"{lines[-1].time}+" if lines else datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

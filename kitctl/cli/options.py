@@ -1,4 +1,4 @@
-"""Options that verbs share; ``job_options`` are all the ways to describe a job."""
+"""Options that verbs share; ``job_options`` are all that describe a job."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import Any, TypeVar
 
 import click
 
-from kitctl.cli.flags import FLAGS, Flag, tree
-from kitctl.jobinput import JobInput
+from kitctl.cli.command import Command, documented_spelling, option
+from kitctl.cli.flags import FLAGS, Flag, to_mapping
+from kitctl.job_request import JobRequest
 
-__all__ = ["JobCommand", "JobInput", "job_options", "output_option"]
+__all__ = ["JobCommand", "JobRequest", "job_options", "output_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class JobCommand(click.Command):
-    """A verb that describes a job: what follows the script, or ``-m MODULE``, is the script's."""
+class JobCommand(Command):
+    """A verb that describes a job: everything after the script, or after ``-m MODULE``, belongs to the script."""
 
     allow_interspersed_args = False
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """End kitctl's own options at ``-m``, as python ends its."""
+        """End kitctl's own options at ``-m``, as python does."""
         end = self._end_of_options(args)
         return super().parse_args(ctx, [*args[:end], "--", *args[end:]] if args[end : end + 1] == ["-m"] else args)
 
@@ -31,31 +32,20 @@ class JobCommand(click.Command):
         with_value = {spelling for option in options for spelling in option.opts}
         end = 0
         while end < len(args) and args[end].startswith("-") and args[end] not in {"-m", "--"}:
-            end += 2 if args[end] in with_value else 1
+            end += 2 if documented_spelling(args[end]) in with_value else 1
         return end
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Each option under its section's heading; those that describe no job come last."""
-        rows: dict[str, list[tuple[str, str]]] = {flag.section: [] for flag in FLAGS}
-        sections = {flag.parameter: flag.section for flag in FLAGS}
-        for option in self.get_params(ctx):
-            if isinstance(option, click.Option) and (record := option.get_help_record(ctx)):
-                rows.setdefault(sections.get(option.name or "", "Other"), []).append(record)
-        for section, records in rows.items():
-            with formatter.section(section):
-                formatter.write_dl(records)
 
 
 def job_options(function: F) -> F:
     """Every option that describes a job. The verb, a ``JobCommand``, gets them as one argument, ``job``."""
 
     @functools.wraps(function)
-    def verb(*, file: str | None, settings: tuple[str, ...], words: tuple[str, ...], **rest: Any) -> Any:
+    def verb(*, file: str | None, overrides: tuple[str, ...], words: tuple[str, ...], **rest: Any) -> Any:
         from pathlib import Path
 
-        typed = {flag: rest.pop(flag.parameter) for flag in FLAGS}
-        flags = tree({flag: value for flag, value in typed.items() if value is not None})
-        job = JobInput(file=Path(file) if file else None, flags=flags | _program(words), settings=settings)
+        given = {flag: rest.pop(flag.parameter) for flag in FLAGS}
+        flags = to_mapping({flag: value for flag, value in given.items() if value is not None})
+        job = JobRequest(file=Path(file) if file else None, flags=flags | _program(words), overrides=overrides)
         return function(job=job, **rest)
 
     decorated: Any = functools.reduce(lambda inner, decorate: decorate(inner), (*_TRAILING, *_table()), verb)
@@ -63,20 +53,28 @@ def job_options(function: F) -> F:
     return result
 
 
-def output_option(*formats: str) -> Callable[[F], F]:
+def output_option(*formats: str, default: str = "text") -> Callable[[F], F]:
     """``-o FORMAT``."""
-    return click.option("-o", "--output", type=click.Choice(formats), help="How the result is printed.")
+    return option(
+        *("-o", "--output"), group="Output", type=click.Choice(formats), default_text=default, help="Output format."
+    )
 
 
 # Decorators are applied from the last to the first: help shows them in the table's order.
 _TRAILING = (
     click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[[--] SCRIPT | -m MODULE] [ARGS]..."),
-    click.option("--set", "settings", metavar="FIELD=VALUE", multiple=True, help="Any field, as in snapshots.keep=5."),
-    click.option(
-        "-f",
-        "--file",
+    option(
+        *("--set", "overrides"),
+        group="Job",
+        metavar="FIELD=VALUE",
+        multiple=True,
+        help="Set any field of the job file, as in snapshots.keep=5.",
+    ),
+    option(
+        *("-f", "--file"),
+        group="Job",
         type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-        help="A job file (- is standard input); flags win over it.",
+        help="Job file (- for stdin); flags override it.",
     ),
 )
 
@@ -86,15 +84,21 @@ def _table() -> list[Callable[[Any], Any]]:
 
 
 def _option(flag: Flag) -> Callable[[Any], Any]:
-    def read(_context: click.Context, _option: click.Parameter, typed: Any) -> Any:
-        return flag.read(typed) if typed not in {None, ()} else None
+    def parse(_context: click.Context, _option: click.Parameter, given: Any) -> Any:
+        return flag.parse(given) if given not in {None, ()} else None
 
-    shape: dict[str, Any] = (
-        {"metavar": flag.metavar, "multiple": flag.repeatable} if flag.metavar else {"is_flag": True}
-    )
+    form: dict[str, Any] = {"metavar": flag.metavar, "multiple": flag.repeatable} if flag.metavar else {"is_flag": True}
     envvar = "KITCTL_NAMESPACE" if flag.fields == "namespace" else None
-    names = (*flag.spellings.split(), flag.parameter)
-    return click.option(*names, default=None, callback=read, help=flag.help, envvar=envvar, **shape)
+    return option(
+        *(*flag.spellings.split(), flag.parameter),
+        group=flag.group,
+        default=None,
+        default_text=flag.default,
+        callback=parse,
+        help=flag.help,
+        envvar=envvar,
+        **form,
+    )
 
 
 def _program(words: tuple[str, ...]) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""``kitctl render``: the Kubernetes objects of a job, without a cluster."""
+"""``kitctl render``: the Kubernetes manifests of a job, without a cluster."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import manifests
+from kitctl.cli.common import echo_manifests
 from kitctl.cli.options import JobCommand, job_options, output_option
 from kitctl.cli.submission import rendered
 
 if TYPE_CHECKING:
-    from kitctl.jobinput import JobInput
+    from kitctl.job_request import JobRequest
 
 EPILOG = """\b
 Examples:
@@ -23,7 +23,7 @@ Examples:
 
 @click.command(cls=JobCommand, epilog=EPILOG)
 @job_options
-@output_option("yaml", "json", "name")
-def command(job: JobInput, output: str | None) -> None:
-    """Print the Kubernetes objects that a job would be; nothing is sent anywhere."""
-    manifests(rendered(job), output)
+@output_option("yaml", "json", "name", default="yaml")
+def command(job: JobRequest, output: str | None) -> None:
+    """Print the Kubernetes manifests of a job; no cluster is needed."""
+    echo_manifests(rendered(job), output)

@@ -1,4 +1,4 @@
-"""``kitctl resume``: go on with a suspended job."""
+"""``kitctl resume``: start a suspended job again."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import say
-from kitctl.cli.place import named_job
+from kitctl.cli.command import Command
+from kitctl.cli.common import info
+from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
-    from kitctl.cli.place import NamedJob
+    from kitctl.cli.target_options import NamedJob
 
 EPILOG = """\b
 Examples:
@@ -18,9 +19,9 @@ Examples:
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=Command, epilog=EPILOG)
 @named_job
 def command(job: NamedJob) -> None:
     """Start a suspended job again, from its last snapshot."""
     job.target.resume(job.namespace, job.name)
-    say(f"{job.name}: resumed; kitctl status -w {job.name} shows it")
+    info(f"{job.name}: resumed; watch it: kitctl status -w {job.name}")

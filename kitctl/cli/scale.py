@@ -1,4 +1,4 @@
-"""``kitctl scale``: more or fewer nodes for an elastic job."""
+"""``kitctl scale``: change the number of nodes of an elastic job."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import say
-from kitctl.cli.place import named_job
+from kitctl.cli.command import Command, option
+from kitctl.cli.common import info
+from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
-    from kitctl.cli.place import NamedJob
+    from kitctl.cli.target_options import NamedJob
 
 EPILOG = """\b
 Examples:
@@ -19,10 +20,17 @@ Examples:
 """
 
 
-@click.command(epilog=EPILOG)
-@click.option("--nodes", type=click.IntRange(min=1), required=True, help="Within the job's MIN:MAX.")
+@click.command(cls=Command, epilog=EPILOG)
+@option(
+    "--nodes",
+    group="Resources",
+    type=click.IntRange(min=1),
+    metavar="N",
+    required=True,
+    help="Within the job's MIN:MAX.",
+)
 @named_job
 def command(job: NamedJob, nodes: int) -> None:
-    """Change how many nodes an elastic job runs with; no sample is lost or repeated."""
+    """Change the number of nodes of an elastic job; no sample is lost or repeated."""
     job.target.scale(job.namespace, job.name, nodes)
-    say(f"{job.name}: {nodes} nodes from now on; kitctl status -w {job.name} shows it")
+    info(f"{job.name}: scaled to {nodes} nodes; watch it: kitctl status -w {job.name}")

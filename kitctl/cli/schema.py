@@ -1,8 +1,10 @@
-"""``kitctl schema``: what a job file may hold, for editors and checkers."""
+"""``kitctl schema``: the JSON Schema of a job file, for editors and validators."""
 
 from __future__ import annotations
 
 import click
+
+from kitctl.cli.command import Command
 
 EPILOG = """\b
 Examples:
@@ -11,10 +13,10 @@ Examples:
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=Command, epilog=EPILOG)
 def command() -> None:
     """Print the JSON Schema (2020-12) of a job file."""
-    from kitctl.cli.common import encode, out
+    from kitctl.cli.common import echo, encode
     from kitctl.schema import json_schema
 
-    out(encode(json_schema()))
+    echo(encode(json_schema()))

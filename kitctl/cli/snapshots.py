@@ -1,4 +1,4 @@
-"""``kitctl snapshots``: the saved states of a job, which may be running, ended or gone."""
+"""``kitctl snapshots``: the snapshots of a job, which may be running, ended or deleted."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import confirm, encode, out, say
-from kitctl.cli.keeping import kept_job
+from kitctl.cli.command import Command, option
+from kitctl.cli.common import confirm, echo, echo_json, info, yes_option
 from kitctl.cli.options import output_option
+from kitctl.cli.snapshot_options import snapshot_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kitctl.cli.keeping import Keeper
+    from kitctl.cli.snapshot_options import SnapshotClient
     from kitctl.snapshots import Snapshot
 
 EPILOG = """\b
-STEP may also be the name of a snapshot; without one the newest good one is meant.
+STEP may also be the name of a snapshot; without one, the newest valid snapshot is used.
 
 \b
 Examples:
@@ -28,8 +29,13 @@ Examples:
   kitctl snapshots show digits 120
   kitctl snapshots prune digits --keep 2
   kitctl snapshots export digits -o digits.safetensors
-  kitctl snapshots list digits --claim data      # the job is gone
+  kitctl snapshots list digits --claim data      # the job was deleted
 """
+
+
+def _examples(*lines: str) -> str:
+    return "\n".join(["\b", "Examples:", *(f"  kitctl snapshots {line}" for line in lines)])
+
 
 which = click.argument("which", metavar="[STEP]", default="")
 
@@ -39,100 +45,123 @@ def command() -> None:
     """List, verify, show, prune and export the snapshots of a job."""
 
 
-@command.command("list")
-@kept_job
+@command.command("list", cls=Command, epilog=_examples("list digits", "list digits -o json | jq .items[0].step"))
+@snapshot_client
 @output_option("wide", "json", "name")
-def list_(keeper: Keeper, output: str | None) -> None:
-    """List them, the newest first, with those that are damaged or half written."""
+def list_(client: SnapshotClient, output: str | None) -> None:
+    """List snapshots, the newest first, with damaged and unfinished ones."""
     from kitctl.snapshots import Snapshot
 
-    _print(keeper.answer(list[Snapshot], "list"), output)
+    _print(client.query(list[Snapshot], "list"), output)
 
 
-@command.command()
-@kept_job
+@command.command(cls=Command, epilog=_examples("verify digits", "verify digits 120"))
+@snapshot_client
 @which
 @output_option("wide", "json", "name")
-def verify(keeper: Keeper, which: str, output: str | None) -> None:
-    """Read every byte of them, or of one, and name what is damaged (exit 1 then)."""
+def verify(client: SnapshotClient, which: str, output: str | None) -> None:
+    """Read every byte of all snapshots, or of one; exit code 1 if one is damaged."""
     from kitctl.errors import KitError
     from kitctl.snapshots import Snapshot
 
-    found = keeper.answer(list[Snapshot], "verify", *filter(None, [which]))
+    found = client.query(list[Snapshot], "verify", *filter(None, [which]))
     _print(found, output)
     if bad := [one for one in found if one.condition not in {"verified", "unfinished"}]:
-        fix = "a run passes over these, and goes on from the newest one that verifies; prune --damaged removes them"
+        fix = "a run skips these, and resumes from the newest valid one; to delete them: prune --damaged"
         raise KitError(f"{len(bad)} of {len(found)} cannot be used: {', '.join(one.name for one in bad)}", fix=fix)
 
 
-@command.command()
-@kept_job
+@command.command(cls=Command, epilog=_examples("show digits", "show digits 120"))
+@snapshot_client
 @which
 @output_option("json")
-def show(keeper: Keeper, which: str, output: str | None) -> None:
-    """Show what one of them says about itself: its history, and the model's tensors."""
-    from kitctl.snapshots import Details
+def show(client: SnapshotClient, which: str, output: str | None) -> None:
+    """Show a snapshot: its manifest, its history, and the model's tensors."""
+    from kitctl import output as documents
+    from kitctl.snapshots import SnapshotDetails
     from kitctl.view import snapshots as view
 
-    details = keeper.answer(Details, "show", *filter(None, [which]))
-    out(encode(details) if output == "json" else "\n".join(view.page(details, time.time())))
+    details = client.query(SnapshotDetails, "show", *filter(None, [which]))
+    if output == "json":
+        echo_json(documents.snapshot(details))
+    else:
+        echo("\n".join(view.page(details, time.time())))
 
 
-@command.command()
-@kept_job
-@click.option("--keep", type=click.IntRange(min=1), required=True, help="How many of the newest that verify stay.")
-@click.option("--damaged", is_flag=True, help="Delete damaged ones, too.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def prune(keeper: Keeper, keep: int, damaged: bool, yes: bool) -> None:
+@command.command(cls=Command, epilog=_examples("prune digits --keep 2", "prune digits --keep 1 --damaged -y"))
+@snapshot_client
+@option(
+    "--keep",
+    group="Snapshots",
+    type=click.IntRange(min=1),
+    metavar="N",
+    required=True,
+    help="Number of valid snapshots to keep.",
+)
+@option("--damaged", group="Snapshots", is_flag=True, help="Delete damaged ones, too.")
+@yes_option
+def prune(client: SnapshotClient, keep: int, damaged: bool, yes: bool) -> None:
     """Delete all but the newest; every byte of those that stay is verified first."""
     from kitctl.snapshots import Snapshot
 
-    words = ("prune", "--keep", str(keep), *(["--damaged"] if damaged else []))
-    found = keeper.answer(list[Snapshot], *words)
+    args = ("prune", "--keep", str(keep), *(["--damaged"] if damaged else []))
+    found = client.query(list[Snapshot], *args)
     if not found:
-        say(f"{keeper.kept.name}: nothing to delete")
+        info(f"{client.store.name}: nothing to delete")
         return
     if not yes:
-        say("\n".join(_lines(found)))
+        info("\n".join(_lines(found)))
     confirm(f"delete these {len(found)}?", yes=yes)
-    gone = keeper.answer(list[Snapshot], *words, *(f"--drop={one.name}" for one in found))
-    say(f"{keeper.kept.name}: deleted {', '.join(one.name for one in gone)}")
+    deleted = client.query(list[Snapshot], *args, *(f"--drop={one.name}" for one in found))
+    info(f"{client.store.name}: deleted {', '.join(one.name for one in deleted)}")
 
 
-@command.command()
-@kept_job
+@command.command(cls=Command, epilog=_examples("export digits -o digits.pt", "export digits 120 -o digits.safetensors"))
+@snapshot_client
 @which
-@click.option(
-    *("-o", "--output"), type=click.Path(dir_okay=False, path_type=Path), required=True, help="The file to write."
+@option(
+    *("-o", "--output"),
+    group="Output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="The file to write.",
 )
-@click.option("--format", "form", type=click.Choice(["pt", "safetensors"]), help="By default as the file's name ends.")
-def export(keeper: Keeper, which: str, output: Path, form: str | None) -> None:
-    """Write the model's weights to a file of this machine: a plain state dict, without optimizer and history."""
+@option(
+    *("--format", "form"),
+    group="Output",
+    type=click.Choice(["pt", "safetensors"]),
+    default_text="from the file extension",
+    help="Format of the file.",
+)
+def export(client: SnapshotClient, which: str, output: Path, form: str | None) -> None:
+    """Write the model's weights to a local file: a plain state dict, without optimizer and history."""
     form = form or ("safetensors" if output.suffix == ".safetensors" else "pt")
-    _save(output, keeper.stream("export", *filter(None, [which]), "--format", form))
-    say(f"{output}: written")
+    _save(output, client.stream("export", *filter(None, [which]), "--format", form))
+    info(f"{output}: written")
 
 
-def _save(path: Path, pieces: Iterator[bytes]) -> None:
+def _save(path: Path, chunks: Iterator[bytes]) -> None:
     """Write a file, whole or not at all."""
     draft = path.with_name(f".{path.name}.part")
     try:
         with draft.open("wb") as file:
-            file.writelines(pieces)
+            file.writelines(chunks)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
 
 
 def _print(found: Sequence[Snapshot], output: str | None) -> None:
+    from kitctl import output as documents
+
     if output == "json":
-        out(encode(found))
+        echo_json(documents.snapshot_list(found))
     elif output == "name":
-        out("".join(f"{one.name}\n" for one in found), nl=False)
+        echo("".join(f"{one.name}\n" for one in found), nl=False)
     elif found:
-        out("\n".join(_lines(found, wide=output == "wide")))
+        echo("\n".join(_lines(found, wide=output == "wide")))
     else:
-        say("no snapshots yet")
+        info("no snapshots yet")
 
 
 def _lines(found: Sequence[Snapshot], *, wide: bool = False) -> list[str]:

@@ -1,4 +1,4 @@
-"""``kitctl status``: how a job is, as a whole and rank by rank."""
+"""``kitctl status``: the state of a job and of its nodes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import show
+from kitctl.cli.command import Command, option
+from kitctl.cli.common import echo_job
 from kitctl.cli.options import output_option
-from kitctl.cli.place import named_job
+from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
-    from kitctl.cli.place import NamedJob
+    from kitctl.cli.target_options import NamedJob
     from kitctl.state import JobState
 
 EPILOG = """\b
@@ -23,14 +24,15 @@ Examples:
   kitctl status digits
   kitctl status digits -w
   kitctl status digits -o json | jq .progress.loss
+  kitctl status digits -w -o json | jq --unbuffered -r .phase
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=Command, epilog=EPILOG)
 @named_job
 @output_option("wide", "json", "name")
-@click.option("-w", "--watch", is_flag=True, help="Show it again and again until the job has ended.")
-@click.option("--exit-code", is_flag=True, help="Say the job's state by the exit code, too.")
+@option("-w", "--watch", group="Output", is_flag=True, help="Refresh until the job ends; -o json: a line per change.")
+@option("--exit-code", group="Output", is_flag=True, help="Set the exit code from the job's phase.")
 def command(job: NamedJob, output: str | None, watch: bool, exit_code: bool) -> None:
     """Show a job's phase, progress, nodes and ranks."""
     from kitctl import watching
@@ -39,15 +41,15 @@ def command(job: NamedJob, output: str | None, watch: bool, exit_code: bool) -> 
         seen = _watch(job, output)
     else:
         seen = watching.current(job.target, job.namespace, job.name)
-        show(seen, output)
-    if exit_code and (error := watching.verdict(seen)):
+        echo_job(seen, output)
+    if exit_code and (error := watching.error_for_phase(seen)):
         raise error
 
 
 def _watch(job: NamedJob, output: str | None) -> JobState:
-    """In a terminal one page that changes; elsewhere a page for each change of phase."""
+    """In a terminal one page that is refreshed; elsewhere a page for each change of phase, with -o json a line."""
     from kitctl import watching
-    from kitctl.cli.wait import leave
+    from kitctl.cli.wait import detach
 
     states = watching.states(job.target, job.namespace, job.name)
     try:
@@ -56,11 +58,11 @@ def _watch(job: NamedJob, output: str | None) -> JobState:
 
             return live.watch(states)
         seen = next(states)
-        show(seen, output)
+        echo_job(seen, output, stream=True)
         for after in states:
             if after.phase != seen.phase:
-                show(after, output)
+                echo_job(after, output, stream=True)
             seen = after
     except KeyboardInterrupt:
-        leave(job.name)
+        detach(job.name)
     return seen

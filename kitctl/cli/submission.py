@@ -1,33 +1,33 @@
-"""From what the options say of a job to what a target takes."""
+"""From a job request to what a target takes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kitctl.cli.common import say
+from kitctl.cli.common import info
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kitctl.jobinput import JobInput
+    from kitctl.job_request import JobRequest
     from kitctl.targets import Submission
 
 
 def objects(submission: Submission) -> list[dict[str, object]]:
-    """The Kubernetes objects that it would be."""
+    """The Kubernetes objects of a job."""
     from kitctl import render
 
     return render.manifests(submission.spec, submission.sources)
 
 
-def warn(remarks: Iterable[str]) -> None:
-    """Say what a person should know of a job, though it may run."""
-    for remark in remarks:
-        say(f"warning: {remark}")
+def warn(warnings: Iterable[str]) -> None:
+    """Print warnings about a job that may run all the same."""
+    for warning in warnings:
+        info(f"warning: {warning}")
 
 
-def rendered(job: JobInput) -> list[dict[str, object]]:
-    """The objects of a job that is only printed; says what of it looks like a credential."""
+def rendered(job: JobRequest) -> list[dict[str, object]]:
+    """The objects of a job that is only printed, with warnings about likely credentials."""
     from kitctl import credentials
 
     submission = prepare(job)
@@ -36,9 +36,9 @@ def rendered(job: JobInput) -> list[dict[str, object]]:
 
 
 def prepare(
-    job: JobInput, namespace: str = "default", suffix: str = "", *, replace: bool = False, checks: bool = True
+    job: JobRequest, namespace: str = "default", suffix: str = "", *, replace: bool = False, checks: bool = True
 ) -> Submission:
-    """The job with the files of the current folder that travel with it.
+    """The job with the files of the current folder that are sent with it.
 
     Raises:
         SpecError: the file or a flag is wrong.

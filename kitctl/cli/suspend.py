@@ -1,4 +1,4 @@
-"""``kitctl suspend``: stop a job so that it can go on later."""
+"""``kitctl suspend``: stop a job; it can be resumed."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import say
-from kitctl.cli.place import named_job
+from kitctl.cli.command import Command
+from kitctl.cli.common import info
+from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
-    from kitctl.cli.place import NamedJob
+    from kitctl.cli.target_options import NamedJob
 
 EPILOG = """\b
 Examples:
   kitctl suspend digits
+  kitctl resume digits
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=Command, epilog=EPILOG)
 @named_job
 def command(job: NamedJob) -> None:
-    """Take a snapshot, then stop all nodes; resume goes on from there."""
-    say(f"{job.name}: draining its nodes")
+    """Take a snapshot, then stop all nodes; resume continues from there."""
+    info(f"{job.name}: draining its nodes")
     job.target.suspend(job.namespace, job.name)
-    say(f"{job.name}: suspended; kitctl resume {job.name} goes on")
+    info(f"{job.name}: suspended; to continue: kitctl resume {job.name}")

@@ -1,4 +1,4 @@
-"""How values of flags are written: ``K=V``, ``claim:/path``, ``key=value:Effect``. Text in, parts of a job file out."""
+"""Parse the values of flags (``K=V``, ``claim:/path``, ``key=value:Effect``) into parts of a job file."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 import click
 
-_MOST_DIGITS = 18  # of any number that a field takes
+_MAX_DIGITS = 18  # of any number that a field accepts
 
 
-def size(text: str) -> int | str:
-    """A number where it is one; ``2:4`` and ``auto`` stay text, for the spec to judge."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else text
+def parse_int(text: str) -> int | str:
+    """A number, if it is one; ``2:4`` and ``auto`` stay text, which the spec checks."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS else text
 
 
-def state(given: bool) -> str | None:
+def resume_state(given: bool) -> str | None:
     """``--resume-state`` as the field's value."""
     return "state" if given else None
 
@@ -27,8 +27,8 @@ def pairs(items: Iterable[str]) -> dict[str, str]:
 
 
 def variables(items: Iterable[str]) -> dict[str, str]:
-    """As ``pairs``; a bare ``K`` is taken from the caller's environment."""
-    return dict(_pair(item) if "=" in item else (item, _inherited(item)) for item in items)
+    """As ``pairs``; ``K`` alone is copied from the environment."""
+    return dict(_pair(item) if "=" in item else (item, _from_environment(item)) for item in items)
 
 
 def variables_of_files(paths: Sequence[str]) -> dict[str, str]:
@@ -54,7 +54,7 @@ def _pair(item: str) -> tuple[str, str]:
     return key, value
 
 
-def _inherited(name: str) -> str:
+def _from_environment(name: str) -> str:
     if name not in os.environ:
         raise click.BadParameter(f"{name} is not set in your environment; give {name}=VALUE, or set it")
     return os.environ[name]
@@ -82,5 +82,5 @@ def _volume(item: str) -> dict[str, Any]:
 def _toleration(item: str) -> dict[str, str]:
     taint, _, effect = item.partition(":")
     key, sign, value = taint.partition("=")
-    wanted = {"key": key, "operator": "Equal" if sign else "Exists", "value": value, "effect": effect}
-    return {name: text for name, text in wanted.items() if text}
+    parts = {"key": key, "operator": "Equal" if sign else "Exists", "value": value, "effect": effect}
+    return {name: text for name, text in parts.items() if text}

@@ -1,4 +1,4 @@
-"""``kitctl version``: which kitctl this is, and what it would run."""
+"""``kitctl version``: the versions of kitctl, its image and Python."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import click
 
 import kitctl
 from kitctl import names
-from kitctl.cli.common import out
+from kitctl.cli.command import Command
+from kitctl.cli.common import echo
 
 EPILOG = """\b
 Examples:
@@ -16,9 +17,9 @@ Examples:
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=Command, epilog=EPILOG)
 def command() -> None:
-    """Print the versions that matter in a report of a problem."""
-    out(f"kitctl {kitctl.__version__}")
-    out(f"image  {names.DEFAULT_IMAGE}")
-    out(f"python {platform.python_version()} on {platform.system()} {platform.machine()}")
+    """Print the versions that a bug report needs."""
+    echo(f"kitctl {kitctl.__version__}")
+    echo(f"image  {names.DEFAULT_IMAGE}")
+    echo(f"python {platform.python_version()} on {platform.system()} {platform.machine()}")

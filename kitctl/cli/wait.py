@@ -1,4 +1,4 @@
-"""``kitctl wait``: return when a job has ended, with an exit code that says how."""
+"""``kitctl wait``: wait until a job ends; the exit code is its result."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.common import say, seconds, timeout_option
-from kitctl.cli.place import named_job
+from kitctl.cli.command import Command
+from kitctl.cli.common import info, seconds, timeout_option
+from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
-    from kitctl.cli.place import NamedJob
+    from kitctl.cli.target_options import NamedJob
     from kitctl.targets import Target
 
 EPILOG = """\b
-Exit codes: 0 succeeded, 100 failed, 102 no such job, 103 cancelled, 124 --timeout is over.
+Exit codes: 0 succeeded, 100 failed, 102 no such job, 103 cancelled, 124 timeout.
 
 \b
 Examples:
@@ -23,40 +24,40 @@ Examples:
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=Command, epilog=EPILOG)
 @named_job
 @timeout_option
 def command(job: NamedJob, timeout: str | None) -> None:
-    """Wait until a job has ended."""
-    wait_to_the_end(job.target, job.namespace, job.name, seconds(timeout))
+    """Wait until a job ends."""
+    wait_until_end(job.target, job.namespace, job.name, seconds(timeout))
 
 
-def wait_to_the_end(target: Target, namespace: str, name: str, timeout: float | None) -> None:
-    """Say each change of phase or of its reason, and raise what the end means."""
+def wait_until_end(target: Target, namespace: str, name: str, timeout: float | None) -> None:
+    """Print each change of the phase or of its reason; raise the error that the final phase stands for."""
     from kitctl import watching
     from kitctl.printable import line
 
-    told, job = ("", ""), None  # the reason of an end is told by what is raised
+    printed, job = ("", ""), None  # the error has the reason of the final phase
     try:
         for job in watching.states(target, namespace, name, timeout=timeout):
-            if told != (told := (job.phase, "" if job.finished else job.reason)):
-                say(f"{name}: {job.phase}" + (f" ({line(told[1])})" if told[1] else ""))
+            if printed != (printed := (job.phase, "" if job.finished else job.reason)):
+                info(f"{name}: {job.phase}" + (f" ({line(printed[1])})" if printed[1] else ""))
     except KeyboardInterrupt:
-        leave(name)
-    if job and (error := watching.verdict(job)):
+        detach(name)
+    if job and (error := watching.error_for_phase(job)):
         raise error
 
 
-def leave(name: str) -> None:
-    """Ctrl-C while watching: the job lives on, and the person is told how to come back.
+def detach(name: str) -> None:
+    """Ctrl-C while watching: the job goes on; print how to come back.
 
     Raises:
-        SystemExit: 130, as a shell expects of what SIGINT ended.
+        SystemExit: 130, the exit code after SIGINT.
     """
-    say(
+    info(
         f"\nleft {name!r} running\n"
-        f"  kitctl logs -f {name}      come back to its logs\n"
-        f"  kitctl status {name}       see how it is\n"
+        f"  kitctl logs -f {name}      follow its logs\n"
+        f"  kitctl status {name}       show its state\n"
         f"  kitctl cancel {name}       end it"
     )
     raise SystemExit(130)

@@ -41,18 +41,18 @@ def _phase(job: JobState) -> str:
 
 
 def _nodes(job: JobState) -> str:
-    missing = [node for node in job.places if node.state in {"Lost", "Failed", "Pending"}]
+    missing = [node for node in job.nodes if node.state in {"Lost", "Failed", "Pending"}]
     if missing and not job.finished and job.phase != "Suspended":
         told = "; ".join(f"node {node.index}: {node.reason or node.state.lower()}" for node in missing[:FEW])
         more = f"; and {len(missing) - FEW} more" if len(missing) > FEW else ""
-        raise Doubt(f"{len(missing)} of {len(job.places)} do not run: {told}{more}", fix=f"kitctl logs {job.name}")
-    return f"{job.ready} of {len(job.places)} run"
+        raise Doubt(f"{len(missing)} of {len(job.nodes)} do not run: {told}{more}", fix=f"kitctl logs {job.name}")
+    return f"{job.ready_nodes} of {len(job.nodes)} run"
 
 
 def _restarts(job: JobState) -> str:
     if not job.restarts:
         return "none"
-    often = max(job.places, key=lambda node: node.restarts)
+    often = max(job.nodes, key=lambda node: node.restarts)
     what = f"{job.restarts}, most of them ({often.restarts}) of node {often.index}"
     raise Doubt(what + (f" on {often.host}" if often.host else ""), fix=f"kitctl logs {job.name} --include restart")
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 
 from kitctl.doctor import Finding
 from kitctl.facts import JobFacts
-from kitctl.faults import Strike
+from kitctl.faults import FaultInjection
 from kitctl.logs import Line
 from kitctl.spec import JobSpec
 
@@ -23,10 +23,10 @@ TargetName = Literal["local", "cluster"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Where:
-    """What a person said about the target; ``tell`` takes remarks for them, as a line each."""
+class TargetOptions:
+    """The options that select a target; ``warn`` prints a message to the user."""
 
-    tell: Callable[[str], None]
+    warn: Callable[[str], None]
     target: TargetName | None = None
     context: str | None = None
     kubeconfig: Path | None = None
@@ -127,8 +127,8 @@ class Target(Protocol):
     def cancel(self, namespace: str, name: str) -> None:
         """End a job; its logs, its spec and its snapshots stay."""
 
-    def strike(self, namespace: str, name: str, strike: Strike) -> None:
-        """Do a fault to a job, for real.
+    def inject_fault(self, namespace: str, name: str, injection: FaultInjection) -> None:
+        """Inject a fault into a job.
 
         Raises:
             ConflictError: there is no such node or rank now.
@@ -148,35 +148,35 @@ class Target(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class ResolvedTarget:
     """Which target, and why: ``reason`` is for the person when nobody asked for it by name."""
 
     name: TargetName
     reason: str = ""
 
 
-def choose(where: Where, environ: Mapping[str, str] = os.environ) -> Choice:
+def resolve_target(options: TargetOptions, environ: Mapping[str, str] = os.environ) -> ResolvedTarget:
     """The target that was asked for; else the cluster of the kubeconfig; else, where there is none, this machine.
 
     A kubeconfig that is broken or unreachable is never a reason to run on this machine.
     """
-    if where.target:
-        return Choice(name=where.target)
-    named = where.context or where.kubeconfig or environ.get("KUBERNETES_SERVICE_HOST")
+    if options.target:
+        return ResolvedTarget(name=options.target)
+    named = options.context or options.kubeconfig or environ.get("KUBERNETES_SERVICE_HOST")
     if named or any(path.exists() for path in _kubeconfigs(environ)):
-        return Choice(name="cluster")
-    return Choice(name="local", reason="no kubeconfig: running on this machine (--target local)")
+        return ResolvedTarget(name="cluster")
+    return ResolvedTarget(name="local", reason="no kubeconfig: running on this machine (--target local)")
 
 
-def connect(where: Where) -> Target:
+def connect(options: TargetOptions) -> Target:
     """The target itself; its module is imported here."""
-    target: Target = import_module(f"kitctl.targets.{choose(where).name}").connect(where)
+    target: Target = import_module(f"kitctl.targets.{resolve_target(options).name}").connect(options)
     return target
 
 
-def remarks(where: Where, submission: Submission) -> Iterable[str]:
+def remarks(options: TargetOptions, submission: Submission) -> Iterable[str]:
     """What a person should know before such a job is submitted there, though it may be: a sentence each."""
-    told: Iterable[str] = import_module(f"kitctl.targets.{choose(where).name}").remarks(submission)
+    told: Iterable[str] = import_module(f"kitctl.targets.{resolve_target(options).name}").remarks(submission)
     return told
 
 

@@ -1,4 +1,4 @@
-"""What a person sees: tables, a job's page, progress, JSON. Takes states, returns or prints text; asks nobody.
+"""Format states as text: tables, a job's page, progress. Makes no requests.
 
-``rich`` is imported here alone, and only by ``live``: plain text must be fast, and the same in a pipe.
+Only ``live`` imports ``rich``: plain text must be fast, and the same in a pipe.
 """

@@ -1,4 +1,4 @@
-"""The difference between an object as it is and as it would be, as a unified diff of YAML. Pure."""
+"""The change of an object, as a unified diff of YAML. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from kitctl import yamlstrict
 
-# What the API server writes, not whoever applies.
-SERVERS_OWN: Final = frozenset({"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp"})
+# Written by the API server.
+SERVER_FIELDS: Final = frozenset({"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp"})
 
 
 def lines(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of the difference, each with its end; none where nothing would change."""
+    """The lines of the diff, with line ends; none where nothing changes."""
     label = f"{after['kind']}/{after['metadata']['name']}"
     old = yamlstrict.write([_applied(before)]) if before else ""
     new = yamlstrict.write([_applied(after)])
@@ -26,5 +26,5 @@ def lines(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> Iterato
 
 
 def _applied(thing: Mapping[str, Any]) -> dict[str, Any]:
-    metadata = {key: value for key, value in thing["metadata"].items() if key not in SERVERS_OWN}
+    metadata = {key: value for key, value in thing["metadata"].items() if key not in SERVER_FIELDS}
     return {key: value for key, value in thing.items() if key != "status"} | {"metadata": metadata}

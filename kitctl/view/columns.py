@@ -1,4 +1,4 @@
-"""Columns of text, as kubectl prints them, and counts of things. Pure."""
+"""Columns of text, as kubectl prints them, and plurals. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from kitctl import printable
 
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Left-aligned columns, three spaces apart, no space at a line's end. A cell is one line, whatever it holds."""
+    """Left-aligned columns, three spaces apart, without trailing spaces. Line breaks in cells are escaped."""
     table = [header, *([printable.line(cell) for cell in row] for row in rows)]
     widths = [max(len(row[number]) for row in table) for number in range(len(header))]
     return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
 
 
-def many(count: int, one: str, more: str = "") -> str:
-    """``1 entry``, ``2 entries``: ``more`` is the plural where an s is not enough."""
+def pluralize(count: int, one: str, more: str = "") -> str:
+    """``1 entry``, ``2 entries``: ``more`` is an irregular plural."""
     return f"{count} {one if count == 1 else more or f'{one}s'}"

@@ -1,4 +1,4 @@
-"""What checks have found, as plain text. Pure."""
+"""The results of checks, as plain text. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAME, _MARK = 14, 8
 
 
 def lines(findings: Iterable[Finding]) -> Iterator[str]:
-    """One line a check as it is made, and one for its fix."""
+    """One line per check, as it is made, and one for its fix."""
     for finding in findings:
         yield printable.line(f"{finding.check:<{_NAME}}{MARKS[finding.verdict]:<{_MARK}}{finding.what}")
         if finding.fix:

@@ -1,4 +1,4 @@
-"""A job's page that keeps itself up to date in a terminal, with a bar for its progress. The only user of rich."""
+"""A job's page that is refreshed in a terminal, with a progress bar. The only user of rich."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STYLES = {
 
 
 def watch(states: Iterator[JobState]) -> JobState:
-    """Show each state in place of the one before; the last one stays, and is returned."""
+    """Show each state in place of the last; return the final one."""
     last = next(states)
     with Live(_page(last), console=Console(highlight=False), auto_refresh=False) as live:
         for last in states:

@@ -1,47 +1,47 @@
-"""Snapshots as plain text: their list, and one of them. Pure."""
+"""Snapshots as plain text: a list, and one in detail. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from kitctl import printable
-from kitctl.quantity import duration, size
-from kitctl.snapshots import Details, Entry, Snapshot
-from kitctl.view.columns import columns, many
+from kitctl.quantity import duration, format_bytes
+from kitctl.snapshots import LedgerEntry, Snapshot, SnapshotDetails
+from kitctl.view.columns import columns, pluralize
 
 _LIST = ("STEP", "EPOCH", "GENERATION", "RUN", "RANKS", "AGE", "SIZE", "CONDITION")
 _TENSORS = ("TENSOR", "SHAPE", "TYPE", "SIZE")
 _LEDGER = ("ENTRY", "GENERATION", "EPOCH", "STEPS", "POSITIONS", "RANKS")
-_SHORT = 8  # letters that tell runs apart
+_SHORT = 8  # characters of a run's id
 
 
 def table(found: Sequence[Snapshot], now: float, *, wide: bool = False) -> list[str]:
-    """One line a snapshot, in the order given."""
+    """One line per snapshot, in the order given."""
     header = _LIST + (("NAME",) if wide else ())
     return columns(header, [_row(one, now, wide=wide) for one in found])
 
 
-def page(one: Details, now: float) -> list[str]:
-    """All about one snapshot: what it is, the model's tensors, and the history that it goes on from."""
+def page(one: SnapshotDetails, now: float) -> list[str]:
+    """One snapshot: its manifest, the model's tensors, and its history."""
     facts = [
         ("Snapshot", one.name),
         ("Job", f"{one.job}, run {one.run}"),
-        ("Step", f"{one.step}, in epoch {one.epoch} behind {one.position} of {one.samples} samples"),
-        ("Taken by", f"generation {one.generation}, {many(one.world_size or 0, 'rank')}, torch {one.torch}"),
+        ("Step", f"{one.step}, in epoch {one.epoch} after {one.position} of {one.samples} samples"),
+        ("Taken by", f"generation {one.generation}, {pluralize(one.world_size or 0, 'rank')}, torch {one.torch}"),
         ("Data", f"{one.samples} samples in batches of {one.batch}, seed {one.seed}"),
         ("Age", "-" if one.created is None else duration(now - one.created)),
-        ("Size", size(one.size)),
-        ("Goes on from", one.parent or "the start"),
+        ("Size", format_bytes(one.size)),
+        ("Resumed from", one.parent or "the start"),
         ("Digest", one.digest),
     ]
     width = max(len(name) for name, _ in facts) + 3
-    tensors = [[each.name, _shape(each.shape), each.dtype, size(each.size)] for each in one.tensors]
+    tensors = [[each.name, _shape(each.shape), each.dtype, format_bytes(each.size)] for each in one.tensors]
     head = [printable.line(f"{name:<{width}}{text}") for name, text in facts]
     return [*head, "", *columns(_TENSORS, tensors), "", *ledger(one.ledger)]
 
 
-def ledger(entries: Sequence[Entry], broken: int | None = None) -> list[str]:
-    """One line an entry; the broken one is marked."""
+def ledger(entries: Sequence[LedgerEntry], broken: int | None = None) -> list[str]:
+    """One line per entry; the broken one is marked."""
     rows = [
         [
             f"{number}{' <- here' if number == broken else ''}",
@@ -68,6 +68,6 @@ def _row(one: Snapshot, now: float, *, wide: bool) -> list[str]:
         (one.run or "-") if wide else (one.run or "-")[:_SHORT],
         str(one.world_size or "-"),
         "-" if one.created is None else duration(now - one.created),
-        size(one.size),
+        format_bytes(one.size),
         one.condition + (f": {one.reason}" if one.reason else ""),
     ] + ([one.name] if wide else [])

@@ -1,4 +1,4 @@
-"""Jobs as plain text: the list, a job's page, the line of its progress. Pure."""
+"""Jobs as plain text: a list, a job's page, its progress. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kitctl import printable
-from kitctl.facts import Progress, Recovery, Termination
+from kitctl.facts import Progress, RecoveryTimings, Termination
 from kitctl.quantity import duration
 from kitctl.state import JobState, NodeState
 from kitctl.view.columns import columns
@@ -14,23 +14,23 @@ from kitctl.view.columns import columns
 _LIST = ("NAME", "PHASE", "NODES", "RANKS", "STEP", "LOSS", "RESTARTS", "AGE")
 _WIDE = ("TARGET", "KIND", "SNAPSHOT", "REASON")
 _NODES = ("NODE", "STATE", "RANKS", "POD", "HOST", "RESTARTS", "SINCE", "REASON")
-_FEW = 3  # different failures that are told
-_MANY = 32  # rows of nodes that fit a screen
+_MAX_FAILURES = 3  # different failures that are shown
+_MAX_ROWS = 32  # rows of nodes that fit a screen
 
 
 def job_list(jobs: Sequence[JobState], now: float, *, namespaces: bool = False, wide: bool = False) -> list[str]:
-    """One line a job."""
+    """One line per job."""
     header = (("NAMESPACE",) if namespaces else ()) + _LIST + (_WIDE if wide else ())
     return columns(header, [_list_row(job, now, namespaces=namespaces, wide=wide) for job in jobs])
 
 
 def job_page(job: JobState, now: float, *, wide: bool = False) -> list[str]:
-    """Everything about one job, the most important first; all its nodes if ``wide``, else those that matter."""
+    """One job, the most important first; with ``wide`` all its nodes, else only outliers if there are many."""
     facts = [
         ("Job", f"{job.namespace}/{job.name}"),
         ("Phase", job.phase + (f": {job.reason}" if job.reason else "")),
         ("Fix", job.failure.fix if job.failure else ""),
-        ("Runs on", f"{job.target} ({job.kind})"),
+        ("Runs on", f"{job.target} ({job.job_kind})"),
         ("Nodes", _nodes(job)),
         ("Progress", progress_line(job.progress)),
         ("Metrics", "  ".join(f"{name} {value:.4g}" for name, value in job.progress.metrics.items())),
@@ -42,7 +42,7 @@ def job_page(job: JobState, now: float, *, wide: bool = False) -> list[str]:
     ]
     width = max(len(name) for name, _ in facts) + 3
     head = [printable.line(f"{name:<{width}}{text}") for name, text in facts if text]
-    shown, rest = (job.places, []) if wide else _remarkable(job.places)
+    shown, rest = (job.nodes, []) if wide else _outliers(job.nodes)
     failed = failure_lines(job.failure)
     return [*head, "", *columns(_NODES, _node_rows(shown, now)), *rest, *([""] if failed else []), *failed]
 
@@ -66,19 +66,19 @@ def progress_line(progress: Progress) -> str:
     return "  ".join(parts)
 
 
-def recovery_parts(recovery: Recovery) -> str:
-    """Where the seconds of a recovery went: ``stop 0.1, form 0.2, start 0.0``."""
+def recovery_parts(recovery: RecoveryTimings) -> str:
+    """The parts of a recovery: ``stop 0.1, form 0.2, start 0.0``."""
     return ", ".join(f"{name.replace('_', ' ')} {seconds:.1f}" for name, seconds in recovery.parts.items())
 
 
 def failure_lines(failure: Termination | None) -> list[str]:
-    """What the rank that failed first said last: its traceback or, where there is none, its last lines."""
+    """The traceback of the rank that failed first; without one, its last lines."""
     if failure is None or not (lines := failure.traceback.rstrip().split("\n") if failure.traceback else failure.lines):
         return []
-    whose = "" if failure.rank is None else f" of rank {failure.rank}"
+    rank = "" if failure.rank is None else f" of rank {failure.rank}"
     where = "" if failure.node is None else f" on node {failure.node}"
     what = "Traceback" if failure.traceback else "Last lines"
-    return [f"{what}{whose}{where}:", *(f"  {printable.line(line.expandtabs())}" for line in lines)]
+    return [f"{what}{rank}{where}:", *(f"  {printable.line(line.expandtabs())}" for line in lines)]
 
 
 def _list_row(job: JobState, now: float, *, namespaces: bool, wide: bool) -> list[str]:
@@ -87,20 +87,20 @@ def _list_row(job: JobState, now: float, *, namespaces: bool, wide: bool) -> lis
         *([job.namespace] if namespaces else []),
         job.name,
         job.phase,
-        job.nodes if job.finished else f"{job.ready}/{job.nodes}",
+        job.node_range if job.finished else f"{job.ready_nodes}/{job.node_range}",
         str(job.world_size or "-"),
         "-" if progress.step is None else str(progress.step),
         "-" if progress.loss is None else f"{progress.loss:.4f}",
         str(job.restarts),
         duration(now - job.created),
     ]
-    return row + ([job.target, job.kind, str(progress.snapshot_step or "-"), job.reason] if wide else [])
+    return row + ([job.target, job.job_kind, str(progress.snapshot_step or "-"), job.reason] if wide else [])
 
 
 def _nodes(job: JobState) -> str:
     ranks = f", {job.world_size} ranks" if job.world_size else ""
     restarts = f", {job.restarts} restart{'s'[: job.restarts > 1]}" if job.restarts else ""
-    return f"{job.nodes if job.finished else f'{job.ready} of {job.nodes} up'}{ranks}{restarts}"
+    return f"{job.node_range if job.finished else f'{job.ready_nodes} of {job.node_range} up'}{ranks}{restarts}"
 
 
 def _snapshot(job: JobState) -> str:
@@ -108,7 +108,7 @@ def _snapshot(job: JobState) -> str:
     return "" if not job.snapshots else f"{f'step {step}' if step else 'none yet'}, in {job.snapshots}"
 
 
-def _recovery(recovery: Recovery | None) -> str:
+def _recovery(recovery: RecoveryTimings | None) -> str:
     """``in 1.2 s after: node 1 is lost (stop 0.1, form 0.2, ...)``."""
     if recovery is None:
         return ""
@@ -117,37 +117,42 @@ def _recovery(recovery: Recovery | None) -> str:
 
 def _failures(job: JobState) -> str:
     """``rank 1 of node 1, 2 times (exit code 3: no data); rank 0 of node 0 (KeyError: 'x')``; the last one last."""
-    often = Counter((one.node, one.rank, one.cause) for one in job.failures)
-    told = [
+    counts = Counter((one.node, one.rank, one.cause) for one in job.failures)
+    shown = [
         f"rank {rank} of node {node}{f', {count} times' if count > 1 else ''}"
         f" ({cause if cause not in job.reason else 'as above'})"
-        for (node, rank, cause), count in often.items()
+        for (node, rank, cause), count in counts.items()
     ]
-    return f"{'' if len(told) <= _FEW else '...; '}{'; '.join(told[-_FEW:])}"
+    return f"{'' if len(shown) <= _MAX_FAILURES else '...; '}{'; '.join(shown[-_MAX_FAILURES:])}"
 
 
-def _remarkable(places: Sequence[NodeState]) -> tuple[Sequence[NodeState], list[str]]:
-    """Of many nodes those that are not as most are, and a line that counts the others."""
-    if len(places) <= _MANY:
-        return places, []
-    (usual, _), *_ = Counter((node.state, node.reason) for node in places).most_common(1)
-    few = [node for node in places if (node.state, node.reason) != usual][:_MANY]
-    others = Counter(node.state for node in places) - Counter(node.state for node in few)
+def _outliers(nodes: Sequence[NodeState]) -> tuple[Sequence[NodeState], list[str]]:
+    """Of many nodes those that differ from the majority, and a line that counts the others."""
+    if len(nodes) <= _MAX_ROWS:
+        return nodes, []
+    (majority, _), *_ = Counter((node.state, node.reason) for node in nodes).most_common(1)
+    outliers = [node for node in nodes if (node.state, node.reason) != majority][:_MAX_ROWS]
+    others = Counter(node.state for node in nodes) - Counter(node.state for node in outliers)
     counted = ", ".join(f"{count} {state.lower()}" for state, count in others.most_common())
-    return few, [f"{'...' if few else ''}{' and ' if few else ''}{counted} (-o wide shows all)"]
+    return outliers, [f"{'...' if outliers else ''}{' and ' if outliers else ''}{counted} (-o wide shows all)"]
 
 
-def _node_rows(places: Sequence[NodeState], now: float) -> list[list[str]]:
+def _node_rows(nodes: Sequence[NodeState], now: float) -> list[list[str]]:
     return [
         [
             str(node.index),
             node.state,
-            node.ranks or "-",
+            _ranks(node.ranks),
             node.pod,
             node.host or "-",
             str(node.restarts),
             "-" if node.since is None else duration(now - node.since),
             node.reason,
         ]
-        for node in places
+        for node in nodes
     ]
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    """``0-3``; they are consecutive."""
+    return "-" if not ranks else f"{ranks[0]}" if len(ranks) == 1 else f"{ranks[0]}-{ranks[-1]}"

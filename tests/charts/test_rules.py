@@ -7,13 +7,13 @@ import pytest
 
 from kitctl import names, specfile
 from kitctl.errors import SpecError
-from kitctl.jobinput import JobInput
+from kitctl.job_request import JobRequest
 from tests.charts.helm import refusal, rendered
 
 
 def kitctl_errors(job: dict[str, Any]) -> set[str]:
     with pytest.raises(SpecError) as caught:
-        specfile.build(JobInput(flags={"name": "job", **job}))
+        specfile.build(JobRequest(flags={"name": "job", **job}))
     return {str(problem) for problem in caught.value.problems}
 
 

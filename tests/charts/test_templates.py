@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kitctl import names, render, specfile
-from kitctl.jobinput import JobInput
+from kitctl.job_request import JobRequest
 from kitctl.spec import JobSpec
 from kittrain.env import node_env
 from tests.charts.helm import CHART, DIFFERENCES, Object, alike, rendered
@@ -19,7 +19,7 @@ DOCS = CHART.parents[1] / "docs"
 
 def both(case: Path, kind: str) -> tuple[list[Object], list[Object]]:
     """A case rendered by kitctl and by the chart, with the files that its script needs."""
-    spec = specfile.build(JobInput(file=case, flags={"kind": kind}))
+    spec = specfile.build(JobRequest(file=case, flags={"kind": kind}))
     sources = SOURCES if spec.script == "train.py" else {}
     chart = rendered("-f", str(case), "--set", f"kind={kind}", given={"sources": sources})
     return render.manifests(spec, dict(sorted(sources.items()))), chart
@@ -27,7 +27,7 @@ def both(case: Path, kind: str) -> tuple[list[Object], list[Object]]:
 
 def assert_equal(job: dict[str, Any], sources: dict[str, str] | None = None) -> None:
     """kitctl and the chart render equal objects."""
-    spec = specfile.build(JobInput(flags=job))
+    spec = specfile.build(JobRequest(flags=job))
     chart = rendered(given=job | {"sources": sources or {}})
     assert alike(chart) == alike(render.manifests(spec, dict(sorted((sources or {}).items()))))
 
@@ -56,7 +56,7 @@ def test_the_document_lists_the_same_differences() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_job_without_a_name_is_named_after_its_release(kind: str) -> None:
     chart = rendered("--namespace", "team", release="my-run", given={"kind": kind})
-    spec = specfile.build(JobInput(flags={"name": "my-run", "namespace": "team", "kind": kind}))
+    spec = specfile.build(JobRequest(flags={"name": "my-run", "namespace": "team", "kind": kind}))
     assert alike(chart) == alike(render.manifests(spec))
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from kitctl.errors import ConflictError, TargetError
-from kitctl.targets import Where
+from kitctl.targets import TargetOptions
 from kitctl.targets.cluster import connect, facts
 from kitctl.targets.cluster.target import ClusterTarget
 from kittrain.world.order import Order
@@ -39,7 +39,7 @@ class ClusterPlace:
         self.namespace = run.namespace
         self.name = run.name
         self.snapshots = run.folder
-        self.target: ClusterTarget = connect(Where(kubeconfig=KUBECONFIG, tell=print))
+        self.target: ClusterTarget = connect(TargetOptions(kubeconfig=KUBECONFIG, warn=print))
         self._run = run
 
     def python(self, node: int, *arguments: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from kitctl import render, specfile
-from kitctl.jobinput import JobInput
+from kitctl.job_request import JobRequest
 from kitctl.targets.cluster.facts import suspended, wanted
 from kitctl.targets.cluster.lifecycle import suspend
 from tests.charts.helm import CHART, helm, rendered
@@ -34,7 +34,7 @@ ALWAYS_THERE: Final = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
 
 @pytest.mark.parametrize(("case", "kind"), BOTH_KINDS + LIMITS, ids=lambda value: getattr(value, "stem", value))
 def test_the_server_accepts_a_case_by_kitctl_and_by_the_chart(empty_namespace: str, case: Path, kind: str) -> None:
-    spec = specfile.build(JobInput(file=case, flags={"kind": kind, "namespace": empty_namespace}))
+    spec = specfile.build(JobRequest(file=case, flags={"kind": kind, "namespace": empty_namespace}))
     sources = SOURCES if spec.script == "train.py" else {}
     chart = rendered("-f", str(case), "--set", f"kind={kind},namespace={empty_namespace}", given={"sources": sources})
     for objects in (render.manifests(spec, sources), chart):

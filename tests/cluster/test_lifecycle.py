@@ -82,7 +82,7 @@ def expect(run: Run, *, world_size: int) -> None:
 def phase(run: Run) -> tuple[str, int]:
     """Its phase, and the number of its nodes that are up."""
     state = status(run.name, run.namespace)
-    return state["phase"], state["ready"]
+    return state["phase"], state["readyNodes"]
 
 
 def test_a_given_claim_has_a_folder_for_each_job_and_outlives_it(namespace: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kitctl.state import derive
-from kitctl.targets import Where, connect
+from kitctl.targets import TargetOptions, connect
 from kitctl.targets.cluster.target import ClusterTarget
 from kitctl.targets.cluster.transport import Transport
 from tests.cluster.commands import IDLE, job, kitctl
@@ -20,7 +20,7 @@ PODS = 1000
 
 @pytest.fixture
 def target() -> ClusterTarget:
-    target = connect(Where(tell=print, kubeconfig=KUBECONFIG))
+    target = connect(TargetOptions(warn=print, kubeconfig=KUBECONFIG))
     assert isinstance(target, ClusterTarget)
     return target
 
@@ -32,7 +32,7 @@ def test_the_status_of_a_thousand_pods_takes_three_requests(
     with running(target.api, namespace, PODS):
         requests = counted(monkeypatch)
         state = derive(target.job(namespace, "many"))
-        assert (state.ready, len(state.places)) == (PODS, PODS)
+        assert (state.ready_nodes, len(state.nodes)) == (PODS, PODS)
         assert sorted(requests) == ["GET ConfigMap", "GET Job", "GET Pod"]
 
         page = kitctl("status", "many", f"--namespace={namespace}")

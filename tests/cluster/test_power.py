@@ -68,5 +68,5 @@ def node_without_stores(runs: list[Run]) -> str:
 
 def reason_of(pod: str, state: dict[str, Any]) -> str:
     """The reason that ``kitctl status`` shows for a pod."""
-    (place,) = (place for place in state["places"] if place["pod"] == pod)
+    (place,) = (place for place in state["nodes"] if place["pod"] == pod)
     return str(place["reason"])

@@ -78,7 +78,7 @@ def test_an_image_that_cannot_be_pulled_and_gpus_that_no_node_has(namespace: str
     assert waits["phase"] == "Pending"
     waits = until_status("image", namespace, lambda state: "no/such:image" in state["reason"])
     assert waits["phase"] == "Pending"
-    assert waits["places"][0]["reason"].endswith("(check the image's name, and the cluster's right to pull it)")
+    assert waits["nodes"][0]["reason"].endswith("(check the image's name, and the cluster's right to pull it)")
     output = kitctl("wait", "image", "-n", namespace, "--timeout", "1s", exit_code=124)
     assert "image: Pending (" in output
 
@@ -138,7 +138,7 @@ def test_pods_that_break_the_security_profile(namespace: str) -> None:
     output = kitctl("submit", *words, "--no-checks")
     assert "the cluster warns: would violate PodSecurity" in output
     waits = until_status("run", namespace, lambda state: "violates PodSecurity" in state["reason"])
-    assert (waits["phase"], status("run", namespace)["ready"]) == ("Pending", 0)
+    assert (waits["phase"], status("run", namespace)["readyNodes"]) == ("Pending", 0)
 
 
 def kubeconfig_with(user: dict[str, str], namespace: str, folder: Path) -> Path:

@@ -15,7 +15,7 @@ import pytest
 
 from kitctl import names
 from kitctl.errors import ConflictError
-from kitctl.targets import Where, connect
+from kitctl.targets import TargetOptions, connect
 from kitctl.targets.cluster.target import ClusterTarget
 from tests.cluster.commands import IDLE, NOWHERE, job, kitctl, status, survives
 from tests.cluster.kind.settings import KUBECONFIG
@@ -156,7 +156,7 @@ def test_a_partly_submitted_job_reports_it_and_can_be_deleted(namespace: str) ->
 
 
 def test_an_object_recreated_after_it_was_read_is_not_touched(namespace: str) -> None:
-    target = connect(Where(tell=print, target="cluster", kubeconfig=KUBECONFIG))
+    target = connect(TargetOptions(warn=print, target="cluster", kubeconfig=KUBECONFIG))
     assert isinstance(target, ClusterTarget)
     kitctl("submit", *job("run", namespace, *IDLE))
     for kind in ("Job", "ConfigMap"):
@@ -191,7 +191,7 @@ def test_the_same_name_in_two_namespaces(namespace: str) -> None:
     try:
         for place, nodes in ((namespace, "1"), (other, "2")):
             kitctl("submit", *job("run", place, *IDLE, "--nodes", nodes))
-        assert [len(status("run", place)["places"]) for place in (namespace, other)] == [1, 2]
+        assert [len(status("run", place)["nodes"]) for place in (namespace, other)] == [1, 2]
         kitctl("delete", "run", "-n", other)
         assert status("run", namespace)["phase"] == "Pending"
         kitctl("status", "run", "-n", other, exit_code=102)

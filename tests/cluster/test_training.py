@@ -32,7 +32,11 @@ def test_twelve_ranks_on_three_nodes_learn_the_digits(namespace: str, kind: str)
     (name,) = re.findall(r"job '(digits-\w+)' submitted", output)
     run = Run(namespace=namespace, name=name, kind=kind)
     until_status(name, namespace, lambda state: state["worldSize"] == 12 and state["progress"]["loss"])
-    assert {place["ranks"] for place in status(name, namespace)["places"]} == {"0-3", "4-7", "8-11"}
+    assert sorted(node["ranks"] for node in status(name, namespace)["nodes"]) == [
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+        [8, 9, 10, 11],
+    ]
     page = here("status", name)
     assert re.search(r"Progress +epoch \d/5  step \d+/225 .* loss \d", page), page
     here("doctor", name)

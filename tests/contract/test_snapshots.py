@@ -36,7 +36,7 @@ def keys(value: Any) -> Any:
     [
         (("list",), list[snapshots.Snapshot]),
         (("verify",), list[snapshots.Snapshot]),
-        (("show",), snapshots.Details),
+        (("show",), snapshots.SnapshotDetails),
         (("prune", "--keep", "1"), list[snapshots.Snapshot]),
         (("audit",), snapshots.Audit),
     ],
@@ -47,7 +47,7 @@ def test_kitctl_knows_all_that_is_told(tmp_path: Path, words: tuple[str, ...], k
     (tmp_path / "step-00000002-g0001" / "manifest.json").write_text("{}")
     runs.run(tmp_path, 1, 7, generation=2)
     told = answer(tmp_path, *words)
-    known = json.loads(msgspec.json.encode(snapshots.read(told, kind)))
+    known = json.loads(msgspec.json.encode(snapshots.parse(told, kind)))
     assert without_chain(keys(json.loads(told))) == keys(known)
 
 
@@ -64,5 +64,5 @@ def test_the_command_is_the_trainer_s() -> None:
 
 def test_an_answer_of_another_version_is_an_error_with_a_fix() -> None:
     with pytest.raises(TargetError, match="cannot be understood") as error:
-        snapshots.read(b"step 5\n", list[snapshots.Snapshot])
+        snapshots.parse(b"step 5\n", list[snapshots.Snapshot])
     assert "kitctl's version" in error.value.fix

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from kitctl import render, rules, specfile
 from kitctl.errors import KitError
-from kitctl.jobinput import JobInput
-from kitctl.shape import Shape
+from kitctl.field_type import FieldType
+from kitctl.job_request import JobRequest
 from kitctl.spec import JobSpec
 from tests.kitctl.grammar import is_subdomain, violations
 
@@ -45,7 +45,7 @@ TEXTS = st.sampled_from(
 SCALARS = TEXTS | st.integers(-(10**20), 10**20) | st.sampled_from([None, True, 0, 1, 2, 3, 2.5])
 
 
-def values(shape: Shape) -> st.SearchStrategy[Any]:
+def values(shape: FieldType) -> st.SearchStrategy[Any]:
     """What could stand at a place of a job file, right or wrong."""
     if shape.fields:
         below = {key: values(part) for key, part in shape.fields.items()}
@@ -62,10 +62,10 @@ def check_file(text: bytes) -> None:
     with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
         file.write(text)
         file.flush()
-        check(JobInput(file=Path(file.name)))
+        check(JobRequest(file=Path(file.name)))
 
 
-def check(job: JobInput) -> None:
+def check(job: JobRequest) -> None:
     """A job is refused with a fix, or all its objects, of either kind, have names that Kubernetes takes."""
     spec, error = built(job)
     if error is not None:
@@ -80,7 +80,7 @@ def check(job: JobInput) -> None:
         assert list(yaml.safe_load_all(render.to_yaml(objects))) == objects
 
 
-def built(job: JobInput) -> tuple[JobSpec, KitError | None]:
+def built(job: JobRequest) -> tuple[JobSpec, KitError | None]:
     """The job, and why it is none."""
     try:
         return specfile.build(job), None
@@ -104,7 +104,7 @@ def test_a_good_file_with_a_flaw(start: int, length: int, flaw: bytes) -> None:
 
 
 @settings(max_examples=200)
-@given(values(Shape(JobSpec)))
+@given(values(FieldType(JobSpec)))
 def test_any_values(tree: Any) -> None:
     check_file(json.dumps(tree).encode())
 
@@ -113,14 +113,14 @@ def test_any_values(tree: Any) -> None:
 @given(st.data())
 def test_any_value_of_one_field(data: st.DataObject) -> None:
     """Most trees of many values are refused for one of them; so each field is also looked at alone."""
-    section = data.draw(st.sampled_from(["", *(key for key, part in Shape(JobSpec).fields.items() if part.fields)]))
-    shape = Shape(JobSpec).fields[section] if section else Shape(JobSpec)
+    section = data.draw(st.sampled_from(["", *(key for key, part in FieldType(JobSpec).fields.items() if part.fields)]))
+    shape = FieldType(JobSpec).fields[section] if section else FieldType(JobSpec)
     key = data.draw(st.sampled_from([*shape.fields]))
     tree = {key: data.draw(values(shape.fields[key]))}
     check_file(json.dumps({section: tree} if section else tree).encode())
 
 
 @settings(max_examples=100)
-@given(st.sampled_from([*Shape(JobSpec).fields]), TEXTS | st.text(max_size=30))
+@given(st.sampled_from([*FieldType(JobSpec).fields]), TEXTS | st.text(max_size=30))
 def test_any_setting(field: str, text: str) -> None:
-    check(JobInput(settings=(f"{field}={text}",)))
+    check(JobRequest(overrides=(f"{field}={text}",)))

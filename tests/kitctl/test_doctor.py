@@ -11,7 +11,7 @@ import pytest
 from kitctl.doctor import Doubt, Finding, look
 from kitctl.doctor.job import look_at
 from kitctl.errors import Forbidden, TargetError
-from kitctl.facts import JobFacts, NodeFacts, Place, Progress, Report, Termination
+from kitctl.facts import JobFacts, NodeAssignment, NodeFacts, Progress, Report, Termination
 from kitctl.view.doctor import lines
 
 
@@ -59,12 +59,12 @@ def facts(*places: NodeFacts, progress: Progress | None = None, **more: Any) -> 
     report = Report(
         formed=5.0,
         world_size=2,
-        nodes={str(index): Place(ranks=(index, index), host=f"worker-{index}") for index in range(2)},
+        nodes={str(index): NodeAssignment(ranks=(index, index), host=f"worker-{index}") for index in range(2)},
         progress=progress or Progress(step=40, snapshot_step=20, snapshot_seconds=1.5),
     )
-    known: dict[str, Any] = {"name": "job", "namespace": "n", "target": "t", "kind": "IndexedJob", "nodes": "2"}
-    known |= {"wanted": 2}
-    known |= {"created": 0.0, "report": report, "snapshots": "claim c", "places": places or (node(0), node(1))}
+    known: dict[str, Any] = {"name": "job", "namespace": "n", "target": "t", "kind": "IndexedJob"}
+    known |= {"node_range": "2", "desired_nodes": 2}
+    known |= {"created": 0.0, "report": report, "snapshots": "claim c", "nodes": places or (node(0), node(1))}
     return JobFacts(**known | more)
 
 
@@ -83,7 +83,7 @@ def test_a_job_that_trains_raises_no_doubt() -> None:
 ABSENT: Final = (node(0, alive=False, attempts=0), node(1, alive=False, attempts=0))
 SLOW: Final = Progress(step=9, snapshot_step=5, snapshot_seconds=16.0)
 WRONG: Final = {
-    "phase: failed: rank 1 failed": facts(end="Failed", failure=Termination("fatal", "rank 1 failed")),
+    "phase: failed: rank 1 failed": facts(result="Failed", failure=Termination("fatal", "rank 1 failed")),
     "phase: pending: waits in a queue": facts(*ABSENT, report=None, note="waits in a queue"),
     "nodes: 1 of 2 do not run: node 1: not confirmed": facts(node(0), node(1, alive=False, note="not confirmed")),
     "restarts: 3, most of them (3) of node 1 on worker-1": facts(node(0), node(1, attempts=4)),
@@ -103,9 +103,9 @@ def test_what_is_wrong_with_a_job_is_told(told: str) -> None:
 
 def test_the_cause_of_a_failed_job_and_its_fix_are_told_and_nobody_is_sent_elsewhere() -> None:
     told = Termination("fatal", "rank 1 failed (exit code 3: no data)", error="exit code 3: no data", fix="get it")
-    finding = found(facts(end="Failed", failure=told))["phase"]
+    finding = found(facts(result="Failed", failure=told))["phase"]
     assert (finding.what, finding.fix) == ("failed: rank 1 failed (exit code 3: no data)", "get it")
-    cut = found(facts(end="Failed", failure=msgspec.structs.replace(told, reason="rank 1 failed", fix="")))["phase"]
+    cut = found(facts(result="Failed", failure=msgspec.structs.replace(told, reason="rank 1 failed", fix="")))["phase"]
     assert cut.what == "failed: rank 1 failed (exit code 3: no data)"
     assert "kitctl logs job" in cut.fix
 

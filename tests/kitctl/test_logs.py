@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kitctl.logs import Filter, Line, merge, parse, settle, tail
+from kitctl.logs import Filter, Line, merge, parse, reorder, tail
 
 TIMES = st.integers(0, 999).map(lambda ms: f"2026-01-01T00:00:00.{ms:06}Z")
 
@@ -52,14 +52,14 @@ def test_settled_lines_are_all_there_once(streams: list[list[Line]], sizes: list
     for size in sizes:
         batches.append(rest[:size])
         rest = rest[size:]
-    settled = list(settle([*batches, rest], lambda: "2026-01-01T00:00:00.000500Z"))
+    settled = list(reorder([*batches, rest], lambda: "2026-01-01T00:00:00.000500Z"))
     assert sorted(line.text for line in settled) == sorted(line.text for line in lines)
 
 
 def test_a_late_line_of_another_node_still_comes_in_its_place() -> None:
     first, second = Line("2026-01-01T00:00:01Z", 0, "first"), Line("2026-01-01T00:00:02Z", 1, "second")
     horizons = iter(["2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z"])
-    settled = settle([[second], [first], []], lambda: next(horizons))
+    settled = reorder([[second], [first], []], lambda: next(horizons))
     assert [line.text for line in settled] == ["first", "second"]
 
 
@@ -67,7 +67,7 @@ def test_filters() -> None:
     lines = [Line(f"2026-01-0{i}T00:00:00Z", i % 2, f"[rank {i}]: loss {i}") for i in range(1, 5)]
 
     def kept(**wanted: object) -> list[int | None]:
-        return [line.rank for line in lines if Filter(**wanted).wants(line)]  # type: ignore[arg-type]
+        return [line.rank for line in lines if Filter(**wanted).matches(line)]  # type: ignore[arg-type]
 
     assert kept() == [1, 2, 3, 4]
     assert kept(ranks=frozenset({2, 3})) == [2, 3]

@@ -9,7 +9,7 @@ import yaml
 
 from kitctl import names, render, specfile
 from kitctl.fields import Kind
-from kitctl.jobinput import JobInput
+from kitctl.job_request import JobRequest
 from kitctl.sections import Rendezvous, Scheduling, Section, Security, Snapshots
 from kitctl.spec import JobSpec
 from tests.conftest import Golden
@@ -27,7 +27,7 @@ LIMITS = [
 
 
 def case_objects(case: Path, kind: str) -> list[dict[str, Any]]:
-    spec = specfile.build(JobInput(file=case, flags={"kind": kind}))
+    spec = specfile.build(JobRequest(file=case, flags={"kind": kind}))
     return render.manifests(spec, SOURCES if spec.script == "train.py" else {})
 
 
@@ -47,7 +47,7 @@ def test_the_case_with_every_option_leaves_no_key_at_its_default() -> None:
         "security.profile",
         "security.reportStatus",
     }
-    spec = specfile.build(JobInput(file=TESTS / "cases" / "every-option.yaml"))
+    spec = specfile.build(JobRequest(file=TESTS / "cases" / "every-option.yaml"))
     assert set(_defaults(spec, JobSpec())) == fixed
 
 
@@ -212,7 +212,7 @@ def test_the_default_passes_the_restricted_profile(kind: Kind) -> None:
 @pytest.mark.parametrize(("case", "kind"), BOTH_KINDS + LIMITS, ids=lambda value: getattr(value, "stem", value))
 def test_references_between_objects_hold(case: Path, kind: Kind) -> None:
     objects = case_objects(case, kind)
-    spec = specfile.build(JobInput(file=case, flags={"kind": kind}))
+    spec = specfile.build(JobRequest(file=case, flags={"kind": kind}))
     pod = pod_in(objects)
     (container,) = pod["containers"]
     made = {(thing["kind"], thing["metadata"]["name"]) for thing in objects}

@@ -40,17 +40,17 @@ def test_folders_and_globs_travel_without_what_is_hidden(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "sync", "message"),
     [
-        ("lib", (), "command: lib is no file"),
+        ("lib", (), "command: lib is not a file"),
         ("*.py", (), "command: *.py does not exist in "),
         ("train.py", ("",), "sync[0]: '' is not below "),
-        ("train.py", ("**x",), "sync[0]: '**x' is no pattern: "),
+        ("train.py", ("**x",), "sync[0]: '**x' is not a pattern: "),
         ("train.py", ("a\0b",), "sync[0]: 'a\\x00b' is not below "),
-        ("train.py", ("pipe",), "sync[0]: pipe is no file"),
+        ("train.py", ("pipe",), "sync[0]: pipe is not a file"),
         ("absent.py", (), "command: absent.py does not exist in "),
-        ("train.py", ("*.csv",), "sync[0]: *.csv does not exist in "),
+        ("train.py", ("*.csv",), "sync[0]: *.csv matches nothing in "),
         ("train.py", ("../x",), "sync[0]: '../x' is not below "),
         ("train.py", ("lib", "/etc/hosts"), "sync[1]: '/etc/hosts' is not below "),
-        ("train.py", ("data.bin",), "sync[0]: data.bin cannot travel with the job: "),
+        ("train.py", ("data.bin",), "sync[0]: data.bin cannot be sent with the job: "),
         ("train.py", ("large.txt",), "sync: 901 KiB of files are more than the 900 "),
     ],
 )
@@ -141,7 +141,7 @@ def test_a_link_takes_nothing_along_from_elsewhere(secretive: Path, target: str,
     if target == "../credentials":
         (secretive / "lib" / "data.txt").unlink()
         (secretive / "lib" / "data.txt").symlink_to("../../credentials")
-    with pytest.raises(SpecError, match=r"data\.txt is a link to .*, which does not travel"):
+    with pytest.raises(SpecError, match=r"data\.txt is a link to .*, which is not sent"):
         travelling(secretive, "/x.py", pattern)
 
 
@@ -151,7 +151,7 @@ def test_a_folder_or_a_script_that_is_a_link_takes_nothing_along_either(secretiv
     (secretive / "linked").symlink_to("../other")
     (secretive / "run.py").symlink_to("../other/train.py")
     for words in (("/x.py", "linked"), ("/x.py", "linked/*"), ("linked/train.py",), ("run.py",)):
-        with pytest.raises(SpecError, match="which does not travel"):
+        with pytest.raises(SpecError, match="which is not sent"):
             travelling(secretive, *words)
 
 

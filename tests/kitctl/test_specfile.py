@@ -9,13 +9,13 @@ import pytest
 
 from kitctl import names, specfile
 from kitctl.errors import SpecError, UsageError
-from kitctl.jobinput import JobInput, merge, nested
+from kitctl.job_request import JobRequest, merge, nested
 from kitctl.rules import name_limit
 from kitctl.spec import JobSpec
 
 
 def build(*settings: str, file: Path | None = None, suffix: str = "", **flags: Any) -> JobSpec:
-    return specfile.build(JobInput(file=file, flags=flags, settings=settings), suffix=suffix)
+    return specfile.build(JobRequest(file=file, flags=flags, overrides=settings), suffix=suffix)
 
 
 def refused(*settings: str, **flags: Any) -> list[str]:
@@ -124,8 +124,8 @@ def test_set_reaches_any_field_with_the_fields_own_type(setting: str, where: tup
     ("flags", "problem"),
     [
         ({"nodes": 0}, "nodes: 0 is not allowed; fix: give a whole number of at least 1, or write it like 2:4"),
-        ({"nodes": "0:2"}, "nodes: 0:2 is no size; fix: give at least 1, as in 3 or 2:4"),
-        ({"nodes": "4:2"}, "nodes: 4:2 has its minimum above its maximum; fix: write 2:4"),
+        ({"nodes": "0:2"}, "nodes: 0:2 is not a valid node count; fix: use 1 or more, as in 3 or 2:4"),
+        ({"nodes": "4:2"}, "nodes: 4:2 has a minimum above its maximum; fix: write 2:4"),
         (
             {"nodes": "many"},
             'nodes: "many" is not allowed; fix: give a whole number of at least 1, or write it like 2:4',
@@ -137,7 +137,7 @@ def test_set_reaches_any_field_with_the_fields_own_type(setting: str, where: tup
             {"volumes": [{"claim": "x"}]},
             "volumes[0].mountPath: is missing; fix: give text; quote what looks like a number",
         ),
-        ({"env": {"A B": "x"}}, "env.A B: is not a name that is allowed here; fix: write it like LEARNING_RATE"),
+        ({"env": {"A B": "x"}}, "env.A B: is not a valid name here; fix: write it like LEARNING_RATE"),
         ({"secrets": {"A": "x"}}, 'secrets.A: "x" is not allowed; fix: write it like my-secret/token'),
         ({"policy": 3}, "policy: 3 is not allowed; fix: give a mapping of keys to values"),
         ({"args": "x"}, 'args: "x" is not allowed; fix: give a list'),

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kitctl.facts import JobFacts, NodeFacts, Place, Progress, Report, Termination
+from kitctl.facts import JobFacts, NodeAssignment, NodeFacts, Progress, Report, Termination
 from kitctl.state import derive
 
 
@@ -25,10 +25,10 @@ def facts(*places: NodeFacts, **more: Any) -> JobFacts:
         "namespace": "default",
         "target": "local",
         "kind": "processes",
-        "nodes": "2",
-        "wanted": 2,
+        "node_range": "2",
+        "desired_nodes": 2,
     }
-    return JobFacts(**{**known, "created": 1.0, "places": places, **more})
+    return JobFacts(**{**known, "created": 1.0, "nodes": places, **more})
 
 
 FORMED = Report(
@@ -36,7 +36,7 @@ FORMED = Report(
     round=1,
     formed=20.0,
     world_size=4,
-    nodes={"0": Place(group_rank=1, ranks=(2, 3)), "1": Place(group_rank=0, ranks=(0, 1))},
+    nodes={"0": NodeAssignment(group_rank=1, ranks=(2, 3)), "1": NodeAssignment(group_rank=0, ranks=(0, 1))},
     progress=Progress(step=7, loss=0.5),
 )
 
@@ -55,8 +55,8 @@ FORMED = Report(
         (facts(gone(0, signal=None, exit_code=0), gone(1, signal=None, exit_code=0), report=FORMED), "Running"),
         (facts(node(0), gone(1, exit_code=75), suspended=True, report=FORMED), "Recovering"),
         (facts(gone(0), gone(1), suspended=True, report=FORMED), "Suspended"),
-        (facts(gone(0), gone(1), end="Cancelled"), "Cancelled"),
-        (facts(node(0), node(1), end="Succeeded", report=FORMED), "Succeeded"),
+        (facts(gone(0), gone(1), result="Cancelled"), "Cancelled"),
+        (facts(node(0), node(1), result="Succeeded", report=FORMED), "Succeeded"),
     ],
 )
 def test_phases(known: JobFacts, phase: str) -> None:
@@ -64,30 +64,30 @@ def test_phases(known: JobFacts, phase: str) -> None:
 
 
 def test_a_node_that_joins_later_does_not_make_a_running_job_look_broken() -> None:
-    job = derive(facts(node(0), node(1), node(2, started=30.0), nodes="2:3", report=FORMED))
+    job = derive(facts(node(0), node(1), node(2, started=30.0), node_range="2:3", report=FORMED))
     assert job.phase == "Running"
-    assert [place.state for place in job.places] == ["Running", "Running", "Joining"]
+    assert [place.state for place in job.nodes] == ["Running", "Running", "Joining"]
 
 
 @pytest.mark.parametrize("ahead", [-60.0, 0.0, 60.0])
 def test_a_clock_that_differs_from_the_others_makes_no_running_job_look_broken(ahead: float) -> None:
     """Node 1's machine: what its kubelet says of its start, and its agent of its seat, are by its own clock."""
-    nodes = {**FORMED.nodes, "1": Place(ranks=(0, 1), joined=15.0 + ahead)}
+    nodes = {**FORMED.nodes, "1": NodeAssignment(ranks=(0, 1), joined=15.0 + ahead)}
     report = msgspec.structs.replace(FORMED, nodes=nodes)
     assert derive(facts(node(0), node(1, started=10.0 + ahead), report=report)).phase == "Running"
     assert derive(facts(node(0), node(1, started=16.0 + ahead), report=report)).phase == "Recovering"
 
 
 def test_ranks_are_the_published_ones_and_only_while_they_are_true() -> None:
-    assert [place.ranks for place in derive(facts(node(0), node(1), report=FORMED)).places] == ["2-3", "0-1"]
-    assert [place.ranks for place in derive(facts(node(0), gone(1), report=FORMED)).places] == ["", ""]
+    assert [place.ranks for place in derive(facts(node(0), node(1), report=FORMED)).nodes] == [(2, 3), (0, 1)]
+    assert [place.ranks for place in derive(facts(node(0), gone(1), report=FORMED)).nodes] == [(), ()]
 
 
 def test_a_failed_job_tells_why() -> None:
     failure = Termination(outcome="fatal", reason="rank 1 failed (ValueError: no)", rank=1)
-    job = derive(facts(gone(0), gone(1, exit_code=78, termination=failure), end="Failed", failure=failure))
+    job = derive(facts(gone(0), gone(1, exit_code=78, termination=failure), result="Failed", failure=failure))
     assert job.reason == "rank 1 failed (ValueError: no)"
-    assert job.places[1].state == "Failed"
+    assert job.nodes[1].state == "Failed"
     assert job.finished
 
 
@@ -96,17 +96,17 @@ def test_the_cause_of_a_failed_job_is_told_once_and_what_each_node_has_to_do_wit
     unfit = Termination(outcome="fatal", reason="2 GPUs requested", node=0)
     places = [gone(index, exit_code=78, termination=told, note=told.reason) for index in range(2)]
     lost = gone(2, note="was killed by signal 9")
-    job = derive(facts(*places, lost, end="Failed", failure=told))
+    job = derive(facts(*places, lost, result="Failed", failure=told))
     assert job.reason == "node 1: rank 1 failed (exit code 3)"
-    assert [place.reason for place in job.places] == ["ended with node 1", "rank 1 failed", "was killed by signal 9"]
-    alone = derive(facts(gone(0, exit_code=78, termination=unfit), end="Failed", failure=unfit))
-    assert [place.reason for place in alone.places] == ["failed"]
+    assert [place.reason for place in job.nodes] == ["ended with node 1", "rank 1 failed", "was killed by signal 9"]
+    alone = derive(facts(gone(0, exit_code=78, termination=unfit), result="Failed", failure=unfit))
+    assert [place.reason for place in alone.nodes] == ["failed"]
 
 
 def test_a_node_that_runs_again_tells_how_it_ended_before() -> None:
     again = node(0, attempts=2, before="OOMKilled (exit code 137)")
     lost = gone(1, attempts=2, before="OOMKilled (exit code 137)")
-    reasons = [place.reason for place in derive(facts(again, lost, report=FORMED)).places]
+    reasons = [place.reason for place in derive(facts(again, lost, report=FORMED)).nodes]
     assert reasons == ["before: OOMKilled (exit code 137)", "was killed by signal 9"]
 
 
@@ -121,15 +121,15 @@ def test_a_job_that_nobody_reports_of_runs_when_its_nodes_do() -> None:
         namespace="n",
         target="t",
         kind="IndexedJob",
-        nodes="2",
-        wanted=2,
+        node_range="2",
+        desired_nodes=2,
         created=0,
         reports=False,
-        places=alive,
+        nodes=alive,
     )
     state = derive(known)
-    assert (state.phase, [place.state for place in state.places]) == ("Running", ["Running", "Running"])
-    assert derive(msgspec.structs.replace(known, places=alive[:1])).phase == "Starting"
+    assert (state.phase, [place.state for place in state.nodes]) == ("Running", ["Running", "Running"])
+    assert derive(msgspec.structs.replace(known, nodes=alive[:1])).phase == "Starting"
 
 
 # -- a row each for what could be told wrongly ----------------------------------------------------------------------
@@ -158,18 +158,18 @@ def test_a_phase_is_not_forgotten_with_the_nodes(known: JobFacts, phase: str) ->
 @pytest.mark.parametrize(
     ("known", "ranks", "slow", "world_size"),
     [
-        (facts(node(0), node(1), report=SLOW), ["2-3", "0-1"], {"3": 1.5}, 4),
-        (facts(node(0), gone(1), report=SLOW), ["", ""], {}, 0),  # Recovering
-        (facts(gone(0), gone(1), suspended=True, report=SLOW), ["", ""], {}, 0),
-        (facts(node(0), node(1), end="Succeeded", report=SLOW), ["", ""], {}, 0),
-        (facts(node(0), node(1), report=msgspec.structs.replace(SLOW, forming=True)), ["", ""], {}, 0),
+        (facts(node(0), node(1), report=SLOW), [(2, 3), (0, 1)], {"3": 1.5}, 4),
+        (facts(node(0), gone(1), report=SLOW), [(), ()], {}, 0),  # Recovering
+        (facts(gone(0), gone(1), suspended=True, report=SLOW), [(), ()], {}, 0),
+        (facts(node(0), node(1), result="Succeeded", report=SLOW), [(), ()], {}, 0),
+        (facts(node(0), node(1), report=msgspec.structs.replace(SLOW, forming=True)), [(), ()], {}, 0),
     ],
 )
 def test_ranks_their_number_and_the_slow_ones_are_of_those_that_train(
-    known: JobFacts, ranks: list[str], slow: dict[str, float], world_size: int
+    known: JobFacts, ranks: list[tuple[int, ...]], slow: dict[str, float], world_size: int
 ) -> None:
     job = derive(known)
-    assert ([place.ranks for place in job.places], job.slow, job.world_size) == (ranks, slow, world_size)
+    assert ([place.ranks for place in job.nodes], job.slow, job.world_size) == (ranks, slow, world_size)
 
 
 @pytest.mark.parametrize(
@@ -179,21 +179,21 @@ def test_ranks_their_number_and_the_slow_ones_are_of_those_that_train(
         (node(0), {}, "Joining", 10.0),
         (gone(0, attempts=0, ended=None), {}, "Pending", None),
         (gone(0, attempts=0, ended=None), {"suspended": True}, "Absent", None),
-        (gone(0, attempts=0, ended=None), {"end": "Cancelled"}, "Absent", None),
+        (gone(0, attempts=0, ended=None), {"result": "Cancelled"}, "Absent", None),
         (gone(0), {}, "Lost", 50.0),
-        (gone(0), {"end": "Cancelled"}, "Stopped", 50.0),
+        (gone(0), {"result": "Cancelled"}, "Stopped", 50.0),
         (gone(0, exit_code=0, signal=None), {}, "Done", 50.0),
         (gone(0, termination=DRAINED), {"suspended": True}, "Drained", 50.0),
         (gone(0, termination=FATAL), {}, "Failed", 50.0),
     ],
 )
 def test_a_nodes_line(place: NodeFacts, more: dict[str, Any], state: str, since: float | None) -> None:
-    nodes = {"0": Place(ranks=(0, 1))}
+    nodes = {"0": NodeAssignment(ranks=(0, 1))}
     report = {"report": msgspec.structs.replace(more["report"], nodes=nodes)} if "report" in more else {}
-    (line,) = derive(facts(place, **(more | report))).places
+    (line,) = derive(facts(place, **(more | report))).nodes
     assert (line.state, line.since) == (state, since)
 
 
 def test_restarts_are_those_of_all_nodes() -> None:
     job = derive(facts(node(0, attempts=2), node(1, attempts=3), gone(2, attempts=0)))
-    assert (job.restarts, [place.restarts for place in job.places]) == (3, [1, 2, 0])
+    assert (job.restarts, [place.restarts for place in job.nodes]) == (3, [1, 2, 0])

@@ -13,7 +13,7 @@ import yaml
 from kitctl import names, render
 from kitctl.rules import check
 from kitctl.spec import JobSpec
-from kitctl.yamlstrict import doubtful
+from kitctl.yamlstrict import is_ambiguous
 
 # What an unquoted scalar loses, and what quoting has to survive.
 TRAPS = [
@@ -37,7 +37,7 @@ def test_every_string_is_quoted() -> None:
     plain = [event.value for event in events if isinstance(event, yaml.ScalarEvent) and event.style is None]
     strings = {text for text in plain if not re.fullmatch(r"[A-Za-z][-A-Za-z0-9_./]*|[0-9]|[1-9][0-9]*", text)}
     assert not strings
-    assert {text for text in plain if doubtful(text) and not text.isdecimal()} <= {"true", "false"}
+    assert {text for text in plain if is_ambiguous(text) and not text.isdecimal()} <= {"true", "false"}
     assert not [event for event in events if getattr(event, "anchor", None)]
 
 

@@ -6,11 +6,11 @@ import pytest
 
 from kitctl import yamlstrict
 from kitctl.errors import UsageError
-from kitctl.shape import Shape
+from kitctl.field_type import FieldType
 from kitctl.spec import JobSpec
 from kitctl.yamlbounds import DEPTH_LIMIT, SIZE_LIMIT
 
-JOB = Shape(JobSpec)
+JOB = FieldType(JobSpec)
 # Ten times ten times ...: ten lines, ten thousand million values.
 LAUGHS = "A: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{name}: &{name} [{','.join([f'*{below}'] * 10)}]\n" for below, name in zip("abcdefghi", "bcdefghij", strict=True)
@@ -51,8 +51,8 @@ def test_aliases_of_aliases_do_not_fill_the_memory(text: str) -> None:
 
 
 @pytest.mark.parametrize("tag", ["!!int x", "!!bool x", "!!timestamp x", '!!binary "####"', "!!set {a}", "!mine x"])
-def test_tags_are_not_read(tag: str) -> None:
-    assert "job.yaml:1: tags are not read, as in " in refused(f"resume: {tag}\n")
+def test_tags_are_not_allowed(tag: str) -> None:
+    assert "job.yaml:1: tags are not allowed, as in " in refused(f"resume: {tag}\n")
 
 
 def test_as_much_as_any_job_needs_is_read() -> None:

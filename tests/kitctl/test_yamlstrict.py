@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from kitctl import yamlstrict
 from kitctl.errors import UsageError
-from kitctl.shape import Shape
+from kitctl.field_type import FieldType
 from kitctl.spec import JobSpec
 
-JOB = Shape(JobSpec)
+JOB = FieldType(JobSpec)
 
 # Each is something else than text to at least one of: YAML 1.1 (kubectl, Helm, PyYAML), YAML 1.2.
 AMBIGUOUS = [
@@ -79,18 +79,18 @@ def test_sure_text_needs_no_quotes(scalar: str) -> None:
 
 def test_keys_of_free_mappings_are_text_too() -> None:
     (problem,) = problems('env:\n  yes: "1"\n')
-    assert problem == 'env.yes: yes (line 2) is not text to every YAML reader; fix: quote it: "yes"'
+    assert problem == 'env.yes: yes (line 2) is ambiguous in YAML; fix: quote it: "yes"'
 
 
 def test_an_elastic_size_has_to_be_quoted() -> None:
-    assert problems("nodes: 2:4\n") == ['nodes: 2:4 (line 1) is not text to every YAML reader; fix: quote it: "2:4"']
+    assert problems("nodes: 2:4\n") == ['nodes: 2:4 (line 1) is ambiguous in YAML; fix: quote it: "2:4"']
     assert yamlstrict.read('nodes: "2:4"\n', "job.yaml", JOB) == ({"nodes": "2:4"}, [])
     assert yamlstrict.read("nodes: 3\n", "job.yaml", JOB) == ({"nodes": 3}, [])
 
 
 def test_a_number_that_readers_differ_on_is_refused_where_numbers_belong() -> None:
     (problem,) = problems("policy:\n  maxRestarts: 010\n")
-    assert problem.startswith("policy.maxRestarts: 010 (line 2) is not the same number to every YAML reader")
+    assert problem.startswith("policy.maxRestarts: 010 (line 2) is an ambiguous number in YAML")
 
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("false", False), ("require", "require")])
@@ -124,14 +124,14 @@ def test_anchors_and_merge_keys_are_followed() -> None:
 
 def test_scalars_of_a_merged_mapping_are_looked_at_in_a_list_too() -> None:
     (problem,) = problems("env: {<<: [{A: 1e3}]}\n")
-    assert problem.startswith("env.A: 1e3 (line 1) is not text to every YAML reader")
+    assert problem.startswith("env.A: 1e3 (line 1) is ambiguous in YAML")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("nodes: 2\nnodes: 3\n", "job.yaml:2: the key nodes is given twice"),
-        ("env:\n  A: b\n  A: c\n", "job.yaml:3: the key A is given twice"),
+        ("nodes: 2\nnodes: 3\n", "job.yaml:2: duplicate key nodes"),
+        ("env:\n  A: b\n  A: c\n", "job.yaml:3: duplicate key A"),
         ("a: [1\nb: 2\n", "job.yaml:2: "),
         ("nodes: {{ nodes }}\n", "job.yaml:1: found unhashable key"),
         ("\tnodes: 3\n", "job.yaml:1: found character"),
@@ -172,11 +172,11 @@ def test_other_text_is_no_json_and_keeps_its_backslashes() -> None:
 
 def test_a_number_that_is_too_long_to_be_one_is_refused() -> None:
     (problem,) = problems(f"nodes: {'9' * 5000}\n")
-    assert "is not text to every YAML reader" in problem
+    assert "is ambiguous in YAML" in problem
 
 
 def test_parsing_refuses_a_key_that_is_given_twice() -> None:
-    with pytest.raises(yaml.YAMLError, match="twice"):
+    with pytest.raises(yaml.YAMLError, match="duplicate key"):
         yamlstrict.parse("a:\n  b: 1\n  b: 1\n")
     assert yamlstrict.parse("---\n{}\n---\n# nothing\n---\na: 1\n") == [{}, {"a": 1}]
 

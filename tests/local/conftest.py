@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kitctl.__main__ import main
-from kitctl.state import END_PHASES
+from kitctl.state import TERMINAL_PHASES
 from kitctl.targets.local.folder import JobFolder, state_home
 
 WAIT_SECONDS = 240.0  # far more than needed: other tests may keep the cores busy
@@ -58,7 +58,7 @@ class Kit:
         """A job's state once ``check`` holds for it."""
         deadline = time.monotonic() + WAIT_SECONDS
         while not check(state := self.status(name)):
-            waiting = time.monotonic() < deadline and state["phase"] not in END_PHASES
+            waiting = time.monotonic() < deadline and state["phase"] not in TERMINAL_PHASES
             assert waiting, f"never came true of {state}\n{self.run('logs', name, '--tail', '40')}"
             time.sleep(0.2)
         return state

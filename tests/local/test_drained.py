@@ -45,7 +45,7 @@ def test_a_preempted_node_and_a_suspended_job_continue(kit: Kit) -> None:
     kit.run("suspend", "plain")
     job = kit.status("plain")
     assert job["phase"] == "Suspended"
-    assert [place["state"] for place in job["places"]] == ["Drained", "Drained"]
+    assert [place["state"] for place in job["nodes"]] == ["Drained", "Drained"]
     kit.run("resume", "plain")
     kit.until("plain", lambda _: count_in_logs(kit, "resuming") == 6)
     (kit.snapshots("plain") / "enough").touch()

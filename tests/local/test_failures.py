@@ -52,15 +52,15 @@ def test_a_cause_is_reported_per_failure_and_at_the_end_with_rank_node_and_last_
     assert kit.run("logs", "-f", "fails", "--tail", "0").splitlines() == end
 
     job = kit.status("fails")
-    assert [place["reason"] for place in job["places"]] == ["ended with node 1", "rank 1 failed", "ended with node 1"]
+    assert [place["reason"] for place in job["nodes"]] == ["ended with node 1", "rank 1 failed", "ended with node 1"]
     failure = job["failure"]
     assert (failure["rank"], failure["node"], failure["error"]) == (1, 1, CAUSE)
     assert failure["lines"] == ["looking for data", "no data in /data/x"]
     page = kit.run("status", "fails")
     assert page.count(CAUSE) == 1
     assert "Failures   rank 1 of node 1, 2 times (as above)" in page
-    (phase, *_) = json.loads(kit.start("doctor", "-o", "json", "fails").communicate()[0])
-    assert CAUSE in phase["what"]
+    (phase, *_) = json.loads(kit.start("doctor", "-o", "json", "fails").communicate()[0])["checks"]
+    assert CAUSE in phase["message"]
     assert "status" not in phase["fix"]
 
 

@@ -30,7 +30,7 @@ def test_an_elastic_job_through_every_verb(kit: Kit) -> None:
     kit.run("submit", "--name", "life", "--nodes", "1:2", "--snapshot-every", "20", *TOY)
     job = kit.until("life", lambda job: job["phase"] == "Running" and job["progress"]["step"])
     assert job["worldSize"] == 2
-    assert sorted(place["ranks"] for place in job["places"]) == ["0", "1"]
+    assert sorted(node["ranks"] for node in job["nodes"]) == [[0], [1]]
     assert "life" in kit.run("list")
     assert "training with 2 ranks" in kit.run("logs", "life", "--rank", "0")
     assert "[rank 0]" not in kit.run("logs", "life", "--rank", "1")
@@ -38,8 +38,8 @@ def test_an_elastic_job_through_every_verb(kit: Kit) -> None:
     kit.run("suspend", "life")
     job = kit.status("life")
     assert job["phase"] == "Suspended"
-    assert [place["state"] for place in job["places"]] == ["Drained", "Drained"]
-    kept = job["progress"]["snapshot_step"]
+    assert [place["state"] for place in job["nodes"]] == ["Drained", "Drained"]
+    kept = job["progress"]["snapshotStep"]
     assert kept == job["progress"]["step"], "a suspended job has lost nothing"
 
     kit.run("resume", "life")
@@ -122,5 +122,5 @@ def test_two_concurrent_jobs_do_not_disturb_each_other(kit: Kit) -> None:
         kit.run("submit", "--name", name, "--nodes", "2", *words)
     for name in ("left", "right"):
         kit.run("wait", name)
-    jobs = json.loads(kit.run("list", "-o", "json"))
+    jobs = json.loads(kit.run("list", "-o", "json"))["items"]
     assert [(job["phase"], job["restarts"], job["progress"]["step"]) for job in jobs] == [("Succeeded", 0, 16)] * 2

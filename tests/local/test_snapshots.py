@@ -34,7 +34,7 @@ def test_snapshots_are_managed_and_their_history_audited_and_tampering_is_found(
     proof = kit.run("audit", "job")
     assert f"proved: {EPOCHS} epochs of {SAMPLES} samples, each counted exactly once" in proof
     assert re.search(rf"{EPOCHS * SAMPLES} samples in {STEPS} steps, by [23] generations \([12] restart", proof)
-    listed = json.loads(kit.run("snapshots", "verify", "job", "-o", "json"))
+    listed = json.loads(kit.run("snapshots", "verify", "job", "-o", "json"))["items"]
     assert [(one["step"], one["epoch"]) for one in listed] == [(STEPS, EPOCHS), (180, 6), (160, 5)]
     assert {one["condition"] for one in listed} == {"verified"}
     shown = kit.run("snapshots", "show", "job")

@@ -20,9 +20,9 @@ not work, with the same messages, and the chart's own.
 {{- $max := int64 $job.maxNodes }}
 {{- $size := int64 $job.size }}
 {{- if lt $min 1 }}
-nodes: {{ .Values.nodes }} is no size; fix: give at least 1, as in 3 or 2:4
+nodes: {{ .Values.nodes }} is not a valid node count; fix: use 1 or more, as in 3 or 2:4
 {{- else if gt $min $max }}
-nodes: {{ .Values.nodes }} has its minimum above its maximum; fix: write {{ $max }}:{{ $min }}
+nodes: {{ .Values.nodes }} has a minimum above its maximum; fix: write {{ $max }}:{{ $min }}
 {{- else if and (ne $size $max) (eq $min $max) }}
 scale: {{ $size }} nodes are not the {{ $max }} of nodes, which is fixed; fix: leave scale out, or install an elastic job, as in nodes: "2:4"
 {{- else if or (lt $size $min) (gt $size $max) }}
@@ -37,7 +37,7 @@ scale: {{ $size }} is outside nodes, {{ .Values.nodes }}; fix: give {{ $min }} t
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $job.name) }}
 name: '{{ $job.name }}' is not a DNS label; fix: use lower-case letters, digits and '-', a letter first and no '-' last
 {{- else if gt (len $job.name) $limit }}
-name: {{ len $job.name }} characters do not leave room for the node index in a host name; fix: use at most {{ $limit }}
+name: {{ len $job.name }} characters leave no room for the node index in the host name; fix: use at most {{ $limit }}
 {{- end }}
 {{- end }}
 
@@ -60,7 +60,7 @@ secrets.{{ $name }}: is also in env; fix: keep one of the two
 {{- end }}
 {{- range $number, $source := .Values.envFrom }}
 {{- if eq (empty .configMap) (empty .secret) }}
-envFrom[{{ $number }}]: needs one source; fix: give configMap or secret
+envFrom[{{ $number }}]: needs one source; fix: set configMap or secret
 {{- end }}
 {{- end }}
 {{- end }}
@@ -68,7 +68,7 @@ envFrom[{{ $number }}]: needs one source; fix: give configMap or secret
 {{- define "training-job.volumeProblems" -}}
 {{- range $number, $volume := .Values.volumes }}
 {{- if ne (len (compact (list .claim .configMap .secret .emptyDir))) 1 }}
-volumes[{{ $number }}]: needs one source; fix: give one of claim, configMap, secret, emptyDir
+volumes[{{ $number }}]: needs one source; fix: set one of claim, configMap, secret, emptyDir
 {{- end }}
 {{- if not (hasPrefix "/" .mountPath) }}
 volumes[{{ $number }}].mountPath: '{{ .mountPath }}' is relative; fix: begin it with /
@@ -86,7 +86,7 @@ snapshots.accessMode: {{ .accessMode }} cannot be mounted by {{ $job.maxNodes }}
 snapshots.path: '{{ .path }}' is relative; fix: begin it with /
 {{- end }}
 {{- if and $.Values.resume (not .enabled) }}
-resume: there is nothing to resume from without snapshots; fix: set snapshots.enabled
+resume: needs snapshots; fix: set snapshots.enabled
 {{- end }}
 {{- end }}
 {{- end }}
@@ -94,7 +94,7 @@ resume: there is nothing to resume from without snapshots; fix: set snapshots.en
 {{- define "training-job.resourceProblems" -}}
 {{- range $part := list "requests" "limits" }}
 {{- if hasKey (get $.Values.resources $part) $.Values.gpuResource }}
-resources.{{ $part }}.{{ $.Values.gpuResource }}: is gpusPerNode; fix: say it there alone
+resources.{{ $part }}.{{ $.Values.gpuResource }}: already set by gpusPerNode; fix: remove it here
 {{- end }}
 {{- end }}
 {{- if and (eq .Values.backend "nccl") (not (int64 .Values.gpusPerNode)) }}

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kitctl.targets import Submission, Where
+    from kitctl.targets import Submission, TargetOptions
     from kitctl.targets.cluster.target import ClusterTarget
 
 
-def connect(where: Where) -> ClusterTarget:
+def connect(options: TargetOptions) -> ClusterTarget:
     """The cluster of the kubeconfig's context; nothing is sent to it yet.
 
     Raises:
@@ -21,8 +21,8 @@ def connect(where: Where) -> ClusterTarget:
     from kitctl.targets.cluster.api import Api  # noqa: PLC0415
     from kitctl.targets.cluster.target import ClusterTarget  # noqa: PLC0415
 
-    api = Api(access.client(where.context, where.kubeconfig), where.tell)
-    return ClusterTarget(api, access.place(where.context, where.kubeconfig), where.tell)
+    api = Api(access.client(options.context, options.kubeconfig), options.warn)
+    return ClusterTarget(api, access.place(options.context, options.kubeconfig), options.warn)
 
 
 def remarks(submission: Submission) -> Iterator[str]:

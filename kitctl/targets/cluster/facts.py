@@ -38,21 +38,21 @@ def job_facts(
     events: Sequence[Object] = (),
 ) -> JobFacts:
     """What is known about a job from itself, its pods, its report and, where pods are missing, its warnings."""
-    places = _places(job, pods, now)
+    nodes = _nodes(job, pods, now)
     how, ended, message = end(job)
     return JobFacts(
         name=job["metadata"]["name"],
         namespace=job["metadata"]["namespace"],
         target=target,
         kind="IndexedJob" if job["kind"] == "Job" else job["kind"],
-        nodes=size(job),
-        wanted=wanted(job),
+        node_range=size(job),
+        desired_nodes=wanted(job),
         created=seconds(job["metadata"]["creationTimestamp"]),
         suspended=suspended(job),
-        end=how,
+        result=how,
         ended=ended,
-        failure=_failure(places, pods, message, now) if how == "Failed" else None,
-        places=places,
+        failure=_failure(nodes, pods, message, now) if how == "Failed" else None,
+        nodes=nodes,
         report=report,
         reports=bool(environment.read_agent_spec(variables(job)).get("report")),
         grace_seconds=grace(job),
@@ -184,7 +184,7 @@ def seconds(time: str) -> float:
     return datetime.fromisoformat(time).timestamp()
 
 
-def _places(job: Object, pods: Iterable[Object], now: float) -> tuple[NodeFacts, ...]:
+def _nodes(job: Object, pods: Iterable[Object], now: float) -> tuple[NodeFacts, ...]:
     groups: dict[int, list[Object]] = defaultdict(list)
     for pod in pods:
         if (number := index(pod)) is not None:
@@ -235,9 +235,9 @@ def _termination(message: str) -> Termination | None:
         return None  # not an agent's: a container that never got so far
 
 
-def _failure(places: Sequence[NodeFacts], pods: Sequence[Object], message: str, now: float) -> Termination:
+def _failure(nodes: Sequence[NodeFacts], pods: Sequence[Object], message: str, now: float) -> Termination:
     """The first failure that an agent told; else the controller's own words, and how the last pod ended."""
-    told = [place.termination for place in places if place.termination and place.termination.outcome == "fatal"]
+    told = [place.termination for place in nodes if place.termination and place.termination.outcome == "fatal"]
     if told:
         return min(told, key=lambda one: one.time)
     last = max(pods, key=_finished, default=None)

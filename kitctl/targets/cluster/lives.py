@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kitctl.facts import Place, Report
+from kitctl.facts import NodeAssignment, Report
 from kitctl.logs import Line
 from kitctl.targets.cluster import facts
 from kitctl.targets.cluster.resources import Object
@@ -90,6 +90,6 @@ def lost(job: Object, pods: Iterable[Object], report: Report | None) -> int:
     return max(gone, job.get("status", {}).get("failed", 0) - ended if job["kind"] == "Job" else 0)
 
 
-def _lost_of(place: Place, starts: Sequence[float]) -> int:
+def _lost_of(place: NodeAssignment, starts: Sequence[float]) -> int:
     """Of one node: its seat counts the lives until it was taken, and pods may have started since."""
     return max(max(place.lives, 1) - sum(start <= place.joined for start in starts), 0)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kitctl.errors import ConflictError, NotFound, TargetError
-from kitctl.faults import FAULTS, Strike
+from kitctl.faults import FAULTS, FaultInjection
 from kitctl.targets.cluster import facts
 from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.resources import Object
@@ -15,7 +15,7 @@ from kitctl.targets.cluster.resources import Object
 GRACE_SECONDS: Final[Mapping[str, int | None]] = {"kill-node": 0, "preempt": None}
 
 
-def strike(api: Api, pods: Sequence[Object], strike: Strike) -> None:
+def strike(api: Api, pods: Sequence[Object], strike: FaultInjection) -> None:
     """Do it.
 
     Raises:
@@ -32,7 +32,7 @@ def strike(api: Api, pods: Sequence[Object], strike: Strike) -> None:
         api.delete(found[-1] | {"kind": "Pod"}, grace_seconds=GRACE_SECONDS[strike.fault])
 
 
-def _within(api: Api, namespace: str, pod: str, strike: Strike) -> None:
+def _within(api: Api, namespace: str, pod: str, strike: FaultInjection) -> None:
     done = b""
     try:
         for part in api.execute(namespace, pod, ["python", *strike.command()]):
@@ -45,5 +45,5 @@ def _within(api: Api, namespace: str, pod: str, strike: Strike) -> None:
         raise error if error.fix else _gone(strike, error.message) from error
 
 
-def _gone(strike: Strike, why: str) -> ConflictError:
-    return ConflictError(f"{strike.fault} cannot strike {strike.victim}: {why}", fix="try again once the job trains")
+def _gone(strike: FaultInjection, why: str) -> ConflictError:
+    return ConflictError(f"{strike.fault} cannot hit {strike.target}: {why}", fix="try again once the job trains")

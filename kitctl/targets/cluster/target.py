@@ -13,7 +13,7 @@ from kitctl import names
 from kitctl.doctor import Finding
 from kitctl.errors import ConflictError, Forbidden, NotFound, TargetError, UnsupportedError
 from kitctl.facts import JobFacts, Report
-from kitctl.faults import Strike
+from kitctl.faults import FaultInjection
 from kitctl.logs import Line
 from kitctl.targets import Change, Kept, Submission
 from kitctl.targets.cluster import checks, claims, companion, facts, lifecycle, preflight, reading, striking, submitting
@@ -133,11 +133,11 @@ class ClusterTarget:
         self._change(job, lifecycle.cancel(job["kind"], now))
         self._await_stop(job)
 
-    def strike(self, namespace: str, name: str, strike: Strike) -> None:
+    def inject_fault(self, namespace: str, name: str, injection: FaultInjection) -> None:
         """Do a fault to one of its pods, or a rank there."""
         job = self._find(namespace, name)
         own = [pod for pod in self._pods(namespace, name) if lifecycle.belongs(pod, job)]
-        striking.strike(self.api, own, strike)
+        striking.strike(self.api, own, injection)
 
     def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:
         """Delete a job with all that it owns, and its claim if ``snapshots`` is set; one not made for it stays."""
@@ -189,8 +189,8 @@ class ClusterTarget:
 
         def over() -> bool:
             known = self.job(namespace, name)
-            left = known.report is not None and not any(place.alive for place in known.places)
-            return known.end is not None or (known.suspended and left)  # one in a queue has not begun
+            left = known.report is not None and not any(node.alive for node in known.nodes)
+            return known.result is not None or (known.suspended and left)  # one in a queue has not begun
 
         def gone(pods: list[Object]) -> int:
             return lost(self._find(namespace, name), pods, self._report(namespace, name))

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 from kitctl.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from kitctl.targets import Submission, Where
+    from kitctl.targets import Submission, TargetOptions
     from kitctl.targets.local.target import LocalTarget
 
 
-def connect(where: Where) -> LocalTarget:
+def connect(options: TargetOptions) -> LocalTarget:
     """The target, with its state in the user's state folder.
 
     Raises:
@@ -34,7 +34,7 @@ def connect(where: Where) -> LocalTarget:
         raise UnsupportedError("the local target runs on Linux and macOS", fix="use a cluster: --target cluster")
     from kitctl.targets.local.target import LocalTarget  # noqa: PLC0415 - the supervisor does without
 
-    return LocalTarget.of_user(where.tell)
+    return LocalTarget.of_user(options.warn)
 
 
 def remarks(submission: Submission) -> list[str]:

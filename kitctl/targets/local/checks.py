@@ -16,7 +16,7 @@ import msgspec
 
 from kitctl.doctor import Doubt, Finding, look
 from kitctl.errors import TargetError, UnsupportedError, UsageError
-from kitctl.quantity import amount, size
+from kitctl.quantity import amount, format_bytes
 from kitctl.spec import JobSpec
 from kitctl.targets import Submission
 
@@ -120,8 +120,8 @@ def _shared_memory(spec: JobSpec) -> str:
         return "this system has none to be filled"
     free = shutil.disk_usage(SHARED_MEMORY).free
     if free < amount(spec.shared_memory):
-        raise Doubt(f"{size(free)} are free, a pod would have {spec.shared_memory}", fix=f"enlarge {SHARED_MEMORY}")
-    return f"{size(free)} are free"
+        raise Doubt(f"{format_bytes(free)} free, a pod would have {spec.shared_memory}", fix=f"enlarge {SHARED_MEMORY}")
+    return f"{format_bytes(free)} are free"
 
 
 def _disk(state: Path) -> str:
@@ -130,8 +130,8 @@ def _disk(state: Path) -> str:
         raise TargetError(f"{there} cannot be written to", fix="set XDG_STATE_HOME to a folder of yours")
     free = shutil.disk_usage(there).free
     if free < LITTLE:
-        raise Doubt(f"{size(free)} are left where snapshots are kept, in {state}", fix="free some, or --keep fewer")
-    return f"{size(free)} are free for snapshots, in {state}"
+        raise Doubt(f"{format_bytes(free)} left for snapshots, in {state}", fix="free some, or --keep fewer")
+    return f"{format_bytes(free)} are free for snapshots, in {state}"
 
 
 def _processors(spec: JobSpec) -> str:

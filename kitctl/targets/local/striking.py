@@ -7,11 +7,11 @@ import signal
 import subprocess
 
 from kitctl.errors import ConflictError
-from kitctl.faults import FAULTS, Strike
+from kitctl.faults import FAULTS, FaultInjection
 from kitctl.targets.local.folder import JobFolder
 
 
-def strike(folder: JobFolder, strike: Strike) -> None:
+def strike(folder: JobFolder, strike: FaultInjection) -> None:
     """Do it.
 
     Raises:
@@ -29,7 +29,7 @@ def strike(folder: JobFolder, strike: Strike) -> None:
         raise _gone(strike, f"node {strike.node} has just ended") from error
 
 
-def _agent(folder: JobFolder, strike: Strike) -> int:
+def _agent(folder: JobFolder, strike: FaultInjection) -> int:
     node = folder.node(strike.node)
     started = node.started(node.attempts)
     if not (node.alive() and started):
@@ -37,12 +37,12 @@ def _agent(folder: JobFolder, strike: Strike) -> int:
     return started.pid
 
 
-def _within(folder: JobFolder, strike: Strike, agent: int) -> None:
+def _within(folder: JobFolder, strike: FaultInjection, agent: int) -> None:
     command = [folder.job.python, *strike.command("--agent", str(agent))]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         raise _gone(strike, done.stderr.strip())
 
 
-def _gone(strike: Strike, why: str) -> ConflictError:
-    return ConflictError(f"{strike.fault} cannot strike {strike.victim}: {why}", fix="try again once the job trains")
+def _gone(strike: FaultInjection, why: str) -> ConflictError:
+    return ConflictError(f"{strike.fault} cannot hit {strike.target}: {why}", fix="try again once the job trains")

@@ -16,7 +16,7 @@ import kitctl
 from kitctl.doctor import Finding
 from kitctl.errors import ConflictError, NotFound, TargetError, UnsupportedError
 from kitctl.facts import JobFacts
-from kitctl.faults import Strike
+from kitctl.faults import FaultInjection
 from kitctl.logs import Line
 from kitctl.targets import Kept, Submission
 from kitctl.targets.conflicts import already_there, check_scale, keeps_none, nothing_kept
@@ -66,7 +66,7 @@ class LocalTarget:
         try:
             folder = create(self._path(spec.namespace, spec.name), job, Wanted(nodes=spec.max_nodes))
         except FileExistsError as error:
-            phase = self.job(spec.namespace, spec.name).end or "Running"
+            phase = self.job(spec.namespace, spec.name).result or "Running"
             raise already_there(spec.name, phase) from error
         supervisor.spawn(folder)
 
@@ -150,9 +150,9 @@ class LocalTarget:
         self._change(namespace, name, lambda wanted: msgspec.structs.replace(wanted, cancelled=True))
         self._await_stop(namespace, name)
 
-    def strike(self, namespace: str, name: str, strike: Strike) -> None:
+    def inject_fault(self, namespace: str, name: str, injection: FaultInjection) -> None:
         """Do a fault to one of its nodes, or a rank there."""
-        striking.strike(self._open(namespace, name), strike)
+        striking.strike(self._open(namespace, name), injection)
 
     def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:
         """End a job and remove its folder.

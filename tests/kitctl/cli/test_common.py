@@ -1,4 +1,4 @@
-"""The one place where a verb prints and asks."""
+"""All printing and all questions go through one module."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from kitctl.errors import UsageError
 VERBS = Path(cli.__file__).parent
 
 
-def test_nobody_else_prints_or_asks() -> None:
-    """Else what ranks have written could reach a terminal as it is, and what cannot be undone happen unasked."""
+def test_no_other_module_prints_or_asks() -> None:
+    """Otherwise output of ranks could control a terminal, or something irreversible happen without a question."""
     modules = [*VERBS.glob("*.py"), VERBS.parent / "__main__.py"]
     printing = [path.name for path in modules if re.search(r"click\.(echo|secho|confirm)|\bprint\(", path.read_text())]
     assert printing == ["common.py"]
 
 
-def test_output_and_remarks_hold_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
-    common.out("a\n\x1b[2Jb\udcff")
-    common.say("\x1b]0;mine\x07")
+def test_output_and_messages_hold_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    common.echo("a\n\x1b[2Jb\udcff")
+    common.info("\x1b]0;mine\x07")
     assert capsys.readouterr() == ("a\n\\x1b[2Jb\\udcff\n", "\\x1b]0;mine\\x07\n")
 
 
-def test_json_holds_none_either() -> None:
+def test_json_holds_no_control_characters() -> None:
     assert common.encode({"reason": "\x9b2J \u202e \x7f"}) == '{\n  "reason": "\\u009b2J \\u202e \\u007f"\n}'
 
 
-def test_without_anybody_to_answer_nothing_goes_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_nothing_goes_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", None)  # as after <&-
-    with pytest.raises(UsageError, match=r"delete all\? Nobody is there to answer") as caught:
+    with pytest.raises(UsageError, match=r"delete all\? confirmation needed") as caught:
         common.confirm("delete all?", yes=False)
-    assert (caught.value.exit_code, caught.value.fix) == (2, "give -y (--yes) to go on without being asked")
+    assert (caught.value.exit_code, caught.value.fix) == (2, "give -y (--yes)")
     common.confirm("delete all?", yes=True)
 
 
 @pytest.mark.parametrize(("answer", "goes_on"), [("y", True), ("n", False), ("", False)])
-def test_in_a_terminal_a_person_is_asked(answer: str, monkeypatch: pytest.MonkeyPatch, *, goes_on: bool) -> None:
+def test_in_a_terminal_the_user_is_asked(answer: str, monkeypatch: pytest.MonkeyPatch, *, goes_on: bool) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda _prompt: answer)
     if goes_on:

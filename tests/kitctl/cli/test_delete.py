@@ -89,12 +89,12 @@ def test_a_claim_is_a_name(claim: str, capsys: pytest.CaptureFixture[str]) -> No
     assert main(["submit", "--volume", f"{claim}:/data"]) == 2
     assert "volumes[0].claim: " in capsys.readouterr().err
     assert main(["snapshots", "list", "job", "--claim", claim]) == 2
-    assert "is no name" in capsys.readouterr().err
+    assert "is not a valid name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["../default/job", "..", ".", "", "/", "job/", "job\n"])
 def test_a_name_is_no_path(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["delete", name]) == 102
     assert main(["delete", "job", "-n", f"../{name or 'x'}"]) == 2
-    assert "is no name" in capsys.readouterr().err
+    assert "is not a valid name" in capsys.readouterr().err
     assert main(["status", "job"]) == 0

@@ -35,7 +35,7 @@ def test_jobs_of_a_phase(capsys: pytest.CaptureFixture[str]) -> None:
     assert listed("--phase", "Failed", "-n", "team", capsys=capsys) == ["else"]
     assert listed("--phase", "Running", capsys=capsys) == []
     main(["list", "--phase", "Failed", "-o", "json"])
-    assert [job["name"] for job in json.loads(capsys.readouterr().out)] == ["ill"]
+    assert [job["name"] for job in json.loads(capsys.readouterr().out)["items"]] == ["ill"]
 
 
 @pytest.mark.parametrize("damage", ['{"x": 1}', "", "{", '{"spec": {"snapshots": {"claim": "../.."}}}'])

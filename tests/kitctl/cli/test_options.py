@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,30 +10,33 @@ import pytest
 from click.testing import CliRunner
 
 from kitctl.cli import VERBS, cli, values
-from kitctl.cli.flags import FLAGS
+from kitctl.cli.command import ALIASES, GROUPS
+from kitctl.cli.flags import FLAGS, Flag
 from kitctl.cli.options import JobCommand, job_options
-from kitctl.jobinput import JobInput
-from kitctl.shape import Shape
+from kitctl.field_type import FieldType
+from kitctl.job_request import JobRequest
+from kitctl.podview import DEFAULT_REQUESTS
+from kitctl.schema import json_schema
 from kitctl.spec import JobSpec
 
 
-def asked(*arguments: str, env: dict[str, str] | None = None) -> JobInput:
-    heard: list[JobInput] = []
+def requested(*arguments: str, env: dict[str, str] | None = None) -> JobRequest:
+    received: list[JobRequest] = []
 
     @click.command(cls=JobCommand)
     @job_options
     @click.option("--follow", is_flag=True)
-    def command(job: JobInput, follow: bool) -> None:  # noqa: FBT001 - click's way
+    def command(job: JobRequest, follow: bool) -> None:  # noqa: FBT001 - click's way
         del follow
-        heard.append(job)
+        received.append(job)
 
     result = CliRunner(env=env).invoke(command, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    return heard[0]
+    return received[0]
 
 
 def flags(*arguments: str, env: dict[str, str] | None = None) -> dict[str, Any]:
-    return dict(asked(*arguments, env=env).flags)
+    return dict(requested(*arguments, env=env).flags)
 
 
 @pytest.mark.parametrize(
@@ -43,28 +47,63 @@ def flags(*arguments: str, env: dict[str, str] | None = None) -> dict[str, Any]:
         ["--follow", "train.py", "--epochs", "5"],
     ],
 )
-def test_the_script_ends_kitctls_own_options(arguments: list[str]) -> None:
+def test_the_script_ends_the_options_of_kitctl(arguments: list[str]) -> None:
     assert flags(*arguments) == {"command": ["train.py"], "args": ["--epochs", "5"]}
 
 
 @pytest.mark.parametrize("arguments", [["-m", "my.module", "--nodes", "5"], ["--", "-m", "my.module", "--nodes", "5"]])
-def test_so_does_a_module(arguments: list[str]) -> None:
+def test_a_module_ends_them_too(arguments: list[str]) -> None:
     assert flags("--nodes", "3", *arguments) == {"nodes": 3, "command": ["-m", "my.module"], "args": ["--nodes", "5"]}
 
 
-def test_what_follows_the_script_is_handed_on_untouched() -> None:
+def test_everything_after_the_script_is_passed_on_unchanged() -> None:
     tail = ["-m", "x", "--", "--nodes=9", "-e", "A=B", "--help", ""]
     assert flags("train.py", *tail) == {"command": ["train.py"], "args": tail}
 
 
-def test_an_options_value_is_no_script() -> None:
+def test_the_value_of_an_option_is_not_the_script() -> None:
     assert flags("--name", "-m", "x.py") == {"name": "-m", "command": ["x.py"], "args": []}
 
 
-@pytest.mark.parametrize("spelling", ["--nodes", "--num-nodes", "--nnodes"])
-def test_sizes(spelling: str) -> None:
-    assert flags(spelling, "3") == {"nodes": 3}
-    assert flags(spelling, "2:4") == {"nodes": "2:4"}
+def test_numbers_of_nodes() -> None:
+    assert flags("--nodes", "3") == {"nodes": 3}
+    assert flags("--nodes", "2:4") == {"nodes": "2:4"}
+
+
+@pytest.mark.parametrize(
+    ("alias", "value", "documented"),
+    [
+        ("--nnodes", "2:4", "--nodes"),
+        ("--num-nodes", "3", "--nodes"),
+        ("--num_nodes", "3", "--nodes"),
+        ("--nproc-per-node", "4", "--procs-per-node"),
+        ("--nproc_per_node", "4", "--procs-per-node"),
+        ("--gpus_per_node", "4", "--gpus-per-node"),
+        ("--selector", "a=b", "--node-selector"),
+        ("--node_selector", "a=b", "--node-selector"),
+        ("--pvc", "data", "--claim"),
+        ("--mem", "8Gi", "--memory"),
+        ("--priority-class", "high", "--priority"),
+        ("--max_restarts", "1", "--max-restarts"),
+    ],
+)
+def test_spellings_of_other_tools_are_accepted(alias: str, value: str, documented: str) -> None:
+    expected = flags(documented, value, "-m", "my.module")
+    assert expected["command"] == ["-m", "my.module"]
+    assert flags(alias, value, "-m", "my.module") == expected
+    assert flags(f"{alias}={value}", "-m", "my.module") == expected
+    assert alias not in help_of("submit").split()
+
+
+def test_every_alias_is_of_a_documented_option() -> None:
+    documented = {spelling for flag in FLAGS for spelling in flag.spellings.split()}
+    assert {f"--{name}" for name in ALIASES.values()} <= documented
+    assert not {f"--{alias}" for alias in ALIASES} & documented
+
+
+def test_aliases_work_for_other_verbs_too() -> None:
+    result = CliRunner().invoke(cli, ["scale", "job", "--nnodes", "0"])
+    assert "0 is not in the range" in result.output
 
 
 def test_one_flag_may_set_two_fields() -> None:
@@ -72,7 +111,7 @@ def test_one_flag_may_set_two_fields() -> None:
     assert flags("--cpu", "4", "--memory", "8Gi") == {"resources": amounts}
 
 
-def test_resuming_is_exact_or_of_the_state_alone() -> None:
+def test_resume_modes() -> None:
     assert flags("--resume", "train.py")["resume"] is True
     assert flags("--resume-state", "train.py")["resume"] == "state"
     assert flags("--resume", "--resume-state", "--from-scratch") == {"resume": "state", "fromScratch": True}
@@ -105,30 +144,76 @@ def test_the_namespace_may_come_from_the_environment() -> None:
 
 
 def test_without_flags_nothing_is_set() -> None:
-    assert asked() == JobInput()
+    assert requested() == JobRequest()
 
 
-def test_every_flag_sets_a_field_that_there_is() -> None:
+def test_every_flag_sets_an_existing_field() -> None:
     for flag in FLAGS:
         for field in flag.fields.split():
-            shape: Shape | None = Shape(JobSpec)
+            field_type: FieldType | None = FieldType(JobSpec)
             for key in field.split("."):
-                assert shape, field
-                shape = shape.child(key)
-            assert shape, field
+                assert field_type, field
+                field_type = field_type.child(key)
+            assert field_type, field
 
 
-def test_every_verb_can_be_imported_and_says_what_its_module_says() -> None:
+def commands() -> Iterator[tuple[str, ...]]:
     for verb in VERBS:
-        result = CliRunner().invoke(cli, [verb, "--help"])
-        assert result.exit_code == 0, result.output
-        assert "Examples:" in result.output
+        command = cli.get_command(click.Context(cli), verb)
+        yield (verb,)
+        if isinstance(command, click.Group):
+            yield from ((verb, name) for name in command.commands)
 
 
-def test_help_of_a_job_is_in_sections() -> None:
-    text = CliRunner().invoke(cli, ["render", "--help"]).output
-    headings = [line.rstrip(":") for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert headings == [*dict.fromkeys(flag.section for flag in FLAGS), "Other"]
+def help_of(*words: str) -> str:
+    result = CliRunner().invoke(cli, [*words, "--help"], terminal_width=100)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize("words", [*commands()], ids=" ".join)
+def test_the_help_of_every_verb_has_examples_and_groups(words: tuple[str, ...]) -> None:
+    text = help_of(*words)
+    assert "Examples:" in text
+    assert f"kitctl {' '.join(words)}" in text.partition("Examples:")[2]
+    assert "\nOptions:\n" not in text or words == ("snapshots",)
+
+
+def test_the_options_of_a_job_are_shown_in_groups() -> None:
+    headings = [line[:-1] for line in help_of("submit").splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert headings == [group for group in GROUPS if group not in {"Fault", "Filter"}]
+
+
+def defaults(section: str) -> dict[str, Any]:
+    """The defaults of a section of the job file, by key; of nested sections, too."""
+    return {
+        key: defaults(field["$ref"].rpartition("/")[2]) if "$ref" in field else field["default"]
+        for key, field in json_schema()["$defs"][section]["properties"].items()
+        if key != "resources"
+    }
+
+
+# Defaults that help describes in words.
+WORDS = {
+    "--name": "from the script's name",
+    "--namespace": "the context's",
+    "--memory": "512Mi, no limit",
+    "--storage-class": "the cluster's",
+    "--claim": "a new one",
+    "--priority": "the cluster's",
+    "--ttl": "never",
+    "--interface": "from the route to node 0",
+}
+
+
+@pytest.mark.parametrize("flag", [flag for flag in FLAGS if flag.metavar and not flag.repeatable], ids=str)
+def test_help_shows_the_default_of_the_spec(flag: Flag) -> None:
+    value: Any = {**defaults("JobSpec"), "resources": {"requests": DEFAULT_REQUESTS}}
+    for key in flag.fields.split()[0].split("."):
+        value = value[key]
+    expected = WORDS.get(f"--{flag.parameter.replace('_', '-')}") or ("none" if value in {None, ""} else str(value))
+    assert flag.default == expected
+    assert f"[default: {expected}]" in " ".join(help_of("submit").split())
 
 
 def test_flags_and_a_file_make_one_job(tmp_path: Path) -> None:

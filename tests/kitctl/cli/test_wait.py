@@ -1,4 +1,4 @@
-"""What a person who waits is told on the way."""
+"""What `kitctl wait` prints."""
 
 from __future__ import annotations
 
@@ -8,22 +8,29 @@ from typing import Any
 import msgspec
 import pytest
 
-from kitctl.cli.wait import wait_to_the_end
+from kitctl.cli.wait import wait_until_end
 from kitctl.errors import JobCancelled
 from kitctl.facts import JobFacts
 
 PENDING = JobFacts(
-    name="run", namespace="team", target="here", kind="IndexedJob", nodes="1", wanted=1, created=0.0, places=()
+    name="run",
+    namespace="team",
+    target="here",
+    kind="IndexedJob",
+    node_range="1",
+    desired_nodes=1,
+    created=0.0,
+    nodes=(),
 )
 
 
-def test_each_change_of_phase_or_of_its_reason_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_change_of_phase_or_reason_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     quota = msgspec.structs.replace(PENDING, note="exceeded quota: small")
-    ends = msgspec.structs.replace(quota, end="Cancelled")
+    ends = msgspec.structs.replace(quota, result="Cancelled")
     known = iter([PENDING, PENDING, quota, quota, ends])
     target: Any = SimpleNamespace(poll_seconds=0.0, job=lambda _namespace, _name: next(known))
     with pytest.raises(JobCancelled):
-        wait_to_the_end(target, "team", "run", None)
+        wait_until_end(target, "team", "run", None)
     assert capsys.readouterr().err.splitlines() == [
         "run: Pending",
         "run: Pending (exceeded quota: small)",

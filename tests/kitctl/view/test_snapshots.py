@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kitctl.snapshots import Audit, Details, Entry, Part, Proof, Snapshot, Tensor
+from kitctl.snapshots import Audit, EarlierData, LedgerEntry, Proof, Snapshot, SnapshotDetails, Tensor
 from kitctl.view import audit as audit_view
 from kitctl.view import snapshots as view
 
@@ -25,7 +25,9 @@ def facts(**changes: Any) -> dict[str, Any]:
 
 UNKNOWN = {"epoch": None, "run": None, "world_size": None, "created": None}
 ENTRIES = tuple(
-    Entry(generation=generation, epoch=epoch, first_step=first, last_step=last, start=0, stop=stop, world_size=size)
+    LedgerEntry(
+        generation=generation, epoch=epoch, first_step=first, last_step=last, start=0, stop=stop, world_size=size
+    )
     for generation, epoch, first, last, stop, size in ((1, 0, 1, 4, 64, 2), (2, 1, 5, 8, 64, 1), (3, 2, 9, 10, 32, 2))
 )
 
@@ -55,10 +57,10 @@ def test_a_page_shows_tensors_and_history() -> None:
         Tensor(name="fc.weight", shape=(10, 64), dtype="float32", size=2560),
         Tensor(name="t", shape=(), dtype="int64", size=8),
     )
-    shown = "\n".join(view.page(Details(**facts(), **more, digest="d1", ledger=ENTRIES, tensors=tensors), NOW))
-    assert "120, in epoch 3 behind 32 of 64 samples" in shown
+    shown = "\n".join(view.page(SnapshotDetails(**facts(), **more, digest="d1", ledger=ENTRIES, tensors=tensors), NOW))
+    assert "120, in epoch 3 after 32 of 64 samples" in shown
     assert "generation 2, 4 ranks, torch 2.9" in shown
-    assert "Goes on from   the start" in shown
+    assert "Resumed from   the start" in shown
     assert "fc.weight   10x64    float32   2.5 KiB" in shown
     assert "t           scalar   int64     8 B" in shown
     assert "1       2            2       5-8     0-64        1" in shown
@@ -66,7 +68,7 @@ def test_a_page_shows_tensors_and_history() -> None:
 
 LINE = (
     "proved: 2 epochs of 64 samples and 32 of epoch 3, each counted exactly once: 160 samples in 10 steps, by 3 "
-    "generations (2 restarts; 2 -> 1 -> 2 ranks), in 3 entries; from step-00000010-g0003, with which 1 more agree"
+    "generations (2 restarts; 2 -> 1 -> 2 ranks), in 3 entries; from step-00000010-g0003; 1 more agree"
 )
 
 
@@ -94,12 +96,12 @@ def test_a_proof_is_one_line() -> None:
 
 
 def test_what_went_by_another_order_has_a_line_of_its_own() -> None:
-    part = Part(samples=48, batch=8, seed=1, before=0, epochs=1, position=16, counted=64, steps=8)
+    part = EarlierData(samples=48, batch=8, seed=1, before=0, epochs=1, position=16, counted=64, steps=8)
     newest = proof(before=1, epochs=1, counted=96, steps=6, earlier=(part,))
     earlier, present = told(Audit(proofs=(newest,), unusable=()))
     assert earlier == (
-        "proved: 1 epoch of 48 samples in batches of 8, seed 1, and 16 of epoch 2, which then began anew: 64 samples, "
-        "each counted exactly once, in 8 steps; then training went on in a new order of the data"
+        "proved: 1 epoch of 48 samples in batches of 8, seed 1, and 16 of epoch 2, which then started over: 64 samples, "
+        "each counted exactly once, in 8 steps; then training continued in a new order of the data"
     )
     assert present.startswith(
         "proved: 1 epoch of 64 samples and 32 of epoch 3, each counted exactly once: 96 samples in 6"
@@ -119,10 +121,10 @@ def test_what_cannot_vouch_breaks_the_proof_but_not_the_others() -> None:
     damaged = Snapshot(**facts(**UNKNOWN, condition="damaged", reason="manifest.json is missing"))
     audit = Audit(proofs=(proof(),), unusable=(damaged,))
     assert not audit.holds
-    assert told(audit)[0] == "cannot vouch for anything: step-00000120-g0002: manifest.json is missing"
+    assert told(audit)[0] == "unusable: step-00000120-g0002: manifest.json is missing"
     assert told(audit)[1].startswith("proved: ")
 
 
 def test_without_a_snapshot_nothing_is_proved() -> None:
-    assert told(Audit(proofs=(), unusable=())) == ["no snapshot, so no history"]
+    assert told(Audit(proofs=(), unusable=())) == ["no snapshots"]
     assert not Audit(proofs=(), unusable=()).holds

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kitctl.facts import PastFailure, Progress, Recovery, Termination
+from kitctl.facts import PastFailure, Progress, RecoveryTimings, Termination
 from kitctl.state import JobState, NodeState
 from kitctl.view.columns import columns
 from kitctl.view.text import failure_lines, job_list, job_page, progress_line
@@ -16,11 +16,11 @@ RUNNING = JobState(
     name="digits",
     namespace="default",
     target="local",
-    kind="processes",
+    job_kind="processes",
     phase="Running",
     reason="",
-    nodes="2",
-    ready=2,
+    node_range="2",
+    ready_nodes=2,
     world_size=4,
     restarts=1,
     created=100.0,
@@ -36,16 +36,16 @@ RUNNING = JobState(
         snapshot_step=100,
     ),
     failure=None,
-    places=(
-        NodeState(index=0, state="Running", ranks="2-3", pod="digits-0", host="a", restarts=1, since=150.0, reason=""),
-        NodeState(index=1, state="Running", ranks="0-1", pod="digits-1", host="b", restarts=0, since=101.0, reason=""),
+    nodes=(
+        NodeState(index=0, state="Running", ranks=(2, 3), pod="digits-0", host="a", restarts=1, since=150.0, reason=""),
+        NodeState(index=1, state="Running", ranks=(0, 1), pod="digits-1", host="b", restarts=0, since=101.0, reason=""),
     ),
     snapshots="/snapshots",
 )
 
 
 def test_a_page_tells_who_is_slow_and_how_long_the_last_recovery_took() -> None:
-    recovery = Recovery(cause="node 1, pod digits-1 is lost", stop=0.02, form=0.1, first_step=1.5)
+    recovery = RecoveryTimings(cause="node 1, pod digits-1 is lost", stop=0.02, form=0.1, first_step=1.5)
     job = msgspec.structs.replace(RUNNING, slow={"3": 1.8, "7": 1.42}, last_recovery=recovery)
     page = job_page(job, now=200.0)
     assert "Slow       rank 3 takes 1.8 x the others' step, rank 7 takes 1.4 x the others' step" in page
@@ -130,12 +130,12 @@ def replace(job: JobState, **changes: object) -> JobState:
 
 def test_of_many_nodes_those_that_are_not_as_most_are_shown() -> None:
     places = [
-        NodeState(index=i, state="Running", ranks=f"{i}", pod=f"p-{i}", host="h", restarts=0, since=1.0, reason="")
+        NodeState(index=i, state="Running", ranks=(i,), pod=f"p-{i}", host="h", restarts=0, since=1.0, reason="")
         for i in range(1000)
     ]
     places[7] = msgspec.structs.replace(places[7], state="Lost", reason="OOMKilled (exit code 137)")
-    page = job_page(msgspec.structs.replace(RUNNING, places=tuple(places)), now=200.0)
+    page = job_page(msgspec.structs.replace(RUNNING, nodes=tuple(places)), now=200.0)
     assert [line for line in page if line.startswith("7 ")] != []
     assert page[-1] == "... and 999 running (-o wide shows all)"
     assert len(page) < 20
-    assert len(job_page(msgspec.structs.replace(RUNNING, places=tuple(places)), now=200.0, wide=True)) > 1000
+    assert len(job_page(msgspec.structs.replace(RUNNING, nodes=tuple(places)), now=200.0, wide=True)) > 1000

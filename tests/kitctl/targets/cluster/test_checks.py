@@ -20,7 +20,7 @@ NO_POLICIES = [
 
 def findings(kit: Kit, *words: str, exit_code: int = 0) -> dict[str, Any]:
     told, _, _ = kit("doctor", "-o", "json", *words, exit_code=exit_code).partition("\nerror:")
-    return {finding["check"]: finding for finding in json.loads(told[told.index("[") :])}
+    return {finding["name"]: finding for finding in json.loads(told[told.index("{") :])["checks"]}
 
 
 def quota(server: ApiServer, hard: dict[str, str], used: dict[str, str] | None = None) -> None:
@@ -29,9 +29,9 @@ def quota(server: ApiServer, hard: dict[str, str], used: dict[str, str] | None =
 
 def test_a_job_that_could_run_meets_no_problem(server: ApiServer, kit: Kit) -> None:
     found = findings(kit, "--nodes", "2")
-    assert {name for name, one in found.items() if one["verdict"] != "ok"} == set()
-    assert found["server"]["what"].endswith("Kubernetes v1.33.1")
-    assert found["pods"]["what"] == "the server would take a pod of the job"
+    assert {name for name, one in found.items() if one["result"] != "ok"} == set()
+    assert found["server"]["message"].endswith("Kubernetes v1.33.1")
+    assert found["pods"]["message"] == "the server would take a pod of the job"
     assert server.written() == []
 
 
@@ -41,22 +41,22 @@ def test_a_job_that_could_run_meets_no_problem(server: ApiServer, kit: Kit) -> N
 def test_quotas_in_any_form(server: ApiServer, kit: Kit, memory: str, verdict: str) -> None:
     quota(server, {"requests.memory": memory, "requests.cpu": "1e3"}, {"requests.cpu": "100n"})
     found = findings(kit, "--nodes", "2", exit_code=1 if verdict == "problem" else 0)
-    assert found["quota"]["verdict"] == verdict, "two nodes ask for 1 Gi without saying so"
+    assert found["quota"]["result"] == verdict, "two nodes ask for 1 Gi without saying so"
 
 
 def test_gpus_of_nodes_in_any_form(server: ApiServer, kit: Kit) -> None:
     server.put("nodes", "a", "", status={"allocatable": {"nvidia.com/gpu": "4e0"}})
     server.put("nodes", "b", "", status={"allocatable": {"cpu": "31850m"}})
-    assert findings(kit, "--gpus-per-node", "4")["GPUs"]["verdict"] == "ok"
-    assert findings(kit, "--gpus-per-node", "8", exit_code=1)["GPUs"]["verdict"] == "problem"
+    assert findings(kit, "--gpus-per-node", "4")["GPUs"]["result"] == "ok"
+    assert findings(kit, "--gpus-per-node", "8", exit_code=1)["GPUs"]["result"] == "problem"
 
 
 def test_what_a_check_cannot_read_keeps_no_other_from_being_made(server: ApiServer, kit: Kit) -> None:
     quota(server, {"requests.memory": "plenty"})
     found = findings(kit)
-    assert found["quota"]["verdict"] == "unknown"
-    assert "'plenty' is not a quantity" in found["quota"]["what"]
-    assert found["pods"]["verdict"] == "ok"
+    assert found["quota"]["result"] == "unknown"
+    assert "'plenty' is not a quantity" in found["quota"]["message"]
+    assert found["pods"]["result"] == "ok"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_server_that_is_too_old_is_the_one_finding(
     server.version = version
     found = findings(kit, exit_code=1)
     assert found.keys() == {"server"}
-    assert told in found["server"]["what"]
+    assert told in found["server"]["message"]
     assert found["server"]["fix"] == "use 1.31 or later"
 
 
@@ -82,16 +82,16 @@ def test_a_server_that_does_not_say_its_version_is_looked_at_all_the_same(
 ) -> None:
     server.version = version
     found = findings(kit)
-    assert (found["server"]["verdict"], found["pods"]["verdict"]) == ("warning", "ok")
+    assert (found["server"]["result"], found["pods"]["result"]) == ("warning", "ok")
 
 
 def test_the_network_policy_is_told(kit: Kit) -> None:
     told = findings(kit, "--name", "run")["network"]
-    assert told["what"] == "the job gets a policy; whether it is enforced depends on the cluster's network plugin"
+    assert told["message"] == "the job gets a policy; whether it is enforced depends on the cluster's network plugin"
     kit.submit()
-    assert "policy 'run' is there" in findings(kit, "--name", "run")["network"]["what"]
+    assert "policy 'run' is there" in findings(kit, "--name", "run")["network"]["message"]
     off = findings(kit, "--set", "security.networkPolicy=false")["network"]
-    assert (off["verdict"], off["fix"]) == ("warning", "set security.networkPolicy=true")
+    assert (off["result"], off["fix"]) == ("warning", "set security.networkPolicy=true")
 
 
 def test_without_the_right_to_make_a_policy_a_job_goes_without_unless_it_requires_one(
@@ -99,8 +99,8 @@ def test_without_the_right_to_make_a_policy_a_job_goes_without_unless_it_require
 ) -> None:
     server.users["token"] = User(rules=NO_POLICIES)
     require = ("--set", "security.networkPolicy=require")
-    assert findings(kit)["network"]["verdict"] == "warning"
-    assert findings(kit, *require, exit_code=1)["network"]["verdict"] == "problem"
+    assert findings(kit)["network"]["result"] == "warning"
+    assert findings(kit, *require, exit_code=1)["network"]["result"] == "problem"
     told = kit("submit", "--name", "strict", *require, exit_code=2)
     assert "security.networkPolicy: require, and you may not create network policies in namespace 'default'" in told
     assert "fix: ask for this right, or set it to true" in told

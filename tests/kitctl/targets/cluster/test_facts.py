@@ -20,23 +20,23 @@ def at(time: str) -> float:
 def test_a_job_that_runs() -> None:
     told = recorded("running").facts()
     assert (told.name, told.namespace, told.kind) == ("leaves", "team", "IndexedJob")
-    assert (told.nodes, told.wanted, told.suspended, told.end) == ("2", 2, False, None)
+    assert (told.node_range, told.desired_nodes, told.suspended, told.result) == ("2", 2, False, None)
     assert told.created == at("2026-11-21T14:19:42Z")
     assert told.snapshots == "claim leaves-snapshots"
-    assert [(place.index, place.pod, place.host, place.alive) for place in told.places] == [
+    assert [(node.index, node.pod, node.host, node.alive) for node in told.nodes] == [
         (0, "leaves-0-ntnjj", "kitctl-worker", True),
         (1, "leaves-1-g5d6j", "kitctl-worker3", True),
     ]
-    assert [place.started for place in told.places] == [at("2026-11-21T14:19:57Z"), at("2026-11-21T14:19:58Z")]
-    assert [place.attempts for place in told.places] == [1, 1]
+    assert [node.started for node in told.nodes] == [at("2026-11-21T14:19:57Z"), at("2026-11-21T14:19:58Z")]
+    assert [node.attempts for node in told.nodes] == [1, 1]
     page = state.derive(told)
     assert (page.phase, page.world_size) == ("Running", 2)
-    assert [place.ranks for place in page.places] == ["1", "0"]
+    assert [node.ranks for node in page.nodes] == [(1,), (0,)]
 
 
 def test_a_pod_that_is_being_deleted_is_not_alive() -> None:
     told = recorded("leaving").facts(now=at("2026-11-21T14:20:51Z"))
-    assert [(place.alive, place.note) for place in told.places] == [(True, ""), (False, "is being deleted")]
+    assert [(node.alive, node.note) for node in told.nodes] == [(True, ""), (False, "is being deleted")]
     page = state.derive(told)
     assert (page.phase, page.reason) == ("Recovering", "is being deleted")
 
@@ -50,14 +50,14 @@ def test_only_a_pod_that_has_ended_and_is_being_deleted_loses_its_logs() -> None
 
 def test_a_failed_job_tells_the_first_failure_in_the_agents_words() -> None:
     told = recorded("failed-pytorchjob").facts()
-    assert (told.kind, told.nodes, told.end) == ("PyTorchJob", "2", "Failed")
+    assert (told.kind, told.node_range, told.result) == ("PyTorchJob", "2", "Failed")
     assert told.ended == at("2026-11-21T14:13:39Z")
     assert told.failure is not None
     assert (told.failure.rank, told.failure.node) == (1, 1)
     assert told.failure.error == "ValueError: failing at step 1, as --fail-at asked"
     assert "in observe" in told.failure.traceback
-    assert [(place.index, place.exit_code) for place in told.places] == [(0, None), (1, 78)]
-    assert state.derive(told).places[1].state == "Failed"
+    assert [(node.index, node.exit_code) for node in told.nodes] == [(0, None), (1, 78)]
+    assert state.derive(told).nodes[1].state == "Failed"
 
 
 def test_of_several_failures_the_earliest_counts() -> None:
@@ -93,13 +93,13 @@ def test_a_job_that_lost_too_many_pods_says_how_the_last_one_ended_and_the_next_
     third = json.loads(json.dumps(second))
     third["metadata"]["creationTimestamp"] = "2026-11-21T14:03:00Z"
     third["status"]["containerStatuses"][0]["state"] = running
-    place = known._replace(pods=[first, third, second]).facts().places[1]
-    assert place.before.startswith("OOMKilled (exit code 137")
+    node = known._replace(pods=[first, third, second]).facts().nodes[1]
+    assert node.before.startswith("OOMKilled (exit code 137")
 
 
 def test_a_job_without_pods_has_places_all_the_same() -> None:
     told = recorded("quota").facts()
-    assert [(place.index, place.pod, place.attempts) for place in told.places] == [(0, "quota-0", 0), (1, "quota-1", 0)]
+    assert [(node.index, node.pod, node.attempts) for node in told.nodes] == [(0, "quota-0", 0), (1, "quota-1", 0)]
     assert 'pods "quota-0-' in told.note
     assert "exceeded quota: small" in state.derive(told).reason
 
@@ -113,7 +113,7 @@ def test_a_job_without_pods_has_places_all_the_same() -> None:
 )
 def test_pods_that_cannot_start_say_why(name: str, attempts: list[int], reason: str) -> None:
     told = recorded(name).facts()
-    assert [place.attempts for place in told.places] == attempts
+    assert [node.attempts for node in told.nodes] == attempts
     page = state.derive(told)
     assert page.phase == "Pending"
     assert reason in page.reason
@@ -124,15 +124,15 @@ def test_the_youngest_pod_of_a_node_is_what_it_is_now() -> None:
     dead = json.loads(json.dumps(known.pods[0]))
     dead["metadata"] |= {"name": "leaves-0-first", "creationTimestamp": "2026-11-21T14:00:00Z"}
     for pods in ([dead, *known.pods], [*known.pods, dead]):
-        place = known._replace(pods=pods).facts().places[0]
-        assert (place.pod, place.attempts, place.alive) == ("leaves-0-ntnjj", 2, True)
+        node = known._replace(pods=pods).facts().nodes[0]
+        assert (node.pod, node.attempts, node.alive) == ("leaves-0-ntnjj", 2, True)
 
 
 def test_a_cancelled_job_has_ended_when_it_was_cancelled() -> None:
     known = recorded("failed-pytorchjob")
     known.job["metadata"]["annotations"][names.ANNOTATION_CANCELLED] = "2026-11-21T15:00:00+00:00"
     told = known.facts()
-    assert (told.end, told.ended, told.failure) == ("Cancelled", at("2026-11-21T15:00:00Z"), None)
+    assert (told.result, told.ended, told.failure) == ("Cancelled", at("2026-11-21T15:00:00Z"), None)
 
 
 @pytest.mark.parametrize(

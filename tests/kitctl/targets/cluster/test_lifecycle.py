@@ -90,7 +90,7 @@ def test_suspend_cancel_and_reopen(kind: str) -> None:
     assert facts.suspended(cancelled)
     seen = cancelled | {"metadata": cancelled["metadata"] | {"creationTimestamp": "2026-01-01T00:00:00Z"}}
     told = facts.job_facts(seen, [], None, target="here", now=0)
-    assert (told.end, told.ended) == ("Cancelled", 1767225600.0)
+    assert (told.result, told.ended) == ("Cancelled", 1767225600.0)
     assert merged(cancelled, lifecycle.reopen(kind)) == running
 
 

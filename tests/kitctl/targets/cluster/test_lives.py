@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kitctl import names
-from kitctl.facts import Place, Report
+from kitctl.facts import NodeAssignment, Report
 from kitctl.logs import Line
 from kitctl.targets.cluster.lives import Life, Read, after, lost, unread
 
@@ -70,7 +70,9 @@ def pod(node: int, second: int, *, ended: bool = False, leaving: bool = False) -
 
 
 def seats(*lives: int, joined: float = 15.5) -> Report:
-    return Report(formed=1.0, nodes={str(node): Place(joined=joined, lives=count) for node, count in enumerate(lives)})
+    return Report(
+        formed=1.0, nodes={str(node): NodeAssignment(joined=joined, lives=count) for node, count in enumerate(lives)}
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from kitctl import specfile
 from kitctl.__main__ import main
 from kitctl.doctor import Finding
 from kitctl.errors import UnsupportedError, UsageError
-from kitctl.jobinput import JobInput
+from kitctl.field_type import FieldType
+from kitctl.job_request import JobRequest
 from kitctl.sections import Scheduling
-from kitctl.shape import Shape
 from kitctl.spec import JobSpec
 from kitctl.targets import Submission
 from kitctl.targets.local import checks
@@ -78,7 +78,7 @@ def test_submit_insists_on_what_a_job_cannot_do_without(tmp_path: Path, monkeypa
 
 
 def test_options_that_mean_nothing_here_are_named() -> None:
-    spec = specfile.build(JobInput(file=EVERY_OPTION))
+    spec = specfile.build(JobRequest(file=EVERY_OPTION))
     (told,) = checks.remarks(spec)
     defaults = {"snapshots.accessMode", "security.profile", "security.reportStatus"}  # in that file, too
     named = [field for field in checks.IGNORED if field not in defaults]
@@ -100,7 +100,7 @@ def test_each_field_means_something_here_or_is_ignored_on_purpose() -> None:
     named = heard | {*checks.IGNORED}
     fields = {
         name if name in named or not key else f"{name}.{key}"
-        for name, shape in Shape(JobSpec).fields.items()
+        for name, shape in FieldType(JobSpec).fields.items()
         for key in shape.fields or [""]
     }
     assert fields == named

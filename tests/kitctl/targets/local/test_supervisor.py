@@ -129,7 +129,7 @@ def test_a_fatal_node_fails_the_job_and_the_reason_is_kept(target: LocalTarget) 
     eventually(lambda: folder.end)
     job = state.derive(target.job("default", "job"))
     assert (job.phase, job.reason) == ("Failed", "node 1: rank 1 failed (ValueError: no)")
-    assert [node.state for node in job.places] == ["Stopped", "Failed"]
+    assert [node.state for node in job.nodes] == ["Stopped", "Failed"]
 
 
 def test_suspend_drains_all_and_resume_starts_them_again(target: LocalTarget) -> None:

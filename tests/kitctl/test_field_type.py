@@ -1,19 +1,19 @@
 from __future__ import annotations
 
+from kitctl.field_type import FieldType
 from kitctl.sections import Toleration
-from kitctl.shape import Shape
 from kitctl.spec import JobSpec
 
-JOB = Shape(JobSpec)
+JOB = FieldType(JobSpec)
 
 
-def at(*keys: str) -> Shape:
-    shape = JOB
+def at(*keys: str) -> FieldType:
+    field_type = JOB
     for key in keys:
-        below = shape.child(key)
+        below = field_type.child(key)
         assert below, key
-        shape = below
-    return shape
+        field_type = below
+    return field_type
 
 
 def test_text_is_told_from_what_may_be_a_number() -> None:
@@ -30,16 +30,16 @@ def test_text_is_told_from_what_may_be_a_number() -> None:
 
 def test_sections_lists_and_mappings_are_told_apart() -> None:
     tolerations = at("scheduling", "tolerations")
-    assert tolerations.items == Shape(Toleration)
+    assert tolerations.items == FieldType(Toleration)
     assert at("resources", "limits").values
     assert at("policy").fields.keys() >= {"maxRestarts", "gracePeriod"}
     assert at("image").child("anything") is None
 
 
 def test_every_field_has_advice_to_give() -> None:
-    def leaves(shape: Shape) -> list[Shape]:
-        inner = [*shape.fields.values(), *filter(None, (shape.values, shape.items))]
-        return [shape, *(leaf for part in inner for leaf in leaves(part))]
+    def leaves(field_type: FieldType) -> list[FieldType]:
+        inner = [*field_type.fields.values(), *filter(None, (field_type.values, field_type.items))]
+        return [field_type, *(leaf for part in inner for leaf in leaves(part))]
 
-    silent = [shape for shape in leaves(JOB) if not shape.advice]
+    silent = [field_type for field_type in leaves(JOB) if not field_type.hint]
     assert not silent

@@ -1,4 +1,4 @@
-"""What a person asked for, before it is checked: the seam between the command line and ``specfile``. Pure."""
+"""What the command line asks for, before it is checked: the interface between ``cli`` and ``specfile``. Pure."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class JobInput(NamedTuple):
-    """A job file and the flags that win over it. No dataclass: `submit --help` has no time to make one."""
+class JobRequest(NamedTuple):
+    """A job file, and the flags that override it. Not a dataclass: making one slows down `submit --help`."""
 
     file: Path | None = None
     """The job file; ``-`` is standard input."""
     flags: Mapping[str, Any] = MappingProxyType({})
-    """A tree with a job file's keys."""
-    settings: tuple[str, ...] = ()
-    """``a.b=c`` for any field, as written; these win over ``flags``."""
+    """A nested mapping with a job file's keys."""
+    overrides: tuple[str, ...] = ()
+    """``a.b=c`` for any field, as written; these override ``flags``."""
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """``above`` wins over ``below``: mappings merge key by key, everything else is replaced as a whole."""
+    """``above`` overrides ``below``: mappings merge key by key, anything else is replaced as a whole."""
     merged = {**below, **above}
     for key in below.keys() & above.keys():
         if isinstance(below[key], Mapping) and isinstance(above[key], Mapping):

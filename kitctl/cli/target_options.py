@@ -1,0 +1,142 @@
+"""The options that select a target and a job, and what verbs get for them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kitctl.cli.command import option
+from kitctl.cli.common import info
+
+if TYPE_CHECKING:
+    from kitctl.targets import Target, TargetOptions
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedJob:
+    """The job that a verb acts on; it may not exist, which the target reports."""
+
+    target: Target
+    namespace: str
+    name: str
+
+
+def target_options(function: F) -> F:
+    """``--target``, ``--context`` and ``--kubeconfig``: the verb gets them as one argument, ``options``."""
+
+    @functools.wraps(function)
+    def verb(*, target: str | None, context: str | None, kubeconfig: str | None, **rest: Any) -> Any:
+        return function(options=_options(target, context, kubeconfig), **rest)
+
+    decorated: F = _decorated(verb, _TARGET)
+    return decorated
+
+
+def named_job(function: F) -> F:
+    """``NAME``, ``-n`` and the target's options: the verb gets them as one argument, ``job``."""
+
+    @functools.wraps(function)
+    def verb(*, name: str, namespace: str | None, options: TargetOptions, **rest: Any) -> Any:
+        target = connect(options)
+        return function(job=NamedJob(target=target, namespace=namespace or target.namespace, name=name), **rest)
+
+    name = click.argument("name", shell_complete=_complete_jobs, callback=_job_name)
+    decorated: F = _decorated(target_options(verb), (name, namespace_option))
+    return decorated
+
+
+def namespace_option(function: F) -> F:
+    """``-n NAME``."""
+    return option(
+        *("-n", "--namespace"),
+        group="Target",
+        metavar="NAME",
+        envvar="KITCTL_NAMESPACE",
+        callback=object_name,
+        default_text="the context's",
+        help="Namespace of the job.",
+    )(function)
+
+
+def object_name(_context: click.Context, _option: click.Parameter, given: str | None) -> str | None:
+    """Check a name: it becomes a part of paths, on a disk and of an API server.
+
+    Raises:
+        click.BadParameter: no object can have that name.
+    """
+    from kitctl.fields import is_name
+
+    if given and not is_name(given):
+        raise click.BadParameter(f"{given!r} is not a valid name: use lower-case letters, digits, '-' and '.'")
+    return given
+
+
+def connect(options: TargetOptions, *, announce: bool = False) -> Target:
+    """The selected target; with ``announce``, a message if it is the default."""
+    from kitctl import targets
+
+    if announce and (reason := targets.resolve_target(options).reason):
+        info(reason)
+    return targets.connect(options)
+
+
+def _options(target: Any, context: str | None, kubeconfig: str | None) -> TargetOptions:
+    from pathlib import Path
+
+    from kitctl.targets import TargetOptions
+
+    return TargetOptions(target=target, context=context, kubeconfig=Path(kubeconfig) if kubeconfig else None, warn=info)
+
+
+def _job_name(_context: click.Context, _argument: click.Parameter, given: str) -> str:
+    from kitctl.errors import NotFound
+    from kitctl.fields import is_name
+
+    if not is_name(given):
+        raise NotFound(f"no job {given!r}: not a valid name", fix="kitctl list -A shows all jobs")
+    return given
+
+
+def _complete_jobs(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    given = context.params
+    target = connect(_options(given.get("target"), given.get("context"), given.get("kubeconfig")))
+    jobs = target.jobs(given.get("namespace") or target.namespace)
+    return [job.name for job in jobs if job.name.startswith(incomplete)]
+
+
+def _decorated(verb: Any, decorators: tuple[Any, ...]) -> Any:
+    """Apply decorators from the last to the first: help shows them in their order."""
+    return functools.reduce(lambda inner, decorate: decorate(inner), reversed(decorators), verb)
+
+
+_TARGET = (
+    option(
+        "--target",
+        group="Target",
+        type=click.Choice(["local", "cluster"]),
+        envvar="KITCTL_TARGET",
+        default_text="cluster if there is a kubeconfig",
+        help="Where the job runs: on this machine, or on the kubeconfig's cluster.",
+    ),
+    option(
+        "--context",
+        group="Target",
+        metavar="NAME",
+        envvar="KITCTL_CONTEXT",
+        default_text="the current one",
+        help="Context of the kubeconfig.",
+    ),
+    option(
+        "--kubeconfig",
+        group="Target",
+        type=click.Path(exists=True, dir_okay=False),
+        default_text="$KUBECONFIG, ~/.kube/config",
+        help="Kubeconfig file.",
+    ),
+)

@@ -1,0 +1,84 @@
+"""What ``-o json`` prints: one versioned object per command, as types, and how they are made.
+
+What lives here: the format that scripts rely on; within one ``apiVersion`` keys are only added. The docstring under a
+field is its documentation, and its description in the schema. What never does: printing, and finding out the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from kitctl import faults, snapshots, targets
+from kitctl.doctor import Finding
+from kitctl.output.base import API_VERSION, Document
+from kitctl.output.history import AuditReport, Snapshot, SnapshotDetails, SnapshotList
+from kitctl.output.jobs import Job, JobList
+from kitctl.output.reports import Change, Check, Diff, DoctorReport, DrillReport, FaultResult
+from kitctl.state import JobState
+
+__all__ = [
+    "API_VERSION",
+    "DOCUMENTS",
+    "Document",
+    "audit",
+    "diff",
+    "doctor",
+    "drill",
+    "job",
+    "job_list",
+    "snapshot",
+    "snapshot_list",
+]
+
+DOCUMENTS: TypeAlias = Job | JobList | SnapshotList | Snapshot | AuditReport | DoctorReport | DrillReport | Diff
+
+T = TypeVar("T")
+
+
+def job(state: JobState) -> Job:
+    """A job."""
+    return _convert(state, Job)
+
+
+def job_list(states: Iterable[JobState]) -> JobList:
+    """A list of jobs."""
+    return JobList(items=tuple(map(job, states)))
+
+
+def doctor(findings: Iterable[Finding]) -> DoctorReport:
+    """The results of checks."""
+    return DoctorReport(
+        checks=tuple(Check(name=one.check, result=one.verdict, message=one.what, fix=one.fix) for one in findings)
+    )
+
+
+def drill(results: Iterable[faults.FaultResult]) -> DrillReport:
+    """The results of injected faults."""
+    return DrillReport(faults=tuple(_convert(one, FaultResult) for one in results))
+
+
+def snapshot_list(found: Iterable[snapshots.Snapshot]) -> SnapshotList:
+    """A list of snapshots."""
+    return SnapshotList(items=tuple(_convert(one, Snapshot) for one in found))
+
+
+def snapshot(details: snapshots.SnapshotDetails) -> Snapshot:
+    """One snapshot, with its details."""
+    return msgspec.structs.replace(_convert(details, Snapshot), details=_convert(details, SnapshotDetails))
+
+
+def audit(found: snapshots.Audit) -> AuditReport:
+    """The proofs of histories."""
+    return _convert({"proved": found.holds, "proofs": found.proofs, "unusable": found.unusable}, AuditReport)
+
+
+def diff(changes: Iterable[targets.Change]) -> Diff:
+    """What submitting would change."""
+    return Diff(changes=tuple(_convert(one, Change) for one in changes))
+
+
+def _convert(value: Any, kind: type[T]) -> T:
+    return msgspec.convert(value, kind, from_attributes=True)

@@ -1,0 +1,20 @@
+"""The bases of all objects that ``-o json`` prints."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+API_VERSION: Final = "kitctl.dev/v1"
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A part of an object: keys are camelCase; times are Unix seconds, durations seconds, sizes bytes."""
+
+
+class Document(Part, frozen=True, kw_only=True, tag_field="kind"):
+    """An object that a command prints; ``kind`` is its type."""
+
+    api_version: Literal["kitctl.dev/v1"] = API_VERSION
+    """Version of the format."""

@@ -1,0 +1,158 @@
+"""The objects of ``snapshots`` and ``audit``: snapshots, and the proofs of their histories."""
+
+from __future__ import annotations
+
+from kitctl.output.base import Document, Part
+
+
+class LedgerEntry(Part, frozen=True, kw_only=True):
+    """The steps that one generation took in one epoch, and the samples that they consumed."""
+
+    generation: int
+    """Generation of the ranks."""
+    epoch: int
+    """Epoch, from 0."""
+    first_step: int
+    """First step."""
+    last_step: int
+    """Last step."""
+    start: int
+    """First position in the epoch's order of samples."""
+    stop: int
+    """Position after the last one."""
+    world_size: int
+    """Ranks."""
+
+
+class Tensor(Part, frozen=True, kw_only=True):
+    """A tensor of the model."""
+
+    name: str
+    """Its name in the state dict."""
+    shape: tuple[int, ...]
+    """Its shape."""
+    dtype: str
+    """Its type, as torch names it."""
+    size: int
+    """Bytes."""
+
+
+class SnapshotDetails(Part, frozen=True, kw_only=True):
+    """What the manifest of a snapshot says."""
+
+    job: str
+    """The job that took it."""
+    position: int
+    """Samples of the epoch that are consumed."""
+    samples: int
+    """Samples of an epoch."""
+    batch: int
+    """Samples of a step, over all ranks."""
+    seed: int
+    """Seed of the order of samples."""
+    torch: str
+    """Version of torch that wrote it."""
+    parent: str
+    """The snapshot that its run resumed from. Empty: none."""
+    digest: str
+    """Digest of its manifest."""
+    ledger: tuple[LedgerEntry, ...]
+    """The history that it continues."""
+    tensors: tuple[Tensor, ...]
+    """The model's tensors."""
+
+
+class Snapshot(Document, frozen=True, kw_only=True, tag="Snapshot"):
+    """A snapshot; what follows from its manifest is null where the manifest cannot be trusted."""
+
+    name: str
+    """Name of its folder."""
+    condition: str
+    """``whole``, ``verified`` (every byte was read), ``damaged``, ``foreign`` (of another version), ``unreadable`` or
+    ``unfinished``."""
+    reason: str
+    """Why it cannot be used. Empty: it can."""
+    step: int
+    """The step that it was taken after."""
+    generation: int
+    """The generation of ranks that took it; each start of the ranks is a new one."""
+    size: int
+    """Size of all its files."""
+    epoch: int | None
+    """Epoch of its last step, from 1."""
+    run: str | None
+    """Id of the run that took it."""
+    world_size: int | None
+    """Ranks of that run."""
+    created: float | None
+    """When it was taken."""
+    details: SnapshotDetails | None = None
+    """What its manifest says. Null in lists."""
+
+
+class SnapshotList(Document, frozen=True, kw_only=True, tag="SnapshotList"):
+    """Snapshots, as ``snapshots list`` and ``snapshots verify`` print them."""
+
+    items: tuple[Snapshot, ...]
+    """The newest first."""
+
+
+class EarlierData(Part, frozen=True, kw_only=True):
+    """The part of a history that used another order of the data."""
+
+    samples: int
+    """Samples of an epoch."""
+    batch: int
+    """Samples of a step."""
+    seed: int
+    """Seed of the order of samples."""
+    before: int
+    """Epochs before this part."""
+    epochs: int
+    """Whole epochs of this part."""
+    position: int
+    """Samples of one more epoch."""
+    counted: int
+    """Samples that were counted."""
+    steps: int
+    """Steps that were taken."""
+
+
+class Proof(Part, frozen=True, kw_only=True):
+    """What the history of one snapshot proves, for the current order of the data."""
+
+    snapshot: str
+    """Name of the snapshot."""
+    before: int
+    """Epochs in earlier orders of the data."""
+    epochs: int
+    """Whole epochs."""
+    position: int
+    """Samples of one more epoch."""
+    samples: int
+    """Samples of an epoch."""
+    counted: int
+    """Samples that were counted exactly once."""
+    steps: int
+    """Steps that were taken."""
+    earlier: tuple[EarlierData, ...]
+    """The parts in earlier orders of the data."""
+    generations: int
+    """How often ranks started."""
+    broken: str
+    """Where the history contradicts itself. Empty: nowhere."""
+    entry: int | None
+    """Index of the ledger's entry where it does."""
+    ledger: tuple[LedgerEntry, ...]
+    """The history."""
+
+
+class AuditReport(Document, frozen=True, kw_only=True, tag="AuditReport"):
+    """The proofs that ``audit`` prints."""
+
+    proved: bool
+    """Whether each sample was counted exactly once."""
+    proofs: tuple[Proof, ...]
+    """One per snapshot, the newest first."""
+    unusable: tuple[Snapshot, ...]
+    """Snapshots that cannot be read."""

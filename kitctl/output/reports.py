@@ -1,0 +1,79 @@
+"""The objects of ``doctor``, ``drill`` and ``diff``: results of checks and of injected faults, and changes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from kitctl.output.base import Document, Part
+from kitctl.output.jobs import RecoveryTimings
+from kitctl.state import Phase
+
+
+class Check(Part, frozen=True, kw_only=True):
+    """The result of one check."""
+
+    name: str
+    """Name of the check."""
+    result: Literal["ok", "warning", "problem", "unknown"]
+    """``unknown``: the check could not be made."""
+    message: str
+    """What was found, in a sentence."""
+    fix: str
+    """What to do about it. Empty: nothing, or unknown."""
+
+
+class DoctorReport(Document, frozen=True, kw_only=True, tag="DoctorReport"):
+    """The checks that ``doctor`` makes."""
+
+    checks: tuple[Check, ...]
+    """In the order in which they were made."""
+
+
+class FaultResult(Part, frozen=True, kw_only=True):
+    """The result of one injected fault; durations count from the injection, null: not reached."""
+
+    fault: str
+    """Which fault, as in ``--fault``."""
+    target: str
+    """What it hit: ``node 1``, or ``rank 2 (node 1)``."""
+    time: float
+    """When it was injected."""
+    formed: float | None
+    """Seconds until a new group of ranks formed."""
+    first_step: float | None
+    """Seconds until that group took its first step."""
+    steps_lost: int | None
+    """Steps between the last reported one and the one that training resumed from."""
+    restarts: int
+    """Nodes that were restarted."""
+    timings: RecoveryTimings | None
+    """The parts of the recovery, as the agents report them."""
+    phase: Phase
+    """Phase of the job, when last seen."""
+    recovered: bool
+    """Whether the job recovered within the timeout."""
+
+
+class DrillReport(Document, frozen=True, kw_only=True, tag="DrillReport"):
+    """The faults that ``drill`` injected."""
+
+    faults: tuple[FaultResult, ...]
+    """In the order in which they were injected."""
+
+
+class Change(Part, frozen=True, kw_only=True):
+    """One Kubernetes object that submitting would create or change."""
+
+    before: dict[str, Any] | None
+    """The object now. Null: it does not exist."""
+    after: dict[str, Any]
+    """The object after submitting."""
+    refusal: str
+    """Why the cluster would reject the change. Empty: it would not."""
+
+
+class Diff(Document, frozen=True, kw_only=True, tag="Diff"):
+    """What submitting a job would change, as ``diff`` prints it."""
+
+    changes: tuple[Change, ...]
+    """Every object of the job, changed or not."""
