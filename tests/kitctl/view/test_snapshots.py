@@ -100,8 +100,8 @@ def test_what_went_by_another_order_has_a_line_of_its_own() -> None:
     newest = proof(before=1, epochs=1, counted=96, steps=6, earlier=(part,))
     earlier, present = told(Audit(proofs=(newest,), unusable=()))
     assert earlier == (
-        "proved: 1 epoch of 48 samples in batches of 8, seed 1, and 16 of epoch 2, which then started over: 64 samples, "
-        "each counted exactly once, in 8 steps; then training continued in a new order of the data"
+        "proved: 1 epoch of 48 samples in batches of 8, seed 1, and 16 of epoch 2, which then started over: 64 "
+        "samples, each counted exactly once, in 8 steps; then training continued in a new order of the data"
     )
     assert present.startswith(
         "proved: 1 epoch of 64 samples and 32 of epoch 3, each counted exactly once: 96 samples in 6"
