@@ -206,7 +206,9 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize("flag", [flag for flag in FLAGS if flag.metavar and not flag.repeatable], ids=str)
+@pytest.mark.parametrize(
+    "flag", [flag for flag in FLAGS if flag.metavar and not flag.repeatable], ids=lambda flag: flag.parameter
+)
 def test_help_shows_the_default_of_the_spec(flag: Flag) -> None:
     value: Any = {**defaults("JobSpec"), "resources": {"requests": DEFAULT_REQUESTS}}
     for key in flag.fields.split()[0].split("."):
