@@ -136,7 +136,7 @@ def test_who_waits_for_some_time_does_not_wait_longer_for_a_server_that_is_away(
     states = watching.states(kit.target(), "default", "run", timeout=3.0)
     assert next(states).phase == "Pending"
     server.plan("GET", times=999, answer=(503, STATUS))
-    with pytest.raises(WaitTimeout, match="was pending when it was last seen"):
+    with pytest.raises(WaitTimeout, match="was pending when last seen"):
         next(states)
 
 
