@@ -47,7 +47,7 @@ def train(nodes: int) -> Run:
     job.wait_for(lambda job: job.report.formed > 0)
     formed = job.report.formed
     kitctl("wait", job.name, "--target", "local")
-    end = job.folder.end
+    end = job.folder.result
     assert end is not None
     assert end.phase == "Succeeded", f"{job.name} did not succeed: kitctl status {job.name}"
     logs = kitctl("logs", job.name, "--target", "local", "--rank", "0", stdout=subprocess.PIPE).stdout

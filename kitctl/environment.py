@@ -12,6 +12,7 @@ import msgspec
 
 import kitctl
 from kitctl import names
+from kitctl.kinds import JobKind
 from kitctl.quantity import seconds
 from kitctl.spec import JobSpec
 
@@ -46,12 +47,12 @@ def common_env(spec: JobSpec) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def agent_spec(spec: JobSpec, kind: str, target: Mapping[str, str | int]) -> str:
+def agent_spec(spec: JobSpec, exit_codes: Mapping[str, int], target: Mapping[str, str | int]) -> str:
     """The document that agents and ranks read, as JSON; ``charts/training-job/templates/_environment.tpl`` is its twin.
 
     Args:
         spec: the job.
-        kind: of the object, which decides the agent's exit codes.
+        exit_codes: the agent's exit codes by outcome.
         target: the fields that depend on the target: rendezvous_host and rendezvous_port; if there is one, log_dir,
             report, secret_file, secret_name and owner.
     """
@@ -69,7 +70,7 @@ def agent_spec(spec: JobSpec, kind: str, target: Mapping[str, str | int]) -> str
         "rendezvous": spec.rendezvous.backend,
         "rendezvous_conf": rendezvous_conf(spec),
         "secret_required": spec.security.rendezvous_secret == names.REQUIRE,
-        "exit_codes": names.EXIT_CODES[kind],
+        "exit_codes": exit_codes,
         "max_restarts": spec.policy.max_restarts,
         "grace_seconds": spec.grace_seconds,
         "hang_timeout": _hang_timeout(spec.policy.hang_timeout),
@@ -101,7 +102,7 @@ def has_secret(spec: JobSpec) -> bool:
     return bool(spec.security.rendezvous_secret) and spec.rendezvous.backend == "hub"
 
 
-def pod_env(spec: JobSpec, kind: str, *, standalone: bool) -> list[dict[str, Any]]:
+def pod_env(spec: JobSpec, kind: JobKind, *, standalone: bool) -> list[dict[str, Any]]:
     """A pod's variables in Kubernetes' form, each once; the user's own win over ours.
 
     Args:
@@ -110,9 +111,9 @@ def pod_env(spec: JobSpec, kind: str, *, standalone: bool) -> list[dict[str, Any
         standalone: the object is applied without kitctl, so pods ask the API server for what submit would give them.
     """
     fields = _cluster_fields(spec, kind) | (_standalone_fields(spec, kind) if standalone else {})
-    document = {names.KIT_SPEC: agent_spec(spec, kind, fields)}
+    document = {names.KIT_SPEC: agent_spec(spec, kind.exit_codes, fields)}
     texts = common_env(spec) | document | _shared_env(spec, kind) | spec.env
-    if kind == "IndexedJob":
+    if not kind.sets_torchrun_env:
         texts = torchrun_env(spec) | texts
     return [
         *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in _downward_api(kind).items()),
@@ -121,10 +122,9 @@ def pod_env(spec: JobSpec, kind: str, *, standalone: bool) -> list[dict[str, Any
     ]
 
 
-def rendezvous_host(spec: JobSpec, kind: str) -> str:
-    """DNS name of node 0: a host name under the job's Service, or a Service of its own from Kubeflow's operator."""
-    node = f"{spec.name}-worker-0" if kind == "PyTorchJob" else f"{spec.name}-0.{spec.name}"
-    return f"{node}.{spec.namespace}.svc.{spec.rendezvous.cluster_domain}"
+def rendezvous_host(spec: JobSpec, kind: JobKind) -> str:
+    """DNS name of node 0."""
+    return f"{kind.dns_name(spec.name, 0)}.{spec.namespace}.svc.{spec.rendezvous.cluster_domain}"
 
 
 def escape_var_refs(text: str) -> str:
@@ -158,32 +158,27 @@ def _snapshots(spec: JobSpec) -> dict[str, Any]:
     }
 
 
-def _downward_api(kind: str) -> dict[str, str]:
+def _downward_api(kind: JobKind) -> dict[str, str]:
     """What only the pod itself knows, from the downward API."""
-    common = {
+    return {
         names.PET_LOCAL_ADDR: "status.podIP",
         names.KIT_POD: "metadata.name",
         names.KIT_NODE_NAME: "spec.nodeName",
-    }
-    if kind == "PyTorchJob":
-        return common | {names.KIT_NODE_INDEX: f"metadata.labels['{names.LABEL_REPLICA_INDEX}']"}
-    return common | {
-        names.KIT_NODE_INDEX: f"metadata.annotations['{names.ANNOTATION_JOB_INDEX}']",
-        names.PET_RDZV_ID: f"metadata.labels['{names.LABEL_JOB_UID}']",
+        **kind.downward_env,
     }
 
 
-def _shared_env(spec: JobSpec, kind: str) -> dict[str, str]:
+def _shared_env(spec: JobSpec, kind: JobKind) -> dict[str, str]:
     """What more than the agent reads: scripts, plain torchrun, and the agent where it cannot read the document."""
     paths = {names.KIT_TERMINATION_LOG: names.TERMINATION_LOG}
-    if kind == "IndexedJob":
+    if not kind.sets_torchrun_env:
         paths[names.PET_RDZV_ENDPOINT] = f"{rendezvous_host(spec, kind)}:{spec.rendezvous.port}"
     if spec.snapshots.enabled:
         paths[names.KIT_SNAPSHOT_DIR] = spec.snapshots.path
     return paths
 
 
-def _cluster_fields(spec: JobSpec, kind: str) -> dict[str, str | int]:
+def _cluster_fields(spec: JobSpec, kind: JobKind) -> dict[str, str | int]:
     """The document's fields that depend on the target, for pods."""
     return {
         "rendezvous_host": rendezvous_host(spec, kind),
@@ -194,12 +189,12 @@ def _cluster_fields(spec: JobSpec, kind: str) -> dict[str, str | int]:
     }
 
 
-def _standalone_fields(spec: JobSpec, kind: str) -> dict[str, str | int]:
+def _standalone_fields(spec: JobSpec, kind: JobKind) -> dict[str, str | int]:
     """The document's fields for pods that ask the API server for what submit would give them."""
     fills = has_secret(spec) and spec.security.report_status
     return {
         "secret_name": names.secret_name(spec.name) if fills else "",
-        "owner": f"{names.PYTORCHJOBS}/{spec.name}" if kind == "PyTorchJob" else "",
+        "owner": "" if kind.pods_know_uid else kind.path(spec.name),
     }
 
 

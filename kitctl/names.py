@@ -29,13 +29,6 @@ ANNOTATION_CANCELLED: Final = "kitctl.dev/cancelled"  # when; set by cancel, tak
 REQUIRE: Final = "require"  # of a part of a job: it does not run without
 APP_NAME: Final = "kitctl-job"
 
-# Set by Kubernetes' Job controller and by Kubeflow's operator, read through the downward API.
-LABEL_JOB_UID: Final = "batch.kubernetes.io/controller-uid"
-ANNOTATION_JOB_INDEX: Final = "batch.kubernetes.io/job-completion-index"
-LABEL_REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
-
-PYTORCHJOBS: Final = "apis/kubeflow.org/v1/pytorchjobs"  # where the API server has them; read by the agent
-
 # -- the container ------------------------------------------------------------------------------------------------
 CONTAINER: Final = "pytorch"  # Kubeflow's operator insists on this name
 PORT_NAME: Final = "pytorchjob-port"  # likewise
@@ -126,8 +119,5 @@ RESERVED_ENV: Final = frozenset(
 )
 
 # -- what the agent's exit code means to whoever restarts it --------------------------------------------------------
-# Kubeflow's ExitCode policy retries 128 and above only, so there "restart me" has to be a large number.
-EXIT_CODES: Final = {
-    "IndexedJob": {"done": 0, "drained": 75, "retryable": 76, "fatal": 78},
-    "PyTorchJob": {"done": 0, "drained": 143, "retryable": 144, "fatal": 78},
-}
+# A kind of job whose controller cannot tell these apart has other codes (kitctl.kinds).
+EXIT_CODES: Final = {"done": 0, "drained": 75, "retryable": 76, "fatal": 78}

@@ -6,12 +6,13 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
 import kitctl
-from kitctl import environment, names
+from kitctl import environment, kinds, names
+from kitctl.kinds import JobKind
 from kitctl.quantity import seconds
 from kitctl.sections import EnvSource, Volume
 from kitctl.spec import JobSpec
@@ -37,7 +38,7 @@ class View:
     """A job as the templates see it."""
 
     spec: JobSpec
-    kind: Literal["IndexedJob", "PyTorchJob"]
+    kind: JobKind
     sources: Mapping[str, str]
     suspended: bool
     run: str
@@ -93,7 +94,7 @@ class View:
     @property
     def exit_codes(self) -> Mapping[str, int]:
         """What the agent's exit codes mean to this kind of job."""
-        return names.EXIT_CODES[self.kind]
+        return self.kind.exit_codes
 
     @property
     def rendezvous_id(self) -> str:
@@ -118,7 +119,7 @@ class View:
 
 def view(spec: JobSpec, sources: Mapping[str, str], *, suspended: bool, standalone: bool = True, run: str = "") -> View:
     """Everything that the templates show of a job."""
-    kind: Literal["IndexedJob", "PyTorchJob"] = "PyTorchJob" if spec.kind == "PyTorchJob" else "IndexedJob"
+    kind = kinds.of_spec(spec.kind)
     components = ("trainer", "rendezvous", "status", "sources", "snapshots", "access")
     return View(
         spec=spec,

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 # In creation order: what a job mounts, uses or is found by comes before the job.
 TEMPLATES: Final = ("rbac", "secret", "configmaps", "snapshots", "service", "network-policy")
-JOB_TEMPLATES: Final = {"IndexedJob": "indexed-job", "PyTorchJob": "pytorchjob"}
 
 
 def manifests(
@@ -35,7 +34,7 @@ def manifests(
     """The objects of a job, in the order in which to apply them.
 
     Args:
-        spec: the job; its kind ``auto`` is taken as IndexedJob.
+        spec: the job; its kind ``auto`` is the default one.
         sources: files that are sent with it, text by relative path.
         suspended: whether the job waits to be unsuspended.
         standalone: whether they are applied without kitctl: pods then look up what submit would set.
@@ -61,7 +60,7 @@ def to_names(objects: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _templates(shown: View) -> tuple[str, ...]:
-    return (*TEMPLATES, JOB_TEMPLATES[shown.kind])
+    return (*TEMPLATES, shown.kind.template)
 
 
 def _filled(template: str, shown: View) -> str:

@@ -9,7 +9,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from kitctl import limits, names
+from kitctl import kinds, limits, names
 from kitctl.errors import Problem, SpecError
 from kitctl.spec import JobSpec
 
@@ -31,8 +31,7 @@ def check(spec: JobSpec, *, source: str = "") -> JobSpec:
 
 def name_limit(spec: JobSpec) -> int:
     """The maximum length of the name: the longest pod host name must be a DNS label."""
-    infix = "-worker-" if spec.kind == "PyTorchJob" else "-"
-    return _LABEL_LIMIT - len(f"{infix}{spec.max_nodes - 1}")
+    return _LABEL_LIMIT - len(kinds.of_spec(spec.kind).pod_name("", spec.max_nodes - 1))
 
 
 def _nodes(spec: JobSpec) -> Iterator[Problem]:

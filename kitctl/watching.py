@@ -44,7 +44,7 @@ def states(target: Target, namespace: str, name: str, *, timeout: float | None =
             raise WaitTimeout(f"job {name!r} is still {job.phase.lower()}", fix=f"it goes on: kitctl status {name}")
         time.sleep(target.poll_seconds)
         left = max(deadline - time.monotonic(), 0.0)
-        target.patience_seconds = min(RETRY_SECONDS, left)
+        target.retry_seconds = min(RETRY_SECONDS, left)
         try:
             job = current(target, namespace, name)
         except Unavailable as error:
@@ -68,7 +68,7 @@ def follow(target: Target, namespace: str, name: str, selected: logs.Filter) -> 
         return limit.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
     lines = logs.reorder(target.follow(namespace, name), watermark)
-    target.patience_seconds = RETRY_SECONDS
+    target.retry_seconds = RETRY_SECONDS
     return filter(selected.matches, lines)
 
 

@@ -42,7 +42,7 @@ class LocalJob:
     def wait_for(self, reached: Callable[[LocalJob], bool]) -> bool:
         """Poll until ``reached``; False if the job ends first."""
         while not reached(self):
-            if self.folder.end:
+            if self.folder.result:
                 return False
             time.sleep(POLL_SECONDS)
         return True

@@ -57,8 +57,8 @@ def _findings(job: JobRequest, target: Target) -> Iterator[Finding]:
     from kitctl.doctor import job as running
 
     if name := _existing_job(job):
-        return running.look_at(target.job(job.flags.get("namespace") or target.namespace, name))
-    return target.examine(prepare(job, target.namespace))
+        return running.check_job(target.job(job.flags.get("namespace") or target.namespace, name))
+    return target.run_checks(prepare(job, target.namespace))
 
 
 def _existing_job(job: JobRequest) -> str:

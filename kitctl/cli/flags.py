@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import kitctl
 from kitctl.cli import values
 from kitctl.job_request import merge, nested
+from kitctl.kinds import AUTO, KINDS
 
 
 class Flag(NamedTuple):
@@ -38,29 +39,29 @@ _MEMORY: Final = "resources.requests.memory resources.limits.memory"
 
 # One line a flag, by group: spellings, fields, metavar, default, help, parser.
 # fmt: off
-_TABLE: Final[dict[str, tuple[tuple[Any, ...], ...]]] = {
-    "Job": (
+_TABLE: Final[tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]] = (
+    ("Job", (
         ("--name", "name", "NAME", "from the script's name", "Name of the job."),
         ("-n --namespace", "namespace", "NAME", "the context's", "Namespace of the job."),
         ("--image", "image", "IMAGE", _IMAGE, "Container image."),
         ("--pull-secret", "imagePullSecrets", "NAME...", "", "Secret to pull the image with.", list),
-        ("--kind", "kind", "KIND", "auto", "auto, IndexedJob or PyTorchJob."),
-    ),
-    "Resources": (
+        ("--kind", "kind", "KIND", "auto", f"One of {', '.join((AUTO, *KINDS))}."),
+    )),
+    ("Resources", (
         ("--nodes", "nodes", "N|MIN:MAX", "1", "Number of nodes; MIN:MAX for an elastic job.", values.parse_int),
         ("--gpus-per-node", "gpusPerNode", "N", "0", "GPUs per node.", values.parse_int),
         ("--procs-per-node", "procsPerNode", "N|auto", "auto", "Ranks per node; auto: one per GPU.", values.parse_int),
         ("--cpu", "resources.requests.cpu", "AMOUNT", "100m", "CPU request per pod."),
         ("--memory", _MEMORY, "AMOUNT", "512Mi, no limit", "Memory request and limit per pod."),
         ("--shm", "sharedMemory", "AMOUNT", "2Gi", "Size of /dev/shm."),
-    ),
-    "Environment": (
+    )),
+    ("Environment", (
         ("--env-file", "env", "FILE...", "", "File with a KEY=VALUE on each line.", values.variables_of_files),
         ("-e --env", "env", "K[=V]...", "", "KEY=VALUE; KEY alone copies it from your shell.", values.variables),
         ("--secret", "secrets", "K=SECRET/KEY...", "", "Variable from a key of a Secret.", values.pairs),
         ("--volume", "volumes", "CLAIM:/PATH...", "", "Mount a PVC; append :ro for read-only.", values.volumes),
-    ),
-    "Snapshots": (
+    )),
+    ("Snapshots", (
         ("--resume", "resume", "", "", "Continue from the snapshots of an earlier job of this name.", bool),
         ("--resume-state", "resume", "", "", "The same, but with a new order of the data.", values.resume_state),
         ("--from-scratch", "fromScratch", "", "", "Start at step 0 if all snapshots are unusable.", bool),
@@ -71,30 +72,30 @@ _TABLE: Final[dict[str, tuple[tuple[Any, ...], ...]]] = {
         ("--storage", "snapshots.size", "AMOUNT", "10Gi", "Size of the PVC that is created for snapshots."),
         ("--storage-class", "snapshots.storageClass", "NAME", "the cluster's", "Storage class of that PVC."),
         ("--claim", "snapshots.claim", "NAME", "a new one", "Existing PVC to keep snapshots on."),
-    ),
-    "Scheduling": (
+    )),
+    ("Scheduling", (
         ("--queue", "scheduling.queue", "NAME", "none", "LocalQueue of Kueue, which then starts the job."),
         ("--priority", "scheduling.priorityClass", "NAME", "the cluster's", "PriorityClass of the pods."),
         ("--node-selector", "scheduling.nodeSelector", "K=V...", "", "Node label that pods require.", values.pairs),
         ("--toleration", "scheduling.tolerations", "KEY[=V][:EFFECT]...", "", "Taint that pods tolerate.",
          values.tolerations),
-    ),
-    "Failures": (
+    )),
+    ("Failures", (
         ("--max-restarts", "policy.maxRestarts", "N", "3", "Allowed failures without a new snapshot.",
          values.parse_int),
         ("--deadline", "policy.deadline", "TIME", "none", "Maximum run time of the whole job, as in 12h."),
         ("--ttl", "policy.ttl", "TIME", "never", "Delete the job this long after it ends."),
         ("--grace-period", "policy.gracePeriod", "TIME", "60s", "Termination grace period."),
         ("--hang-timeout", "policy.hangTimeout", "TIME", "auto", "Maximum time of a training step; auto, or off."),
-    ),
-    "Network": (
+    )),
+    ("Network", (
         ("--backend", "backend", "BACKEND", "auto", "auto, nccl or gloo."),
         ("--interface", "nccl.interface", "NAME", "from the route to node 0", "Interface for NCCL and gloo."),
         ("--nccl-debug", "nccl.debug", "LEVEL", "none", "NCCL_DEBUG, as in INFO."),
-    ),
-}
+    )),
+)
 # fmt: on
-FLAGS: Final = tuple(Flag(group, *row) for group, rows in _TABLE.items() for row in rows)
+FLAGS: Final = tuple(Flag(group, *row) for group, rows in _TABLE for row in rows)
 
 
 def to_mapping(given: Mapping[Flag, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from kitctl.cli.target_options import named_job, object_name
 
 if TYPE_CHECKING:
     from kitctl.cli.target_options import NamedJob
-    from kitctl.targets import Kept, Target
+    from kitctl.targets import SnapshotStore, Target
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -23,11 +23,11 @@ class SnapshotClient:
     """Runs the trainer's snapshot tool where a job's snapshots are."""
 
     target: Target
-    store: Kept
+    store: SnapshotStore
 
     def stream(self, *args: str) -> Iterator[bytes]:
         """The output of ``python -m kittrain.snapshots ARGS``."""
-        return self.target.beside(self.store, args)
+        return self.target.run_snapshot_tool(self.store, args)
 
     def query(self, kind: type[T], *args: str) -> T:
         """The same, parsed."""
@@ -41,9 +41,9 @@ def snapshot_client(function: F) -> F:
 
     @functools.wraps(function)
     def verb(*, job: NamedJob, claim: str, image: str, **rest: Any) -> Any:
-        from kitctl.targets import Kept
+        from kitctl.targets import SnapshotStore
 
-        store = Kept(namespace=job.namespace, name=job.name, claim=claim, image=image)
+        store = SnapshotStore(namespace=job.namespace, name=job.name, claim=claim, image=image)
         return function(client=SnapshotClient(target=job.target, store=store), **rest)
 
     decorated: Any = named_job(_claim(_image(verb)))

@@ -1,7 +1,7 @@
-"""What is looked at before a job runs, and while it does: checks, each with what was found and its fix.
+"""Runs the checks of ``kitctl doctor``, each with a finding and its fix: before a job runs, or while it does.
 
-What lives here: how a check is made and told (``look``), and the checks of a running job (``job``). What never does:
-asking a cluster or this machine; their checks are the targets' (``targets/cluster/checks``, ``targets/local/checks``).
+Here are ``run_checks``, which runs any checks, and the checks of a running job (``job``). The checks of a cluster and
+of this machine belong to the targets (``targets/cluster/cluster_checks``, ``targets/local/local_checks``).
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     fix: str = ""
 
 
-class Doubt(KitError):
-    """It may work; what to look out for. Raised by a check, where a problem is any other error."""
+class CheckWarning(KitError):
+    """A check's warning: the job may work all the same. Any other error that a check raises is a problem."""
 
 
-def look(checks: Iterable[tuple[str, Check]], *, first: str = "") -> Iterator[Finding]:
-    """Make checks, one after the other: each says what it found, or raises what is wrong.
+def run_checks(checks: Iterable[tuple[str, Check]], *, first: str = "") -> Iterator[Finding]:
+    """Run checks in order: each returns what it found, or raises an error.
 
     Args:
-        checks: by name.
-        first: the one without which no other can be made.
+        checks: names and checks.
+        first: name of the check that all others depend on.
     """
     for name, check in checks:
-        finding = _made(name, check)
+        finding = _run_check(name, check)
         yield finding
         if name == first and finding.verdict == "problem":
             return
 
 
-def _made(name: str, check: Check) -> Finding:
+def _run_check(name: str, check: Check) -> Finding:
     try:
         return Finding(check=name, verdict="ok", what=check())
-    except Doubt as doubt:
-        return Finding(check=name, verdict="warning", what=doubt.message, fix=doubt.fix)
+    except CheckWarning as warning:
+        return Finding(check=name, verdict="warning", what=warning.message, fix=warning.fix)
     except Forbidden as error:
-        return Finding(check=name, verdict="unknown", what=f"you may not look: {error.message}", fix=error.fix)
+        return Finding(check=name, verdict="unknown", what=f"permission denied: {error.message}", fix=error.fix)
     except KitError as error:
         return Finding(check=name, verdict="problem", what=error.message, fix=error.fix)
-    except Exception as error:  # noqa: BLE001 - the others have something to say, too
-        what = f"this check itself has failed: {type(error).__name__}: {error}"
+    except Exception as error:  # noqa: BLE001 - the other checks still run
+        what = f"the check itself failed: {type(error).__name__}: {error}"
         return Finding(
-            check=name, verdict="unknown", what=what, fix="report it as a bug of kitctl; the other checks count"
+            check=name, verdict="unknown", what=what, fix="report it as a bug of kitctl; the other checks are valid"
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from kitctl.doctor import Doubt, Finding, look
+from kitctl.doctor import CheckWarning, Finding, run_checks
 from kitctl.errors import KitError
 from kitctl.facts import JobFacts
 from kitctl.state import JobState, derive
@@ -15,10 +15,10 @@ MARGIN: Final = 2.0  # a grace period is to hold that many of the longest snapsh
 FEW: Final = 3  # nodes that are named; the others are counted
 
 
-def look_at(facts: JobFacts) -> Iterator[Finding]:
+def check_job(facts: JobFacts) -> Iterator[Finding]:
     """Everything that can be said about a job."""
     job = derive(facts)
-    return look(
+    return run_checks(
         [
             ("phase", partial(_phase, job)),
             ("nodes", partial(_nodes, job)),
@@ -36,7 +36,7 @@ def _phase(job: JobState) -> str:
         what = f"failed: {job.reason}" + (f" ({told})" if told else "")
         raise KitError(what, fix=fix or f"kitctl logs {job.name} has what came before")
     if job.phase in {"Pending", "Recovering"} and job.reason:
-        raise Doubt(f"{job.phase.lower()}: {job.reason}")
+        raise CheckWarning(f"{job.phase.lower()}: {job.reason}")
     return job.phase.lower()
 
 
@@ -45,7 +45,9 @@ def _nodes(job: JobState) -> str:
     if missing and not job.finished and job.phase != "Suspended":
         told = "; ".join(f"node {node.index}: {node.reason or node.state.lower()}" for node in missing[:FEW])
         more = f"; and {len(missing) - FEW} more" if len(missing) > FEW else ""
-        raise Doubt(f"{len(missing)} of {len(job.nodes)} do not run: {told}{more}", fix=f"kitctl logs {job.name}")
+        raise CheckWarning(
+            f"{len(missing)} of {len(job.nodes)} do not run: {told}{more}", fix=f"kitctl logs {job.name}"
+        )
     return f"{job.ready_nodes} of {len(job.nodes)} run"
 
 
@@ -54,16 +56,20 @@ def _restarts(job: JobState) -> str:
         return "none"
     often = max(job.nodes, key=lambda node: node.restarts)
     what = f"{job.restarts}, most of them ({often.restarts}) of node {often.index}"
-    raise Doubt(what + (f" on {often.host}" if often.host else ""), fix=f"kitctl logs {job.name} --include restart")
+    raise CheckWarning(
+        what + (f" on {often.host}" if often.host else ""), fix=f"kitctl logs {job.name} --include restart"
+    )
 
 
 def _progress(facts: JobFacts, job: JobState) -> str:
     if not facts.reports:
-        raise Doubt("it cannot report: status shows no steps and ranks", fix="grant the right to create roles")
+        raise CheckWarning("it cannot report: status shows no steps and ranks", fix="grant the right to create roles")
     if job.progress.step is None:
         return "no step yet"
     if facts.snapshots and job.progress.snapshot_step is None:
-        raise Doubt(f"step {job.progress.step}, and no snapshot yet", fix="snapshot more often: --snapshot-every")
+        raise CheckWarning(
+            f"step {job.progress.step}, and no snapshot yet", fix="snapshot more often: --snapshot-every"
+        )
     return f"step {job.progress.step}, the last snapshot is of step {job.progress.snapshot_step}"
 
 
@@ -75,5 +81,5 @@ def _grace(facts: JobFacts) -> str:
     what = f"{facts.grace_seconds:.0f} s, and a snapshot takes {progress.snapshot_seconds:.1f} s"
     if facts.grace_seconds < MARGIN * progress.snapshot_seconds:
         longer = f"policy.gracePeriod of {MARGIN * progress.snapshot_seconds + 1:.0f}s or more"
-        raise Doubt(f"{what}: the last one may not be finished", fix=f"submit it with a {longer}")
+        raise CheckWarning(f"{what}: the last one may not be finished", fix=f"submit it with a {longer}")
     return what

@@ -1,7 +1,6 @@
-"""Where jobs run: what every target can do, and which one is meant.
+"""Targets run jobs: the ``Target`` protocol, and the choice between the local and the cluster target.
 
-What lives here: the ``Target`` protocol and the choice between targets. What never does: how any of them works
-(``local``, ``cluster``); they are imported by name, when chosen.
+The targets themselves (``local``, ``cluster``) are imported by name, when chosen.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ class TargetOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """A job as it is handed to a target: the spec, the files that travel with it, and the folder they lie in.
+    """A job to submit: the spec, the files to send along (text by relative path), and the folder they are from.
 
-    With ``replace`` a job of that name is deleted first; without ``checks`` nobody asks whether it could ever run.
+    With ``replace`` a job of that name is deleted first; without ``checks`` a job is submitted that may never run.
     """
 
     spec: JobSpec
@@ -48,7 +47,7 @@ class Submission:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One object as it is (None: not there) and as it would be; ``refusal`` says why the target would not do it."""
+    """One object before (None: it does not exist) and after; ``refusal`` is why the target would refuse the change."""
 
     before: Mapping[str, Any] | None
     after: Mapping[str, Any]
@@ -56,11 +55,11 @@ class Change:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
-    """What a job of that name keeps, or has kept: it may be gone.
+class SnapshotStore:
+    """The snapshots of a job of that name, which may be deleted.
 
-    Where no job says so, ``claim`` is the existing claim that its snapshots are on, and ``image`` what reads them;
-    empty: the claim that a job makes for itself, and the default image.
+    For a deleted job, ``claim`` is the claim that holds its snapshots, and ``image`` reads them; empty: the claim that
+    a job creates for itself, and the default image.
     """
 
     namespace: str
@@ -70,24 +69,24 @@ class Kept:
 
 
 class Target(Protocol):
-    """A place that runs jobs. Every call is complete when it returns; every name is looked up anew."""
+    """Runs jobs. Every call is complete when it returns; every name is looked up again."""
 
     namespace: str
-    """Where a job is looked for if nobody says so."""
+    """The default namespace."""
     poll_seconds: float
-    """How often it may be asked how a job is."""
-    patience_seconds: float
-    """How long it is asked again while it does not answer; who watches a job sets more."""
+    """The interval between two requests for a job's state."""
+    retry_seconds: float
+    """How long requests are retried while it does not answer; watching a job sets more."""
 
     def submit(self, submission: Submission) -> None:
         """Start a job.
 
         Raises:
-            ConflictError: a job of that name is there already.
+            ConflictError: a job of that name exists.
         """
 
-    def examine(self, submission: Submission) -> Iterator[Finding]:
-        """Whether it could run such a job: each check as it is made. Changes nothing."""
+    def run_checks(self, submission: Submission) -> Iterator[Finding]:
+        """Check whether it could run such a job; yields each finding as it is made. Changes nothing."""
 
     def preview(self, submission: Submission) -> list[Change]:
         """What submitting a job would change, object by object.
@@ -97,53 +96,53 @@ class Target(Protocol):
         """
 
     def jobs(self, namespace: str | None) -> list[JobFacts]:
-        """All jobs of a namespace, or of all of them."""
+        """All jobs of a namespace, or of all namespaces."""
 
     def job(self, namespace: str, name: str) -> JobFacts:
-        """What is known about one job.
+        """The facts of one job.
 
         Raises:
-            NotFound: there is none of that name.
+            NotFound: there is no job of that name.
         """
 
     def lines(self, namespace: str, name: str) -> list[Iterator[Line]]:
-        """Everything that was logged so far: one stream a node, each in order."""
+        """Everything that was logged so far: one sorted stream per node."""
 
     def follow(self, namespace: str, name: str) -> Iterator[list[Line]]:
         """All lines from the first on, in batches as they arrive, until the job ends; a batch may be empty."""
 
     def scale(self, namespace: str, name: str, nodes: int) -> None:
-        """Change how many nodes an elastic job runs with."""
+        """Set the number of nodes of an elastic job."""
 
     def suspend(self, namespace: str, name: str) -> None:
-        """Take a snapshot and stop all nodes; nothing is lost."""
+        """Take a snapshot and stop all nodes."""
 
     def resume(self, namespace: str, name: str) -> None:
-        """Start a suspended job again from its last snapshot."""
+        """Start a suspended job again, from its last snapshot."""
 
     def restart(self, namespace: str, name: str) -> None:
-        """Start all nodes anew, from the last snapshot; a failed or cancelled job too."""
+        """Start all nodes again, from the last snapshot; also of a failed or cancelled job."""
 
     def cancel(self, namespace: str, name: str) -> None:
-        """End a job; its logs, its spec and its snapshots stay."""
+        """Stop a job for good; its logs, spec and snapshots stay."""
 
     def inject_fault(self, namespace: str, name: str, injection: FaultInjection) -> None:
         """Inject a fault into a job.
 
         Raises:
-            ConflictError: there is no such node or rank now.
-            Forbidden: it takes a right that this user does not have.
+            ConflictError: there is no such node or rank at the moment.
+            Forbidden: this user lacks a permission.
         """
 
     def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:
-        """End a job and forget it; its snapshots stay unless they are to go too. Whether they are gone."""
+        """Stop and delete a job, with its snapshots if ``snapshots`` is set. Whether the snapshots are deleted."""
 
-    def beside(self, kept: Kept, words: Sequence[str]) -> Iterator[bytes]:
-        """What ``kittrain.snapshots`` prints beside a job's snapshots when called with these words, as it comes.
+    def run_snapshot_tool(self, store: SnapshotStore, args: Sequence[str]) -> Iterator[bytes]:
+        """Run ``kittrain.snapshots`` where the snapshots are, with these arguments; its stdout, as it arrives.
 
         Raises:
-            NotFound: there is neither such a job nor anything that one of its name left.
-            TargetError: it could not be run there, or ended with an error, which is told.
+            NotFound: there is neither such a job nor snapshots of one.
+            TargetError: it could not be run, or failed; with the last line of its stderr.
         """
 
 
@@ -156,9 +155,9 @@ class ResolvedTarget:
 
 
 def resolve_target(options: TargetOptions, environ: Mapping[str, str] = os.environ) -> ResolvedTarget:
-    """The target that was asked for; else the cluster of the kubeconfig; else, where there is none, this machine.
+    """The requested target; else the kubeconfig's cluster; else, without a kubeconfig, this machine.
 
-    A kubeconfig that is broken or unreachable is never a reason to run on this machine.
+    If the kubeconfig is broken or its cluster unreachable, the job does not run on this machine instead.
     """
     if options.target:
         return ResolvedTarget(name=options.target)
@@ -169,15 +168,15 @@ def resolve_target(options: TargetOptions, environ: Mapping[str, str] = os.envir
 
 
 def connect(options: TargetOptions) -> Target:
-    """The target itself; its module is imported here."""
+    """Connect to the target; imports its package."""
     target: Target = import_module(f"kitctl.targets.{resolve_target(options).name}").connect(options)
     return target
 
 
 def remarks(options: TargetOptions, submission: Submission) -> Iterable[str]:
-    """What a person should know before such a job is submitted there, though it may be: a sentence each."""
-    told: Iterable[str] = import_module(f"kitctl.targets.{resolve_target(options).name}").remarks(submission)
-    return told
+    """Warnings about a job before it is submitted, a sentence each."""
+    found: Iterable[str] = import_module(f"kitctl.targets.{resolve_target(options).name}").remarks(submission)
+    return found
 
 
 def _kubeconfigs(environ: Mapping[str, str]) -> list[Path]:

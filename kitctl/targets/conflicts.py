@@ -1,14 +1,14 @@
-"""What any target refuses, in the same words everywhere."""
+"""The refusals that all targets have in common, in the same words."""
 
 from __future__ import annotations
 
 from kitctl.errors import ConflictError, NotFound, TargetError, UsageError
 
 
-def already_there(name: str, phase: str = "") -> ConflictError:
-    """A job of that name exists; ``phase`` says how it is, where that is known."""
+def already_exists(name: str, phase: str = "") -> ConflictError:
+    """A job of that name exists; ``phase`` is its phase, where that is known."""
     fix = f"choose another --name, replace it with --replace, or remove it: kitctl delete {name}"
-    return ConflictError(f"name: a job {name!r} is there already" + (f" ({phase.lower()})" if phase else ""), fix=fix)
+    return ConflictError(f"name: job {name!r} already exists" + (f" ({phase.lower()})" if phase else ""), fix=fix)
 
 
 def check_scale(name: str, nodes: int, *, low: int, high: int) -> None:
@@ -20,22 +20,22 @@ def check_scale(name: str, nodes: int, *, low: int, high: int) -> None:
     if low <= nodes <= high:
         return
     many = f"{low} to {high} nodes" if low < high else f"exactly {high} nodes"
-    fix = "choose a number in that range, or submit it anew with --nodes MIN:MAX"
+    fix = "choose a number in that range, or submit it again with --nodes MIN:MAX"
     raise UsageError(f"nodes: {nodes}, but {name!r} was submitted for {many}", fix=fix)
 
 
-def nothing_kept(name: str, place: str, fix: str) -> NotFound:
-    """There is neither a job of that name nor anything that one has left."""
-    return NotFound(f"no job {name!r} {place}, and no snapshots of one", fix=fix)
+def no_snapshots(name: str, where: str, fix: str) -> NotFound:
+    """Neither a job of that name exists, nor snapshots of one."""
+    return NotFound(f"no job {name!r} {where}, and no snapshots of one", fix=fix)
 
 
-def keeps_none(name: str) -> ConflictError:
+def snapshots_disabled(name: str) -> ConflictError:
     """A job was submitted without snapshots."""
     return ConflictError(f"{name!r} keeps no snapshots", fix="submit it with snapshots.enabled=true")
 
 
-def trainer_failed(told: bytes) -> TargetError:
-    """The trainer, asked to do something beside a job, has failed; what it said last is why."""
-    lines = told.decode(errors="replace").strip().splitlines() or ["the trainer ended without a word"]
+def trainer_failed(stderr: bytes) -> TargetError:
+    """A command of the trainer failed; the last line of its stderr is the reason."""
+    lines = stderr.decode(errors="replace").strip().splitlines() or ["the trainer exited without output"]
     missing = "No module named" in lines[-1]
     return TargetError(lines[-1], fix="the image needs a trainer of kitctl's version" if missing else "")

@@ -13,8 +13,8 @@ import pytest
 
 from kitctl.errors import ConflictError, TargetError
 from kitctl.targets import TargetOptions
-from kitctl.targets.cluster import connect, facts
-from kitctl.targets.cluster.target import ClusterTarget
+from kitctl.targets.cluster import connect, job_facts
+from kitctl.targets.cluster.cluster_target import ClusterTarget
 from kittrain.world.order import Order
 from tests.chaos import IN_THE_MIDDLE, KINDS, Chaos, Event, Kind
 from tests.cluster.jobs import Run, submit
@@ -55,7 +55,7 @@ class ClusterPlace:
         return str(self.pod(node)["spec"]["nodeName"])
 
     def pod(self, node: int) -> dict[str, Any]:
-        running = [pod for pod in self._run.pods(node) if facts.running(pod)]
+        running = [pod for pod in self._run.pods(node) if job_facts.is_running(pod)]
         if not running:
             raise ConflictError(f"node {node} does not run")
         return running[-1]

@@ -10,8 +10,7 @@ import pytest
 
 from kitctl import render, specfile
 from kitctl.job_request import JobRequest
-from kitctl.targets.cluster.facts import suspended, wanted
-from kitctl.targets.cluster.lifecycle import suspend
+from kitctl.kinds import of_object
 from tests.charts.helm import CHART, helm, rendered
 from tests.cluster.jobs import KINDS, Run, often
 from tests.cluster.kind.images import pushed
@@ -66,13 +65,15 @@ def test_a_release_is_tested_scaled_uninstalled_and_reinstalled(namespace: str, 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_upgrade_may_change_settings_outside_the_pods(namespace: str, kind: str) -> None:
     run = installed(namespace, kind, args=TOY, scheduling={"queue": "research", "nodeSelector": {"no": "machine"}})
-    assert suspended(live(run)), "until its queue releases it"
+    job = live(run)
+    assert of_object(job).suspended(job), "until its queue releases it"
     release(run)
     assert "scale: 3 is outside nodes, 1:2; fix: give 1 to 2" in upgrade_refused(namespace, "scale=3")
     output = upgrade_refused(namespace, "backend=gloo")
     assert "its pods would change, and those of a job that is there cannot (scale can); fix: helm uninstall" in output
     upgraded(namespace, "scale=1,policy.ttl=1h,policy.deadline=1h,policy.backoffLimit=5,keepSnapshots=false")
-    assert (wanted(live(run)), suspended(live(run))) == (1, False)
+    job = live(run)
+    assert (of_object(job).desired_nodes(job), of_object(job).suspended(job)) == (1, False)
     run_helm(namespace, "uninstall", "run", "--wait", "--cascade", "foreground")
     until(lambda: left_in(namespace) == set())
 
@@ -92,7 +93,7 @@ def live(run: Run) -> Object:
 
 def release(run: Run) -> None:
     """Resume a suspended job, as Kueue would."""
-    patch = json.dumps(suspend(live(run)["kind"], wanted=False))
+    patch = json.dumps(of_object(live(run)).suspend(suspended=False))
     kubectl("patch", "-n", run.namespace, f"{KINDS[run.kind][0]}/{run.name}", "--type=merge", "-p", patch)
 
 

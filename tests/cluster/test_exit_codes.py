@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from kitctl.names import EXIT_CODES
+from kitctl import kinds
 from tests.cluster.jobs import KINDS, Run, submit
 from tests.cluster.kubectl import Object, get, until
 
@@ -26,7 +26,7 @@ SCRIPT: Final = "tests/cluster/scripts/ending.py"
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_exit_code_means_the_same_to_both_kinds(namespace: str, kind: str) -> None:
-    codes = EXIT_CODES[kind]
+    codes = kinds.KINDS[kind].exit_codes
     runs = {outcome: submit_ending(namespace, kind, outcome) for outcome in TABLE}
     for outcome, (end, last) in TABLE.items():
         run = runs[outcome]

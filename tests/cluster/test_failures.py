@@ -31,4 +31,4 @@ def test_a_job_that_ran_out_of_memory_reports_it_and_its_log_outlives_its_pods(n
     for options in ((), ("-f",)):
         after = kitctl("logs", "greedy", "-n", namespace, *options).splitlines()
         assert [line for line in after if line.startswith("[")] == [line for line in before if line.startswith("[")]
-        assert [line for line in after if "a short-lived pod reads the copies on claim greedy-snapshots" in line]
+        assert [line for line in after if "a helper pod reads the copies on claim greedy-snapshots" in line]

@@ -8,7 +8,7 @@ import pytest
 
 from kitctl.state import derive
 from kitctl.targets import TargetOptions, connect
-from kitctl.targets.cluster.target import ClusterTarget
+from kitctl.targets.cluster.cluster_target import ClusterTarget
 from kitctl.targets.cluster.transport import Transport
 from tests.cluster.commands import IDLE, job, kitctl
 from tests.cluster.kind.settings import KUBECONFIG

@@ -50,7 +50,7 @@ def test_a_user_with_few_rights_runs_a_job_and_sees_what_is_missing(namespace: s
     for missing in (
         "service accounts and roles: status will show no steps, losses and ranks",
         "network policies: other pods of the cluster can reach the job's ports",
-        "Secrets: whoever reaches node 0 and knows the run's id can take part in the job",
+        "Secrets: anyone who can reach node 0 and knows the run's id can join the job",
         "claims: no snapshots, a restart begins at step 0",
     ):
         assert f"you may not create {missing.split(':')[0]} in namespace {namespace!r}: " in output

@@ -16,7 +16,7 @@ import pytest
 from kitctl import names
 from kitctl.errors import ConflictError
 from kitctl.targets import TargetOptions, connect
-from kitctl.targets.cluster.target import ClusterTarget
+from kitctl.targets.cluster.cluster_target import ClusterTarget
 from tests.cluster.commands import IDLE, NOWHERE, job, kitctl, status, survives
 from tests.cluster.kind.settings import KUBECONFIG
 from tests.cluster.kubectl import Object, apply, get, kubectl, until
@@ -53,7 +53,7 @@ def test_a_job_owns_its_objects_except_its_snapshots(namespace: str, kind: str) 
     assert ("replicas" if kind == "PyTorchJob" else "completions") in changed
     assert kitctl("diff", *words) == "", "a diff changes nothing"
     output = kitctl("submit", *words, exit_code=2)
-    assert "'run' is there already" in output
+    assert "'run' already exists" in output
     assert "fix: choose another --name, replace it with --replace" in output
 
     (claim,) = get(namespace, "pvc")["items"]
@@ -109,7 +109,7 @@ def test_foreign_objects_are_not_touched_and_nothing_is_left(namespace: str, kin
     uid = get(namespace, kind, theirs["metadata"]["name"])["metadata"]["uid"]
     for more in ((), ("--replace",)):
         output = kitctl("submit", *job("run", namespace, *NOWHERE, *more), exit_code=2)
-        assert f"{kind} {theirs['metadata']['name']!r} is there already, and not " in output
+        assert f"{kind} {theirs['metadata']['name']!r} already exists and " in output
         assert "fix: choose another --name" in output
     until(lambda: left(namespace) == set())
     after = get(namespace, kind, theirs["metadata"]["name"], "--show-managed-fields")["metadata"]
@@ -129,9 +129,9 @@ def test_a_submit_killed_before_any_request_is_completed_by_the_next(
             break
         made = [one for one in jobs(namespace) if one["metadata"]["name"] == f"run-{number}"]
         if made and is_released(made[0]):  # only the output was missing
-            assert "is there already" in kitctl(*words, exit_code=2)
+            assert "already exists" in kitctl(*words, exit_code=2)
         else:
-            assert ("was half submitted; going on" in kitctl(*words)) is bool(made)
+            assert ("was partially submitted; continuing" in kitctl(*words)) is bool(made)
     assert number > 5, "requests were counted"
     groups: dict[str, set[str]] = defaultdict(set)
     uids = {one["metadata"]["name"]: one["metadata"]["uid"] for one in jobs(namespace)}
@@ -149,8 +149,8 @@ def test_a_partly_submitted_job_reports_it_and_can_be_deleted(namespace: str) ->
     assert not survives(21, *words)
     assert 1 < len(left(namespace)) < 8
     cut = status("run", namespace)
-    assert (cut["phase"], cut["reason"]) == ("Suspended", "its submit was cut short: run it again, or kitctl delete")
-    assert "is there already" in kitctl(*words, "--nodes", "2", exit_code=2), "that is another job"
+    assert (cut["phase"], cut["reason"]) == ("Suspended", "its submit was interrupted: run it again, or kitctl delete")
+    assert "already exists" in kitctl(*words, "--nodes", "2", exit_code=2), "that is another job"
     kitctl("delete", "run", "-n", namespace)
     until(lambda: left(namespace) <= {"PersistentVolumeClaim/run-snapshots"})
 
@@ -166,7 +166,7 @@ def test_an_object_recreated_after_it_was_read_is_not_touched(namespace: str) ->
         for change in (partial(target.api.patch, earlier, {}), partial(target.api.delete, earlier)):
             with pytest.raises(ConflictError) as caught:
                 change()
-            assert caught.value.fix == "it was deleted and made anew meanwhile: look at it first"
+            assert caught.value.fix == "it was deleted and created again meanwhile: look at it first"
         with pytest.raises(ConflictError):
             target.api.patch(found, {}, version="1")
         assert target.api.get(kind, namespace, name)["metadata"]["uid"] == found["metadata"]["uid"]

@@ -12,11 +12,12 @@ import pytest
 
 import kitctl
 from kitctl import names
+from kitctl.kinds import KINDS
 from kitctl.sections import Policy, Rendezvous, Snapshots
 from kitctl.spec import JobSpec
 from kitctl.targets.local import launch
 from kitctl.targets.local.folder import JobFolder, create
-from kitctl.targets.local.records import Job, Wanted
+from kitctl.targets.local.records import Desired, Job
 from kittrain import env, job_spec
 from kittrain.node.secret import run_secret
 
@@ -51,10 +52,9 @@ def local_environment(tmp_path: Path, spec: JobSpec = SPEC) -> dict[str, str]:
 
 
 def test_exit_codes_are_stated_twice_and_equal() -> None:
-    assert names.EXIT_CODES["IndexedJob"] == job_spec.EXIT_CODES
-    assert all(codes.keys() == job_spec.EXIT_CODES.keys() for codes in names.EXIT_CODES.values())
-    assert all(code >= 128 for name, code in names.EXIT_CODES["PyTorchJob"].items() if name in {"drained", "retryable"})
-    assert names.EXIT_CODES["IndexedJob"]["drained"] == env.WORKER_DRAINED
+    assert names.EXIT_CODES == job_spec.EXIT_CODES
+    assert all(kind.exit_codes.keys() == job_spec.EXIT_CODES.keys() for kind in KINDS.values())
+    assert names.EXIT_CODES["drained"] == env.WORKER_DRAINED
 
 
 def test_every_variable_that_the_trainer_reads_has_a_name_here() -> None:
@@ -103,7 +103,7 @@ def test_the_local_target_sets_what_a_node_reads(tmp_path: Path) -> None:
 def test_nodes_of_the_local_target_have_a_secret_that_is_the_users_alone(tmp_path: Path) -> None:
     spec = JobSpec(name="job")
     job = Job(spec=spec, run="run-1", created=0.0, folder="/", python="python", version="0")
-    folder = create(tmp_path / "job", job, Wanted(nodes=1))
+    folder = create(tmp_path / "job", job, Desired(nodes=1))
     this = launch.Launch(folder=folder, job=job, index=0, attempt=1, port=20000, state=tmp_path)
     told = launch.environment(this, {})
     node = env.node_env(told)
@@ -113,7 +113,7 @@ def test_nodes_of_the_local_target_have_a_secret_that_is_the_users_alone(tmp_pat
     assert found
     assert len(found) == 64
     assert found.decode() not in "".join(told.values()) + (folder.path / "job.json").read_text()
-    assert create(tmp_path / "next", job, Wanted(nodes=1)).secret_path.read_bytes() != found
+    assert create(tmp_path / "next", job, Desired(nodes=1)).secret_path.read_bytes() != found
 
 
 def test_the_local_target_sets_what_a_rank_reads(tmp_path: Path) -> None:

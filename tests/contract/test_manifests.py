@@ -12,6 +12,7 @@ import pytest
 
 from kitctl import environment, names, render
 from kitctl.fields import Kind
+from kitctl.kinds import KINDS, indexed_job, pytorch_job
 from kitctl.sections import Nccl, Policy, Security, Snapshots
 from kitctl.spec import JobSpec
 from kitctl.targets.local import launch
@@ -47,9 +48,9 @@ FIELDS = {
     "status.podIP": "10.0.0.3",
     "metadata.name": "the-pod",
     "spec.nodeName": "the-machine",
-    f"metadata.annotations['{names.ANNOTATION_JOB_INDEX}']": "3",
-    f"metadata.labels['{names.LABEL_REPLICA_INDEX}']": "3",
-    f"metadata.labels['{names.LABEL_JOB_UID}']": "the-uid",
+    f"metadata.annotations['{indexed_job.INDEX}']": "3",
+    f"metadata.labels['{pytorch_job.REPLICA_INDEX}']": "3",
+    f"metadata.labels['{indexed_job.JOB_UID}']": "the-uid",
 }
 
 
@@ -99,7 +100,7 @@ def test_a_node_reads_what_was_asked_for(kind: Kind) -> None:
     assert node.rendezvous_conf["join_timeout"] == "900"
     assert (str(node.snapshot_dir), str(node.log_dir)) == ("/snapshots", "/snapshots/logs")
     assert (node.report, node.grace_seconds) == ("configmap:job-status", 90)
-    assert node.exit_codes == names.EXIT_CODES[kind]
+    assert node.exit_codes == KINDS[kind].exit_codes
     assert node.run_id != "local"
 
 

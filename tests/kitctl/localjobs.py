@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from kitctl.facts import Report, Termination
 from kitctl.spec import JobSpec
 from kitctl.targets.local.folder import JobFolder, create, state_home, write
-from kitctl.targets.local.records import End, Job, Started, Wanted
+from kitctl.targets.local.records import Desired, Job, Result, Started
 
 Phase: TypeAlias = Literal["Succeeded", "Failed", "Cancelled"]
 
@@ -16,7 +16,7 @@ Phase: TypeAlias = Literal["Succeeded", "Failed", "Cancelled"]
 def running_job(name: str, *, report: Report | None = None, lines: tuple[str, ...] = (), **spec: Any) -> JobFolder:
     """A job of one node; ``lines`` are what that has logged, a second each. It is for the caller to supervise it."""
     job = Job(spec=JobSpec(name=name, **spec), run="run", created=100.0, folder="/", python=sys.executable, version="0")
-    folder = create(state_home() / "jobs" / job.spec.namespace / name, job, Wanted(nodes=1))
+    folder = create(state_home() / "jobs" / job.spec.namespace / name, job, Desired(nodes=1))
     node = folder.node(0)
     node.path.mkdir(parents=True)
     for line in lines:
@@ -30,7 +30,7 @@ def running_job(name: str, *, report: Report | None = None, lines: tuple[str, ..
 def ended_job(name: str, phase: Phase = "Succeeded", *, failure: Termination | None = None, **known: Any) -> JobFolder:
     """The same, once it has ended."""
     folder = running_job(name, **known)
-    folder.write(End(phase=phase, time=160.0, failure=failure))
+    folder.write(Result(phase=phase, time=160.0, failure=failure))
     return folder
 
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from kitctl.doctor import Doubt, Finding, look
-from kitctl.doctor.job import look_at
+from kitctl.doctor import CheckWarning, Finding, run_checks
+from kitctl.doctor.job import check_job
 from kitctl.errors import Forbidden, TargetError
 from kitctl.facts import JobFacts, NodeAssignment, NodeFacts, Progress, Report, Termination
 from kitctl.view.doctor import lines
@@ -23,24 +23,24 @@ def ends(error: Exception | None) -> str:
 
 def verdicts(*errors: Exception | None, first: str = "") -> list[str]:
     checks = [(str(number), partial(ends, error)) for number, error in enumerate(errors)]
-    return [finding.verdict for finding in look(checks, first=first)]
+    return [finding.verdict for finding in run_checks(checks, first=first)]
 
 
 def test_what_a_check_raises_is_its_verdict() -> None:
-    assert verdicts(None, Doubt("hm"), TargetError("no"), Forbidden("not you"), None) == [
+    assert verdicts(None, CheckWarning("hm"), TargetError("no"), Forbidden("not you"), None) == [
         *("ok", "warning", "problem", "unknown", "ok")
     ]
 
 
 def test_without_the_first_no_other_check_is_made() -> None:
     assert verdicts(TargetError("no answer"), None, first="0") == ["problem"]
-    assert verdicts(Doubt("slow"), None, first="0") == ["warning", "ok"]
+    assert verdicts(CheckWarning("slow"), None, first="0") == ["warning", "ok"]
 
 
 def test_a_bug_in_a_check_does_not_keep_the_others_from_being_made() -> None:
     assert verdicts(ZeroDivisionError(), None) == ["unknown", "ok"]
-    (finding,) = look([("odd", partial(ends, ValueError("'1x' is not a quantity")))])
-    assert finding.what == "this check itself has failed: ValueError: '1x' is not a quantity"
+    (finding,) = run_checks([("odd", partial(ends, ValueError("'1x' is not a quantity")))])
+    assert finding.what == "the check itself failed: ValueError: '1x' is not a quantity"
     assert "bug" in finding.fix
 
 
@@ -69,7 +69,7 @@ def facts(*places: NodeFacts, progress: Progress | None = None, **more: Any) -> 
 
 
 def found(job: JobFacts) -> dict[str, Finding]:
-    return {finding.check: finding for finding in look_at(job)}
+    return {finding.check: finding for finding in check_job(job)}
 
 
 def test_a_job_that_trains_raises_no_doubt() -> None:

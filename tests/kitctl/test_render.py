@@ -99,7 +99,7 @@ def test_a_fatal_exit_fails_the_job_and_a_drained_one_costs_nothing() -> None:
     by_code = {
         code: rule["action"] for rule in rules if "onExitCodes" in rule for code in rule["onExitCodes"]["values"]
     }
-    codes = names.EXIT_CODES["IndexedJob"]
+    codes = names.EXIT_CODES
     assert by_code == {codes["fatal"]: "FailJob", codes["drained"]: "Ignore"}, "retryable is counted, as are signals"
 
 

@@ -17,7 +17,7 @@ def test_a_second_job_of_a_name_is_an_error_and_the_first_runs_on(kit: Kit) -> N
     kit.run("submit", "--name", "mine", *words)
     run = kit.job("mine").job.run
     output = kit.run("submit", "--name", "mine", *words, exit_code=2)
-    assert "a job 'mine' is there already (running)" in output
+    assert "job 'mine' already exists (running)" in output
     assert "kitctl delete mine" in output
     assert kit.job("mine").job.run == run
     assert kit.run("list", "-o", "name") == "mine\n"

@@ -1,4 +1,4 @@
-"""The cluster target: jobs as Kubernetes objects. The only place that imports ``kubernetes``."""
+"""The cluster target: jobs as Kubernetes objects. The only package that imports ``kubernetes``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kitctl.targets import Submission, TargetOptions
-    from kitctl.targets.cluster.target import ClusterTarget
+    from kitctl.targets.cluster.cluster_target import ClusterTarget
 
 
 def connect(options: TargetOptions) -> ClusterTarget:
@@ -17,16 +17,16 @@ def connect(options: TargetOptions) -> ClusterTarget:
     Raises:
         UsageError: there is no such context, or the kubeconfig cannot be read.
     """
-    from kitctl.targets.cluster import access  # noqa: PLC0415 - a quarter of a second
+    from kitctl.targets.cluster import kubeconfig  # noqa: PLC0415 - a quarter of a second
     from kitctl.targets.cluster.api import Api  # noqa: PLC0415
-    from kitctl.targets.cluster.target import ClusterTarget  # noqa: PLC0415
+    from kitctl.targets.cluster.cluster_target import ClusterTarget  # noqa: PLC0415
 
-    api = Api(access.client(options.context, options.kubeconfig), options.warn)
-    return ClusterTarget(api, access.place(options.context, options.kubeconfig), options.warn)
+    api = Api(kubeconfig.api_client(options.context, options.kubeconfig), options.warn)
+    return ClusterTarget(api, kubeconfig.current_context(options.context, options.kubeconfig), options.warn)
 
 
 def remarks(submission: Submission) -> Iterator[str]:
-    """What would be there to read for all who may read the job's objects."""
+    """Warns of likely credentials, which everyone who may read the job's objects could read."""
     from kitctl import credentials  # noqa: PLC0415 - as above
 
     return credentials.warnings(submission.spec, submission.sources)

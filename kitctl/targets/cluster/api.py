@@ -1,4 +1,4 @@
-"""What is asked of an API server: plain dicts in and out, since typed models take long to import."""
+"""Operations of an API server: plain dicts in and out, since typed models are slow to import."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubernetes.client.api_client import ApiClient
 
 from kitctl import names
 from kitctl.errors import NotFound, UnsupportedError
-from kitctl.targets.cluster.refusals import no_answer_of_an_api
+from kitctl.targets.cluster.api_errors import not_an_api_server
 from kitctl.targets.cluster.resources import RESOURCES, Object
 from kitctl.targets.cluster.transport import Transport
 
@@ -23,17 +23,17 @@ MERGE: Final = "application/merge-patch+json"
 class Api:
     """One API server, as one user.
 
-    Every method raises a ``KitError`` for what the server refuses (``refusals``), and ``TargetError`` if it cannot be
-    reached. Nothing is changed that is not the very object which was looked at: by its uid.
+    Every method raises a ``KitError`` for an error response (``api_errors``), and ``TargetError`` if the server cannot
+    be reached. A change names the uid of the object that was read, so another object of that name is never changed.
     """
 
-    def __init__(self, client: ApiClient, tell: Callable[[str], None]) -> None:
+    def __init__(self, client: ApiClient, warn: Callable[[str], None]) -> None:
         self._client = client
-        self.transport = Transport(client, tell)
+        self.transport = Transport(client, warn)
         self.server = self.transport.server
 
     def version(self) -> Object:
-        """What the server says of itself: ``major``, ``minor``, ``gitVersion``."""
+        """The server's version: ``major``, ``minor``, ``gitVersion``."""
         return self.transport.json("GET", "version", "/version")
 
     def get(self, kind: str, namespace: str | None, name: str) -> Object:
@@ -45,7 +45,7 @@ class Api:
         return self.transport.json("GET", kind, RESOURCES[kind].path(namespace, name))
 
     def find(self, kind: str, namespace: str | None, name: str) -> Object | None:
-        """One object, or None; also where the server does not know its kind."""
+        """One object, or None; None as well if the server does not know its kind."""
         with suppress(NotFound, UnsupportedError):
             return self.get(kind, namespace, name)
         return None
@@ -65,18 +65,18 @@ class Api:
             query["continue"] = following
 
     def preview(self, manifest: Object) -> Object:
-        """What server-side apply would make of an object; nothing is changed, whoever owns its fields."""
+        """The result of server-side apply, as a dry run that ignores who owns the fields."""
         where, kind = manifest["metadata"], manifest["kind"]
         query = {"fieldManager": names.FIELD_MANAGER, "force": "true", "dryRun": "All"}
         path = RESOURCES[kind].path(where["namespace"], where["name"])
         return self.transport.json("PATCH", kind, path, query=query, body=manifest, content=APPLY)
 
     def create(self, manifest: Object, *, dry_run: bool = False) -> Object:
-        """Create an object that is not there yet.
+        """Create an object that does not exist yet.
 
         Raises:
-            ConflictError: one of that name is there; it is left as it is.
-            UsageError: it has a field that this server does not know, and would leave out.
+            ConflictError: one of that name exists; it is not changed.
+            UsageError: it has a field that this server does not know and would drop.
         """
         kind = manifest["kind"]
         query = {"fieldManager": names.FIELD_MANAGER, "fieldValidation": "Strict"}
@@ -84,8 +84,8 @@ class Api:
         path = RESOURCES[kind].path(manifest["metadata"]["namespace"])
         return self.transport.json("POST", kind, path, query=query, body=manifest)
 
-    def ask(self, kind: str, **parts: Object) -> Object:
-        """Post an object that is a question: it has no name, and is not kept; its status."""
+    def review(self, kind: str, **parts: Object) -> Object:
+        """Post a review object, which has no name and is not stored; returns its status."""
         body = {"apiVersion": RESOURCES[kind].group_version, "kind": kind, **parts}
         status: Object = self.transport.json("POST", kind, RESOURCES[kind].path(None), body=body).get("status") or {}
         return status
@@ -94,12 +94,12 @@ class Api:
         """A JSON merge patch of an object that was found, with its ``kind``.
 
         Args:
-            found: the object; another one of its name, made since, is not touched.
+            found: the object; another one of its name, created since, is not changed.
             change: the patch.
-            version: the object's resourceVersion, where it must not have changed since.
+            version: the object's resourceVersion, if it must not have changed since.
 
         Raises:
-            ConflictError: it is another one by now, or has changed.
+            ConflictError: it was replaced, or has changed.
         """
         where = found["metadata"]
         marks = {"uid": where["uid"]} | ({"resourceVersion": version} if version else {})
@@ -109,9 +109,9 @@ class Api:
         return self.transport.json("PATCH", found["kind"], path, query=query, body=body, content=MERGE)
 
     def delete(self, found: Object, *, version: str = "", grace_seconds: int | None = None) -> None:
-        """Delete an object that was found, with its ``kind``, once all that it owns is; one that is gone is no error.
+        """Delete an object that was found, with its ``kind``, after all that it owns; a deleted one is no error.
 
-        Arguments and errors are those of ``patch``; ``grace_seconds`` is a pod's, if not its own.
+        Arguments and errors are those of ``patch``; ``grace_seconds`` overrides a pod's own.
         """
         where = found["metadata"]
         marks = {"uid": where["uid"]} | ({"resourceVersion": version} if version else {})
@@ -127,19 +127,19 @@ class Api:
         query |= {"timestamps": "true", "container": names.CONTAINER}
         answer = self.transport.stream("GET", "Pod", path, query=query)
         try:
-            yield from whole_lines(answer.stream())
+            yield from split_lines(answer.stream())
         except urllib3.exceptions.HTTPError as error:
-            raise self.transport.broken(error) from error
+            raise self.transport.connection_error(error) from error
         finally:
             answer.release_conn()
 
     def execute(self, namespace: str, pod: str, command: Sequence[str]) -> Iterator[bytes]:
-        """What a command prints that is run in a pod's container, as it comes.
+        """Run a command in a pod's container; its stdout, as it arrives.
 
         Raises:
             TargetError: it failed.
         """
-        from kitctl.targets.cluster import execution  # noqa: PLC0415 - it imports much, for few verbs
+        from kitctl.targets.cluster import pod_exec  # noqa: PLC0415 - it imports much, for few verbs
 
         path = RESOURCES["Pod"].path(namespace, pod, "exec")
         query = [("container", names.CONTAINER), ("stdout", "true"), ("stderr", "true")]
@@ -147,18 +147,18 @@ class Api:
         headers: dict[str, str] = {}
         self._client.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
         url = f"{self.server}{path}?{urlencode(query)}"
-        return execution.stdout(self._client.configuration, url, headers.get("authorization"))
+        return pod_exec.stream_stdout(self._client.configuration, url, headers.get("authorization"))
 
     def _list(self, kind: str, namespace: str | None, query: dict[str, str]) -> tuple[list[Object], str]:
-        """The items of one answer, and where the next begins; empty: there is none."""
+        """The items of one page, and the token of the next; empty: there is none."""
         answer = self.transport.json("GET", kind, RESOURCES[kind].path(namespace), query=query)
         if not isinstance(answer.get("items", []), list | None) or "metadata" not in answer:
-            raise no_answer_of_an_api(self.server, 200, {}, str(answer).encode())
+            raise not_an_api_server(self.server, 200, {}, str(answer).encode())
         return answer.get("items") or [], str(answer["metadata"].get("continue") or "")
 
 
-def whole_lines(pieces: Iterable[bytes]) -> Iterator[str]:
-    """Lines of what comes in pieces; the last one may lack its end."""
+def split_lines(pieces: Iterable[bytes]) -> Iterator[str]:
+    """The lines of a stream of bytes; the last one may lack a line break."""
     rest = b""
     for piece in pieces:
         *whole, rest = (rest + piece).split(b"\n")

@@ -1,4 +1,4 @@
-"""Objects that may be there already: created if they are not, recognized if they are, waited for while they go."""
+"""Objects that may exist already: create them if they do not, find them if they do, wait until they are deleted."""
 
 from __future__ import annotations
 
@@ -10,56 +10,57 @@ from typing import Final
 from kitctl import names
 from kitctl.errors import ConflictError, Forbidden, KitError, TargetError
 from kitctl.targets.cluster.api import Api
-from kitctl.targets.cluster.lifecycle import noted
+from kitctl.targets.cluster.lifecycle import annotations_of
 from kitctl.targets.cluster.resources import Object
 
 POLL_SECONDS: Final = 0.5
-GONE_SECONDS: Final = 30.0  # for what needs no grace; pods have theirs on top
-TRIES: Final = 8  # of two who change one object in turns, each is through long before
+DELETE_SECONDS: Final = 30.0  # for an object without pods; pods add their grace period
+TRIES: Final = 8  # two clients that change one object in turns both succeed long before
 
 
 def create_once(api: Api, manifest: Object) -> Object:
-    """Create an object that bears the mark of this call; sent again after a lost answer, it finds its own.
+    """Create an object that bears this call's id; a retry after a lost response finds the object that it created.
 
     Raises:
-        ConflictError: there is another one of that name.
+        ConflictError: another object of that name exists.
     """
     where = manifest["metadata"]
     try:
         return api.create(manifest)
     except ConflictError:
         found = api.find(manifest["kind"], where["namespace"], where["name"])
-        if found is None or noted(found).get(names.ANNOTATION_SUBMIT) != where["annotations"][names.ANNOTATION_SUBMIT]:
+        call = annotations_of(manifest)[names.ANNOTATION_SUBMIT]
+        if found is None or annotations_of(found).get(names.ANNOTATION_SUBMIT) != call:
             raise
         return found
 
 
 def create_or_find(api: Api, manifest: Object) -> Iterator[Object]:
-    """Create an object; where one of its name is there, give that one, again and again until the caller is content.
+    """Create an object. While one of its name exists, yield that one, and try again if the caller continues.
 
-    Ends once the object was created. An answer that was lost on the way makes the caller see its own object.
+    Ends once the object is created. After a lost response the caller gets the object that it created itself.
 
     Raises:
-        KitError: it cannot be created, and there is none.
-        ConflictError: the caller never was content.
+        KitError: it cannot be created, and none exists.
+        ConflictError: the caller rejected what exists too many times.
     """
     where = manifest["metadata"]
     for _ in range(TRIES):
         try:
             api.create(manifest)
-        except KitError as error:  # a full quota is told before a name that is taken
-            found = there(api, manifest)
+        except KitError as error:  # the server reports a full quota before a name that is taken
+            found = find_existing(api, manifest)
             if found is None and not isinstance(error, ConflictError):
                 raise
         else:
             return
         if found is not None:
             yield found
-    raise ConflictError(f"{manifest['kind']} {where['name']!r} is being changed by somebody else", fix="try again")
+    raise ConflictError(f"{manifest['kind']} {where['name']!r} is being changed by another client", fix="try again")
 
 
-def there(api: Api, manifest: Object) -> Object | None:
-    """The object of that kind and name, with its ``kind``; None too where this user may not look."""
+def find_existing(api: Api, manifest: Object) -> Object | None:
+    """The object of a manifest's kind and name, with its ``kind``; None if there is none or it may not be read."""
     where = manifest["metadata"]
     with suppress(Forbidden):
         if found := api.find(manifest["kind"], where["namespace"], where["name"]):
@@ -67,22 +68,22 @@ def there(api: Api, manifest: Object) -> Object | None:
     return None
 
 
-def another(found: Object) -> ConflictError:
-    """The error for an object that is in a job's way."""
-    what = f"{found['kind']} {found['metadata']['name']!r} is there already, and not this job's"
+def name_conflict(found: Object) -> ConflictError:
+    """The error for an object that has a name the job needs."""
+    what = f"{found['kind']} {found['metadata']['name']!r} already exists and does not belong to this job"
     return ConflictError(what, fix="choose another --name")
 
 
-def gone(api: Api, found: Object, seconds: float = GONE_SECONDS) -> None:
-    """Wait until an object that was found, with its ``kind``, is no more; a new one of its name is another.
+def wait_deleted(api: Api, found: Object, seconds: float = DELETE_SECONDS) -> None:
+    """Wait until an object is deleted, which is given with its ``kind``; a new object of its name does not count.
 
     Raises:
-        TargetError: it still is after ``seconds``.
+        TargetError: it still exists after ``seconds``.
     """
     kind, where = found["kind"], found["metadata"]
     deadline = time.monotonic() + seconds
     while (now := api.find(kind, where["namespace"], where["name"])) and now["metadata"]["uid"] == where["uid"]:
         if time.monotonic() > deadline:
-            fix = f"see what holds it: kubectl get {kind} -n {where['namespace']} {where['name']} -o yaml"
-            raise TargetError(f"{kind} {where['name']!r} is not gone after {seconds:.0f} s", fix=fix)
+            fix = f"see its finalizers: kubectl get {kind} -n {where['namespace']} {where['name']} -o yaml"
+            raise TargetError(f"{kind} {where['name']!r} still exists after {seconds:.0f} s", fix=fix)
         time.sleep(POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""What a user may do in a namespace, from the API server's own list of rules. Pure."""
+"""What a user may do in a namespace, from the API server's list of rules. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kitctl.targets.cluster.resources import RESOURCES
 
-NEEDED: Final = ("create", "patch")  # patch: a job is released, a claim taken up, and diff asks by one
+NEEDED: Final = ("create", "patch")  # patch: to release a job, to use a claim, and for diff
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Permissions:
     status: dict[str, Any]
 
     def may_apply(self, *kinds: str) -> bool:
-        """Whether new objects of all these kinds may be made; a list that is incomplete forbids nothing."""
+        """Whether objects of all these kinds may be created; an incomplete list forbids nothing."""
         return bool(self.status.get("incomplete")) or all(self._allows(verb, kind) for kind in kinds for verb in NEEDED)
 
     def _allows(self, verb: str, kind: str) -> bool:

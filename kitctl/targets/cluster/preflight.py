@@ -1,6 +1,6 @@
-"""What is found out before anything is created: what this user may make, and whether the job could ever run.
+"""Checks before anything is created: what this user may create, and whether the job could ever run.
 
-A check that the user has no right to make is left out; the cluster then says in its own words what is wrong.
+A check that this user has no permission for is skipped; the API server then reports what is wrong.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from kitctl import names
+from kitctl import kinds, names
 from kitctl.errors import Forbidden, NotFound, UnsupportedError, UsageError
 from kitctl.quantity import amount
 from kitctl.spec import JobSpec
 from kitctl.targets.cluster.api import Api
-from kitctl.targets.cluster.inherited import inherit
-from kitctl.targets.cluster.lifecycle import noted
+from kitctl.targets.cluster.lifecycle import annotations_of
+from kitctl.targets.cluster.namespace_defaults import apply_namespace_defaults
 from kitctl.targets.cluster.permissions import Permissions
 
 MANY: Final = "ReadWriteMany"
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 NODES_A_PAGE: Final = 250
-HOW_TO_SHARE: Final = "name a class that can be shared with --storage-class, or an existing claim with --claim"
+HOW_TO_SHARE: Final = "pass a class that can be shared with --storage-class, or an existing claim with --claim"
 
-# Provisioners of disks that one machine at a time can mount; each one's documentation says so.
+# Provisioners of disks that one node at a time can mount, according to their documentation.
 DISKS: Final = frozenset(
     {
         "cinder.csi.openstack.org",
@@ -45,8 +45,8 @@ DISKS: Final = frozenset(
 )
 
 
-class Part(NamedTuple):
-    """What a job can go without: its field and key, the kinds of its objects, and what they are for."""
+class OptionalPart(NamedTuple):
+    """A part that a job can run without: its field and key, the kinds of its objects, and what is lost without it."""
 
     field: str
     key: str
@@ -55,71 +55,71 @@ class Part(NamedTuple):
     without: str
 
 
-PARTS: Final = (
-    Part(
+OPTIONAL_PARTS: Final = (
+    OptionalPart(
         "report_status",
         "reportStatus",
         ("ServiceAccount", "Role", "RoleBinding"),
         "service accounts and roles",
         "status will show no steps, losses and ranks",
     ),
-    Part(
+    OptionalPart(
         "network_policy",
         "networkPolicy",
         ("NetworkPolicy",),
         "network policies",
         "other pods of the cluster can reach the job's ports",
     ),
-    Part(
+    OptionalPart(
         "rendezvous_secret",
         "rendezvousSecret",
         ("Secret",),
         "Secrets",
-        "whoever reaches node 0 and knows the run's id can take part in the job",
+        "anyone who can reach node 0 and knows the run's id can join the job",
     ),
 )
 
 
-def review(api: Api, namespace: str) -> Permissions:
-    """What this user may do in a namespace."""
-    return Permissions(api.ask("SelfSubjectRulesReview", spec={"namespace": namespace}))
+def permissions(api: Api, namespace: str) -> Permissions:
+    """The permissions of this user in a namespace."""
+    return Permissions(api.review("SelfSubjectRulesReview", spec={"namespace": namespace}))
 
 
 def user(api: Api) -> str:
-    """Who this user is to the API server; empty where it does not say."""
+    """The user name that the API server sees; empty where it does not report it."""
     with suppress(Forbidden, UnsupportedError):
-        return str(api.ask("SelfSubjectReview").get("userInfo", {}).get("username", ""))
+        return str(api.review("SelfSubjectReview").get("userInfo", {}).get("username", ""))
     return ""
 
 
-def fitted(api: Api, spec: JobSpec, tell: Callable[[str], None]) -> JobSpec:
-    """The job as it can be made here: what this user may make of it, with what the namespace has for it."""
-    return inherit(api, permitted(api, spec, tell))
+def adapt(api: Api, spec: JobSpec, warn: Callable[[str], None]) -> JobSpec:
+    """The job adapted to this user's permissions and the namespace's defaults."""
+    return apply_namespace_defaults(api, degrade_to_permissions(api, spec, warn))
 
 
-def permitted(api: Api, spec: JobSpec, tell: Callable[[str], None]) -> JobSpec:
-    """The job without what this user may not make; tells what it goes without, and what for.
+def degrade_to_permissions(api: Api, spec: JobSpec, warn: Callable[[str], None]) -> JobSpec:
+    """The job without the parts that this user may not create; warns of each.
 
     Raises:
-        UsageError: it must not go without that.
+        UsageError: the job requires such a part.
     """
-    permissions = review(api, spec.namespace)
+    allowed = permissions(api, spec.namespace)
     missing = f"you may not create {{}} in namespace {spec.namespace!r}: "
-    if spec.kind == "auto":
-        operator_only = not permissions.may_apply("Job") and permissions.may_apply("PyTorchJob")
-        spec = replace(spec, kind="PyTorchJob" if operator_only else "IndexedJob")
-    for part in PARTS:
+    if spec.kind == kinds.AUTO:
+        creatable = [kind for kind in kinds.KINDS.values() if allowed.may_apply(kind.resource)]
+        spec = replace(spec, kind=(*creatable, kinds.DEFAULT)[0].name)
+    for part in OPTIONAL_PARTS:
         given = getattr(spec.security, part.field)
-        if not given or permissions.may_apply(*part.kinds):
+        if not given or allowed.may_apply(*part.kinds):
             continue
         if given == names.REQUIRE:
             what = f"require, and you may not create {part.what} in namespace {spec.namespace!r}"
             raise UsageError(f"security.{part.key}: {what}", fix="ask for this right, or set it to true")
-        tell(missing.format(part.what) + part.without)
+        warn(missing.format(part.what) + part.without)
         spec = replace(spec, security=replace(spec.security, **{part.field: False}))
     own_claim = spec.snapshots.enabled and not spec.snapshots.claim
-    if own_claim and not permissions.may_apply("PersistentVolumeClaim"):
-        tell(missing.format("claims") + "no snapshots, a restart begins at step 0 (--claim NAME uses an existing one)")
+    if own_claim and not allowed.may_apply("PersistentVolumeClaim"):
+        warn(missing.format("claims") + "no snapshots, a restart begins at step 0 (--claim NAME uses an existing one)")
         spec = replace(spec, snapshots=replace(spec.snapshots, enabled=False))
     return spec
 
@@ -128,8 +128,8 @@ def check(api: Api, spec: JobSpec) -> None:
     """Refuse a job that this cluster could never run.
 
     Raises:
-        UsageError: its snapshots could not be shared by its nodes, or no machine has that many GPUs.
-        NotFound: the claim that it names is not there.
+        UsageError: its nodes could not share the snapshots, or no Kubernetes node has that many GPUs.
+        NotFound: the claim that it names does not exist.
     """
     if spec.snapshots.enabled:
         with suppress(Forbidden):
@@ -140,11 +140,11 @@ def check(api: Api, spec: JobSpec) -> None:
 
 
 def check_storage(api: Api, spec: JobSpec) -> None:
-    """Refuse a claim, or a storage class, that the job's nodes could not share. Raises as ``check`` does."""
+    """Refuse a claim or storage class that the job's nodes could not share. Raises as ``check`` does."""
     name = spec.snapshots.claim or names.snapshots_name(spec.name)
     claim = api.find("PersistentVolumeClaim", spec.namespace, name)
     if claim is None and spec.snapshots.claim:
-        fix = "create it, or leave --claim out: the job then makes its own"
+        fix = "create it, or omit --claim: the job then creates its own"
         raise NotFound(f"snapshots.claim: no claim {name!r} in namespace {spec.namespace!r}", fix=fix)
     if claim is None:
         _check_class(spec, {one["metadata"]["name"]: one for one in api.select("StorageClass")})
@@ -155,26 +155,26 @@ def check_storage(api: Api, spec: JobSpec) -> None:
 
 
 def _check_class(spec: JobSpec, classes: Mapping[str, Any]) -> None:
-    default = next((name for name, one in classes.items() if noted(one).get(DEFAULT_CLASS) == "true"), "")
+    default = next((name for name, one in classes.items() if annotations_of(one).get(DEFAULT_CLASS) == "true"), "")
     name = spec.snapshots.storage_class or default
     if name not in classes:
         what = f"the cluster has no storage class {name!r}" if name else "the cluster has no default storage class"
         there = f"there {'are' if len(classes) > 1 else 'is'} {', '.join(classes)}" if classes else "there are none"
         raise UsageError(f"snapshots.storageClass: {what}; {there}", fix=HOW_TO_SHARE)
     if spec.max_nodes > 1 and classes[name]["provisioner"] in DISKS:
-        what = f"class {name!r} makes disks ({classes[name]['provisioner']}) that one node at a time can mount"
+        what = f"class {name!r} provides disks ({classes[name]['provisioner']}) that one node at a time can mount"
         raise UsageError(f"snapshots.storageClass: {what}, but the job has {spec.nodes}", fix=HOW_TO_SHARE)
 
 
 def check_gpus(api: Api, spec: JobSpec) -> None:
-    """Refuse a job that asks for more GPUs a node than any machine has. Raises as ``check`` does."""
+    """Refuse a job that requests more GPUs per node than any Kubernetes node has. Raises as ``check`` does."""
     most = 0
     for page in api.pages("Node", NODES_A_PAGE):
         most = max(most, *(_allocatable(node, spec.gpu_resource) for node in page), 0)
         if most >= spec.gpus_per_node:
             return
     what = f"{spec.gpus_per_node}, but no node of the cluster has more than {most} {spec.gpu_resource}"
-    fix = "ask for fewer, or use --no-checks if nodes are added on demand"
+    fix = "request fewer, or use --no-checks if nodes are added on demand"
     raise UsageError(f"gpusPerNode: {what}", fix=fix)
 
 

@@ -1,4 +1,4 @@
-"""Where objects of each kind live on an API server. Pure."""
+"""The API paths of each kind of object. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from kitctl.kinds import KINDS
+
 Object: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Resource:
-    """Where objects of a kind live."""
+    """The API group, version and plural name of a kind."""
 
     group_version: str
     plural: str
@@ -31,14 +33,12 @@ class Resource:
 RESOURCES: Final[Mapping[str, Resource]] = {
     "ConfigMap": Resource("v1", "configmaps"),
     "Event": Resource("v1", "events"),
-    "Job": Resource("batch/v1", "jobs"),
     "LimitRange": Resource("v1", "limitranges"),
     "LocalQueue": Resource("kueue.x-k8s.io/v1beta1", "localqueues"),
     "NetworkPolicy": Resource("networking.k8s.io/v1", "networkpolicies"),
     "Node": Resource("v1", "nodes"),
     "PersistentVolumeClaim": Resource("v1", "persistentvolumeclaims"),
     "Pod": Resource("v1", "pods"),
-    "PyTorchJob": Resource("kubeflow.org/v1", "pytorchjobs"),
     "ResourceQuota": Resource("v1", "resourcequotas"),
     "Role": Resource("rbac.authorization.k8s.io/v1", "roles"),
     "RoleBinding": Resource("rbac.authorization.k8s.io/v1", "rolebindings"),
@@ -48,4 +48,5 @@ RESOURCES: Final[Mapping[str, Resource]] = {
     "Service": Resource("v1", "services"),
     "ServiceAccount": Resource("v1", "serviceaccounts"),
     "StorageClass": Resource("storage.k8s.io/v1", "storageclasses"),
+    **{kind.resource: Resource(kind.api_version, kind.plural) for kind in KINDS.values()},
 }

@@ -1,30 +1,30 @@
-"""When a request is tried again, and after how long. Pure."""
+"""When a request is retried, and after how long. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-# Overloaded, or a server behind the address is just away. A refusal is none of these.
+# The server is overloaded, or a backend is away for a moment. Error responses with other codes are final.
 RETRIED: Final = frozenset({429, 500, 502, 503, 504})
 FIRST_SECONDS: Final = 0.25
 LONGEST_SECONDS: Final = 8.0
-LONGEST_ASKED_SECONDS: Final = 60.0
+LONGEST_RETRY_AFTER_SECONDS: Final = 60.0
 
 
-def pause(attempt: int, asked_seconds: float, chance: float) -> float:
-    """Seconds until the next try: twice as long each time, less up to a half by chance, so that clients spread.
+def pause(attempt: int, retry_after_seconds: float, jitter: float) -> float:
+    """Seconds until the next try: doubled each time, less up to a half by jitter, so that clients spread.
 
     Args:
-        attempt: how many failures came before this one.
-        asked_seconds: what the server asked for; never less than that.
-        chance: from 0 to 1.
+        attempt: number of failures before this one.
+        retry_after_seconds: the server's ``Retry-After``; the pause is never shorter.
+        jitter: a random number from 0 to 1.
     """
     longest = min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(attempt, 16))
-    return max(asked_seconds, longest * (1 - chance / 2))
+    return max(retry_after_seconds, longest * (1 - jitter / 2))
 
 
-def asked_to_wait(headers: Mapping[str, str]) -> float:
+def retry_after(headers: Mapping[str, str]) -> float:
     """``Retry-After`` in seconds; 0 where it is absent, or a date."""
     text = headers.get("Retry-After", "")
-    return min(float(text), LONGEST_ASKED_SECONDS) if text.isascii() and text.isdecimal() else 0.0
+    return min(float(text), LONGEST_RETRY_AFTER_SECONDS) if text.isascii() and text.isdecimal() else 0.0

@@ -1,7 +1,7 @@
-"""One connection to an API server: requests are sent, tried again while it cannot answer, and read as JSON.
+"""One connection to an API server: sends requests, retries them while it does not answer, and decodes JSON.
 
-Every request that is sent here may be sent twice. What changes something bears a precondition (the object's uid), or is
-create-only: a second time it changes nothing.
+Every request may be sent twice. One that changes something has a precondition (the object's uid) or is create-only, so
+the second one changes nothing.
 """
 
 from __future__ import annotations
@@ -20,96 +20,96 @@ from kubernetes.client.api_client import ApiClient
 
 from kitctl.errors import Unavailable
 from kitctl.quantity import duration
-from kitctl.targets.cluster.refusals import no_answer_of_an_api, refusal, unreachable
+from kitctl.targets.cluster.api_errors import error_from_status, not_an_api_server, unreachable
 from kitctl.targets.cluster.resources import Object
-from kitctl.targets.cluster.retries import RETRIED, asked_to_wait, pause
+from kitctl.targets.cluster.retries import RETRIED, pause, retry_after
 
 T = TypeVar("T")
 CONNECT_SECONDS: Final = 5.0
 READ_SECONDS: Final = 30.0
-PATIENCE_SECONDS: Final = 10.0  # from the first failure on; who watches a job has more
+RETRY_SECONDS: Final = 10.0  # from the first failure on; watching a job sets more
 REDIRECT, ERROR = 300, 400  # HTTP's own
 
 
 class Transport:
-    """Requests to one API server, as one user. What the server warns of is told once."""
+    """Requests to one API server, as one user. Each warning of the server is printed once."""
 
-    def __init__(self, client: ApiClient, tell: Callable[[str], None]) -> None:
+    def __init__(self, client: ApiClient, warn: Callable[[str], None]) -> None:
         self._client = client
-        self._tell = tell
-        self._told: set[str] = set()
+        self._warn = warn
+        self._warned: set[str] = set()
         self._known = False  # whether it has ever answered
-        self._away = False  # whether it was told that it does not answer now
+        self._away = False  # whether the user was warned of the current outage
         self.server: str = client.configuration.host
-        self.patience_seconds = PATIENCE_SECONDS
+        self.retry_seconds = RETRY_SECONDS
 
     def json(self, method: str, kind: str, path: str, **request: Any) -> Object:
-        """The answer to a request, which is one object.
+        """The JSON object that answers a request.
 
         Raises:
-            KitError: as the server's refusal says.
-            Unavailable: it did not answer for ``patience_seconds``.
-            TargetError: what answered is no API server.
+            KitError: for the server's error response.
+            Unavailable: it did not answer for ``retry_seconds``.
+            TargetError: the response is not from an API server.
         """
         once = partial(self._object, method, kind, path, **request)
-        return self._persistently(once, self.patience_seconds, tell=True)
+        return self._with_retries(once, self.retry_seconds, warn=True)
 
     def stream(self, method: str, kind: str, path: str, **request: Any) -> urllib3.BaseHTTPResponse:
-        """The answer to a request, still to be read; for a pod's log the machine of the pod has to answer, too.
+        """The response to a request, with its body unread; for a pod's log its kubelet has to answer, too.
 
-        Raises as ``json`` does, but after ``PATIENCE_SECONDS``: who watches asks again as long as there is a reason to.
+        Raises as ``json`` does, but after ``RETRY_SECONDS``: a caller that follows a log repeats the request itself.
         """
         once = partial(self._answer, method, kind, path, read_seconds=None, **request)
-        return self._persistently(once, PATIENCE_SECONDS, tell=False)
+        return self._with_retries(once, RETRY_SECONDS, warn=False)
 
-    def broken(self, cause: Exception) -> Exception:
+    def connection_error(self, cause: Exception) -> Exception:
         """The error for a connection that broke."""
         return unreachable(self.server, cause, known=self._known)
 
-    def _persistently(self, once: Callable[[], T], patience_seconds: float, *, tell: bool) -> T:
-        """Try until it is answered, or for so long after the first failure; ``tell`` whoever waits for it."""
+    def _with_retries(self, once: Callable[[], T], retry_seconds: float, *, warn: bool) -> T:
+        """Retry for ``retry_seconds`` after the first failure; ``warn``: warn of an outage and of its end."""
         deadline, attempt = 0.0, 0
         while True:
             try:
                 answer = once()
             except Unavailable as error:
                 now = time.monotonic()
-                deadline = deadline or now + patience_seconds
+                deadline = deadline or now + retry_seconds
                 if now >= deadline:
                     raise
-                if tell and attempt:  # the first failure often passes unseen
-                    self._tell_away(f"{error.message}: trying again for up to {duration(deadline - now)}")
+                if warn and attempt:  # the first failure is often a short one
+                    self._warn_away(f"{error.message}: retrying for up to {duration(deadline - now)}")
                 seconds = pause(attempt, error.wait_seconds, random.random())  # noqa: S311 - jitter, not a secret
                 time.sleep(min(seconds, deadline - now))
                 attempt += 1
             else:
-                if tell:
-                    self._tell_back()
+                if warn:
+                    self._warn_back()
                 return answer
 
-    def _tell_away(self, text: str) -> None:
-        """Once for each outage, however many requests meet it."""
+    def _warn_away(self, text: str) -> None:
+        """Warn once for each outage."""
         if not self._away:
             self._away = True
-            self._tell(text)
+            self._warn(text)
 
-    def _tell_back(self) -> None:
+    def _warn_back(self) -> None:
         if self._away:
             self._away = False
-            self._tell("the cluster answers again")
+            self._warn("the cluster answers again")
 
     def _object(self, method: str, kind: str, path: str, **request: Any) -> Object:
         answer = self._answer(method, kind, path, **request)
         try:
             data = answer.data
         except urllib3.exceptions.HTTPError as error:
-            raise self.broken(error) from error
+            raise self.connection_error(error) from error
         try:
             found = json.loads(data)
         except ValueError as error:
-            raise no_answer_of_an_api(self.server, answer.status, answer.headers, data) from error
+            raise not_an_api_server(self.server, answer.status, answer.headers, data) from error
         if not isinstance(found, dict):
-            raise no_answer_of_an_api(self.server, answer.status, answer.headers, data)
+            raise not_an_api_server(self.server, answer.status, answer.headers, data)
         return found
 
     def _answer(
@@ -139,26 +139,26 @@ class Transport:
             )
             self._known = True
             if answer.status >= REDIRECT:
-                self._refuse(answer, kind)
+                self._raise_error(answer, kind)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise self.broken(error) from error
-        self._pass_on(answer.headers.getlist("Warning"))
+            raise self.connection_error(error) from error
+        self._emit_warnings(answer.headers.getlist("Warning"))
         return answer
 
-    def _refuse(self, answer: urllib3.BaseHTTPResponse, kind: str) -> None:
-        """Raise what an answer means that is not the one hoped for."""
+    def _raise_error(self, answer: urllib3.BaseHTTPResponse, kind: str) -> None:
+        """Raise the error for a response with an error status, or a redirect."""
         data = answer.data
         if answer.status < ERROR:
-            raise no_answer_of_an_api(self.server, answer.status, answer.headers, data)
-        error = refusal(answer.status, data, kind)
+            raise not_an_api_server(self.server, answer.status, answer.headers, data)
+        error = error_from_status(answer.status, data, kind)
         if answer.status in RETRIED:
-            raise Unavailable(error.message, fix=error.fix, wait_seconds=asked_to_wait(answer.headers)) from error
+            raise Unavailable(error.message, fix=error.fix, wait_seconds=retry_after(answer.headers)) from error
         raise error
 
-    def _pass_on(self, warnings: list[str]) -> None:
-        """Tell what the server warns of: ``299 - "would violate PodSecurity ..."``."""
-        for warning in warnings:
-            text = re.sub(r"\\(.)", r"\1", warning.partition('"')[2].removesuffix('"'))
-            if text and text not in self._told:
-                self._told.add(text)
-                self._tell(f"the cluster warns: {text}")
+    def _emit_warnings(self, headers: list[str]) -> None:
+        """Print the server's warning headers: ``299 - "would violate PodSecurity ..."``."""
+        for header in headers:
+            text = re.sub(r"\\(.)", r"\1", header.partition('"')[2].removesuffix('"'))
+            if text and text not in self._warned:
+                self._warned.add(text)
+                self._warn(f"the cluster warns: {text}")

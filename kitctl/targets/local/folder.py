@@ -1,14 +1,14 @@
-"""A job's folder: where everything that is known about it lies. Reads and writes files, decides nothing.
+"""A job's folder, which holds all of its state. Reads and writes files, decides nothing.
 
 <state>/jobs/<namespace>/<name>/
     job.json            what was submitted: spec, run id, folder (written once)
-    secret              what the run's nodes prove to know (written once, for the user's eyes alone)
-    wanted.json         what is wanted of it: nodes, suspended, cancelled, restarts (written by verbs)
+    secret              by which the run's nodes authenticate (written once, readable by the user only)
+    desired.json        desired state: nodes, suspended, cancelled, restarts (written by verbs)
     runtime.json        what the supervisor chose: the rendezvous port
-    end.json            how it ended; absent while it lives
+    result.json         how it ended; absent before
     report.json         published by rank 0's agent
-    supervisor.lock     held by the supervisor that is alive;  supervisor.log  its words
-    nodes/<i>/lock      held by the shim that is alive
+    supervisor.lock     held by the running supervisor;  supervisor.log  its log
+    nodes/<i>/lock      held by the running shim
     nodes/<i>/<attempt>.{start,exit}.json  <attempt>.log  <attempt>.termination.json
 """
 
@@ -29,7 +29,7 @@ import msgspec
 
 from kitctl.errors import TargetError
 from kitctl.facts import Report, Termination
-from kitctl.targets.local.records import End, Exited, Job, Runtime, Started, Wanted
+from kitctl.targets.local.records import Desired, Exited, Job, Result, Runtime, Started
 
 T = TypeVar("T")
 SECRET: Final = 32  # bytes
@@ -50,7 +50,7 @@ class NodeFolder:
 
     @property
     def lock(self) -> Path:
-        """Held by the shim that is alive."""
+        """Held by the running shim."""
         return self.path / "lock"
 
     @property
@@ -59,15 +59,15 @@ class NodeFolder:
         return max((int(path.name.partition(".")[0]) for path in self.path.glob("*.log")), default=0)
 
     def log(self, attempt: int) -> Path:
-        """Everything that the agent of one attempt wrote, each line with its time."""
+        """The output of one attempt's agent, each line with its time."""
         return self.path / f"{attempt}.log"
 
     def started(self, attempt: int) -> Started | None:
-        """When and as what an attempt began."""
+        """When an attempt started, and its process id."""
         return read(self.path / f"{attempt}.start.json", Started)
 
     def exited(self, attempt: int) -> Exited | None:
-        """How an attempt ended; None while it runs, or if its shim was killed too."""
+        """How an attempt ended; None while it runs, or if its shim was killed as well."""
         return read(self.path / f"{attempt}.exit.json", Exited)
 
     def termination_path(self, attempt: int) -> Path:
@@ -75,12 +75,12 @@ class NodeFolder:
         return self.path / f"{attempt}.termination.json"
 
     def termination(self, attempt: int) -> Termination | None:
-        """Why an attempt ended, in the agent's words."""
+        """Why an attempt ended, according to the agent."""
         return read(self.termination_path(attempt), Termination)
 
     def alive(self) -> bool:
-        """Whether a shim runs this node now."""
-        return locked(self.lock)
+        """Whether a shim runs this node."""
+        return is_locked(self.lock)
 
 
 class JobFolder:
@@ -91,18 +91,18 @@ class JobFolder:
 
     @property
     def lock(self) -> Path:
-        """Held by the supervisor that is alive."""
+        """Held by the running supervisor."""
         return self.path / "supervisor.lock"
 
     @property
     def job(self) -> Job:
         """What was submitted."""
-        return self._own("job.json", Job)
+        return self._require("job.json", Job)
 
     @property
-    def wanted(self) -> Wanted:
-        """What is wanted of it now."""
-        return self._own("wanted.json", Wanted)
+    def desired(self) -> Desired:
+        """Its desired state."""
+        return self._require("desired.json", Desired)
 
     @property
     def runtime(self) -> Runtime | None:
@@ -110,39 +110,39 @@ class JobFolder:
         return read(self.path / "runtime.json", Runtime)
 
     @property
-    def end(self) -> End | None:
-        """How it ended."""
-        return read(self.path / "end.json", End)
+    def result(self) -> Result | None:
+        """Its result; None before its end."""
+        return read(self.path / "result.json", Result)
 
     @property
     def secret_path(self) -> Path:
-        """What the run's nodes prove to know."""
+        """The file with the secret by which the run's nodes authenticate."""
         return self.path / "secret"
 
     @property
     def report_path(self) -> Path:
-        """Where rank 0's agent publishes."""
+        """Where rank 0's agent writes its report."""
         return self.path / "report.json"
 
     @property
     def report(self) -> Report | None:
-        """What rank 0's agent published last."""
+        """The latest report of rank 0's agent."""
         return read(self.report_path, Report)
 
     def node(self, index: int) -> NodeFolder:
-        """Node ``index``, whether it was ever started or not."""
+        """Node ``index``, even if it was never started."""
         return NodeFolder(self.path / "nodes" / str(index), index)
 
     def nodes(self) -> list[NodeFolder]:
-        """All nodes that were ever started, by index."""
+        """All nodes that were ever started, sorted by index."""
         indexes = sorted(int(path.name) for path in (self.path / "nodes").glob("[0-9]*"))
         return [self.node(index) for index in indexes]
 
-    def _own(self, name: str, kind: type[T]) -> T:
-        """A file without which there is no job.
+    def _require(self, name: str, kind: type[T]) -> T:
+        """Read a file that every job has.
 
         Raises:
-            TargetError: it is not what this version of kitctl writes.
+            TargetError: it is not a file of this version of kitctl.
         """
         try:
             return msgspec.json.decode((self.path / name).read_bytes(), type=kind)
@@ -150,31 +150,31 @@ class JobFolder:
             what = f"{self.path / name} cannot be read: {error}"
             raise TargetError(what, fix="another version of kitctl wrote it, or it was damaged: remove it") from error
 
-    def write(self, part: Job | Wanted | Runtime | End) -> None:
-        """Replace one of the job's own files, whole or not at all."""
+    def write(self, part: Job | Desired | Runtime | Result) -> None:
+        """Replace one of the job's files atomically."""
         write(self.path / f"{type(part).__name__.lower()}.json", part)
 
-    def reopen(self) -> None:
-        """Forget how it ended."""
-        (self.path / "end.json").unlink(missing_ok=True)
+    def clear_result(self) -> None:
+        """Delete its result."""
+        (self.path / "result.json").unlink(missing_ok=True)
 
     def supervised(self) -> bool:
-        """Whether a supervisor is alive."""
-        return locked(self.lock)
+        """Whether a supervisor is running."""
+        return is_locked(self.lock)
 
 
-def create(path: Path, job: Job, wanted: Wanted) -> JobFolder:
-    """Make a job's folder, complete or not at all.
+def create(path: Path, job: Job, desired: Desired) -> JobFolder:
+    """Create a job's folder atomically.
 
     Raises:
-        FileExistsError: there is one of that name.
+        FileExistsError: one of that name exists.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=".new-", dir=path.parent))  # mode 0700: env may hold what is private
+    draft = Path(tempfile.mkdtemp(prefix=".new-", dir=path.parent))  # mode 0700: the environment may hold credentials
     try:
         folder = JobFolder(draft)
         folder.write(job)
-        folder.write(wanted)
+        folder.write(desired)
         with os.fdopen(os.open(folder.secret_path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as secret:
             secret.write(secrets.token_hex(SECRET))
         if path.exists():  # rename() would replace an empty folder, and fail only on a full one
@@ -187,7 +187,7 @@ def create(path: Path, job: Job, wanted: Wanted) -> JobFolder:
 
 
 def read(path: Path, kind: type[T]) -> T | None:
-    """A JSON file as ``kind``; None if it is absent, or not (yet) what it should be."""
+    """A JSON file as ``kind``; None if it is absent or invalid."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
@@ -195,14 +195,14 @@ def read(path: Path, kind: type[T]) -> T | None:
 
 
 def write(path: Path, value: msgspec.Struct) -> None:
-    """Replace a JSON file, whole or not at all."""
+    """Replace a JSON file atomically."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_bytes(msgspec.json.encode(value))
     draft.replace(path)
 
 
-def locked(path: Path) -> bool:
-    """Whether somebody holds the lock. Asks with a shared lock, so that askers do not see each other."""
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock. Tries a shared lock, so that concurrent checks do not see each other."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -214,10 +214,10 @@ def locked(path: Path) -> bool:
 
 
 @contextmanager
-def hold(path: Path, patience: float = 1.0) -> Iterator[IO[bytes] | None]:
-    """Hold a lock until the block (or the process) ends; None if somebody else still has it after ``patience``."""
+def acquire_lock(path: Path, timeout: float = 1.0) -> Iterator[IO[bytes] | None]:
+    """Hold a lock until the block (or the process) ends; None if another process still has it after ``timeout``."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     with path.open("ab") as file:
         while True:
             try:
@@ -226,7 +226,7 @@ def hold(path: Path, patience: float = 1.0) -> Iterator[IO[bytes] | None]:
                 if time.monotonic() > deadline:
                     yield None
                     return
-                time.sleep(0.01)  # an asker holds a shared lock for microseconds; a living owner for good
+                time.sleep(0.01)  # a check holds its shared lock for microseconds
             else:
                 yield file
                 return

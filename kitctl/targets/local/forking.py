@@ -1,4 +1,4 @@
-"""The trainer's fork server, as the supervisor sees it: orders in, process ids out."""
+"""The client of the trainer's fork server: sends orders, receives process ids."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from kitctl import names
 from kitctl.targets.local import shim
 from kitctl.targets.local.records import Job
 
-IMPORT_PATIENCE: Final = 300.0  # seconds until the server is ready, on a machine that is busy
-FORK_PATIENCE: Final = 30.0  # seconds
+IMPORT_TIMEOUT: Final = 300.0  # seconds until the server is ready, on a busy machine
+FORK_TIMEOUT: Final = 30.0  # seconds
 
 
 class ForkServerLost(Exception):
-    """The fork server is gone, or does not answer."""
+    """The fork server has ended, or does not answer."""
 
 
 class ForkServer:
-    """``kittrain.forkserver``. It ends with this process, since that closes its stdin; nodes live on."""
+    """``kittrain.forkserver``. It ends with this process, which closes its stdin; the nodes continue."""
 
     def __init__(self, job: Job, env: Mapping[str, str]) -> None:
         process = subprocess.Popen(
@@ -37,23 +37,23 @@ class ForkServer:
         assert process.stdin
         assert process.stdout
         self._process, self._orders, self._answers = process, process.stdin, process.stdout
-        self._deadline = time.monotonic() + IMPORT_PATIENCE
+        self._deadline = time.monotonic() + IMPORT_TIMEOUT
         self._warm = False
 
     def warm(self) -> bool:
-        """Whether it has imported everything; does not wait for that.
+        """Whether it has imported everything; does not wait.
 
         Raises:
-            ForkServerLost: it never will have.
+            ForkServerLost: it has failed, or takes too long.
         """
         if not self._warm and self._answered(0.0):
             self._warm = self._answer().get("ready", False)
         if not self._warm and time.monotonic() > self._deadline:
-            raise ForkServerLost(f"not ready within {IMPORT_PATIENCE:.0f} s")
+            raise ForkServerLost(f"not ready within {IMPORT_TIMEOUT:.0f} s")
         return self._warm
 
     def start(self, order: Mapping[str, object]) -> int:
-        """Have a shim forked, which starts its agent; gives its process id.
+        """Fork a shim, which starts its agent; returns the shim's process id.
 
         Raises:
             ForkServerLost: it does not answer.
@@ -62,12 +62,12 @@ class ForkServer:
             self._orders.write(json.dumps(order).encode() + b"\n")
         except OSError as error:
             raise ForkServerLost(str(error)) from error
-        if not self._answered(FORK_PATIENCE):
-            raise ForkServerLost(f"no answer within {FORK_PATIENCE:.0f} s")
+        if not self._answered(FORK_TIMEOUT):
+            raise ForkServerLost(f"no answer within {FORK_TIMEOUT:.0f} s")
         return int(self._answer()["pid"])
 
     def close(self) -> None:
-        """End it."""
+        """Kill it."""
         self._process.kill()
         self._process.communicate()
 

@@ -1,6 +1,6 @@
-"""What a node is started with on this machine: its command and its environment. Pure.
+"""The command and the environment of a node on this machine. Pure.
 
-The environment is the one that manifests declare (``names``), so that a job cannot tell the two targets apart.
+The environment is the one that manifests declare (``names``), so that a job runs the same on both targets.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ def arguments(job: Job) -> list[str]:
 
 
 def snapshot_dir(spec: JobSpec, state: Path) -> Path | None:
-    """Where snapshots lie: beside the jobs, not in them, since they outlive a job as a claim does."""
+    """The folder of a job's snapshots, outside the job's folder: like a claim they outlive the job."""
     if not spec.snapshots.enabled:
         return None
-    return kept_dir(state, spec.namespace, spec.name, spec.snapshots.claim)
+    return stored_dir(state, spec.namespace, spec.name, spec.snapshots.claim)
 
 
-def kept_dir(state: Path, namespace: str, name: str, claim: str) -> Path:
-    """Where a job of that name keeps its snapshots: in a folder of its own, or in its own folder of a claim's."""
+def stored_dir(state: Path, namespace: str, name: str, claim: str) -> Path:
+    """The snapshot folder of a job of that name; with a claim, its folder within the claim's."""
     return state / "claims" / namespace / claim / name if claim else state / "snapshots" / namespace / name
 
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """One attempt of one node, about to be started."""
+    """One attempt to start a node."""
 
     folder: JobFolder
     job: Job
@@ -54,13 +54,13 @@ class Launch:
 
 
 def environment(this: Launch, base: Mapping[str, str]) -> dict[str, str]:
-    """Everything in a node's environment; ``base`` is what the caller's own shell has."""
+    """A node's whole environment; ``base`` is the caller's."""
     spec = this.job.spec
     ours = {
         names.PET_RDZV_ENDPOINT: f"{LOOPBACK}:{this.port}",
         names.PET_RDZV_ID: this.job.run,
         names.PET_LOCAL_ADDR: LOOPBACK,
-        names.KIT_SPEC: agent_spec(spec, "IndexedJob", _target_fields(this)),
+        names.KIT_SPEC: agent_spec(spec, names.EXIT_CODES, _target_fields(this)),
         names.KIT_NODE_INDEX: str(this.index),
         names.KIT_NODE_NAME: "localhost",
         names.KIT_POD: pod(spec.name, this.index),
@@ -84,12 +84,12 @@ def _target_fields(this: Launch) -> dict[str, str | int]:
 
 
 def pod(name: str, index: int) -> str:
-    """What a node is called; a pod's host name on a cluster."""
+    """A node's name; on a cluster it is the pod's host name."""
     return f"{name}-{index}"
 
 
 def _inherited(base: Mapping[str, str]) -> dict[str, str]:
-    """The caller's environment without what belongs to a launcher: it may itself be a rank of something."""
+    """The caller's environment without a launcher's variables: the caller may be a rank itself."""
     return {
         name: value
         for name, value in base.items()
@@ -98,7 +98,7 @@ def _inherited(base: Mapping[str, str]) -> dict[str, str]:
 
 
 def _share(spec: JobSpec, index: int, base: Mapping[str, str]) -> dict[str, str]:
-    """This node's share of the machine: its own GPUs, and not more threads than there are cores."""
+    """This node's share of the machine: its GPUs, and no more threads than there are cores."""
     share = {} if "OMP_NUM_THREADS" in base else {"OMP_NUM_THREADS": str(_threads(spec))}
     if spec.gpus_per_node:
         visible = [gpu for gpu in base.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]

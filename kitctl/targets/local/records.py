@@ -1,4 +1,4 @@
-"""What is written down about a job and its nodes: a JSON file each (``folder`` says where). Times are Unix seconds."""
+"""The JSON files of a job and its nodes, as types; ``folder`` has their paths. Times are Unix seconds."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     version: str
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wanted of a job; a higher ``restarts`` than a node was started with means: start it anew."""
+class Desired(msgspec.Struct, frozen=True, kw_only=True):
+    """The desired state of a job; a node that was started with fewer ``restarts`` is restarted."""
 
     nodes: int
     suspended: bool = False
@@ -36,8 +36,8 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     port: int
 
 
-class End(msgspec.Struct, frozen=True, kw_only=True):
-    """How a job ended."""
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a job."""
 
     phase: Literal["Succeeded", "Failed", "Cancelled"]
     time: float
@@ -45,7 +45,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """Written by a shim once its agent runs; the agent's pid is also its session and process group."""
+    """Written by a shim once its agent runs; the agent's pid is also its session id and process group."""
 
     time: float
     pid: int
@@ -53,7 +53,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Exited(msgspec.Struct, frozen=True, kw_only=True):
-    """Written by a shim when its agent is gone: an exit code, or the signal that ended it."""
+    """Written by a shim when its agent has ended: an exit code, or the signal that killed it."""
 
     time: float
     code: int | None = None

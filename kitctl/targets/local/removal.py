@@ -1,4 +1,4 @@
-"""Removing what the kit has made, and nothing else."""
+"""Removes folders that kitctl created, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 from kitctl.errors import ConflictError, TargetError
 
 
-def insist_own(path: Path, state: Path) -> None:
-    """See that a folder is the kit's own, before it is removed.
+def require_own(path: Path, state: Path) -> None:
+    """Check that a folder is kitctl's own, before it is removed.
 
     Raises:
-        ConflictError: a link leads to it, or out of the state folder; what lies there is not ours to remove.
+        ConflictError: it is a link, or its path leads through a link out of the state folder.
     """
     if not path.is_relative_to(state) or path.resolve() != state.resolve() / path.relative_to(state):
-        fix = f"remove what is there yourself: {path.resolve()}"
+        fix = f"remove it yourself: {path.resolve()}"
         raise ConflictError(f"{path} is a link, or leads out of {state}: it is not removed", fix=fix)
 
 
 def remove(path: Path) -> None:
-    """Remove a folder with all that is in it; nothing where there is none.
+    """Remove a folder with its contents, if it exists.
 
     Raises:
         TargetError: it cannot be removed.

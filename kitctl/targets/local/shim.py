@@ -1,10 +1,10 @@
-"""One node's keeper: starts the agent, keeps its log and its end. Run as a script, with the standard library alone.
+"""The shim of one node: starts the agent, writes its log and its exit code. A script; standard library only.
 
     python shim.py NODE_FOLDER ATTEMPT RESTARTS -- COMMAND...
 
-Or called by the trainer's fork server, which starts agents in a way of its own. What a container runtime's shim is to a
-container: it outlives the supervisor, so the supervisor may die and come back while the node trains on, and its exit
-code is never lost. When the agent is gone, so is everything below it.
+The trainer's fork server calls it as well, with its own way to start an agent. Like a container runtime's shim it
+outlives the supervisor: the supervisor may be killed and started again while the node continues, and the exit code is
+never lost. When the agent ends, the shim kills all processes below it.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 
 
 class Agent(Protocol):
-    """A node's agent, whose process id is its process group's as well; ``subprocess.Popen`` is one."""
+    """A node's agent, the leader of its process group; ``subprocess.Popen`` is one."""
 
     pid: int
     stdout: IO[bytes] | None
 
     def wait(self) -> int:
-        """Wait for its exit code, negative if a signal has killed it."""
+        """Wait for its exit code; negative if a signal killed it."""
 
 
 def run(command: list[str]) -> Agent:
-    """Start an agent in a session of its own."""
+    """Start an agent in its own session."""
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -49,7 +49,7 @@ def run(command: list[str]) -> Agent:
 
 
 def main(argv: list[str], start: Callable[[list[str]], Agent] = run) -> int:
-    """Run one attempt of one node; the exit code says nothing, ``<attempt>.exit.json`` does."""
+    """Run one attempt of one node; its result is in ``<attempt>.exit.json``, not in this exit code."""
     split = argv.index("--")
     folder, attempt, restarts = Path(argv[0]), argv[1], int(argv[2])
     with (folder / "lock").open("ab") as lock, (folder / f"{attempt}.log").open("ab", buffering=0) as log:
@@ -65,7 +65,7 @@ def main(argv: list[str], start: Callable[[list[str]], Agent] = run) -> int:
         copier = threading.Thread(target=copy, args=(agent.stdout, log))
         copier.start()
         code = agent.wait()
-        end_orphans()  # they hold the log's pipe open: the copier ends when they have
+        kill_orphans()  # they hold the log's pipe open, and the copier reads until it is closed
         copier.join()
         end = {"code": code} if code >= 0 else {"signal": -code}
         publish(folder / f"{attempt}.exit.json", {"time": time.time(), **end})
@@ -73,32 +73,32 @@ def main(argv: list[str], start: Callable[[list[str]], Agent] = run) -> int:
 
 
 def copy(source: IO[bytes], log: IO[bytes]) -> None:
-    """Copy lines, each with the time of its arrival, until nobody can write any more."""
+    """Copy lines, each with its arrival time, until the pipe is closed."""
     for line in source:
         log.write(stamped(line))
 
 
 def stamped(line: bytes) -> bytes:
-    """``line`` as kubelet would log it: RFC 3339 in UTC, always as wide."""
+    """``line`` as a kubelet logs it, with an RFC 3339 time in UTC of fixed width."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return f"{now} ".encode() + (line if line.endswith(b"\n") else line + b"\n")
 
 
 def publish(path: Path, value: dict[str, float]) -> None:
-    """Write a JSON file, whole or not at all."""
+    """Write a JSON file atomically."""
     draft = path.with_name(f".{path.name}")
     draft.write_text(json.dumps(value))
     draft.replace(path)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of the agent's orphans, as PID 1 of a container is (Linux)."""
+    """Become the parent of the agent's orphans, like PID 1 of a container (Linux)."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def end_orphans() -> None:
-    """Kill what the agent left behind, as the end of a container does; each kill may orphan more."""
+def kill_orphans() -> None:
+    """Kill the processes that the agent left, as at the end of a container; each kill may orphan more."""
     while pids := orphans():
         for pid in pids:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
@@ -107,11 +107,11 @@ def end_orphans() -> None:
 
 
 def orphans() -> list[int]:
-    """The processes whose parent this one has become; none where there is no /proc."""
+    """The processes that this one is the parent of; empty where there is no /proc."""
     mine = str(os.getpid())
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it ended meanwhile
+        with contextlib.suppress(OSError):  # it has ended
             if stat.read_text().rpartition(")")[2].split()[1] == mine:  # proc(5): state, then ppid
                 found.append(int(stat.parent.name))
     return found

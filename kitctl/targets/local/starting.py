@@ -1,4 +1,4 @@
-"""How nodes are started: forked from a process that has torch imported; from a new interpreter where that fails."""
+"""Starts nodes: forked from a process that has imported torch, or as new interpreters if that fails."""
 
 from __future__ import annotations
 
@@ -18,53 +18,53 @@ from kitctl.targets.local.records import Job
 
 @dataclass
 class Starter:
-    """Starts the nodes of one job. The supervisor's loop goes on while the fork server gets warm."""
+    """Starts the nodes of one job. The fork server imports torch while the supervisor's loop continues."""
 
     job: Job
-    say: Callable[[str], None]
+    log: Callable[[str], None]
     _server: ForkServer | None = None
-    _cold: bool = not sys.platform.startswith("linux")
+    _no_fork_server: bool = not sys.platform.startswith("linux")
     _shims: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def ready(self, env: Mapping[str, str]) -> bool:
-        """Whether a node with that environment can be started now; what that takes is prepared for the first one."""
+        """Whether a node with that environment can be started now; the first call starts the fork server."""
         self._shims = [process for process in self._shims if process.poll() is None]
-        if self._cold:
+        if self._no_fork_server:
             return True
         try:
             self._server = self._server or ForkServer(self.job, env)
             return self._server.warm()
         except (OSError, ForkServerLost) as error:
-            self._go_on_cold(error)
+            self._give_up_fork_server(error)
             return True
 
     def start(self, node: NodeFolder, attempt: int, *, restarts: int, env: Mapping[str, str]) -> None:
-        """Start an attempt; when this returns its shim holds the node's lock, or has ended."""
-        arguments = [str(node.path), str(attempt), str(restarts)]
-        runs = self._fork(arguments, env) or self._spawn(arguments, env)
-        while runs() and not node.alive():  # until it does it would look dead
+        """Start an attempt; on return its shim holds the node's lock, or has ended."""
+        shim_args = [str(node.path), str(attempt), str(restarts)]
+        runs = self._fork(shim_args, env) or self._spawn(shim_args, env)
+        while runs() and not node.alive():  # a node without its lock looks dead
             time.sleep(0.005)
 
     def close(self) -> None:
-        """End the fork server."""
+        """Kill the fork server."""
         if self._server:
             self._server.close()
             self._server = None
 
-    def _fork(self, arguments: list[str], env: Mapping[str, str]) -> Callable[[], bool] | None:
-        """Fork a shim; gives a function that tells whether it runs, or None."""
+    def _fork(self, shim_args: list[str], env: Mapping[str, str]) -> Callable[[], bool] | None:
+        """Fork a shim; returns a function that checks whether it runs, or None."""
         if not self._server:
             return None
         try:
-            pid = self._server.start({"shim": arguments, "agent": launch.arguments(self.job), "env": dict(env)})
+            pid = self._server.start({"shim": shim_args, "agent": launch.arguments(self.job), "env": dict(env)})
         except ForkServerLost as error:
-            self._go_on_cold(error)
+            self._give_up_fork_server(error)
             return None
         return partial(_runs, pid)
 
-    def _spawn(self, arguments: list[str], env: Mapping[str, str]) -> Callable[[], bool]:
+    def _spawn(self, shim_args: list[str], env: Mapping[str, str]) -> Callable[[], bool]:
         process = subprocess.Popen(
-            [sys.executable, "-S", "-E", shim.__file__, *arguments, "--", *launch.command(self.job)],
+            [sys.executable, "-S", "-E", shim.__file__, *shim_args, "--", *launch.command(self.job)],
             cwd=self.job.folder,
             env=env,
             stdin=subprocess.DEVNULL,
@@ -73,14 +73,14 @@ class Starter:
         self._shims.append(process)
         return lambda: process.poll() is None
 
-    def _go_on_cold(self, error: Exception) -> None:
-        self.say(f"no fork server ({error}); each node imports torch for itself from now on")
-        self.close()  # it may only be slow, and a node must not be started twice
-        self._cold = True
+    def _give_up_fork_server(self, error: Exception) -> None:
+        self.log(f"no fork server ({error}); each node imports torch itself from now on")
+        self.close()  # it may be slow only, and must not start a node twice
+        self._no_fork_server = True
 
 
 def _runs(pid: int) -> bool:
-    """Whether a process runs that is no child of this one: it has not ended, reaped or not."""
+    """Whether a process that is not a child of this one is running, and not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

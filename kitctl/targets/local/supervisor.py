@@ -1,6 +1,6 @@
-"""The supervisor of one job: looks, asks ``reconcile`` what to do, does it. ``python -m ...supervisor JOB_FOLDER``.
+"""The supervisor of one job: observes, asks ``reconcile`` what to do, acts. ``python -m ...supervisor JOB_FOLDER``.
 
-It keeps in memory only what the folder says as well, so it may be killed at any time and another may go on.
+All of its state is in the folder as well, so it may be killed at any time and another one continues.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from kitctl.targets.local import launch
-from kitctl.targets.local.folder import JobFolder, NodeFolder, hold, state_home
+from kitctl.targets.local.folder import JobFolder, NodeFolder, acquire_lock, state_home
 from kitctl.targets.local.reconcile import Action, Finish, Observed, Start, Stop, outcome, reconcile
 from kitctl.targets.local.records import Runtime
 from kitctl.targets.local.starting import Starter
 
 POLL_SECONDS = 0.1
-QUICK_SECONDS = 20.0  # a node that lived longer than this was not lost "in a row"
-PORTS = range(15000, 30000)  # below Linux' ephemeral range: no outgoing connection takes it between two starts
+SHORT_LIVED_SECONDS = 20.0  # a loss after a longer life is not a consecutive one
+PORTS = range(15000, 30000)  # below Linux' ephemeral range: no outgoing connection takes one between two starts
 
 
 def main(argv: list[str]) -> int:
     """Supervise one job until it has ended, or until it is suspended and nothing runs."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for who follows, not for the job
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal ends the command, not the job
     folder = JobFolder(Path(argv[0]))
-    with hold(folder.lock) as lock:
+    with acquire_lock(folder.lock) as lock:
         if lock is None:
-            return 0  # another one is at work
-        with closing(Starter(folder.job, say)) as starter:
+            return 0  # another supervisor is running
+        with closing(Starter(folder.job, log)) as starter:
             Supervisor(folder, starter).run()
     return 0
 
@@ -57,66 +57,65 @@ class Supervisor:
         self.folder = folder
         self.job = folder.job
         self.starter = starter
-        self.stopping: dict[tuple[int, int], float] = {}  # (node, attempt) -> when it was asked to stop
-        self.fates: dict[tuple[int, int], float | None] = {}  # of attempts that others followed: they never change
+        self.stopping: dict[tuple[int, int], float] = {}  # (node, attempt) -> when it was told to stop
+        self.lifetimes: dict[tuple[int, int], float | None] = {}  # of earlier attempts, which never change
 
     def run(self) -> None:
-        """The loop: look, decide, act."""
-        while not self.folder.end:
-            wanted = self.folder.wanted
-            seen = self.observe(max(wanted.nodes, self.job.spec.max_nodes))
-            actions = reconcile(self.job.spec, wanted, seen, time.time(), self.job.created)
-            if self.folder.wanted != wanted:
-                continue  # decided on what is no longer wanted
+        """The loop: observe, decide, act."""
+        while not self.folder.result:
+            desired = self.folder.desired
+            observed = self.observe(max(desired.nodes, self.job.spec.max_nodes))
+            actions = reconcile(self.job.spec, desired, observed, time.time(), self.job.created)
+            if self.folder.desired != desired:
+                continue  # the desired state has changed meanwhile
             for action in actions:
                 if not self.act(action):
-                    break  # no node runs, or ends the job, before those below it have been started
-            if wanted.suspended and not actions and not any(node.alive for node in seen):
+                    break  # start nodes in order, and finish only after that
+            if desired.suspended and not actions and not any(node.alive for node in observed):
                 return
             time.sleep(POLL_SECONDS)
 
     def observe(self, count: int) -> list[Observed]:
-        """What is true of every node now."""
+        """The observed state of every node."""
         return [self._observe(self.folder.node(index)) for index in range(count)]
 
     def act(self, action: Action) -> bool:
-        """Do one thing; False if it cannot be done yet."""
+        """Carry out an action; False if it is not possible yet."""
         match action:
             case Start(index):
                 return self._start(self.folder.node(index))
             case Stop(index, hard):
                 self._stop(self.folder.node(index), hard=hard)
-            case Finish(end):
-                self.folder.write(end)
-                say(f"{end.phase}" + (f": {end.failure.reason}" if end.failure else ""))
+            case Finish(result):
+                self.folder.write(result)
+                log(f"{result.phase}" + (f": {result.failure.reason}" if result.failure else ""))
         return True
 
     def _observe(self, node: NodeFolder) -> Observed:
         attempts = node.attempts
-        alive = node.alive()  # before its end is read: a node that ends in between is seen as alive once more
-        fates = [self._fate(node, attempt, last=attempts) for attempt in range(1, attempts + (not alive))]
-        lives = [life for life in fates if life is not None]
-        quick = next((i for i, life in enumerate(reversed(fates)) if life is None or life > QUICK_SECONDS), len(fates))
+        alive = node.alive()  # read before its exit: a node that ends in between counts as alive once more
+        lifetimes = [self._lifetime(node, attempt, last=attempts) for attempt in range(1, attempts + (not alive))]
+        short = [life is not None and life <= SHORT_LIVED_SECONDS for life in reversed(lifetimes)]
         return Observed(
             index=node.index,
             alive=alive,
             attempts=attempts,
-            losses=len(lives),
-            losses_in_a_row=quick,
+            losses=sum(life is not None for life in lifetimes),
+            consecutive_losses=(*short, False).index(False),
             started=node.started(attempts),
             exited=node.exited(attempts),
             termination=node.termination(attempts),
             stopping_since=self.stopping.get((node.index, attempts)),
         )
 
-    def _fate(self, node: NodeFolder, attempt: int, *, last: int) -> float | None:
-        """As ``_lost_after``, but read once for each attempt that is history."""
+    def _lifetime(self, node: NodeFolder, attempt: int, *, last: int) -> float | None:
+        """As ``_lost_after``, but earlier attempts are read only once."""
         if attempt == last:
             return _lost_after(node, attempt)
         key = (node.index, attempt)
-        if key not in self.fates:
-            self.fates[key] = _lost_after(node, attempt)
-        return self.fates[key]
+        if key not in self.lifetimes:
+            self.lifetimes[key] = _lost_after(node, attempt)
+        return self.lifetimes[key]
 
     def _start(self, node: NodeFolder) -> bool:
         attempt = node.attempts + 1
@@ -125,38 +124,38 @@ class Supervisor:
         )
         env = launch.environment(this, os.environ)
         if not self.starter.ready(env):
-            return False  # asked again in the next round
+            return False  # retried in the next iteration
         if attempt > 1:
-            self._end_remains(node, attempt - 1)
+            self._kill_leftovers(node, attempt - 1)
         node.path.mkdir(parents=True, exist_ok=True)
-        node.log(attempt).touch()  # from here on the attempt counts, whatever happens to us
-        self.starter.start(node, attempt, restarts=self.folder.wanted.restarts, env=env)
-        say(f"node {node.index}: started, attempt {attempt}")
+        node.log(attempt).touch()  # from here on the attempt counts, even if this process is killed
+        self.starter.start(node, attempt, restarts=self.folder.desired.restarts, env=env)
+        log(f"node {node.index}: started, attempt {attempt}")
         return True
 
     def _stop(self, node: NodeFolder, *, hard: bool) -> None:
         attempt = node.attempts
         started = node.started(attempt)
         if started is None:
-            return  # its shim is about to write it; asked again in the next round
+            return  # its shim is about to write it; retried in the next iteration
         self.stopping.setdefault((node.index, attempt), time.time())
-        say(f"node {node.index}: {'SIGKILL: its grace period is over' if hard else 'SIGTERM'}")
+        log(f"node {node.index}: {'SIGKILL: its grace period is over' if hard else 'SIGTERM'}")
         with suppress(ProcessLookupError):
             if hard:
                 os.killpg(started.pid, signal.SIGKILL)
             else:
                 os.kill(started.pid, signal.SIGTERM)
 
-    def _end_remains(self, node: NodeFolder, attempt: int) -> None:
-        """If a shim was killed its agent may live on, unkept: end it before another takes its place."""
+    def _kill_leftovers(self, node: NodeFolder, attempt: int) -> None:
+        """If a shim was killed, its agent may still run: kill it before the next attempt starts."""
         started = node.started(attempt)
         if started and node.exited(attempt) is None:
             with suppress(ProcessLookupError, PermissionError):
-                if os.getsid(started.pid) == started.pid:  # still that session, not a reused process id
+                if os.getsid(started.pid) == started.pid:  # the same session, not a reused process id
                     os.killpg(started.pid, signal.SIGKILL)
 
     def _port(self) -> int:
-        """The rendezvous port: as long as a node lives it must stay, otherwise any free one will do."""
+        """The rendezvous port: unchanged while a node runs, otherwise any free one."""
         runtime = self.folder.runtime
         if runtime and (_free(runtime.port) or any(node.alive() for node in self.folder.nodes())):
             return runtime.port
@@ -165,14 +164,14 @@ class Supervisor:
         return port
 
 
-def say(text: str) -> None:
-    """One line into supervisor.log."""
+def log(text: str) -> None:
+    """Write one line to supervisor.log."""
     sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
     sys.stderr.flush()
 
 
 def _lost_after(node: NodeFolder, attempt: int) -> float | None:
-    """How many seconds an attempt lived that was lost; None if it was not lost."""
+    """The lifetime in seconds of an attempt that was lost; None if it was not lost."""
     started, exited = node.started(attempt), node.exited(attempt)
     if outcome(exited) != "lost":
         return None

@@ -46,7 +46,7 @@ def test_a_job_without_its_snapshots_goes_unasked(capsys: pytest.CaptureFixture[
 
 def snapshots_of(name: str, claim: str = "") -> Path:
     """A folder of snapshots as a job of that name would have left it."""
-    path = launch.kept_dir(state_home(), "default", name, claim)
+    path = launch.stored_dir(state_home(), "default", name, claim)
     (path / "step-1").mkdir(parents=True)
     return path
 
@@ -70,7 +70,7 @@ def test_what_a_link_leads_to_is_not_removed(link: str, tmp_path: Path, capsys: 
     (state_home() / link).symlink_to(tmp_path.joinpath(*Path(link).parts[1:]))
     assert kept()
     assert main(["delete", "job", "--snapshots", "-y"]) == 2
-    assert f"remove what is there yourself: {precious.parent}" in capsys.readouterr().err
+    assert f"remove it yourself: {precious.parent}" in capsys.readouterr().err
     assert precious.is_dir()
     assert main(["status", "job"]) == 0, "the job is there as it was"
 

@@ -20,7 +20,7 @@ from kitctl.faults import FaultResult
 from kitctl.output import API_VERSION
 from kitctl.schema import output_schema
 from kitctl.targets import Change
-from kitctl.targets.local.target import LocalTarget
+from kitctl.targets.local.local_target import LocalTarget
 from tests.kitctl.localjobs import ended_job, running_job
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -103,7 +103,7 @@ def _target(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(_target: LocalTarget, _store: object, args: tuple[str, ...]) -> Iterator[bytes]:
         yield msgspec.json.encode(ANSWERS[args[0]])
 
-    monkeypatch.setattr(LocalTarget, "beside", answers)
+    monkeypatch.setattr(LocalTarget, "run_snapshot_tool", answers)
     monkeypatch.setattr(LocalTarget, "submit", lambda _target, submission: running_job(submission.spec.name))
     changes = [Change(before=None, after={"kind": "Service", "metadata": {"name": "job"}}, refusal="quota")]
     monkeypatch.setattr(LocalTarget, "preview", lambda _target, _submission: changes)

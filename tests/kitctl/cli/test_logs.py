@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from kitctl.__main__ import main
-from kitctl.targets.local.folder import hold
-from kitctl.targets.local.records import End
+from kitctl.targets.local.folder import acquire_lock
+from kitctl.targets.local.records import Result
 from tests.kitctl.localjobs import ended_job, running_job, say
 
 LINES = (
@@ -81,13 +81,13 @@ def test_following_goes_on_after_the_tail_until_the_job_ends() -> None:
     job = running_job("growing", lines=("a", "b"))
     command = [sys.executable, "-m", "kitctl", "logs", "-f", "growing", "--tail", "1", "--target", "local"]
     with (
-        hold(job.lock),  # this test supervises it
+        acquire_lock(job.lock),  # this test supervises it
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process,
     ):
         assert process.stdout is not None
         assert process.stdout.readline() == "b\n"
         say(job, "c")
         assert process.stdout.readline() == "c\n"
-        job.write(End(phase="Succeeded", time=200.0))
+        job.write(Result(phase="Succeeded", time=200.0))
         assert process.stdout.read() == ""
     assert process.returncode == 0

@@ -13,9 +13,9 @@ from rich.console import Console
 from kitctl import watching
 from kitctl.__main__ import main
 from kitctl.facts import Progress, Report, Termination
-from kitctl.targets.local.folder import hold
-from kitctl.targets.local.records import End
-from kitctl.targets.local.target import LocalTarget
+from kitctl.targets.local.folder import acquire_lock
+from kitctl.targets.local.local_target import LocalTarget
+from kitctl.targets.local.records import Result
 from kitctl.view import live
 from tests.kitctl.localjobs import ended_job, running_job
 
@@ -73,12 +73,12 @@ def test_watching_in_a_pipe_shows_each_phase_once_and_ends_with_the_job() -> Non
     job = running_job("watched")
     command = [sys.executable, "-m", "kitctl", "status", "-w", "watched", "--exit-code"]
     with (
-        hold(job.lock),  # this test supervises it
+        acquire_lock(job.lock),  # this test supervises it
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process,
     ):
         assert process.stdout is not None
         seen = [next(line for line in process.stdout if line.startswith("Phase"))]
-        job.write(End(phase="Cancelled", time=200.0))
+        job.write(Result(phase="Cancelled", time=200.0))
         seen += [line for line in process.stdout if line.startswith("Phase")]
     assert [line.split()[1] for line in seen] == ["Pending", "Cancelled"]
     assert process.returncode == 103

@@ -12,7 +12,7 @@ from kitctl import specfile
 from kitctl.__main__ import main
 from kitctl.job_request import JobRequest
 from kitctl.targets import Submission, TargetOptions, connect
-from kitctl.targets.cluster.target import ClusterTarget
+from kitctl.targets.cluster.cluster_target import ClusterTarget
 from tests.kitctl.targets.cluster.apiserver import ApiServer
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kitctl.facts import JobFacts
-from kitctl.targets.cluster import facts
+from kitctl.targets.cluster import job_facts
 
 Object = dict[str, Any]
 
@@ -22,8 +22,8 @@ class Recorded(NamedTuple):
 
     def facts(self, *, now: float = 0.0) -> JobFacts:
         """What kitctl reads from it at that time."""
-        report = facts.report(self.config_map)
-        return facts.job_facts(self.job, self.pods, report, target="kind", now=now, events=self.events)
+        report = job_facts.report(self.config_map)
+        return job_facts.from_objects(self.job, self.pods, report, target="kind", now=now, events=self.events)
 
 
 def recorded(name: str) -> Recorded:

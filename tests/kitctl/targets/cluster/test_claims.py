@@ -80,13 +80,13 @@ def test_another_user_who_asks_for_it_gets_it_but_does_not_delete_it(server: Api
     kit.submit("alice")
     kit("delete", "run", token="alice")
     kit.submit("bob", resume=True)
-    assert "alice made it, and you are bob" in kit("delete", "run", "--snapshots", "-y", token="bob")
+    assert "alice created it, and you are bob" in kit("delete", "run", "--snapshots", "-y", token="bob")
     assert server.names(PVC) == {"run-snapshots"}
 
 
 def test_one_that_nobody_has_signed_is_taken_up_only_when_asked(server: ApiServer, kit: Kit) -> None:
     server.put(PVC, "run-snapshots", metadata=OURS, **CLAIM)
-    with pytest.raises(ConflictError, match="nobody has noted who made it"):
+    with pytest.raises(ConflictError, match="its creator is not recorded"):
         kit.submit()
     kit.submit(resume=True)
 

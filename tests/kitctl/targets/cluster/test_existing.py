@@ -7,7 +7,7 @@ import pytest
 from kitctl import names
 from kitctl.errors import ConflictError, TargetError
 from kitctl.targets.cluster import existing
-from kitctl.targets.cluster.lifecycle import noted
+from kitctl.targets.cluster.lifecycle import annotations_of
 from tests.kitctl.targets.cluster.apiserver import ApiServer
 from tests.kitctl.targets.cluster.clients import Kit
 from tests.kitctl.targets.cluster.objectstore import Key, Object, Refused
@@ -26,7 +26,7 @@ def test_a_controller_that_writes_a_status_meanwhile_is_no_rival(server: ApiServ
         change = {"status": {"observed": number}}
         server.plan("PATCH .*/jobs/run$", before=lambda change=change: server.store.patch(JOB, change, apply=False))
     kit.submit()
-    assert noted(job(server))[names.ANNOTATION_RELEASED] == "true"
+    assert annotations_of(job(server))[names.ANNOTATION_RELEASED] == "true"
 
 
 def test_a_job_that_changes_without_end_is_given_up(server: ApiServer, kit: Kit) -> None:
@@ -45,7 +45,7 @@ def path() -> str:
 
 def test_a_job_that_is_deleted_before_its_release(server: ApiServer, kit: Kit) -> None:
     server.plan("PATCH .*/jobs/run$", before=lambda: server.store.forget(JOB))
-    with pytest.raises(ConflictError, match="was deleted, or submitted by somebody else, meanwhile"):
+    with pytest.raises(ConflictError, match="was deleted or submitted by another client in the meantime"):
         kit.submit()
     assert server.names("services") == set(), "what was made for it has gone with it"
 
@@ -77,9 +77,9 @@ def test_one_of_its_name_that_was_made_since_is_not_waited_for(server: ApiServer
     first = job(server) | {"kind": "Job"}
     server.store.forget(JOB)
     kit.submit()
-    existing.gone(kit.target().api, first, seconds=0.0)
-    with pytest.raises(TargetError, match="is not gone after 0 s"):
-        existing.gone(kit.target().api, job(server) | {"kind": "Job"}, seconds=0.0)
+    existing.wait_deleted(kit.target().api, first, seconds=0.0)
+    with pytest.raises(TargetError, match="still exists after 0 s"):
+        existing.wait_deleted(kit.target().api, job(server) | {"kind": "Job"}, seconds=0.0)
 
 
 def test_a_server_whose_quota_is_being_counted_is_asked_again(server: ApiServer, kit: Kit) -> None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
 from kitctl import names, render
+from kitctl.kinds import KINDS, of_object
 from kitctl.spec import JobSpec
-from kitctl.targets.cluster import facts, lifecycle
+from kitctl.targets.cluster import job_facts, lifecycle
 
-KINDS: dict[str, Literal["IndexedJob", "PyTorchJob"]] = {"Job": "IndexedJob", "PyTorchJob": "PyTorchJob"}
 Object = dict[str, Any]
 
 
-def job(kind: str = "Job", *, uid: str = "new", **metadata: Any) -> Object:
+def job(kind: str = "auto", *, uid: str = "new", **metadata: Any) -> Object:
     """A job as submit creates it, as the API server would answer."""
-    made = render.manifests(JobSpec(name="run", kind=KINDS[kind], nodes="2:4"), suspended=True)[-1]
+    made = render.manifests(JobSpec(name="run", kind=kind, nodes="2:4"), suspended=True)[-1]
     return made | {"metadata": made["metadata"] | {"uid": uid} | metadata}
 
 
@@ -33,15 +33,19 @@ def merged(thing: Object, patch: Object) -> Object:
     return {key: value for key, value in (thing | both).items() if value is not None}
 
 
+def suspended(thing: Object) -> bool:
+    return of_object(thing).suspended(thing)
+
+
 def owner(uid: str, name: str = "run") -> list[Object]:
     return [{"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid}]
 
 
 def test_children_are_owned_and_claims_are_not() -> None:
-    owned = lifecycle.owned(child("Service"), job())
+    owned = lifecycle.with_owner_reference(child("Service"), job())
     assert owned["metadata"]["ownerReferences"] == owner("new")
-    assert lifecycle.belongs(owned, job())
-    assert lifecycle.owned(child("PersistentVolumeClaim"), job()) == child("PersistentVolumeClaim")
+    assert lifecycle.is_owned_by(owned, job())
+    assert lifecycle.with_owner_reference(child("PersistentVolumeClaim"), job()) == child("PersistentVolumeClaim")
 
 
 @pytest.mark.parametrize(
@@ -59,47 +63,46 @@ def test_children_are_owned_and_claims_are_not() -> None:
 def test_what_is_there_already_is_this_jobs_or_leaving_or_somebody_elses(
     found: Object, *, belongs: bool, leaving: bool
 ) -> None:
-    assert lifecycle.leaving(found, job()) is leaving
+    assert lifecycle.is_terminating(found, job()) is leaving
     if not leaving:
-        assert lifecycle.belongs(found, job()) is belongs
+        assert lifecycle.is_owned_by(found, job()) is belongs
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_job_is_half_submitted_until_it_is_released(kind: str) -> None:
-    made = lifecycle.unreleased(job(kind), "call", "me")
-    digest = lifecycle.noted(made)[names.ANNOTATION_SPEC_HASH]
-    assert facts.suspended(made)
-    assert not lifecycle.half_submitted(job(kind), digest, "me"), "rendered, and applied by somebody else"
-    assert lifecycle.half_submitted(made, digest, "me")
-    assert not lifecycle.half_submitted(made, digest, "you")
-    assert not lifecycle.half_submitted(made, "another", "me")
-    assert not lifecycle.half_submitted(job(kind, labels={}), digest, "me")
-    released = merged(made, lifecycle.release(kind, queued=False))
-    assert not facts.suspended(released)
-    assert not lifecycle.half_submitted(released, digest, "me")
-    queued = merged(made, lifecycle.release(kind, queued=True))
-    assert facts.suspended(queued), "that is Kueue's to end"
-    assert not lifecycle.half_submitted(queued, digest, "me")
+    made = lifecycle.mark_pending(job(kind), "call", "me")
+    digest = lifecycle.annotations_of(made)[names.ANNOTATION_SPEC_HASH]
+    assert suspended(made)
+    assert not lifecycle.is_partial_submit(job(kind), digest, "me"), "rendered, and applied by somebody else"
+    assert lifecycle.is_partial_submit(made, digest, "me")
+    assert not lifecycle.is_partial_submit(made, digest, "you")
+    assert not lifecycle.is_partial_submit(made, "another", "me")
+    assert not lifecycle.is_partial_submit(job(kind, labels={}), digest, "me")
+    released = merged(made, lifecycle.release(made, queued=False))
+    assert not suspended(released)
+    assert not lifecycle.is_partial_submit(released, digest, "me")
+    queued = merged(made, lifecycle.release(made, queued=True))
+    assert suspended(queued), "that is Kueue's to end"
+    assert not lifecycle.is_partial_submit(queued, digest, "me")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_suspend_cancel_and_reopen(kind: str) -> None:
-    running = merged(job(kind), lifecycle.release(kind, queued=False))
-    assert facts.suspended(merged(running, lifecycle.suspend(kind, wanted=True)))
-    cancelled = merged(running, lifecycle.cancel(kind, "2026-01-01T00:00:00+00:00"))
-    assert facts.suspended(cancelled)
+    made = job(kind)
+    running = merged(made, lifecycle.release(made, queued=False))
+    assert suspended(merged(running, of_object(made).suspend(suspended=True)))
+    cancelled = merged(running, lifecycle.cancel(made, "2026-01-01T00:00:00+00:00"))
+    assert suspended(cancelled)
     seen = cancelled | {"metadata": cancelled["metadata"] | {"creationTimestamp": "2026-01-01T00:00:00Z"}}
-    told = facts.job_facts(seen, [], None, target="here", now=0)
+    told = job_facts.from_objects(seen, [], None, target="here", now=0)
     assert (told.result, told.ended) == ("Cancelled", 1767225600.0)
-    assert merged(cancelled, lifecycle.reopen(kind)) == running
+    assert merged(cancelled, lifecycle.uncancel(made)) == running
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_scale_changes_what_is_wanted_and_not_what_was_submitted(kind: str) -> None:
-    scaled = merged(job(kind), lifecycle.scale(kind, 2))
-    assert (facts.wanted(job(kind)), facts.wanted(scaled)) == (4, 2)
-    assert facts.size(scaled) == "2:4"
-
-
-def test_an_indexed_job_is_scaled_by_both_numbers_or_kubernetes_refuses() -> None:
-    assert lifecycle.scale("Job", 3) == {"spec": {"parallelism": 3, "completions": 3}}
+    made = job(kind)
+    entry = of_object(made)
+    scaled = merged(made, entry.scale(2))
+    assert (entry.desired_nodes(made), entry.desired_nodes(scaled)) == (4, 2)
+    assert entry.nodes(scaled) == "2:4"

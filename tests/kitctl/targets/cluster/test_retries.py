@@ -25,4 +25,4 @@ def test_what_a_server_asks_for_is_the_least() -> None:
     ("text", "seconds"), [("3", 3.0), ("86400", 60.0), ("Wed, 21 Oct 2026 07:28:00 GMT", 0.0), ("", 0.0), ("-1", 0.0)]
 )
 def test_retry_after(text: str, seconds: float) -> None:
-    assert retries.asked_to_wait({"Retry-After": text} if text else {}) == seconds
+    assert retries.retry_after({"Retry-After": text} if text else {}) == seconds

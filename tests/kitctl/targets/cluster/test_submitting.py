@@ -10,7 +10,7 @@ import pytest
 
 from kitctl import names
 from kitctl.errors import ConflictError, KitError, Unavailable
-from kitctl.targets.cluster.lifecycle import noted
+from kitctl.targets.cluster.lifecycle import annotations_of
 from tests.kitctl.targets.cluster.apiserver import ApiServer, User
 from tests.kitctl.targets.cluster.clients import Kit
 from tests.kitctl.targets.cluster.objectstore import Key, Object
@@ -67,47 +67,47 @@ def test_of_two_at_one_instant_one_is_told_that_it_was_not_first(
     outcomes = at_once(*calls)
     (lost,) = [error for error in outcomes if error]
     assert isinstance(lost, ConflictError)
-    assert "'run' is there already" in lost.message
+    assert "'run' already exists" in lost.message
     winner = ("alice", "bob")[outcomes.index(None)]
     made = job(server, kind)
-    assert noted(made)[names.ANNOTATION_USER] == winner
-    assert noted(made)[names.ANNOTATION_RELEASED] == "true"
+    assert annotations_of(made)[names.ANNOTATION_USER] == winner
+    assert annotations_of(made)[names.ANNOTATION_RELEASED] == "true"
     assert set(map(frozenset, children(server).values())) == {frozenset({made["metadata"]["uid"]})}
     rendered = kit.submission(kind=kind, **({} if winner == "alice" else second)).spec
-    assert noted(made)[names.ANNOTATION_SPEC_HASH] == rendered.digest({}), "one's script under one's annotations"
+    assert annotations_of(made)[names.ANNOTATION_SPEC_HASH] == rendered.digest({})
 
 
 def test_one_who_comes_while_the_same_is_being_submitted_takes_it_over_or_is_told(server: ApiServer, kit: Kit) -> None:
     """The first one waits before it releases the job; meanwhile the second one goes on with it."""
     server.plan("PATCH .*/jobs/run$", before=kit.submit)
-    with pytest.raises(ConflictError, match="submitted by somebody else, meanwhile"):
+    with pytest.raises(ConflictError, match="submitted by another client in the meantime"):
         kit.submit()
-    assert noted(job(server))[names.ANNOTATION_RELEASED] == "true", "it is there, and runs"
+    assert annotations_of(job(server))[names.ANNOTATION_RELEASED] == "true", "it is there, and runs"
 
 
 def cut_short(server: ApiServer, kit: Kit, token: str) -> str:
     """A submit that loses its connection for good before it can release the job; the job's uid."""
     server.plan("(PATCH|DELETE) .*/jobs/run$", times=99, lost="before")
     target = kit.target(token)
-    target.patience_seconds = 0
+    target.retry_seconds = 0
     with pytest.raises(Unavailable):
         target.submit(kit.submission())
     server.faults.clear()
-    assert noted(job(server))[names.ANNOTATION_RELEASED] == "false"
+    assert annotations_of(job(server))[names.ANNOTATION_RELEASED] == "false"
     return str(job(server)["metadata"]["uid"])
 
 
 def test_a_half_submitted_job_of_ones_own_is_gone_on_with(server: ApiServer, kit: Kit) -> None:
     uid = cut_short(server, kit, "token")
-    assert "was half submitted; going on" in kit("submit", "--name", "run")
+    assert "was partially submitted; continuing" in kit("submit", "--name", "run")
     assert job(server)["metadata"]["uid"] == uid
-    assert noted(job(server))[names.ANNOTATION_RELEASED] == "true"
+    assert annotations_of(job(server))[names.ANNOTATION_RELEASED] == "true"
 
 
 def test_a_half_submitted_job_of_somebody_else_is_theirs(server: ApiServer, kit: Kit) -> None:
     server.users |= {"alice": User("alice"), "bob": User("bob")}
     uid = cut_short(server, kit, "alice")
-    with pytest.raises(ConflictError, match="is there already"):
+    with pytest.raises(ConflictError, match="already exists"):
         kit.submit("bob")
     kit.submit("alice")
     assert job(server)["metadata"]["uid"] == uid
@@ -120,7 +120,7 @@ def test_answers_that_are_lost_on_the_way_change_nothing(server: ApiServer, kit:
         server.plan(f"(POST|PATCH) .*/(pytorch)?{path}$", lost=lost)
     kit.submit(kind=kind)
     made = job(server, kind)
-    assert noted(made)[names.ANNOTATION_RELEASED] == "true"
+    assert annotations_of(made)[names.ANNOTATION_RELEASED] == "true"
     assert set(map(frozenset, children(server).values())) == {frozenset({made["metadata"]["uid"]})}
     kit("delete", "run", "--snapshots", "-y")
     assert set(server.store.objects) == {Key("storageclasses", "", "shared")}
@@ -142,7 +142,7 @@ def test_a_job_that_was_deleted_and_made_anew_meanwhile_is_not_touched(server: A
 
         server.plan(request, before=again)
         told = kit(verb, "run", exit_code=2)
-        assert "it was deleted and made anew meanwhile" in told, verb
+        assert "it was deleted and created again meanwhile" in told, verb
         after = job(server)
         assert after["metadata"]["uid"] != first
         assert not after["spec"].get("suspend"), verb
@@ -168,7 +168,7 @@ def test_what_somebody_else_puts_in_the_way_between_look_and_create_stays(server
     theirs = {"metadata": {"name": "run"}, "spec": {"ports": [{"port": 1}]}}
     key = Key("services", "default", "run")
     server.plan(r"(POST|PATCH) .*/services(/run)?$", before=lambda: server.store.create(key, theirs))
-    with pytest.raises(ConflictError, match="Service 'run' is there already, and not this job's"):
+    with pytest.raises(ConflictError, match="Service 'run' already exists and does not belong to this job"):
         kit.submit()
     assert server.store.get(key)["spec"] == theirs["spec"]
     assert server.names("jobs.batch") == set()

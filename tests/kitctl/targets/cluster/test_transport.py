@@ -25,11 +25,11 @@ NO_API: list[tuple[str, dict[str, Any], str]] = [
         "no JSON object (HTTP 200, text/html): <html><title>Log in"),
     ("a redirect", {"answer": (302, ""), "headers": {"Location": "https://sso.example/"}},
         "redirects (HTTP 302) to https://sso.example/"),
-    ("nothing", {"answer": (200, "")}, "gave an empty answer (HTTP 200)"),
+    ("nothing", {"answer": (200, "")}, "sent an empty response (HTTP 200)"),
     ("half an object", {"answer": (200, '{"items": [')}, 'no JSON object (HTTP 200, text/plain): {"items": ['),
     ("a list", {"answer": (200, "[]")}, "no JSON object"),
     ("a page that is not found", {"answer": (404, "<html>404 page not found</html>")},
-        "no word of an API server: <html>404"),
+        "not from an API server: <html>404"),
     ("http at an https port", {"answer": (400, "Client sent an HTTP request to an HTTPS server.\n")},
         "an HTTP request to an HTTPS server"),
 ]
@@ -49,20 +49,20 @@ def test_what_is_no_api_server_is_named_with_a_fix(
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
 def test_every_verb_says_so(server: ApiServer, kit: Kit, verb: tuple[str, ...]) -> None:
     server.plan(".", times=999, answer=LOGIN)
-    assert "is no Kubernetes API server, as it seems" in kit(*verb, exit_code=1)
+    assert "does not seem to be a Kubernetes API server" in kit(*verb, exit_code=1)
     assert server.names("jobs.batch") == set()
 
 
 def test_https_where_none_is_spoken(server: ApiServer, kit: Kit) -> None:
     told = kit("list", exit_code=1, url=server.url.replace("http:", "https:"))
-    assert "fix: no TLS is spoken there: check the server's address" in told
+    assert "fix: no TLS at this address: check the server's address" in told
 
 
 def test_a_page_that_is_not_found_is_not_an_object_that_is_gone(server: ApiServer, kit: Kit) -> None:
     """A delete waits until its job is gone: what a proxy cannot find is not gone."""
     kit.submit()
     server.plan("GET .*/jobs/run", answer=(404, "<html>not found</html>"))
-    assert "no word of an API server" in kit("delete", "run", exit_code=1)
+    assert "not from an API server" in kit("delete", "run", exit_code=1)
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
@@ -76,7 +76,7 @@ def test_it_is_told_once_that_the_cluster_does_not_answer_and_once_that_it_does(
     kit.submit()
     server.plan("GET", times=3, answer=(503, STATUS))
     told = kit("status", "run")
-    assert told.count("the server is overloaded: trying again for up to ") == 1
+    assert told.count("the server is overloaded: retrying for up to ") == 1
     assert told.count("the cluster answers again") == 1
 
 
@@ -92,10 +92,10 @@ def test_it_is_asked_no_sooner_than_it_wants(server: ApiServer, kit: Kit, monkey
 def test_a_server_that_stays_away_is_given_up_and_named(
     server: ApiServer, kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(transport, "RETRY_SECONDS", 0.5)
     server.plan(".", times=999, answer=(503, "<html>no upstream</html>"))
     told = kit("list", exit_code=1)
-    assert "HTTP 503, and no word of an API server: <html>no upstream</html>" in told
+    assert "HTTP 503, not from an API server: <html>no upstream</html>" in told
 
 
 def test_what_the_server_warns_of_is_told_once_as_it_was_meant(server: ApiServer, kit: Kit) -> None:
@@ -119,16 +119,16 @@ def test_who_watches_a_job_goes_on_while_the_server_is_away(
     key = Key("jobs.batch", "default", "run")
 
     def end() -> None:
-        server.store.patch(key, cancel("Job", "2026-01-01T00:00:00Z"), apply=False)
+        server.store.patch(key, cancel({"kind": "Job"}, "2026-01-01T00:00:00Z"), apply=False)
 
-    monkeypatch.setattr(transport, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(transport, "RETRY_SECONDS", 0.0)
     report = "GET .*/configmaps/run-status"  # the first request of each look
     server.plan(report, times=0 if words[0] == "logs" else 1)
     server.plan(report, times=3, answer=(503, STATUS))
     server.plan(report, lost="before")
     server.plan(report, before=end)
     told = kit(*words, exit_code=103 if words[0] == "wait" else 0)
-    assert "trying again for up to" in told
+    assert "retrying for up to" in told
 
 
 def test_who_waits_for_some_time_does_not_wait_longer_for_a_server_that_is_away(server: ApiServer, kit: Kit) -> None:
@@ -145,7 +145,7 @@ def test_a_server_that_was_there_and_refuses_connections_is_asked_again(kit: Kit
     assert target.jobs("default") == []
     server.shutdown()
     server.server_close()
-    target.patience_seconds = 0.1
+    target.retry_seconds = 0.1
     target.api._client.rest_client.pool_manager.clear()
     with pytest.raises(Unavailable):
         target.jobs("default")
@@ -154,11 +154,11 @@ def test_a_server_that_was_there_and_refuses_connections_is_asked_again(kit: Kit
 def test_many_requests_that_meet_one_outage_tell_it_once(server: ApiServer, kit: Kit) -> None:
     told: list[str] = []
     target = kit.target()
-    target.api.transport._tell = told.append
+    target.api.transport._warn = told.append
     server.plan("GET", times=8, answer=(503, STATUS))
     threads = [threading.Thread(target=target.jobs, args=("default",)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum("trying again" in line for line in told) == 1
+    assert sum("retrying for" in line for line in told) == 1

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from kitctl.spec import JobSpec
-from kitctl.targets.local.folder import JobFolder, create, hold, locked, read
-from kitctl.targets.local.records import Job, Started, Wanted
+from kitctl.targets.local.folder import JobFolder, acquire_lock, create, is_locked, read
+from kitctl.targets.local.records import Desired, Job, Started
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from kitctl.targets.local.folder import hold
-with hold(Path(sys.argv[1])):
+from kitctl.targets.local.folder import acquire_lock
+with acquire_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -31,18 +31,18 @@ def job(name: str = "job") -> Job:
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
-    create(tmp_path / "ns" / "job", job(), Wanted(nodes=4))
+    create(tmp_path / "ns" / "job", job(), Desired(nodes=4))
     folder = JobFolder(tmp_path / "ns" / "job")
     assert folder.job == job()
-    assert folder.wanted == Wanted(nodes=4)
-    assert folder.end is None
+    assert folder.desired == Desired(nodes=4)
+    assert folder.result is None
     assert (folder.path.stat().st_mode & 0o077) == 0, "env may hold what is private"
 
 
 def test_a_second_job_of_a_name_leaves_the_first_as_it_was(tmp_path: Path) -> None:
-    create(tmp_path / "job", job("first"), Wanted(nodes=2))
+    create(tmp_path / "job", job("first"), Desired(nodes=2))
     with pytest.raises(FileExistsError):
-        create(tmp_path / "job", job("second"), Wanted(nodes=3))
+        create(tmp_path / "job", job("second"), Desired(nodes=3))
     assert JobFolder(tmp_path / "job").job.spec.name == "first"
     assert [path.name for path in tmp_path.iterdir()] == ["job"], "nothing is left behind"
 
@@ -58,14 +58,14 @@ def test_a_lock_is_gone_in_the_moment_its_holder_is_killed(tmp_path: Path) -> No
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
-    assert locked(path)
-    with hold(path, patience=0.0) as second:
+    assert is_locked(path)
+    with acquire_lock(path, timeout=0.0) as second:
         assert second is None
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
     holder.stdout.close()
-    assert not locked(path)
-    with hold(path, patience=0.0) as third:
+    assert not is_locked(path)
+    with acquire_lock(path, timeout=0.0) as third:
         assert third is not None
 
 
@@ -74,7 +74,7 @@ def test_asking_does_not_get_in_the_way_of_taking(tmp_path: Path) -> None:
     path.touch()
     end = time.monotonic() + 0.3
     while time.monotonic() < end:
-        assert not locked(path)
-        with hold(path) as lock:
+        assert not is_locked(path)
+        with acquire_lock(path) as lock:
             assert lock is not None
-            assert locked(path)
+            assert is_locked(path)

@@ -13,7 +13,7 @@ from kitctl.facts import Termination
 from kitctl.sections import Policy
 from kitctl.spec import JobSpec
 from kitctl.targets.local.reconcile import Finish, Observed, Start, Stop, pause, reconcile
-from kitctl.targets.local.records import Exited, Started, Wanted
+from kitctl.targets.local.records import Desired, Exited, Started
 
 NOW = 1000.0
 THREE = JobSpec(name="job", nodes=3)
@@ -44,7 +44,7 @@ def absent(index: int) -> Observed:
 
 
 def decide(spec: JobSpec, seen: list[Observed], /, *, created: float = NOW, **wanted: Any) -> list[object]:
-    return list(reconcile(spec, Wanted(**{"nodes": spec.max_nodes, **wanted}), seen, NOW, created))
+    return list(reconcile(spec, Desired(**{"nodes": spec.max_nodes, **wanted}), seen, NOW, created))
 
 
 def test_a_new_job_starts_all_its_nodes() -> None:
@@ -65,15 +65,15 @@ def test_a_lost_node_is_started_again(lost: Observed) -> None:
 
 
 def test_a_node_that_is_lost_again_and_again_comes_back_later_each_time() -> None:
-    pauses = [pause(node(0, signal=9, losses_in_a_row=row)) for row in range(1, 9)]
+    pauses = [pause(node(0, signal=9, consecutive_losses=row)) for row in range(1, 9)]
     assert pauses == sorted(pauses)
     assert pauses[0] < 1
-    soon = node(1, signal=9, losses_in_a_row=5, exited=Exited(time=NOW - 1, signal=9))
+    soon = node(1, signal=9, consecutive_losses=5, exited=Exited(time=NOW - 1, signal=9))
     assert decide(THREE, [running(0), soon, running(2)]) == []
 
 
 def test_a_drained_node_comes_back_at_once() -> None:
-    assert pause(node(0, code=75, losses_in_a_row=3)) == 0
+    assert pause(node(0, code=75, consecutive_losses=3)) == 0
 
 
 def test_a_fatal_node_stops_the_others_then_fails_the_job_with_the_first_failure() -> None:
@@ -83,7 +83,7 @@ def test_a_fatal_node_stops_the_others_then_fails_the_job_with_the_first_failure
     assert decide(THREE, [running(0), *fatal]) == [Stop(0)]
     (finish,) = decide(THREE, [node(0, code=75), *fatal])
     assert isinstance(finish, Finish)
-    assert (finish.end.phase, finish.end.failure) == ("Failed", first)
+    assert (finish.result.phase, finish.result.failure) == ("Failed", first)
 
 
 def test_a_stopped_node_is_killed_when_its_grace_is_over() -> None:
@@ -98,7 +98,7 @@ def test_success_needs_every_node_of_a_fixed_size() -> None:
     assert decide(THREE, [*done, node(2, signal=9)]) == [Start(2)]
     (finish,) = decide(THREE, [*done, node(2, code=0)])
     assert isinstance(finish, Finish)
-    assert finish.end.phase == "Succeeded"
+    assert finish.result.phase == "Succeeded"
 
 
 def test_an_elastic_job_that_never_got_its_last_node_succeeds() -> None:
@@ -106,7 +106,7 @@ def test_an_elastic_job_that_never_got_its_last_node_succeeds() -> None:
     assert decide(ELASTIC, [*some, running(2), node(3, signal=9)]) == []
     (finish,) = decide(ELASTIC, [*some, node(2, signal=9), absent(3)])
     assert isinstance(finish, Finish)
-    assert finish.end.phase == "Succeeded"
+    assert finish.result.phase == "Succeeded"
 
 
 def test_scaling_down_drains_the_highest_nodes() -> None:
@@ -126,7 +126,7 @@ def test_cancelling_ends_the_job_only_when_nothing_runs() -> None:
     assert decide(THREE, [running(0), node(1, code=75), node(2, code=75)], cancelled=True) == [Stop(0)]
     (finish,) = decide(THREE, [node(i, code=75) for i in range(3)], cancelled=True)
     assert isinstance(finish, Finish)
-    assert finish.end.phase == "Cancelled"
+    assert finish.result.phase == "Cancelled"
 
 
 def test_a_restart_replaces_nodes_of_before_and_forgives_their_failure() -> None:
@@ -138,8 +138,8 @@ def test_too_many_losses_fail_the_job() -> None:
     spec = JobSpec(name="job", nodes=2, policy=Policy(backoff_limit=3))
     (finish,) = decide(spec, [node(0, signal=9, losses=3), node(1, signal=9, losses=1)])
     assert isinstance(finish, Finish)
-    assert finish.end.failure is not None
-    assert "killed by signal 9" in finish.end.failure.reason
+    assert finish.result.failure is not None
+    assert "killed by signal 9" in finish.result.failure.reason
 
 
 def test_the_deadline_fails_the_job() -> None:
@@ -151,18 +151,18 @@ def test_the_deadline_fails_the_job() -> None:
 ANY_NODE = st.one_of(
     st.builds(absent, st.just(0)),
     st.builds(running, st.just(0), stopping_since=st.one_of(st.none(), st.floats(NOW - 200, NOW))),
-    st.builds(node, st.just(0), code=st.sampled_from([0, 1, 75, 76, 78]), losses_in_a_row=st.integers(0, 9)),
-    st.builds(node, st.just(0), signal=st.sampled_from([9, 15]), losses_in_a_row=st.integers(0, 9)),
+    st.builds(node, st.just(0), code=st.sampled_from([0, 1, 75, 76, 78]), consecutive_losses=st.integers(0, 9)),
+    st.builds(node, st.just(0), signal=st.sampled_from([9, 15]), consecutive_losses=st.integers(0, 9)),
 )
 
 
 @given(
     seen=st.lists(ANY_NODE, min_size=4, max_size=4),
-    wanted=st.builds(Wanted, nodes=st.integers(2, 4)),
+    wanted=st.builds(Desired, nodes=st.integers(2, 4)),
     stop=st.booleans(),
 )
 def test_whatever_is_true_no_node_is_started_twice_and_no_end_leaves_one_alive(
-    seen: list[Observed], wanted: Wanted, *, stop: bool
+    seen: list[Observed], wanted: Desired, *, stop: bool
 ) -> None:
     nodes = [replace(node, index=index) for index, node in enumerate(seen)]
     actions = decide(ELASTIC, nodes, nodes=wanted.nodes, suspended=stop)

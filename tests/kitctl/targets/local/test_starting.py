@@ -21,8 +21,8 @@ NEVER_READY = "exec sleep 60"
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forking, "IMPORT_PATIENCE", 0.5)
-    monkeypatch.setattr(forking, "FORK_PATIENCE", 0.5)
+    monkeypatch.setattr(forking, "IMPORT_TIMEOUT", 0.5)
+    monkeypatch.setattr(forking, "FORK_TIMEOUT", 0.5)
 
 
 @pytest.mark.parametrize("server", [MUTE, GONE, NEVER_READY, "exit 1"])
@@ -42,7 +42,7 @@ def test_a_node_starts_cold_where_the_server_does_not_answer(tmp_path: Path, ser
         time.sleep(0.01)
     assert "cold -P -m kittrain.agent -- " in node.log(1).read_text()
     assert len(said) == 1
-    assert "imports torch for itself from now on" in said[0]
+    assert "imports torch itself from now on" in said[0]
 
     starter.start(node, 2, restarts=0, env=ENV)
     assert len(said) == 1, "it is not asked again"

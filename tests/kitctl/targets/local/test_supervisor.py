@@ -16,8 +16,8 @@ from kitctl.sections import Policy
 from kitctl.spec import JobSpec
 from kitctl.targets.local import supervisor
 from kitctl.targets.local.folder import JobFolder, NodeFolder, create
-from kitctl.targets.local.records import Job, Wanted
-from kitctl.targets.local.target import LocalTarget
+from kitctl.targets.local.local_target import LocalTarget
+from kitctl.targets.local.records import Desired, Job
 
 WAIT_SECONDS = 30.0
 SLEEP = "trap 'exit 75' TERM; echo ready; sleep 60 & wait $!"  # an agent that drains
@@ -41,7 +41,7 @@ def begin(target: LocalTarget, script: str, *, name: str = "job", spec: JobSpec 
     agent.write_text(f"#!/bin/sh\n{no_server}\n{script}\n")
     agent.chmod(0o755)
     job = Job(spec=spec, run="run", created=time.time(), folder=str(target.state), python=str(agent), version="0")
-    folder = create(target.state / "jobs" / "default" / spec.name, job, Wanted(nodes=spec.max_nodes))
+    folder = create(target.state / "jobs" / "default" / spec.name, job, Desired(nodes=spec.max_nodes))
     supervisor.spawn(folder)
     return JobFolder(target.state / "jobs" / "default" / spec.name)
 
@@ -84,7 +84,7 @@ def supervisor_pid(folder: JobFolder) -> int:
 
 def test_a_job_whose_nodes_all_succeed_has_succeeded(target: LocalTarget) -> None:
     folder = begin(target, "exit 0")
-    eventually(lambda: folder.end)
+    eventually(lambda: folder.result)
     assert state.derive(target.job("default", "job")).phase == "Succeeded"
 
 
@@ -126,7 +126,7 @@ def test_a_fatal_node_fails_the_job_and_the_reason_is_kept(target: LocalTarget) 
         f"""[ $KIT_NODE_INDEX = 0 ] && {{ {SLEEP}; }}
         echo '{told}' > "$KIT_TERMINATION_LOG"; exit 78""",
     )
-    eventually(lambda: folder.end)
+    eventually(lambda: folder.result)
     job = state.derive(target.job("default", "job"))
     assert (job.phase, job.reason) == ("Failed", "node 1: rank 1 failed (ValueError: no)")
     assert [node.state for node in job.nodes] == ["Stopped", "Failed"]
@@ -166,7 +166,7 @@ def test_restart_replaces_every_node_of_a_running_job(target: LocalTarget) -> No
 
 def test_restart_starts_a_failed_job_again_but_not_one_that_succeeded(target: LocalTarget) -> None:
     folder = begin(target, 'if [ -e "${KIT_TERMINATION_LOG%/nodes/*}/mended" ]; then exit 0; else exit 78; fi')
-    eventually(lambda: folder.end)
+    eventually(lambda: folder.result)
     Path(f"{folder.path}/mended").touch()
     target.restart("default", "job")
     eventually(lambda: state.derive(target.job("default", "job")).phase == "Succeeded")
@@ -184,7 +184,7 @@ def test_cancel_waits_for_the_end_and_a_node_that_ignores_sigterm_is_killed(targ
     exited = folder.node(0).exited(1)
     assert exited is not None
     assert exited.signal == signal.SIGKILL
-    with pytest.raises(ConflictError, match="has ended"):
+    with pytest.raises(ConflictError, match="has already ended"):
         target.suspend("default", "stubborn")
 
 

@@ -1,0 +1,103 @@
+"""What every kind of job states: its manifest, its pods, its status, and the patches that change it. Pure."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, TypeAlias
+
+Object: TypeAlias = dict[str, Any]
+Result: TypeAlias = Literal["Succeeded", "Failed"]
+
+
+class JobKind(ABC):
+    """One kind of job. Stateless: methods read objects as the API server writes them, and return values and patches.
+
+    A node is a pod of the job's node group; its index is 0 to the number of nodes less one.
+    """
+
+    name: ClassVar[str]
+    """In a job file."""
+    title: ClassVar[str]
+    """In a sentence."""
+    api_version: ClassVar[str]
+    resource: ClassVar[str]
+    """The Kubernetes ``kind`` of the object."""
+    plural: ClassVar[str]
+    """The resource's name in the API server's paths and in RBAC rules."""
+    operator: ClassVar[str] = ""
+    """What a cluster needs to have installed; empty: every cluster has this kind."""
+    template: ClassVar[str]
+    """The object's template under ``manifests/``, without its suffix."""
+    exit_codes: ClassVar[Mapping[str, int]]
+    """The agent's exit codes by outcome: done, drained, retryable, fatal."""
+    terminal_conditions: ClassVar[Mapping[str, Result]]
+    """The status conditions that end a job; interim ones come a moment before the final one."""
+    index_label: ClassVar[str]
+    """The label of a pod that holds its node index."""
+    downward_env: ClassVar[Mapping[str, str]]
+    """Variables of a pod that the downward API fills: the field's path by name."""
+    pods_know_uid: ClassVar[bool]
+    """Whether pods bear the job's uid; agents ask the API server for it otherwise."""
+    sets_torchrun_env: ClassVar[bool]
+    """Whether the controller itself sets torchrun's variables, ``PET_*``."""
+    headless_service: ClassVar[bool]
+    """Whether nodes get their DNS names from a Service of the job; the controller makes Services otherwise."""
+    restart_policy: ClassVar[str]
+    """Of the pod template; empty: the controller sets it."""
+
+    @property
+    def group(self) -> str:
+        """The API group."""
+        return self.api_version.rpartition("/")[0]
+
+    def path(self, job: str) -> str:
+        """Where a namespace's API server has a job: ``<group>/<version>/<plural>/<name>``."""
+        return f"apis/{self.api_version}/{self.plural}/{job}"
+
+    @abstractmethod
+    def pod_name(self, job: str, index: int) -> str:
+        """The host name of a node, which its pod's name begins with; a DNS label, so at most 63 characters."""
+
+    def dns_name(self, job: str, index: int) -> str:
+        """The DNS name of a node within its namespace."""
+        host = self.pod_name(job, index)
+        return f"{host}.{job}" if self.headless_service else host
+
+    @abstractmethod
+    def pod_template(self, job: Object) -> Object:
+        """The template of its pods."""
+
+    @abstractmethod
+    def nodes(self, job: Object) -> str:
+        """The number of nodes that the job was submitted for: ``3``, or ``2:4``."""
+
+    @abstractmethod
+    def desired_nodes(self, job: Object) -> int:
+        """The number of nodes that it should have now."""
+
+    @abstractmethod
+    def suspended(self, job: Object) -> bool:
+        """Whether it is suspended."""
+
+    def run_id(self, job: Object) -> str:  # noqa: ARG002 - an override needs it
+        """The run's id, where the manifest has to hold one; empty: the job's uid is the id."""
+        return ""
+
+    def failed_pods(self, job: Object) -> int:  # noqa: ARG002 - an override needs it
+        """How many of its pods have failed so far; 0 where its controller does not count them."""
+        return 0
+
+    @abstractmethod
+    def suspend(self, *, suspended: bool) -> Object:
+        """The merge patch that suspends or resumes a job."""
+
+    @abstractmethod
+    def scale(self, nodes: int) -> Object:
+        """The merge patch that sets the number of nodes of an elastic job."""
+
+
+def plain_env(template: Object) -> dict[str, str]:
+    """The variables of a pod template's first container that have a literal value."""
+    container = template["spec"]["containers"][0]
+    return {variable["name"]: variable["value"] for variable in container.get("env", []) if "value" in variable}

@@ -1,0 +1,248 @@
+"""The verbs of the cluster target: each is a few requests, and can be repeated after a crash between any two."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Final
+
+from kitctl import names
+from kitctl.doctor import Finding
+from kitctl.errors import ConflictError, Forbidden, NotFound, TargetError, UnsupportedError
+from kitctl.facts import JobFacts, Report
+from kitctl.faults import FaultInjection
+from kitctl.kinds import KINDS, JobKind, of_object
+from kitctl.logs import Line
+from kitctl.targets import Change, SnapshotStore, Submission
+from kitctl.targets.cluster import (
+    claims,
+    cluster_checks,
+    helper_pod,
+    job_facts,
+    lifecycle,
+    pod_faults,
+    pod_logs,
+    preflight,
+    submitting,
+)
+from kitctl.targets.cluster.agent_runs import count_missing
+from kitctl.targets.cluster.api import Api
+from kitctl.targets.cluster.existing import POLL_SECONDS, wait_deleted
+from kitctl.targets.cluster.kubeconfig import Context
+from kitctl.targets.cluster.log_copies import LogCopies
+from kitctl.targets.cluster.pod_logs import Source
+from kitctl.targets.cluster.resources import Object
+from kitctl.targets.conflicts import check_scale, snapshots_disabled
+
+OURS: Final = f"{names.LABEL_NAME}={names.APP_NAME}"
+PODS: Final = f"{OURS},{names.LABEL_COMPONENT}=trainer"
+STATUS: Final = f"{OURS},{names.LABEL_COMPONENT}=status"
+STOP_SLACK_SECONDS: Final = 30.0  # beyond the grace period
+
+
+class ClusterTarget:
+    """All jobs of one cluster. Implements ``kitctl.targets.Target``."""
+
+    poll_seconds = 2.0
+
+    def __init__(self, api: Api, context: Context, warn: Callable[[str], None]) -> None:
+        self.api = api
+        self.namespace = context.namespace
+        self._context = context
+        self._warn = warn
+
+    def submit(self, submission: Submission) -> None:
+        """Create the job suspended, create its children, release it."""
+        submitting.submit(self.api, submission, self._user(), self._warn)
+
+    def run_checks(self, submission: Submission) -> Iterator[Finding]:
+        """Check whether this cluster could run it."""
+        return cluster_checks.check_cluster(self.api, submission)
+
+    def preview(self, submission: Submission) -> list[Change]:
+        """What submitting would change."""
+        return submitting.preview(self.api, submission, self._warn)
+
+    def jobs(self, namespace: str | None) -> list[JobFacts]:
+        """All jobs, the oldest first: a request for each kind, one for pods, one for reports."""
+        found = [job for kind in KINDS.values() for job in self._jobs(kind, namespace)]
+        pods = job_facts.group_by_job(self.api.select("Pod", namespace, labelSelector=PODS)) if found else {}
+        reports = job_facts.group_by_job(self.api.select("ConfigMap", namespace, labelSelector=STATUS)) if found else {}
+        found_facts = [
+            job_facts.from_objects(
+                job,
+                pods.get(_key(job), ()),
+                job_facts.report(next(iter(reports.get(_key(job), ())), None)),
+                target=self._context.name,
+                now=time.time(),
+            )
+            for job in found
+        ]
+        return sorted(found_facts, key=lambda job: job.created)
+
+    def job(self, namespace: str, name: str) -> JobFacts:
+        """One job, in three requests: its report's owner shows its kind. If pods are missing, one more for events."""
+        status = self.api.find("ConfigMap", namespace, names.status_name(name))
+        job = self._find(namespace, name, *job_facts.owner_kinds(status))
+        pods = self._pods(namespace, name)
+        kind = of_object(job)
+        complete = kind.suspended(job) or len(pods) >= kind.desired_nodes(job)
+        events = () if complete else self._warning_events(job)
+        report = job_facts.report(status)
+        return job_facts.from_objects(job, pods, report, target=self._context.name, now=time.time(), events=events)
+
+    def lines(self, namespace: str, name: str) -> list[Iterator[Line]]:
+        """The logs of the existing pods, and for deleted ones the copies on the claim."""
+        return pod_logs.lines(self.api, self._source(namespace, name))
+
+    def follow(self, namespace: str, name: str) -> Iterator[list[Line]]:
+        """All lines as they arrive, from before the first pod exists until the job has ended or is suspended."""
+        return pod_logs.follow(self.api, self._source(namespace, name))
+
+    def scale(self, namespace: str, name: str, nodes: int) -> None:
+        """Set the number of nodes of an elastic job.
+
+        Raises:
+            UsageError: the job is not elastic, or not for that many.
+        """
+        job = self._find(namespace, name)
+        low, _, high = of_object(job).nodes(job).partition(":")
+        check_scale(name, nodes, low=int(low), high=int(high or low))
+        self._change(job, of_object(job).scale(nodes))
+
+    def suspend(self, namespace: str, name: str) -> None:
+        """Drain all nodes, and wait for it: their agents take a snapshot within the grace period."""
+        job = self._find(namespace, name)
+        self._change(job, of_object(job).suspend(suspended=True))
+        self._await_stop(job)
+
+    def resume(self, namespace: str, name: str) -> None:
+        """Start a suspended job again."""
+        job = self._find(namespace, name)
+        self._change(job, lifecycle.uncancel(job))  # both fields, in case of a concurrent cancel
+
+    def restart(self, namespace: str, name: str) -> None:
+        """Suspend and resume: controllers then replace pods at once, without their backoff after failures.
+
+        Raises:
+            ConflictError: the job has succeeded or failed: its object cannot be started again.
+        """
+        job = self._find(namespace, name)
+        end, _, _ = job_facts.result(job)
+        if end in {"Succeeded", "Failed"}:
+            fix = "submit it again with --replace --resume: it resumes from its last snapshot"
+            raise ConflictError(f"{name!r} has ended ({end.lower()}); Kubernetes cannot start it again", fix=fix)
+        self.api.patch(job, of_object(job).suspend(suspended=True))
+        self._await_stop(job)
+        self.api.patch(job, lifecycle.uncancel(job))
+
+    def cancel(self, namespace: str, name: str) -> None:
+        """Stop a job for good, and wait until no pod runs; everything else stays."""
+        job = self._find(namespace, name)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self._change(job, lifecycle.cancel(job, now))
+        self._await_stop(job)
+
+    def inject_fault(self, namespace: str, name: str, injection: FaultInjection) -> None:
+        """Inject a fault into one of its pods, or a rank in it."""
+        job = self._find(namespace, name)
+        own = [pod for pod in self._pods(namespace, name) if lifecycle.is_owned_by(pod, job)]
+        pod_faults.inject(self.api, own, injection)
+
+    def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:
+        """Delete a job with all that it owns; with ``snapshots`` its claim as well, if it was made for this job."""
+        job = self._find(namespace, name)
+        self.api.delete(job)
+        wait_deleted(self.api, job, job_facts.grace_seconds(job) + STOP_SLACK_SECONDS)
+        return snapshots and claims.remove(self.api, job, self._user(), self._warn)
+
+    def run_snapshot_tool(self, store: SnapshotStore, args: Sequence[str]) -> Iterator[bytes]:
+        """The output of ``kittrain.snapshots`` in a helper pod with the claim of a job, which may be deleted."""
+        job = submitting.find(self.api, store.namespace, store.name)
+        if job is None or not lifecycle.is_kitctl_object(job):
+            job = helper_pod.synthetic_job(self.api, store)
+        folder = job_facts.plain_environment(job).get(names.KIT_SNAPSHOT_DIR)
+        if not folder:
+            raise snapshots_disabled(store.name)
+        self._warn(f"a helper pod reads claim {job_facts.snapshot_claim(job)}")
+        return helper_pod.command_output(self.api, job, (*names.SNAPSHOTS_COMMAND, folder, *args))
+
+    @property
+    def retry_seconds(self) -> float:
+        """How long requests are retried while the server does not answer."""
+        return self.api.transport.retry_seconds
+
+    @retry_seconds.setter
+    def retry_seconds(self, seconds: float) -> None:
+        self.api.transport.retry_seconds = seconds
+
+    def _user(self) -> str:
+        return preflight.user(self.api) or self._context.user
+
+    def _find(self, namespace: str, name: str, *likely: str) -> Object:
+        kinds = sorted(KINDS.values(), key=lambda kind: kind.resource not in likely)
+        job = submitting.find(self.api, namespace, name, *kinds)
+        if job is None or not lifecycle.is_kitctl_object(job):
+            raise NotFound(f"no job {name!r} in namespace {namespace!r}", fix="kitctl list -A shows all jobs")
+        return job
+
+    def _jobs(self, kind: JobKind, namespace: str | None) -> list[Object]:
+        try:
+            found = self.api.select(kind.resource, namespace, labelSelector=OURS)
+        except (Forbidden, UnsupportedError):
+            if not kind.operator:
+                raise
+            return []  # no operator here, or no permission to read its jobs
+        return [job | {"kind": kind.resource} for job in found]
+
+    def _source(self, namespace: str, name: str) -> Source:
+        """Where its lines come from."""
+
+        def ended() -> bool:
+            job = self.job(namespace, name)
+            drained = job.report is not None and not any(node.alive for node in job.nodes)
+            return job.result is not None or (job.suspended and drained)  # a queued job has not started
+
+        def missing(pods: list[Object]) -> int:
+            return count_missing(self._find(namespace, name), pods, self._report(namespace, name))
+
+        copies = LogCopies(self.api, self._find(namespace, name), self._warn)
+        return Source(pods=lambda: self._pods(namespace, name), missing=missing, ended=ended, copies=copies.lines)
+
+    def _report(self, namespace: str, name: str) -> Report | None:
+        return job_facts.report(self.api.find("ConfigMap", namespace, names.status_name(name)))
+
+    def _pods(self, namespace: str, name: str) -> list[Object]:
+        return self.api.select("Pod", namespace, labelSelector=f"{PODS},{names.LABEL_INSTANCE}={name}")
+
+    def _warning_events(self, job: Object) -> Sequence[Object]:
+        """The warning events of this job; not those of earlier ones of its name."""
+        where = job["metadata"]
+        chosen = f"type=Warning,involvedObject.uid={where['uid']}"
+        with suppress(Forbidden):
+            return self.api.select("Event", where["namespace"], fieldSelector=chosen)
+        return ()
+
+    def _change(self, job: Object, change: Object) -> None:
+        end, _, _ = job_facts.result(job)
+        if end:
+            fix = "kitctl restart starts a cancelled job again" if end == "Cancelled" else "submit it again"
+            raise ConflictError(f"{job['metadata']['name']!r} has already ended ({end.lower()})", fix=fix)
+        self.api.patch(job, change)
+
+    def _await_stop(self, job: Object) -> None:
+        """Wait until no pod runs."""
+        namespace, name = _key(job)
+        seconds = job_facts.grace_seconds(job) + STOP_SLACK_SECONDS
+        deadline = time.monotonic() + seconds
+        while any(map(job_facts.is_running, self._pods(namespace, name))):
+            if time.monotonic() > deadline:
+                fix = f"kitctl status {name} shows which node does not answer"
+                raise TargetError(f"{name!r} did not stop within {seconds:.0f} s", fix=fix)
+            time.sleep(POLL_SECONDS)
+
+
+def _key(job: Object) -> tuple[str, str]:
+    return job["metadata"]["namespace"], job["metadata"]["name"]

@@ -1,0 +1,230 @@
+"""Derives ``JobFacts`` from a job's Kubernetes objects, as the API server returns them. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from kitctl import environment, names
+from kitctl.facts import JobFacts, NodeFacts, Report, Termination
+from kitctl.kinds import KINDS, of_object
+from kitctl.kinds.job_kind import plain_env
+from kitctl.targets.cluster import conditions
+from kitctl.targets.cluster.lifecycle import annotations_of
+
+Object: TypeAlias = dict[str, Any]
+Result: TypeAlias = Literal["Succeeded", "Failed", "Cancelled"]
+
+INDEX_LABELS: Final = tuple(kind.index_label for kind in KINDS.values())
+
+
+def from_objects(
+    job: Object,
+    pods: Sequence[Object],
+    report: Report | None,
+    *,
+    target: str,
+    now: float,
+    events: Sequence[Object] = (),
+) -> JobFacts:
+    """The facts of a job from its object, pods and report and, options pods are missing, its warning events."""
+    kind = of_object(job)
+    nodes = _nodes(job, pods, now)
+    how, ended, message = result(job)
+    return JobFacts(
+        name=job["metadata"]["name"],
+        namespace=job["metadata"]["namespace"],
+        target=target,
+        kind=kind.name,
+        node_range=kind.nodes(job),
+        desired_nodes=kind.desired_nodes(job),
+        created=unix_seconds(job["metadata"]["creationTimestamp"]),
+        suspended=kind.suspended(job),
+        result=how,
+        ended=ended,
+        failure=_failure(nodes, pods, message, now) if how == "Failed" else None,
+        nodes=nodes,
+        report=report,
+        reports=bool(environment.read_agent_spec(plain_environment(job)).get("report")),
+        grace_seconds=grace_seconds(job),
+        snapshots=f"claim {snapshot_claim(job)}" if snapshot_claim(job) else "",
+        note=conditions.job_reason(job, events),
+    )
+
+
+def snapshot_claim(job: Object) -> str:
+    """The claim that holds its snapshots; empty without snapshots."""
+    volumes = pod_template(job)["spec"].get("volumes", [])
+    claims = {volume["name"]: volume.get("persistentVolumeClaim", {}).get("claimName", "") for volume in volumes}
+    found: str = claims.get("snapshots", "")
+    return found
+
+
+def result(job: Object) -> tuple[Result | None, float | None, str]:
+    """The result, the time (Unix seconds) and the controller's message of a job that has ended; else None."""
+    if cancelled := annotations_of(job).get(names.ANNOTATION_CANCELLED):
+        return "Cancelled", unix_seconds(cancelled), ""
+    results = of_object(job).terminal_conditions
+    for condition in job.get("status", {}).get("conditions") or []:
+        if condition["type"] in results and condition["status"] == "True":
+            return (
+                results[condition["type"]],
+                unix_seconds(condition["lastTransitionTime"]),
+                conditions.format_condition(condition),
+            )
+    return None, None, ""
+
+
+def grace_seconds(job: Object) -> float:
+    """Seconds from SIGTERM to SIGKILL for each of its pods."""
+    return float(pod_template(job)["spec"].get("terminationGracePeriodSeconds", 30))
+
+
+def plain_environment(job: Object) -> dict[str, str]:
+    """The literal environment variables of the job's container."""
+    return plain_env(pod_template(job))
+
+
+def pod_template(job: Object) -> Object:
+    """The template of its pods."""
+    return of_object(job).pod_template(job)
+
+
+def node_index(pod: Object) -> int | None:
+    """The index of the node that a pod is."""
+    labels = pod["metadata"].get("labels", {})
+    return next((int(labels[name]) for name in INDEX_LABELS if name in labels), None)
+
+
+def container_status(pod: Object) -> Object:
+    """The status of the training container; empty before it is known."""
+    found = pod["status"].get("containerStatuses", [])
+    return next((one for one in found if one["name"] == names.CONTAINER), {})
+
+
+def has_logs(pod: Object) -> bool:
+    """Whether its container has ever run."""
+    status = container_status(pod)
+    return bool(status.get("state", {}).keys() & {"running", "terminated"})
+
+
+def loses_logs(pod: Object) -> bool:
+    """Whether it has ended and is being deleted: its kubelet may already have removed its log."""
+    return bool(pod["metadata"].get("deletionTimestamp")) and not is_running(pod)
+
+
+def started_at(pod: Object) -> float | None:
+    """When its container started, in whole Unix seconds; None before."""
+    state = container_status(pod).get("state", {})
+    time = (state.get("running") or state.get("terminated") or {}).get("startedAt")
+    return unix_seconds(time) if time else None
+
+
+def has_started(job: Object) -> bool:
+    """Whether any pod of a job may have run."""
+    return bool(job.get("status", {}).get("startTime")) or names.ANNOTATION_CANCELLED in annotations_of(job)
+
+
+def is_running(pod: Object) -> bool:
+    """Whether its container is running, according to its kubelet."""
+    return "running" in container_status(pod).get("state", {})
+
+
+def report(config_map: Object | None) -> Report | None:
+    """The latest report of rank 0's agent."""
+    text = ((config_map or {}).get("data") or {}).get(names.REPORT_KEY, "")
+    try:
+        return msgspec.json.decode(text, type=Report)
+    except msgspec.MsgspecError:
+        return None
+
+
+def owner_kinds(thing: Object | None) -> list[str]:
+    """The kinds of an object's owners."""
+    return [owner["kind"] for owner in ((thing or {}).get("metadata") or {}).get("ownerReferences") or ()]
+
+
+def group_by_job(things: Sequence[Object]) -> dict[tuple[str, str], list[Object]]:
+    """Objects by the namespace and the name of their job."""
+    groups: dict[tuple[str, str], list[Object]] = defaultdict(list)
+    for thing in things:
+        where = thing["metadata"]
+        groups[where["namespace"], where["labels"].get(names.LABEL_INSTANCE, "")].append(thing)
+    return groups
+
+
+def unix_seconds(time: str) -> float:
+    """An RFC 3339 time in Unix seconds."""
+    return datetime.fromisoformat(time).timestamp()
+
+
+def _nodes(job: Object, pods: Iterable[Object], now: float) -> tuple[NodeFacts, ...]:
+    groups: dict[int, list[Object]] = defaultdict(list)
+    for pod in pods:
+        if (number := node_index(pod)) is not None:
+            groups[number].append(pod)
+    kind, name = of_object(job), job["metadata"]["name"]
+    count = max(kind.desired_nodes(job), *(number + 1 for number in groups), 0)
+    absent = {number: NodeFacts(index=number, pod=kind.pod_name(name, number)) for number in range(count)}
+    return tuple((absent | {number: _node(number, group, now) for number, group in groups.items()}).values())
+
+
+def _node(number: int, pods: Sequence[Object], now: float) -> NodeFacts:
+    """One node from all its pods; the youngest one is the current one."""
+    pod = max(pods, key=_created)
+    status = container_status(pod)
+    state = status.get("state", {})
+    running, ended = state.get("running"), state.get("terminated") or {}
+    return NodeFacts(
+        index=number,
+        pod=pod["metadata"]["name"],
+        host=pod["spec"].get("nodeName", ""),
+        alive=running is not None and "deletionTimestamp" not in pod["metadata"],
+        attempts=len(pods) - (not has_logs(pod)),
+        started=unix_seconds(running["startedAt"]) if running else None,
+        ended=unix_seconds(ended["finishedAt"]) if ended.get("finishedAt") else None,
+        exit_code=ended.get("exitCode"),
+        signal=ended.get("signal"),
+        termination=_termination(ended.get("message", "")),
+        note=conditions.pod_reason(pod, state, now),
+        before=_how_ended(sorted(pods, key=_created)[-2], now) if len(pods) > 1 else "",
+    )
+
+
+def _how_ended(pod: Object, now: float) -> str:
+    """Why a node's pod ended, as far as it is known."""
+    state = container_status(pod).get("state", {})
+    told = _termination((state.get("terminated") or {}).get("message", ""))
+    return conditions.pod_reason(pod, state, now) or (told.reason if told else "")
+
+
+def _created(pod: Object) -> str:
+    return str(pod["metadata"]["creationTimestamp"])
+
+
+def _termination(message: str) -> Termination | None:
+    try:
+        return msgspec.json.decode(message, type=Termination)
+    except msgspec.MsgspecError:
+        return None  # not from an agent: the container failed before it started one
+
+
+def _failure(nodes: Sequence[NodeFacts], pods: Sequence[Object], message: str, now: float) -> Termination:
+    """The first failure that an agent reported; else the controller's message, and how the last pod ended."""
+    told = [node.termination for node in nodes if node.termination and node.termination.outcome == "fatal"]
+    if told:
+        return min(told, key=lambda one: one.time)
+    last = max(pods, key=_finished, default=None)
+    how = _how_ended(last, now) if last and _finished(last) else ""
+    reason = f"{message}; the last, node {node_index(last)}: {how}" if last and how else message
+    return Termination(
+        outcome="fatal", reason=reason, fix=conditions.MORE_MEMORY_FIX if conditions.OUT_OF_MEMORY in how else ""
+    )
+
+
+def _finished(pod: Object) -> str:
+    return str((container_status(pod).get("state", {}).get("terminated") or {}).get("finishedAt") or "")

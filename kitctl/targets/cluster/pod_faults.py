@@ -1,0 +1,49 @@
+"""Injects faults into a job's pods: deletes a pod, or sends a signal within its container."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from kitctl.errors import ConflictError, NotFound, TargetError
+from kitctl.faults import FAULTS, FaultInjection
+from kitctl.targets.cluster import job_facts
+from kitctl.targets.cluster.api import Api
+from kitctl.targets.cluster.resources import Object
+
+# Grace period of the deletion; None: the pod's own. 0: the pod is removed at once, and its kubelet kills it if it can.
+GRACE_SECONDS: Final[Mapping[str, int | None]] = {"kill-node": 0, "preempt": None}
+
+
+def inject(api: Api, pods: Sequence[Object], injection: FaultInjection) -> None:
+    """Inject a fault.
+
+    Raises:
+        ConflictError: there is no such node or rank at the moment.
+        Forbidden: this user lacks a permission.
+    """
+    found = [pod for pod in pods if job_facts.node_index(pod) == injection.node and job_facts.is_running(pod)]
+    if not found:
+        raise _gone(injection, f"no pod of node {injection.node} is running")
+    namespace, name = found[-1]["metadata"]["namespace"], found[-1]["metadata"]["name"]
+    if FAULTS[injection.fault].signal:
+        _within(api, namespace, name, injection)
+    else:
+        api.delete(found[-1] | {"kind": "Pod"}, grace_seconds=GRACE_SECONDS[injection.fault])
+
+
+def _within(api: Api, namespace: str, pod: str, injection: FaultInjection) -> None:
+    output = b""
+    try:
+        for part in api.execute(namespace, pod, ["python", *injection.command()]):
+            output += part
+    except NotFound as error:
+        raise _gone(injection, f"pod {pod} was deleted") from error
+    except TargetError as error:
+        if output:
+            return  # the fault ended the container, too
+        raise error if error.fix else _gone(injection, error.message) from error
+
+
+def _gone(injection: FaultInjection, why: str) -> ConflictError:
+    return ConflictError(f"{injection.fault} cannot hit {injection.target}: {why}", fix="try again once the job trains")

@@ -1,0 +1,69 @@
+"""Derives ``JobFacts`` from a job's folder. Reads files and locks, changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kitctl.facts import JobFacts, NodeFacts
+from kitctl.targets.local import launch
+from kitctl.targets.local.folder import JobFolder, NodeFolder
+from kitctl.targets.local.reconcile import Observed, describe
+from kitctl.targets.local.records import Job
+
+
+def from_folder(folder: JobFolder, state: Path) -> JobFacts:
+    """The facts of a job; ``state`` is the folder of all jobs and their snapshots."""
+    job, desired, result = folder.job, folder.desired, folder.result
+    count = max(desired.nodes, len(folder.nodes()))
+    snapshots = launch.snapshot_dir(job.spec, state)
+    return JobFacts(
+        name=job.spec.name,
+        namespace=job.spec.namespace,
+        target="local",
+        kind="processes",
+        node_range=str(job.spec.nodes),
+        desired_nodes=desired.nodes,
+        created=job.created,
+        suspended=desired.suspended,
+        result=result.phase if result else None,
+        ended=result.time if result else None,
+        failure=result.failure if result else None,
+        nodes=tuple(_node_facts(job, folder.node(index)) for index in range(count)),
+        report=folder.report,
+        grace_seconds=job.spec.grace_seconds,
+        snapshots=str(snapshots or ""),
+    )
+
+
+def _node_facts(job: Job, node: NodeFolder) -> NodeFacts:
+    alive, attempts = node.alive(), node.attempts
+    started, exited = node.started(attempts), node.exited(attempts)
+    termination = node.termination(attempts)
+    if not (alive or started or exited):
+        attempts -= attempts > 0  # its shim is about to take the lock
+    gone = attempts and not alive
+    seen = _attempt(node, attempts, alive=alive)
+    return NodeFacts(
+        index=node.index,
+        pod=launch.pod(job.spec.name, node.index),
+        host="localhost",
+        alive=alive,
+        attempts=attempts,
+        started=started.time if started else None,
+        ended=exited.time if exited else None,
+        exit_code=exited.code if exited else None,
+        signal=exited.signal if exited else None,
+        termination=termination,
+        note=describe(seen) if gone and seen.outcome != "done" else "",
+        before=describe(_attempt(node, attempts - 1, alive=False)) if attempts > 1 else "",
+    )
+
+
+def _attempt(node: NodeFolder, attempt: int, *, alive: bool) -> Observed:
+    return Observed(
+        index=node.index,
+        alive=alive,
+        attempts=attempt,
+        exited=node.exited(attempt),
+        termination=node.termination(attempt),
+    )

@@ -1,0 +1,153 @@
+"""The checks of this machine: those that ``submit`` requires, and the others of ``kitctl doctor``."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from kitctl.doctor import CheckWarning, Finding, run_checks
+from kitctl.errors import TargetError, UnsupportedError, UsageError
+from kitctl.quantity import amount, format_bytes
+from kitctl.spec import JobSpec
+from kitctl.targets import Submission
+
+LOW_DISK_BYTES: Final = 1 << 30  # bytes; less free space than this is a warning
+# The fields of a job that have no effect on this machine.
+IGNORED: Final = (
+    "imagePullSecrets",
+    "kind",
+    "image",
+    "gpuResource",
+    "envFrom",
+    "secrets",
+    "volumes",
+    "resources",
+    "sharedMemory",
+    "rendezvous.port",
+    "rendezvous.clusterDomain",
+    "snapshots.size",
+    "snapshots.storageClass",
+    "snapshots.accessMode",
+    "snapshots.path",
+    "scheduling",
+    "policy.ttl",
+    "security.profile",
+    "security.runAsUser",
+    "security.fsGroup",
+    "security.readOnlyRoot",
+    "security.networkPolicy",
+    "security.reportStatus",
+    "security.serviceAccount",
+)
+SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where torch's data loaders put their batches
+
+
+def remarks(spec: JobSpec) -> list[str]:
+    """Warns of fields that are set and have no effect here, in a sentence."""
+    given = msgspec.to_builtins(spec)
+    ignored = [field for field in IGNORED if _given(given, field)]
+    return [f"the local target ignores what only a cluster has: {', '.join(ignored)}"] if ignored else []
+
+
+def _given(tree: Mapping[str, Any], field: str) -> bool:
+    """Whether a field, or any field of a section, is set: defaults are left out of the mapping."""
+    section, _, key = field.partition(".")
+    return key in tree.get(section, {}) if key else bool(tree.get(section))
+
+
+def require_runnable(submission: Submission) -> None:
+    """Refuse a job that could only fail later.
+
+    Raises:
+        UnsupportedError: this interpreter lacks torch or the trainer.
+        UsageError: the script does not exist.
+    """
+    _packages()
+    _script(submission)
+
+
+def check_machine(submission: Submission, state: Path) -> Iterator[Finding]:
+    """All checks of this machine; ``state`` is the folder of all jobs and their snapshots."""
+    spec = submission.spec
+    checks: list[tuple[str, Callable[[], str]]] = [
+        ("packages", _packages),
+        ("script", partial(_script, submission)),
+        ("GPUs", partial(_gpus, spec)),
+        ("shared memory", partial(_shared_memory, spec)),
+        ("disk", partial(_disk, state)),
+        ("processors", partial(_processors, spec)),
+        ("loopback", _loopback),
+    ]
+    return run_checks(checks)
+
+
+def _packages() -> str:
+    if missing := [name for name in ("torch", "kittrain") if importlib.util.find_spec(name) is None]:
+        raise UnsupportedError(
+            f"the local target runs the ranks with {sys.executable}, which lacks {' and '.join(missing)}",
+            fix="install the kit with its trainer there: pip install 'kittrain[trainer]'",
+        )
+    return f"{sys.executable} has torch and the trainer"
+
+
+def _script(submission: Submission) -> str:
+    script = submission.spec.script
+    if script and not (submission.folder / script).is_file():
+        fix = f"give a path relative to {submission.folder}, or -m MODULE"
+        raise UsageError(f"command: no script {script!r}", fix=fix)
+    return script or f"module {submission.spec.command[-1]}"
+
+
+def _gpus(spec: JobSpec) -> str:
+    available, needed = len([*Path("/dev").glob("nvidia[0-9]*")]), spec.gpus_per_node * spec.max_nodes
+    if needed > available:
+        what = f"{spec.max_nodes} nodes of {spec.gpus_per_node} need {needed}, and this machine has {available}"
+        raise UnsupportedError(what, fix="request fewer, or run with --backend gloo on the CPU")
+    return f"{needed} of {available}" if needed else "none requested"
+
+
+def _shared_memory(spec: JobSpec) -> str:
+    if not SHARED_MEMORY.is_dir():
+        return "no /dev/shm"
+    free = shutil.disk_usage(SHARED_MEMORY).free
+    if free < amount(spec.shared_memory):
+        raise CheckWarning(
+            f"{format_bytes(free)} are free, a pod would have {spec.shared_memory}", fix=f"enlarge {SHARED_MEMORY}"
+        )
+    return f"{format_bytes(free)} are free"
+
+
+def _disk(state: Path) -> str:
+    existing = next(folder for folder in (state, *state.parents) if folder.exists())
+    if not os.access(existing, os.W_OK):
+        raise TargetError(f"{existing} is not writable", fix="set XDG_STATE_HOME to a folder that you can write to")
+    free = shutil.disk_usage(existing).free
+    if free < LOW_DISK_BYTES:
+        raise CheckWarning(
+            f"{format_bytes(free)} are free for snapshots, in {state}", fix="free disk space, or --keep fewer"
+        )
+    return f"{format_bytes(free)} are free for snapshots, in {state}"
+
+
+def _processors(spec: JobSpec) -> str:
+    ranks, cores = spec.max_nodes * spec.ranks_per_node, os.cpu_count() or 1
+    if ranks > cores and not spec.gpus_per_node:
+        raise CheckWarning(f"{ranks} ranks share {cores} cores", fix="fewer ranks train faster here; fine for a test")
+    return f"{cores} for {ranks} ranks"
+
+
+def _loopback() -> str:
+    try:
+        with socket.create_server(("127.0.0.1", 0)):
+            return "loopback ports available"
+    except OSError as error:
+        raise TargetError(f"no port can be opened on 127.0.0.1: {error}", fix="check the firewall") from error

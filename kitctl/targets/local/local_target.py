@@ -1,0 +1,229 @@
+"""The verbs of the local target: each reads or changes a job's folder, and starts its supervisor if it has none."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+import kitctl
+from kitctl.doctor import Finding
+from kitctl.errors import ConflictError, NotFound, TargetError, UnsupportedError
+from kitctl.facts import JobFacts
+from kitctl.faults import FaultInjection
+from kitctl.logs import Line
+from kitctl.targets import SnapshotStore, Submission
+from kitctl.targets.conflicts import already_exists, check_scale, no_snapshots, snapshots_disabled
+from kitctl.targets.local import (
+    folder_facts,
+    launch,
+    local_checks,
+    node_logs,
+    process_faults,
+    snapshot_tool,
+    supervisor,
+)
+from kitctl.targets.local.folder import JobFolder, acquire_lock, create, state_home
+from kitctl.targets.local.records import Desired, Job
+from kitctl.targets.local.removal import remove, require_own
+
+STOP_SLACK_SECONDS = 15.0  # beyond the grace period: until SIGKILL was sent and noticed
+
+
+class LocalTarget:
+    """All jobs of one state folder. Implements ``kitctl.targets.Target``."""
+
+    namespace = "default"
+    poll_seconds = 0.5
+    retry_seconds = 0.0  # a folder needs no retries
+
+    def __init__(self, state: Path, warn: Callable[[str], None] = lambda _: None) -> None:
+        self.state = state
+        self._warn = warn
+
+    @classmethod
+    def of_user(cls, warn: Callable[[str], None] = lambda _: None) -> LocalTarget:
+        """The current user's target; ``warn`` prints a line for them."""
+        return cls(state_home(), warn)
+
+    def submit(self, submission: Submission) -> None:
+        """Create the job's folder and start its supervisor.
+
+        Raises:
+            ConflictError: a job of that name exists.
+            UsageError: this machine cannot run it.
+        """
+        spec = submission.spec
+        local_checks.require_runnable(submission)
+        if submission.replace and (self._path(spec.namespace, spec.name) / "job.json").is_file():
+            self.delete(spec.namespace, spec.name, snapshots=False)
+        job = Job(
+            spec=spec,
+            run=uuid.uuid4().hex,
+            created=time.time(),
+            folder=str(submission.folder),
+            python=sys.executable,
+            version=kitctl.__version__,
+        )
+        try:
+            folder = create(self._path(spec.namespace, spec.name), job, Desired(nodes=spec.max_nodes))
+        except FileExistsError as error:
+            phase = self.job(spec.namespace, spec.name).result or "Running"
+            raise already_exists(spec.name, phase) from error
+        supervisor.spawn(folder)
+
+    def run_checks(self, submission: Submission) -> Iterator[Finding]:
+        """Check whether this machine could run it."""
+        return local_checks.check_machine(submission, self.state)
+
+    def preview(self, submission: Submission) -> NoReturn:  # noqa: ARG002 - the protocol's
+        """Not supported: there are no manifests to compare.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError("local jobs have no manifests to compare", fix="use --target cluster")
+
+    def jobs(self, namespace: str | None) -> list[JobFacts]:
+        """All jobs, the oldest first; warns of those that cannot be read."""
+        found = []
+        for path in (self.state / "jobs").glob(f"{namespace or '*'}/[!.]*/job.json"):
+            try:
+                found.append(folder_facts.from_folder(JobFolder(path.parent), self.state))
+            except TargetError as error:
+                self._warn(f"warning: {error.message}; {error.fix}")
+        return sorted(found, key=lambda job: job.created)
+
+    def job(self, namespace: str, name: str) -> JobFacts:
+        """One job; starts a supervisor if the job needs one."""
+        folder = self._open(namespace, name)
+        self._supervise(folder)
+        return folder_facts.from_folder(folder, self.state)
+
+    def lines(self, namespace: str, name: str) -> list[Iterator[Line]]:
+        """What was logged so far: one stream per node."""
+        return [node_logs.node_lines(node) for node in self._open(namespace, name).nodes()]
+
+    def follow(self, namespace: str, name: str) -> Iterator[list[Line]]:
+        """All lines as they arrive, until the job ends or is suspended."""
+        folder = self._open(namespace, name)
+        self._supervise(folder)
+        return node_logs.follow(folder)
+
+    def scale(self, namespace: str, name: str, nodes: int) -> None:
+        """Set the number of nodes of an elastic job.
+
+        Raises:
+            UsageError: the job is not elastic, or not for that many.
+        """
+        spec = self._open(namespace, name).job.spec
+        check_scale(name, nodes, low=spec.min_nodes, high=spec.max_nodes)
+        self._change(namespace, name, lambda desired: msgspec.structs.replace(desired, nodes=nodes))
+
+    def suspend(self, namespace: str, name: str) -> None:
+        """Drain all nodes, and wait for it."""
+        self._change(namespace, name, lambda desired: msgspec.structs.replace(desired, suspended=True))
+        self._await_stop(namespace, name)
+
+    def resume(self, namespace: str, name: str) -> None:
+        """Start a suspended job again."""
+        self._change(namespace, name, lambda desired: msgspec.structs.replace(desired, suspended=False))
+
+    def restart(self, namespace: str, name: str) -> None:
+        """Start all nodes again.
+
+        Raises:
+            ConflictError: the job has succeeded.
+        """
+        folder = self._open(namespace, name)
+        result = folder.result
+        if result and result.phase == "Succeeded":
+            fix = f"submit it again; with --resume it resumes from the snapshots of {name!r}"
+            raise ConflictError(f"{name!r} has succeeded", fix=fix)
+        desired = folder.desired
+        folder.write(Desired(nodes=desired.nodes, restarts=desired.restarts + 1))
+        if result:
+            with acquire_lock(folder.lock):  # the supervisor that wrote it is about to exit
+                folder.clear_result()
+        self._supervise(folder)
+
+    def cancel(self, namespace: str, name: str) -> None:
+        """Stop a job for good, and wait until it has ended."""
+        self._change(namespace, name, lambda desired: msgspec.structs.replace(desired, cancelled=True))
+        self._await_stop(namespace, name)
+
+    def inject_fault(self, namespace: str, name: str, injection: FaultInjection) -> None:
+        """Inject a fault into one of its nodes, or a rank of it."""
+        process_faults.inject(self._open(namespace, name), injection)
+
+    def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:
+        """Stop a job and remove its folder.
+
+        Raises:
+            ConflictError: its snapshots are to be deleted, and are outside the state folder.
+        """
+        folder = self._open(namespace, name)
+        stored = launch.snapshot_dir(folder.job.spec, self.state) if snapshots else None
+        if stored:
+            require_own(stored, self.state)
+        if not folder.result:
+            self.cancel(namespace, name)
+        if stored:
+            remove(stored)
+        trash = folder.path.with_name(f".gone-{uuid.uuid4().hex}")
+        folder.path.rename(trash)  # atomic: nobody sees a partially deleted job
+        shutil.rmtree(trash, ignore_errors=True)
+        return snapshots
+
+    def run_snapshot_tool(self, store: SnapshotStore, args: Sequence[str]) -> Iterator[bytes]:
+        """The output of ``kittrain.snapshots`` for a folder of snapshots, whose job may be deleted."""
+        folder = self._path(store.namespace, store.name)
+        job = JobFolder(folder).job if (folder / "job.json").is_file() else None
+        if job and not job.spec.snapshots.enabled:
+            raise snapshots_disabled(store.name)
+        claim = job.spec.snapshots.claim if job else store.claim
+        snapshots = launch.stored_dir(self.state, store.namespace, store.name, claim)
+        if not (job or snapshots.is_dir()):
+            raise no_snapshots(store.name, "on this machine", f"see {self.state} for the snapshots of earlier jobs")
+        return snapshot_tool.run(job.python if job else sys.executable, snapshots, args)
+
+    def _path(self, namespace: str, name: str) -> Path:
+        return self.state / "jobs" / namespace / name
+
+    def _open(self, namespace: str, name: str) -> JobFolder:
+        path = self._path(namespace, name)
+        if not (path / "job.json").is_file():
+            fix = "kitctl list -A shows all jobs"
+            raise NotFound(f"no job {name!r} in namespace {namespace!r} on this machine", fix=fix)
+        return JobFolder(path)
+
+    def _supervise(self, folder: JobFolder) -> None:
+        """Start a supervisor if the job needs one and has none."""
+        idle = folder.desired.suspended and not any(node.alive() for node in folder.nodes())
+        if not (folder.result or idle or folder.supervised()):
+            supervisor.spawn(folder)
+
+    def _change(self, namespace: str, name: str, change: Callable[[Desired], Desired]) -> None:
+        folder = self._open(namespace, name)
+        if result := folder.result:
+            raise ConflictError(
+                f"{name!r} has already ended ({result.phase.lower()})", fix="kitctl restart starts a failed job again"
+            )
+        folder.write(change(folder.desired))
+        self._supervise(folder)
+
+    def _await_stop(self, namespace: str, name: str) -> None:
+        """Wait until no node runs and, if the job is to end, until its result is recorded."""
+        folder = self._open(namespace, name)
+        deadline = time.monotonic() + folder.job.spec.grace_seconds + STOP_SLACK_SECONDS
+        while any(node.alive() for node in folder.nodes()) or not (folder.result or folder.desired.suspended):
+            if time.monotonic() > deadline:
+                raise TargetError(f"{name!r} did not stop", fix=f"see {folder.path / 'supervisor.log'}")
+            self._supervise(folder)
+            time.sleep(supervisor.POLL_SECONDS)

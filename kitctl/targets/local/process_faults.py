@@ -1,0 +1,48 @@
+"""Injects faults into the processes of a local job."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+
+from kitctl.errors import ConflictError
+from kitctl.faults import FAULTS, FaultInjection
+from kitctl.targets.local.folder import JobFolder
+
+
+def inject(folder: JobFolder, injection: FaultInjection) -> None:
+    """Inject a fault.
+
+    Raises:
+        ConflictError: there is no such node or rank at the moment.
+    """
+    agent = _agent(folder, injection)
+    try:
+        if FAULTS[injection.fault].signal:
+            _within(folder, injection, agent)
+        elif injection.fault == "preempt":
+            os.kill(agent, signal.SIGTERM)
+        else:
+            os.killpg(agent, signal.SIGKILL)
+    except ProcessLookupError as error:
+        raise _gone(injection, f"node {injection.node} has just ended") from error
+
+
+def _agent(folder: JobFolder, injection: FaultInjection) -> int:
+    node = folder.node(injection.node)
+    started = node.started(node.attempts)
+    if not (node.alive() and started):
+        raise _gone(injection, f"node {injection.node} is not running")
+    return started.pid
+
+
+def _within(folder: JobFolder, injection: FaultInjection, agent: int) -> None:
+    command = [folder.job.python, *injection.command("--agent", str(agent))]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise _gone(injection, done.stderr.strip())
+
+
+def _gone(injection: FaultInjection, why: str) -> ConflictError:
+    return ConflictError(f"{injection.fault} cannot hit {injection.target}: {why}", fix="try again once the job trains")

@@ -1,0 +1,33 @@
+"""Runs ``kittrain.snapshots`` as a process of this machine."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from kitctl import names
+from kitctl.targets.conflicts import trainer_failed
+
+CHUNK_BYTES: Final = 1 << 20
+
+
+def run(python: str, folder: Path, args: Sequence[str]) -> Iterator[bytes]:
+    """The stdout of ``kittrain.snapshots``, as it arrives.
+
+    Raises:
+        TargetError: it failed; with the last line of its stderr.
+    """
+    command = [python, *names.SNAPSHOTS_COMMAND[1:], str(folder), *args]
+    with (
+        tempfile.TemporaryFile() as errors,  # a pipe would fill up, since it is read at the end only
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors) as process,
+    ):
+        assert process.stdout is not None
+        while piece := process.stdout.read(CHUNK_BYTES):
+            yield piece
+        if process.wait():
+            errors.seek(0)
+            raise trainer_failed(errors.read())

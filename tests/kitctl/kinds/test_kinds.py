@@ -1,0 +1,110 @@
+"""What each kind of job is, and that nothing else in kitctl knows one kind from another."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kitctl import kinds, render
+from kitctl.kinds import KINDS
+from kitctl.spec import JobSpec
+
+ROOT = Path(__file__).parents[3]
+PACKAGE = ROOT / "kitctl"
+OTHERS = sorted(path for path in PACKAGE.rglob("*.py") if (PACKAGE / "kinds") not in path.parents)
+# What names a kind wherever it stands; `Job` and `jobs` are words of other things too, unless something is compared.
+NAMES = {kind.name for kind in KINDS.values()} | {kind.template for kind in KINDS.values()}
+COMPARED = NAMES | {kind.resource for kind in KINDS.values()} | {kind.plural for kind in KINDS.values()}
+# Parts of text that only one kind's manifests, API paths and labels have.
+MARKS = ["batch/v1", "batch.kubernetes.io", "kubeflow.org", "pytorchReplicaSpecs", "runPolicy", "elasticPolicy"]
+
+
+def strings(tree: ast.AST) -> Iterator[str]:
+    return (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def constant(key: ast.expr | None) -> object:
+    return key.value if isinstance(key, ast.Constant) else None
+
+
+def without_docstrings(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            node.body = [
+                one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+            ]
+    return tree
+
+
+def knowledge_of_kinds(source: str) -> list[str]:
+    """What a module states that belongs into a kind's own."""
+    tree = without_docstrings(ast.parse(source))
+    compared = [text for node in ast.walk(tree) if isinstance(node, ast.Compare) for text in strings(node)]
+    matched = [text for node in ast.walk(tree) if isinstance(node, ast.MatchValue) for text in strings(node)]
+    keys = [text for node in ast.walk(tree) if isinstance(node, ast.Dict) for text in map(constant, node.keys)]
+    own = {f"kitctl.kinds.{kind.__class__.__module__.rpartition('.')[2]}" for kind in KINDS.values()}
+    imported = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module in own]
+    marked = [text for text in strings(tree) if any(mark in text for mark in MARKS)]
+    return [
+        *(text for text in strings(tree) if text in NAMES),
+        *(str(text) for text in (*compared, *matched, *keys) if text in COMPARED),
+        *marked,
+        *map(str, imported),
+    ]
+
+
+@pytest.mark.parametrize("path", OTHERS, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_other_module_knows_one_kind_from_another(path: Path) -> None:
+    assert knowledge_of_kinds(path.read_text(encoding="utf-8")) == []
+
+
+def test_templates_know_no_kind_but_their_own() -> None:
+    own = {f"{kind.template}.yaml.j2" for kind in KINDS.values()}
+    for path in (ROOT / "manifests").glob("*.j2"):
+        text = path.read_text(encoding="utf-8")
+        assert [word for word in (*NAMES, *MARKS, "job.kind ==") if word in text and path.name not in own] == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'if spec.kind == "PyTorchJob": pass',
+        'count = 1 if job["kind"] == "Job" else 2',
+        'codes = {"IndexedJob": 75}',
+        'match kind:\n    case "Job": pass',
+        'spec["runPolicy"]["suspend"]',
+        "from kitctl.kinds.pytorch_job import PyTorchJob",
+    ],
+)
+def test_knowledge_of_a_kind_is_found(source: str) -> None:
+    assert knowledge_of_kinds(source)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_a_kind_reads_what_it_renders(kind: kinds.JobKind) -> None:
+    job = render.manifests(JobSpec(name="run", kind=kind.name, nodes="2:4"), suspended=True, run="a1")[-1]
+    assert (job["apiVersion"], job["kind"]) == (kind.api_version, kind.resource)
+    assert kinds.of_object(job) is kinds.of_spec(kind.name) is kinds.of_resource(kind.resource) is kind
+    assert (kind.nodes(job), kind.desired_nodes(job), kind.suspended(job)) == ("2:4", 4, True)
+    assert kind.pod_template(job)["spec"]["containers"]
+    assert kind.run_id(job) == ("" if kind.pods_know_uid else "a1")
+    assert set(kind.exit_codes) == {"done", "drained", "retryable", "fatal"}
+
+
+def test_auto_is_the_kind_that_every_cluster_has() -> None:
+    assert kinds.of_spec(kinds.AUTO) is kinds.DEFAULT
+    assert next(iter(KINDS.values())) is kinds.DEFAULT
+    assert kinds.DEFAULT.operator == ""
+    assert kinds.of_resource("Pod") is None
+
+
+def test_an_indexed_job_is_scaled_by_both_numbers_or_kubernetes_refuses() -> None:
+    assert KINDS["IndexedJob"].scale(3) == {"spec": {"parallelism": 3, "completions": 3}}
+
+
+def test_an_operator_restarts_pods_for_large_exit_codes_only() -> None:
+    codes = KINDS["PyTorchJob"].exit_codes
+    assert {outcome for outcome, code in codes.items() if code >= 128} == {"drained", "retryable"}

@@ -1,0 +1,98 @@
+"""Whose lines are no longer with a pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kitctl import names
+from kitctl.facts import NodeAssignment, Report
+from kitctl.kinds.indexed_job import INDEX
+from kitctl.logs import Line
+from kitctl.targets.cluster.agent_runs import AgentRun, ReadLog, count_missing, lines_after, unread_runs
+
+
+def life(begun: float, pod: str = "run-0-a", node: int = 0) -> AgentRun:
+    return AgentRun(node=node, begun=begun, pod=pod, file=f"node-{node}/{begun * 1000:.0f}-{pod}.log")
+
+
+def line(second: float, text: str) -> Line:
+    return Line(f"2026-11-22T10:00:{second:012.9f}Z", 0, text)
+
+
+def test_what_was_read_from_its_own_pod_is_not_read_again() -> None:
+    kept = [life(10.2), life(20.7, "run-0-b"), life(10.4, "run-1-a", 1)]
+    read = [ReadLog(pod="run-0-b", started=20.0), ReadLog(pod="run-1-a", started=10.0, whole=False, last=line(1, "x"))]
+    assert unread_runs(kept, read) == [(kept[0], None), (kept[2], line(1, "x"))]
+    assert unread_runs(kept, []) == [(one, None) for one in kept]
+
+
+def test_pods_of_one_name_that_follow_each_other_are_told_apart_by_when_they_started() -> None:
+    kept = [life(10.2), life(20.2), life(30.2)]
+    assert unread_runs(kept, [ReadLog(pod="run-0-a", started=20.0), ReadLog(pod="run-0-a", started=30.0)]) == [
+        (kept[0], None)
+    ]
+
+
+TEXTS = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=12)
+
+
+@given(TEXTS, st.integers(0, 11), st.floats(0.0, 3.0))
+def test_after_a_cut_nothing_is_lost_and_little_comes_twice(texts: list[str], at: int, delay: float) -> None:
+    """Each line is kept some time before its kubelet takes note of it."""
+    at = min(at, len(texts) - 1)
+    kept = [line(second, f"{second} {text}") for second, text in enumerate(texts)]
+    last = line(at + delay, kept[at].text)
+    assert list(lines_after(kept, last)) == kept[at + 1 :]
+
+
+def test_without_a_line_that_was_read_all_come_and_an_unknown_one_goes_by_its_time() -> None:
+    kept = [line(second, str(second)) for second in range(4)]
+    assert list(lines_after(kept, None)) == kept
+    assert list(lines_after(kept, line(1.5, "not by the agent"))) == kept[2:]
+    assert list(lines_after([], line(1, "x"))) == []
+
+
+def job(**status: Any) -> dict[str, Any]:
+    return {"kind": "Job", "metadata": {"name": "run"}, "status": {"startTime": "2026-11-22T10:00:00Z"} | status}
+
+
+def pod(node: int, second: int, *, ended: bool = False, leaving: bool = False) -> dict[str, Any]:
+    at = f"1970-01-01T00:00:{second:02}Z"
+    state = (
+        {"terminated": {"startedAt": at, "finishedAt": at, "exitCode": 1}} if ended else {"running": {"startedAt": at}}
+    )
+    labels = {INDEX: str(node)}
+    return {
+        "metadata": {"name": f"run-{node}", "labels": labels} | ({"deletionTimestamp": at} if leaving else {}),
+        "status": {"containerStatuses": [{"name": names.CONTAINER, "state": state}]},
+    }
+
+
+def seats(*lives: int, joined: float = 15.5) -> Report:
+    return Report(
+        formed=1.0, nodes={str(node): NodeAssignment(joined=joined, lives=count) for node, count in enumerate(lives)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "pods", "report", "count"),
+    [
+        ({}, [pod(0, 10), pod(1, 10)], seats(1, 1), 0),
+        ({}, [pod(0, 10), pod(1, 15)], seats(1, 2), 1),  # one was replaced, and has joined
+        ({}, [pod(0, 10), pod(1, 20)], seats(1, 1), 1),  # one was replaced, and has not joined yet
+        ({}, [pod(0, 10), pod(1, 10, ended=True), pod(1, 15)], seats(1, 2), 0),  # its first pod is still there
+        ({}, [pod(0, 10)], seats(1, 1), 1),
+        ({}, [pod(0, 10), pod(1, 10)], seats(0, 0), 0),  # nothing is kept
+        ({}, [], seats(0, 0), 2),
+        ({}, [pod(0, 10, ended=True, leaving=True)], seats(1), 1),  # its kubelet may have removed its log
+        ({}, [], None, 1),
+        ({"startTime": None}, [], None, 0),  # it waits in a queue
+        ({"failed": 3}, [pod(0, 10, ended=True), pod(0, 20)], None, 2),
+    ],
+)
+def test_lives_without_a_pod_are_counted(status: Any, pods: Any, report: Report | None, count: int) -> None:
+    assert count_missing(job(**status), pods, report) == count

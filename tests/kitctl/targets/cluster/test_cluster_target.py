@@ -1,0 +1,120 @@
+"""Verbs of the command line against a small API server: what they print, and which objects they act on."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from kitctl import names
+from kitctl.cli import cli
+from kitctl.kinds.indexed_job import INDEX
+from kitctl.targets.cluster import transport
+from tests.kitctl.targets.cluster.apiserver import ApiServer
+from tests.kitctl.targets.cluster.clients import Kit
+from tests.kitctl.targets.cluster.objectstore import Key, Object
+
+NO_CLAIM: Final[dict[str, Any]] = {"snapshots": {"enabled": False}}  # so no copies of logs are looked for there
+TIMES = [f"2026-01-01T00:00:0{second}.000000000Z" for second in range(4)]
+
+
+def pod(server: ApiServer, job: str = "run", node: int = 0) -> Object:
+    """A pod of a job that runs, and has said four things."""
+    labels = {
+        names.LABEL_NAME: names.APP_NAME,
+        names.LABEL_COMPONENT: "trainer",
+        names.LABEL_INSTANCE: job,
+        INDEX: str(node),
+    }
+    running = {"name": names.CONTAINER, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
+    server.logs[f"{job}-{node}"] = [f"{time} [rank {node}]: line {number}" for number, time in enumerate(TIMES)]
+    status = {"phase": "Running", "containerStatuses": [running]}
+    return server.put("pods", f"{job}-{node}", metadata={"labels": labels}, spec={"nodeName": "m"}, status=status)
+
+
+def test_jobs_are_listed_by_phase(server: ApiServer, kit: Kit) -> None:
+    kit.submit(name="waits")
+    kit.submit(name="ends")
+    kit("cancel", "ends")
+    assert kit("list", "--phase", "Pending", "-o", "name").split() == ["waits"]
+    assert kit("list", "--phase", "cancelled", "-o", "name").split() == ["ends"]
+    assert kit("list", "--phase", "Running") == "no jobs in namespace 'default'\n"
+    assert server.names("jobs.batch") == {"waits", "ends"}
+
+
+def test_logs_have_their_times_when_asked_and_begin_when_asked(server: ApiServer, kit: Kit) -> None:
+    kit.submit()
+    pod(server)
+    assert kit("logs", "run").splitlines() == [f"[rank 0]: line {number}" for number in range(4)]
+    assert kit("logs", "run", "--timestamps", "--tail", "1") == f"{TIMES[3]} [rank 0]: line 3\n"
+    assert kit("logs", "run", "--since-time", TIMES[2]).splitlines() == ["[rank 0]: line 2", "[rank 0]: line 3"]
+
+
+def test_following_with_a_tail_begins_with_the_last_lines_and_repeats_none(server: ApiServer, kit: Kit) -> None:
+    kit.submit(**NO_CLAIM)
+    key = Key("pods", "default", "run-0")
+    pod(server)
+    ended = {"name": names.CONTAINER, "state": {"terminated": {"exitCode": 0, "finishedAt": TIMES[3]}}}
+
+    def go_on() -> None:
+        """Between the tail and what follows: one more line, and the end."""
+        server.logs["run-0"].append("2026-01-01T00:00:09.000000000Z [rank 0]: last")
+        server.store.patch(key, {"status": {"containerStatuses": [ended]}}, apply=False)
+        complete = {"type": "Complete", "status": "True", "lastTransitionTime": "2026-01-01T00:00:10Z"}
+        job = Key("jobs.batch", "default", "run")
+        server.store.patch(job, {"status": {"conditions": [complete]}}, apply=False)
+
+    server.plan("GET .*/pods/run-0/log", times=1)
+    server.plan("GET .*/pods/run-0/log", before=go_on)
+    told = kit("logs", "run", "-f", "--tail", "2").splitlines()
+    assert told == ["[rank 0]: line 2", "[rank 0]: line 3", "[rank 0]: last"]
+
+
+def test_a_followed_log_goes_on_after_its_connection_broke(server: ApiServer, kit: Kit) -> None:
+    kit.submit(**NO_CLAIM)
+    pod(server)
+    server.plan("GET .*/pods/run-0/log", lost="halfway")
+    server.plan("GET .*/pods/run-0/log", lost="before")
+
+    def end() -> None:
+        server.store.forget(Key("pods", "default", "run-0"))
+        server.store.patch(
+            Key("jobs.batch", "default", "run"),
+            {"metadata": {"annotations": {names.ANNOTATION_CANCELLED: "2026-01-01T00:00:09Z"}}},
+            apply=False,
+        )
+
+    server.plan("GET .*/pods/run-0$", before=end)
+    told = [line for line in kit("logs", "run", "-f").splitlines() if line.startswith("[rank")]
+    assert told == [f"[rank 0]: line {number}" for number in range(4)]
+
+
+@pytest.mark.timeout(60)
+def test_a_pod_whose_machine_is_off_keeps_nobody_from_the_end_of_a_job(
+    server: ApiServer, kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log is asked of the kubelet there, for which the API server says that nobody answers, without end."""
+    monkeypatch.setattr(transport, "RETRY_SECONDS", 0.1)
+    kit.submit(**NO_CLAIM)
+    pod(server)
+    pod(server, node=1)
+    silent = {"kind": "Status", "message": "dial tcp 10.0.0.7:10250: i/o timeout"}
+    server.plan("GET .*/pods/run-1/log", times=9999, answer=(500, silent))
+    complete = {"type": "Complete", "status": "True", "lastTransitionTime": "2026-01-01T00:00:10Z"}
+
+    def end() -> None:
+        server.store.forget(Key("pods", "default", "run-0"))
+        job = Key("jobs.batch", "default", "run")
+        server.store.patch(job, {"status": {"conditions": [complete]}}, apply=False)
+
+    server.plan("GET .*/pods/run-0$", before=end)
+    assert [line for line in kit("logs", "run", "-f").splitlines() if line.startswith("[rank 0]")]
+
+
+def test_names_of_jobs_are_completed(server: ApiServer, kit: Kit) -> None:
+    for name in ("digits-one", "digits-two", "other"):
+        kit.submit(name=name)
+    words = ["status", "--kubeconfig", str(server.kubeconfig(kit.folder))]
+    completed = ShellComplete(cli, {}, "kitctl", "_KITCTL_COMPLETE").get_completions(words, "digits-")
+    assert [item.value for item in completed] == ["digits-one", "digits-two"]

@@ -1,0 +1,106 @@
+"""Why something is not simply running, in the words that Kubernetes left."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from kitctl import names
+from kitctl.targets.cluster import conditions, job_facts
+from tests.kitctl.targets.cluster.recorded import recorded
+
+
+def note(pod: dict[str, Any], now: float = 0.0) -> str:
+    return conditions.pod_reason(pod, job_facts.container_status(pod).get("state", {}), now)
+
+
+def test_a_pod_that_runs_needs_no_note() -> None:
+    assert [note(pod) for pod in recorded("running").pods] == ["", ""]
+
+
+def test_a_failure_that_the_agent_told_needs_no_note() -> None:
+    assert note(recorded("failed-pytorchjob").pods[1]) == ""
+
+
+def test_the_schedulers_reason() -> None:
+    assert "Insufficient nvidia.com/gpu" in note(recorded("too-many-gpus").pods[0])
+
+
+def test_an_image_that_cannot_be_pulled_comes_with_its_cure() -> None:
+    told = note(recorded("no-image").pods[0])
+    assert "no/such:image" in told
+    assert told.endswith("(check the image's name, and the cluster's right to pull it)")
+
+
+def test_a_pod_that_stays_after_its_grace_period_is_stuck() -> None:
+    pod = recorded("leaving").pods[1]
+    over = datetime.fromisoformat(pod["metadata"]["deletionTimestamp"]).timestamp()
+    assert note(pod, now=over + 1) == "is being deleted"
+    stuck = note(pod, now=over + 60)
+    assert "node kitctl-worker3 is unreachable" in stuck
+    assert "kubectl taint node kitctl-worker3 node.kubernetes.io/out-of-service" in stuck
+
+
+def test_a_pod_that_ended_and_stays_is_held_by_its_controller_not_by_its_machine() -> None:
+    pod = recorded("leaving").pods[1]
+    over = datetime.fromisoformat(pod["metadata"]["deletionTimestamp"]).timestamp()
+    pod["status"]["containerStatuses"][0]["state"] = {"terminated": {"reason": "Error", "exitCode": 75}}
+    assert note(pod, now=over + 60).startswith("has ended, and is replaced once Kubernetes' Job controller notices")
+
+
+def test_a_container_that_took_too_much_memory_names_its_limit() -> None:
+    resources = {"limits": {"memory": "512Mi"}}
+    pod = {"metadata": {}, "status": {}, "spec": {"containers": [{"name": names.CONTAINER, "resources": resources}]}}
+    state = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
+    assert conditions.pod_reason(pod, state, 0.0) == "OOMKilled (exit code 137, the limit is 512Mi)"
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ({"waiting": {"reason": "ContainerCreating"}}, ""),
+        ({"waiting": {"reason": "InvalidImageName", "message": "no"}}, "InvalidImageName: no (check the image's name)"),
+        ({"terminated": {"reason": "OOMKilled", "exitCode": 137}}, "OOMKilled (exit code 137)"),
+        ({"terminated": {"reason": "Error", "exitCode": 1}}, ""),
+        ({"terminated": {"exitCode": 1}}, ""),
+    ],
+)
+def test_what_the_kubelet_says_of_a_container(state: dict[str, Any], told: str) -> None:
+    pod = recorded("running").pods[0]
+    pod["status"]["containerStatuses"][0]["state"] = state
+    assert note(pod) == told
+
+
+def test_a_disruption_and_an_eviction() -> None:
+    pod = recorded("running").pods[0]
+    pod["status"] |= {"reason": "Evicted", "message": "low on memory"}
+    assert note(pod) == "Evicted: low on memory"
+    disrupted = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicted"}
+    pod["status"]["conditions"].append(disrupted)
+    assert note(pod) == "EvictionByEvictionAPI: evicted"
+
+
+@pytest.mark.parametrize(("name", "holder"), [("quota", "spec"), ("failed-pytorchjob", "runPolicy")])
+def test_a_job_that_waits_says_for_what(name: str, holder: str) -> None:
+    job = recorded(name).job
+    suspended = job["spec"] if holder == "spec" else job["spec"]["runPolicy"]
+    assert conditions.job_reason(job, []) == ""
+    suspended["suspend"] = True
+    assert conditions.job_reason(job, []) == "", "somebody suspended it"
+    job["metadata"]["annotations"][names.ANNOTATION_RELEASED] = "false"
+    assert "submit was interrupted" in conditions.job_reason(job, [])
+    job["metadata"]["annotations"][names.ANNOTATION_RELEASED] = "true"
+    job["metadata"]["labels"][names.LABEL_QUEUE] = "team"
+    assert conditions.job_reason(job, []) == "waits in queue team"
+    suspended["suspend"] = False
+    assert conditions.job_reason(job, []) == ""
+
+
+def test_the_latest_warning_is_told() -> None:
+    job, _, _, events = recorded("quota")
+    first, second = (event | {"message": word} for event, word in zip(events, ("first", "second"), strict=True))
+    first["lastTimestamp"], second["lastTimestamp"] = "2026-11-21T14:00:00Z", "2026-11-21T14:00:01Z"
+    for order in ([first, second], [second, first]):
+        assert conditions.job_reason(job, order) == "FailedCreate: second"

@@ -1,0 +1,146 @@
+"""What the server would refuse is found before anything is made, or deleted."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+import pytest
+
+from kitctl.errors import ConflictError, Forbidden, UsageError
+from kitctl.sections import Scheduling
+from tests.kitctl.targets.cluster.apiserver import ApiServer, User
+from tests.kitctl.targets.cluster.clients import Kit
+from tests.kitctl.targets.cluster.objectstore import Key, Object, Refused
+
+WITHOUT_PODS = [
+    {"verbs": ["*"], "apiGroups": ["batch", "kubeflow.org", "storage.k8s.io", "networking.k8s.io"], "resources": ["*"]},
+    {"verbs": ["*"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["*"]},
+    {
+        "verbs": ["*"],
+        "apiGroups": [""],
+        "resources": ["services", "configmaps", "serviceaccounts", "persistentvolumeclaims", "limitranges", "nodes"],
+    },
+]
+# What plug-ins of a real API server say of a pod, and what is told to do about it.
+# fmt: off
+REFUSED: list[tuple[str, str, str]] = [
+    ("a quota", "failed quota: all: must specify limits.cpu for: pytorch; limits.memory for: pytorch",
+        "resources.limits.cpu, resources.limits.memory"),
+    ("a quota, as told by older servers", "failed quota: all: must specify limits.memory",
+        "add resources.limits.memory to the job"),
+    ("a quota of requests", "failed quota: all: must specify memory for: pytorch",
+        "add resources.requests.memory to the job"),
+    ("a limit range", "[maximum memory usage per Container is 256Mi, but limit is 512Mi]",
+        "kubectl describe limitrange"),
+    ("Pod Security", 'violates PodSecurity "restricted:latest": runAsNonRoot != true', "security.profile: restricted"),
+    ("an account", 'error looking up service account default/x: serviceaccount "x" not found',
+        "security.serviceAccount"),
+    ("a priority", "no PriorityClass with name high was found", "kubectl get priorityclass"),
+]
+# fmt: on
+
+
+def refuse_pods(server: ApiServer, message: str, status: int = 403) -> None:
+    def plugin(resource: str, _: Object) -> None:
+        if resource == "pods":
+            raise Refused(status, f'pods "run-0-x" is forbidden: {message}', "Forbidden")
+
+    server.store.admission.append(plugin)
+
+
+@pytest.mark.parametrize(("message", "fix"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_what_admission_says_of_a_pod_is_told_by_submit_and_by_doctor(
+    server: ApiServer, kit: Kit, message: str, fix: str
+) -> None:
+    refuse_pods(server, message)
+    told = kit("submit", "--name", "run", exit_code=2)
+    assert message in told
+    assert fix in told.partition("fix: ")[2]
+    assert server.written() == []
+    told = kit("doctor", exit_code=1)
+    assert "pods          PROBLEM" in told
+    assert fix in told
+
+
+def test_a_webhook_that_denies_a_pod(server: ApiServer, kit: Kit) -> None:
+    refuse_pods(server, 'admission webhook "policy.example" denied the request: no team label', 400)
+    told = kit("submit", "--name", "run", exit_code=2)
+    assert "denied the request: no team label\nfix: a policy of this cluster forbids it" in told
+
+
+def test_a_webhook_that_takes_no_part_in_dry_runs_keeps_nobody_from_submitting(server: ApiServer, kit: Kit) -> None:
+    def plugin(resource: str, _: Object) -> None:
+        if resource == "pods":
+            raise Refused(400, 'admission webhook "old.example" does not support dry run', "BadRequest")
+
+    server.store.admission.append(plugin)
+    kit.submit()
+    assert server.names("jobs.batch") == {"run"}
+
+
+def test_pods_for_which_there_is_no_quota_now_may_wait_for_it(server: ApiServer, kit: Kit) -> None:
+    refuse_pods(server, "exceeded quota: small, requested: pods=1, used: pods=3, limited: pods=3")
+    told = kit("submit", "--name", "run")
+    assert "its pods wait until there is room for them: Pod: " in told
+    assert server.names("jobs.batch") == {"run"}
+
+
+def test_who_may_not_create_pods_submits_all_the_same(server: ApiServer, kit: Kit) -> None:
+    server.users["token"] = User(rules=WITHOUT_PODS)
+    kit.submit()
+    assert server.names("jobs.batch") == {"run"}
+    told = kit("doctor", "--name", "other")
+    assert 'pods          unknown permission denied: Pod: pods is forbidden: User "somebody" cannot create' in told
+
+
+def test_what_no_server_takes_is_found_before_anything_is_made(server: ApiServer, kit: Kit) -> None:
+    """The kit's own rules would have said so first; the server's word does not need them."""
+    plain = kit.submission()
+    spec = msgspec.structs.replace(plain.spec, scheduling=Scheduling(node_selector={"disk": "a b"}))
+    with pytest.raises(UsageError, match="a valid label must be"):
+        kit.target().submit(dataclasses.replace(plain, spec=spec))
+    assert server.written() == []
+
+
+def test_a_job_that_is_replaced_is_not_deleted_for_one_that_cannot_be(server: ApiServer, kit: Kit) -> None:
+    kit.submit()
+    uid = server.store.get(Key("jobs.batch", "default", "run"))["metadata"]["uid"]
+    refuse_pods(server, "violates PodSecurity")
+    kit("submit", "--name", "run", "--replace", exit_code=2)
+    assert server.store.get(Key("jobs.batch", "default", "run"))["metadata"]["uid"] == uid
+
+
+def test_a_quota_that_the_old_job_uses_up_does_not_keep_the_new_one_from_replacing_it(
+    server: ApiServer, kit: Kit
+) -> None:
+    """A full quota is told before a name that is taken."""
+
+    def plugin(resource: str, thing: Object) -> None:
+        new = not thing["metadata"].get("uid")
+        if new and resource in {"jobs.batch", "services", "persistentvolumeclaims"} and server.names(resource):
+            raise Refused(403, "exceeded quota: one of each", "Forbidden")
+
+    kit.submit()
+    server.store.admission.append(plugin)
+    kit.submit(replace=True)
+    with pytest.raises(Exception, match="exceeded quota"):
+        kit.submit(name="other")
+    assert server.names("jobs.batch") == {"run"}
+
+
+@pytest.mark.parametrize("resource", ["services", "configmaps", "persistentvolumeclaims"])
+def test_what_is_in_the_way_is_found_first(server: ApiServer, kit: Kit, resource: str) -> None:
+    name = {"services": "run", "configmaps": "run-status"}.get(resource, "run-snapshots")
+    server.put(resource, name, spec={"accessModes": ["ReadWriteMany"]})
+    with pytest.raises(ConflictError, match=f"{name!r} already exists and does not belong to this job"):
+        kit.submit()
+    assert server.written() == []
+
+
+def test_a_right_that_is_missing_for_good_is_told_before_anything_is_made(server: ApiServer, kit: Kit) -> None:
+    rules = [{"verbs": ["*"], "apiGroups": ["batch", "storage.k8s.io"], "resources": ["*"]}]
+    server.users["token"] = User(rules=rules)
+    with pytest.raises(Forbidden, match='cannot create resource "services"'):
+        kit.submit()
+    assert server.written() == []

@@ -1,0 +1,82 @@
+"""What a namespace has for pods that say nothing themselves reaches a job's pods, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.kitctl.rendered import Object
+from tests.kitctl.targets.cluster.apiserver import ApiServer, User
+from tests.kitctl.targets.cluster.clients import Kit
+from tests.kitctl.targets.cluster.objectstore import Key
+
+EVERYTHING_BUT_LOOKING = [
+    {"verbs": ["create", "patch"], "apiGroups": ["*"], "resources": ["*"]},
+    {"verbs": ["*"], "apiGroups": ["batch", "kubeflow.org", "storage.k8s.io"], "resources": ["*"]},
+    {"verbs": ["get"], "apiGroups": [""], "resources": ["services", "configmaps", "persistentvolumeclaims"]},
+]
+
+
+def pod(server: ApiServer) -> Object:
+    spec: Object = server.store.get(Key("jobs.batch", "default", "run"))["spec"]["template"]["spec"]
+    return spec
+
+
+def limit_range(server: ApiServer, **item: dict[str, str]) -> None:
+    server.put("limitranges", "limits", spec={"limits": [{"type": "Pod"}, {"type": "Container", **item}]})
+
+
+@pytest.fixture
+def registry(server: ApiServer) -> None:
+    server.put("serviceaccounts", "default", imagePullSecrets=[{"name": "registry"}])
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_private_image_is_pulled_with_what_the_default_account_has(server: ApiServer, kit: Kit) -> None:
+    kit.submit()
+    assert pod(server)["serviceAccountName"] == "run", "which has no secrets of its own"
+    assert pod(server)["imagePullSecrets"] == [{"name": "registry"}]
+
+
+@pytest.mark.usefixtures("registry")
+def test_secrets_that_are_named_are_the_only_ones(server: ApiServer, kit: Kit) -> None:
+    kit("submit", "--name", "run", "--pull-secret", "mine", "--pull-secret", "ours")
+    assert pod(server)["imagePullSecrets"] == [{"name": "mine"}, {"name": "ours"}]
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize("security", [{"serviceAccount": "trainers"}, {"reportStatus": False}])
+def test_an_account_that_is_there_gives_its_own(server: ApiServer, kit: Kit, security: dict[str, Any]) -> None:
+    server.put("serviceaccounts", "trainers")
+    kit.submit(security=security)
+    assert "imagePullSecrets" not in pod(server)
+
+
+def test_who_may_not_see_the_default_account_or_limit_ranges_goes_without(server: ApiServer, kit: Kit) -> None:
+    server.users["token"] = User(rules=EVERYTHING_BUT_LOOKING)
+    kit.submit()
+    assert "imagePullSecrets" not in pod(server)
+
+
+def test_requests_are_those_of_the_namespace_where_it_has_some(server: ApiServer, kit: Kit) -> None:
+    limit_range(server, default={"memory": "256Mi"}, defaultRequest={"memory": "128Mi", "ephemeral-storage": "1Gi"})
+    kit.submit()
+    assert pod(server)["containers"][0]["resources"] == {"requests": {"cpu": "100m", "memory": "128Mi"}}
+
+
+def test_what_the_job_says_itself_stays(server: ApiServer, kit: Kit) -> None:
+    limit_range(server, defaultRequest={"memory": "128Mi", "cpu": "1"})
+    kit.submit(resources={"requests": {"memory": "4Gi"}, "limits": {"cpu": "2"}})
+    asked = pod(server)["containers"][0]["resources"]
+    assert asked == {"requests": {"memory": "4Gi"}, "limits": {"cpu": "2"}}
+
+
+def test_a_job_that_is_half_submitted_is_the_same_the_next_time(server: ApiServer, kit: Kit) -> None:
+    """What was inherited is part of the job's digest, so it has to be inherited again."""
+    limit_range(server, defaultRequest={"memory": "128Mi"})
+
+    server.plan("POST .*/services$", answer=(403, {"kind": "Status", "message": "cannot"}))
+    server.plan("DELETE .*/jobs/run", answer=(403, {"kind": "Status", "message": "cannot"}))
+    kit("submit", "--name", "run", "--no-checks", exit_code=1)
+    assert "continuing" in kit("submit", "--name", "run")

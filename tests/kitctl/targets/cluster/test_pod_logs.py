@@ -1,0 +1,123 @@
+"""Reading the logs of pods, and the copies of those that are deleted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kitctl import logs, names
+from kitctl.kinds.indexed_job import INDEX
+from kitctl.logs import Line
+from kitctl.targets.cluster.agent_runs import ReadLog, count_missing
+from kitctl.targets.cluster.log_copies import LogCopies
+from kitctl.targets.cluster.pod_logs import Source, follow, lines
+from kittrain.node.log_copy import log_copy_path
+from tests.kitctl.targets.cluster.apiserver import ApiServer
+from tests.kitctl.targets.cluster.clients import Kit
+from tests.kitctl.targets.cluster.objectstore import Key
+
+BEGUN = 1_795_341_600  # 2026-11-22T10:00:00Z
+JOB = {"kind": "Job", "metadata": {"name": "run"}, "status": {"startTime": "2026-11-22T10:00:00Z"}}
+
+
+def at(second: float, text: str) -> str:
+    return f"2026-11-22T10:00:{second:012.9f}Z {text}"
+
+
+def run(command: Sequence[str]) -> Iterator[bytes]:
+    """Runs a command of the helper pod on this machine."""
+    assert command[0] == "python"
+    yield subprocess.run([sys.executable, *command[1:]], check=True, capture_output=True).stdout
+
+
+class Job:
+    """A job's pods on the server, and its claim, a folder."""
+
+    def __init__(self, server: ApiServer, claim: Path) -> None:
+        self.server, self.claim = server, claim
+        self.polls = 0
+        env = [{"name": names.KIT_SPEC, "value": json.dumps({"version": 1, "log_dir": str(claim)})}]
+        pod = {"spec": {"containers": [{"env": env}]}}
+        self.copies = LogCopies(None, {**JOB, "spec": {"template": pod}}, lambda _: None)  # type: ignore[arg-type]
+
+    def pod(self, name: str, node: int, second: int, *said: str, running: bool = False) -> None:
+        """A pod that has logged these lines, one a second."""
+        state: dict[str, Any] = {"startedAt": f"2026-11-22T10:00:{second:02}Z"}
+        self.server.put(
+            "pods",
+            name,
+            spec={"containers": []},
+            metadata={"labels": {INDEX: str(node)}},
+            status={
+                "containerStatuses": [
+                    {"name": names.CONTAINER, "state": {"running" if running else "terminated": state}}
+                ]
+            },
+        )
+        self.server.logs[name] = [at(second + more + 0.5, text) for more, text in enumerate(said)]
+
+    def copy(self, pod: str, node: int, second: int, *said: str) -> None:
+        """The copy that its agent wrote: each line a moment before it is logged."""
+        path = log_copy_path(self.claim, node_index=node, pod=pod, begun=BEGUN + second + 0.25)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(at(second + more + 0.4, text) + "\n" for more, text in enumerate(said)))
+
+    def source(self, ends: int = 1) -> Source:
+        """Its logs; the job has ended at poll number ``ends``, and its second pod is deleted before."""
+
+        def ended() -> bool:
+            self.polls += 1
+            if self.polls == ends:
+                self.server.store.objects.pop(Key("pods", "default", "run-1-b"), None)
+            return self.polls >= ends
+
+        def copies(_count: int, read: list[ReadLog]) -> Iterator[Line]:
+            return self.copies._unread(run, read)
+
+        pods = partial(self.server.store.items, "pods", "default", "")
+        return Source(pods=pods, missing=lambda pods: count_missing(JOB, pods, None), ended=ended, copies=copies)
+
+
+@pytest.fixture
+def job(server: ApiServer, tmp_path: Path) -> Job:
+    """Node 1 is in its second pod; the first is gone."""
+    job = Job(server, tmp_path)
+    job.pod("run-0-a", 0, 1, "zero", "two")
+    job.pod("run-1-b", 1, 11, "again", "last?")
+    job.copy("run-0-a", 0, 1, "zero", "two")
+    job.copy("run-1-a", 1, 2, "one", "three")
+    job.copy("run-1-b", 1, 11, "again", "last?", "why it failed")
+    return job
+
+
+def test_pods_and_copies_are_merged_without_duplicates(job: Job, kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(JOB["status"], "failed", 3)  # type: ignore[arg-type]  # two of them are there
+    merged = list(logs.merge(lines(kit.target().api, job.source())))
+    assert [(line.node, line.text) for line in merged] == [
+        *((0, "zero"), (1, "one"), (0, "two"), (1, "three"), (1, "again"), (1, "last?"))
+    ]
+
+
+def test_no_copies_are_read_while_all_pods_exist(job: Job, kit: Kit) -> None:
+    assert len(lines(kit.target().api, job.source())) == 2
+
+
+def test_following_reads_a_replaced_pod_too(job: Job, kit: Kit) -> None:
+    job.pod("run-1-c", 1, 20, "third run", running=False)
+    told = [line.text for batch in follow(kit.target().api, job.source(ends=3)) for line in batch]
+    assert sorted(told) == sorted(["zero", "two", "again", "last?", "third run"]), "all pods were read whole"
+
+
+def test_following_reads_the_copy_of_a_pod_that_is_deleted_meanwhile(job: Job, kit: Kit) -> None:
+    job.server.store.objects.pop(Key("pods", "default", "run-1-b"))
+    job.pod("run-1-b", 1, 11, "again", "last?", running=True)
+    told = [line.text for batch in follow(kit.target().api, job.source(ends=3)) for line in batch]
+    assert sorted(told[:4]) == ["again", "last?", "two", "zero"]
+    assert told[4:] == ["one", "three", "why it failed"]

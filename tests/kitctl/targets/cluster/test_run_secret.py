@@ -1,0 +1,93 @@
+"""The Secret of a run: made with it, gone with it, shown to nobody, and gone without by who may not make it."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from kitctl import names
+from kitctl.errors import Unavailable, UsageError
+from kitctl.targets import Change
+from kitctl.targets.cluster.run_secret import mask
+from tests.kitctl.targets.cluster.apiserver import ApiServer, User
+from tests.kitctl.targets.cluster.clients import Kit
+from tests.kitctl.targets.cluster.objectstore import Key, Object
+
+WITHOUT_SECRETS = [
+    {"verbs": ["*"], "apiGroups": [group], "resources": resources}
+    for group, resources in {
+        "": ["configmaps", "persistentvolumeclaims", "serviceaccounts", "services", "pods", "events"],
+        "batch": ["jobs"],
+        "networking.k8s.io": ["networkpolicies"],
+        "rbac.authorization.k8s.io": ["roles", "rolebindings"],
+        "storage.k8s.io": ["storageclasses"],
+    }.items()
+]
+
+
+def secret(server: ApiServer, name: str = "run") -> Object:
+    return server.store.get(Key("secrets", "default", f"{name}-rendezvous"))
+
+
+def value(server: ApiServer, name: str = "run") -> str:
+    (key,) = secret(server, name)["data"].items()
+    assert key[0] == names.SECRET_KEY
+    return base64.b64decode(key[1]).decode()
+
+
+@pytest.mark.parametrize("kind", ["IndexedJob", "PyTorchJob"])
+def test_each_job_has_a_secret_that_goes_with_it(server: ApiServer, kit: Kit, kind: str) -> None:
+    kit.submit(kind=kind)
+    kit.submit(kind=kind, name="other")
+    assert len(value(server)) == len(value(server, "other")) == 64
+    assert value(server) != value(server, "other")
+    resource = "jobs.batch" if kind == "IndexedJob" else "pytorchjobs"
+    job = server.store.get(Key(resource, "default", "run"))
+    assert [owner["uid"] for owner in secret(server)["metadata"]["ownerReferences"]] == [job["metadata"]["uid"]]
+    kit("delete", "run", "--yes")
+    assert Key("secrets", "default", "run-rendezvous") not in server.store.objects
+
+
+def test_a_submit_that_goes_on_keeps_the_secret_that_is_there(server: ApiServer, kit: Kit) -> None:
+    server.plan("(PATCH|DELETE) .*/jobs/run$", times=99, lost="before")  # the release
+    target = kit.target()
+    target.retry_seconds = 0
+    with pytest.raises(Unavailable):
+        target.submit(kit.submission())
+    before = value(server)
+    server.faults.clear()
+    kit.submit()
+    assert value(server) == before
+
+
+def test_its_value_is_in_nothing_that_is_printed(server: ApiServer, kit: Kit) -> None:
+    told = kit("submit", "--name", "run", "--nodes", "2")
+    told += kit("diff", "--name", "run", "--nodes", "2", "--image", "other:1", exit_code=1)
+    told += kit("submit", "--name", "run", "--nodes", "2", "--dry-run=server", "-o", "yaml")
+    told += kit("status", "run", "-o", "json") + kit("doctor", "run")
+    told += "".join(str(one) for key, one in server.store.objects.items() if key.resource != "secrets")
+    assert value(server) not in told
+    assert base64.b64encode(value(server).encode()).decode() not in told
+
+
+def test_a_change_of_a_secret_shows_none_of_its_values() -> None:
+    before = {"kind": "Secret", "data": {"key": "c2VjcmV0"}}
+    shown = mask(Change(before=before, after={"kind": "Secret", "data": {"key": "b3RoZXI="}}))
+    assert (shown.before, shown.after) == ({"kind": "Secret", "data": {"key": "***"}},) * 2
+    other = Change(before=None, after={"kind": "ConfigMap", "data": {"key": "text"}})
+    assert mask(other) == other
+    assert mask(Change(before=None, after={"kind": "Secret"})).after == {"kind": "Secret"}
+
+
+def test_who_may_not_create_secrets_goes_without_aloud_unless_one_is_required(server: ApiServer, kit: Kit) -> None:
+    server.users["token"] = User(rules=WITHOUT_SECRETS)
+    told = kit("submit", "--name", "run", "--nodes", "2", "--no-checks")
+    assert "you may not create Secrets in namespace 'default': anyone who can reach node 0" in told
+    pod = server.store.get(Key("jobs.batch", "default", "run"))["spec"]["template"]["spec"]
+    assert "secret" not in {volume["name"] for volume in pod["volumes"]}
+    rules = server.store.get(Key("roles", "default", "run"))["rules"]
+    assert [rule["resources"] for rule in rules] == [["configmaps"]], "a right that its maker has not cannot be given"
+    with pytest.raises(UsageError, match=r"security\.rendezvousSecret: require, and you may not create Secrets"):
+        kit.submit(name="strict", security={"rendezvousSecret": "require"})
+    assert Key("jobs.batch", "default", "strict") not in server.store.objects

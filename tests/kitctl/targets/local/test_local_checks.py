@@ -1,0 +1,135 @@
+"""What is looked at on this machine before a job runs here."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from kitctl import specfile
+from kitctl.__main__ import main
+from kitctl.doctor import Finding
+from kitctl.errors import UnsupportedError, UsageError
+from kitctl.field_type import FieldType
+from kitctl.job_request import JobRequest
+from kitctl.sections import Scheduling
+from kitctl.spec import JobSpec
+from kitctl.targets import Submission
+from kitctl.targets.local import local_checks
+from kitctl.targets.local.folder import JobFolder
+
+EVERY_OPTION = Path(__file__).parents[3] / "cases" / "every-option.yaml"
+
+
+def submission(folder: Path, spec: JobSpec | None = None) -> Submission:
+    return Submission(spec=spec or JobSpec(name="job"), sources={}, folder=folder)
+
+
+def found(folder: Path, spec: JobSpec | None = None) -> dict[str, Finding]:
+    return {
+        finding.check: finding
+        for finding in local_checks.check_machine(submission(folder, spec), folder / "state" / "kitctl")
+    }
+
+
+def test_this_machine_could_run_the_default_workload(tmp_path: Path) -> None:
+    told = found(tmp_path)
+    assert [name for name, finding in told.items() if finding.verdict == "problem"] == []
+    assert "module kittrain.workloads.digits" in told["script"].what
+    assert str(tmp_path) in told["disk"].what
+    assert not (tmp_path / "state").exists(), "nothing is made"
+
+
+@pytest.mark.parametrize(
+    ("spec", "check", "verdict", "words"),
+    [
+        (JobSpec(name="job", command=("absent.py",)), "script", "problem", "no script 'absent.py'"),
+        (JobSpec(name="job", nodes=2, gpus_per_node=4096), "GPUs", "problem", "2 nodes of 4096 need 8192"),
+        (JobSpec(name="job", shared_memory="1000Ti"), "shared memory", "warning", "a pod would have 1000Ti"),
+        (JobSpec(name="job", nodes=4000), "processors", "warning", "4000 ranks share"),
+    ],
+)
+def test_what_stands_in_the_way_is_told(tmp_path: Path, spec: JobSpec, check: str, verdict: str, words: str) -> None:
+    finding = found(tmp_path, spec)[check]
+    assert finding.verdict == verdict
+    assert words in finding.what
+    assert finding.fix
+
+
+def test_a_disk_that_is_almost_full_is_a_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_checks, "LOW_DISK_BYTES", 1 << 62)
+    assert found(tmp_path)["disk"].verdict == "warning"
+
+
+def test_no_port_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object, **__: object) -> socket.socket:
+        raise PermissionError("not here")
+
+    monkeypatch.setattr(socket, "create_server", refuses)
+    finding = found(tmp_path)["loopback"]
+    assert (finding.verdict, finding.what) == ("problem", "no port can be opened on 127.0.0.1: not here")
+
+
+def test_submit_insists_on_what_a_job_cannot_do_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    local_checks.require_runnable(submission(tmp_path))
+    with pytest.raises(UsageError, match="no script"):
+        local_checks.require_runnable(submission(tmp_path, JobSpec(name="job", command=("absent.py",))))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "torch" else name)
+    with pytest.raises(UnsupportedError, match="lacks torch"):
+        local_checks.require_runnable(submission(tmp_path))
+
+
+def test_options_that_mean_nothing_here_are_named() -> None:
+    spec = specfile.build(JobRequest(file=EVERY_OPTION))
+    (told,) = local_checks.remarks(spec)
+    defaults = {"snapshots.accessMode", "security.profile", "security.reportStatus"}  # in that file, too
+    named = [field for field in local_checks.IGNORED if field not in defaults]
+    assert told == f"the local target ignores what only a cluster has: {', '.join(named)}"
+    assert local_checks.remarks(JobSpec(name="job", nodes=3, env={"A": "b"}, resume=True)) == []
+    assert local_checks.remarks(JobSpec(name="job", secrets={"A": "b/c"}, scheduling=Scheduling(queue="q"))) == [
+        "the local target ignores what only a cluster has: secrets, scheduling"
+    ]
+
+
+def test_each_field_means_something_here_or_is_ignored_on_purpose() -> None:
+    """A new field has to be put on one side."""
+    heard = {"version", "name", "namespace", "nodes", "gpusPerNode", "procsPerNode", "command", "args", "env", "sync"}
+    heard |= {"resume", "fromScratch", "virtualRanks", "backend", "nccl", "security.rendezvousSecret"}
+    heard |= {f"rendezvous.{key}" for key in ("backend", "joinTimeout", "lastCall")}
+    heard |= {f"snapshots.{key}" for key in ("enabled", "claim", "everySteps", "every", "memoryEverySteps", "keep")}
+    heard |= {"snapshots.keepEvery", "snapshots.keepBest", "snapshots.copy", "snapshots.modelFile"}
+    heard |= {f"policy.{key}" for key in ("maxRestarts", "backoffLimit", "deadline", "gracePeriod", "hangTimeout")}
+    named = heard | {*local_checks.IGNORED}
+    fields = {
+        name if name in named or not key else f"{name}.{key}"
+        for name, shape in FieldType(JobSpec).fields.items()
+        for key in shape.fields or [""]
+    }
+    assert fields == named
+
+
+def test_a_job_is_submitted_with_a_word_about_what_is_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    started: list[JobFolder] = []
+    monkeypatch.setattr("kitctl.targets.local.supervisor.spawn", started.append)
+    words = [
+        "submit",
+        "--target",
+        "local",
+        "--image",
+        "a/b",
+        "--secret",
+        "A=b/c",
+        "--volume",
+        "data:/data",
+        "--queue",
+        "q",
+    ]
+    assert main(words) == 0
+    told = capsys.readouterr().err
+    assert told.count("warning: ") == 1
+    assert "image, secrets, volumes, scheduling" in told
+    assert len(started) == 1
