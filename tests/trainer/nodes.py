@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from tests.trainer.warm_agents import WarmAgent, search_path, warm_agent_server
 
@@ -147,10 +147,14 @@ class ColdNodes(Nodes):
     warm = False
 
 
+# Not the global generator: tests seed it, and then two test processes take the same ports.
+RANDOM: Final = random.SystemRandom()
+
+
 def free_port() -> int:
     """A free port below the ephemeral range (ip(7)), so that no outgoing connection takes it."""
     while True:
         with socket.socket() as probe, suppress(OSError):
-            number = random.randrange(16_000, 32_000)
+            number = RANDOM.randrange(16_000, 32_000)
             probe.bind(("127.0.0.1", number))
             return number
