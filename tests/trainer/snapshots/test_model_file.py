@@ -86,7 +86,7 @@ def test_one_tensor_at_a_time_is_in_memory(form: Any) -> None:
         alive.append(weakref.ref(made))
         return made
 
-    names = [str(number) for number in range(10)]
+    names = [str(number) for number in range(12)]  # as text, 10 and 11 precede 2, as in older torch's files
     held = Weights(
         tree={name: f"tensor/{name}" for name in names},
         structure={name: (torch.Size([1000]), torch.float32) for name in reversed(names)},
@@ -96,10 +96,16 @@ def test_one_tensor_at_a_time_is_in_memory(form: Any) -> None:
     for piece in form(held):
         file += piece
         del piece
-    assert len(alive) == 10
+    assert len(alive) == 12
     if form is model_file.stream:
         found = torch.load(io.BytesIO(file), weights_only=True)
         assert all(bool((found[name] == float(name)).all()) for name in names)
+
+
+def test_a_tensor_in_another_container_is_an_error() -> None:
+    held = {"weight": torch.ones(2), "0._extra_state": {torch.ones(3)}}
+    with pytest.raises(CorruptError, match="would store 2 tensors of 20 bytes, not the model's 1 of 8 bytes"):
+        b"".join(model_file.stream(weights.of_model(held)))
 
 
 def test_a_snapshots_weights_are_verified_when_they_are_read(tmp_path: Path) -> None:

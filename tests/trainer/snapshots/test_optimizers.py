@@ -52,7 +52,6 @@ OPTIMIZERS: dict[str, Callable[[Any], optim.Optimizer]] = {
     "Adamax": lambda model: optim.Adamax(model.parameters()),
     "ASGD": lambda model: optim.ASGD(model.parameters(), t0=2),
     "LBFGS": lambda model: optim.LBFGS([one for one in model.parameters() if one.requires_grad], max_iter=3),
-    "Muon": lambda model: optim.Muon(model.parameters()),
     "NAdam": lambda model: optim.NAdam(model.parameters()),
     "RAdam": lambda model: optim.RAdam(model.parameters()),
     "RMSprop": lambda model: optim.RMSprop(model.parameters(), momentum=0.9, centered=True),
@@ -68,6 +67,8 @@ OPTIMIZERS: dict[str, Callable[[Any], optim.Optimizer]] = {
         lr=0.1,
     ),
 }
+if hasattr(optim, "Muon"):  # torch 2.6 has none
+    OPTIMIZERS["Muon"] = lambda model: optim.Muon(model.parameters())
 SCHEDULERS: dict[str, Callable[[optim.Optimizer], Any]] = {
     "LambdaLR": lambda made: lr_scheduler.LambdaLR(made, lambda step: 0.9**step),
     "OneCycleLR": lambda made: lr_scheduler.OneCycleLR(made, 0.5, total_steps=STEPS + 1),

@@ -23,6 +23,7 @@ from kittrain.training.gradients import AveragedGradients
 from kittrain.training.step_sync import Step, StepMessage, StepSync
 from kittrain.world.order import Cursor
 from tests.trainer.nodes import free_port
+from tests.trainer.sharded import skip_without_fsdp_on_cpus
 from tests.trainer.worlds import finish, fork, placed
 
 RANKS = 3
@@ -128,18 +129,30 @@ def test_ranks_are_weighted_by_their_samples() -> None:
     assert not torch.allclose(found[0], found[1])
 
 
-def test_a_model_that_is_only_partly_sharded_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gradients of the rest would not be averaged."""
-    for name, value in placed(0, 1, free_port()).items():
+@pytest.fixture
+def _one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**placed(0, 1, free_port()), "KIT_BACKEND": "gloo"}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("KIT_BACKEND", "gloo")
+
+
+@pytest.mark.usefixtures("_one_rank")
+def test_a_model_that_is_only_partly_sharded_is_an_error() -> None:
+    """The gradients of the rest would not be averaged."""
+    with join() as world:
+        model = nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 1))
+        fully_shard(model[1], mesh=init_device_mesh("cpu", (1,)))
+        with pytest.raises(ValueError, match=r"gradients of model.0.weight, model.0.bias: call fully_shard\(model\)"):
+            AveragedGradients(world, model, loss, samples_of(torch.float32))
+
+
+@pytest.mark.usefixtures("_one_rank")
+def test_a_sharded_model_has_gradients_and_messages_are_sent() -> None:
+    skip_without_fsdp_on_cpus()
     with join() as world:
         model = nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 1))
         mesh = init_device_mesh("cpu", (1,))
-        fully_shard(model[1], mesh=mesh)
-        with pytest.raises(ValueError, match=r"gradients of model.0.weight, model.0.bias: call fully_shard\(model\)"):
-            AveragedGradients(world, model, loss, samples_of(torch.float32))
-        fully_shard(model, mesh=mesh)
+        for module in (model[1], model):
+            fully_shard(module, mesh=mesh)
         gradients = AveragedGradients(world, model, loss, samples_of(torch.float32))
         mean = gradients.backward(next(gradients.batches(Cursor(), 1)), lambda: StepMessage(stop=True))
         assert mean.read()[1] == 1

@@ -18,6 +18,7 @@ from kittrain.env import RankEnv
 from kittrain.world.distributed import World
 from kittrain.world.evaluation import evaluate
 from tests.trainer.nodes import free_port
+from tests.trainer.sharded import skip_without_fsdp_on_cpus
 from tests.trainer.worlds import finish, fork, placed
 
 MODEL = nn.Identity()
@@ -112,6 +113,7 @@ def test_random_samples_are_the_same_each_time_and_generators_are_unchanged() ->
 
 @pytest.mark.slow
 def test_ranks_without_samples_take_part_in_collective_forward_passes(tmp_path: Path) -> None:
+    skip_without_fsdp_on_cpus()
     port = free_port()
     ranks = [fork(evaluate_sharded, rank, port, tmp_path / str(rank)) for rank in (0, 1)]
     assert [finish(rank) for rank in ranks] == [0, 0]

@@ -6,6 +6,7 @@ over without losing the store.
 
 from __future__ import annotations
 
+import inspect
 import os
 import time
 from collections.abc import Callable
@@ -130,10 +131,19 @@ class C10dBackend:
             timeout=RendezvousTimeout(
                 join=timedelta(seconds=settings.join_timeout), last_call=timedelta(seconds=settings.last_call_timeout)
             ),
-            keep_alive_interval=settings.keep_alive_interval,
-            keep_alive_max_attempt=settings.keep_alive_max_attempt,
+            **_keep_alive(settings),
         )
         return handler
+
+
+def _keep_alive(settings: RendezvousSettings) -> dict[str, int]:
+    """The keep-alive arguments that this torch accepts; in torch 2.6 they are fixed at 3 attempts every 5 seconds."""
+    arguments = {
+        "keep_alive_interval": settings.keep_alive_interval,
+        "keep_alive_max_attempt": settings.keep_alive_max_attempt,
+    }
+    accepted = inspect.signature(C10dRendezvous.from_backend).parameters
+    return {name: value for name, value in arguments.items() if name in accepted}
 
 
 def host_store(node: NodeEnv) -> dist.TCPStore:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import os
 import socket
+from datetime import timedelta
 from functools import cache
+from typing import Final
 
 import torch.distributed as dist
 
 from kittrain.system import port
+
+CLIENT_TIMEOUT: Final = timedelta(seconds=15)
 
 
 class RankStore:
@@ -35,20 +39,34 @@ class RankStore:
             return
         assert self._listener
         listener, self._listener = self._listener, None
-        self._store = host(listener, libuv=os.environ.get("USE_LIBUV", "1") == "1") if is_supported() else None
+        if is_supported():
+            self._store = host(listener, libuv=bool(_server()) and os.environ.get("USE_LIBUV", "1") == "1")
         listener.close()
 
 
-@cache
 def is_supported() -> bool:
     """Whether ranks can use an agent's store: torch's client for it requires libuv, which some builds lack.
 
     Without it rank 0 hosts the store, as torch does without an agent.
     """
+    return _server() is not None
+
+
+@cache
+def _server() -> bool | None:
+    """Whether the server uses libuv; None if ranks can use neither. In torch 2.6 a libuv server cannot get a socket."""
+    return next((libuv for libuv in (True, False) if _works(libuv=libuv)), None)
+
+
+def _works(*, libuv: bool) -> bool:
+    listener = port.listen("127.0.0.1", 0)
+    number = listener.getsockname()[1]
     try:
-        host(port.listen("127.0.0.1", 0), libuv=True)
+        server = host(listener, libuv=libuv)
+        dist.TCPStore("127.0.0.1", number, is_master=False, wait_for_workers=False, timeout=CLIENT_TIMEOUT)
     except RuntimeError:  # dist.DistStoreError is one
         return False
+    del server
     return True
 
 

@@ -1,7 +1,8 @@
 """Writes a model file as ``torch.save`` does, but tensor by tensor, to a stream.
 
 Such a file is a zip archive of plain records: a pickle that describes the tensors, and the bytes of each. Torch writes
-one without the bytes; its records are copied here and the bytes added.
+one without the bytes; its records are copied here and the bytes added. Torch numbers the tensors' records as it pickles
+the tensors; in which order it writes the records depends on its version.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.serialization import skip_data
 
 from kittrain.snapshots import tree
+from kittrain.snapshots.shards import CorruptError
 from kittrain.snapshots.weights import Weights
 from kittrain.system.files import Buffer
 
 ALIGNMENT: Final = 64  # bytes: alignment of a record's content, as in torch's files, so that it can be mapped
 TEMPLATE: Final = "model.pt"  # torch names the records' folder after the file
-DATA: Final = "model/data/"  # prefix of the names of the records with the tensors' bytes
+DATA: Final = "model/data/"  # prefix of the names of the records with the tensors' bytes; a number follows
 HEADER: Final = 30 + 20  # bytes before a record's name and padding: zip's header, and the zip64 sizes
 PADDING: Final = 0x4246  # id of a zip extra field without meaning, as torch uses it
 
@@ -32,7 +34,7 @@ def stream(weights: Weights) -> Iterator[Buffer]:
     """The file in parts.
 
     Raises:
-        CorruptError: a tensor's bytes are damaged where they are read from.
+        CorruptError: a tensor's bytes are damaged where they are read from, or torch would store other tensors.
         OSError: they cannot be read at the moment.
     """
     sink = _Sink()
@@ -40,10 +42,10 @@ def stream(weights: Weights) -> Iterator[Buffer]:
         template = Path(folder) / TEMPLATE
         _write_template(weights, template)
         with zipfile.ZipFile(template) as records, zipfile.ZipFile(sink, "w") as out:  # type: ignore[call-overload]  # it asks for no more
-            names = iter(dict.fromkeys(tree.tensor_names(weights.tree)))
+            names = _names_by_record(weights, records)
             for record in records.namelist():
                 # No variable here may hold a record's content while the next one is read.
-                _add(out, record, weights.content(next(names)) if record.startswith(DATA) else records.read(record))
+                _add(out, record, weights.content(names[record]) if record in names else records.read(record))
                 yield from sink.take()
     yield from sink.take()
 
@@ -54,6 +56,24 @@ def _write_template(weights: Weights, path: Path) -> None:
         tensors = {name: torch.empty(shape, dtype=dtype) for name, (shape, dtype) in weights.structure.items()}
     with skip_data(materialize_fake_tensors=True):
         torch.save(tree.join(tensors, weights.tree), path)
+
+
+def _names_by_record(weights: Weights, template: zipfile.ZipFile) -> dict[str, str]:
+    """From the names of the records for tensors to the tensors' names.
+
+    Raises:
+        CorruptError: the template's records are not those of the tensors.
+    """
+    names = {f"{DATA}{number}": name for number, name in enumerate(dict.fromkeys(tree.tensor_names(weights.tree)))}
+    shapes = {record: weights.structure[name] for record, name in names.items()}
+    expected = {record: shape.numel() * dtype.itemsize for record, (shape, dtype) in shapes.items()}
+    found = {one.filename: one.file_size for one in template.infolist() if one.filename.startswith(DATA)}
+    if found != expected:
+        raise CorruptError(
+            f"torch {torch.__version__} would store {len(found)} tensors of {sum(found.values())} bytes, not the "
+            f"model's {len(expected)} of {sum(expected.values())} bytes: is one in an unusual container?"
+        )
+    return names
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: Buffer) -> None:
