@@ -41,7 +41,7 @@ def test_a_cause_is_reported_per_failure_and_at_the_end_with_rank_node_and_last_
         f"[agent {other}]: fatal: node 1 has failed for good" for other in (0, 2)
     ]
     end = [
-        f"'fails' failed: node 1: rank 1 failed ({CAUSE}), no restart left of 2",
+        f"job 'fails' failed: node 1: rank 1 failed ({CAUSE}), no restart left of 2",
         "  Last lines of rank 1 on node 1:",
         "    looking for data",
         "    no data in /data/x",
