@@ -53,10 +53,10 @@ def test_snapshots_are_managed_and_their_history_audited_and_tampering_is_found(
     assert f"1 of 3 cannot be used: {oldest.name}" in kit.run("snapshots", "verify", "job", exit_code=1)
     resign(newest, ledger=without(read_manifest(newest).ledger, 2))
     output = kit.run("audit", "job", exit_code=1)
-    assert f"broken in {newest.name}: entry 2: epoch, position and step begin at" in output
+    assert f"broken in {newest.name}: entry 2: epoch, position and step start at" in output
     assert "2 <- here" in output
     prune = ("snapshots", "prune", "job", "--keep", "1", "--damaged")
-    assert "delete these 2? Nobody is there to answer" in kit.run(*prune, exit_code=2)
+    assert "delete these 2? confirmation needed, but stdin is not a terminal" in kit.run(*prune, exit_code=2)
     assert len([*kit.snapshots("job").glob("step-*")]) == 3
     kit.run(*prune, "-y")
     assert [path.name for path in kit.snapshots("job").glob("step-*")] == [newest.name]
