@@ -195,7 +195,7 @@ class NodeAgent(SimpleElasticAgent):
         self._resolve_failure([hang], noticed=noticed, step=step)
         return RunResult(state=WorkerState.FAILED)
 
-    def _stop_workers(self, worker_group: WorkerGroup) -> None:
+    def _stop_workers(self, worker_group: WorkerGroup, **_: Any) -> None:  # torch 2.6 also passes is_restart
         # Only group rank 0 logs why the round ended, unless it has logged a failure itself.
         if not (self._reporter.forming or worker_group.group_rank) and self._handler.reason:
             log(self._node.node_index, self._handler.reason)

@@ -12,6 +12,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Final
 
+import torch
 import torch.distributed as dist
 
 from kittrain.system import port
@@ -54,8 +55,9 @@ def is_supported() -> bool:
 
 @cache
 def _server() -> bool | None:
-    """Whether the server uses libuv; None if ranks can use neither. In torch 2.6 a libuv server cannot get a socket."""
-    return next((libuv for libuv in (True, False) if _works(libuv=libuv)), None)
+    """Whether the server uses libuv; None if ranks can use neither."""
+    kinds = (True, False) if torch.__version__ >= "2.7" else (False,)  # in torch 2.6 a libuv server takes no socket
+    return next((libuv for libuv in kinds if _works(libuv=libuv)), None)
 
 
 def _works(*, libuv: bool) -> bool:
