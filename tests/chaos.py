@@ -32,10 +32,10 @@ IN_THE_MIDDLE: Final = "in the middle"  # of what a fault was to interrupt
 MID_PUBLISH: Final = f"""
 import os, signal, sys, time
 from pathlib import Path
-from kittrain import strike
+from kittrain import fault_injection
 folder, scratch, victim = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-agent = int(os.environ.get("AGENT") or strike.agent_here())
-pid = agent if victim == "agent" else strike.rank_of(agent, 0)
+agent = int(os.environ.get("AGENT") or fault_injection.agent_here())
+pid = agent if victim == "agent" else fault_injection.rank_of(agent, 0)
 before, end = set(folder.glob(scratch)), time.monotonic() + 20
 while not (begun := set(folder.glob(scratch)) - before) and time.monotonic() < end:
     time.sleep(0.0002)

@@ -24,7 +24,7 @@ def test_a_job_that_can_run_has_no_problems_and_nothing_is_created(namespace: st
     assert {name for name, finding in found.items() if finding["result"] != "ok"} == set()
     assert "Kubernetes v1." in found["server"]["message"]
     assert "of 4 nodes" in found["image"]["message"]
-    assert found["dry run"]["message"] == "the server would take all 9 objects"
+    assert found["dry run"]["message"] == "the server would accept all 9 objects"
     assert not get(namespace, "jobs,pvc,services")["items"]
 
 
@@ -42,7 +42,7 @@ def test_problems_of_a_job_are_reported_with_their_fix(namespace: str) -> None:
     assert "no node of the cluster has more than" in found["GPUs"]["message"]
     assert "pods: 2 needed, 1 of 1 left" in found["quota"]["message"]
     assert "requests.nvidia.com/gpu: 1998 needed, 4 of 4 left" in found["quota"]["message"]
-    assert "no Kueue" in found["queue"]["message"]
+    assert "Kueue is not installed" in found["queue"]["message"]
     assert all(finding["fix"] for finding in found.values() if finding["result"] == "problem")
 
 

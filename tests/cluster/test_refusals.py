@@ -22,9 +22,9 @@ NO_CLAIM = ("--set", "snapshots.enabled=false")
     ("options", "message", "fix"),
     [
         (["--nodes", "3", "--claim", "disk"], "'disk' is ReadWriteOnce, but 3 nodes need ReadWriteMany", "shared"),
-        (["--claim", "absent"], "no claim 'absent' in namespace", "leave --claim out"),
+        (["--claim", "absent"], "no claim 'absent' in namespace", "omit --claim"),
         (["--storage-class", "absent"], "the cluster has no storage class 'absent'; there ", "--storage-class"),
-        (["--nodes", "2", "--storage-class", "{namespace}"], "makes disks (ebs.csi.aws.com)", "--storage-class"),
+        (["--nodes", "2", "--storage-class", "{namespace}"], "provides disks (ebs.csi.aws.com)", "--storage-class"),
         (["--gpus-per-node", "99"], "gpusPerNode: 99, but no node of the cluster has more than", "--no-checks"),
     ],
 )
@@ -108,7 +108,7 @@ def test_a_quota_and_a_limit_range_that_require_limits(namespace: str) -> None:
     words = job("run", namespace, *IDLE)
     output = kitctl("submit", *words, exit_code=2)
     assert "must specify limits.memory for: pytorch" in output
-    assert "fix: a quota of the namespace demands it: add resources.limits.memory to the job" in output
+    assert "fix: a quota of the namespace requires it: add resources.limits.memory to the job" in output
     assert "add resources.limits.memory to the job" in kitctl("doctor", *words, exit_code=1)
     item = {"type": "Container", "default": {"memory": "256Mi"}, "max": {"memory": "1Gi"}}
     limits = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "few"}, "spec": {"limits": [item]}}

@@ -37,6 +37,6 @@ def test_snapshots_are_managed_through_a_helper_pod(namespace: str, tmp_path: Pa
     assert "1 of 3 cannot be used: step-00000060-g0001" in kitctl("snapshots", "verify", *gone, exit_code=1)
     kitctl("snapshots", "prune", *gone, "--keep", "1", "-y")
     assert {path.name for path in folder.glob("step-*")} == {"step-00000064-g0001", "step-00000060-g0001"}
-    assert "no snapshot '7' that could be used" in kitctl("snapshots", "show", *gone, "7", exit_code=1)
+    assert "no snapshot '7'; steps with a usable one" in kitctl("snapshots", "show", *gone, "7", exit_code=1)
     until(lambda: not get(namespace, "pods")["items"])  # no pod is left
     assert "no claim 'other'" in kitctl("audit", *gone, "--claim", "other", exit_code=102)

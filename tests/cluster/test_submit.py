@@ -149,7 +149,7 @@ def test_a_partly_submitted_job_reports_it_and_can_be_deleted(namespace: str) ->
     assert not survives(21, *words)
     assert 1 < len(left(namespace)) < 8
     cut = status("run", namespace)
-    assert (cut["phase"], cut["reason"]) == ("Suspended", "its submit was interrupted: run it again, or kitctl delete")
+    assert (cut["phase"], cut["reason"]) == ("Suspended", "submit was interrupted: run it again, or kitctl delete")
     assert "already exists" in kitctl(*words, "--nodes", "2", exit_code=2), "that is another job"
     kitctl("delete", "run", "-n", namespace)
     until(lambda: left(namespace) <= {"PersistentVolumeClaim/run-snapshots"})
@@ -166,7 +166,7 @@ def test_an_object_recreated_after_it_was_read_is_not_touched(namespace: str) ->
         for change in (partial(target.api.patch, earlier, {}), partial(target.api.delete, earlier)):
             with pytest.raises(ConflictError) as caught:
                 change()
-            assert caught.value.fix == "it was deleted and created again meanwhile: look at it first"
+            assert caught.value.fix == "it was deleted and created again meanwhile: check it first"
         with pytest.raises(ConflictError):
             target.api.patch(found, {}, version="1")
         assert target.api.get(kind, namespace, name)["metadata"]["uid"] == found["metadata"]["uid"]
