@@ -49,7 +49,7 @@ def test_a_node_that_never_comes_back(namespace: str) -> None:
         kubectl("delete", "pod", "-n", namespace, lost, "--grace-period=1", "--wait=false")  # as Kubernetes does later
         state = until_status("fixed", namespace, lambda state: "not confirmed" in reason_of(lost, state))
         reason = reason_of(lost, state)
-        match = re.search(rf"since {node} does not answer;.* kubectl (taint node {node} (\S+)=\S+)", reason)
+        match = re.search(rf"node {node} is unreachable;.* kubectl (taint node {node} (\S+)=\S+)", reason)
         assert match
         kubectl(*match[1].split())
         try:
