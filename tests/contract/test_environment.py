@@ -18,7 +18,7 @@ from kitctl.spec import JobSpec
 from kitctl.targets.local import launch
 from kitctl.targets.local.folder import JobFolder, create
 from kitctl.targets.local.records import Desired, Job
-from kittrain import env, job_spec
+from kittrain import agent, env, job_spec
 from kittrain.node.secret import run_secret
 
 SPEC = JobSpec(
@@ -138,3 +138,8 @@ def test_without_snapshots_there_is_no_folder_for_them(tmp_path: Path) -> None:
 def test_each_node_of_one_machine_has_its_own_gpus(tmp_path: Path) -> None:
     spec = JobSpec(name="job", nodes=4, gpus_per_node=2)
     assert local_environment(tmp_path, spec)["CUDA_VISIBLE_DEVICES"] == "6,7"
+
+
+def test_the_agent_knows_the_version_that_kitctl_has() -> None:
+    """An agent warns of an image of another version."""
+    assert agent.version() == kitctl.__version__

@@ -184,7 +184,7 @@ def _quiet_torch() -> None:
 def version() -> str:
     """The version of this package, or ``unknown`` if it is not installed."""
     try:
-        return importlib.metadata.version("kitctl")
+        return importlib.metadata.version("kittrain")
     except importlib.metadata.PackageNotFoundError:
         return "unknown"
 
