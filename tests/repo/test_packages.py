@@ -27,7 +27,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(build, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
     venv.create(folder / "env", with_pip=False)
     site = next((folder / "env" / "lib").glob("python*/site-packages"))
-    for name in needed_by("kitctl"):
+    for name in needed_by("kittrain"):
         found = distribution(name)
         for part in {file.parts[0] for file in found.files or () if file.parts[0] != ".."}:
             (site / part).symlink_to(Path(str(found.locate_file(part))))
