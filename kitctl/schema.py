@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from kitctl import sections, spec
+from kitctl import sections, snapshots, spec
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -26,7 +26,7 @@ def output_schema() -> Schema:
     """The schema of every object that ``-o json`` prints. All keys are required: the output leaves none out."""
     from kitctl.output import DOCUMENTS, base, history, jobs, reports  # noqa: PLC0415 - only the documentation needs it
 
-    schema = _described("kitctl -o json", msgspec.json.schema(DOCUMENTS), (base, jobs, reports, history))
+    schema = _described("kitctl -o json", msgspec.json.schema(DOCUMENTS), (base, jobs, reports, snapshots, history))
     for definition in schema["$defs"].values():
         definition["required"] = list(definition["properties"])
         for field in definition["properties"].values():

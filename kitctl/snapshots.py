@@ -12,7 +12,10 @@ T = TypeVar("T")
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A part of the output; unknown keys, of an image of another version, are ignored."""
+    """A part of the output; unknown keys, of an image of another version, are ignored.
+
+    Those whose fields are documented are parts of what ``-o json`` prints, too (``kitctl.output.history``).
+    """
 
 
 class Snapshot(Output, frozen=True, kw_only=True):
@@ -34,24 +37,35 @@ class Snapshot(Output, frozen=True, kw_only=True):
 
 
 class LedgerEntry(Output, frozen=True, kw_only=True):
-    """An entry of the ledger: a generation's steps in an epoch, and the positions in its order that they consumed."""
+    """The steps that one generation took in one epoch, and the samples that they consumed."""
 
     generation: int
+    """Generation of the ranks."""
     epoch: int
+    """Epoch, from 0."""
     first_step: int
+    """First step."""
     last_step: int
+    """Last step."""
     start: int
+    """First position in the epoch's order of samples."""
     stop: int
+    """Position after the last one."""
     world_size: int
+    """Ranks."""
 
 
 class Tensor(Output, frozen=True, kw_only=True):
-    """One of the model's tensors; ``size`` is bytes."""
+    """A tensor of the model."""
 
     name: str
+    """Its name in the state dict."""
     shape: tuple[int, ...]
+    """Its shape."""
     dtype: str
+    """Its type, as torch names it."""
     size: int
+    """Bytes."""
 
 
 class SnapshotDetails(Snapshot, frozen=True, kw_only=True):
@@ -70,36 +84,53 @@ class SnapshotDetails(Snapshot, frozen=True, kw_only=True):
 
 
 class EarlierData(Output, frozen=True, kw_only=True):
-    """A part of a history in an earlier order of the data; ``before`` counts the epochs before it."""
+    """The part of a history that used another order of the data."""
 
     samples: int
+    """Samples of an epoch."""
     batch: int
+    """Samples of a step."""
     seed: int
+    """Seed of the order of samples."""
     before: int
+    """Epochs before this part."""
     epochs: int
+    """Whole epochs of this part."""
     position: int
+    """Samples of one more epoch."""
     counted: int
+    """Samples that were counted."""
     steps: int
+    """Steps that were taken."""
 
 
 class Proof(Output, frozen=True, kw_only=True):
-    """What a snapshot's history proves; ``broken`` is where it contradicts itself, ``entry`` the index in the ledger.
-
-    The numbers are those of the current order of the data; ``earlier`` has the parts before, in other orders.
-    """
+    """What the history of one snapshot proves, for the current order of the data."""
 
     snapshot: str
+    """Name of the snapshot."""
     before: int = 0
+    """Epochs in earlier orders of the data."""
     epochs: int
+    """Whole epochs."""
     position: int
+    """Samples of one more epoch."""
     samples: int
+    """Samples of an epoch."""
     counted: int
+    """Samples that were counted exactly once."""
     steps: int
+    """Steps that were taken."""
     earlier: tuple[EarlierData, ...] = ()
+    """The parts in earlier orders of the data."""
     generations: int
+    """How often ranks started."""
     broken: str
+    """Where the history contradicts itself. Empty: nowhere."""
     entry: int | None
+    """Index of the ledger's entry where it does."""
     ledger: tuple[LedgerEntry, ...]
+    """The history."""
 
 
 class Audit(Output, frozen=True, kw_only=True):

@@ -3,38 +3,7 @@
 from __future__ import annotations
 
 from kitctl.output.base import Document, Part
-
-
-class LedgerEntry(Part, frozen=True, kw_only=True):
-    """The steps that one generation took in one epoch, and the samples that they consumed."""
-
-    generation: int
-    """Generation of the ranks."""
-    epoch: int
-    """Epoch, from 0."""
-    first_step: int
-    """First step."""
-    last_step: int
-    """Last step."""
-    start: int
-    """First position in the epoch's order of samples."""
-    stop: int
-    """Position after the last one."""
-    world_size: int
-    """Ranks."""
-
-
-class Tensor(Part, frozen=True, kw_only=True):
-    """A tensor of the model."""
-
-    name: str
-    """Its name in the state dict."""
-    shape: tuple[int, ...]
-    """Its shape."""
-    dtype: str
-    """Its type, as torch names it."""
-    size: int
-    """Bytes."""
+from kitctl.snapshots import LedgerEntry, Proof, Tensor
 
 
 class SnapshotDetails(Part, frozen=True, kw_only=True):
@@ -95,56 +64,6 @@ class SnapshotList(Document, frozen=True, kw_only=True, tag="SnapshotList"):
 
     items: tuple[Snapshot, ...]
     """The newest first."""
-
-
-class EarlierData(Part, frozen=True, kw_only=True):
-    """The part of a history that used another order of the data."""
-
-    samples: int
-    """Samples of an epoch."""
-    batch: int
-    """Samples of a step."""
-    seed: int
-    """Seed of the order of samples."""
-    before: int
-    """Epochs before this part."""
-    epochs: int
-    """Whole epochs of this part."""
-    position: int
-    """Samples of one more epoch."""
-    counted: int
-    """Samples that were counted."""
-    steps: int
-    """Steps that were taken."""
-
-
-class Proof(Part, frozen=True, kw_only=True):
-    """What the history of one snapshot proves, for the current order of the data."""
-
-    snapshot: str
-    """Name of the snapshot."""
-    before: int
-    """Epochs in earlier orders of the data."""
-    epochs: int
-    """Whole epochs."""
-    position: int
-    """Samples of one more epoch."""
-    samples: int
-    """Samples of an epoch."""
-    counted: int
-    """Samples that were counted exactly once."""
-    steps: int
-    """Steps that were taken."""
-    earlier: tuple[EarlierData, ...]
-    """The parts in earlier orders of the data."""
-    generations: int
-    """How often ranks started."""
-    broken: str
-    """Where the history contradicts itself. Empty: nowhere."""
-    entry: int | None
-    """Index of the ledger's entry where it does."""
-    ledger: tuple[LedgerEntry, ...]
-    """The history."""
 
 
 class AuditReport(Document, frozen=True, kw_only=True, tag="AuditReport"):
