@@ -34,24 +34,8 @@ _INDEX = click.IntRange(min=0)
 @click.command(cls=Command, epilog=EPILOG)
 @named_job
 @option("-f", "--follow", group="Output", is_flag=True, help="Stream until the job ends.")
-@option(
-    "--rank",
-    "ranks",
-    group="Filter",
-    type=click.IntRange(min=0),
-    metavar="N",
-    multiple=True,
-    help="Only this rank (repeatable).",
-)
-@option(
-    "--node",
-    "nodes",
-    group="Filter",
-    type=click.IntRange(min=0),
-    metavar="N",
-    multiple=True,
-    help="Only this node (repeatable).",
-)
+@option("--rank", "ranks", group="Filter", type=_INDEX, metavar="N", multiple=True, help="Only this rank (repeatable).")
+@option("--node", "nodes", group="Filter", type=_INDEX, metavar="N", multiple=True, help="Only this node (repeatable).")
 @option("--tail", group="Filter", type=_INDEX, metavar="N", default_text="all", help="Only the last N lines.")
 @option("--since", group="Filter", metavar="TIME", help="Only lines of the last TIME, as in 90s or 10m.")
 @option("--since-time", group="Filter", metavar="RFC3339", help="Only lines since this time.")

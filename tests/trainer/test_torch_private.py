@@ -27,7 +27,9 @@ AGENT: Final = {
     "_rendezvous": ["self", "worker_group"],
     "_start_workers": ["self", "worker_group"],
     "_monitor_workers": ["self", "worker_group"],
+    "_stop_workers": ["self", "worker_group"],
     "_shutdown": ["self", "death_sig"],
+    "_exit_barrier": ["self"],
 }
 
 
