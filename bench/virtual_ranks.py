@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch.utils.data import TensorDataset
 
-from bench.loop_ranks import LEARNING_RATE, convnet, loss
+from bench.loop_ranks import convnet, loss
 from bench.virtual import ROUNDS, STEPS, VIRTUAL_RANKS
 from kittrain import Data, Training, World, join
 
@@ -32,7 +32,7 @@ def main(out: Path) -> None:
 def seconds(world: World, dataset: TensorDataset, virtual: int) -> float:
     """The duration of one epoch."""
     model = convnet()
-    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     training = Training(world, model, optimizer, loss, Data(dataset, batch=BATCH), epochs=1, virtual_ranks=virtual)
     world.barrier()
     start = time.perf_counter()

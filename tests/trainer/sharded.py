@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -47,6 +48,8 @@ def train(kind: Kind, epochs: int, dies_at: int | None = None) -> None:
     """Resume and train to the end of an epoch; ``dies_at`` kills the last rank after that step."""
 
     def on_step(step: Step) -> None:
+        if dies_at and (folder := world.env.memory_dir):
+            wait_for_copies(folder / str(world.env.local_rank), step.number)
         if step.number == dies_at and world.rank == world.size - 1:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -57,6 +60,15 @@ def train(kind: Kind, epochs: int, dies_at: int | None = None) -> None:
         samples = torch.rand(STEPS * 6, 5, generator=torch.Generator().manual_seed(0))
         data = Data(TensorDataset(samples), batch=6)
         Training(world, model, optimizer, loss, data, epochs=epochs, scheduler=scheduler, on_step=on_step).fit()
+
+
+def wait_for_copies(folder: Path, step: int) -> None:
+    """Wait until the copies in memory that have surely begun are complete, however slow the machine is."""
+    begun = 0 if step < 2 else 1 if step < 6 else 2
+    deadline = time.monotonic() + 60
+    while len(list(folder.glob("step-*"))) < begun:
+        assert time.monotonic() < deadline, f"fewer than {begun} copies at step {step}"
+        time.sleep(0.002)
 
 
 def run(
