@@ -28,7 +28,13 @@ DEFAULT: Final = ("3.11:2.6.0", "3.11:2.9.1", "3.11:newest", "3.12:newest", "3.1
 TEST_PACKAGES: Final = frozenset({"hypothesis", "libfaketime", "pytest", "pytest-timeout", "pytest-xdist"})
 PYTEST: Final = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-rfE")
 FAST: Final = ("tests/trainer", "-m", "not slow and not long", "-n", os.environ.get("WORKERS", "auto"))
-END_TO_END: Final = ("tests/trainer/test_forkserver.py", "tests/trainer/node/test_worker.py", "-m", "slow")
+END_TO_END: Final = (
+    "tests/trainer/test_forkserver.py",
+    "tests/trainer/test_agent.py",
+    "tests/trainer/node/test_worker.py",
+    "-m",
+    "slow",
+)
 
 
 class Pair(NamedTuple):

@@ -1,66 +1,164 @@
-"""The names of torch that it does not document and kittrain uses, each with its reason. A new torch may lack them."""
+"""The names of torch that it does not document stand in one module. Tells which of them a version of torch lacks."""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import inspect
+import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
+import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
+from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
+from torch.nn.parallel import DistributedDataParallel
 
-KITTRAIN: Final = Path(__file__).parents[2] / "trainer" / "kittrain"
-# Imported names -> why kittrain needs them.
-IMPORTED: Final = {
-    "torch._subclasses.fake_tensor.FakeTensorMode": "a model file is written without its tensors in memory",
-    "torch.distributed.elastic.rendezvous.dynamic_rendezvous._Action": "c10d: a node that ends leaves the rendezvous",
-    "torch.distributed.elastic.rendezvous.dynamic_rendezvous._RendezvousContext": "as _Action",
-    "torch.nn.modules.batchnorm._BatchNorm": "the base class of all batch normalizations",
-}
-# Methods of torchelastic's agent that kittrain overrides or calls -> the parameters that it relies on.
-AGENT: Final = {
+import kittrain
+from kittrain import torch_private
+
+MODULE: Final = Path(torch_private.__file__)
+# Private names that are not torch's: of the standard library.
+PYTHONS: Final = {"_exit", "_fields", "_run_exitfuncs", "_set_native_id", "_shutdown"}
+
+# What torch_private imports or names.
+MODULES: Final = ("torch._dynamo", "torch._subclasses.fake_tensor")
+RENDEZVOUS_NAMES: Final = ("_Action", "_RendezvousContext")
+# Hooks that torch's agent calls on itself, with the arguments that kittrain relies on.
+AGENT_HOOKS: Final = {
     "_rendezvous": ["self", "worker_group"],
     "_start_workers": ["self", "worker_group"],
     "_monitor_workers": ["self", "worker_group"],
     "_stop_workers": ["self", "worker_group"],
-    "_shutdown": ["self", "death_sig"],
+    "_shutdown": ["self"],
     "_exit_barrier": ["self"],
 }
+AGENT_FIELDS: Final = ("_remaining_restarts",)
+HANDLER_FIELDS: Final = ("_op_executor", "_state_holder", "_stop_heartbeats", "_store")
+IGNORED: Final = "_ddp_params_and_buffers_to_ignore"
+TIMEOUT: Final = "_set_pg_timeout"
+LOG_LEVEL: Final = "_ZN3c1011initLoggingEv"
 
 
-def private_imports() -> Iterator[str]:
-    """The names with a leading underscore that kittrain imports from torch."""
-    for path in KITTRAIN.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "torch":
-                names = [f"{node.module}.{alias.name}" for alias in node.names]
-            elif isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names if alias.name.startswith("torch.")]
-            else:
-                continue
-            yield from (name for name in names if any(part.startswith("_") for part in name.split(".")))
+def private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
 
 
-def test_every_private_import_is_listed_with_its_reason() -> None:
-    assert set(private_imports()) == IMPORTED.keys()
+def private_names(tree: ast.AST) -> Iterator[str]:
+    """Private names that are imported or looked up, but in ``self``; and torch's private modules that strings name."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(module)) if module.partition(".")[0] == "torch":
+                yield from (part for alias in node.names for part in (*module.split("."), alias.name) if private(part))
+            case ast.Import():
+                yield from (part for alias in node.names for part in alias.name.split(".") if private(part))
+            case ast.Attribute(value=ast.Name(id="self" | "cls")):
+                pass
+            case ast.Attribute(attr=name) if private(name):
+                yield name
+            case ast.Call(func=ast.Name(id="getattr" | "setattr" | "hasattr"), args=[_, ast.Constant(str(name)), *_]):
+                yield from [name] if private(name) else []
+            case ast.Constant(value=str(text)) if text.startswith("torch.") and text.replace(".", "").isidentifier():
+                yield from (part for part in text.split(".") if private(part))
 
 
-@pytest.mark.parametrize("name", IMPORTED)
-def test_torch_has_the_name(name: str) -> None:
-    module, _, attribute = name.rpartition(".")
-    assert hasattr(importlib.import_module(module), attribute)
+def own_names(kind: type) -> Iterator[str]:
+    """Private names that a class defines, or looks up in ``self``."""
+    tree = ast.parse(inspect.cleandoc("\n" + inspect.getsource(kind)))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name) | ast.FunctionDef(name=name):
+                yield from [name] if private(name) else []
 
 
-@pytest.mark.parametrize("method", AGENT)
-def test_torchelastics_agent_has_the_method(method: str) -> None:
-    parameters = list(inspect.signature(getattr(SimpleElasticAgent, method)).parameters)
-    assert parameters[: len(AGENT[method])] == AGENT[method]
+def torchs_names(kind: type) -> set[str]:
+    """Private names that the bases of a class have from torch."""
+    bases = [base for base in kind.__mro__ if base.__module__.partition(".")[0] == "torch"]
+    return {name for base in bases for name in (*own_names(base), *vars(base)) if private(name)}
+
+
+def classes_that_extend_torch() -> Iterator[type]:
+    for found in pkgutil.walk_packages(kittrain.__path__, "kittrain."):
+        if found.name.endswith("__main__") or found.name.startswith("kittrain.workloads."):
+            continue
+        for kind in vars(importlib.import_module(found.name)).values():
+            if isinstance(kind, type) and kind.__module__ == found.name and torchs_names(kind):
+                yield kind
+
+
+OTHERS: Final = sorted(path for path in MODULE.parent.rglob("*.py") if path != MODULE)
+
+
+@pytest.mark.parametrize("path", OTHERS, ids=lambda path: str(path.relative_to(MODULE.parent)))
+def test_no_other_module_uses_a_private_name(path: Path) -> None:
+    assert set(private_names(ast.parse(path.read_text(encoding="utf-8")))) <= PYTHONS
+
+
+def test_no_other_module_uses_a_private_name_of_a_base_class_from_torch() -> None:
+    kinds = set(classes_that_extend_torch())
+    assert {torch_private.ElasticAgent, torch_private.LeavableRendezvous} < kinds
+    used = {
+        kind.__qualname__: set(own_names(kind)) & torchs_names(kind)
+        for kind in kinds
+        if kind.__module__ != torch_private.__name__
+    }
+    assert {name: found for name, found in used.items() if found} == {}
+
+
+def test_every_private_name_of_the_module_is_tested_here() -> None:
+    tree = ast.parse(MODULE.read_text(encoding="utf-8"))
+    used = {*private_names(tree)}
+    for kind in (torch_private.ElasticAgent, torch_private.LeavableRendezvous):
+        used |= set(own_names(kind))
+    parts = {part for name in MODULES for part in name.split(".") if private(part)}
+    assert used == {
+        *parts,
+        *RENDEZVOUS_NAMES,
+        *AGENT_HOOKS,
+        *AGENT_FIELDS,
+        *HANDLER_FIELDS,
+        IGNORED,
+        TIMEOUT,
+        LOG_LEVEL,
+    }
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_torch_has_the_module(module: str) -> None:
+    importlib.import_module(module)
+
+
+@pytest.mark.parametrize("hook", AGENT_HOOKS)
+def test_torchs_agent_has_the_hook_and_calls_it(hook: str) -> None:
+    assert (
+        list(inspect.signature(getattr(SimpleElasticAgent, hook)).parameters)[: len(AGENT_HOOKS[hook])]
+        == AGENT_HOOKS[hook]
+    )
+    assert f"self.{hook}(" in inspect.getsource(SimpleElasticAgent)
+
+
+@pytest.mark.parametrize("field", AGENT_FIELDS)
+def test_torchs_agent_has_the_field(field: str) -> None:
+    assert field in own_names(SimpleElasticAgent)
+
+
+@pytest.mark.parametrize("field", HANDLER_FIELDS)
+def test_torchs_rendezvous_has_the_field(field: str) -> None:
+    assert field in own_names(DynamicRendezvousHandler)
 
 
 def test_the_timeout_of_a_process_group_can_be_set() -> None:
-    assert hasattr(dist, "set_timeout") or hasattr(distributed_c10d, "_set_pg_timeout")
+    assert hasattr(dist, "set_timeout") or hasattr(distributed_c10d, TIMEOUT)
+
+
+def test_ddp_reads_which_parameters_it_ignores() -> None:
+    assert f'"{IGNORED}"' in inspect.getsource(DistributedDataParallel)
+
+
+def test_torchs_library_reads_the_log_level() -> None:
+    library = Path(torch.__file__).with_name("lib") / "libc10.so"
+    assert not library.exists() or LOG_LEVEL.encode() in library.read_bytes()

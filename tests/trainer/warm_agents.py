@@ -24,6 +24,7 @@ from kittrain.node.zygote import IMPORT_TIMEOUT, PRELOADED, START_TIMEOUT, ForkR
 from kittrain.system.imports import without_gc
 from kittrain.system.lines import ConnectionLost, LineStream
 from kittrain.system.parent_death import adopt_orphans, die_with_parent
+from kittrain.torch_private import IMPORTED_AT_FIRST_STEP
 
 AGENTS = "kittrain.node.supervise"  # the module that agents import
 POLL = 0.01  # seconds, while waiting for an exit
@@ -103,7 +104,7 @@ def serve(tests: int) -> None:
     die_with_parent(tests)
     adopt_orphans()
     with without_gc():
-        for name in (AGENTS, *PRELOADED):
+        for name in (AGENTS, *PRELOADED, IMPORTED_AT_FIRST_STEP):
             import_module(name)
     zygote = Zygote()
     zygote.wait_ready()

@@ -15,6 +15,7 @@ import pytest
 from kittrain.node import zygote
 from kittrain.node.zygote import PRELOADED
 from kittrain.system import cuda
+from kittrain.torch_private import IMPORTED_AT_FIRST_STEP
 from tests.trainer.nodes import SCRIPTS, ColdNodes, Nodes
 
 LOOK = """
@@ -33,13 +34,13 @@ print(len(os.listdir("/proc/self/task")))
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="warm ranks need Linux")
 def test_preloaded_modules_start_no_thread_and_use_no_device() -> None:
-    command = [sys.executable, "-P", "-c", LOOK, *PRELOADED]
+    command = [sys.executable, "-P", "-c", LOOK, *PRELOADED, IMPORTED_AT_FIRST_STEP]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}  # OpenBLAS starts threads at import, and again after a fork
     assert subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout == "1\n"
 
 
 def test_ranks_are_not_forked_from_a_process_that_has_initialized_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zygote, "PRELOADED", ())
+    monkeypatch.setattr(zygote, "preload", dict)
     monkeypatch.setattr(cuda, "initialized", lambda: True)
     with closing(zygote.Zygote()) as warm, pytest.raises(zygote.ZygoteLost, match="initialized CUDA"):
         warm.wait_ready()
@@ -79,7 +80,9 @@ def test_a_warm_rank_has_the_state_of_a_new_interpreter_and_fresh_seeds(tmp_path
 def facts(folder: Path, **more: str) -> list[dict[str, Any]]:
     """The state that each rank of an agent found (``scripts/facts.py``), also after a restart."""
     folder.mkdir()
-    with ColdNodes(folder, str(SCRIPTS / "facts.py"), *PRELOADED, nodes="1", **HOSTILE, **more) as nodes:
+    with ColdNodes(
+        folder, str(SCRIPTS / "facts.py"), *PRELOADED, IMPORTED_AT_FIRST_STEP, nodes="1", **HOSTILE, **more
+    ) as nodes:
         nodes.start(0)
         assert nodes.wait(0) == 0, nodes.everything()
         assert "new interpreter" not in nodes.everything()

@@ -14,13 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from torch.distributed.elastic.agent.server.api import (
-    RunResult,
-    SimpleElasticAgent,
-    WorkerGroup,
-    WorkerSpec,
-    WorkerState,
-)
+from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from kittrain.env import WORKER_DRAINED, NodeEnv
@@ -38,6 +32,7 @@ from kittrain.outcome.termination import Ending
 from kittrain.rendezvous.backend import LOST, Rendezvous, RoundOver
 from kittrain.system import heartbeat
 from kittrain.system.console import log
+from kittrain.torch_private import ElasticAgent
 
 MONITOR_INTERVAL: Final = 0.05  # seconds
 EXIT_TIMEOUT: Final = 300.0  # seconds that a node whose ranks are done waits for the others
@@ -59,7 +54,7 @@ def worker_spec(node: NodeEnv, rendezvous: Rendezvous) -> WorkerSpec:
     )
 
 
-class NodeAgent(SimpleElasticAgent):
+class NodeAgent(ElasticAgent):
     """The elastic agent of one node, for one connection to the rendezvous.
 
     Args:
@@ -104,9 +99,10 @@ class NodeAgent(SimpleElasticAgent):
         self._files: list[RankFiles] = []
         self._drain_forwarded = False
 
-    def _rendezvous(self, worker_group: WorkerGroup) -> None:
+    def rendezvous(self, worker_group: WorkerGroup) -> None:
+        """See the base class. A drain ends it."""
         with self._drain.interruptible():
-            super()._rendezvous(worker_group)
+            super().rendezvous(worker_group)
             self.joined = True
             self._reporter.recovery.mark("form")
             group: Any = worker_group  # torch types the fields that a rendezvous sets as None
@@ -118,14 +114,15 @@ class NodeAgent(SimpleElasticAgent):
                 world=group.workers[0].world_size,
             )
 
-    def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
+    def start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
+        """See the base class."""
         self._drain_outcome.begin(len(worker_group.workers))
         ranks = [worker.global_rank for worker in worker_group.workers]
         folder = self._logs.begin(ranks)
         self._files = [RankFiles(folder, rank) for rank in ranks]
         self._ranks = RankProcesses()
         self._postmortem = Postmortem()
-        restarts = worker_group.spec.max_restarts - self._remaining_restarts
+        restarts = worker_group.spec.max_restarts - self.remaining_restarts
         heartbeats = [heartbeat.prepare(files.heartbeat) for files in self._files]
         for worker, files in zip(worker_group.workers, self._files, strict=True):
             env = rank_environment(worker_group, worker, restarts=restarts, files=files)
@@ -133,7 +130,8 @@ class NodeAgent(SimpleElasticAgent):
         self._watch.begin(dict(zip(ranks, zip(self._ranks.pids, heartbeats, strict=True), strict=True)))
         return dict(enumerate(self._ranks.pids))
 
-    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+    def monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+        """See the base class. Forwards a drain to the ranks, and stops them when they fail or hang."""
         codes = self._ranks.exit_codes()
         self._drain_outcome.observe(codes, draining=self._drain.requested)
         if self._drain.requested and not self._drain_forwarded:
@@ -195,20 +193,22 @@ class NodeAgent(SimpleElasticAgent):
         self._resolve_failure([hang], noticed=noticed, step=step)
         return RunResult(state=WorkerState.FAILED)
 
-    def _stop_workers(self, worker_group: WorkerGroup, **_: Any) -> None:  # torch 2.6 also passes is_restart
+    def stop_workers(self, worker_group: WorkerGroup) -> None:
+        """See the base class."""
         # Only group rank 0 logs why the round ended, unless it has logged a failure itself.
         if not (self._reporter.forming or worker_group.group_rank) and self._handler.reason:
             log(self._node.node_index, self._handler.reason)
         self._reporter.round_ended(self._handler.reason)
-        self._shutdown()
+        self.shutdown()
         self._reporter.recovery.mark("stop")
 
-    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:  # noqa: ARG002  torch's
+    def shutdown(self) -> None:
+        """See the base class: at once if ranks are lost, else within the grace period."""
         agreed = self._drain.requested or WORKER_DRAINED in self._ranks.exit_codes() or not self._handler.lost
         self._ranks.stop(self._stop_timeout if agreed else LOST_STOP_TIMEOUT)
         self._logs.finish()
 
-    def _exit_barrier(self) -> None:
+    def exit_barrier(self) -> None:
         """Wait until the ranks of all nodes are done: node 0's store must outlive them.
 
         Raises:
@@ -233,7 +233,7 @@ class NodeAgent(SimpleElasticAgent):
 
     def _resolve_failure(self, failures: list[Failure], *, noticed: float, step: int | None = None) -> None:
         """Find the root cause, charge the budget, and decide whether torch's agent restarts the ranks."""
-        self._remaining_restarts = 0
+        self.remaining_restarts = 0
         if self._drain.requested:
             self.ending = Ending(outcome="drained", reason="received a stop signal", failure=None)
             return
@@ -244,4 +244,4 @@ class NodeAgent(SimpleElasticAgent):
         self._reporter.failed(cause)
         self._reporter.round_ended(self.ending.reason, noticed=noticed)
         if restart:
-            self._remaining_restarts = self._budget.max_restarts - self._budget.own + 1
+            self.remaining_restarts = self._budget.max_restarts - self._budget.own + 1

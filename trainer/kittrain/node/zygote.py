@@ -6,7 +6,6 @@ process groups: none of these survive a fork.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import signal
@@ -29,13 +28,8 @@ from kittrain.system.lines import ConnectionLost, LineStream, Message
 from kittrain.system.parent_death import die_with_parent
 from kittrain.system.reexec import reexec_reason
 
-# Imported by training scripts; torch._dynamo by torch at the first optimizer step (1.3 s).
-PRELOADED: Final = (
-    "kittrain.world.distributed",
-    "kittrain.world.evaluation",
-    "kittrain.training.loop",
-    "torch._dynamo",
-)
+# Imported by training scripts.
+PRELOADED: Final = ("kittrain.world.distributed", "kittrain.world.evaluation", "kittrain.training.loop")
 # -P: modules in the working directory must not hide this package's
 COLD_COMMAND: Final = (sys.executable, "-P", "-m", "kittrain.node.worker")
 IMPORT_TIMEOUT: Final = 300.0  # seconds for all imports, on a busy host with a cold cache
@@ -134,7 +128,9 @@ def preload() -> Mapping[str, str]:
     """Import what ranks need, so that forks share it; returns the environment at import."""
     before = dict(os.environ)
     with without_gc(), cuda.avoid_initialization():
-        for name in PRELOADED:
+        from kittrain.torch_private import IMPORTED_AT_FIRST_STEP  # noqa: PLC0415  the agent imports torch later
+
+        for name in (*PRELOADED, IMPORTED_AT_FIRST_STEP):
             with suppress(ImportError):  # a rank that needs it will fail with the same error
                 import_module(name)
     gc.collect()
@@ -164,12 +160,14 @@ def _fork_rank(request: ForkRequest, imported_in: Mapping[str, str], lines: Line
 
 def _set_up_process(request: ForkRequest) -> None:
     """Set what ``exec`` would set: output, environment, ``sys.path``."""
+    from kittrain.torch_private import read_log_level  # noqa: PLC0415  imported by preload
+
     output = os.open(request.output, os.O_WRONLY | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)
     reset_after_fork(request.env)
-    _read_log_level()
+    read_log_level()
     if not sys.flags.safe_path:
         sys.path.pop(0)  # the agent's working directory
 
@@ -177,15 +175,3 @@ def _set_up_process(request: ForkRequest) -> None:
 def _first_folder(command: Sequence[str]) -> Path:
     """The first entry of a rank's ``sys.path`` (``worker``)."""
     return Path.cwd() if command[0] == "-m" else Path(command[0]).resolve().parent
-
-
-def _read_log_level() -> None:
-    """Make torch read TORCH_CPP_LOG_LEVEL again: the agent may have changed it. There is no Python API for that."""
-    name = "TORCH_CPP_LOG_LEVEL"
-    given = os.environ.get(name)
-    os.environ.setdefault(name, "WARNING")  # torch's default, which it does not restore by itself
-    with suppress(KeyError, OSError, AttributeError):  # not in all builds
-        library = Path(str(sys.modules["torch"].__file__)).with_name("lib") / "libc10.so"
-        ctypes.CDLL(str(library))._ZN3c1011initLoggingEv()  # noqa: SLF001  c10::initLogging()
-    if given is None:
-        del os.environ[name]

@@ -22,12 +22,7 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousTimeoutError,
 )
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
-from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
-    DynamicRendezvousHandler,
-    RendezvousTimeout,
-    _Action,
-    _RendezvousContext,
-)
+from torch.distributed.elastic.rendezvous.dynamic_rendezvous import RendezvousTimeout
 
 from kittrain.env import NodeEnv
 from kittrain.outcome.termination import Ending, as_fatal
@@ -35,12 +30,13 @@ from kittrain.rendezvous.backend import LOST, JobEnded, Rendezvous, RoundOver
 from kittrain.rendezvous.rank_store import host
 from kittrain.rendezvous.settings import RendezvousSettings
 from kittrain.system import port, typed
+from kittrain.torch_private import LeavableRendezvous
 
 FAILED: Final = "kit/failed"  # key of the Ending that closed the rendezvous
 LEAVE_TIMEOUT: Final = 5.0  # seconds to remove this node; without that its heartbeat would expire after five, too
 
 
-class C10dRendezvous(DynamicRendezvousHandler, Rendezvous):
+class C10dRendezvous(LeavableRendezvous, Rendezvous):
     """Torch's handler. It notices a lost node only by failing ranks, so ``lost`` is set once the job has failed."""
 
     lost = False
@@ -55,14 +51,14 @@ class C10dRendezvous(DynamicRendezvousHandler, Rendezvous):
             self._info: RendezvousInfo = super().next_rendezvous()
         except RendezvousClosedError as error:
             raise self._failed() from error
-        if self._info.world_size < self._settings.min_nodes:
+        if self._info.world_size < self.settings.min_nodes:
             raise RendezvousConnectionError(f"only {self._info.world_size} node(s) were left as the round began")
         return self._info
 
     def num_nodes_waiting(self) -> int:
         """See the base class."""
         waiting: int = super().num_nodes_waiting()
-        if self._state_holder.state.closed:
+        if self.was_closed:
             raise self._failed()
         return waiting
 
@@ -85,19 +81,18 @@ class C10dRendezvous(DynamicRendezvousHandler, Rendezvous):
 
     def fail(self, ending: Ending, *, timeout: float) -> None:
         """See the base class: always waits, since it is unknown which nodes have read the failure."""
-        self._store.set(FAILED, typed.dump(ending).decode())
+        self.store.set(FAILED, typed.dump(ending).decode())
         self.set_closed()
         time.sleep(timeout)
 
     def _failed(self) -> JobEnded:
         self.lost = True
-        return JobEnded(as_fatal(typed.load(Ending, self._store.get(FAILED))))
+        return JobEnded(as_fatal(typed.load(Ending, self.store.get(FAILED))))
 
     def leave(self) -> None:
         """Remove this node from the state at once; torch's ``shutdown()`` would close the rendezvous for all nodes."""
-        self._stop_heartbeats()
         with suppress(*LOST):
-            self._op_executor.run(_leave, time.monotonic() + LEAVE_TIMEOUT)
+            self.remove_this_node(timeout=LEAVE_TIMEOUT)
 
 
 class C10dBackend:
@@ -176,14 +171,3 @@ def connect(
         except dist.DistError:
             if time.monotonic() > deadline:
                 raise
-
-
-def _leave(context: _RendezvousContext, deadline: float) -> _Action:
-    state = context.state
-    members_of = (
-        (state.participants, _Action.REMOVE_FROM_PARTICIPANTS),
-        (state.wait_list, _Action.REMOVE_FROM_WAIT_LIST),
-        (state.redundancy_list, _Action.REMOVE_FROM_REDUNDANCY_LIST),
-    )
-    mine = (action for members, action in members_of if context.node in members)
-    return next(mine, _Action.FINISH) if time.monotonic() < deadline else _Action.ERROR_TIMEOUT

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.serialization import skip_data
 
 from kittrain.snapshots import tree
 from kittrain.snapshots.shards import CorruptError
 from kittrain.snapshots.weights import Weights
 from kittrain.system.files import Buffer
+from kittrain.torch_private import fake_tensors
 
 ALIGNMENT: Final = 64  # bytes: alignment of a record's content, as in torch's files, so that it can be mapped
 TEMPLATE: Final = "model.pt"  # torch names the records' folder after the file
@@ -52,7 +52,7 @@ def stream(weights: Weights) -> Iterator[Buffer]:
 
 def _write_template(weights: Weights, path: Path) -> None:
     """Write the model file with holes instead of the tensors' bytes: a sparse file that needs no disk space."""
-    with FakeTensorMode():
+    with fake_tensors():
         tensors = {name: torch.empty(shape, dtype=dtype) for name, (shape, dtype) in weights.structure.items()}
     with skip_data(materialize_fake_tensors=True):
         torch.save(tree.join(tensors, weights.tree), path)

@@ -9,20 +9,16 @@ from __future__ import annotations
 from typing import Final
 
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from kittrain.world.order import Order, rank_share
 
 MIN_SAMPLES: Final = 2  # for statistics
+BATCHNORMS: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)  # and their lazy subclasses; not SyncBatchNorm
 
 
 def local_batchnorms(model: nn.Module) -> list[nn.Module]:
     """The modules in training mode that compute statistics of this rank's samples only."""
-    return [
-        module
-        for module in model.modules()
-        if isinstance(module, _BatchNorm) and not isinstance(module, nn.SyncBatchNorm) and module.training
-    ]
+    return [module for module in model.modules() if isinstance(module, BATCHNORMS) and module.training]
 
 
 def min_samples_per_rank(model: nn.Module, batch: int, size: int) -> int:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from kittrain.system.heartbeat import Phase
+from kittrain.torch_private import ignore_in_ddp, ignored_by_ddp
 from kittrain.training import batchnorm
 from kittrain.training.step_sync import PendingMean, StepMessage, all_reduce_message
 from kittrain.world.data import Batch, Data
@@ -101,8 +102,7 @@ class _StepModule(nn.Module):
         self.carrier = carrier if has_sharded_modules(model) else nn.Parameter(carrier)  # without DDP, no averaging
         self.local_loss = torch.zeros(())
         self.message = StepMessage()
-        ignored = getattr(model, "_ddp_params_and_buffers_to_ignore", ())
-        self._ddp_params_and_buffers_to_ignore = [f"model.{name}" for name in ignored]
+        ignore_in_ddp(self, [f"model.{name}" for name in ignored_by_ddp(model)])
 
     def forward(self, samples: Any, weight: float, message: MessageSource) -> Tensor:
         """The weighted loss."""

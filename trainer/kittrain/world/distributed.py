@@ -17,7 +17,6 @@ from typing import Any, Final, TypeVar, cast
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed import distributed_c10d
 from tqdm import tqdm
 
 from kittrain.env import RankEnv, rank_env
@@ -25,6 +24,7 @@ from kittrain.system import typed
 from kittrain.system.decoders import MalformedError
 from kittrain.system.heartbeat import HeartbeatWriter, Phase
 from kittrain.system.port import connect
+from kittrain.torch_private import set_collective_timeout
 from kittrain.world import exchange
 from kittrain.world.replicas import DDPOptions, is_fully_sharded, replicate
 from kittrain.world.rng import seed_all
@@ -32,9 +32,6 @@ from kittrain.world.timeouts import JOIN_TIMEOUT, step_timeout
 
 T = TypeVar("T")
 RankError = tuple[int, str] | None  # of one rank: index of the type of error, and its text
-
-# Public in newer versions of torch.
-set_timeout = getattr(dist, "set_timeout", None) or distributed_c10d._set_pg_timeout  # noqa: SLF001
 
 LISTEN_TIMEOUT: Final = 60.0  # seconds to wait for rank 0 before torch does
 
@@ -207,7 +204,7 @@ def join(*, seed: int = 0, env: RankEnv | None = None) -> Iterator[World]:
     if env.rank:
         wait_for_rank_0()
     dist.init_process_group(backend, timeout=JOIN_TIMEOUT, device_id=eager)
-    set_timeout(step_timeout(env.hang_timeout))
+    set_collective_timeout(step_timeout(env.hang_timeout))
     heartbeat.beat(Phase.PREPARING)
     yield World(env=env, device=device, heartbeat=heartbeat)
     dist.destroy_process_group()  # not after an error: it might wait for ranks that have ended
