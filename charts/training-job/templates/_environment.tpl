@@ -13,7 +13,7 @@
 
 {{/* What torchrun reads. Kubeflow's operator sets these itself, from elasticPolicy. */}}
 {{- define "training-job.torchrunEnv" -}}
-{{- $job := include "training-job.view" . | fromJson }}
+{{- $job := include "training-job.job" . | fromJson }}
 {{- $conf := list }}
 {{- range include "training-job.rendezvousConf" . | fromJsonArray }}
 {{- $conf = append $conf (printf "%s=%s" .key .value) }}
@@ -29,7 +29,7 @@ PYTHONUNBUFFERED: "1"
 
 {{/* The document that agents and ranks read, as JSON: a field for each key that they need. */}}
 {{- define "training-job.agentSpec" -}}
-{{- $job := include "training-job.view" . | fromJson }}
+{{- $job := include "training-job.job" . | fromJson }}
 {{- $conf := dict }}
 {{- range include "training-job.rendezvousConf" . | fromJsonArray }}
 {{- $_ := set $conf .key .value }}
@@ -56,10 +56,8 @@ PYTHONUNBUFFERED: "1"
   "secret_required" (eq (toString .Values.security.rendezvousSecret) "require")
   "secret_file" (empty $job.secretName | ternary "" "/var/run/secrets/kitctl.dev/key")
   "secret_name" (.Values.security.reportStatus | ternary $job.secretName "")
-  "owner" ($job.indexed | ternary "" (printf "apis/kubeflow.org/v1/pytorchjobs/%s" $job.name))
-  "exit_codes" ($job.indexed | ternary
-    (dict "done" 0 "drained" 75 "retryable" 76 "fatal" 78)
-    (dict "done" 0 "drained" 143 "retryable" 144 "fatal" 78))
+  "owner" ($job.kind.podsKnowUid | ternary "" (printf "apis/%s/%s/%s" $job.kind.apiVersion $job.kind.plural $job.name))
+  "exit_codes" $job.kind.exitCodes
   "max_restarts" .Values.policy.maxRestarts
   "grace_seconds" (include "training-job.seconds" .Values.policy.gracePeriod | int64)
   "hang_timeout" $hang
@@ -111,9 +109,9 @@ NCCL_P2P_DISABLE: "1"
 
 {{/* A pod's variables whose values are known here, as JSON: the user's own win over ours, secrets over both. */}}
 {{- define "training-job.env" -}}
-{{- $job := include "training-job.view" . | fromJson }}
+{{- $job := include "training-job.job" . | fromJson }}
 {{- $texts := include "training-job.commonEnv" . | fromYaml }}
-{{- if $job.indexed }}
+{{- if not $job.kind.setsTorchrunEnv }}
 {{- $texts = merge $texts (include "training-job.torchrunEnv" . | fromYaml) }}
 {{- end }}
 {{- range $name, $text := .Values.env }}

@@ -2,12 +2,10 @@
 
 {{/* The job that this release runs, as JSON; {} if it runs none. */}}
 {{- define "training-job.live" -}}
-{{- $job := include "training-job.view" . | fromJson }}
-{{- $version := $job.indexed | ternary "batch/v1" "kubeflow.org/v1" }}
-{{- $kind := $job.indexed | ternary "Job" "PyTorchJob" }}
-{{- $served := .Capabilities.APIVersions.Has (printf "%s/%s" $version $kind) }}
+{{- $job := include "training-job.job" . | fromJson }}
+{{- $served := .Capabilities.APIVersions.Has (printf "%s/%s" $job.kind.apiVersion $job.kind.resource) }}
 {{- if and .Release.IsUpgrade $served }}
-{{- lookup $version $kind $job.namespace $job.name | toJson }}
+{{- lookup $job.kind.apiVersion $job.kind.resource $job.namespace $job.name | toJson }}
 {{- else -}}
 {}
 {{- end }}

@@ -1,11 +1,13 @@
 {{/* The pod template of both kinds, equal to manifests/pod.yaml.j2. */}}
 {{- define "training-job.pod" -}}
-{{- $job := include "training-job.view" . | fromJson -}}
+{{- $job := include "training-job.job" . | fromJson -}}
 metadata:
   labels: {{ $job.labels.trainer | toJson }}
 spec:
-  {{- if $job.indexed }}
-  restartPolicy: Never
+  {{- with $job.kind.restartPolicy }}
+  restartPolicy: {{ . | toJson }}
+  {{- end }}
+  {{- if $job.kind.headlessService }}
   subdomain: {{ $job.name | toJson }}
   {{- end }}
   enableServiceLinks: false
@@ -73,14 +75,10 @@ spec:
           valueFrom: {fieldRef: {fieldPath: metadata.name}}
         - name: KIT_NODE_NAME
           valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
-        - name: KIT_NODE_INDEX
-          {{- if $job.indexed }}
-          valueFrom: {fieldRef: {fieldPath: "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
-        - name: PET_RDZV_ID
-          valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/controller-uid']"}}
-          {{- else }}
-          valueFrom: {fieldRef: {fieldPath: "metadata.labels['training.kubeflow.org/replica-index']"}}
-          {{- end }}
+        {{- range $name, $path := $job.kind.downwardEnv }}
+        - name: {{ $name }}
+          valueFrom: {fieldRef: {fieldPath: {{ $path | toJson }}}}
+        {{- end }}
         {{- range $name, $text := include "training-job.env" . | fromJson }}
         - name: {{ $name | toJson }}
           value: {{ include "training-job.literal" $text }}

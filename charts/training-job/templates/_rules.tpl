@@ -15,7 +15,7 @@ not work, with the same messages, and the chart's own.
 {{- end }}
 
 {{- define "training-job.sizeProblems" -}}
-{{- $job := include "training-job.view" . | fromJson }}
+{{- $job := include "training-job.job" . | fromJson }}
 {{- $min := int64 $job.minNodes }}
 {{- $max := int64 $job.maxNodes }}
 {{- $size := int64 $job.size }}
@@ -31,8 +31,8 @@ scale: {{ $size }} is outside nodes, {{ .Values.nodes }}; fix: give {{ $min }} t
 {{- end }}
 
 {{- define "training-job.nameProblems" -}}
-{{- $job := include "training-job.view" . | fromJson }}
-{{- $ending := printf "%s%d" ($job.indexed | ternary "-" "-worker-") (sub $job.maxNodes 1) }}
+{{- $job := include "training-job.job" . | fromJson }}
+{{- $ending := printf $job.kind.podName "" (sub $job.maxNodes 1) }}
 {{- $limit := sub 63 (len $ending) | int }}
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $job.name) }}
 name: '{{ $job.name }}' is not a DNS label; fix: use lower-case letters, digits and '-', a letter first and no '-' last
@@ -77,7 +77,7 @@ volumes[{{ $number }}].mountPath: '{{ .mountPath }}' is relative; fix: begin it 
 {{- end }}
 
 {{- define "training-job.snapshotProblems" -}}
-{{- $job := include "training-job.view" . | fromJson }}
+{{- $job := include "training-job.job" . | fromJson }}
 {{- with .Values.snapshots }}
 {{- if and .enabled (gt (int64 $job.maxNodes) 1) (ne .accessMode "ReadWriteMany") }}
 snapshots.accessMode: {{ .accessMode }} cannot be mounted by {{ $job.maxNodes }} nodes; fix: use ReadWriteMany, or nodes: 1

@@ -1,15 +1,18 @@
 {{/* Values that the templates share, computed from the chart's values as kitctl/podview.py does. */}}
 
-{{/* The job as JSON: `$job := include "training-job.view" . | fromJson` */}}
-{{- define "training-job.view" -}}
+{{/* The job as JSON: `$job := include "training-job.job" . | fromJson` */}}
+{{- define "training-job.job" -}}
 {{- $name := .Values.name | default .Release.Name }}
 {{- $namespace := .Values.namespace | default .Release.Namespace }}
-{{- $indexed := ne .Values.kind "PyTorchJob" }}
+{{- $kind := include "training-job.kind" . | fromJson }}
 {{- $sizes := splitList ":" (toString .Values.nodes) }}
 {{- $min := first $sizes | atoi }}
 {{- $max := last $sizes | atoi }}
 {{- $ranks := eq (toString .Values.procsPerNode) "auto" | ternary (max 1 .Values.gpusPerNode) .Values.procsPerNode }}
-{{- $node := $indexed | ternary (printf "%s-0.%s" $name $name) (printf "%s-worker-0" $name) }}
+{{- $node := printf $kind.podName $name 0 }}
+{{- if $kind.headlessService }}
+{{- $node = printf "%s.%s" $node $name }}
+{{- end }}
 {{- $common := dict
   "app.kubernetes.io/name" "kitctl-job"
   "app.kubernetes.io/instance" $name
@@ -26,8 +29,7 @@
 {{- dict
   "name" $name
   "namespace" $namespace
-  "kind" ($indexed | ternary "IndexedJob" "PyTorchJob")
-  "indexed" $indexed
+  "kind" $kind
   "nodes" (eq $min $max | ternary (toString $min) .Values.nodes)
   "minNodes" $min
   "maxNodes" $max

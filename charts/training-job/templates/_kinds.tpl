@@ -1,0 +1,37 @@
+{{/*
+The kinds of job, equal to kitctl/kinds: what the other templates need to know about each. Each kind's own object is in
+a template named after it.
+*/}}
+{{- define "training-job.kinds" -}}
+IndexedJob:
+  apiVersion: batch/v1
+  resource: Job
+  plural: jobs
+  podName: "%s-%d" # of a job's name and a node's index: the host name
+  headlessService: true # nodes get their DNS names from a Service of the job
+  setsTorchrunEnv: false # whether the controller sets PET_*
+  podsKnowUid: true # whether pods bear the job's uid; agents ask the API server for it otherwise
+  restartPolicy: Never # of the pods; empty: the controller sets it
+  exitCodes: {done: 0, drained: 75, retryable: 76, fatal: 78}
+  downwardEnv:
+    KIT_NODE_INDEX: metadata.annotations['batch.kubernetes.io/job-completion-index']
+    PET_RDZV_ID: metadata.labels['batch.kubernetes.io/controller-uid']
+PyTorchJob:
+  apiVersion: kubeflow.org/v1
+  resource: PyTorchJob
+  plural: pytorchjobs
+  podName: "%s-worker-%d"
+  headlessService: false
+  setsTorchrunEnv: true
+  podsKnowUid: false
+  restartPolicy: ""
+  exitCodes: {done: 0, drained: 143, retryable: 144, fatal: 78} # the operator restarts pods for 128 and above only
+  downwardEnv:
+    KIT_NODE_INDEX: metadata.labels['training.kubeflow.org/replica-index']
+{{- end }}
+
+{{/* The job's kind, as JSON: its line of the table, and its name. */}}
+{{- define "training-job.kind" -}}
+{{- $name := eq .Values.kind "auto" | ternary "IndexedJob" .Values.kind }}
+{{- get (include "training-job.kinds" . | fromYaml) $name | merge (dict "name" $name) | toJson }}
+{{- end }}
