@@ -6,4 +6,29 @@ other; their contract is defined twice (``kitctl.names``, ``kittrain.env``), and
 equal.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from kitctl.client import Client
+    from kitctl.spec import JobSpec
+    from kitctl.specfile import load
+
 __version__ = "0.1.0"
+__all__ = ["Client", "JobSpec", "load"]
+
+# The Python API, by module. It is imported when it is used: the command line would start later otherwise.
+_API: Final = {"Client": "client", "JobSpec": "spec", "load": "specfile"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a part of the Python API.
+
+    Raises:
+        AttributeError: it is none.
+    """
+    if name not in _API:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_API[name]}"), name)

@@ -33,12 +33,12 @@ class FieldType:
     @cached_property
     def fields(self) -> dict[str, FieldType]:
         """The keys of a section; empty for other types."""
-        return {field.encode_name: FieldType(field.type) for field in self._struct_fields()}
+        return {field.encode_name: FieldType(field.type) for field in self._struct_fields}
 
     @property
     def required(self) -> list[str]:
         """The required keys of a section."""
-        return [field.encode_name for field in self._struct_fields() if field.required]
+        return [field.encode_name for field in self._struct_fields if field.required]
 
     @cached_property
     def values(self) -> FieldType | None:
@@ -86,7 +86,7 @@ class FieldType:
         return Problem.of(path, f"unknown key{where}", fix)
 
     def errors(self, value: Any, path: str = "") -> Iterator[Problem]:
-        """Everything that is wrong with a value."""
+        """Everything that is wrong with a value that was read from a file."""
         if isinstance(value, Mapping) and (self.fields or self.values):
             for key, part in value.items():
                 yield from self._child_errors(str(key), part, join(path, str(key)))
@@ -99,6 +99,20 @@ class FieldType:
         elif not _fits(value, self.type):
             yield Problem.of(path, f"{_shown(value)} is not allowed", self.hint)
 
+    def object_errors(self, value: Any, path: str = "") -> Iterator[Problem]:
+        """The same of an object that was constructed: its sections have to be objects of their types, too."""
+        if self.fields and type(value) is not self.type:
+            yield Problem.of(path, f"{_shown(value)} is not allowed", f"give a {self.type.__name__}")
+        elif self.fields:
+            for field in self._struct_fields:
+                child, key = self.fields[field.encode_name], join(path, field.encode_name)
+                yield from child.object_errors(getattr(value, field.name), key)
+        elif self.items and isinstance(value, list | tuple):
+            for number, item in enumerate(value):
+                yield from self.items.object_errors(item, f"{path}[{number}]")
+        else:
+            yield from self.errors(value, path)
+
     def _child_errors(self, key: str, value: Any, path: str) -> Iterator[Problem]:
         child = self.child(key)
         if child is None:
@@ -108,6 +122,7 @@ class FieldType:
         else:
             yield from child.errors(value, path)
 
+    @cached_property
     def _struct_fields(self) -> tuple[msgspec.structs.FieldInfo, ...]:
         section = isinstance(self.type, type) and issubclass(self.type, msgspec.Struct)
         return msgspec.structs.fields(self.type) if section else ()

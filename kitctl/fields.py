@@ -9,11 +9,9 @@ server rejects an object of a job.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta
-
-from kitctl.kinds import AUTO, KINDS
 
 _PART: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_PART}(\.{_PART})*"  # as in Kubernetes, which does not limit the parts
@@ -30,10 +28,7 @@ def is_name(text: str) -> bool:
     return re.fullmatch(_SUBDOMAIN, text) is not None
 
 
-if TYPE_CHECKING:
-    Kind: TypeAlias = str  # a type checker cannot read a table
-else:
-    Kind = Literal[(AUTO, *KINDS)]
+Kind: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9]*$", examples=["auto"])]
 Duration: TypeAlias = Annotated[str, Meta(pattern=rf"^({_DURATION})$", examples=["90s", "1h30m"])]
 Patience: TypeAlias = Annotated[str, Meta(pattern=rf"^({_DURATION}|auto|off)$", examples=["auto", "10m"])]
 Quantity: TypeAlias = Annotated[str, Meta(pattern=QUANTITY, examples=["4", "500m", "10Gi"])]

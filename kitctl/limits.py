@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from kitctl.errors import Problem
 from kitctl.quantity import seconds
-from kitctl.spec import JobSpec
+
+if TYPE_CHECKING:
+    from kitctl.spec import JobSpec
 
 MAX_TEXT_BYTES: Final = 128 * 1024  # an argument, or a variable with its name: Linux' MAX_ARG_STRLEN
 MAX_INT: Final = 2**31 - 1  # Kubernetes uses 32 bits

@@ -11,6 +11,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 _RANK = re.compile(r"\[rank (\d+)\]: ?")
 
@@ -49,6 +50,9 @@ class Filter:
             and (self.include is None or self.include.search(line.text) is not None)
             and (self.exclude is None or self.exclude.search(line.text) is None)
         )
+
+
+ALL: Final = Filter()
 
 
 def parse(raw: str, node: int) -> Line:

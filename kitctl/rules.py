@@ -1,6 +1,6 @@
 """The checks that the types of ``spec`` cannot express: one field against another, lengths of names. Pure.
 
-Every rule is a function from a spec to problems; ``check`` runs all of them, so that all problems are reported at once.
+Every rule is a function from a spec to problems; ``problems`` runs all of them, so that all are reported at once.
 """
 
 from __future__ import annotations
@@ -8,30 +8,43 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from kitctl import kinds, limits, names
-from kitctl.errors import Problem, SpecError
-from kitctl.spec import JobSpec
+from kitctl.errors import Problem
+
+if TYPE_CHECKING:
+    from kitctl.spec import JobSpec
 
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LABEL_LIMIT = 63  # RFC 1035
 _MAX_NODES = 100_000  # limit of an Indexed Job
 
 
-def check(spec: JobSpec, *, source: str = "") -> JobSpec:
-    """Return ``spec`` if every rule holds.
+def problems(spec: JobSpec) -> Iterator[Problem]:
+    """What is wrong with a spec whose fields have the right types."""
+    for rule in RULES:
+        yield from rule(spec)
 
-    Raises:
-        SpecError: with one line for every problem.
-    """
-    if problems := [problem for rule in RULES for problem in rule(spec)]:
-        raise SpecError(problems, source=source)
-    return spec
+
+def default_name(spec: JobSpec, suffix: str = "") -> str:
+    """A name for a job that has none: after its command, with ``-<suffix>`` if there is one."""
+    stem = PurePath(spec.command[0]).stem if spec.script else spec.command[-1].rpartition(".")[2]
+    ending = f"-{suffix}" if suffix else ""
+    label = re.sub(r"[^a-z0-9]+", "-", stem.lower()).lstrip("-0123456789")
+    return (label or "job")[: name_limit(spec) - len(ending)].strip("-") + ending
 
 
 def name_limit(spec: JobSpec) -> int:
     """The maximum length of the name: the longest pod host name must be a DNS label."""
     return _LABEL_LIMIT - len(kinds.of_spec(spec.kind).pod_name("", spec.max_nodes - 1))
+
+
+def _kind(spec: JobSpec) -> Iterator[Problem]:
+    known = (kinds.AUTO, *kinds.all_kinds()) if spec.kind not in {kinds.AUTO, *kinds.KINDS} else (spec.kind,)
+    if spec.kind not in known:
+        yield Problem.of("kind", f'"{spec.kind}" is not allowed', f"give one of {', '.join(known)}")
 
 
 def _nodes(spec: JobSpec) -> Iterator[Problem]:
@@ -46,13 +59,15 @@ def _nodes(spec: JobSpec) -> Iterator[Problem]:
 
 def _name(spec: JobSpec) -> Iterator[Problem]:
     limit = name_limit(spec)
+    if not (spec.name or spec.command):
+        return  # ``_command`` reports it
     if not _LABEL.fullmatch(spec.name):
         fix = "use lower-case letters, digits and '-', a letter first and no '-' last"
         yield Problem.of("name", f"{spec.name!r} is not a DNS label", fix)
     elif len(spec.name) > limit:
         what = f"{len(spec.name)} characters leave no room for the node index in the host name"
         yield Problem.of("name", what, f"use at most {limit}")
-    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", spec.namespace):
+    if not re.fullmatch(r"([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?", spec.namespace):
         yield Problem.of("namespace", f"{spec.namespace!r} is not a DNS label", "use letters, digits and '-'")
 
 
@@ -148,6 +163,7 @@ def _secret(spec: JobSpec) -> Iterator[Problem]:
 
 
 RULES: tuple[Callable[[JobSpec], Iterator[Problem]], ...] = (
+    _kind,
     _nodes,
     _name,
     _command,

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from kitctl import sections, snapshots, spec
+from kitctl import kinds, sections, snapshots, spec
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -18,8 +18,13 @@ Schema = dict[str, Any]
 
 
 def json_schema() -> Schema:
-    """The schema of a job file."""
-    return _described("kitctl job", msgspec.json.schema(spec.JobSpec), (sections, spec))
+    """The schema of a job file; as kinds it has those that are installed."""
+    schema = _described("kitctl job", msgspec.json.schema(spec.JobSpec), (sections, spec))
+    kind = schema["$defs"]["JobSpec"]["properties"]["kind"]
+    kind["enum"] = [kinds.AUTO, *kinds.all_kinds()]
+    for key in ("type", "pattern", "examples"):
+        kind.pop(key)
+    return schema
 
 
 def output_schema() -> Schema:

@@ -1,18 +1,22 @@
-"""The spec of a job: typed, frozen, validated once at the boundary.
+"""The spec of a job: typed, frozen, and valid from its construction on.
 
-The docstring under a field is its documentation, and its description in ``schema``. What never does: reading
-files or flags (``specfile``), checks of one field against another (``rules``), Kubernetes objects (``render``).
+The docstring under a field is its documentation, and its description in ``schema``. What never lives here: reading
+files or flags (``specfile``), the checks of one field against another (``rules``), Kubernetes objects (``render``).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Literal
 
 import msgspec
+from msgspec.structs import force_setattr
 
-from kitctl import names
+from kitctl import names, rules
+from kitctl.errors import Problem, SpecError
+from kitctl.field_type import FieldType
 from kitctl.fields import Count, DeviceName, EnvName, GivenName, Image, Kind, Positive, Quantity, SecretKey, Size
 from kitctl.quantity import seconds
 from kitctl.sections import (
@@ -36,8 +40,8 @@ class JobSpec(Section, frozen=True, kw_only=True):
     """Version of this file's format."""
     name: str = ""
     """Name of the job: a DNS label that leaves room for ``-<node index>``. Empty: derived from the command."""
-    namespace: str = "default"
-    """Namespace it runs in."""
+    namespace: str = ""
+    """Namespace it runs in. Empty: that of the kubeconfig's context; ``default`` when rendered without a cluster."""
     kind: Kind = "auto"
     """The Kubernetes kind. ``auto``: what the cluster supports; IndexedJob when rendered without a cluster."""
     image: Image = names.DEFAULT_IMAGE
@@ -94,6 +98,22 @@ class JobSpec(Section, frozen=True, kw_only=True):
     security: Security = Security()
     """Permissions of the pods."""
 
+    def __post_init__(self) -> None:
+        """Check all fields; equal jobs get equal specs, however they are written.
+
+        Raises:
+            SpecError: with one line for every problem; it names fields as a job file does.
+        """
+        _check(_job_type().object_errors(self))
+        for name, value in ((name, getattr(self, name)) for name in self.__struct_fields__):
+            if isinstance(value, list):
+                force_setattr(self, name, tuple(value))
+        if self.min_nodes == self.max_nodes > 0:
+            force_setattr(self, "nodes", self.min_nodes)
+        if self.command and not self.name:
+            force_setattr(self, "name", rules.default_name(self))
+        _check(rules.problems(self))
+
     @property
     def min_nodes(self) -> int:
         """Minimum number of nodes."""
@@ -127,3 +147,13 @@ class JobSpec(Section, frozen=True, kw_only=True):
     def digest(self, sources: Mapping[str, str]) -> str:
         """A digest of the spec and of the files that are sent with the job: equal jobs, equal digests."""
         return hashlib.sha256(msgspec.json.encode((self, sources), order="sorted")).hexdigest()[:16]
+
+
+@cache
+def _job_type() -> FieldType:
+    return FieldType(JobSpec)
+
+
+def _check(problems: Iterable[Problem]) -> None:
+    if found := list(problems):
+        raise SpecError(found)

@@ -1,14 +1,13 @@
 """Build the ``JobSpec`` from the job file and the flags.
 
-What lives here: precedence, the default name, reading files. What never does: how flags are spelled (``cli``), checks
-of one field against another (``rules``), the files that are sent with a job (``sources``).
+What lives here: precedence, reading files. What never does: how flags are spelled (``cli``), checks of one field
+against another (``rules``), the files that are sent with a job (``sources``).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -19,16 +18,16 @@ from kitctl import yamlstrict
 from kitctl.errors import SpecError, UsageError
 from kitctl.field_type import FieldType
 from kitctl.job_request import JobRequest, merge, nested
-from kitctl.rules import check, name_limit
+from kitctl.rules import default_name
 from kitctl.spec import JobSpec
 
 _JOB: Final = FieldType(JobSpec)
 
 
-def build(job: JobRequest, *, suffix: str = "", namespace: str = "default") -> JobSpec:
+def build(job: JobRequest, *, suffix: str = "") -> JobSpec:
     """Build the spec: ``--set`` over flags over the job file over the user's defaults.
 
-    A job without a name is named after its command, with ``-<suffix>`` if there is one; ``namespace`` is the default.
+    A job without a name is named after its command, with ``-<suffix>`` if there is one.
 
     Raises:
         SpecError: with one line for every problem.
@@ -36,12 +35,26 @@ def build(job: JobRequest, *, suffix: str = "", namespace: str = "default") -> J
     """
     source = str(job.file or "")
     files = [_read(path) for path in (_defaults(), job.file) if path]
-    mapping: dict[str, Any] = {"namespace": namespace}
+    mapping: dict[str, Any] = {}
     for layer in (*files, job.flags, *map(_parse_set, job.overrides)):
         mapping = merge(mapping, layer)
     if problems := list(_JOB.errors(mapping)):
         raise SpecError(problems, source=source)
-    return check(_with_default_name(_normalize_nodes(msgspec.convert(mapping, JobSpec)), suffix), source=source)
+    try:
+        spec = msgspec.convert(mapping, JobSpec)
+    except SpecError as error:
+        raise SpecError(error.problems, source=source) from error
+    return spec if mapping.get("name") else msgspec.structs.replace(spec, name=default_name(spec, suffix))
+
+
+def load(path: Path) -> JobSpec:
+    """Read a job file; the user's defaults hold for what it leaves out.
+
+    Raises:
+        SpecError: with one line for every problem.
+        UsageError: it cannot be read, or is no YAML mapping.
+    """
+    return build(JobRequest(file=path))
 
 
 def _defaults() -> Path | None:
@@ -92,18 +105,3 @@ def _json(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
-
-
-def _normalize_nodes(spec: JobSpec) -> JobSpec:
-    """``"3"`` and ``"3:3"`` are 3: equal jobs have equal specs."""
-    fixed = spec.min_nodes == spec.max_nodes and spec.min_nodes > 0
-    return msgspec.structs.replace(spec, nodes=spec.min_nodes) if fixed else spec
-
-
-def _with_default_name(spec: JobSpec, suffix: str) -> JobSpec:
-    if spec.name or not spec.command:
-        return spec
-    stem = Path(spec.command[0]).stem if spec.script else spec.command[-1].rpartition(".")[2]
-    ending = f"-{suffix}" if suffix else ""
-    label = re.sub(r"[^a-z0-9]+", "-", stem.lower()).lstrip("-0123456789")
-    return msgspec.structs.replace(spec, name=(label or "job")[: name_limit(spec) - len(ending)].strip("-") + ending)

@@ -12,7 +12,7 @@ from kitctl.cli.options import output_option
 from kitctl.cli.snapshot_options import snapshot_client
 
 if TYPE_CHECKING:
-    from kitctl.cli.snapshot_options import SnapshotClient
+    from kitctl.snapshot_client import SnapshotClient
 
 EPILOG = """\b
 Exit codes: 0 proved, 1 not.
@@ -32,10 +32,9 @@ def command(client: SnapshotClient, output: str | None) -> None:
     """Prove that each sample of each epoch was counted exactly once, across every restart and resize."""
     from kitctl import output as documents
     from kitctl.errors import KitError
-    from kitctl.snapshots import Audit
     from kitctl.view import audit as view
 
-    audit = client.query(Audit, "audit")
+    audit = client.audit()
     if output == "json":
         echo_json(documents.audit(audit))
     else:

@@ -11,7 +11,7 @@ from kitctl.cli.common import confirm, info, yes_option
 from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
-    from kitctl.cli.target_options import NamedJob
+    from kitctl.job import Job
 
 EPILOG = """\b
 Examples:
@@ -24,9 +24,9 @@ Examples:
 @named_job
 @option("--snapshots", group="Snapshots", is_flag=True, help="Delete its snapshots too. This cannot be undone.")
 @yes_option
-def command(job: NamedJob, snapshots: bool, yes: bool) -> None:
+def command(job: Job, snapshots: bool, yes: bool) -> None:
     """End a job if it runs, and delete it; its snapshots stay unless --snapshots is given."""
     if snapshots:
         confirm(f"delete {job.name!r} and all its snapshots?", yes=yes)
-    deleted = job.target.delete(job.namespace, job.name, snapshots=snapshots)
+    deleted = job.delete(snapshots=snapshots)
     info(f"{job.name}: deleted" + (" with its snapshots" if deleted else "; its snapshots stay"))

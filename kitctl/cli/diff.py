@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 import click
 
 from kitctl.cli.common import echo, echo_json, info
-from kitctl.cli.options import JobCommand, job_options, output_option
-from kitctl.cli.submission import prepare
-from kitctl.cli.target_options import connect, target_options
+from kitctl.cli.options import JobCommand, job_options, output_option, templates_option
+from kitctl.cli.target_options import target_options
 
 if TYPE_CHECKING:
-    from kitctl.cli.options import JobRequest
-    from kitctl.targets import TargetOptions
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from kitctl.client import Client
+    from kitctl.job_request import JobRequest
 
 EPILOG = """\b
 Exit codes: 0 no changes, 1 changes.
@@ -29,13 +31,14 @@ Examples:
 @job_options
 @target_options
 @output_option("json", default="diff")
-def command(job: JobRequest, options: TargetOptions, output: str | None) -> int:
+@templates_option
+def command(job: JobRequest, connect: Callable[[], Client], output: str | None, templates: Path | None) -> int:
     """Show what submitting would change, as the API server would merge it; nothing is changed."""
     from kitctl import output as documents
+    from kitctl import specfile
     from kitctl.view import changes
 
-    target = connect(options)
-    found = target.preview(prepare(job, target.namespace))
+    found = connect().preview(specfile.build(job), templates=templates)
     lines = [line for change in found for line in changes.lines(change.before, change.after)]
     if output == "json":
         echo_json(documents.diff(found))

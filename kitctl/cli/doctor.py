@@ -9,15 +9,14 @@ import click
 
 from kitctl.cli.common import echo, echo_json
 from kitctl.cli.options import JobCommand, job_options, output_option
-from kitctl.cli.submission import prepare
-from kitctl.cli.target_options import connect, target_options
+from kitctl.cli.target_options import announced, target_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from kitctl.cli.options import JobRequest
+    from kitctl.client import Client
     from kitctl.doctor import Finding
-    from kitctl.targets import Target, TargetOptions
+    from kitctl.job_request import JobRequest
 
 EPILOG = """\b
 A single word that is not a file is the name of an existing job; anything else describes a new one.
@@ -36,14 +35,14 @@ Examples:
 @job_options
 @target_options
 @output_option("json")
-def command(job: JobRequest, options: TargetOptions, output: str | None) -> None:
+def command(job: JobRequest, connect: Callable[[], Client], output: str | None) -> None:
     """Check the prerequisites of a job, or diagnose a running one: each problem with its fix; nothing is changed."""
     from kitctl import output as documents
     from kitctl.errors import KitError
     from kitctl.view import doctor as view
 
     seen: list[Finding] = []
-    findings = _recorded(_findings(job, connect(options, announce=True)), seen)
+    findings = _recorded(_findings(job, announced(connect())), seen)
     if output == "json":
         echo_json(documents.doctor(findings))
     else:
@@ -53,12 +52,12 @@ def command(job: JobRequest, options: TargetOptions, output: str | None) -> None
         raise KitError(f"{len(problems)} of {len(seen)} checks found a problem: {', '.join(problems)}")
 
 
-def _findings(job: JobRequest, target: Target) -> Iterator[Finding]:
-    from kitctl.doctor import job as running
+def _findings(job: JobRequest, client: Client) -> Iterator[Finding]:
+    from kitctl import specfile
 
     if name := _existing_job(job):
-        return running.check_job(target.job(job.flags.get("namespace") or target.namespace, name))
-    return target.run_checks(prepare(job, target.namespace))
+        return client.job(name, job.flags.get("namespace")).check()
+    return client.check(specfile.build(job))
 
 
 def _existing_job(job: JobRequest) -> str:

@@ -13,9 +13,9 @@ from kitctl.cli.target_options import named_job
 from kitctl.faults import FAULTS
 
 if TYPE_CHECKING:
-    from kitctl.cli.target_options import NamedJob
     from kitctl.drill import Drill, FaultSelector
     from kitctl.facts import Progress
+    from kitctl.job import Job
 
 EPILOG = """\b
 Exit codes: 0 recovered, 1 not.
@@ -40,7 +40,7 @@ Examples:
 @yes_option
 @output_option("json")
 def command(
-    job: NamedJob,
+    job: Job,
     fault: str,
     rank: int | None,
     node: int | None,

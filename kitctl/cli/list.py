@@ -10,10 +10,12 @@ import click
 from kitctl.cli.command import Command, option
 from kitctl.cli.common import echo, echo_json, info
 from kitctl.cli.options import output_option
-from kitctl.cli.target_options import connect, namespace_option, target_options
+from kitctl.cli.target_options import namespace_option, target_options
 
 if TYPE_CHECKING:
-    from kitctl.targets import TargetOptions
+    from collections.abc import Callable
+
+    from kitctl.client import Client
 
 EPILOG = """\b
 Examples:
@@ -31,17 +33,16 @@ Examples:
 @target_options
 @output_option("wide", "json", "name")
 def command(
-    options: TargetOptions, namespace: str | None, all_namespaces: bool, phase: str | None, output: str | None
+    connect: Callable[[], Client], namespace: str | None, all_namespaces: bool, phase: str | None, output: str | None
 ) -> None:
     """List jobs."""
     from kitctl import output as documents
-    from kitctl import state
     from kitctl.view import text
 
-    target = connect(options)
-    namespace = namespace or target.namespace
-    found = target.jobs(None if all_namespaces else namespace)
-    jobs = [job for job in map(state.derive, found) if phase is None or job.phase.lower() == phase.lower()]
+    client = connect()
+    namespace = namespace or client.namespace
+    found = client.jobs(namespace, all_namespaces=all_namespaces)
+    jobs = [job for job in found if phase is None or job.phase.lower() == phase.lower()]
     if output == "json":
         echo_json(documents.job_list(jobs))
     elif output == "name":

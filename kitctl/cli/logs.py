@@ -16,9 +16,8 @@ from kitctl.cli.target_options import named_job
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kitctl.cli.target_options import NamedJob
+    from kitctl.job import Job
     from kitctl.logs import Filter, Line
-    from kitctl.targets import Target
 
 EPILOG = """\b
 Examples:
@@ -43,7 +42,7 @@ _INDEX = click.IntRange(min=0)
 @option("--include", group="Filter", metavar="REGEX", help="Only lines matching REGEX.")
 @option("--exclude", group="Filter", metavar="REGEX", help="No lines matching REGEX.")
 def command(
-    job: NamedJob,
+    job: Job,
     follow: bool,
     ranks: tuple[int, ...],
     nodes: tuple[int, ...],
@@ -64,19 +63,14 @@ def command(
         include=_pattern(include),
         exclude=_pattern(exclude),
     )
-    named = (job.target, job.namespace, job.name)
     if follow:
-        follow_until_end(*named, selected, tail=tail, timestamps=timestamps, check=False)
+        follow_until_end(job, selected, tail=tail, timestamps=timestamps, check=False)
     else:
-        from kitctl import watching
-
-        _print(watching.lines(*named, selected, tail), timestamps=timestamps)
+        _print(job.lines(selected, tail=tail), timestamps=timestamps)
 
 
 def follow_until_end(
-    target: Target,
-    namespace: str,
-    name: str,
+    job: Job,
     selected: Filter | None = None,
     *,
     tail: int | None = None,
@@ -84,24 +78,24 @@ def follow_until_end(
     check: bool = True,
 ) -> None:
     """Print lines until the job ends; then why it failed, or with ``check`` raise the error of its final phase."""
-    from kitctl import watching
     from kitctl.cli.wait import detach
+    from kitctl.job import error_for_phase
     from kitctl.logs import Filter
 
     selected = selected or Filter()
     try:
         if tail is not None:
-            last = list(watching.lines(target, namespace, name, selected, tail))
+            last = list(job.lines(selected, tail=tail))
             _print(last, timestamps=timestamps)
             selected = replace(selected, since=_after(last) or selected.since)
-        _print(watching.follow(target, namespace, name, selected), timestamps=timestamps)
+        _print(job.follow(selected), timestamps=timestamps)
     except KeyboardInterrupt:
-        detach(name)
-    job = watching.current(target, namespace, name)
-    error = watching.error_for_phase(job)
+        detach(job.name)
+    ended = job.state()
+    error = error_for_phase(ended)
     if check and error:
         raise error
-    if error and job.phase == "Failed":  # the exit code is that of reading the logs
+    if error and ended.phase == "Failed":  # the exit code is that of reading the logs
         info(f"{error.message}\nfix: {error.fix}")
 
 

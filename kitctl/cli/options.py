@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -12,7 +12,10 @@ from kitctl.cli.command import Command, documented_spelling, option
 from kitctl.cli.flags import FLAGS, Flag, to_mapping
 from kitctl.job_request import JobRequest
 
-__all__ = ["JobCommand", "JobRequest", "job_options", "output_option"]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["JobCommand", "JobRequest", "job_options", "output_option", "templates_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,6 +61,24 @@ def output_option(*formats: str, default: str = "text") -> Callable[[F], F]:
     return option(
         *("-o", "--output"), group="Output", type=click.Choice(formats), default_text=default, help="Output format."
     )
+
+
+def templates_option(function: F) -> F:
+    """``--templates DIR``."""
+    return option(
+        "--templates",
+        group="Output",
+        type=click.Path(exists=True, file_okay=False),
+        default_text="kitctl's own",
+        callback=lambda _context, _option, given: _path(given),
+        help="Folder with templates that replace kitctl's of the same file name.",
+    )(function)
+
+
+def _path(given: str | None) -> Path | None:
+    from pathlib import Path
+
+    return Path(given) if given else None
 
 
 # Decorators are applied from the last to the first: help shows them in the table's order.

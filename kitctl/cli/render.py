@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from kitctl.cli.common import echo_manifests
-from kitctl.cli.options import JobCommand, job_options, output_option
+from kitctl.cli.options import JobCommand, job_options, output_option, templates_option
 from kitctl.cli.submission import rendered
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kitctl.job_request import JobRequest
 
 EPILOG = """\b
@@ -18,12 +20,14 @@ Examples:
   kitctl render --nodes 3 --gpus-per-node 4 -- train.py --epochs 5
   kitctl render -f job.yaml --kind PyTorchJob -o json
   kitctl render -f job.yaml | kubectl apply --server-side -f -
+  kitctl render -f job.yaml --templates ours    # with changed manifests
 """
 
 
 @click.command(cls=JobCommand, epilog=EPILOG)
 @job_options
 @output_option("yaml", "json", "name", default="yaml")
-def command(job: JobRequest, output: str | None) -> None:
+@templates_option
+def command(job: JobRequest, output: str | None, templates: Path | None) -> None:
     """Print the Kubernetes manifests of a job; no cluster is needed."""
-    echo_manifests(rendered(job), output)
+    echo_manifests(rendered(job, templates), output)

@@ -11,7 +11,7 @@ from kitctl.cli.common import info
 from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
-    from kitctl.cli.target_options import NamedJob
+    from kitctl.job import Job
 
 EPILOG = """\b
 Examples:
@@ -21,7 +21,7 @@ Examples:
 
 @click.command(cls=Command, epilog=EPILOG)
 @named_job
-def command(job: NamedJob) -> None:
+def command(job: Job) -> None:
     """Restart all nodes from the last snapshot; a failed or cancelled job, too."""
-    job.target.restart(job.namespace, job.name)
+    job.restart()
     info(f"{job.name}: restarting; watch it: kitctl status -w {job.name}")

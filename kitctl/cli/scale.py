@@ -11,7 +11,7 @@ from kitctl.cli.common import info
 from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
-    from kitctl.cli.target_options import NamedJob
+    from kitctl.job import Job
 
 EPILOG = """\b
 Examples:
@@ -30,7 +30,7 @@ Examples:
     help="Within the job's MIN:MAX.",
 )
 @named_job
-def command(job: NamedJob, nodes: int) -> None:
+def command(job: Job, nodes: int) -> None:
     """Change the number of nodes of an elastic job; no sample is lost or repeated."""
-    job.target.scale(job.namespace, job.name, nodes)
+    job.scale(nodes)
     info(f"{job.name}: scaled to {nodes} nodes; watch it: kitctl status -w {job.name}")

@@ -16,7 +16,7 @@ from kitctl.cli.snapshot_options import snapshot_client
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kitctl.cli.snapshot_options import SnapshotClient
+    from kitctl.snapshot_client import SnapshotClient
     from kitctl.snapshots import Snapshot
 
 EPILOG = """\b
@@ -50,9 +50,7 @@ def command() -> None:
 @output_option("wide", "json", "name")
 def list_(client: SnapshotClient, output: str | None) -> None:
     """List snapshots, the newest first, with damaged and unfinished ones."""
-    from kitctl.snapshots import Snapshot
-
-    _print(client.query(list[Snapshot], "list"), output)
+    _print(client.all(), output)
 
 
 @command.command(cls=Command, epilog=_examples("verify digits", "verify digits 120"))
@@ -62,9 +60,8 @@ def list_(client: SnapshotClient, output: str | None) -> None:
 def verify(client: SnapshotClient, which: str, output: str | None) -> None:
     """Read every byte of all snapshots, or of one; exit code 1 if one is damaged."""
     from kitctl.errors import KitError
-    from kitctl.snapshots import Snapshot
 
-    found = client.query(list[Snapshot], "verify", *filter(None, [which]))
+    found = client.verify(which)
     _print(found, output)
     if bad := [one for one in found if one.condition not in {"verified", "unfinished"}]:
         fix = "a run skips these, and resumes from the newest valid one; to delete them: prune --damaged"
@@ -78,10 +75,9 @@ def verify(client: SnapshotClient, which: str, output: str | None) -> None:
 def show(client: SnapshotClient, which: str, output: str | None) -> None:
     """Show a snapshot: its manifest, its history, and the model's tensors."""
     from kitctl import output as documents
-    from kitctl.snapshots import SnapshotDetails
     from kitctl.view import snapshots as view
 
-    details = client.query(SnapshotDetails, "show", *filter(None, [which]))
+    details = client.show(which)
     if output == "json":
         echo_json(documents.snapshot(details))
     else:
@@ -102,17 +98,14 @@ def show(client: SnapshotClient, which: str, output: str | None) -> None:
 @yes_option
 def prune(client: SnapshotClient, keep: int, damaged: bool, yes: bool) -> None:
     """Delete all but the newest; every byte of those that stay is verified first."""
-    from kitctl.snapshots import Snapshot
-
-    args = ("prune", "--keep", str(keep), *(["--damaged"] if damaged else []))
-    found = client.query(list[Snapshot], *args)
+    found = client.prunable(keep, damaged=damaged)
     if not found:
         info(f"{client.store.name}: nothing to delete")
         return
     if not yes:
         info("\n".join(_lines(found)))
     confirm(f"delete these {len(found)}?", yes=yes)
-    deleted = client.query(list[Snapshot], *args, *(f"--drop={one.name}" for one in found))
+    deleted = client.prune(keep, found, damaged=damaged)
     info(f"{client.store.name}: deleted {', '.join(one.name for one in deleted)}")
 
 
@@ -135,8 +128,7 @@ def prune(client: SnapshotClient, keep: int, damaged: bool, yes: bool) -> None:
 )
 def export(client: SnapshotClient, which: str, output: Path, form: str | None) -> None:
     """Write the model's weights to a local file: a plain state dict, without optimizer and history."""
-    form = form or ("safetensors" if output.suffix == ".safetensors" else "pt")
-    _save(output, client.stream("export", *filter(None, [which]), "--format", form))
+    _save(output, client.export(which, form or ("safetensors" if output.suffix == ".safetensors" else "pt")))
     info(f"{output}: written")
 
 

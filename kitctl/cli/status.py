@@ -13,7 +13,7 @@ from kitctl.cli.options import output_option
 from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
-    from kitctl.cli.target_options import NamedJob
+    from kitctl.job import Job
     from kitctl.state import JobState
 
 EPILOG = """\b
@@ -33,25 +33,24 @@ Examples:
 @output_option("wide", "json", "name")
 @option("-w", "--watch", group="Output", is_flag=True, help="Refresh until the job ends; -o json: a line per change.")
 @option("--exit-code", group="Output", is_flag=True, help="Set the exit code from the job's phase.")
-def command(job: NamedJob, output: str | None, watch: bool, exit_code: bool) -> None:
+def command(job: Job, output: str | None, watch: bool, exit_code: bool) -> None:
     """Show a job's phase, progress, nodes and ranks."""
-    from kitctl import watching
+    from kitctl.job import error_for_phase
 
     if watch:
         seen = _watch(job, output)
     else:
-        seen = watching.current(job.target, job.namespace, job.name)
+        seen = job.state()
         echo_job(seen, output)
-    if exit_code and (error := watching.error_for_phase(seen)):
+    if exit_code and (error := error_for_phase(seen)):
         raise error
 
 
-def _watch(job: NamedJob, output: str | None) -> JobState:
+def _watch(job: Job, output: str | None) -> JobState:
     """In a terminal one page that is refreshed; elsewhere a page for each change of phase, with -o json a line."""
-    from kitctl import watching
     from kitctl.cli.wait import detach
 
-    states = watching.states(job.target, job.namespace, job.name)
+    states = job.states()
     try:
         if sys.stdout.isatty() and output is None:
             from kitctl.view import live

@@ -1,4 +1,4 @@
-"""From a job request to what a target takes."""
+"""The job that a command line describes."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ from typing import TYPE_CHECKING
 from kitctl.cli.common import info
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from pathlib import Path
 
     from kitctl.job_request import JobRequest
-    from kitctl.targets import Submission
+    from kitctl.spec import JobSpec
 
 
-def objects(submission: Submission) -> list[dict[str, object]]:
-    """The Kubernetes objects of a job."""
-    from kitctl import render
-
-    return render.manifests(submission.spec, submission.sources)
-
-
-def warn(warnings: Iterable[str]) -> None:
-    """Print warnings about a job that may run all the same."""
-    for warning in warnings:
-        info(f"warning: {warning}")
-
-
-def rendered(job: JobRequest) -> list[dict[str, object]]:
-    """The objects of a job that is only printed, with warnings about likely credentials."""
-    from kitctl import credentials
-
-    submission = prepare(job)
-    warn(credentials.warnings(submission.spec, submission.sources))
-    return objects(submission)
-
-
-def prepare(
-    job: JobRequest, namespace: str = "default", suffix: str = "", *, replace: bool = False, checks: bool = True
-) -> Submission:
-    """The job with the files of the current folder that are sent with it.
+def rendered(job: JobRequest, templates: Path | None) -> list[dict[str, object]]:
+    """The objects of a job that is only printed, with warnings about likely credentials.
 
     Raises:
         SpecError: the file or a flag is wrong.
+        UsageError: a template is wrong.
     """
+    from kitctl import credentials, specfile
+
+    spec = specfile.build(job)
+    for warning in credentials.warnings(spec, _sources(spec)):
+        info(f"warning: {warning}")
+    return objects(spec, templates)
+
+
+def objects(spec: JobSpec, templates: Path | None, *, namespace: str = "") -> list[dict[str, object]]:
+    """The Kubernetes objects of a job, with the files of the current folder that are sent with it.
+
+    Args:
+        spec: the job.
+        templates: a folder with templates that replace kitctl's own.
+        namespace: of a job whose spec names none.
+    """
+    from msgspec.structs import replace
+
+    from kitctl import render
+    from kitctl.templates import check_folder
+
+    spec = spec if spec.namespace else replace(spec, namespace=namespace)
+    return render.manifests(spec, _sources(spec), templates=check_folder(templates) if templates else None)
+
+
+def _sources(spec: JobSpec) -> dict[str, str]:
     from pathlib import Path
 
-    from kitctl import specfile
     from kitctl.sources import sources
-    from kitctl.targets import Submission
 
-    spec, folder = specfile.build(job, suffix=suffix, namespace=namespace), Path.cwd()
-    return Submission(spec=spec, sources=sources(spec, folder), folder=folder, replace=replace, checks=checks)
+    return sources(spec, Path.cwd())

@@ -8,13 +8,17 @@ import click
 
 from kitctl.cli.command import option
 from kitctl.cli.common import echo, echo_job, echo_manifests, info, seconds, timeout_option
-from kitctl.cli.options import JobCommand, job_options, output_option
-from kitctl.cli.submission import objects, prepare, rendered, warn
-from kitctl.cli.target_options import connect, target_options
+from kitctl.cli.options import JobCommand, job_options, output_option, templates_option
+from kitctl.cli.submission import objects, rendered
+from kitctl.cli.target_options import announced, target_options
 
 if TYPE_CHECKING:
-    from kitctl.cli.options import JobRequest
-    from kitctl.targets import Submission, Target, TargetOptions
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from kitctl.client import Client
+    from kitctl.job import Job
+    from kitctl.job_request import JobRequest
 
 EPILOG = """\b
 Examples:
@@ -34,6 +38,7 @@ _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so no words; no le
 @job_options
 @target_options
 @output_option("yaml", "json", "name")
+@templates_option
 @option(
     "--dry-run",
     group="Submit",
@@ -43,14 +48,15 @@ _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so no words; no le
 )
 @option("--replace", group="Submit", is_flag=True, help="Delete a job of that name first; its snapshots stay.")
 @option("--no-checks", group="Submit", is_flag=True, help="Skip the checks whether the cluster can run the job.")
-@option("--detach", "mode", group="Wait", flag_value="detach", help="Return immediately (the default).")
+@option("--detach", "mode", group="Wait", flag_value="", help="Return immediately (the default).")
 @option("--wait", "mode", group="Wait", flag_value="wait", help="Wait until the job ends; its result is the exit code.")
 @option("--follow", "mode", group="Wait", flag_value="follow", help="Like --wait, and print the ranks' logs.")
 @timeout_option
 def command(
     job: JobRequest,
-    options: TargetOptions,
+    connect: Callable[[], Client],
     output: str | None,
+    templates: Path | None,
     dry_run: str | None,
     replace: bool,
     no_checks: bool,
@@ -59,19 +65,22 @@ def command(
 ) -> None:
     """Run a script or a module on several nodes, as one job."""
     if dry_run == "client":
-        echo_manifests(rendered(job), output)
+        echo_manifests(rendered(job, templates), output)
         return
-    from kitctl.targets import remarks
+    from kitctl import specfile
 
-    target = connect(options, announce=True)
-    suffix = "" if dry_run else _suffix()
-    submission = prepare(job, target.namespace, suffix, replace=replace, checks=not no_checks)
-    warn(remarks(options, submission))
+    client = announced(connect())
+    spec = specfile.build(job, suffix="" if dry_run else _suffix())
     if dry_run == "server":
-        echo_manifests([change.after for change in target.preview(submission)], output)
+        echo_manifests([change.after for change in client.preview(spec, templates=templates)], output)
         return
-    target.submit(submission)
-    _report(target, submission, output, mode, seconds(timeout))
+    submitted = client.submit(spec, replace=replace, checks=not no_checks, templates=templates)
+    if mode:
+        _watch(submitted, mode, seconds(timeout))
+    elif output == "yaml":
+        echo_manifests(objects(spec, templates, namespace=submitted.namespace), output)
+    else:
+        _report(submitted, client, output)
 
 
 def _suffix() -> str:
@@ -81,26 +90,24 @@ def _suffix() -> str:
     return "".join(choices(_SUFFIX_LETTERS, k=4))  # noqa: S311 - a name, not a secret
 
 
-def _report(
-    target: Target, submission: Submission, output: str | None, mode: str | None, timeout: float | None
-) -> None:
-    from kitctl import watching
+def _watch(job: Job, mode: str, timeout: float | None) -> None:
     from kitctl.cli.logs import follow_until_end
     from kitctl.cli.wait import wait_until_end
 
-    namespace, name = submission.spec.namespace, submission.spec.name
     if mode == "follow":
-        info(f"job {name!r} submitted; following its logs (Ctrl-C leaves it running)")
-        follow_until_end(target, namespace, name)
-    elif mode == "wait":
-        info(f"job {name!r} submitted; waiting until it ends (Ctrl-C leaves it running)")
-        wait_until_end(target, namespace, name, timeout)
-    elif output == "yaml":
-        echo_manifests(objects(submission), output)
-    elif output == "json":
-        echo_job(watching.current(target, namespace, name), output)
-    elif output == "name":
-        echo(name)
+        info(f"job {job.name!r} submitted; following its logs (Ctrl-C leaves it running)")
+        follow_until_end(job)
     else:
-        echo(f"job {name!r} submitted")
-        info(_NEXT_STEPS.format(name=name, where="" if namespace == target.namespace else f" -n {namespace}"))
+        info(f"job {job.name!r} submitted; waiting until it ends (Ctrl-C leaves it running)")
+        wait_until_end(job, timeout)
+
+
+def _report(job: Job, client: Client, output: str | None) -> None:
+    if output == "json":
+        echo_job(job.state(), output)
+    elif output == "name":
+        echo(job.name)
+    else:
+        echo(f"job {job.name!r} submitted")
+        where = "" if job.namespace == client.namespace else f" -n {job.namespace}"
+        info(_NEXT_STEPS.format(name=job.name, where=where))

@@ -11,7 +11,7 @@ from kitctl.cli.common import info
 from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
-    from kitctl.cli.target_options import NamedJob
+    from kitctl.job import Job
 
 EPILOG = """\b
 Examples:
@@ -22,8 +22,8 @@ Examples:
 
 @click.command(cls=Command, epilog=EPILOG)
 @named_job
-def command(job: NamedJob) -> None:
+def command(job: Job) -> None:
     """Take a snapshot, then stop all nodes; resume continues from there."""
     info(f"{job.name}: draining its nodes")
-    job.target.suspend(job.namespace, job.name)
+    job.suspend()
     info(f"{job.name}: suspended; to continue: kitctl resume {job.name}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -13,26 +12,17 @@ from kitctl.cli.command import option
 from kitctl.cli.common import info
 
 if TYPE_CHECKING:
-    from kitctl.targets import Target, TargetOptions
+    from kitctl.client import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, kw_only=True)
-class NamedJob:
-    """The job that a verb acts on; it may not exist, which the target reports."""
-
-    target: Target
-    namespace: str
-    name: str
-
-
 def target_options(function: F) -> F:
-    """``--target``, ``--context`` and ``--kubeconfig``: the verb gets them as one argument, ``options``."""
+    """``--target``, ``--context`` and ``--kubeconfig``: the verb gets ``connect``, which returns the client."""
 
     @functools.wraps(function)
     def verb(*, target: str | None, context: str | None, kubeconfig: str | None, **rest: Any) -> Any:
-        return function(options=_options(target, context, kubeconfig), **rest)
+        return function(connect=functools.partial(_client, target, context, kubeconfig), **rest)
 
     decorated: F = _decorated(verb, _TARGET)
     return decorated
@@ -42,9 +32,8 @@ def named_job(function: F) -> F:
     """``NAME``, ``-n`` and the target's options: the verb gets them as one argument, ``job``."""
 
     @functools.wraps(function)
-    def verb(*, name: str, namespace: str | None, options: TargetOptions, **rest: Any) -> Any:
-        target = connect(options)
-        return function(job=NamedJob(target=target, namespace=namespace or target.namespace, name=name), **rest)
+    def verb(*, name: str, namespace: str | None, connect: Callable[[], Client], **rest: Any) -> Any:
+        return function(job=connect().job(name, namespace), **rest)
 
     name = click.argument("name", shell_complete=_complete_jobs, callback=_job_name)
     decorated: F = _decorated(target_options(verb), (name, namespace_option))
@@ -64,6 +53,13 @@ def namespace_option(function: F) -> F:
     )(function)
 
 
+def announced(client: Client) -> Client:
+    """The client, after a message if its target was selected by default."""
+    if client.reason:
+        info(client.reason)
+    return client
+
+
 def object_name(_context: click.Context, _option: click.Parameter, given: str | None) -> str | None:
     """Check a name: it becomes a part of paths, on a disk and of an API server.
 
@@ -77,21 +73,13 @@ def object_name(_context: click.Context, _option: click.Parameter, given: str | 
     return given
 
 
-def connect(options: TargetOptions, *, announce: bool = False) -> Target:
-    """The selected target; with ``announce``, a message if it is the default."""
-    from kitctl import targets
-
-    if announce and (reason := targets.resolve_target(options).reason):
-        info(reason)
-    return targets.connect(options)
-
-
-def _options(target: Any, context: str | None, kubeconfig: str | None) -> TargetOptions:
+def _client(target: str | None, context: str | None, kubeconfig: str | None) -> Client:
     from pathlib import Path
 
-    from kitctl.targets import TargetOptions
+    from kitctl.client import Client
 
-    return TargetOptions(target=target, context=context, kubeconfig=Path(kubeconfig) if kubeconfig else None, warn=info)
+    path = Path(kubeconfig) if kubeconfig else None
+    return Client(target=target, context=context, kubeconfig=path, notify=info)
 
 
 def _job_name(_context: click.Context, _argument: click.Parameter, given: str) -> str:
@@ -105,9 +93,15 @@ def _job_name(_context: click.Context, _argument: click.Parameter, given: str) -
 
 def _complete_jobs(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     given = context.params
-    target = connect(_options(given.get("target"), given.get("context"), given.get("kubeconfig")))
-    jobs = target.jobs(given.get("namespace") or target.namespace)
+    client = _client(given.get("target"), given.get("context"), given.get("kubeconfig"))
+    jobs = client.jobs(given.get("namespace"))
     return [job.name for job in jobs if job.name.startswith(incomplete)]
+
+
+def _complete_targets(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    from kitctl import plugins, targets
+
+    return [name for name in (*targets.BUILT_IN, *plugins.names(plugins.TARGETS)) if name.startswith(incomplete)]
 
 
 def _decorated(verb: Any, decorators: tuple[Any, ...]) -> Any:
@@ -119,7 +113,8 @@ _TARGET = (
     option(
         "--target",
         group="Target",
-        type=click.Choice(["local", "cluster"]),
+        metavar="[local|cluster]",
+        shell_complete=_complete_targets,
         envvar="KITCTL_TARGET",
         default_text="cluster if there is a kubeconfig",
         help="Where the job runs: on this machine, or on the kubeconfig's cluster.",

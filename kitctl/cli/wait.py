@@ -11,8 +11,7 @@ from kitctl.cli.common import info, seconds, timeout_option
 from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
-    from kitctl.cli.target_options import NamedJob
-    from kitctl.targets import Target
+    from kitctl.job import Job
 
 EPILOG = """\b
 Exit codes: 0 succeeded, 100 failed, 102 no such job, 103 cancelled, 124 timeout.
@@ -27,24 +26,24 @@ Examples:
 @click.command(cls=Command, epilog=EPILOG)
 @named_job
 @timeout_option
-def command(job: NamedJob, timeout: str | None) -> None:
+def command(job: Job, timeout: str | None) -> None:
     """Wait until a job ends."""
-    wait_until_end(job.target, job.namespace, job.name, seconds(timeout))
+    wait_until_end(job, seconds(timeout))
 
 
-def wait_until_end(target: Target, namespace: str, name: str, timeout: float | None) -> None:
+def wait_until_end(job: Job, timeout: float | None) -> None:
     """Print each change of the phase or of its reason; raise the error that the final phase stands for."""
-    from kitctl import watching
+    from kitctl.job import error_for_phase
     from kitctl.printable import line
 
-    printed, job = ("", ""), None  # the error has the reason of the final phase
+    printed, seen = ("", ""), None  # the error has the reason of the final phase
     try:
-        for job in watching.states(target, namespace, name, timeout=timeout):
-            if printed != (printed := (job.phase, "" if job.finished else job.reason)):
-                info(f"{name}: {job.phase}" + (f" ({line(printed[1])})" if printed[1] else ""))
+        for seen in job.states(timeout=timeout):
+            if printed != (printed := (seen.phase, "" if seen.finished else seen.reason)):
+                info(f"{job.name}: {seen.phase}" + (f" ({line(printed[1])})" if printed[1] else ""))
     except KeyboardInterrupt:
-        detach(name)
-    if job and (error := watching.error_for_phase(job)):
+        detach(job.name)
+    if seen and (error := error_for_phase(seen)):
         raise error
 
 

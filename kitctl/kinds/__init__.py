@@ -1,5 +1,8 @@
 """The kinds of Kubernetes object that run a job's nodes: a table, one module for each kind.
 
+Other distributions add kinds by an entry point of the group ``kitctl.kinds``, which names a subclass of ``JobKind``.
+They are looked up when a built-in kind does not fit, and on a cluster.
+
 Nothing else in kitctl depends on which kind a job has: it takes the entry from here and uses its fields and methods.
 What never lives here: requests to an API server (``targets/cluster``), and the objects' form (``manifests/``).
 """
@@ -7,23 +10,35 @@ What never lives here: requests to an API server (``targets/cluster``), and the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
+from kitctl import plugins
 from kitctl.kinds.indexed_job import IndexedJob
 from kitctl.kinds.job_kind import JobKind, Result
 from kitctl.kinds.pytorch_job import PyTorchJob
 
-__all__ = ["AUTO", "DEFAULT", "KINDS", "JobKind", "Result", "of_object", "of_resource", "of_spec"]
+__all__ = ["AUTO", "DEFAULT", "KINDS", "JobKind", "Result", "all_kinds", "of_object", "of_resource", "of_spec"]
 
 AUTO: Final = "auto"  # in a job file: the first kind that the user may create
 DEFAULT: Final[JobKind] = IndexedJob()  # every cluster has it
 KINDS: Final[Mapping[str, JobKind]] = {kind.name: kind for kind in (DEFAULT, PyTorchJob())}  # the preferred ones first
-_BY_RESOURCE: Final[Mapping[str, JobKind]] = {kind.resource: kind for kind in KINDS.values()}
+
+
+@cache
+def all_kinds() -> Mapping[str, JobKind]:
+    """The built-in kinds, then the installed ones, by name.
+
+    Raises:
+        UsageError: an installed one cannot be imported.
+    """
+    installed = {kind.name: kind for kind in (make() for make in plugins.load_all(plugins.KINDS))}
+    return {**KINDS, **{name: kind for name, kind in installed.items() if name not in KINDS}}
 
 
 def of_spec(name: str) -> JobKind:
     """The kind that a job file names; ``auto`` is the default one."""
-    return KINDS.get(name, DEFAULT)
+    return KINDS.get(name) or (DEFAULT if name == AUTO else all_kinds().get(name, DEFAULT))
 
 
 def of_object(job: Mapping[str, Any]) -> JobKind:
@@ -32,9 +47,16 @@ def of_object(job: Mapping[str, Any]) -> JobKind:
     Raises:
         KeyError: no job is such an object.
     """
-    return _BY_RESOURCE[job["kind"]]
+    kind = of_resource(job["kind"])
+    if kind is None:
+        raise KeyError(job["kind"])
+    return kind
 
 
 def of_resource(resource: str) -> JobKind | None:
     """The kind whose objects have that Kubernetes ``kind``; None: no job is such an object."""
-    return _BY_RESOURCE.get(resource)
+    return _with_resource(resource, KINDS) or _with_resource(resource, all_kinds())
+
+
+def _with_resource(resource: str, table: Mapping[str, JobKind]) -> JobKind | None:
+    return next((kind for kind in table.values() if kind.resource == resource), None)

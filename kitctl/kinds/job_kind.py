@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias
 
 Object: TypeAlias = dict[str, Any]
@@ -29,6 +30,8 @@ class JobKind(ABC):
     """What a cluster needs to have installed; empty: every cluster has this kind."""
     template: ClassVar[str]
     """The object's template under ``manifests/``, without its suffix."""
+    templates: ClassVar[Path | None] = None
+    """The folder of its template and of those that replace others of ``manifests/``; None: all are there."""
     exit_codes: ClassVar[Mapping[str, int]]
     """The agent's exit codes by outcome: done, drained, retryable, fatal."""
     terminal_conditions: ClassVar[Mapping[str, Result]]

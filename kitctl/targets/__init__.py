@@ -1,6 +1,7 @@
 """Targets run jobs: the ``Target`` protocol, and the choice between the local and the cluster target.
 
-The targets themselves (``local``, ``cluster``) are imported by name, when chosen.
+The targets themselves (``local``, ``cluster``) are imported by name, when chosen. Other distributions add targets by an
+entry point of the group ``kitctl.targets``, which names a package with the functions of ``TargetPackage``.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Protocol, cast
 
+from kitctl import plugins
 from kitctl.doctor import Finding
+from kitctl.errors import UsageError
 from kitctl.facts import JobFacts
 from kitctl.faults import FaultInjection
 from kitctl.logs import Line
 from kitctl.spec import JobSpec
 
-TargetName = Literal["local", "cluster"]
+BUILT_IN: Final = ("local", "cluster")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +29,7 @@ class TargetOptions:
     """The options that select a target; ``warn`` prints a message to the user."""
 
     warn: Callable[[str], None]
-    target: TargetName | None = None
+    target: str | None = None
     context: str | None = None
     kubeconfig: Path | None = None
 
@@ -35,7 +38,8 @@ class TargetOptions:
 class Submission:
     """A job to submit: the spec, the files to send along (text by relative path), and the folder they are from.
 
-    With ``replace`` a job of that name is deleted first; without ``checks`` a job is submitted that may never run.
+    With ``replace`` a job of that name is deleted first; without ``checks`` a job is submitted that may never run. The
+    templates in the folder ``templates`` replace those of the same file name in ``manifests/``.
     """
 
     spec: JobSpec
@@ -43,6 +47,7 @@ class Submission:
     folder: Path
     replace: bool = False
     checks: bool = True
+    templates: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +155,7 @@ class Target(Protocol):
 class ResolvedTarget:
     """Which target, and why: ``reason`` is for the person when nobody asked for it by name."""
 
-    name: TargetName
+    name: str
     reason: str = ""
 
 
@@ -167,16 +172,29 @@ def resolve_target(options: TargetOptions, environ: Mapping[str, str] = os.envir
     return ResolvedTarget(name="local", reason="no kubeconfig: running on this machine (--target local)")
 
 
-def connect(options: TargetOptions) -> Target:
-    """Connect to the target; imports its package."""
-    target: Target = import_module(f"kitctl.targets.{resolve_target(options).name}").connect(options)
-    return target
+class TargetPackage(Protocol):
+    """What the package of a target has."""
+
+    @staticmethod
+    def connect(options: TargetOptions) -> Target:
+        """Connect to the target; nothing is sent yet."""
+
+    @staticmethod
+    def remarks(submission: Submission) -> Iterable[str]:
+        """Warnings about a job before it is submitted, a sentence each."""
 
 
-def remarks(options: TargetOptions, submission: Submission) -> Iterable[str]:
-    """Warnings about a job before it is submitted, a sentence each."""
-    found: Iterable[str] = import_module(f"kitctl.targets.{resolve_target(options).name}").remarks(submission)
-    return found
+def package(name: str) -> TargetPackage:
+    """Import a target's package.
+
+    Raises:
+        UsageError: there is no such target, or it cannot be imported.
+    """
+    found = import_module(f"kitctl.targets.{name}") if name in BUILT_IN else plugins.load(plugins.TARGETS, name)
+    if found is None:
+        known = ", ".join((*BUILT_IN, *plugins.names(plugins.TARGETS)))
+        raise UsageError(f"there is no target {name!r}", fix=f"choose one of {known}")
+    return cast("TargetPackage", found)
 
 
 def _kubeconfigs(environ: Mapping[str, str]) -> list[Path]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kitctl.client import Client
 from kitctl.state import derive
-from kitctl.targets import TargetOptions, connect
 from kitctl.targets.cluster.cluster_target import ClusterTarget
 from kitctl.targets.cluster.transport import Transport
 from tests.cluster.commands import IDLE, job, kitctl
@@ -20,7 +20,7 @@ PODS = 1000
 
 @pytest.fixture
 def target() -> ClusterTarget:
-    target = connect(TargetOptions(warn=print, kubeconfig=KUBECONFIG))
+    target = Client(kubeconfig=KUBECONFIG).target
     assert isinstance(target, ClusterTarget)
     return target
 

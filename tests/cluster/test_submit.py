@@ -14,8 +14,8 @@ from typing import Final
 import pytest
 
 from kitctl import names
+from kitctl.client import Client
 from kitctl.errors import ConflictError
-from kitctl.targets import TargetOptions, connect
 from kitctl.targets.cluster.cluster_target import ClusterTarget
 from tests.cluster.commands import IDLE, NOWHERE, job, kitctl, status, survives
 from tests.cluster.kind.settings import KUBECONFIG
@@ -156,7 +156,7 @@ def test_a_partly_submitted_job_reports_it_and_can_be_deleted(namespace: str) ->
 
 
 def test_an_object_recreated_after_it_was_read_is_not_touched(namespace: str) -> None:
-    target = connect(TargetOptions(warn=print, target="cluster", kubeconfig=KUBECONFIG))
+    target = Client(target="cluster", kubeconfig=KUBECONFIG).target
     assert isinstance(target, ClusterTarget)
     kitctl("submit", *job("run", namespace, *IDLE))
     for kind in ("Job", "ConfigMap"):

@@ -15,7 +15,8 @@ Phase: TypeAlias = Literal["Succeeded", "Failed", "Cancelled"]
 
 def running_job(name: str, *, report: Report | None = None, lines: tuple[str, ...] = (), **spec: Any) -> JobFolder:
     """A job of one node; ``lines`` are what that has logged, a second each. It is for the caller to supervise it."""
-    job = Job(spec=JobSpec(name=name, **spec), run="run", created=100.0, folder="/", python=sys.executable, version="0")
+    given = JobSpec(**{"name": name, "namespace": "default"} | spec)
+    job = Job(spec=given, run="run", created=100.0, folder="/", python=sys.executable, version="0")
     folder = create(state_home() / "jobs" / job.spec.namespace / name, job, Desired(nodes=1))
     node = folder.node(0)
     node.path.mkdir(parents=True)

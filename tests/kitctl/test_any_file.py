@@ -12,7 +12,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kitctl import render, rules, specfile
+from kitctl import render, specfile
 from kitctl.errors import KitError
 from kitctl.field_type import FieldType
 from kitctl.job_request import JobRequest
@@ -73,7 +73,7 @@ def check(job: JobRequest) -> None:
         assert error.fix or "; fix: " in error.message
         return
     for kind in ("IndexedJob", "PyTorchJob"):
-        objects = render.manifests(rules.check(msgspec.structs.replace(spec, kind=kind, name="a")))
+        objects = render.manifests(msgspec.structs.replace(spec, kind=kind, name="a"))
         for thing in objects:
             assert is_subdomain(thing["metadata"]["name"])
             assert not [*violations(thing)]

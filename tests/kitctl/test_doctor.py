@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kitctl.doctor import CheckWarning, Finding, run_checks
-from kitctl.doctor.job import check_job
+from kitctl.doctor.running_job import check_job
 from kitctl.errors import Forbidden, TargetError
 from kitctl.facts import JobFacts, NodeAssignment, NodeFacts, Progress, Report, Termination
 from kitctl.view.doctor import lines

@@ -150,7 +150,7 @@ def test_a_wrong_value_is_told_by_field_and_fix(flags: dict[str, Any], problem: 
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:
-    assert len(refused(nodes=0, kind="Job", env={"A": 1, "B": 2}, policy={"ttl": "soon"})) == 5
+    assert len(refused(nodes=0, backend="mpi", env={"A": 1, "B": 2}, policy={"ttl": "soon"})) == 5
 
 
 def test_an_unknown_field_of_set_is_told_with_the_nearest() -> None:

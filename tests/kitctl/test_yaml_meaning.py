@@ -11,7 +11,6 @@ from typing import Any
 import yaml
 
 from kitctl import names, render
-from kitctl.rules import check
 from kitctl.spec import JobSpec
 from kitctl.yamlstrict import is_ambiguous
 
@@ -27,7 +26,7 @@ TRAPS = [
 
 def traps() -> list[dict[str, Any]]:
     env = {f"V{number}": text for number, text in enumerate(TRAPS)}
-    spec = check(JobSpec(name="job", command=("train.py",), args=tuple(TRAPS), env=env))
+    spec = JobSpec(name="job", command=("train.py",), args=tuple(TRAPS), env=env)
     return render.manifests(spec, {"train.py": "\n".join(TRAPS), "y": "yes", "0x1f": "1e-3", "null": "~", "1e3": "08"})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import click
 import pytest
 import yaml
 
+from kitctl import templates
 from kitctl.cli import VERBS, cli
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +50,8 @@ def _somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job.yaml").write_text(JOB_FILE)
     (tmp_path / "train.py").write_text("print('trained')\n")
+    (tmp_path / "ours").mkdir()
+    shutil.copy(templates.folder() / "pod.yaml.j2", tmp_path / "ours")
 
 
 @pytest.mark.parametrize("call", kitctl_calls(), ids=" ".join)

@@ -79,7 +79,7 @@ def _operator(api: Api, spec: JobSpec) -> str:
         UnsupportedError: the job's kind is not served.
     """
     found = []
-    for kind in kinds.KINDS.values():
+    for kind in kinds.all_kinds().values():
         try:
             if kind.operator:
                 api.select(kind.resource, spec.namespace, limit="1")

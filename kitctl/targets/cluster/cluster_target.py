@@ -13,7 +13,7 @@ from kitctl.doctor import Finding
 from kitctl.errors import ConflictError, Forbidden, NotFound, TargetError, UnsupportedError
 from kitctl.facts import JobFacts, Report
 from kitctl.faults import FaultInjection
-from kitctl.kinds import KINDS, JobKind, of_object
+from kitctl.kinds import JobKind, all_kinds, of_object
 from kitctl.logs import Line
 from kitctl.targets import Change, SnapshotStore, Submission
 from kitctl.targets.cluster import (
@@ -67,7 +67,7 @@ class ClusterTarget:
 
     def jobs(self, namespace: str | None) -> list[JobFacts]:
         """All jobs, the oldest first: a request for each kind, one for pods, one for reports."""
-        found = [job for kind in KINDS.values() for job in self._jobs(kind, namespace)]
+        found = [job for kind in all_kinds().values() for job in self._jobs(kind, namespace)]
         pods = job_facts.group_by_job(self.api.select("Pod", namespace, labelSelector=PODS)) if found else {}
         reports = job_facts.group_by_job(self.api.select("ConfigMap", namespace, labelSelector=STATUS)) if found else {}
         found_facts = [
@@ -182,7 +182,7 @@ class ClusterTarget:
         return preflight.user(self.api) or self._context.user
 
     def _find(self, namespace: str, name: str, *likely: str) -> Object:
-        kinds = sorted(KINDS.values(), key=lambda kind: kind.resource not in likely)
+        kinds = sorted(all_kinds().values(), key=lambda kind: kind.resource not in likely)
         job = submitting.find(self.api, namespace, name, *kinds)
         if job is None or not lifecycle.is_kitctl_object(job):
             raise NotFound(f"no job {name!r} in namespace {namespace!r}", fix="kitctl list -A shows all jobs")

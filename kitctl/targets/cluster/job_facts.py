@@ -11,7 +11,7 @@ import msgspec
 
 from kitctl import environment, names
 from kitctl.facts import JobFacts, NodeFacts, Report, Termination
-from kitctl.kinds import KINDS, of_object
+from kitctl.kinds import all_kinds, of_object
 from kitctl.kinds.job_kind import plain_env
 from kitctl.targets.cluster import conditions
 from kitctl.targets.cluster.lifecycle import annotations_of
@@ -19,7 +19,7 @@ from kitctl.targets.cluster.lifecycle import annotations_of
 Object: TypeAlias = dict[str, Any]
 Result: TypeAlias = Literal["Succeeded", "Failed", "Cancelled"]
 
-INDEX_LABELS: Final = tuple(kind.index_label for kind in KINDS.values())
+INDEX_LABELS: Final = tuple(kind.index_label for kind in all_kinds().values())
 
 
 def from_objects(

@@ -106,7 +106,7 @@ def degrade_to_permissions(api: Api, spec: JobSpec, warn: Callable[[str], None])
     allowed = permissions(api, spec.namespace)
     missing = f"you may not create {{}} in namespace {spec.namespace!r}: "
     if spec.kind == kinds.AUTO:
-        creatable = [kind for kind in kinds.KINDS.values() if allowed.may_apply(kind.resource)]
+        creatable = [kind for kind in kinds.all_kinds().values() if allowed.may_apply(kind.resource)]
         spec = replace(spec, kind=(*creatable, kinds.DEFAULT)[0].name)
     for part in OPTIONAL_PARTS:
         given = getattr(spec.security, part.field)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from kitctl.kinds import KINDS
+from kitctl.kinds import all_kinds
 
 Object: TypeAlias = dict[str, Any]
 
@@ -48,5 +48,5 @@ RESOURCES: Final[Mapping[str, Resource]] = {
     "Service": Resource("v1", "services"),
     "ServiceAccount": Resource("v1", "serviceaccounts"),
     "StorageClass": Resource("storage.k8s.io/v1", "storageclasses"),
-    **{kind.resource: Resource(kind.api_version, kind.plural) for kind in KINDS.values()},
+    **{kind.resource: Resource(kind.api_version, kind.plural) for kind in all_kinds().values()},
 }

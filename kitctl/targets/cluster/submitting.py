@@ -48,7 +48,9 @@ def submit(api: Api, submission: Submission, user: str, warn: Callable[[str], No
     """
     spec = preflight.adapt(api, submission.spec, warn)
     call = uuid.uuid4().hex
-    *children, manifest = render.manifests(spec, submission.sources, suspended=True, standalone=False, run=call[:8])
+    *children, manifest = render.manifests(
+        spec, submission.sources, suspended=True, standalone=False, run=call[:8], templates=submission.templates
+    )
     manifest = lifecycle.mark_pending(manifest, call, user)
     existing = _find_existing_job(api, manifest, user, replace=submission.replace)
     claimant = Claimant(user, bool(spec.resume))
@@ -82,14 +84,14 @@ def preview(api: Api, submission: Submission, warn: Callable[[str], None]) -> li
     spec = preflight.adapt(api, submission.spec, warn)
     job = find(api, spec.namespace, spec.name, kinds.of_spec(spec.kind))
     run = kinds.of_object(job).run_id(job) if job else ""
-    objects = render.manifests(spec, submission.sources, standalone=False, run=run)
+    objects = render.manifests(spec, submission.sources, standalone=False, run=run, templates=submission.templates)
     own = [lifecycle.with_owner_reference(one, job) if job and one is not objects[-1] else one for one in objects]
     return [run_secret.mask(_preview_object(api, one)) for one in own]
 
 
 def find(api: Api, namespace: str, name: str, *among: JobKind) -> Object | None:
     """The job of that name, of the first kind that has one."""
-    for kind in among or kinds.KINDS.values():
+    for kind in among or kinds.all_kinds().values():
         try:
             if job := api.find(kind.resource, namespace, name):
                 return job | {"kind": kind.resource}

@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import IO, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from kitctl.errors import TargetError
+from kitctl.errors import SpecError, TargetError
 from kitctl.facts import Report, Termination
 from kitctl.targets.local.records import Desired, Exited, Job, Result, Runtime, Started
 
@@ -97,7 +98,10 @@ class JobFolder:
     @property
     def job(self) -> Job:
         """What was submitted."""
-        return self._require("job.json", Job)
+        job = self._require("job.json", Job)
+        if job.spec.namespace:
+            return job
+        return replace(job, spec=replace(job.spec, namespace=self.path.parent.name))
 
     @property
     def desired(self) -> Desired:
@@ -146,7 +150,7 @@ class JobFolder:
         """
         try:
             return msgspec.json.decode((self.path / name).read_bytes(), type=kind)
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, msgspec.MsgspecError, SpecError) as error:
             what = f"{self.path / name} cannot be read: {error}"
             raise TargetError(what, fix="another version of kitctl wrote it, or it was damaged: remove it") from error
 

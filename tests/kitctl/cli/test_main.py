@@ -114,7 +114,7 @@ def test_completion_completes_verbs() -> None:
 def test_an_unexpected_error_is_one_line_and_says_how_to_see_more(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fails(*_: object) -> None:
+    def fails(*_: object, **_options: object) -> None:
         raise ZeroDivisionError("by zero")
 
     monkeypatch.setattr("kitctl.render.manifests", fails)
@@ -127,7 +127,7 @@ def test_an_unexpected_error_is_one_line_and_says_how_to_see_more(
 
 
 def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **_options: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("kitctl.render.manifests", interrupted)

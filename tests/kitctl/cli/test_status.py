@@ -10,9 +10,9 @@ import sys
 import pytest
 from rich.console import Console
 
-from kitctl import watching
 from kitctl.__main__ import main
 from kitctl.facts import Progress, Report, Termination
+from kitctl.job import Job
 from kitctl.targets.local.folder import acquire_lock
 from kitctl.targets.local.local_target import LocalTarget
 from kitctl.targets.local.records import Result
@@ -62,7 +62,7 @@ def test_json_has_the_text_itself(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_live_page_takes_no_orders_from_ranks() -> None:
     screen = io.StringIO()
     terminal = Console(file=screen, force_terminal=True, width=200, color_system="truecolor")
-    terminal.print(live._page(watching.current(LocalTarget.of_user(), "default", "job")))
+    terminal.print(live._page(Job(target=LocalTarget.of_user(), namespace="default", name="job").state()))
     shown = screen.getvalue()
     assert r"\x1b[2J\x1b]0;owned\x07[red]\u202e" in shown
     assert "\x1b[2J" not in shown

@@ -11,6 +11,7 @@ import pytest
 from kitctl.cli.wait import wait_until_end
 from kitctl.errors import JobCancelled
 from kitctl.facts import JobFacts
+from kitctl.job import Job
 
 PENDING = JobFacts(
     name="run",
@@ -30,7 +31,7 @@ def test_each_change_of_phase_or_reason_is_printed_once(capsys: pytest.CaptureFi
     known = iter([PENDING, PENDING, quota, quota, ends])
     target: Any = SimpleNamespace(poll_seconds=0.0, job=lambda _namespace, _name: next(known))
     with pytest.raises(JobCancelled):
-        wait_until_end(target, "team", "run", None)
+        wait_until_end(Job(target=target, namespace="team", name="run"), None)
     assert capsys.readouterr().err.splitlines() == [
         "run: Pending",
         "run: Pending (exceeded quota: small)",

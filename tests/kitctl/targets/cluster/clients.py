@@ -10,8 +10,9 @@ import pytest
 
 from kitctl import specfile
 from kitctl.__main__ import main
+from kitctl.client import Client
 from kitctl.job_request import JobRequest
-from kitctl.targets import Submission, TargetOptions, connect
+from kitctl.targets import Submission
 from kitctl.targets.cluster.cluster_target import ClusterTarget
 from tests.kitctl.targets.cluster.apiserver import ApiServer
 
@@ -37,7 +38,7 @@ class Kit:
     def target(self, token: str = "token") -> ClusterTarget:
         """The same, without a command line."""
         path = self.server.kubeconfig(self.folder, token=token)
-        found = connect(TargetOptions(warn=lambda _: None, target="cluster", kubeconfig=path))
+        found = Client(target="cluster", kubeconfig=path, notify=lambda _: None).target
         assert isinstance(found, ClusterTarget)
         return found
 
@@ -47,5 +48,5 @@ class Kit:
 
     def submission(self, *, replace: bool = False, checks: bool = True, **fields: Any) -> Submission:
         """A job as it is handed to the target."""
-        spec = specfile.build(JobRequest(flags={"name": "run"} | fields))
+        spec = specfile.build(JobRequest(flags={"name": "run", "namespace": "default"} | fields))
         return Submission(spec=spec, sources={}, folder=self.folder, replace=replace, checks=checks)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
-import msgspec
 import pytest
 
+from kitctl import templates
 from kitctl.errors import ConflictError, Forbidden, UsageError
-from kitctl.sections import Scheduling
 from tests.kitctl.targets.cluster.apiserver import ApiServer, User
 from tests.kitctl.targets.cluster.clients import Kit
 from tests.kitctl.targets.cluster.objectstore import Key, Object, Refused
@@ -94,12 +94,12 @@ def test_who_may_not_create_pods_submits_all_the_same(server: ApiServer, kit: Ki
     assert 'pods          unknown permission denied: Pod: pods is forbidden: User "somebody" cannot create' in told
 
 
-def test_what_no_server_takes_is_found_before_anything_is_made(server: ApiServer, kit: Kit) -> None:
-    """The kit's own rules would have said so first; the server's word does not need them."""
-    plain = kit.submission()
-    spec = msgspec.structs.replace(plain.spec, scheduling=Scheduling(node_selector={"disk": "a b"}))
+def test_what_no_server_takes_is_found_before_anything_is_made(server: ApiServer, kit: Kit, tmp_path: Path) -> None:
+    """The kit's own rules know nothing of a user's templates."""
+    own = (templates.folder() / "pod.yaml.j2").read_text()
+    tmp_path.joinpath("pod.yaml.j2").write_text(own.replace("{{ job.labels.trainer }}", "{disk: a b}"))
     with pytest.raises(UsageError, match="a valid label must be"):
-        kit.target().submit(dataclasses.replace(plain, spec=spec))
+        kit.target().submit(dataclasses.replace(kit.submission(), templates=tmp_path))
     assert server.written() == []
 
 

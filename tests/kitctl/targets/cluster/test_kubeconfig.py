@@ -114,7 +114,7 @@ def test_a_kubeconfig_that_is_not_there(tmp_path: Path, capsys) -> None:
 
 
 def test_the_context_has_the_namespace(kubeconfig: Path) -> None:
-    from kitctl.targets import TargetOptions, connect  # noqa: PLC0415 - with the client, a quarter of a second
+    from kitctl.client import Client  # noqa: PLC0415 - with the client, a quarter of a second
 
     for context, namespace in [(None, "default"), *CONTEXTS.items()]:
-        assert connect(TargetOptions(warn=print, context=context, kubeconfig=kubeconfig)).namespace == namespace
+        assert Client(context=context, kubeconfig=kubeconfig).namespace == namespace

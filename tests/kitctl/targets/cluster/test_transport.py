@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kitctl import watching
 from kitctl.errors import Unavailable, WaitTimeout
+from kitctl.job import Job
 from kitctl.targets.cluster import transport
 from kitctl.targets.cluster.lifecycle import cancel
 from tests.kitctl.targets.cluster.apiserver import ApiServer
@@ -133,7 +133,7 @@ def test_who_watches_a_job_goes_on_while_the_server_is_away(
 
 def test_who_waits_for_some_time_does_not_wait_longer_for_a_server_that_is_away(server: ApiServer, kit: Kit) -> None:
     kit.submit()
-    states = watching.states(kit.target(), "default", "run", timeout=3.0)
+    states = Job(target=kit.target(), namespace="default", name="run").states(timeout=3.0)
     assert next(states).phase == "Pending"
     server.plan("GET", times=999, answer=(503, STATUS))
     with pytest.raises(WaitTimeout, match="was pending when last seen"):

@@ -26,7 +26,7 @@ with acquire_lock(Path(sys.argv[1])):
 
 
 def job(name: str = "job") -> Job:
-    spec = JobSpec(name=name, nodes="2:4", env={"LR": "1e-3"})
+    spec = JobSpec(name=name, namespace="ns", nodes="2:4", env={"LR": "1e-3"})
     return Job(spec=spec, run="r", created=1.0, folder="/", python=sys.executable, version="0")
 
 
