@@ -48,8 +48,8 @@ class Progress(msgspec.Struct, frozen=True):
 class NodeAssignment(msgspec.Struct, frozen=True):
     """The ranks of one node in the current group.
 
-    ``ranks`` is first and last, ``joined`` is by the node's own clock, and ``lives`` is how often the node was started,
-    this time included, as far as its logs are copied; 0: they are not.
+    ``ranks`` is first and last, ``joined`` is by the node's own clock, and ``agent_runs`` is how often its agent was
+    started, this time included, as far as its logs are copied; 0: they are not.
     """
 
     pod: str = ""
@@ -57,7 +57,7 @@ class NodeAssignment(msgspec.Struct, frozen=True):
     group_rank: int = 0
     ranks: tuple[int, int] = (0, 0)
     joined: float = 0.0
-    lives: int = 0
+    agent_runs: int = 0
 
 
 class RecoveryTimings(msgspec.Struct, frozen=True):

@@ -36,7 +36,7 @@ def test_ranks_of_unequal_nodes_finish_together(tmp_path: Path) -> None:
     assert [line for line in copied if line.startswith(b"[agent 0]: node 0 of 2")]
     last = [f"[rank {rank}]: sum of ranks 3.0 of 3\n", "[agent 0]: done: all ranks succeeded\n"]
     assert copied[-2:] == [line.encode() for line in last]
-    assert assignments["0"]["lives"] == 1
+    assert assignments["0"]["agent_runs"] == 1
     assert nodes.end(0)["outcome"] == "done"
 
 

@@ -147,7 +147,7 @@ def _supervise(node: NodeEnv, command: list[str], drain: Drain, log_copy: LogCop
         _quiet_torch()
         if log_copy:
             log_copy.start()  # starts a thread, so only after the zygote is forked
-            node = replace(node, lives=log_copy.agent_runs)
+            node = replace(node, agent_runs=log_copy.agent_runs)
         instance = supervisor(
             node, command, settings=settings, secret=secret, hub=hub, zygote=zygote, drain=drain, scratch=scratch
         )

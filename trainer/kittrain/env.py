@@ -34,7 +34,7 @@ class NodeEnv(JobSpec):
     auto_backend: Backend = "auto"  # set by an image: what ``auto`` means there
     memory_root: Path | None = None  # set by an image: where ranks keep copies of their state
     termination_log: Path | None = None
-    lives: int = 0  # how often this node was started, as far as its logs were kept; the agent finds that out
+    agent_runs: int = 0  # of this node, including this one, as far as they left log copies; set by the agent
 
     @property
     def hosts_rendezvous(self) -> bool:

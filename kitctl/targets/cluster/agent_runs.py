@@ -92,5 +92,5 @@ def count_missing(job: Object, pods: Iterable[Object], report: Report | None) ->
 
 
 def _count_missing_of(node: NodeAssignment, starts: Sequence[float]) -> int:
-    """For one node: ``lives`` counts its runs up to ``joined``; pods may have started since."""
-    return max(max(node.lives, 1) - sum(start <= node.joined for start in starts), 0)
+    """For one node: ``agent_runs`` counts its runs up to ``joined``; pods may have started since."""
+    return max(max(node.agent_runs, 1) - sum(start <= node.joined for start in starts), 0)

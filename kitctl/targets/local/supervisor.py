@@ -57,7 +57,7 @@ class Supervisor:
         self.folder = folder
         self.job = folder.job
         self.starter = starter
-        self.stopping: dict[tuple[int, int], float] = {}  # (node, attempt) -> when it was told to stop
+        self.stopping: dict[tuple[int, int], float] = {}  # (node, attempt) -> when it was sent SIGTERM
         self.lifetimes: dict[tuple[int, int], float | None] = {}  # of earlier attempts, which never change
 
     def run(self) -> None:

@@ -75,7 +75,13 @@ def test_assignments_follow_the_group_rank_and_rounds_only_grow(tmp_path: Path) 
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["progress"] == {"step": 5}
     assert report["nodes"]["1"].pop("joined") > 0
-    assert report["nodes"]["1"] == {"pod": "job-1", "host": "localhost", "group_rank": 1, "ranks": [2, 3], "lives": 0}
+    assert report["nodes"]["1"] == {
+        "pod": "job-1",
+        "host": "localhost",
+        "group_rank": 1,
+        "ranks": [2, 3],
+        "agent_runs": 0,
+    }
 
     # Node 0 restarts and knows no round; node 1 has group rank 0 now.
     (tmp_path / "progress-1.json").write_text('{"step": 1}')  # from an earlier round with group rank 0

@@ -48,7 +48,7 @@ def test_a_client_without_a_greeting_gets_no_answer(hub: HubThread, data: bytes)
 
 
 WRONG_KEYS = [Key(b"fedcba9876543210", KEY.run), Key(KEY.secret, "another"), Key(None, KEY.run)]
-WARNING = "warning: 127.0.0.1 does not know this run's secret; its connection was rejected"
+WARNING = "warning: 127.0.0.1 did not prove that it knows this run's secret; its connection was closed"
 
 
 @pytest.mark.parametrize("key", WRONG_KEYS)

@@ -88,7 +88,7 @@ class NodeAssignment:
     group_rank: int
     ranks: tuple[int, int]  # first and last
     joined: float
-    lives: int  # runs of this node's agent, as far as they left log copies
+    agent_runs: int  # runs of this node's agent, as far as they left log copies
 
 
 class Reporter:
@@ -129,7 +129,7 @@ class Reporter:
             group_rank=group_rank,
             ranks=ranks,
             joined=time.time(),
-            lives=self._node.lives,
+            agent_runs=self._node.agent_runs,
         )
         self._ranks = ranks
         known = {"round": self._round, "failures": self._failures.known}

@@ -88,7 +88,9 @@ class PeerServer:
         """A peer sent a greeting, and is gone without a proof that it knows the secret."""
         if peer.address not in self._warned and len(self._warned) < MAX_WARNED_ADDRESSES:
             self._warned.add(peer.address)
-            self._warn(f"warning: {peer.address} does not know this run's secret; its connection was rejected")
+            self._warn(
+                f"warning: {peer.address} did not prove that it knows this run's secret; its connection was closed"
+            )
 
 
 class Peer(asyncio.Protocol):

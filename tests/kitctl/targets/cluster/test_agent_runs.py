@@ -72,27 +72,26 @@ def pod(node: int, second: int, *, ended: bool = False, leaving: bool = False) -
     }
 
 
-def seats(*lives: int, joined: float = 15.5) -> Report:
-    return Report(
-        formed=1.0, nodes={str(node): NodeAssignment(joined=joined, lives=count) for node, count in enumerate(lives)}
-    )
+def report_of(*agent_runs: int, joined: float = 15.5) -> Report:
+    nodes = {str(node): NodeAssignment(joined=joined, agent_runs=count) for node, count in enumerate(agent_runs)}
+    return Report(formed=1.0, nodes=nodes)
 
 
 @pytest.mark.parametrize(
     ("status", "pods", "report", "count"),
     [
-        ({}, [pod(0, 10), pod(1, 10)], seats(1, 1), 0),
-        ({}, [pod(0, 10), pod(1, 15)], seats(1, 2), 1),  # one was replaced, and has joined
-        ({}, [pod(0, 10), pod(1, 20)], seats(1, 1), 1),  # one was replaced, and has not joined yet
-        ({}, [pod(0, 10), pod(1, 10, ended=True), pod(1, 15)], seats(1, 2), 0),  # its first pod is still there
-        ({}, [pod(0, 10)], seats(1, 1), 1),
-        ({}, [pod(0, 10), pod(1, 10)], seats(0, 0), 0),  # nothing is kept
-        ({}, [], seats(0, 0), 2),
-        ({}, [pod(0, 10, ended=True, leaving=True)], seats(1), 1),  # its kubelet may have removed its log
+        ({}, [pod(0, 10), pod(1, 10)], report_of(1, 1), 0),
+        ({}, [pod(0, 10), pod(1, 15)], report_of(1, 2), 1),  # one was replaced, and has joined
+        ({}, [pod(0, 10), pod(1, 20)], report_of(1, 1), 1),  # one was replaced, and has not joined yet
+        ({}, [pod(0, 10), pod(1, 10, ended=True), pod(1, 15)], report_of(1, 2), 0),  # its first pod is still there
+        ({}, [pod(0, 10)], report_of(1, 1), 1),
+        ({}, [pod(0, 10), pod(1, 10)], report_of(0, 0), 0),  # nothing is kept
+        ({}, [], report_of(0, 0), 2),
+        ({}, [pod(0, 10, ended=True, leaving=True)], report_of(1), 1),  # its kubelet may have removed its log
         ({}, [], None, 1),
         ({"startTime": None}, [], None, 0),  # it waits in a queue
         ({"failed": 3}, [pod(0, 10, ended=True), pod(0, 20)], None, 2),
     ],
 )
-def test_lives_without_a_pod_are_counted(status: Any, pods: Any, report: Report | None, count: int) -> None:
+def test_agent_runs_without_a_pod_are_counted(status: Any, pods: Any, report: Report | None, count: int) -> None:
     assert count_missing(job(**status), pods, report) == count
