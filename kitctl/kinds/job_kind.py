@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from pathlib import Path  # four milliseconds of `kitctl submit --help`
 
 Object: TypeAlias = dict[str, Any]
 Result: TypeAlias = Literal["Succeeded", "Failed"]
