@@ -179,7 +179,7 @@ def test_the_digest_of_pods_shows_what_an_upgrade_may_change(kind: str) -> None:
     assert len({digest(kind=kind, **values) for values in [{}, *may_not]}) == 1 + len(may_not)
 
 
-def test_snapshots_outlive_the_release_unless_told_otherwise() -> None:
+def test_snapshots_outlive_the_release_by_default() -> None:
     kept, not_kept = (
         of_kind(rendered("--set", setting), "PersistentVolumeClaim")["metadata"]
         for setting in ("keepSnapshots=true", "keepSnapshots=false")

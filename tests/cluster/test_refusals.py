@@ -123,7 +123,7 @@ def test_a_quota_and_a_limit_range_that_require_limits(namespace: str) -> None:
     assert container["resources"] == {"requests": {"cpu": "100m", "memory": "256Mi"}}, "below the default limit"
 
 
-def test_what_admission_refuses_is_found_before_anything_is_created(namespace: str) -> None:
+def test_rejections_by_admission_are_found_before_anything_is_created(namespace: str) -> None:
     output = kitctl("submit", *job("run", namespace, *NO_CLAIM, "--priority", "no-such"), exit_code=2)
     assert "no PriorityClass with name no-such was found" in output
     assert left(namespace) == set()

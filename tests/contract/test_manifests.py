@@ -127,7 +127,7 @@ def test_the_local_target_declares_what_manifests_declare(tmp_path: Path) -> Non
     assert differ == {"rendezvous_host", "rendezvous_port", "log_dir", "report", "secret_file", "secret_name"}
 
 
-def test_what_pods_ask_for_is_what_the_agent_reads() -> None:
+def test_pods_request_what_the_agent_reads() -> None:
     node = env.node_env(pod_environment("PyTorchJob"))
     assert (node.owner, node.secret_name) == ("apis/kubeflow.org/v1/pytorchjobs/job", "job-rendezvous")
     assert (str(node.secret_file), node.secret_required) == (f"{names.SECRET_PATH}/{names.SECRET_KEY}", False)

@@ -38,7 +38,7 @@ def test_kitctl_reads_the_report_of_rank_0_s_agent(tmp_path: Path) -> None:
     del store
 
 
-def test_kitctl_knows_all_that_rank_0_tells_of_its_progress(tmp_path: Path) -> None:
+def test_kitctl_knows_all_fields_of_progress(tmp_path: Path) -> None:
     with progress_reporter(tmp_path / "progress.json") as telling:
         telling.begin(3)
         telling.step(STEP)

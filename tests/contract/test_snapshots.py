@@ -42,7 +42,7 @@ def keys(value: Any) -> Any:
     ],
     ids=["list", "verify", "show", "prune", "audit"],
 )
-def test_kitctl_knows_all_that_is_told(tmp_path: Path, words: tuple[str, ...], kind: Any) -> None:
+def test_kitctl_knows_all_fields(tmp_path: Path, words: tuple[str, ...], kind: Any) -> None:
     runs.run(tmp_path, 2, 5)
     (tmp_path / "step-00000002-g0001" / "manifest.json").write_text("{}")
     runs.run(tmp_path, 1, 7, generation=2)

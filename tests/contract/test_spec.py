@@ -36,7 +36,7 @@ def read(spec: JobSpec) -> tuple[NodeEnv, RankEnv]:
 @example("<&>\u2028 \"quoted\" \\ 'single'\n😀", 1, 1)
 @settings(max_examples=50, deadline=None)
 @given(TEXT, NUMBER, NUMBER)
-def test_any_job_arrives_as_it_was_meant(text: str, number: int, other: int) -> None:
+def test_any_job_survives_a_round_trip(text: str, number: int, other: int) -> None:
     path = f"/a{''.join(letter for letter in text if letter.isprintable() and letter not in ':/')}"
     spec = JobSpec(
         name="job",

@@ -49,7 +49,7 @@ def test_what_is_none() -> None:
     assert not [*warnings(JobSpec(env=env, args=("--sk-learn", "x")), dict.fromkeys(paths, "import torch\n"))]
 
 
-def test_it_is_said_before_anybody_could_read_it(
+def test_render_and_a_dry_run_warn_of_credentials(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "mine")

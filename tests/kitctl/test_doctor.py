@@ -26,7 +26,7 @@ def verdicts(*errors: Exception | None, first: str = "") -> list[str]:
     return [finding.verdict for finding in run_checks(checks, first=first)]
 
 
-def test_what_a_check_raises_is_its_verdict() -> None:
+def test_a_checks_error_is_its_verdict() -> None:
     assert verdicts(None, CheckWarning("hm"), TargetError("no"), Forbidden("not you"), None) == [
         *("ok", "warning", "problem", "unknown", "ok")
     ]
@@ -44,7 +44,7 @@ def test_a_bug_in_a_check_does_not_keep_the_others_from_being_made() -> None:
     assert "bug" in finding.fix
 
 
-def test_a_fix_is_told_below_what_it_cures() -> None:
+def test_a_fix_is_printed_below_its_finding() -> None:
     told = [*lines([Finding(check="quota", verdict="problem", what="too little", fix="ask for less")])]
     assert told == ["quota         PROBLEM too little", "                      fix: ask for less"]
     assert [*lines([Finding(check="queue", verdict="ok", what="none")])] == ["queue         ok      none"]
@@ -72,7 +72,7 @@ def found(job: JobFacts) -> dict[str, Finding]:
     return {finding.check: finding for finding in check_job(job)}
 
 
-def test_a_job_that_trains_raises_no_doubt() -> None:
+def test_a_training_job_has_no_warnings() -> None:
     told = found(facts())
     assert {finding.verdict for finding in told.values()} == {"ok"}
     assert told["phase"].what == "running"
@@ -94,14 +94,14 @@ WRONG: Final = {
 
 
 @pytest.mark.parametrize("told", WRONG)
-def test_what_is_wrong_with_a_job_is_told(told: str) -> None:
+def test_a_jobs_problems_are_reported(told: str) -> None:
     check, _, what = told.partition(": ")
     finding = found(WRONG[told])[check]
     assert finding.what == what
     assert finding.verdict == ("problem" if "failed" in what else "warning")
 
 
-def test_the_cause_of_a_failed_job_and_its_fix_are_told_and_nobody_is_sent_elsewhere() -> None:
+def test_the_cause_of_a_failed_job_and_its_fix_are_shown() -> None:
     told = Termination("fatal", "rank 1 failed (exit code 3: no data)", error="exit code 3: no data", fix="get it")
     finding = found(facts(result="Failed", failure=told))["phase"]
     assert (finding.what, finding.fix) == ("failed: rank 1 failed (exit code 3: no data)", "get it")

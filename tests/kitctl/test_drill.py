@@ -78,7 +78,7 @@ def test_a_job_has_recovered_with_the_first_step_of_its_next_group(report: Repor
     assert {name: getattr(found, name) for name in unseen} == unseen | seen
 
 
-def test_a_job_that_tells_no_steps_has_recovered_with_its_next_group() -> None:
+def test_a_job_that_reports_no_steps_has_recovered_with_its_next_group() -> None:
     old, new = (msgspec.structs.replace(report, progress=Progress()) for report in (OLD, FORMED))
     assert not assess(INJECTION, INJECTED_AT, job(old), job(old), last_step=0).recovered
     assert assess(INJECTION, INJECTED_AT, job(old), job(new), last_step=0).recovered

@@ -16,7 +16,7 @@ def at(*keys: str) -> FieldType:
     return field_type
 
 
-def test_text_is_told_from_what_may_be_a_number() -> None:
+def test_text_is_distinguished_from_numbers() -> None:
     assert at("image").is_text
     assert at("env", "ANY").is_text
     assert at("policy", "deadline").is_text, "optional text is text"
@@ -28,7 +28,7 @@ def test_text_is_told_from_what_may_be_a_number() -> None:
     assert not at("security", "networkPolicy").is_text, "it may be a truth value"
 
 
-def test_sections_lists_and_mappings_are_told_apart() -> None:
+def test_sections_lists_and_mappings_are_distinguished() -> None:
     tolerations = at("scheduling", "tolerations")
     assert tolerations.items == FieldType(Toleration)
     assert at("resources", "limits").values

@@ -56,7 +56,7 @@ def test_settled_lines_are_all_there_once(streams: list[list[Line]], sizes: list
     assert sorted(line.text for line in settled) == sorted(line.text for line in lines)
 
 
-def test_a_late_line_of_another_node_still_comes_in_its_place() -> None:
+def test_a_late_line_of_another_node_is_sorted_by_its_time() -> None:
     first, second = Line("2026-01-01T00:00:01Z", 0, "first"), Line("2026-01-01T00:00:02Z", 1, "second")
     horizons = iter(["2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z"])
     settled = reorder([[second], [first], []], lambda: next(horizons))

@@ -19,7 +19,7 @@ LAUNCHERS = [
 
 @pytest.mark.parametrize("name", LAUNCHERS)
 @pytest.mark.parametrize("field", ["env", "secrets"])
-def test_what_a_launcher_sets_is_not_a_users_to_set(name: str, field: str) -> None:
+def test_variables_of_the_launcher_are_reserved(name: str, field: str) -> None:
     with pytest.raises(SpecError, match=rf"{field}\.{name}: is set by the launcher for every rank"):
         JobSpec(env={name: "a/b"}) if field == "env" else JobSpec(secrets={name: "a/b"})
 

@@ -71,7 +71,7 @@ def test_any_text_reaches_the_process_as_it_was_given(texts: list[str]) -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["IndexedJob", "PyTorchJob"])
-def test_a_deadline_and_a_time_to_live_are_told_one_without_the_other(
+def test_a_deadline_and_a_time_to_live_are_independent(
     policy: Policy, deadline: int | None, ttl: int | None, kind: Kind
 ) -> None:
     spec = job_of(JobSpec(name="job", kind=kind, policy=policy))["spec"]
@@ -93,9 +93,7 @@ def test_a_deadline_and_a_time_to_live_are_told_one_without_the_other(
         ),
     ],
 )
-def test_a_pod_that_says_nothing_asks_for_a_little_and_is_not_the_first_to_be_evicted(
-    given: Resources, told: dict[str, dict[str, str]]
-) -> None:
+def test_a_pod_without_resources_gets_default_requests(given: Resources, told: dict[str, dict[str, str]]) -> None:
     assert resources(JobSpec(name="job", resources=given)) == told
 
 
@@ -105,9 +103,7 @@ AMOUNTS = st.dictionaries(
 
 
 @given(AMOUNTS, AMOUNTS)
-def test_no_request_that_nobody_has_made_is_above_its_limit_and_equal_limits_guarantee(
-    requests: dict[str, str], limits: dict[str, str]
-) -> None:
+def test_default_requests_never_exceed_limits(requests: dict[str, str], limits: dict[str, str]) -> None:
     told = resources(JobSpec(name="job", resources=Resources(requests=requests, limits=limits)))
     for name in told.get("requests", {}).keys() & limits.keys():
         assert told["requests"][name] == requests[name], "only a person's own may be above"

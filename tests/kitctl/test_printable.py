@@ -28,7 +28,7 @@ CLEAR, TITLE = "\x1b[2J\x1b[H", "\x1b]0;mine\x07"
         ("\udcff.py", r"\udcff.py"),
     ],
 )
-def test_what_is_no_letter_is_shown_by_its_escape(given_: str, shown: str) -> None:
+def test_control_characters_are_shown_as_escapes(given_: str, shown: str) -> None:
     assert printable.line(given_) == shown
 
 
@@ -51,7 +51,7 @@ def test_a_log_keeps_colours_to_its_own_line_and_carriage_returns() -> None:
 
 
 @given(st.text(st.characters(codec="utf-8")))
-def test_json_means_the_same_and_holds_nothing_that_acts(text: str) -> None:
+def test_json_is_equal_and_without_control_codes(text: str) -> None:
     safe = printable.json(json.dumps([text], ensure_ascii=False, indent=2))
     assert json.loads(safe) == [text]
     assert printable.text(safe) == safe

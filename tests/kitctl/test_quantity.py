@@ -20,7 +20,7 @@ def test_durations(text: str, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "1.5h", "-3s", "5 m", "1h30", "3w"])
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_durations(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration like"):
         quantity.seconds(text)
 
@@ -40,7 +40,7 @@ def test_amounts(text: str, amount: float) -> None:
 @pytest.mark.parametrize(
     "text", ["", "Gi", "e3", ".", "10gb", "1 Gi", "1K", "1ki", "1e3m", "1e", "--1", "\uff11", "1\n"]
 )
-def test_what_is_no_amount(text: str) -> None:
+def test_invalid_amounts(text: str) -> None:
     with pytest.raises(ValueError, match="is not a quantity like"):
         quantity.amount(text)
 
@@ -62,7 +62,7 @@ def test_every_quantity_of_kubernetes_grammar_is_the_number_that_it_says(sign: s
 
 
 @given(st.text(alphabet="0123456789.eEKMGTPinumk+- ", max_size=8))
-def test_what_a_job_file_takes_has_a_number(text: str) -> None:
+def test_amounts_that_the_schema_accepts_can_be_read(text: str) -> None:
     if re.search(QUANTITY, text):
         quantity.amount(text)
 

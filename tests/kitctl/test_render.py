@@ -148,7 +148,7 @@ def test_a_secret_is_rendered_without_its_value(kind: Kind) -> None:
     assert document["secret_name"] == secret["metadata"]["name"]
 
 
-def test_a_job_without_a_secret_has_none_and_one_that_needs_it_says_so() -> None:
+def test_a_job_without_a_secret_fails_only_if_it_is_required() -> None:
     off = JobSpec(name="job", security=Security(rendezvous_secret=False))
     stock = JobSpec(name="job", rendezvous=Rendezvous(backend="c10d"))
     for spec in (off, stock):
@@ -176,7 +176,7 @@ def test_each_run_of_a_pytorchjob_has_an_id_of_its_own() -> None:
     assert not document_of(JobSpec(name="job"))["owner"], "an Indexed Job's pods bear its uid"
 
 
-def test_without_reports_pods_are_nobody() -> None:
+def test_without_reports_pods_have_no_account() -> None:
     spec = JobSpec(name="job", security=Security(report_status=False))
     assert pod_of(spec)["automountServiceAccountToken"] is False
     assert "serviceAccountName" not in pod_of(spec)

@@ -53,7 +53,7 @@ def test_folders_and_globs_travel_without_what_is_hidden(folder: Path) -> None:
         ("train.py", ("large.txt",), "sync: 901 KiB of files are more than the 900 "),
     ],
 )
-def test_what_cannot_travel_is_told_by_path_and_fix(
+def test_files_that_cannot_be_sent_are_named_with_a_fix(
     folder: Path, script: str, sync: tuple[str, ...], message: str
 ) -> None:
     (folder / "data.bin").write_bytes(b"\xff\xfe")
@@ -129,7 +129,7 @@ def test_hidden_files_that_are_named_travel(secretive: Path, pattern: str, found
 
 @pytest.mark.parametrize("target", ["credentials", "../credentials", "{folder}/../credentials", "{folder}/.env"])
 @pytest.mark.parametrize("pattern", ["lib", "lib/*", "**/*.txt", "lib/data.txt", "."])
-def test_a_link_takes_nothing_along_from_elsewhere(secretive: Path, target: str, pattern: str) -> None:
+def test_a_link_out_of_the_folder_is_not_followed(secretive: Path, target: str, pattern: str) -> None:
     """As a repository could have it that somebody else wrote."""
     (secretive.parent / "credentials").write_text("secret")
     linked = secretive / "elsewhere"
@@ -144,7 +144,7 @@ def test_a_link_takes_nothing_along_from_elsewhere(secretive: Path, target: str,
         travelling(secretive, "/x.py", pattern)
 
 
-def test_a_folder_or_a_script_that_is_a_link_takes_nothing_along_either(secretive: Path) -> None:
+def test_a_link_to_a_folder_or_a_script_is_not_followed(secretive: Path) -> None:
     (secretive.parent / "other").mkdir()
     (secretive.parent / "other" / "train.py").write_text("secret")
     (secretive / "linked").symlink_to("../other")

@@ -35,7 +35,7 @@ def job_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_nothing_at_all_is_the_default_workload() -> None:
+def test_without_a_command_the_default_workload_runs() -> None:
     spec = build()
     assert (spec.name, spec.command, spec.image) == ("digits", names.DEFAULT_COMMAND, names.DEFAULT_IMAGE)
 
@@ -51,9 +51,7 @@ def test_settings_win_over_flags(job_file: Path) -> None:
     assert build("nodes=5", "snapshots.keep=2", file=job_file, nodes=3).nodes == 5
 
 
-def test_the_users_defaults_stand_below_the_file(
-    job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_file_overrides_the_users_defaults(job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     defaults = tmp_path / "config" / "kitctl" / "defaults.yaml"
     defaults.parent.mkdir(parents=True)
     defaults.write_text("image: from-defaults\nnamespace: team\n")
@@ -149,11 +147,11 @@ def test_a_wrong_value_is_told_by_field_and_fix(flags: dict[str, Any], problem: 
     assert refused(**flags) == [problem]
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     assert len(refused(nodes=0, backend="mpi", env={"A": 1, "B": 2}, policy={"ttl": "soon"})) == 5
 
 
-def test_an_unknown_field_of_set_is_told_with_the_nearest() -> None:
+def test_an_unknown_field_of_set_has_a_suggestion() -> None:
     assert refused("policy.maxRestart=1") == ["policy.maxRestart: unknown key; fix: did you mean maxRestarts?"]
     with pytest.raises(UsageError, match="not FIELD=VALUE"):
         build("nodes")

@@ -83,7 +83,7 @@ def test_ranks_are_the_published_ones_and_only_while_they_are_true() -> None:
     assert [place.ranks for place in derive(facts(node(0), gone(1), report=FORMED)).nodes] == [(), ()]
 
 
-def test_a_failed_job_tells_why() -> None:
+def test_a_failed_job_shows_its_cause() -> None:
     failure = Termination(outcome="fatal", reason="rank 1 failed (ValueError: no)", rank=1)
     job = derive(facts(gone(0), gone(1, exit_code=78, termination=failure), result="Failed", failure=failure))
     assert job.reason == "rank 1 failed (ValueError: no)"
@@ -91,7 +91,7 @@ def test_a_failed_job_tells_why() -> None:
     assert job.finished
 
 
-def test_the_cause_of_a_failed_job_is_told_once_and_what_each_node_has_to_do_with_it() -> None:
+def test_the_cause_of_a_failed_job_is_shown_once_with_each_nodes_part() -> None:
     told = Termination(outcome="fatal", reason="rank 1 failed (exit code 3)", rank=1, node=1)
     unfit = Termination(outcome="fatal", reason="2 GPUs requested", node=0)
     places = [gone(index, exit_code=78, termination=told, note=told.reason) for index in range(2)]
@@ -103,7 +103,7 @@ def test_the_cause_of_a_failed_job_is_told_once_and_what_each_node_has_to_do_wit
     assert [place.reason for place in alone.nodes] == ["failed"]
 
 
-def test_a_node_that_runs_again_tells_how_it_ended_before() -> None:
+def test_a_restarted_node_shows_how_its_last_run_ended() -> None:
     again = node(0, attempts=2, before="OOMKilled (exit code 137)")
     lost = gone(1, attempts=2, before="OOMKilled (exit code 137)")
     reasons = [place.reason for place in derive(facts(again, lost, report=FORMED)).nodes]
@@ -114,7 +114,7 @@ def test_a_recovering_job_names_the_node_that_was_lost() -> None:
     assert derive(facts(node(0), gone(1), report=FORMED)).reason == "was killed by signal 9"
 
 
-def test_a_job_that_nobody_reports_of_runs_when_its_nodes_do() -> None:
+def test_a_job_without_a_report_runs_when_its_nodes_do() -> None:
     alive = tuple(NodeFacts(index=index, pod=f"p-{index}", alive=True, attempts=1) for index in range(2))
     known = JobFacts(
         name="j",

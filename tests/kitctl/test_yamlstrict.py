@@ -104,7 +104,7 @@ def test_null_is_allowed_where_a_field_may_be_absent() -> None:
     assert yamlstrict.read("policy:\n  deadline: null\n", "job.yaml", JOB) == ({"policy": {"deadline": None}}, [])
 
 
-def test_unknown_keys_are_told_with_the_nearest_and_all_at_once() -> None:
+def test_unknown_keys_are_reported_together_with_suggestions() -> None:
     assert problems("polcy: {}\npolicy:\n  maxRestart: 1\nvolumes:\n  - mountpath: /x\n") == [
         "polcy: unknown key (line 1); fix: did you mean policy?",
         "policy.maxRestart: unknown key (line 3); fix: did you mean maxRestarts?",
@@ -122,7 +122,7 @@ def test_anchors_and_merge_keys_are_followed() -> None:
     assert problems("resources:\n  requests: &a {cpu: 4}\n  limits: {<<: *a}\n") != []
 
 
-def test_scalars_of_a_merged_mapping_are_looked_at_in_a_list_too() -> None:
+def test_scalars_of_a_merged_mapping_are_checked_in_a_list_too() -> None:
     (problem,) = problems("env: {<<: [{A: 1e3}]}\n")
     assert problem.startswith("env.A: 1e3 (line 1) is ambiguous in YAML")
 
@@ -146,7 +146,7 @@ def test_scalars_of_a_merged_mapping_are_looked_at_in_a_list_too() -> None:
         ("policy: &a\n  policy: *a\n", "job.yaml:2: the alias a contains itself"),
     ],
 )
-def test_what_is_no_mapping_is_refused_with_its_line(text: str, message: str) -> None:
+def test_a_job_file_that_is_no_mapping_is_rejected_with_its_line(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         yamlstrict.read(text, "job.yaml", JOB)
     assert caught.value.message.startswith(message)
@@ -188,7 +188,7 @@ def test_parsing_refuses_a_key_that_is_given_twice() -> None:
         lambda parts: st.lists(parts) | st.dictionaries(st.text(st.characters(codec="utf-8")), parts),
     )
 )
-def test_whatever_is_written_is_read_back(value: object) -> None:
+def test_any_value_is_read_back(value: object) -> None:
     assert list(yaml.safe_load_all(yamlstrict.write([{"value": value}]))) == [{"value": value}]
 
 

@@ -65,7 +65,7 @@ def test_an_example_is_understood(call: list[str]) -> None:
     command.make_context(word, call)
 
 
-def test_what_is_not_understood_is_noticed() -> None:
+def test_unsupported_grammar_is_noticed() -> None:
     with pytest.raises(click.UsageError):
         test_an_example_is_understood(["submit", "--knodes", "3"])
 

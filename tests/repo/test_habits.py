@@ -14,7 +14,7 @@ SOURCES = sorted(path for folder in ("kitctl", "trainer", "tools", "bench") for 
 LONGEST_MODULE = 280  # lines; what is longer does two things
 
 
-def test_every_lint_exception_and_every_dependency_says_why() -> None:
+def test_every_lint_exception_and_every_dependency_has_a_reason() -> None:
     rules = re.findall(r'^  "[A-Z]+[0-9]*",.*$', PYPROJECT, re.MULTILINE)
     dependencies = re.findall(r'^  "[a-z0-9-]+>=.*$', PYPROJECT, re.MULTILINE)
     assert len(rules) > 10
@@ -23,7 +23,7 @@ def test_every_lint_exception_and_every_dependency_says_why() -> None:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_has_a_sign_on_its_door_and_one_subject(path: Path) -> None:
+def test_a_module_has_a_docstring_and_is_short(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.startswith(('"""', "#!")), "no docstring says what lives here"
     assert text.count("\n") <= LONGEST_MODULE

@@ -59,7 +59,7 @@ def test_the_workflow_checks_the_tag_before_it_builds() -> None:
 
 
 @pytest.mark.parametrize("job", ["image", "chart", "pypi", "github-release"])
-def test_what_publishes_waits_for_the_tests(job: str) -> None:
+def test_publishing_waits_for_the_tests(job: str) -> None:
     assert "tests" in RELEASE["jobs"][job]["needs"]
 
 

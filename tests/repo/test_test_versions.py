@@ -21,7 +21,7 @@ def test_the_default_pairs_begin_with_the_oldest_python_and_torch_that_are_promi
 
 
 @pytest.mark.parametrize("argument", ["3.11", "3.11:", "2.7:2.6.0", "3.11:latest", "3.11:2.6"])
-def test_what_is_no_pair_prints_the_usage(argument: str) -> None:
+def test_an_invalid_pair_prints_the_usage(argument: str) -> None:
     with pytest.raises(SystemExit, match="PYTHON:TORCH"):
         versions.parse(argument)
 

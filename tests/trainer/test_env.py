@@ -21,7 +21,7 @@ def test_sizes_of_fixed_and_elastic_jobs() -> None:
     assert (node_env({"PET_NNODES": "2:4"}).min_nodes, node_env({"PET_NNODES": "2:4"}).max_nodes) == (2, 4)
 
 
-def test_the_index_is_ours_or_else_the_job_controller_s() -> None:
+def test_the_index_falls_back_to_the_job_controllers() -> None:
     assert node_env({"JOB_COMPLETION_INDEX": "2"}).node_index == 2
     assert node_env({"JOB_COMPLETION_INDEX": "2", "KIT_NODE_INDEX": "1"}).node_index == 1
 
@@ -56,7 +56,7 @@ def test_folders_and_pairs() -> None:
         ("KIT_HANG_TIMEOUT", "soon"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(name: str, value: str) -> None:
+def test_impossible_values_are_rejected_by_name(name: str, value: str) -> None:
     with pytest.raises(EnvError, match=name):
         node_env({name: value})
 

@@ -46,7 +46,7 @@ def test_the_document_wins_over_torchruns_variables_and_a_knob_over_both() -> No
 
 
 @pytest.mark.parametrize("knob", ["KIT_AUTO_BACKEND", "KIT_WARM_WORKERS", "KIT_MEMORY_ROOT"])
-def test_what_an_image_sets_counts_with_a_document(knob: str) -> None:
+def test_variables_of_the_image_override_the_document(knob: str) -> None:
     values = {"KIT_AUTO_BACKEND": "gloo", "KIT_WARM_WORKERS": "0", "KIT_MEMORY_ROOT": "/ram"}
     node = node_env(spec(memory_every=1, backend="auto") | {knob: values[knob]})
     expected = {"KIT_AUTO_BACKEND": "auto", "KIT_WARM_WORKERS": "True", "KIT_MEMORY_ROOT": "/dev/shm"} | {
@@ -72,7 +72,7 @@ def test_what_an_image_sets_counts_with_a_document(knob: str) -> None:
         ("exit_codes", {"done": 0}, "not exactly done, drained, retryable, fatal: done"),
     ],
 )
-def test_a_field_that_cannot_be_is_refused_by_name(field: str, value: object, message: str) -> None:
+def test_an_invalid_field_is_rejected_by_name(field: str, value: object, message: str) -> None:
     with pytest.raises(EnvError, match=f"^KIT_SPEC: {field}: {message}"):
         node_env(spec(**{field: value}))
 
@@ -81,7 +81,7 @@ def test_a_field_that_cannot_be_is_refused_by_name(field: str, value: object, me
     ("text", "message"),
     [("{", "KIT_SPEC: not JSON"), ("[1]", "KIT_SPEC: not an object"), ("{}", "KIT_SPEC: version: not a whole number")],
 )
-def test_what_is_no_document_is_refused(text: str, message: str) -> None:
+def test_an_invalid_document_is_rejected(text: str, message: str) -> None:
     with pytest.raises(EnvError, match=message):
         node_env({"KIT_SPEC": text})
     with pytest.raises(EnvError, match=message):
@@ -95,13 +95,13 @@ def test_a_newer_format_is_refused_with_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("value", [5, "text", True, [1], {"a": 1}])
-def test_a_field_that_is_not_known_is_refused_if_it_asks_for_something(value: object) -> None:
+def test_an_unknown_field_with_a_value_is_rejected(value: object) -> None:
     with pytest.raises(EnvError, match=r"^KIT_SPEC: new_knob: not known: the image's kittrain is older than kitctl"):
         node_env(spec(new_knob=value))
 
 
 @pytest.mark.parametrize("value", [None, "", False, 0])
-def test_a_field_that_is_not_known_and_asks_for_nothing_is_nothing(value: object) -> None:
+def test_an_unknown_field_without_a_value_is_ignored(value: object) -> None:
     assert node_env(spec(new_knob=value)) == node_env(spec())
 
 

@@ -32,7 +32,7 @@ def test_json_holds_no_control_characters() -> None:
     assert common.encode({"reason": "\x9b2J \u202e \x7f"}) == '{\n  "reason": "\\u009b2J \\u202e \\u007f"\n}'
 
 
-def test_without_a_terminal_nothing_goes_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_nothing_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", None)  # as after <&-
     with pytest.raises(UsageError, match=r"delete all\? confirmation needed") as caught:
         common.confirm("delete all?", yes=False)

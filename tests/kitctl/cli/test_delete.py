@@ -25,7 +25,7 @@ def kept() -> bool:
     return (state_home() / "snapshots" / "default" / "job" / "step-1").is_dir()
 
 
-def test_snapshots_are_not_deleted_where_nobody_could_be_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_snapshots_are_not_deleted_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["delete", "job", "--snapshots"]) == 2
     assert "give -y (--yes)" in capsys.readouterr().err
     assert kept()
@@ -35,7 +35,7 @@ def test_snapshots_are_not_deleted_where_nobody_could_be_asked(capsys: pytest.Ca
     assert main(["status", "job"]) == 102
 
 
-def test_a_job_without_its_snapshots_goes_unasked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_deleting_a_job_alone_asks_nothing_and_keeps_its_snapshots(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["delete", "job"]) == 0
     assert "its snapshots stay" in capsys.readouterr().err
     assert kept()
@@ -62,7 +62,7 @@ def test_jobs_on_one_claim_and_a_job_of_the_claims_name_do_not_touch_each_other(
 
 
 @pytest.mark.parametrize("link", ["snapshots/default/job", "snapshots/default", "snapshots"])
-def test_what_a_link_leads_to_is_not_removed(link: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_target_of_a_link_is_not_removed(link: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(state_home() / "snapshots")
     precious = (tmp_path / "default" / "job" / "step-1").resolve()
     precious.mkdir(parents=True)

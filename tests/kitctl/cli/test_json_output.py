@@ -189,7 +189,7 @@ def test_details_of_a_snapshot_are_null_in_lists(capsys: pytest.CaptureFixture[s
     assert {**shown, "details": None} == listed
 
 
-def test_an_audit_says_whether_all_is_proved(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_audit_shows_whether_all_is_proved(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed("audit", "job", capsys=capsys)["proved"]
     ANSWERS["audit"], whole = msgspec.structs.replace(ANSWERS["audit"], unusable=(SNAPSHOT,)), ANSWERS["audit"]
     try:

@@ -43,7 +43,7 @@ def in_a_terminal(*words: str) -> str:
     return seen.decode().replace("\r\n", "\n")
 
 
-def test_in_a_terminal_lines_keep_their_colours_and_take_nothing_else() -> None:
+def test_in_a_terminal_lines_keep_colours_but_no_other_codes() -> None:
     assert in_a_terminal("logs", "job").splitlines(keepends=True) == [
         "[rank 0]: \x1b[31mred\\x1b[2J and \\x1b]0;owned\\x07\x1b[0m\n",
         "[rank 1]: 50 %\r",

@@ -45,7 +45,7 @@ def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, 
     ],
 )
 @pytest.mark.parametrize("verb", [["render"], ["submit", "--dry-run=client"]])
-def test_bad_input_names_field_and_fix_and_leaves_nothing(
+def test_invalid_input_names_field_and_fix_and_creates_nothing(
     verb: list[str],
     arguments: list[str],
     field: str,
@@ -78,7 +78,7 @@ def test_render_prints_and_does_nothing_else(
     assert not Path(os.environ["XDG_CACHE_HOME"]).exists(), "a compiled template is code that somebody else could leave"
 
 
-def test_an_unknown_verb_is_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_verb_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean submit?" in run("sumbit", capsys=capsys)[2]
     code, _, err = run("frobnicate", capsys=capsys)
     assert code == 2
@@ -111,7 +111,7 @@ def test_completion_completes_verbs() -> None:
     assert done.stdout == "plain,suspend\n"
 
 
-def test_an_unexpected_error_is_one_line_and_says_how_to_see_more(
+def test_an_unexpected_error_is_one_line_with_a_hint(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fails(*_: object, **_options: object) -> None:

@@ -43,7 +43,9 @@ def _job(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=" ".join,
 )
-def test_what_ranks_write_is_shown_and_nothing_more(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_of_ranks_is_shown_but_not_interpreted(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     main(words)
     shown = "".join(capsys.readouterr())
     assert r"\x1b[2J\x1b]0;owned\x07[red]\u202e" in shown
@@ -59,7 +61,7 @@ def test_json_has_the_text_itself(capsys: pytest.CaptureFixture[str]) -> None:
     assert not {"\x1b", "\x07", "\u202e"} & {*shown}
 
 
-def test_a_live_page_takes_no_orders_from_ranks() -> None:
+def test_a_live_page_escapes_markup_of_ranks() -> None:
     screen = io.StringIO()
     terminal = Console(file=screen, force_terminal=True, width=200, color_system="truecolor")
     terminal.print(live._page(Job(target=LocalTarget.of_user(), namespace="default", name="job").state()))

@@ -14,7 +14,7 @@ OBJECT: dict[str, Any] = {
 }
 
 
-def test_nothing_where_nothing_would_change() -> None:
+def test_no_changes_print_nothing() -> None:
     live = OBJECT | {
         "metadata": OBJECT["metadata"] | {"uid": "x", "resourceVersion": "1", "managedFields": [], "generation": 2},
         "status": {"loadBalancer": {}},
@@ -23,7 +23,7 @@ def test_nothing_where_nothing_would_change() -> None:
     assert list(changes.lines(live, live | {"metadata": live["metadata"] | {"resourceVersion": "2"}})) == []
 
 
-def test_what_would_change_is_a_unified_diff_with_the_objects_name() -> None:
+def test_changes_are_a_unified_diff_with_the_objects_name() -> None:
     told = list(changes.lines(OBJECT, OBJECT | {"spec": {"ports": [1, 29400]}}))
     assert told[:2] == ["--- Service/run\n", "+++ Service/run\n"]
     assert [line for line in told[3:] if line[0] in "+-"] == ["+  - 1\n"]

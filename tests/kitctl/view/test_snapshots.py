@@ -32,7 +32,7 @@ ENTRIES = tuple(
 )
 
 
-def test_a_list_says_what_each_is_and_what_is_wrong_with_it() -> None:
+def test_a_list_shows_each_snapshot_and_its_problem() -> None:
     damaged = Snapshot(**facts(**UNKNOWN, step=100, condition="damaged", reason="shard-00001.bin is missing"))
     assert view.table([Snapshot(**facts()), damaged], NOW) == [
         "STEP   EPOCH   GENERATION   RUN        RANKS   AGE     SIZE      CONDITION",
@@ -95,7 +95,7 @@ def test_a_proof_is_one_line() -> None:
     assert audit_view.page(audit, wide=True)[1:] == view.ledger(ENTRIES)
 
 
-def test_what_went_by_another_order_has_a_line_of_its_own() -> None:
+def test_each_order_of_the_data_has_its_own_line() -> None:
     part = EarlierData(samples=48, batch=8, seed=1, before=0, epochs=1, position=16, counted=64, steps=8)
     newest = proof(before=1, epochs=1, counted=96, steps=6, earlier=(part,))
     earlier, present = told(Audit(proofs=(newest,), unusable=()))
@@ -117,7 +117,7 @@ def test_a_broken_chain_is_shown_where_it_breaks() -> None:
     assert one.startswith("1 <- here")
 
 
-def test_what_cannot_vouch_breaks_the_proof_but_not_the_others() -> None:
+def test_a_snapshot_without_a_proof_does_not_affect_the_others() -> None:
     damaged = Snapshot(**facts(**UNKNOWN, condition="damaged", reason="manifest.json is missing"))
     audit = Audit(proofs=(proof(),), unusable=(damaged,))
     assert not audit.holds

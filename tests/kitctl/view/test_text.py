@@ -44,7 +44,7 @@ RUNNING = JobState(
 )
 
 
-def test_a_page_tells_who_is_slow_and_how_long_the_last_recovery_took() -> None:
+def test_a_page_shows_stragglers_and_the_last_recovery() -> None:
     recovery = RecoveryTimings(cause="node 1, pod digits-1 is lost", stop=0.02, form=0.1, first_step=1.5)
     job = msgspec.structs.replace(RUNNING, slow={"3": 1.8, "7": 1.42}, last_recovery=recovery)
     page = job_page(job, now=200.0)
@@ -69,7 +69,7 @@ def test_a_job_s_page() -> None:
 
 
 @pytest.mark.parametrize("step", [None, 0])  # nothing told yet, and told before there was one
-def test_a_job_without_a_snapshot_says_so(step: int | None) -> None:
+def test_a_job_without_a_snapshot_is_reported(step: int | None) -> None:
     progress = msgspec.structs.replace(RUNNING.progress, snapshot_step=step)
     assert "Snapshot   none yet, in /snapshots" in job_page(replace(RUNNING, progress=progress), now=200.0)
 
@@ -92,7 +92,7 @@ def test_a_failed_job_without_a_traceback_shows_its_last_lines_and_the_fix() -> 
     assert failure_lines(Termination(outcome="fatal", node=0, error="exit code 3")) == failure_lines(None) == []
 
 
-def test_a_page_tells_how_often_ranks_have_failed_and_why() -> None:
+def test_a_page_shows_how_often_and_why_ranks_have_failed() -> None:
     nodata = PastFailure(time=1.0, node=1, rank=1, cause="exit code 3: no data")
     other = PastFailure(time=2.0, node=0, rank=0, cause="KeyError: 'x'")
     page = job_page(replace(RUNNING, failures=(nodata, other, nodata)), now=200.0)
@@ -109,7 +109,7 @@ def test_the_list_has_a_line_a_job() -> None:
     ]
 
 
-def test_nothing_is_said_of_what_is_not_known() -> None:
+def test_unknown_facts_are_left_out() -> None:
     assert progress_line(Progress()) == ""
     assert progress_line(Progress(step=3)) == "step 3"
     assert not [line for line in job_page(replace(RUNNING, progress=Progress()), now=200.0) if "Progress" in line]

@@ -69,7 +69,7 @@ def test_a_full_group_waits_for_no_last_call() -> None:
     assert running(2, 3, 0, 1, 2).group(0.0) == [0, 1, 2]
 
 
-def test_survivors_go_on_at_once_without_the_lost_node() -> None:
+def test_survivors_continue_at_once_without_the_lost_node() -> None:
     job = running(2, 3, 0, 1, 2)
     assert job.remove(1) == [0, 1, 2]
     job.rejoin(0)

@@ -80,7 +80,7 @@ def test_a_recently_changed_folder_stays(tmp_path: Path) -> None:
     assert remaining(tmp_path, unused=60.0) == []
 
 
-def test_what_was_never_locked_stays(tmp_path: Path) -> None:
+def test_a_folder_that_was_never_locked_stays(tmp_path: Path) -> None:
     """A folder of another version or a user, a file, or a link to somebody's data."""
     data = tmp_path / "data"
     data.mkdir()

@@ -69,7 +69,7 @@ def test_sizes_are_read(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "K", "-4", "0", "1.5M", "4T", "four"])
-def test_what_is_no_size_is_an_error(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_size_is_an_error(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         allreduce.main([f"--max-bytes={text}"])
     assert "is not a size like 4K, 64M or 1G" in capsys.readouterr().err

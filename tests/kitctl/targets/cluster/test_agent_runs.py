@@ -23,14 +23,14 @@ def line(second: float, text: str) -> Line:
     return Line(f"2026-11-22T10:00:{second:012.9f}Z", 0, text)
 
 
-def test_what_was_read_from_its_own_pod_is_not_read_again() -> None:
+def test_lines_read_from_a_pod_are_not_read_again() -> None:
     kept = [life(10.2), life(20.7, "run-0-b"), life(10.4, "run-1-a", 1)]
     read = [ReadLog(pod="run-0-b", started=20.0), ReadLog(pod="run-1-a", started=10.0, whole=False, last=line(1, "x"))]
     assert unread_runs(kept, read) == [(kept[0], None), (kept[2], line(1, "x"))]
     assert unread_runs(kept, []) == [(one, None) for one in kept]
 
 
-def test_pods_of_one_name_that_follow_each_other_are_told_apart_by_when_they_started() -> None:
+def test_pods_of_one_name_are_distinguished_by_start_time() -> None:
     kept = [life(10.2), life(20.2), life(30.2)]
     assert unread_runs(kept, [ReadLog(pod="run-0-a", started=20.0), ReadLog(pod="run-0-a", started=30.0)]) == [
         (kept[0], None)
@@ -41,7 +41,7 @@ TEXTS = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=12)
 
 
 @given(TEXTS, st.integers(0, 11), st.floats(0.0, 3.0))
-def test_after_a_cut_nothing_is_lost_and_little_comes_twice(texts: list[str], at: int, delay: float) -> None:
+def test_after_a_broken_connection_no_line_is_lost(texts: list[str], at: int, delay: float) -> None:
     """Each line is kept some time before its kubelet takes note of it."""
     at = min(at, len(texts) - 1)
     kept = [line(second, f"{second} {text}") for second, text in enumerate(texts)]
@@ -49,7 +49,7 @@ def test_after_a_cut_nothing_is_lost_and_little_comes_twice(texts: list[str], at
     assert list(lines_after(kept, last)) == kept[at + 1 :]
 
 
-def test_without_a_line_that_was_read_all_come_and_an_unknown_one_goes_by_its_time() -> None:
+def test_without_a_last_line_all_lines_are_returned() -> None:
     kept = [line(second, str(second)) for second in range(4)]
     assert list(lines_after(kept, None)) == kept
     assert list(lines_after(kept, line(1.5, "not by the agent"))) == kept[2:]

@@ -67,7 +67,7 @@ def test_a_kind_that_the_server_does_not_know_is_answered_in_plain_text() -> Non
 
 
 @pytest.mark.parametrize("body", [b"<html>404 page not found</html>", b"", b'{"message": "not found"}', b"Not Found"])
-def test_what_somebody_else_does_not_find_is_not_an_object_that_is_not_there(body: bytes) -> None:
+def test_a_404_page_of_a_proxy_is_not_a_missing_object(body: bytes) -> None:
     told = error_from_status(404, body, "Job")
     assert type(told) is TargetError
     assert "not from an API server" in told.message
@@ -97,5 +97,5 @@ def test_a_server_that_has_answered_before_may_answer_again() -> None:
 
 
 @pytest.mark.parametrize("body", [b"<html>Bad gateway</html>", b"[]", b"\xff"])
-def test_what_a_proxy_says_instead_is_shown(body: bytes) -> None:
+def test_a_proxys_error_page_is_shown(body: bytes) -> None:
     assert body.decode(errors="replace") in error_from_status(502, body, "Job").message

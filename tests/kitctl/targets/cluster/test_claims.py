@@ -76,7 +76,7 @@ def test_a_job_is_not_replaced_by_one_that_may_not_have_its_claim(server: ApiSer
     assert server.names("jobs.batch") == {"run"}
 
 
-def test_another_user_who_asks_for_it_gets_it_but_does_not_delete_it(server: ApiServer, kit: Kit) -> None:
+def test_another_user_may_resume_a_claim_but_not_delete_it(server: ApiServer, kit: Kit) -> None:
     kit.submit("alice")
     kit("delete", "run", token="alice")
     kit.submit("bob", resume=True)
@@ -84,7 +84,7 @@ def test_another_user_who_asks_for_it_gets_it_but_does_not_delete_it(server: Api
     assert server.names(PVC) == {"run-snapshots"}
 
 
-def test_one_that_nobody_has_signed_is_taken_up_only_when_asked(server: ApiServer, kit: Kit) -> None:
+def test_an_unowned_claim_is_used_only_with_resume(server: ApiServer, kit: Kit) -> None:
     server.put(PVC, "run-snapshots", metadata=OURS, **CLAIM)
     with pytest.raises(ConflictError, match="its creator is not recorded"):
         kit.submit()
@@ -99,7 +99,7 @@ def test_one_that_a_job_has_taken_up_while_its_earlier_job_was_deleted_stays(ser
     assert server.names(PVC) == {"run-snapshots"}
 
 
-def test_where_nobody_can_be_asked_snapshots_are_deleted_only_with_yes(server: ApiServer, kit: Kit) -> None:
+def test_without_a_terminal_snapshots_are_deleted_only_with_yes(server: ApiServer, kit: Kit) -> None:
     kit.submit()
     assert "-y" in kit("delete", "run", "--snapshots", exit_code=2)
     assert server.names("jobs.batch") == {"run"}

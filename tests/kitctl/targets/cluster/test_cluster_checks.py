@@ -51,7 +51,7 @@ def test_gpus_of_nodes_in_any_form(server: ApiServer, kit: Kit) -> None:
     assert findings(kit, "--gpus-per-node", "8", exit_code=1)["GPUs"]["result"] == "problem"
 
 
-def test_what_a_check_cannot_read_keeps_no_other_from_being_made(server: ApiServer, kit: Kit) -> None:
+def test_a_check_without_permission_does_not_stop_the_others(server: ApiServer, kit: Kit) -> None:
     quota(server, {"requests.memory": "plenty"})
     found = findings(kit)
     assert found["quota"]["result"] == "unknown"
@@ -77,15 +77,13 @@ def test_a_server_that_is_too_old_is_the_one_finding(
 
 
 @pytest.mark.parametrize("version", [{}, {"major": "", "minor": ""}, {"gitVersion": "v1.33.1"}])
-def test_a_server_that_does_not_say_its_version_is_looked_at_all_the_same(
-    server: ApiServer, kit: Kit, version: dict[str, str]
-) -> None:
+def test_a_server_without_a_version_is_checked_too(server: ApiServer, kit: Kit, version: dict[str, str]) -> None:
     server.version = version
     found = findings(kit)
     assert (found["server"]["result"], found["pods"]["result"]) == ("warning", "ok")
 
 
-def test_the_network_policy_is_told(kit: Kit) -> None:
+def test_the_network_policy_is_shown(kit: Kit) -> None:
     told = findings(kit, "--name", "run")["network"]
     assert told["message"] == "the job gets a policy; whether it is enforced depends on the cluster's network plugin"
     kit.submit()
@@ -94,9 +92,7 @@ def test_the_network_policy_is_told(kit: Kit) -> None:
     assert (off["result"], off["fix"]) == ("warning", "set security.networkPolicy=true")
 
 
-def test_without_the_right_to_make_a_policy_a_job_goes_without_unless_it_requires_one(
-    server: ApiServer, kit: Kit
-) -> None:
+def test_without_the_right_to_policies_a_job_runs_unless_it_requires_one(server: ApiServer, kit: Kit) -> None:
     server.users["token"] = User(rules=NO_POLICIES)
     require = ("--set", "security.networkPolicy=require")
     assert findings(kit)["network"]["result"] == "warning"

@@ -71,7 +71,7 @@ def test_following_with_a_tail_begins_with_the_last_lines_and_repeats_none(serve
     assert told == ["[rank 0]: line 2", "[rank 0]: line 3", "[rank 0]: last"]
 
 
-def test_a_followed_log_goes_on_after_its_connection_broke(server: ApiServer, kit: Kit) -> None:
+def test_a_followed_log_continues_after_its_connection_broke(server: ApiServer, kit: Kit) -> None:
     kit.submit(**NO_CLAIM)
     pod(server)
     server.plan("GET .*/pods/run-0/log", lost="halfway")
@@ -91,7 +91,7 @@ def test_a_followed_log_goes_on_after_its_connection_broke(server: ApiServer, ki
 
 
 @pytest.mark.timeout(60)
-def test_a_pod_whose_machine_is_off_keeps_nobody_from_the_end_of_a_job(
+def test_a_pod_on_a_lost_machine_does_not_delay_the_end_of_a_job(
     server: ApiServer, kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its log is asked of the kubelet there, for which the API server says that nobody answers, without end."""

@@ -20,7 +20,7 @@ def test_a_pod_that_runs_needs_no_note() -> None:
     assert [note(pod) for pod in recorded("running").pods] == ["", ""]
 
 
-def test_a_failure_that_the_agent_told_needs_no_note() -> None:
+def test_a_failure_that_the_agent_reported_needs_no_note() -> None:
     assert note(recorded("failed-pytorchjob").pods[1]) == ""
 
 
@@ -28,7 +28,7 @@ def test_the_schedulers_reason() -> None:
     assert "Insufficient nvidia.com/gpu" in note(recorded("too-many-gpus").pods[0])
 
 
-def test_an_image_that_cannot_be_pulled_comes_with_its_cure() -> None:
+def test_an_image_that_cannot_be_pulled_has_a_fix() -> None:
     told = note(recorded("no-image").pods[0])
     assert "no/such:image" in told
     assert told.endswith("(check the image's name, and the cluster's right to pull it)")
@@ -67,7 +67,7 @@ def test_a_container_that_took_too_much_memory_names_its_limit() -> None:
         ({"terminated": {"exitCode": 1}}, ""),
     ],
 )
-def test_what_the_kubelet_says_of_a_container(state: dict[str, Any], told: str) -> None:
+def test_reasons_of_the_kubelet(state: dict[str, Any], told: str) -> None:
     pod = recorded("running").pods[0]
     pod["status"]["containerStatuses"][0]["state"] = state
     assert note(pod) == told
@@ -83,7 +83,7 @@ def test_a_disruption_and_an_eviction() -> None:
 
 
 @pytest.mark.parametrize(("name", "holder"), [("quota", "spec"), ("failed-pytorchjob", "runPolicy")])
-def test_a_job_that_waits_says_for_what(name: str, holder: str) -> None:
+def test_a_waiting_job_shows_its_reason(name: str, holder: str) -> None:
     job = recorded(name).job
     suspended = job["spec"] if holder == "spec" else job["spec"]["runPolicy"]
     assert conditions.job_reason(job, []) == ""
@@ -98,7 +98,7 @@ def test_a_job_that_waits_says_for_what(name: str, holder: str) -> None:
     assert conditions.job_reason(job, []) == ""
 
 
-def test_the_latest_warning_is_told() -> None:
+def test_the_latest_warning_is_shown() -> None:
     job, _, _, events = recorded("quota")
     first, second = (event | {"message": word} for event, word in zip(events, ("first", "second"), strict=True))
     first["lastTimestamp"], second["lastTimestamp"] = "2026-11-21T14:00:00Z", "2026-11-21T14:00:01Z"

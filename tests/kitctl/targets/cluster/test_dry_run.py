@@ -50,7 +50,7 @@ def refuse_pods(server: ApiServer, message: str, status: int = 403) -> None:
 
 
 @pytest.mark.parametrize(("message", "fix"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
-def test_what_admission_says_of_a_pod_is_told_by_submit_and_by_doctor(
+def test_admission_errors_of_a_pod_are_reported_by_submit_and_doctor(
     server: ApiServer, kit: Kit, message: str, fix: str
 ) -> None:
     refuse_pods(server, message)
@@ -69,7 +69,7 @@ def test_a_webhook_that_denies_a_pod(server: ApiServer, kit: Kit) -> None:
     assert "denied the request: no team label\nfix: a policy of this cluster forbids it" in told
 
 
-def test_a_webhook_that_takes_no_part_in_dry_runs_keeps_nobody_from_submitting(server: ApiServer, kit: Kit) -> None:
+def test_a_webhook_without_dry_runs_does_not_block_a_submit(server: ApiServer, kit: Kit) -> None:
     def plugin(resource: str, _: Object) -> None:
         if resource == "pods":
             raise Refused(400, 'admission webhook "old.example" does not support dry run', "BadRequest")
@@ -86,7 +86,7 @@ def test_pods_for_which_there_is_no_quota_now_may_wait_for_it(server: ApiServer,
     assert server.names("jobs.batch") == {"run"}
 
 
-def test_who_may_not_create_pods_submits_all_the_same(server: ApiServer, kit: Kit) -> None:
+def test_a_user_who_may_not_create_pods_can_submit(server: ApiServer, kit: Kit) -> None:
     server.users["token"] = User(rules=WITHOUT_PODS)
     kit.submit()
     assert server.names("jobs.batch") == {"run"}
@@ -94,7 +94,9 @@ def test_who_may_not_create_pods_submits_all_the_same(server: ApiServer, kit: Ki
     assert 'pods          unknown permission denied: Pod: pods is forbidden: User "somebody" cannot create' in told
 
 
-def test_what_no_server_takes_is_found_before_anything_is_made(server: ApiServer, kit: Kit, tmp_path: Path) -> None:
+def test_limits_of_the_server_are_checked_before_anything_is_created(
+    server: ApiServer, kit: Kit, tmp_path: Path
+) -> None:
     """The kit's own rules know nothing of a user's templates."""
     own = (templates.folder() / "pod.yaml.j2").read_text()
     tmp_path.joinpath("pod.yaml.j2").write_text(own.replace("{{ job.labels.trainer }}", "{disk: a b}"))
@@ -130,7 +132,7 @@ def test_a_quota_that_the_old_job_uses_up_does_not_keep_the_new_one_from_replaci
 
 
 @pytest.mark.parametrize("resource", ["services", "configmaps", "persistentvolumeclaims"])
-def test_what_is_in_the_way_is_found_first(server: ApiServer, kit: Kit, resource: str) -> None:
+def test_conflicts_are_found_first(server: ApiServer, kit: Kit, resource: str) -> None:
     name = {"services": "run", "configmaps": "run-status"}.get(resource, "run-snapshots")
     server.put(resource, name, spec={"accessModes": ["ReadWriteMany"]})
     with pytest.raises(ConflictError, match=f"{name!r} already exists and does not belong to this job"):
@@ -138,7 +140,7 @@ def test_what_is_in_the_way_is_found_first(server: ApiServer, kit: Kit, resource
     assert server.written() == []
 
 
-def test_a_right_that_is_missing_for_good_is_told_before_anything_is_made(server: ApiServer, kit: Kit) -> None:
+def test_a_missing_right_is_reported_before_anything_is_created(server: ApiServer, kit: Kit) -> None:
     rules = [{"verbs": ["*"], "apiGroups": ["batch", "storage.k8s.io"], "resources": ["*"]}]
     server.users["token"] = User(rules=rules)
     with pytest.raises(Forbidden, match='cannot create resource "services"'):

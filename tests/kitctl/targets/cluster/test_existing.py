@@ -21,7 +21,7 @@ def job(server: ApiServer) -> Object:
 
 
 @pytest.mark.parametrize("changes", [1, 3])
-def test_a_controller_that_writes_a_status_meanwhile_is_no_rival(server: ApiServer, kit: Kit, changes: int) -> None:
+def test_a_status_update_by_a_controller_is_no_conflict(server: ApiServer, kit: Kit, changes: int) -> None:
     for number in range(changes):
         change = {"status": {"observed": number}}
         server.plan("PATCH .*/jobs/run$", before=lambda change=change: server.store.patch(JOB, change, apply=False))
@@ -50,7 +50,7 @@ def test_a_job_that_is_deleted_before_its_release(server: ApiServer, kit: Kit) -
     assert server.names("services") == set(), "what was made for it has gone with it"
 
 
-def test_a_claim_that_is_on_its_way_out_is_waited_for_and_made_anew(server: ApiServer, kit: Kit) -> None:
+def test_a_claim_that_is_being_deleted_is_awaited_and_created_again(server: ApiServer, kit: Kit) -> None:
     server.put(CLAIM.resource, CLAIM.name, metadata={"finalizers": ["pvc-protection"]}, spec={"accessModes": []})
     old = server.store.delete(CLAIM, {})["metadata"]["uid"]
     server.plan("GET .*/run-snapshots$", times=4)  # looked at before, and while it goes
@@ -82,7 +82,7 @@ def test_one_of_its_name_that_was_made_since_is_not_waited_for(server: ApiServer
         existing.wait_deleted(kit.target().api, job(server) | {"kind": "Job"}, seconds=0.0)
 
 
-def test_a_server_whose_quota_is_being_counted_is_asked_again(server: ApiServer, kit: Kit) -> None:
+def test_a_request_during_a_quota_update_is_retried(server: ApiServer, kit: Kit) -> None:
     """Two creates at once make it say conflict, though there is no such object."""
     left = [2]
 

@@ -20,7 +20,7 @@ def spec_of(**fields: Any) -> dict[str, Any]:
     return spec
 
 
-def test_it_is_pulled_with_what_the_jobs_image_is_pulled_with() -> None:
+def test_the_helper_uses_the_jobs_pull_secrets() -> None:
     assert spec_of(image_pull_secrets=("registry",))["imagePullSecrets"] == [{"name": "registry"}]
 
 
@@ -38,6 +38,6 @@ def test_it_is_pulled_with_what_the_jobs_image_is_pulled_with() -> None:
         ),
     ],
 )
-def test_it_asks_for_a_little_and_says_what_a_quota_may_demand(given: Resources, told: dict[str, Any]) -> None:
+def test_the_helper_requests_little_and_no_gpu(given: Resources, told: dict[str, Any]) -> None:
     (container,) = spec_of(resources=given, gpus_per_node=4)["containers"]
     assert container["resources"] == told, "and for no GPU"

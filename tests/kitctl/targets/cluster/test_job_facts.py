@@ -55,7 +55,7 @@ def test_only_a_pod_that_has_ended_and_is_being_deleted_loses_its_logs() -> None
     assert job_facts.loses_logs(leaving | {"status": ended["status"]})
 
 
-def test_a_failed_job_tells_the_first_failure_in_the_agents_words() -> None:
+def test_a_failed_job_shows_the_agents_reason() -> None:
     told = recorded("failed-pytorchjob").facts()
     assert (told.kind, told.node_range, told.result) == ("PyTorchJob", "2", "Failed")
     assert told.ended == at("2026-11-21T14:13:39Z")
@@ -76,13 +76,13 @@ def test_of_several_failures_the_earliest_counts() -> None:
     assert failure.reason.startswith("rank 0 failed")
 
 
-def test_a_failed_job_without_an_agents_word_fails_in_the_controllers() -> None:
+def test_a_failed_job_without_a_report_shows_the_controllers_reason() -> None:
     failure = recorded("failed-pytorchjob")._replace(pods=[]).facts().failure
     assert failure is not None
     assert failure.reason == 'PyTorchJobFailed: job "fails" is failing because "Worker" replica(s) failed.'
 
 
-def test_a_job_that_lost_too_many_pods_says_how_the_last_one_ended_and_the_next_one_how_the_one_before() -> None:
+def test_the_last_pods_end_is_shown_after_too_many_losses() -> None:
     known = recorded("failed-pytorchjob")
     first, second = (json.loads(json.dumps(known.pods[1])) for _ in range(2))
     ended = {"exitCode": 137, "startedAt": "2026-11-21T14:00:00Z"}
@@ -104,7 +104,7 @@ def test_a_job_that_lost_too_many_pods_says_how_the_last_one_ended_and_the_next_
     assert node.before.startswith("OOMKilled (exit code 137")
 
 
-def test_a_job_without_pods_has_places_all_the_same() -> None:
+def test_a_job_without_pods_still_lists_its_nodes() -> None:
     told = recorded("quota").facts()
     assert [(node.index, node.pod, node.attempts) for node in told.nodes] == [(0, "quota-0", 0), (1, "quota-1", 0)]
     assert 'pods "quota-0-' in told.note
@@ -118,7 +118,7 @@ def test_a_job_without_pods_has_places_all_the_same() -> None:
         ("no-image", [0], 'ErrImagePull: failed to pull and unpack image "no/such:image"'),
     ],
 )
-def test_pods_that_cannot_start_say_why(name: str, attempts: list[int], reason: str) -> None:
+def test_pods_that_cannot_start_show_the_reason(name: str, attempts: list[int], reason: str) -> None:
     told = recorded(name).facts()
     assert [node.attempts for node in told.nodes] == attempts
     page = state.derive(told)
@@ -126,7 +126,7 @@ def test_pods_that_cannot_start_say_why(name: str, attempts: list[int], reason: 
     assert reason in page.reason
 
 
-def test_the_youngest_pod_of_a_node_is_what_it_is_now() -> None:
+def test_the_youngest_pod_determines_a_nodes_state() -> None:
     known = recorded("running")
     dead = json.loads(json.dumps(known.pods[0]))
     dead["metadata"] |= {"name": "leaves-0-first", "creationTimestamp": "2026-11-21T14:00:00Z"}
@@ -149,7 +149,7 @@ def test_a_report_that_is_not_there_yet_is_none(config_map: dict[str, Any] | Non
     assert job_facts.report(config_map) is None
 
 
-def test_what_tells_runs_apart_is_read_from_the_job() -> None:
+def test_the_run_id_is_read_from_the_job() -> None:
     assert run_id("failed-pytorchjob") == "2df9ac6b"
     assert run_id("running") == ""
     assert job_facts.grace_seconds(recorded("running").job) == 60.0

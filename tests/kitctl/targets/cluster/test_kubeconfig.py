@@ -38,7 +38,7 @@ def kubeconfig(tmp_path: Path, closed: int) -> Path:
     return path
 
 
-def test_a_server_that_takes_the_call_and_says_nothing(kubeconfig: Path, closed: int, monkeypatch, capsys) -> None:
+def test_a_server_that_accepts_but_does_not_answer(kubeconfig: Path, closed: int, monkeypatch, capsys) -> None:
     assert transport.CONNECT_SECONDS < 10, "that is how long somebody waits for this"
     monkeypatch.setattr(transport, "CONNECT_SECONDS", 0.2)
     with socket.socket() as mute:

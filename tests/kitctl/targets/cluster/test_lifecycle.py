@@ -60,16 +60,14 @@ def test_children_are_owned_and_claims_are_not() -> None:
         (child("Service", deletionTimestamp="2026-01-01T00:00:00Z", labels={}), False, True),
     ],
 )
-def test_what_is_there_already_is_this_jobs_or_leaving_or_somebody_elses(
-    found: Object, *, belongs: bool, leaving: bool
-) -> None:
+def test_terminating_and_owned_objects_are_recognized(found: Object, *, belongs: bool, leaving: bool) -> None:
     assert lifecycle.is_terminating(found, job()) is leaving
     if not leaving:
         assert lifecycle.is_owned_by(found, job()) is belongs
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_job_is_half_submitted_until_it_is_released(kind: str) -> None:
+def test_a_submit_is_partial_until_the_job_is_released(kind: str) -> None:
     made = lifecycle.mark_pending(job(kind), "call", "me")
     digest = lifecycle.annotations_of(made)[names.ANNOTATION_SPEC_HASH]
     assert suspended(made)
@@ -87,7 +85,7 @@ def test_a_job_is_half_submitted_until_it_is_released(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_suspend_cancel_and_reopen(kind: str) -> None:
+def test_suspend_cancel_and_undo_the_cancel(kind: str) -> None:
     made = job(kind)
     running = merged(made, lifecycle.release(made, queued=False))
     assert suspended(merged(running, of_object(made).suspend(suspended=True)))
@@ -100,7 +98,7 @@ def test_suspend_cancel_and_reopen(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_scale_changes_what_is_wanted_and_not_what_was_submitted(kind: str) -> None:
+def test_scale_changes_the_desired_nodes_but_not_the_submitted_ones(kind: str) -> None:
     made = job(kind)
     entry = of_object(made)
     scaled = merged(made, entry.scale(2))

@@ -33,7 +33,7 @@ def registry(server: ApiServer) -> None:
 
 
 @pytest.mark.usefixtures("registry")
-def test_a_private_image_is_pulled_with_what_the_default_account_has(server: ApiServer, kit: Kit) -> None:
+def test_a_private_image_is_pulled_with_the_default_accounts_secret(server: ApiServer, kit: Kit) -> None:
     kit.submit()
     assert pod(server)["serviceAccountName"] == "run", "which has no secrets of its own"
     assert pod(server)["imagePullSecrets"] == [{"name": "registry"}]
@@ -53,7 +53,7 @@ def test_an_account_that_is_there_gives_its_own(server: ApiServer, kit: Kit, sec
     assert "imagePullSecrets" not in pod(server)
 
 
-def test_who_may_not_see_the_default_account_or_limit_ranges_goes_without(server: ApiServer, kit: Kit) -> None:
+def test_unreadable_namespace_defaults_are_skipped(server: ApiServer, kit: Kit) -> None:
     server.users["token"] = User(rules=EVERYTHING_BUT_LOOKING)
     kit.submit()
     assert "imagePullSecrets" not in pod(server)
@@ -65,14 +65,14 @@ def test_requests_are_those_of_the_namespace_where_it_has_some(server: ApiServer
     assert pod(server)["containers"][0]["resources"] == {"requests": {"cpu": "100m", "memory": "128Mi"}}
 
 
-def test_what_the_job_says_itself_stays(server: ApiServer, kit: Kit) -> None:
+def test_the_jobs_resources_override_the_namespaces_defaults(server: ApiServer, kit: Kit) -> None:
     limit_range(server, defaultRequest={"memory": "128Mi", "cpu": "1"})
     kit.submit(resources={"requests": {"memory": "4Gi"}, "limits": {"cpu": "2"}})
     asked = pod(server)["containers"][0]["resources"]
     assert asked == {"requests": {"memory": "4Gi"}, "limits": {"cpu": "2"}}
 
 
-def test_a_job_that_is_half_submitted_is_the_same_the_next_time(server: ApiServer, kit: Kit) -> None:
+def test_a_partial_submit_is_recognized_again(server: ApiServer, kit: Kit) -> None:
     """What was inherited is part of the job's digest, so it has to be inherited again."""
     limit_range(server, defaultRequest={"memory": "128Mi"})
 

@@ -42,6 +42,6 @@ def test_all_kinds_must_be_allowed() -> None:
     assert permissions(JOBS, JOBS | {"apiGroups": [""], "resources": ["services"]}).may_apply("Job", "Service")
 
 
-def test_a_list_that_is_incomplete_forbids_nothing() -> None:
+def test_an_incomplete_list_of_rights_denies_nothing() -> None:
     assert permissions(incomplete=True).may_apply("Job")
     assert not permissions().may_apply("Job")

@@ -58,7 +58,7 @@ def test_a_job_is_submitted_watched_and_deleted(server: ApiServer, tmp_path: Pat
 
 
 @pytest.mark.parametrize("words", [("list",), ("submit",), ("status", "run")])
-def test_this_machine_is_no_target_there_and_says_so(words: tuple[str, ...]) -> None:
+def test_the_local_target_is_an_error_there(words: tuple[str, ...]) -> None:
     code, said = run(*words, "--target", "local")
     assert code == 2, said
     assert "error: the local target runs on Linux and macOS" in said

@@ -3,7 +3,7 @@ from __future__ import annotations
 from tests.kitctl.targets.cluster.clients import Kit
 
 
-def test_what_looks_like_a_credential_is_said_before_it_is_there_to_read(kit: Kit) -> None:
+def test_possible_credentials_are_warned_of_before_they_are_stored(kit: Kit) -> None:
     told = kit("submit", "--name", "run", "-e", "HF_TOKEN=mine", "-e", "LR=1", "-o", "yaml")
     assert told.count("warning: ") == 1
     assert "env.HF_TOKEN looks like a credential" in told

@@ -16,7 +16,7 @@ def test_chance_takes_off_up_to_a_half() -> None:
     assert 1.0 < retries.pause(3, 0.0, 0.5) < 2.0
 
 
-def test_what_a_server_asks_for_is_the_least() -> None:
+def test_retry_after_is_a_minimum() -> None:
     assert retries.pause(0, 7.0, 0.5) == 7.0
     assert retries.pause(5, 1.0, 0.0) == 8.0
 

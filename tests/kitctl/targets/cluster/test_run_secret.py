@@ -49,7 +49,7 @@ def test_each_job_has_a_secret_that_goes_with_it(server: ApiServer, kit: Kit, ki
     assert Key("secrets", "default", "run-rendezvous") not in server.store.objects
 
 
-def test_a_submit_that_goes_on_keeps_the_secret_that_is_there(server: ApiServer, kit: Kit) -> None:
+def test_a_continued_submit_keeps_the_secret(server: ApiServer, kit: Kit) -> None:
     server.plan("(PATCH|DELETE) .*/jobs/run$", times=99, lost="before")  # the release
     target = kit.target()
     target.retry_seconds = 0
@@ -80,7 +80,7 @@ def test_a_change_of_a_secret_shows_none_of_its_values() -> None:
     assert mask(Change(before=None, after={"kind": "Secret"})).after == {"kind": "Secret"}
 
 
-def test_who_may_not_create_secrets_goes_without_aloud_unless_one_is_required(server: ApiServer, kit: Kit) -> None:
+def test_without_the_right_to_secrets_there_is_a_warning_or_an_error(server: ApiServer, kit: Kit) -> None:
     server.users["token"] = User(rules=WITHOUT_SECRETS)
     told = kit("submit", "--name", "run", "--nodes", "2", "--no-checks")
     assert "you may not create Secrets in namespace 'default': anyone who can reach node 0" in told

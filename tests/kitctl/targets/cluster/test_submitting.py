@@ -46,7 +46,7 @@ def at_once(*calls: Any) -> list[KitError | None]:
         return list(threads.map(outcome, calls))
 
 
-def test_who_may_do_everything_is_told_nothing_but_what_came_of_it(kit: Kit) -> None:
+def test_a_user_with_all_rights_gets_no_warnings(kit: Kit) -> None:
     told = kit("submit", "--name", "run").splitlines()
     assert told[0] == "job 'run' submitted"
     assert [line.split()[:2] for line in told[1:]] == [["kitctl", "logs"], ["kitctl", "status"]]
@@ -54,9 +54,7 @@ def test_who_may_do_everything_is_told_nothing_but_what_came_of_it(kit: Kit) -> 
 
 @pytest.mark.parametrize("kind", JOBS)
 @pytest.mark.parametrize("second", [{"args": ["other"]}, {}], ids=["another job", "the very same"])
-def test_of_two_at_one_instant_one_is_told_that_it_was_not_first(
-    server: ApiServer, kit: Kit, kind: str, second: dict[str, Any]
-) -> None:
+def test_two_submits_at_once_have_one_winner(server: ApiServer, kit: Kit, kind: str, second: dict[str, Any]) -> None:
     server.users |= {"alice": User("alice"), "bob": User("bob")}
     barrier = threading.Barrier(2)  # both have looked, and found nothing
     server.plan(CREATES_A_JOB, times=2, before=lambda: barrier.wait(30))
@@ -77,7 +75,7 @@ def test_of_two_at_one_instant_one_is_told_that_it_was_not_first(
     assert annotations_of(made)[names.ANNOTATION_SPEC_HASH] == rendered.digest({})
 
 
-def test_one_who_comes_while_the_same_is_being_submitted_takes_it_over_or_is_told(server: ApiServer, kit: Kit) -> None:
+def test_a_concurrent_submit_takes_over_or_fails(server: ApiServer, kit: Kit) -> None:
     """The first one waits before it releases the job; meanwhile the second one goes on with it."""
     server.plan("PATCH .*/jobs/run$", before=kit.submit)
     with pytest.raises(ConflictError, match="submitted by another client in the meantime"):
@@ -97,14 +95,14 @@ def cut_short(server: ApiServer, kit: Kit, token: str) -> str:
     return str(job(server)["metadata"]["uid"])
 
 
-def test_a_half_submitted_job_of_ones_own_is_gone_on_with(server: ApiServer, kit: Kit) -> None:
+def test_a_partial_submit_by_the_same_user_is_continued(server: ApiServer, kit: Kit) -> None:
     uid = cut_short(server, kit, "token")
     assert "was partially submitted; continuing" in kit("submit", "--name", "run")
     assert job(server)["metadata"]["uid"] == uid
     assert annotations_of(job(server))[names.ANNOTATION_RELEASED] == "true"
 
 
-def test_a_half_submitted_job_of_somebody_else_is_theirs(server: ApiServer, kit: Kit) -> None:
+def test_a_partial_submit_by_another_user_is_a_conflict(server: ApiServer, kit: Kit) -> None:
     server.users |= {"alice": User("alice"), "bob": User("bob")}
     uid = cut_short(server, kit, "alice")
     with pytest.raises(ConflictError, match="already exists"):
@@ -115,7 +113,7 @@ def test_a_half_submitted_job_of_somebody_else_is_theirs(server: ApiServer, kit:
 
 @pytest.mark.parametrize("kind", JOBS)
 @pytest.mark.parametrize("lost", ["before", "halfway", "after"])
-def test_answers_that_are_lost_on_the_way_change_nothing(server: ApiServer, kit: Kit, kind: str, lost: str) -> None:
+def test_lost_responses_do_not_change_the_result(server: ApiServer, kit: Kit, kind: str, lost: str) -> None:
     for path in ("jobs", "services", "configmaps", "roles", "persistentvolumeclaims", "jobs/run"):
         server.plan(f"(POST|PATCH) .*/(pytorch)?{path}$", lost=lost)
     kit.submit(kind=kind)
@@ -126,7 +124,7 @@ def test_answers_that_are_lost_on_the_way_change_nothing(server: ApiServer, kit:
     assert set(server.store.objects) == {Key("storageclasses", "", "shared")}
 
 
-def test_a_job_that_was_deleted_and_made_anew_meanwhile_is_not_touched(server: ApiServer, kit: Kit) -> None:
+def test_a_job_that_was_recreated_in_between_is_not_changed(server: ApiServer, kit: Kit) -> None:
     """Each verb has looked at a job; when it acts, there is another one of that name."""
     for verb, request in (
         ("delete", "DELETE .*/jobs/run"),
@@ -149,14 +147,14 @@ def test_a_job_that_was_deleted_and_made_anew_meanwhile_is_not_touched(server: A
         server.store.forget(Key("jobs.batch", "default", "run"))
 
 
-def test_two_who_delete_one_job_both_find_it_gone(server: ApiServer, kit: Kit) -> None:
+def test_two_deletes_at_once_both_succeed(server: ApiServer, kit: Kit) -> None:
     kit.submit()
     barrier = threading.Barrier(2)
     server.plan("DELETE .*/jobs/run", times=2, before=lambda: barrier.wait(30))
     assert at_once(*[lambda: kit.target().delete("default", "run", snapshots=False)] * 2) == [None, None]
 
 
-def test_two_who_replace_one_job_at_once(server: ApiServer, kit: Kit) -> None:
+def test_two_replacements_at_once(server: ApiServer, kit: Kit) -> None:
     kit.submit()
     barrier = threading.Barrier(2)
     server.plan(r"(POST|PATCH) .*/jobs(/run)?$", times=2, before=lambda: barrier.wait(30))
@@ -164,7 +162,7 @@ def test_two_who_replace_one_job_at_once(server: ApiServer, kit: Kit) -> None:
     assert sorted(map(type, outcomes), key=str) == sorted([type(None), ConflictError], key=str)
 
 
-def test_what_somebody_else_puts_in_the_way_between_look_and_create_stays(server: ApiServer, kit: Kit) -> None:
+def test_objects_created_by_others_during_a_submit_stay(server: ApiServer, kit: Kit) -> None:
     theirs = {"metadata": {"name": "run"}, "spec": {"ports": [{"port": 1}]}}
     key = Key("services", "default", "run")
     server.plan(r"(POST|PATCH) .*/services(/run)?$", before=lambda: server.store.create(key, theirs))

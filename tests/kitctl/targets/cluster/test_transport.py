@@ -37,7 +37,7 @@ NO_API: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fault", "told"), [row[1:] for row in NO_API], ids=[row[0] for row in NO_API])
-def test_what_is_no_api_server_is_named_with_a_fix(
+def test_a_server_that_is_no_api_server_has_a_fix(
     server: ApiServer, kit: Kit, fault: dict[str, Any], told: str
 ) -> None:
     server.plan(".", times=999, **fault)
@@ -47,7 +47,7 @@ def test_what_is_no_api_server_is_named_with_a_fix(
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
-def test_every_verb_says_so(server: ApiServer, kit: Kit, verb: tuple[str, ...]) -> None:
+def test_every_verb_reports_a_server_that_is_no_api_server(server: ApiServer, kit: Kit, verb: tuple[str, ...]) -> None:
     server.plan(".", times=999, answer=LOGIN)
     assert "does not seem to be a Kubernetes API server" in kit(*verb, exit_code=1)
     assert server.names("jobs.batch") == set()
@@ -66,13 +66,13 @@ def test_a_page_that_is_not_found_is_not_an_object_that_is_gone(server: ApiServe
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-def test_a_server_that_is_away_for_a_moment_is_asked_again(server: ApiServer, kit: Kit, status: int) -> None:
+def test_a_request_to_an_unavailable_server_is_retried(server: ApiServer, kit: Kit, status: int) -> None:
     kit.submit()
     server.plan("GET", times=2, answer=(status, STATUS))
     assert "run" in kit("status", "run")
 
 
-def test_it_is_told_once_that_the_cluster_does_not_answer_and_once_that_it_does(server: ApiServer, kit: Kit) -> None:
+def test_an_outage_and_its_end_are_logged_once(server: ApiServer, kit: Kit) -> None:
     kit.submit()
     server.plan("GET", times=3, answer=(503, STATUS))
     told = kit("status", "run")
@@ -80,7 +80,7 @@ def test_it_is_told_once_that_the_cluster_does_not_answer_and_once_that_it_does(
     assert told.count("the cluster answers again") == 1
 
 
-def test_it_is_asked_no_sooner_than_it_wants(server: ApiServer, kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retry_after_is_respected(server: ApiServer, kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr("time.sleep", slept.append)
     kit.submit()
@@ -98,20 +98,20 @@ def test_a_server_that_stays_away_is_given_up_and_named(
     assert "HTTP 503, not from an API server: <html>no upstream</html>" in told
 
 
-def test_what_the_server_warns_of_is_told_once_as_it_was_meant(server: ApiServer, kit: Kit) -> None:
+def test_warnings_of_the_server_are_shown_once(server: ApiServer, kit: Kit) -> None:
     kit.submit()
     server.plan("GET", times=9, headers={"Warning": r'299 - "unknown field \"spec.x\" in C:\\y"'})
     assert kit("status", "run").count('the cluster warns: unknown field "spec.x" in C:\\y\n') == 1
 
 
-def test_a_refusal_is_not_asked_again(server: ApiServer, kit: Kit) -> None:
+def test_a_rejected_request_is_not_retried(server: ApiServer, kit: Kit) -> None:
     server.plan("GET", answer=(403, {"kind": "Status", "message": "forbidden: User cannot"}))
     kit("list", exit_code=1)
     assert [str(one) for one in server.requests] == ["GET /apis/batch/v1/namespaces/default/jobs"]
 
 
 @pytest.mark.parametrize("words", [("wait", "run"), ("status", "run", "-w"), ("logs", "run", "-f")], ids=lambda w: w[0])
-def test_who_watches_a_job_goes_on_while_the_server_is_away(
+def test_watching_continues_after_an_outage(
     server: ApiServer, kit: Kit, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others would have given up: their patience is none here."""
@@ -131,7 +131,7 @@ def test_who_watches_a_job_goes_on_while_the_server_is_away(
     assert "retrying for up to" in told
 
 
-def test_who_waits_for_some_time_does_not_wait_longer_for_a_server_that_is_away(server: ApiServer, kit: Kit) -> None:
+def test_a_wait_with_a_timeout_includes_outages(server: ApiServer, kit: Kit) -> None:
     kit.submit()
     states = Job(target=kit.target(), namespace="default", name="run").states(timeout=3.0)
     assert next(states).phase == "Pending"
@@ -140,7 +140,7 @@ def test_who_waits_for_some_time_does_not_wait_longer_for_a_server_that_is_away(
         next(states)
 
 
-def test_a_server_that_was_there_and_refuses_connections_is_asked_again(kit: Kit, server: ApiServer) -> None:
+def test_a_refused_connection_is_retried_once_the_server_has_answered(kit: Kit, server: ApiServer) -> None:
     target = kit.target()
     assert target.jobs("default") == []
     server.shutdown()
@@ -151,7 +151,7 @@ def test_a_server_that_was_there_and_refuses_connections_is_asked_again(kit: Kit
         target.jobs("default")
 
 
-def test_many_requests_that_meet_one_outage_tell_it_once(server: ApiServer, kit: Kit) -> None:
+def test_many_requests_log_one_outage_once(server: ApiServer, kit: Kit) -> None:
     told: list[str] = []
     target = kit.target()
     target.api.transport._warn = told.append

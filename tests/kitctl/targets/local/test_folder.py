@@ -30,7 +30,7 @@ def job(name: str = "job") -> Job:
     return Job(spec=spec, run="r", created=1.0, folder="/", python=sys.executable, version="0")
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def test_a_written_file_is_read_back(tmp_path: Path) -> None:
     create(tmp_path / "ns" / "job", job(), Desired(nodes=4))
     folder = JobFolder(tmp_path / "ns" / "job")
     assert folder.job == job()
@@ -69,7 +69,7 @@ def test_a_lock_is_gone_in_the_moment_its_holder_is_killed(tmp_path: Path) -> No
         assert third is not None
 
 
-def test_asking_does_not_get_in_the_way_of_taking(tmp_path: Path) -> None:
+def test_checking_a_lock_does_not_take_it(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     path.touch()
     end = time.monotonic() + 0.3

@@ -50,14 +50,14 @@ def test_this_machine_could_run_the_default_workload(tmp_path: Path) -> None:
         (JobSpec(name="job", nodes=4000), "processors", "warning", "4000 ranks share"),
     ],
 )
-def test_what_stands_in_the_way_is_told(tmp_path: Path, spec: JobSpec, check: str, verdict: str, words: str) -> None:
+def test_conflicts_are_reported(tmp_path: Path, spec: JobSpec, check: str, verdict: str, words: str) -> None:
     finding = found(tmp_path, spec)[check]
     assert finding.verdict == verdict
     assert words in finding.what
     assert finding.fix
 
 
-def test_a_disk_that_is_almost_full_is_a_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_almost_full_disk_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_checks, "LOW_DISK_BYTES", 1 << 62)
     assert found(tmp_path)["disk"].verdict == "warning"
 
@@ -71,7 +71,7 @@ def test_no_port_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (finding.verdict, finding.what) == ("problem", "no port can be opened on 127.0.0.1: not here")
 
 
-def test_submit_insists_on_what_a_job_cannot_do_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submit_fails_without_required_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     local_checks.require_runnable(submission(tmp_path))
     with pytest.raises(UsageError, match="no script"):
         local_checks.require_runnable(submission(tmp_path, JobSpec(name="job", command=("absent.py",))))
@@ -109,7 +109,7 @@ def test_each_field_means_something_here_or_is_ignored_on_purpose() -> None:
     assert fields == named
 
 
-def test_a_job_is_submitted_with_a_word_about_what_is_ignored(
+def test_a_submit_warns_about_ignored_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

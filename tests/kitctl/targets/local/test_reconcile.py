@@ -161,9 +161,7 @@ ANY_NODE = st.one_of(
     wanted=st.builds(Desired, nodes=st.integers(2, 4)),
     stop=st.booleans(),
 )
-def test_whatever_is_true_no_node_is_started_twice_and_no_end_leaves_one_alive(
-    seen: list[Observed], wanted: Desired, *, stop: bool
-) -> None:
+def test_no_node_is_started_twice_or_left_running(seen: list[Observed], wanted: Desired, *, stop: bool) -> None:
     nodes = [replace(node, index=index) for index, node in enumerate(seen)]
     actions = decide(ELASTIC, nodes, nodes=wanted.nodes, suspended=stop)
     started = {action.index for action in actions if isinstance(action, Start)}

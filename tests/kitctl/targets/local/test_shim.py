@@ -54,7 +54,7 @@ def test_it_logs_both_streams_line_by_line_with_times(tmp_path: Path) -> None:
     assert all(len(line.partition(" ")[0]) == len("2026-01-01T00:00:00.000000Z") for line in lines)
 
 
-def test_a_command_that_cannot_be_started_says_so(tmp_path: Path) -> None:
+def test_a_command_that_cannot_be_started_is_reported(tmp_path: Path) -> None:
     start(tmp_path, str(tmp_path / "absent")).wait(WAIT_SECONDS)
     assert json.loads((tmp_path / "1.exit.json").read_text())["code"] == 127
     assert "cannot start" in (tmp_path / "1.log").read_text()
