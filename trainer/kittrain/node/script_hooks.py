@@ -17,6 +17,9 @@ from kittrain.system.heartbeat import ScriptWriter
 from kittrain.system.imports import after_import
 
 VARIABLE: Final = "KIT_SCRIPT_HOOKS"
+# Sets the default process group, whoever calls for one, and resets it. Named here and not in torch_private, which
+# imports torch: that would be too early.
+SET_GROUP: Final = "_update_default_pg"
 
 
 def install(environ: Mapping[str, str] = os.environ) -> None:
@@ -39,7 +42,7 @@ def _watch_optimizers(module: ModuleType, writer: ScriptWriter) -> None:
 
 def _watch_groups(module: ModuleType, writer: ScriptWriter) -> None:
     """Wrap the function in which each process group becomes the default one; ``destroy_process_group`` passes None."""
-    update: Callable[[Any], None] | None = getattr(module, "_update_default_pg", None)
+    update: Callable[[Any], None] | None = getattr(module, SET_GROUP, None)
     if update is None:  # a torch without it: nothing is said of groups
         return
 
@@ -48,4 +51,4 @@ def _watch_groups(module: ModuleType, writer: ScriptWriter) -> None:
         if group is not None:
             writer.group_formed(group.size())
 
-    module._update_default_pg = update_and_tell  # type: ignore[attr-defined]  # noqa: SLF001  there is no hook
+    setattr(module, SET_GROUP, update_and_tell)
