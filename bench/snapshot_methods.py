@@ -124,7 +124,7 @@ class Methods:
             os.fsync(file.fileno())
 
     def _dict(self) -> dict[str, Tensor | Any]:
-        model, optimizer = get_state_dict(self._state.model, self._state.optimizer)
+        model, optimizer = get_state_dict(self._state.model, self._state.optimizers["optimizer"])
         return {"model": model, "optimizer": optimizer}
 
     def _path(self) -> Path:

@@ -88,8 +88,7 @@ KIT_SNAPSHOT_DIR: Final = "KIT_SNAPSHOT_DIR"  # read by scripts, too; absent: no
 KIT_TERMINATION_LOG: Final = "KIT_TERMINATION_LOG"  # where an agent reports that it cannot read the document, too
 KIT_EXIT_CODES: Final = "KIT_EXIT_CODES"  # what agents from before KIT_SPEC refuse: ``environment.TOO_OLD``
 KIT_AUTO_BACKEND: Final = "KIT_AUTO_BACKEND"  # set by an image: what backend `auto` means there
-KIT_WARM_WORKERS: Final = "KIT_WARM_WORKERS"  # of an image or a job: "0" starts each rank as a new interpreter
-KIT_SCRIPT_HOOKS: Final = "KIT_SCRIPT_HOOKS"  # likewise: "0" leaves torch's optimizers and process groups unwatched
+KIT_WARM_WORKERS: Final = "KIT_WARM_WORKERS"  # set by an image: "0" starts each rank as a new interpreter
 KIT_MEMORY_ROOT: Final = "KIT_MEMORY_ROOT"  # set by an image: where copies of the state lie, instead of /dev/shm
 
 # Knobs of torchrun's c10d rendezvous: a dead node is noticed after 5 x 1 s, not after 3 x 5 s as by default.
@@ -101,7 +100,6 @@ def rendezvous_conf(join_timeout: str, last_call: str) -> str:
     return f"join_timeout={seconds(join_timeout)},last_call_timeout={seconds(last_call)},{_RENDEZVOUS_KNOBS}"
 
 
-SWITCHES: Final = frozenset({KIT_WARM_WORKERS, KIT_SCRIPT_HOOKS})  # what a job may set of the kit's own: 0 or 1
 RESERVED_ENV_PREFIXES: Final = ("PET_", "KIT_", "TORCHELASTIC_")
 RESERVED_ENV: Final = frozenset(
     {
@@ -119,12 +117,6 @@ RESERVED_ENV: Final = frozenset(
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",
     }
 )
-
-
-def is_reserved(variable: str) -> bool:
-    """Whether the launcher sets a variable, so that a job must not."""
-    return variable not in SWITCHES and (variable in RESERVED_ENV or variable.startswith(RESERVED_ENV_PREFIXES))
-
 
 # -- what the agent's exit code means to whoever restarts it --------------------------------------------------------
 # A kind of job whose controller cannot tell these apart has other codes (kitctl.kinds).

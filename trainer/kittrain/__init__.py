@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kittrain.outcome.completion import mark_finished
-    from kittrain.training.loop import Drained, Training
+    from kittrain.training.loop import Training
+    from kittrain.training.run import Run
+    from kittrain.training.session import Drained
     from kittrain.training.step_sync import Step
+    from kittrain.world.attach import attach
     from kittrain.world.data import Data
     from kittrain.world.distributed import World, join
     from kittrain.world.evaluation import evaluate
@@ -23,16 +26,31 @@ _MODULES = {
     "Cursor": "kittrain.world.order",
     "DDPOptions": "kittrain.world.replicas",
     "Data": "kittrain.world.data",
-    "Drained": "kittrain.training.loop",
+    "Drained": "kittrain.training.session",
+    "Run": "kittrain.training.run",
     "Step": "kittrain.training.step_sync",
     "Training": "kittrain.training.loop",
     "World": "kittrain.world.distributed",
+    "attach": "kittrain.world.attach",
     "evaluate": "kittrain.world.evaluation",
     "join": "kittrain.world.distributed",
     "mark_finished": "kittrain.outcome.completion",
 }
 
-__all__ = ["Cursor", "DDPOptions", "Data", "Drained", "Step", "Training", "World", "evaluate", "join", "mark_finished"]
+__all__ = [
+    "Cursor",
+    "DDPOptions",
+    "Data",
+    "Drained",
+    "Run",
+    "Step",
+    "Training",
+    "World",
+    "attach",
+    "evaluate",
+    "join",
+    "mark_finished",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,7 @@ the other modules. What is documented does not belong here.
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import os
 import time
@@ -25,6 +26,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
     _Action,
     _RendezvousContext,
 )
+from torch.utils.data import DataLoader
 
 # Torch imports it at a rank's first optimizer step, which takes 1.3 s. No public name imports it.
 IMPORTED_AT_FIRST_STEP: Final = "torch._dynamo"
@@ -160,3 +162,16 @@ def read_log_level() -> None:
         ctypes.CDLL(str(library))._ZN3c1011initLoggingEv()  # noqa: SLF001  c10::initLogging()
     if given is None:
         del os.environ[name]
+
+
+def with_sampler(loader: DataLoader[Any], sampler: Any) -> DataLoader[Any]:
+    """A copy of a loader with another sampler, of batches if the loader has one of those, and workers of its own.
+
+    DataLoader's constructor arguments cannot be read back, in particular those of subclasses, and it forbids to set a
+    sampler later on, as an iteration could have begun.
+    """
+    copied = copy.copy(loader)
+    name = "sampler" if loader.batch_sampler is None else "batch_sampler"
+    object.__setattr__(copied, name, sampler)
+    object.__setattr__(copied, "_iterator", None)
+    return copied

@@ -72,7 +72,7 @@ def set_to(state: State, tensors: dict[str, Tensor], rest: Any) -> None:
 def test_the_state_equals_torchs_and_is_restored(make: Any, optimize: Any) -> None:
     state = trained(model := make(), optimize(model))
     tensors, rest = state.capture()
-    model_state, optimizer_state = get_state_dict(state.model, state.optimizer)
+    model_state, optimizer_state = get_state_dict(state.model, state.optimizers["optimizer"])
     whole = join(tensors, load(dump(rest)))
     torch.testing.assert_close(whole["model"], dict(model_state), rtol=0, atol=0)
     assert whole["optimizer"]["param_groups"] == optimizer_state["param_groups"]
@@ -81,8 +81,10 @@ def test_the_state_equals_torchs_and_is_restored(make: Any, optimize: Any) -> No
     fresh = State(model=other, optimizer=(again := optimize(other)), scheduler=None)
     set_to(fresh, tensors, load(dump(rest)))
     torch.testing.assert_close(other.state_dict(), state.model.state_dict(), rtol=0, atol=0)
-    torch.testing.assert_close(again.state_dict()["state"], state.optimizer.state_dict()["state"], rtol=0, atol=0)
-    assert again.state_dict()["param_groups"] == state.optimizer.state_dict()["param_groups"]
+    torch.testing.assert_close(
+        again.state_dict()["state"], state.optimizers["optimizer"].state_dict()["state"], rtol=0, atol=0
+    )
+    assert again.state_dict()["param_groups"] == state.optimizers["optimizer"].state_dict()["param_groups"]
 
 
 def test_any_nesting_is_split_and_joined() -> None:
@@ -97,8 +99,8 @@ def test_the_captured_rest_does_not_change() -> None:
     state = trained(model := plain(), torch.optim.SGD(model.parameters(), lr=1.0))
     _, rest = state.capture()
     before = dump(rest)
-    state.optimizer.param_groups[0]["lr"] = 9.0
-    state.optimizer.param_groups[0]["params"].pop()
+    state.optimizers["optimizer"].param_groups[0]["lr"] = 9.0
+    state.optimizers["optimizer"].param_groups[0]["params"].pop()
     assert dump(rest) == before
 
 
@@ -158,10 +160,10 @@ def test_existing_tensors_are_filled_in_place_and_missing_ones_created() -> None
     state = State(model=fresh, optimizer=torch.optim.Adam(fresh.parameters()))
     targets = state.targets(structure(tensors), rest)
     assert targets["model/0.weight"] is fresh[0].weight
-    assert not state.optimizer.state
+    assert not state.optimizers["optimizer"].state
     set_to(state, tensors, rest)
     again = state.targets(structure(tensors), rest)
-    assert again["optimizer/state/0.weight/exp_avg"] is state.optimizer.state[fresh[0].weight]["exp_avg"]
+    assert again["optimizer/state/0.weight/exp_avg"] is state.optimizers["optimizer"].state[fresh[0].weight]["exp_avg"]
 
 
 def test_optimizer_state_keeps_a_type_other_than_the_parameters() -> None:

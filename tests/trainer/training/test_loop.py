@@ -79,7 +79,7 @@ def training(
 
         def slow_loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
             """Wait until the last snapshot is written, as if a step took longer than writing."""
-            while not (run._snapshots.written and (run._snapshots.memory_ready or not memory)):
+            while not ((ready := run._session.message()).written and (ready.copied or not memory)):
                 time.sleep(0.001)
             return loss(model, batch)
 

@@ -15,13 +15,13 @@ import torch
 from kittrain.env import RankEnv
 from kittrain.snapshots.chain import Committed
 from kittrain.training import report
-from kittrain.training.report import Reporter, Speed, format_duration
+from kittrain.training.report import Plan, Reporter, Speed, format_duration
 from kittrain.training.step_sync import Step
 from kittrain.world.distributed import World
 from kittrain.world.order import Cursor, Order
 
 ORDER = Order(samples=10, batch=4)
-STEP = Step(number=4, generation=1, cursor=Cursor(1, 4), ids=[], size=4, loss=0.25)
+STEP = Step(number=4, generation=1, cursor=Cursor(1, 4), ids=[], size=4, epoch=1, loss=0.25)
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def reporter(file: Path | None = None, rank: int = 0) -> Reporter:
     world = World(env=RankEnv(rank=rank, world_size=2, progress_file=file), device=torch.device("cpu"))
-    return Reporter(world, ORDER, epochs=3)
+    return Reporter(world, Plan(epochs=3, steps_per_epoch=ORDER.steps_per_epoch))
 
 
 def read(file: Path) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def test_the_progress_file(tmp_path: Path) -> None:
         facts = read(file)
         reporting.epoch(1, {"accuracy": 0.5, "perplexity": math.nan})
     speed, eta = facts.pop("samples_per_second"), facts.pop("eta_seconds")
-    assert eta == pytest.approx(16 / speed, rel=0.1)
+    assert eta == pytest.approx(5 * 4 / speed, rel=0.1)  # steps of 4 samples
     assert began <= facts.pop("resumed_at") <= time.time()
     assert facts == {
         "step": 4,

@@ -18,14 +18,13 @@ from kittrain.snapshots.candidates import Candidates
 from kittrain.snapshots.chain import Chain, Committed, Pending
 from kittrain.snapshots.compatibility import Identity, order_differences, same_order
 from kittrain.snapshots.memory_copies import MemoryCopies
+from kittrain.snapshots.rank_state import RankState
 from kittrain.snapshots.restore_order import RestorePoint
 from kittrain.snapshots.retention import Retention
-from kittrain.snapshots.snapshot import REST, Manifest
+from kittrain.snapshots.snapshot import REST
 from kittrain.snapshots.state import State
-from kittrain.snapshots.tree import load
 from kittrain.snapshots.writer import Writer
 from kittrain.system.storage import StorageUnavailableError
-from kittrain.world import rng
 from kittrain.world.distributed import World
 from kittrain.world.order import Cursor, Order
 from kittrain.world.seeds import derive_seed
@@ -40,15 +39,17 @@ class SnapshotManager:
         world: all ranks; its environment names the folder and the run.
         state: to save and restore.
         order: of the data.
+        own: what each rank saves besides; None is its random number generators only.
     """
 
-    def __init__(self, world: World, state: State, order: Order) -> None:
+    def __init__(self, world: World, state: State, order: Order, own: RankState | None = None) -> None:
         self._world = world
         self._state = state
         self._order = order
+        self._own = own or RankState(world.rank)
         self._folder = world.env.snapshot_dir
         self._identity = Identity(
-            run=world.env.run_id, model=state.signature, optimizer=type(state.optimizer).__name__, order=order
+            run=world.env.run_id, model=state.signature, optimizer=state.optimizer_class, order=order
         )
         self._archive = self._make_archive()
         self._chain = self._new_chain(0)
@@ -97,8 +98,7 @@ class SnapshotManager:
     def restore(self) -> Cursor:
         """Restore the newest valid state, on disk or in memory, and claim a generation; returns the data cursor.
 
-        Without one, training starts at the beginning. With as many ranks as before, their generators are restored.
-        Otherwise, and in a new order of the data (``resume: state``), they are seeded from seed, step and rank.
+        Without one, training starts at the beginning. ``RankState`` says what becomes of the generators.
 
         Raises:
             SnapshotError: the folder cannot be used, or holds another model of this run.
@@ -113,13 +113,14 @@ class SnapshotManager:
                 self._world, self._folder, self.generation, sharded=self._state.sharded
             )
             found = restore.restore_newest(self._world, self._state, self._folder, self._candidates())
-        if found is not None:
-            self._resume_from(found.point)
-        if found is not None and self._same_ranks(found.point.manifest):
-            rng.restore(load(found.extras[_generators(self._world.rank)]))
-        else:
-            step = self._order.step(self._chain.cursor)
-            rng.seed_all(derive_seed("rank", self._order.seed, step, self._world.rank))
+        if found is None:
+            self._own.begin(self._order.seed)
+            return self._chain.cursor
+        manifest = found.point.manifest
+        self._resume_from(found.point)
+        seed = derive_seed("rank", self._order.seed, self._order.step(self._chain.cursor), self._world.rank)
+        ranks = manifest.world_size if same_order(manifest, self._order) else 0
+        self._own.restore(found.extras, ranks=ranks, same=ranks == self._world.size, seed=seed)
         return self._chain.cursor
 
     def prepare(self) -> None:
@@ -210,10 +211,6 @@ class SnapshotManager:
                 f"{'; '.join(differences)}; epoch {self._chain.cursor.epoch + 1} starts from its beginning"
             )
 
-    def _same_ranks(self, manifest: Manifest) -> bool:
-        """Whether each rank has the role of the same rank of the snapshot, so that its generators can be restored."""
-        return manifest.world_size == self._world.size and same_order(manifest, self._order)
-
     def _publish(self, pending: Pending) -> None:
         """Collect all ranks' reports; rank 0 publishes in the background."""
         reports = self._writer.reports()
@@ -240,11 +237,5 @@ class SnapshotManager:
         return Chain(self._world, self._identity, generation=generation)
 
     def _extras(self, rest: Any) -> dict[str, Any]:
-        """What this rank writes besides its tensors: its random generators; on rank 0 the state's rest, too."""
-        extras: dict[str, Any] = {_generators(self._world.rank): rng.capture()}
-        return extras | ({REST: rest} if self._world.is_main else {})
-
-
-def _generators(rank: int) -> str:
-    """The name of the extra that holds a rank's random generators."""
-    return f"rng/{rank}"
+        """What this rank writes besides its tensors; on rank 0 also the state's rest."""
+        return self._own.capture() | ({REST: rest} if self._world.is_main else {})

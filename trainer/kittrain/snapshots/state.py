@@ -8,53 +8,82 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
 
-from kittrain.snapshots import tree
+from kittrain.snapshots import optimizer_state, tree
 from kittrain.snapshots.names import Names
 from kittrain.snapshots.snapshot import MODEL, IncompatibleError
 from kittrain.snapshots.tree import Structure, Tensors
 
 EXTRA: Final = "_extra_state"  # torch's key for what a module saves besides its parameters and buffers
-PARAMETERS: Final = frozenset({"params", "param_names"})  # of a parameter group; the other keys are hyperparameters
+MAIN: Final = MODEL.removesuffix("/")  # the key of the model, which the model file holds
+HOST: Final = "host"  # the key of the names of an optimizer's tensors that are in main memory on GPU ranks
 
 
 class StateError(Exception):
     """The state could not be restored if it were saved; names the part, and the fix."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class State:
-    """What training changes, except the data cursor and the random number generators."""
+    """What training changes, except the data cursor and the random number generators.
 
-    model: nn.Module
-    optimizer: Optimizer
-    scheduler: LRScheduler | None = None
+    Args:
+        objects: by name: modules, optimizers, and anything with ``state_dict`` and ``load_state_dict``, such as a
+            scheduler; equal on all ranks. None stands for none. The module named ``model``, or the only one, is the
+            model of the model file. Without one of that name, the model consists of all modules.
+
+    Attributes:
+        model: the model.
+        optimizers: by name.
+
+    Raises:
+        ValueError: there is no module, or a name cannot be used.
+        TypeError: an object has no state.
+    """
+
+    def __init__(self, **objects: Any) -> None:
+        given = {name: one for name, one in objects.items() if one is not None}
+        self.model, self._modules = _split_modules({k: v for k, v in given.items() if isinstance(v, nn.Module)})
+        self.optimizers = {name: one for name, one in given.items() if isinstance(one, Optimizer)}
+        self._others = {name: one for name, one in given.items() if not isinstance(one, nn.Module | Optimizer)}
+        for name, one in self._others.items():
+            if not has_state(one):
+                raise TypeError(f"{name} is {one!r}, which has no state_dict and load_state_dict")
+        if reserved := ({MAIN} & {*self.optimizers, *self._others}) | ({HOST} & set(given)):
+            raise ValueError(f"the name {reserved.pop()} is reserved: choose another one for this object")
 
     @property
     def signature(self) -> str:
-        """SHA-256 over names, shapes and types of all parameters and buffers that the model saves."""
-        saved = {name: one for name, one in self.model_state().items() if not name.endswith(EXTRA)}
-        facts = [(name, tuple(one.shape), str(one.dtype)) for name, one in saved.items()]
+        """SHA-256 over names, shapes and types of all parameters and buffers that the modules save."""
+        saved = self.model_state() | {
+            f"{key}/{name}": one for key, module in self._modules.items() for name, one in _module_state(module).items()
+        }
+        facts = [(name, tuple(one.shape), str(one.dtype)) for name, one in saved.items() if not name.endswith(EXTRA)]
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     @property
+    def optimizer_class(self) -> str:
+        """The optimizer's class; of several, each with its name."""
+        classes = {name: type(one).__name__ for name, one in self.optimizers.items()}
+        return (
+            ", ".join(f"{name} {one}" for name, one in classes.items())
+            if len(classes) > 1
+            else "".join(classes.values())
+        )
+
+    @property
     def sharded(self) -> bool:
-        """Whether each rank holds only a part of the model (FSDP2)."""
-        return any(isinstance(one, DTensor) for one in self.model.parameters())
+        """Whether each rank holds only a part of a module (FSDP2)."""
+        return any(isinstance(one, DTensor) for module in self._all_modules() for one in module.parameters())
 
     def model_state(self) -> dict[str, Any]:
         """The model's state dict by plain names, with the parameters themselves, not copies."""
-        names = Names(self.model)
-        return {names.bare(name): one for name, one in self.model.state_dict(keep_vars=True).items()}
+        return _module_state(self.model)
 
     def capture(self) -> tuple[Tensors, Any]:
         """The tensors themselves, not copies, and the rest, which is a copy if it is mutable.
@@ -63,21 +92,13 @@ class State:
             StateError: a part of it could not be restored.
         """
         tensors, rest = self._live()
-        opaque = tree.opaque(rest)
-        if problem := tree.unloadable(opaque):
-            path, value, error = problem
-            raise StateError(
-                f"{path} is {value!r}, which a snapshot cannot restore ({_brief(error)}): use numbers, text, "
-                f"tensors, or lists and dicts of them, or allow its class with "
-                f"torch.serialization.add_safe_globals"
-            ) from error
-        return tensors, copy.deepcopy(rest) if opaque else rest
+        return tensors, frozen(rest)
 
     def targets(self, structure: Structure, rest: Any) -> Tensors:
         """The tensors to read a saved state into: the trained ones, and new ones for what does not exist yet.
 
         This changes nothing. From the first byte that is read into them until ``apply``, the state is neither the old
-        nor the saved one.
+        nor the saved one. Saved objects that this run does not have are left out.
 
         Args:
             structure: of the saved state.
@@ -86,124 +107,140 @@ class State:
         Raises:
             IncompatibleError: it is the state of another model or optimizer.
         """
-        live, _ = self._live()
+        live, mine = self._live()
         if missing := [name for name in live if name.startswith(MODEL) and name not in structure and EXTRA not in name]:
             raise IncompatibleError(f"its model has no {missing[0].removeprefix(MODEL)}")
-        owners = self._owners(rest)
-        on_host = _on_host(rest)
+        owners, host = self._owners(rest)
         targets = {}
         for name, (shape, dtype) in structure.items():
             known = live.get(name)
+            if name.partition("/")[0] not in mine:
+                continue
             if known is not None and (known.shape, known.dtype) == (shape, dtype):
                 targets[name] = known
             elif name in owners:
-                targets[name] = _new_tensor(owners[name], shape, dtype, host=on_host(name))
+                targets[name] = optimizer_state.new_tensor(owners[name], shape, dtype, host=name in host)
             else:
                 targets[name] = torch.empty(shape, dtype=dtype, device=known.device if known is not None else "cpu")
         return targets
 
     def apply(self, tensors: Tensors, rest: Any) -> None:
         """Switch to a saved state: ``targets`` with all of it read, and its rest."""
-        saved = tree.join(tensors, rest)
-        names = Names(self.model)
-        plain = {raw: names.bare(raw) for raw in self.model.state_dict(keep_vars=True)}
-        # The model's own tensors are set already; this restores extra state.
-        self.model.load_state_dict(
-            {raw: saved["model"][bare] for raw, bare in plain.items() if bare in saved["model"]}, strict=False
-        )
-        self._apply_optimizer(saved["optimizer"])
-        if self.scheduler and saved["scheduler"]:
-            self.scheduler.load_state_dict(saved["scheduler"])
+        _, mine = self._live()
+        saved = tree.join(tensors, {key: value for key, value in rest.items() if key in mine})
+        for key, module in {MAIN: self.model, **self._modules}.items():
+            _apply_module(module, saved[key])
+        names = self._parameter_names()
+        for key, optimizer in self.optimizers.items():
+            optimizer_state.apply(optimizer, names, saved[key])
+        for key, one in self._others.items():
+            if saved.get(key):  # it may be new in this run
+                one.load_state_dict(saved[key])
 
-    def _apply_optimizer(self, saved: Any) -> None:
-        """As ``Optimizer.load_state_dict``, but without copies and without casts to the parameters' type."""
-        parameters = {name: parameter for parameter, name in self._parameter_names().items()}
-        optimizer = self.optimizer
-        optimizer.state.clear()
-        optimizer.state.update({parameters[name]: state for name, state in saved["state"].items()})
-        optimizer.state.update(saved.get("shared", {}))
-        for group, saved_group in zip(optimizer.param_groups, saved["param_groups"], strict=True):
-            group.update({key: value for key, value in saved_group.items() if key not in PARAMETERS})
-        # __setstate__ adds defaults that an earlier version of the optimizer did not save.
-        optimizer.__setstate__({"state": optimizer.state, "param_groups": optimizer.param_groups})
+    def _all_modules(self) -> list[nn.Module]:
+        return [self.model, *self._modules.values()]
 
     def _live(self) -> tuple[Tensors, Any]:
         """All tensors by name, and the rest."""
         names = self._parameter_names()
-        states: dict[Any, Any] = self.optimizer.state
-        optimizer: dict[str, Any] = {
-            "state": {names[key]: state for key, state in states.items() if isinstance(key, Tensor)},
-            "param_groups": self._groups(names),
-        }
-        if shared := {key: state for key, state in states.items() if not isinstance(key, Tensor)}:
-            optimizer["shared"] = shared  # optimizer state that belongs to no single parameter
-        scheduler = self.scheduler.state_dict() if self.scheduler else None
-        tensors, rest = tree.split({"model": self.model_state(), "optimizer": optimizer, "scheduler": scheduler})
+        parts: dict[str, Any] = {MAIN: self.model_state()}
+        parts |= {key: _module_state(module) for key, module in self._modules.items()}
+        parts |= {key: optimizer_state.live(one, names) for key, one in self.optimizers.items()}
+        parts |= {key: one.state_dict() for key, one in self._others.items()}
+        tensors, rest = tree.split(parts)
         if any(parameter.device.type != "cpu" for parameter in names):
-            states_of = tree.tensor_names(rest["optimizer"]["state"])
-            rest["host"] = [name for name in states_of if tensors[name].device.type == "cpu"]
+            states_of = [name for key in self.optimizers for name in tree.tensor_names(rest[key]["state"])]
+            rest[HOST] = [name for name in states_of if tensors[name].device.type == "cpu"]
         return tensors, rest
-
-    def _groups(self, names: Mapping[Tensor, str]) -> list[dict[str, Any]]:
-        return [
-            {**group, "params": [names[parameter] for parameter in group["params"]]}
-            for group in self.optimizer.param_groups
-        ]
 
     def _parameter_names(self) -> dict[Tensor, str]:
         """The plain name of each parameter; the first one if it has several.
 
         Raises:
-            StateError: the optimizer has a parameter that is not the model's.
+            StateError: an optimizer has a parameter that is in none of the modules.
         """
-        names = Names(self.model)
-        known: dict[Tensor, str] = {one: names.bare(name) for name, one in self.model.named_parameters()}
-        for number, group in enumerate(self.optimizer.param_groups):
-            for one in group["params"]:
-                if one not in known:
-                    raise StateError(
-                        f"parameter group {number} of the optimizer has a parameter of shape {tuple(one.shape)} that "
-                        f"the model does not have, so no snapshot would hold it: register it, or its module, in the "
-                        f"model that Training is given"
-                    )
+        known: dict[Tensor, str] = {}
+        for key, module in {"": self.model, **self._modules}.items():
+            names, prefix = Names(module), f"{key}:" if key else ""
+            for name, one in module.named_parameters():
+                known.setdefault(one, prefix + names.bare(name))
+        for optimizer in self.optimizers.values():
+            for number, group in enumerate(optimizer.param_groups):
+                for one in group["params"]:
+                    if one not in known:
+                        raise StateError(
+                            f"parameter group {number} of the optimizer has a parameter of shape {tuple(one.shape)} "
+                            f"that the model does not have, so no snapshot would hold it: register it, or its module, "
+                            f"in the model that Training or Run is given"
+                        )
         return known
 
-    def _owners(self, rest: Any) -> dict[str, Tensor]:
-        """The parameter that each tensor of a saved optimizer's state belongs to, by the tensor's name.
+    def _owners(self, rest: Any) -> tuple[dict[str, Tensor], frozenset[str]]:
+        """The parameter of each tensor of the optimizers' saved states, and which of these are in main memory.
 
         Raises:
-            IncompatibleError: it has other parameter groups.
+            IncompatibleError: an optimizer has other parameter groups.
         """
         names = self._parameter_names()
-        live, saved = self._groups(names), rest["optimizer"]["param_groups"]
-        if len(live) != len(saved):
-            raise IncompatibleError(f"its optimizer has {len(saved)} parameter groups, and this one {len(live)}")
-        for number, (one, other) in enumerate(zip(live, saved, strict=True)):
-            if differing := sorted(set(one["params"]) ^ set(other["params"])):
-                raise IncompatibleError(f"its optimizer has other parameters in group {number}, such as {differing[0]}")
-        parameters = {name: parameter for parameter, name in names.items()}
-        states = rest["optimizer"]["state"]
-        return {tensor: parameters[name] for name, state in states.items() for tensor in tree.tensor_names(state)}
+        owners: dict[str, Tensor] = {}
+        host: frozenset[str] = frozenset(rest.get(HOST, ()))
+        for key, optimizer in self.optimizers.items():
+            if key not in rest:
+                raise IncompatibleError(f"it has no optimizer named {key}")
+            owners |= optimizer_state.owners(optimizer, names, rest[key])
+            if HOST not in rest:
+                host |= optimizer_state.on_host(rest[key])
+        return owners, host
 
 
-def _on_host(rest: Any) -> Any:
-    """A predicate: whether a tensor of a saved optimizer's state, by name, is in main memory on GPU ranks too."""
-    if "host" in rest:
-        return frozenset(rest["host"]).__contains__
-    groups = rest["optimizer"]["param_groups"]  # saved on CPUs: follow the defaults of torch's optimizers
-    on_device = {name for one in groups if one.get("capturable") or one.get("fused") for name in one["params"]}
-    return lambda name: name.endswith("/step") and name.split("/")[2] not in on_device
+def has_state(one: object) -> bool:
+    """Whether an object can save and load its state."""
+    return callable(getattr(one, "state_dict", None)) and callable(getattr(one, "load_state_dict", None))
 
 
-def _new_tensor(parameter: Tensor, shape: torch.Size, dtype: torch.dtype, *, host: bool) -> Tensor:
-    """A new tensor for a parameter's optimizer state."""
-    if host:
-        return torch.empty(shape, dtype=dtype)
-    if shape == parameter.shape:
-        return torch.empty_like(parameter, dtype=dtype, requires_grad=False)
-    if isinstance(parameter, DTensor) and shape:
-        return parameter.detach().new_empty(shape, dtype=dtype)
-    return torch.empty(shape, dtype=dtype, device=parameter.device)
+def frozen(rest: Any) -> Any:
+    """A rest that no longer changes: itself if it is immutable, else a copy.
+
+    Raises:
+        StateError: a part of it could not be restored.
+    """
+    opaque = tree.opaque(rest)
+    if problem := tree.unloadable(opaque):
+        path, value, error = problem
+        raise StateError(
+            f"{path} is {value!r}, which a snapshot cannot restore ({_brief(error)}): use numbers, text, "
+            f"tensors, or lists and dicts of them, or allow its class with "
+            f"torch.serialization.add_safe_globals"
+        ) from error
+    return copy.deepcopy(rest) if opaque else rest
+
+
+def _split_modules(modules: dict[str, nn.Module]) -> tuple[nn.Module, dict[str, nn.Module]]:
+    """The model, and the other modules by name."""
+    if not modules:
+        raise ValueError("there is no module to train: pass it as model=")
+    if MAIN in modules:
+        return modules[MAIN], {name: one for name, one in modules.items() if name != MAIN}
+    if len(modules) == 1:
+        return next(iter(modules.values())), {}
+    model = nn.Module()
+    for name, one in modules.items():
+        if hasattr(model, name):
+            raise ValueError(f"the name {name} is reserved: choose another one for this module")
+        model.add_module(name, one)
+    return model, {}
+
+
+def _module_state(module: nn.Module) -> dict[str, Any]:
+    names = Names(module)
+    return {names.bare(name): one for name, one in module.state_dict(keep_vars=True).items()}
+
+
+def _apply_module(module: nn.Module, saved: dict[str, Any]) -> None:
+    """Restore a module's extra state; its tensors are set already."""
+    names = Names(module)
+    plain = {raw: names.bare(raw) for raw in module.state_dict(keep_vars=True)}
+    module.load_state_dict({raw: saved[bare] for raw, bare in plain.items() if bare in saved}, strict=False)
 
 
 def _brief(error: Exception) -> str:

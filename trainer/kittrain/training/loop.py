@@ -1,4 +1,4 @@
-"""The training loop: steps in the data's order, snapshots, and the same last step on all ranks."""
+"""The training loop: steps in the data's order, each an average over all ranks' gradients."""
 
 from __future__ import annotations
 
@@ -9,31 +9,19 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from kittrain.env import WORKER_DRAINED
-from kittrain.outcome.completion import mark_finished
-from kittrain.snapshots.manager import SnapshotManager
 from kittrain.snapshots.state import State
 from kittrain.system.heartbeat import Phase
 from kittrain.training import batchnorm
 from kittrain.training.gradients import AveragedGradients, Gradients, Loss, Parts
-from kittrain.training.report import Reporter
-from kittrain.training.snapshot_schedule import SnapshotSchedule
-from kittrain.training.step_sync import Step, StepMessage, StepSync, StopRequest
+from kittrain.training.report import Plan
+from kittrain.training.session import OnStep, Session
+from kittrain.training.step_sync import PendingMean
 from kittrain.training.virtual_ranks import VirtualRanks
 from kittrain.world.data import Data
 from kittrain.world.distributed import World
-from kittrain.world.order import Cursor, Span
 from kittrain.world.replicas import DDPOptions
 
-OnStep = Callable[[Step], None]
 OnEpoch = Callable[[int], Mapping[str, float]]
-
-
-class Drained(SystemExit):
-    """All ranks stopped at the same step because one was asked to; the exit code asks for a restart."""
-
-    def __init__(self) -> None:
-        super().__init__(WORKER_DRAINED)
 
 
 @dataclass
@@ -75,17 +63,17 @@ class Training:
     on_epoch: OnEpoch | None = None
 
     def __post_init__(self) -> None:
-        every = self.world.env.snapshot_every if self.snapshot_every is None else self.snapshot_every
-        if self.epochs < 1 or every < 1:
-            raise ValueError(f"{self.epochs} epochs, a snapshot every {every} steps: both need to be 1 or more")
-        self._schedule = SnapshotSchedule(self.world.env, every=every)
-        memory_every = self.world.env.memory_every
-        self._memory_schedule = SnapshotSchedule(self.world.env, every=memory_every) if memory_every else None
-        self._metrics: Mapping[str, float] = {}
-        self._report = Reporter(self.world, self.data.order, epochs=self.epochs)
+        if self.epochs < 1:
+            raise ValueError(f"{self.epochs} epochs: it needs to be 1 or more")
         state = State(model=self.model.to(self.world.device), optimizer=self.optimizer, scheduler=self.scheduler)
-        self._snapshots = SnapshotManager(self.world, state, self.data.order)
-        self._sync = StepSync(self.world)
+        self._session = Session(
+            self.world,
+            state,
+            self.data.order,
+            Plan(epochs=self.epochs, steps_per_epoch=self.data.order.steps_per_epoch),
+            snapshot_every=self.snapshot_every,
+            on_step=self.on_step,
+        )
 
     def fit(self) -> None:
         """Train from the newest saved state, or from the start, to the end of the last epoch.
@@ -97,30 +85,22 @@ class Training:
             SnapshotError: the snapshots cannot be used, or the trained model cannot be written.
             Fenced: ranks of a newer generation have taken over.
         """
-        with StopRequest() as request, self._report, self._snapshots:
-            beat = self.world.heartbeat.beat
-            beat(Phase.RESTORING)
-            begin = cursor = self._snapshots.restore()
-            self._schedule.restart(self._snapshots.committed.step)
-            self._report_start(begin)
+        metrics: Mapping[str, float] = {}
+        with self._session as session:
+            begin, order = session.cursor, self.data.order
+            session.begin(begin.epoch, f", {order.batch} samples per step")
             gradients = self._gradients()
-            beat(Phase.DATA, step=self.data.order.step(begin))
-            spans = self.data.order.spans(begin, self.epochs)
-            for span, parts in zip(spans, gradients.batches(begin, self.epochs), strict=True):
-                cursor = self._train_step(gradients, span, parts, request)
-                if cursor.position == 0:
-                    self._end_epoch(span.epoch)
-                if cursor.epoch == self.epochs:
+            self.world.heartbeat.beat(Phase.DATA, step=session.steps)
+            for span, parts in zip(order.spans(begin, self.epochs), gradients.batches(begin, self.epochs), strict=True):
+                mean = self._train_step(gradients, parts)
+                ids = [sample for part in parts for sample in part.ids]
+                session.send(order.after(span), mean, ids=ids, size=span.size, epoch=span.epoch)
+                ended = session.cursor.position == 0
+                metrics = self._end_epoch(span.epoch) if ended else {}
+                if session.cursor.epoch == self.epochs:
                     break
-                if self._sync.received.stop:
-                    self._drain(cursor)
-                self._save(cursor)
-                beat(Phase.DATA)
-            if cursor != begin:
-                self._commit(cursor)
-            self._snapshots.finish()
-            mark_finished()
-            beat(Phase.FINISHING)
+                session.save_or_drain(metrics)
+            session.finish(metrics)
 
     def _gradients(self) -> Gradients:
         virtual = self.world.env.virtual_ranks if self.virtual_ranks is None else self.virtual_ranks
@@ -130,99 +110,22 @@ class Training:
             return VirtualRanks(self.world, self.model, self.loss, self.data, virtual)
         return AveragedGradients(self.world, self.model, self.loss, self.data, self.ddp)
 
-    def _train_step(self, gradients: Gradients, span: Span, parts: Parts, request: StopRequest) -> Cursor:
-        """One optimizer step; returns the cursor after it."""
+    def _train_step(self, gradients: Gradients, parts: Parts) -> PendingMean:
+        """One optimizer step; returns the mean of the ranks' messages."""
         beat = self.world.heartbeat.beat
         beat(Phase.FORWARD)
         self.optimizer.zero_grad()
-        mean = gradients.backward(parts, lambda: self._message(request))
+        mean = gradients.backward(parts, self._session.message)
         beat(Phase.UPDATING)
         self.optimizer.step()
         if self.scheduler:
             self.scheduler.step()
-        cursor = self.data.order.after(span)
-        step = Step(
-            number=self.data.order.step(cursor),
-            generation=self._snapshots.generation,
-            cursor=cursor,
-            ids=[sample for part in parts for sample in part.ids],
-            size=span.size,
-        )
-        beat(Phase.SYNCING, step=step.number)
-        self._report_step(self._sync.send(step, mean))
-        return cursor
+        return mean
 
-    def _message(self, request: StopRequest) -> StepMessage:
-        return StepMessage(
-            stop=request.requested,
-            written=self._snapshots.written,
-            due=self._schedule.time_due,
-            copied=self._snapshots.memory_ready,
-        )
-
-    def _end_epoch(self, epoch: int) -> None:
+    def _end_epoch(self, epoch: int) -> Mapping[str, float]:
         self.world.heartbeat.beat(Phase.EVALUATING)
-        self._report_step(self._sync.flush())
+        self._session.flush()
         metrics = self.on_epoch(epoch) if self.on_epoch else {}
-        self._metrics = {name: float(value) for name, value in metrics.items()}
-        self._report.epoch(epoch, self._metrics)
-
-    def _save(self, cursor: Cursor) -> None:
-        """Begin a snapshot, and a copy in memory, if one is due.
-
-        A snapshot that is due while another is being written waits for it, unless it may become the best one: only
-        the state at this step has the metric.
-        """
-        step, received, metrics = self.data.order.step(cursor), self._sync.received, self._metrics_at(cursor)
-        if not self._snapshots.prepared:
-            self.world.heartbeat.beat(Phase.SAVING)
-            self._snapshots.prepare()
-        self._snapshots.advance(written=received.written)
-        due = self._schedule.is_due(step, time_due=received.due) and not self._snapshots.pending
-        due = due or self._schedule.has_best_metric(metrics)
-        copy = (
-            received.copied and self._memory_schedule is not None and self._memory_schedule.is_due(step, time_due=False)
-        )
-        if due or copy:
-            self.world.heartbeat.beat(Phase.SAVING)
-            self._report_step(self._sync.flush())
-        if due:
-            self._snapshots.begin(cursor, metrics)
-            self._schedule.restart(step)
-        if self._memory_schedule and copy:
-            self._snapshots.copy_to_memory(cursor, metrics)
-            self._memory_schedule.restart(step)
-        self._report.snapshot(self._snapshots.committed)
-
-    def _commit(self, cursor: Cursor) -> None:
-        """Take a snapshot, and wait for it."""
-        self.world.heartbeat.beat(Phase.SAVING)
-        self._report_step(self._sync.flush())
-        self._snapshots.commit(cursor, self._metrics_at(cursor))
-        self._report.snapshot(self._snapshots.committed)
-
-    def _metrics_at(self, cursor: Cursor) -> Mapping[str, float]:
-        """The metrics of the epoch that ends at a cursor, if one does."""
-        return self._metrics if cursor.position == 0 else {}
-
-    def _drain(self, cursor: Cursor) -> None:
-        self._commit(cursor)
-        self.world.print(f"stopping at step {self.data.order.step(cursor)}, as requested")
-        self.world.barrier()  # then exit code 75 of any rank means that the snapshot is committed
-        raise Drained
-
-    def _report_step(self, step: Step | None) -> None:
-        if step is None:
-            return
-        self._report.step(step)
-        if self.on_step:
-            self.on_step(step)
-
-    def _report_start(self, begin: Cursor) -> None:
-        ranks = f"{self.world.size} ranks" if self.world.size > 1 else "1 rank"
-        steps = self.data.order.step(begin)
-        start = f"resuming after step {steps}, in epoch {begin.epoch + 1}" if steps else "training"
-        if steps > self._snapshots.committed.step:
-            start += ", from copies in memory,"
-        self._report.begin(steps)
-        self.world.print(f"{start} with {ranks} on {self.world.device.type}, {self.data.order.batch} samples per step")
+        metrics = {name: float(value) for name, value in metrics.items()}
+        self._session.report.epoch(epoch, metrics)
+        return metrics

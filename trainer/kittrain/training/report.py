@@ -9,6 +9,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -18,11 +19,38 @@ from kittrain.snapshots.chain import Committed
 from kittrain.training.grace_period import GracePeriodCheck
 from kittrain.training.step_sync import Step
 from kittrain.world.distributed import World
-from kittrain.world.order import Order
 
 TICK_SECONDS: Final = 0.5  # between two updates of speed, bar and file
 LINE_SECONDS: Final = 5.0  # between two plain lines
 WINDOW: Final = 60  # updates that the speed is averaged over
+
+
+@dataclass
+class Plan:
+    """How long a run is, as far as is known.
+
+    Attributes:
+        epochs: in all, including those before a restart; None: it has none, or they are not known yet.
+        steps_per_epoch: optimizer steps.
+        total_steps: optimizer steps in all; None is the product of both.
+    """
+
+    epochs: int | None = None
+    steps_per_epoch: int | None = None
+    total_steps: int | None = None
+
+    @property
+    def total(self) -> int | None:
+        """Optimizer steps in all, if known."""
+        if self.total_steps is None and self.epochs is not None and self.steps_per_epoch is not None:
+            return self.epochs * self.steps_per_epoch
+        return self.total_steps
+
+    def estimate(self, start: int, epoch: int, steps_per_epoch: int) -> None:
+        """Estimate the total: an epoch began after ``start`` steps, and the epochs left have about as many each."""
+        if self.epochs is not None:
+            self.steps_per_epoch = steps_per_epoch
+            self.total_steps = start + (self.epochs - epoch) * steps_per_epoch
 
 
 class Reporter:
@@ -30,20 +58,18 @@ class Reporter:
 
     Args:
         world: its environment has the path of the progress file.
-        order: of the data.
-        epochs: to train.
+        plan: of the run; may change.
     """
 
-    def __init__(self, world: World, order: Order, *, epochs: int) -> None:
+    def __init__(self, world: World, plan: Plan) -> None:
         self._main = world.is_main
         self._print = world.print
         self._file = world.env.progress_file
-        self._order = order
-        self._epochs = epochs
-        self._total = epochs * order.steps_per_epoch
-        self._bar = tqdm(total=self._total, unit="step", disable=not (self._main and sys.stderr.isatty()))
+        self._plan = plan
+        self._bar = tqdm(total=plan.total, unit="step", disable=not (self._main and sys.stderr.isatty()))
         self._last_tick = self._last_line = time.monotonic()
-        self._speed = Speed(self._last_tick)
+        self._samples = Speed(self._last_tick)
+        self._steps = Speed(self._last_tick)
         self._step: Step | None = None
         self._resumed_from = 0
         self._resumed_at = 0.0
@@ -70,7 +96,8 @@ class Reporter:
         """A step has ended."""
         first, self._step = self._step is None, step
         self._bar.update()
-        self._speed.count(step.size)
+        self._samples.count(step.size)
+        self._steps.count(1)
         if not self._main:
             return
         if first:  # written at once: it shows that the ranks have recovered
@@ -81,7 +108,9 @@ class Reporter:
         if now < self._last_tick + TICK_SECONDS:
             return
         self._last_tick = now
-        self._speed.tick(now)
+        self._samples.tick(now)
+        self._steps.tick(now)
+        self._bar.total = self._plan.total
         self._bar.set_postfix(loss=f"{step.loss:.4f}", refresh=False)
         self._write()
         if self._bar.disable and now >= self._last_line + LINE_SECONDS:
@@ -96,23 +125,30 @@ class Reporter:
 
     def epoch(self, epoch: int, metrics: Mapping[str, float]) -> None:
         """An epoch has ended, with these metrics."""
-        self._metrics = dict(metrics)
+        self.metrics(metrics)
         loss = f" loss {self._step.loss:.4f}" if self._step else ""
         text = "".join(f" {name} {value:.4f}" for name, value in metrics.items())
-        self._print(f"epoch {epoch + 1}/{self._epochs} done{loss}{text}")
+        self._print(f"epoch {_of(epoch + 1, self._plan.epochs)} done{loss}{text}")
+
+    def metrics(self, metrics: Mapping[str, float]) -> None:
+        """Set the metrics of the status."""
+        self._metrics = dict(metrics)
 
     def _line(self, step: Step) -> str:
-        within = (step.number - 1) % self._order.steps_per_epoch + 1
-        epoch = (step.number - 1) // self._order.steps_per_epoch + 1
-        return (
-            f"epoch {epoch}/{self._epochs} step {within}/{self._order.steps_per_epoch} loss {step.loss:.4f} "
-            f"{self._speed.rate:.0f} samples/s eta {format_duration(self._eta(step))}"
-        )
+        plan, parts = self._plan, []
+        if plan.epochs is not None:
+            parts.append(f"epoch {_of(step.epoch + 1, plan.epochs)}")
+        if plan.epochs is not None and plan.steps_per_epoch and plan.total_steps is None:
+            parts.append(f"step {_of((step.number - 1) % plan.steps_per_epoch + 1, plan.steps_per_epoch)}")
+        else:
+            parts.append(f"step {_of(step.number, plan.total)}")
+        speed = f"{self._samples.rate:.0f} samples/s" if self._samples.rate else f"{self._steps.rate:.1f} steps/s"
+        return " ".join([*parts, f"loss {step.loss:.4f} {speed} eta {format_duration(self._eta(step))}"])
 
     def _eta(self, step: Step) -> float:
-        """Seconds to the end; infinite while the speed is unknown."""
-        left = self._epochs * self._order.samples - (step.cursor.epoch * self._order.samples + step.cursor.position)
-        return left / self._speed.rate if self._speed.rate else math.inf
+        """Seconds to the end; infinite while the speed or the number of steps is unknown."""
+        total, rate = self._plan.total, self._steps.rate
+        return (total - step.number) / rate if total is not None and rate else math.inf
 
     def _write(self) -> None:
         """Replace the progress file, which the agent reads. A failed write is repeated at the next update."""
@@ -120,11 +156,11 @@ class Reporter:
             return
         facts: dict[str, Any] = {
             "step": self._step.number,
-            "total_steps": self._total,
-            "epoch": min(self._step.cursor.epoch + 1, self._epochs),
-            "epochs": self._epochs,
+            "total_steps": self._plan.total,
+            "epoch": None if self._plan.epochs is None else self._step.epoch + 1,
+            "epochs": self._plan.epochs,
             "loss": _finite(self._step.loss),
-            "samples_per_second": round(self._speed.rate, 1),
+            "samples_per_second": round(self._samples.rate, 1) or None,
             "eta_seconds": _finite(self._eta(self._step)),
             "snapshot_step": self._committed.step,
             "snapshot_seconds": round(self._committed.seconds, 4),
@@ -140,22 +176,27 @@ class Reporter:
 
 
 class Speed:
-    """Samples per second, averaged over the last updates; times are monotonic, in seconds."""
+    """Steps or samples per second, averaged over the last updates; times are monotonic, in seconds."""
 
     def __init__(self, now: float) -> None:
         self._counted = 0
         self._ticks = deque([(now, 0)], maxlen=WINDOW)
         self.rate = 0.0
 
-    def count(self, samples: int) -> None:
-        """Add processed samples."""
-        self._counted += samples
+    def count(self, number: int) -> None:
+        """Add finished steps or samples."""
+        self._counted += number
 
     def tick(self, now: float) -> None:
         """Update the rate."""
         since, before = self._ticks[0]
         self._ticks.append((now, self._counted))
         self.rate = (self._counted - before) / (now - since)
+
+
+def _of(number: int, total: int | None) -> str:
+    """``3/10``; ``3`` if the total is not known."""
+    return f"{number}" if total is None else f"{number}/{total}"
 
 
 def format_duration(seconds: float) -> str:

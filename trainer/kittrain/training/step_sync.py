@@ -30,7 +30,8 @@ class Step:
         generation: of the ranks that took it.
         cursor: position in the data after it.
         ids: this rank's samples.
-        size: number of samples of all ranks.
+        size: number of samples of all ranks; 0 if unknown.
+        epoch: that it belongs to, from 0 on.
         loss: mean over the global batch.
     """
 
@@ -39,6 +40,7 @@ class Step:
     cursor: Cursor
     ids: list[int]
     size: int
+    epoch: int = 0
     loss: float = float("nan")
 
 
@@ -58,7 +60,7 @@ class StepMessage:
     due: bool = False
     copied: bool = False
 
-    def encode(self, loss: Tensor, dtype: torch.dtype, *, weight: float) -> Tensor:
+    def encode(self, loss: Tensor, dtype: torch.dtype, *, weight: float, samples: int | None = None) -> Tensor:
         """The loss, and ``weight`` or 0 for each flag, (5,): what the ranks average, or sum.
 
         Args:
@@ -67,12 +69,15 @@ class StepMessage:
             weight: chosen so that the result for all ranks is the number of ranks that set a flag: 1 for a sum, the
                 number of ranks for a mean. Then only whole numbers are added, which is exact. Adding 1 / ranks would
                 not be: with ten thousand ranks, rounding errors add up to more than one rank.
+            samples: a number to be summed up, too; then the result is (6,).
         """
-        values = torch.zeros(5, dtype=dtype, device=loss.device)
+        values = torch.zeros(5 if samples is None else 6, dtype=dtype, device=loss.device)
         values[0] = loss.detach()
         for index, flag in enumerate((self.stop, self.written, self.due, self.copied), start=1):
             if flag:
                 values[index] = weight  # a fill on the device: copying a list would wait for all of its work
+        if samples is not None:
+            values[5] = samples
         return values
 
 
@@ -108,14 +113,15 @@ class PendingMean:
             self._work.wait()
 
 
-def all_reduce_message(loss: Tensor, message: StepMessage) -> PendingMean:
+def all_reduce_message(loss: Tensor, message: StepMessage, *, samples: int | None = None) -> PendingMean:
     """Start to sum up the ranks' messages, where the gradients cannot carry them. Collective.
 
     Args:
         loss: this rank's part; the sum of all parts is the mean.
         message: this rank's.
+        samples: of this rank in the step, to be added up; None: not known.
     """
-    values = message.encode(loss, torch.float64, weight=1)
+    values = message.encode(loss, torch.float64, weight=1, samples=samples)
     return PendingMean(values, dist.all_reduce(values, async_op=True) if dist.is_initialized() else None)
 
 
@@ -150,14 +156,14 @@ class StepSync:
             return None
         step, mean = self._pending
         self._pending = None
-        loss, stop, written, due, copied = mean.read()
+        loss, stop, written, due, copied, *samples = mean.read()
         self.received = StepMessage(
             stop=stop > ANY_RANK,
             written=written > self._all_ranks,
             due=due > ANY_RANK,
             copied=copied > self._all_ranks,
         )
-        return replace(step, loss=loss)
+        return replace(step, loss=loss, size=round(samples[0]) if samples and not step.size else step.size)
 
 
 class StopRequest:

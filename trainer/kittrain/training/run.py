@@ -1,0 +1,243 @@
+"""A run whose training loop is the script's own: exact resume, snapshots, drain and progress in a few lines.
+
+with join(seed=1) as world, Run(world, model=model, optimizer=optimizer) as run:
+    for epoch in run.epochs(3):
+        for inputs, targets in run.batches(loader):
+            loss = ...
+            run.step(loss)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from kittrain.snapshots.rank_state import RankState
+from kittrain.snapshots.state import State
+from kittrain.system.heartbeat import Phase
+from kittrain.training.loaders import Loaders
+from kittrain.training.own_objects import OwnObjects, is_shared
+from kittrain.training.report import Plan
+from kittrain.training.session import OnStep, Session
+from kittrain.training.step_sync import all_reduce_message
+from kittrain.training.taken import Taken
+from kittrain.world import rng
+from kittrain.world.data import Data
+from kittrain.world.distributed import World
+
+
+class Run:
+    """Context manager around a training loop; entering it resumes from the newest saved state. Collective.
+
+    The loop takes its epochs or steps and its batches from the run, and calls ``step`` after each optimizer step.
+    Leaving the context without an error ends the run: the last snapshot, ``model.pt`` and a marker are written.
+
+    Args:
+        world: from ``join``.
+        snapshot_every: steps between snapshots, instead of the environment's.
+        on_step: called on every rank for every step, in order, once its loss is known.
+        objects: by name, what training changes: modules, wrapped or not; optimizers; anything with ``state_dict`` and
+            ``load_state_dict``, such as schedulers, a GradScaler or moving averages, equal on all ranks. Loaders and
+            samplers with a state and ``torch.Generator``s may differ between ranks. ``Data`` is the data set if the
+            batches are taken from it. None is ignored. The module named ``model`` becomes ``model.pt``.
+
+    Attributes:
+        steps_done: optimizer steps, including those before a restart.
+
+    Raises:
+        ValueError: there is no module, or a name is reserved.
+        TypeError: an object has no state.
+    """
+
+    def __init__(
+        self, world: World, *, snapshot_every: int | None = None, on_step: OnStep | None = None, **objects: Any
+    ) -> None:
+        data = [one for one in objects.values() if isinstance(one, Data)]
+        if len(data) > 1:
+            raise ValueError("a run has one Data, whose order the snapshots refer to; pass other loaders to batches()")
+        self._own_objects = OwnObjects(objects)
+        self._world = world
+        self._taken = Taken(data[0] if data else None, world)
+        self._own = RankState(world.rank, self._position, separate_streams=False)
+        self._plan = Plan()
+        state = State(**{name: one for name, one in objects.items() if is_shared(one)})
+        self._session = Session(
+            world,
+            state,
+            self._taken.order,
+            self._plan,
+            snapshot_every=snapshot_every,
+            on_step=on_step,
+            own=self._own,
+        )
+        self._loaders = Loaders(world, self._restore_generators)
+        self._epoch = self._epoch_start = 0  # and the step that it started after
+        self._in_epochs = self._entered = self._noted = False
+        self._metrics: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._session.__enter__()
+        self._entered = True
+        self._taken.cursor = self._session.cursor
+        self._epoch = self._session.cursor.epoch
+        if position := self._own.restored:
+            self._epoch, self._epoch_start = position["epoch"], position["epoch_start"]
+            self._loaders.restore(position["loaders"], ranks=self._own.ranks)
+            self._own_objects.restore(position["objects"])
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._entered = False
+        if error is not None:
+            self._session.__exit__(kind, error, traceback)
+            return
+        with ExitStack() as stack:
+            stack.push(self._session)
+            self._session.finish()
+
+    @property
+    def steps_done(self) -> int:
+        """See the class."""
+        return self._session.steps
+
+    def epochs(self, count: int) -> Iterator[int]:
+        """The epochs that are left of ``count``, from 0 on; the first one may be resumed within it.
+
+        What the script does after an epoch's batches is done again if the run is interrupted there.
+        """
+        self._plan.epochs, self._in_epochs = count, True
+        if self._taken.known:
+            self._plan.steps_per_epoch = self._taken.order.steps_per_epoch
+        self._begin_loop(self._epoch)
+        for epoch in range(self._epoch, count):
+            yield epoch
+            self._end_epoch(epoch)
+        self._in_epochs = False
+
+    def steps(self, total: int) -> Iterator[int]:
+        """The steps that are left of ``total``, from 0 on: one call of ``step`` for each.
+
+        Raises:
+            RuntimeError: ``step`` was not called.
+        """
+        self._plan.total_steps = total
+        self._begin_loop(None)
+        while (done := self.steps_done) < total:
+            self._world.heartbeat.beat(Phase.COMPUTING)
+            yield done
+            if self.steps_done == done:
+                raise RuntimeError("the loop over Run.steps() went on without a call of Run.step()")
+
+    def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
+        """The loader's batches, from the restored position on: of this epoch, or endless if the loop is over steps.
+
+        Of ``Data`` they are ``Batch``es: this rank's samples, with the factor for their mean loss.
+        """
+        if isinstance(loader, Data):
+            self._restore_generators()
+            return self._watched(self._taken.batches(loader, self._epoch if self._in_epochs else None))
+        source = self._loaders.one_pass(loader, self._epoch) if self._in_epochs else self._loaders.endless(loader)
+        return self._watched(source)
+
+    def step(self, loss: Tensor | float | None = None, *, samples: int | None = None) -> None:
+        """An optimizer step has ended: exchange, report, and begin a snapshot if it is due.
+
+        Call it before the next batch is taken.
+
+        Args:
+            loss: of this rank, for reports; the mean over the ranks is reported.
+            samples: number of this rank's samples in the step, for reports.
+
+        Raises:
+            Drained: a rank was asked to stop; a snapshot was taken.
+            RuntimeError: the run was not entered.
+        """
+        self._check_entered()
+        mean = all_reduce_message(self._part(loss), self._session.message(), samples=samples or 0)
+        self._own.generators = None
+        ids, size = self._taken.end_step()
+        self._note_untracked()
+        self._session.send(self._taken.cursor, mean, ids=ids, size=size, epoch=self._epoch)
+        if self._in_epochs and self._loaders.length:
+            done, taken = self.steps_done - self._epoch_start, self._loaders.taken
+            self._plan.estimate(self._epoch_start, self._epoch, -(-self._loaders.length * done // taken))
+        self._session.save_or_drain()
+
+    def log(self, **metrics: Tensor | float) -> None:
+        """Show metrics in the job's status: rank 0's. Not collective."""
+        self._metrics |= metrics
+        self._session.report.metrics(self._metrics)
+
+    def save(self, **metrics: float) -> None:
+        """Take a snapshot now, and wait for it.
+
+        Args:
+            metrics: of this state, equal on all ranks; ``snapshots.keepBest`` may name one.
+        """
+        self._check_entered()
+        self.log(**metrics)
+        self._session.commit(metrics)
+
+    def _watched(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Batches, with heartbeats."""
+        self._check_entered()
+        beat = self._world.heartbeat.beat
+        beat(Phase.DATA)
+        for batch in batches:
+            beat(Phase.COMPUTING)
+            yield batch
+            beat(Phase.DATA)
+        beat(Phase.EVALUATING)
+
+    def _begin_loop(self, epoch: int | None) -> None:
+        self._check_entered()
+        self._session.begin(epoch)
+        self._restore_generators()
+        self._world.heartbeat.beat(Phase.DATA, step=self.steps_done)
+
+    def _end_epoch(self, epoch: int) -> None:
+        self._taken.end_epoch(epoch)
+        self._session.flush()
+        self._session.report.epoch(epoch, {name: float(value) for name, value in self._metrics.items()})
+        self._epoch, self._epoch_start = epoch + 1, self.steps_done
+        self._loaders.end_epoch()
+
+    def _position(self) -> Mapping[str, Any]:
+        return {
+            "epoch": self._epoch,
+            "epoch_start": self._epoch_start,
+            "loaders": self._loaders.positions(),
+            "objects": self._own_objects.capture(),
+        }
+
+    def _restore_generators(self) -> None:
+        """Undo what was drawn since the state was restored: the loop continues as if it had not been interrupted."""
+        if self._own.generators:
+            rng.restore(self._own.generators)
+
+    def _part(self, loss: Tensor | float | None) -> Tensor:
+        """This rank's part of the mean loss, on the device of collectives."""
+        if isinstance(loss, Tensor):
+            return loss.detach().to(self._world.device) / self._world.size
+        value = float("nan") if loss is None else loss / self._world.size
+        return torch.full((), value, dtype=torch.float64, device=self._world.device)
+
+    def _check_entered(self) -> None:
+        if not self._entered:
+            raise RuntimeError("enter the run first: with Run(...) as run:")
+
+    def _note_untracked(self) -> None:
+        """Say once if the position within an epoch is unknown."""
+        if self._in_epochs and not self._noted and not self._taken.known and not self._loaders.begun:
+            self._noted = True
+            self._world.print(
+                "note: the batches do not come from Run.batches(), so a run that is interrupted within an epoch "
+                "resumes at the beginning of that epoch, with the state that it had reached"
+            )

@@ -1,0 +1,68 @@
+"""What a loop has taken from ``Data`` since its last step, and the data cursor after it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+from kittrain.world.data import Batch, Data
+from kittrain.world.distributed import World
+from kittrain.world.order import Cursor, Order
+
+ENDLESS: Final = sys.maxsize  # epochs
+STEPS: Final = Order(samples=1 << 53, batch=1)  # of a run whose data have no known order: one epoch of steps
+
+
+class Taken:
+    """Counts samples of ``Data``; without it, steps.
+
+    Args:
+        data: of the run; None: its order is not known.
+        world: all ranks.
+
+    Attributes:
+        order: that the cursor refers to.
+        cursor: after the last batch that was taken.
+    """
+
+    def __init__(self, data: Data | None, world: World) -> None:
+        self._data = data
+        self._world = world
+        self._batches: list[Batch] = []
+        self.order = data.order if data else STEPS
+        self.cursor = Cursor()
+
+    @property
+    def known(self) -> bool:
+        """Whether the order of the data is known."""
+        return self._data is not None
+
+    def batches(self, data: Data, epoch: int | None) -> Iterator[Batch]:
+        """The batches up to the end of an epoch; None: of all epochs.
+
+        Raises:
+            ValueError: the run was not given these data.
+        """
+        if data is not self._data:
+            raise ValueError("pass the Data to Run, too, as data=: its order is needed before anything is restored")
+        for batch in data.batches(self.cursor, ENDLESS if epoch is None else epoch + 1, self._world):
+            self.cursor = data.order.after(batch.span)
+            self._batches.append(batch)
+            yield batch
+
+    def end_step(self) -> tuple[list[int], int]:
+        """This rank's sample ids in the step that ends, and the number of samples of all ranks; 0 if unknown."""
+        if not self._data:
+            self.cursor = Cursor(0, self.cursor.position + 1)
+        batches, self._batches = self._batches, []
+        return [sample for batch in batches for sample in batch.ids], sum(batch.span.size for batch in batches)
+
+    def end_epoch(self, epoch: int) -> None:
+        """Check that the epoch has ended.
+
+        Raises:
+            RuntimeError: samples are left.
+        """
+        if self._data and self.cursor != Cursor(epoch + 1):
+            raise RuntimeError(f"the loop left epoch {epoch + 1} before its end, but each sample of Data has to count")
