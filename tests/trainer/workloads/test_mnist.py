@@ -68,11 +68,3 @@ def test_autocast_computes_in_bfloat16_and_returns_float32() -> None:
     assert inner == [torch.bfloat16]
     assert scores.dtype == torch.float32
     assert scores.shape == (2, 10)
-
-
-def test_the_learning_rate_rises_then_falls_to_zero() -> None:
-    factors = [mnist.warmup_and_decay(step, steps=100) for step in range(101)]
-    assert factors[0] == pytest.approx(0.1)
-    assert max(factors) > 0.9
-    assert factors[100] == 0
-    assert factors.index(max(factors)) == 9

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,6 +19,7 @@ from torch.nn import functional
 
 from kittrain import Data, Training, evaluate, join
 from kittrain.workloads import mnist_files
+from kittrain.workloads.schedule import warmup_and_decay
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -37,7 +37,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9, weight_decay=5e-4)
         data = Data(train, batch=args.batch_size, seed=args.seed)
         steps = args.epochs * data.order.steps_per_epoch
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, partial(warmup_and_decay, steps=steps))
         Training(
             world,
             model,
@@ -45,16 +44,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             loss,
             data,
             epochs=args.epochs,
-            scheduler=scheduler,
+            scheduler=warmup_and_decay(optimizer, steps=steps),
             on_epoch=lambda _: {"accuracy": evaluate(world, model, test, correct)},
         ).fit()
         accuracy = evaluate(world, model, test, correct)
         world.print(f"accuracy {100 * accuracy:.2f} % on {len(test)} test images of {args.dataset}")
-
-
-def warmup_and_decay(step: int, *, steps: int) -> float:
-    """Factor of the learning rate: up for a tenth of the steps, then down to 0."""
-    return min((step + 1) / (0.1 * steps), 1 - step / steps) if step < steps else 0.0
 
 
 class ConvNet(nn.Module):
