@@ -27,6 +27,7 @@ class Verb(NamedTuple):
 # The module ``kitctl.cli.<verb>`` holds the verb as ``command``.
 VERBS: Final = {
     "submit": Verb("Run", "Run a script or a module on several nodes"),
+    "init": Verb("Run", "Write a workload's script as a starting point of your own"),
     "render": Verb("Run", "Print the Kubernetes manifests of a job"),
     "diff": Verb("Run", "Show what submitting a job would change on the cluster"),
     "list": Verb("Watch", "List jobs"),
@@ -52,6 +53,7 @@ EPILOG = """\b
 Examples:
   kitctl submit --nodes 3                          # the default workload on three nodes
   kitctl submit --nodes 3 --gpus-per-node 4 -- train.py --epochs 5
+  kitctl submit --workload mnist -- --epochs 2     # others: allreduce, digits, text, lm
   kitctl logs -f digits                            # all ranks, merged by time
 """
 

@@ -43,12 +43,16 @@ def job_options(function: F) -> F:
     """Every option that describes a job. The verb, a ``JobCommand``, gets them as one argument, ``job``."""
 
     @functools.wraps(function)
-    def verb(*, file: str | None, overrides: tuple[str, ...], words: tuple[str, ...], **rest: Any) -> Any:
+    def verb(
+        *, file: str | None, overrides: tuple[str, ...], workload: str | None, words: tuple[str, ...], **rest: Any
+    ) -> Any:
         from pathlib import Path
+
+        from kitctl.cli.program import program
 
         given = {flag: rest.pop(flag.parameter) for flag in FLAGS}
         flags = to_mapping({flag: value for flag, value in given.items() if value is not None})
-        job = JobRequest(file=Path(file) if file else None, flags=flags | _program(words), overrides=overrides)
+        job = JobRequest(file=Path(file) if file else None, flags=program(words, flags, workload), overrides=overrides)
         return function(job=job, **rest)
 
     decorated: Any = functools.reduce(lambda inner, decorate: decorate(inner), (*_TRAILING, *_table()), verb)
@@ -92,6 +96,12 @@ _TRAILING = (
         help="Set any field of the job file, as in snapshots.keep=5.",
     ),
     option(
+        "--workload",
+        group="Job",
+        metavar="NAME",
+        help="Run one of kitctl's workloads, such as mnist; its arguments follow --.",
+    ),
+    option(
         *("-f", "--file"),
         group="Job",
         type=click.Path(exists=True, dir_okay=False, allow_dash=True),
@@ -120,11 +130,3 @@ def _option(flag: Flag) -> Callable[[Any], Any]:
         envvar=envvar,
         **form,
     )
-
-
-def _program(words: tuple[str, ...]) -> dict[str, list[str]]:
-    """``SCRIPT ARGS`` or ``-m MODULE ARGS`` as ``command`` and ``args``; without words the job file's stay."""
-    if words == ("-m",):
-        raise click.UsageError("-m needs a module, as in -m package.module")
-    length = 2 if words[:1] == ("-m",) else 1
-    return {"command": list(words[:length]), "args": list(words[length:])} if words else {}

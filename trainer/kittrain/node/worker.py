@@ -22,6 +22,7 @@ from kittrain.outcome.failures import Failure
 from kittrain.system.parent_death import die_with_parent
 
 TORCH: Final = f"{os.sep}torch{os.sep}"  # in the path of torch's files
+LOCAL_RANK: Final = "${local_rank}"  # torchrun's macro
 OWN_FILES: Final = (__file__, runpy.__file__, "<frozen runpy>")
 
 
@@ -44,7 +45,8 @@ def main(command: list[str]) -> None:
 
 
 def run(command: list[str]) -> None:
-    """Run ``script.py args`` or ``-m module args`` as ``__main__``."""
+    """Run ``script.py args`` or ``-m module args`` as ``__main__``; ``${local_rank}`` in arguments is this rank's."""
+    command = [part.replace(LOCAL_RANK, os.environ.get("LOCAL_RANK", "0")) for part in command]
     if command[0] == "-m":
         sys.path.insert(0, str(Path.cwd()))
         sys.argv = command[1:]

@@ -1,0 +1,59 @@
+"""``kitctl init``: a script of one's own, from a workload."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kitctl.cli.command import Command, option
+from kitctl.cli.common import echo, info
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EPILOG = """\b
+Examples:
+  kitctl init mnist              # writes mnist.py; then: kitctl submit --nodes 3 -- mnist.py
+  kitctl init lm train.py
+  kitctl init digits train.py --force
+"""
+
+
+@click.command(cls=Command, epilog=EPILOG)
+@click.argument("workload", metavar="WORKLOAD")
+@click.argument("file", required=False)
+@option("--force", is_flag=True, help="Replace the file if it exists.")
+def command(workload: str, file: str | None, force: bool) -> None:
+    """Write a workload's script, as a starting point of your own: allreduce, digits, mnist, text, lm or toy.
+
+    FILE is WORKLOAD.py if it is not given.
+    """
+    from pathlib import Path
+
+    from kitctl import workloads
+
+    path = Path(file or f"{workload}.py")
+    text = workloads.script(workload, path.name)
+    _write(path, text, replace=force)
+    echo(str(path))
+    info(f"  kitctl submit --nodes 2 --follow -- {path}")
+
+
+def _write(path: Path, text: str, *, replace: bool) -> None:
+    """Write the file.
+
+    Raises:
+        UsageError: it exists and may not be replaced, or cannot be written.
+    """
+    from kitctl.errors import ConflictError, UsageError
+
+    try:
+        with path.open("w" if replace else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise ConflictError(f"{path} exists", fix="name another file, or add --force to replace it") from error
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written: {error}", fix="name a file in a folder that you can write"
+        ) from error

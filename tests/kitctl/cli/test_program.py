@@ -1,0 +1,65 @@
+"""The program of a job: workloads, launch lines, and what is told about them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from kitctl.cli.program import program
+from kitctl.errors import UsageError
+
+
+def test_a_workload_is_a_module_and_all_words_are_its_arguments() -> None:
+    expected = {"nodes": 3, "command": ["-m", "kittrain.workloads.toy"], "args": ["5", "1"]}
+    assert program(["5", "1"], {"nodes": 3}, "toy") == expected
+    assert program([], {}, "mnist") == {"command": ["-m", "kittrain.workloads.mnist"], "args": []}
+
+
+def test_an_unknown_workload_is_an_error_that_lists_them() -> None:
+    with pytest.raises(UsageError) as caught:
+        program([], {}, "minst")
+    assert "there are allreduce, digits, mnist, text, lm, toy" in caught.value.message
+    assert caught.value.fix == "did you mean mnist?"
+
+
+def test_without_words_the_job_files_command_stays() -> None:
+    assert program([], {"nodes": 3}, None) == {"nodes": 3}
+
+
+def test_a_module_needs_a_name() -> None:
+    with pytest.raises(click.UsageError, match="-m needs a module"):
+        program(["-m"], {}, None)
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ({}, "kitctl submit --nodes 2 --procs-per-node 4 -- train.py"),
+        ({"nodes": 3}, "kitctl submit --nodes 3 --procs-per-node 4 -- train.py"),
+        ({"policy": {"ttl": "1h"}}, "kitctl submit --nodes 2 --procs-per-node 4 -- train.py"),
+    ],
+)
+def test_a_launch_line_is_told_as_it_is_read_and_flags_win(
+    flags: dict[str, Any], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["torchrun", "--nnodes", "2", "--nproc-per-node", "4", "--rdzv-id", "1", "train.py"]
+    fields = program(words, flags, None)
+    assert fields["nodes"] == flags.get("nodes", 2)
+    assert (fields["procsPerNode"], fields["command"], fields["args"]) == (4, ["train.py"], [])
+    assert fields.get("policy") == flags.get("policy")
+    output = capsys.readouterr()
+    assert output.err == f"read as: {told}\n  left out, as kitctl sets it: --rdzv-id\n"
+    assert output.out == ""
+
+
+def test_a_script_that_takes_its_local_rank_gets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("parser.add_argument('--local_rank', type=int)\n")
+    assert program(["train.py", "--lr", "1"], {}, None)["args"] == ["--local_rank=${local_rank}", "--lr", "1"]
+    assert capsys.readouterr().err == "each rank gets its --local_rank, as train.py expects\n"
+    assert program(["other.py", "--lr", "1"], {}, None)["args"] == ["--lr", "1"]
