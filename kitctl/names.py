@@ -1,7 +1,7 @@
-"""Names that more than one place must agree on: labels, environment variables, ports, exit codes.
+"""Names that several modules must agree on: labels, environment variables, ports, exit codes.
 
-Each says who sets it and who reads it. ``kittrain.env`` and ``kittrain.job_spec`` state the trainer's half, as kitctl
-and kittrain never import each other; ``tests/contract`` holds the two equal.
+Each has a comment on who sets it and who reads it. ``kittrain.env`` and ``kittrain.job_spec`` have the trainer's half,
+since kitctl and kittrain never import each other; ``tests/contract`` checks that both are equal.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"  # kitctl, or Helm
 LABEL_VERSION: Final = "app.kubernetes.io/version"  # kitctl's version
 LABEL_QUEUE: Final = "kueue.x-k8s.io/queue-name"  # scheduling.queue; read by Kueue
 ANNOTATION_SPEC_HASH: Final = "kitctl.dev/spec-hash"  # which job an object was rendered from; read by submit
-ANNOTATION_RELEASED: Final = "kitctl.dev/released"  # "false" from submit until all children are there; read by submit
-ANNOTATION_SUBMIT: Final = "kitctl.dev/submit"  # which call of submit may release the job; set and read by submit
-ANNOTATION_USER: Final = "kitctl.dev/user"  # who made a job, or its claim; read by submit and delete
-ANNOTATION_JOB_UID: Final = "kitctl.dev/job-uid"  # of a claim: the job that has it; read by delete
-ANNOTATION_CANCELLED: Final = "kitctl.dev/cancelled"  # when; set by cancel, taken away by restart
-REQUIRE: Final = "require"  # of a part of a job: it does not run without
+ANNOTATION_RELEASED: Final = "kitctl.dev/released"  # "false" until submit has created all objects; read by submit
+ANNOTATION_SUBMIT: Final = "kitctl.dev/submit"  # the call of submit that may release the job; set and read by submit
+ANNOTATION_USER: Final = "kitctl.dev/user"  # the user who created a job or its claim; read by submit and delete
+ANNOTATION_JOB_UID: Final = "kitctl.dev/job-uid"  # of a claim: the job that uses it; read by delete
+ANNOTATION_CANCELLED: Final = "kitctl.dev/cancelled"  # time of the cancellation; set by cancel, removed by restart
+REQUIRE: Final = "require"  # value of a setting: the job fails without it
 APP_NAME: Final = "kitctl-job"
 
 # -- the container ------------------------------------------------------------------------------------------------
-CONTAINER: Final = "pytorch"  # Kubeflow's operator insists on this name
+CONTAINER: Final = "pytorch"  # required by Kubeflow's operator
 PORT_NAME: Final = "pytorchjob-port"  # likewise
-RENDEZVOUS_PORT: Final = 29400  # torchrun's own default
+RENDEZVOUS_PORT: Final = 29400  # torchrun's default
 SNAPSHOT_PATH: Final = "/snapshots"
 SECRET_PATH: Final = "/var/run/secrets/kitctl.dev"  # where the run's secret is mounted
 SECRET_KEY: Final = "key"  # of the Secret's data; read by kittrain.node.secret, too
-WORKSPACE: Final = "/workspace"  # where synced sources are mounted; the ranks' working folder then
+WORKSPACE: Final = "/workspace"  # where the job's files are mounted, the ranks' working folder then
 TERMINATION_LOG: Final = "/dev/termination-log"
 DEFAULT_IMAGE: Final = f"kitctl/trainer:{__version__}"
 DEFAULT_COMMAND: Final = ("-m", "kittrain.workloads.digits")
-AGENT_COMMAND: Final = ("python", "-P", "-m", "kittrain.agent")  # -P: modules beside a script must not hide ours
-FORK_SERVER_COMMAND: Final = ("python", "-P", "-m", "kittrain.forkserver")  # and the script that keeps one node
-SNAPSHOTS_COMMAND: Final = ("python", "-P", "-m", "kittrain.snapshots", "--folder")  # and the folder, and what is asked
+AGENT_COMMAND: Final = ("python", "-P", "-m", "kittrain.agent")  # -P: modules next to the script must not hide ours
+FORK_SERVER_COMMAND: Final = ("python", "-P", "-m", "kittrain.forkserver")  # then the shim's script
+SNAPSHOTS_COMMAND: Final = ("python", "-P", "-m", "kittrain.snapshots", "--folder")  # then the folder and the verb
 
 REPORT_KEY: Final = "report"  # of the status ConfigMap: the report as JSON; written by rank 0's agent
 
@@ -50,26 +50,26 @@ REPORT_KEY: Final = "report"  # of the status ConfigMap: the report as JSON; wri
 
 
 def status_name(job: str) -> str:
-    """The ConfigMap that the agent of rank 0 reports to, and status reads."""
+    """The ConfigMap for the report: written by rank 0's agent, read by status."""
     return f"{job}-status"
 
 
 def sources_name(job: str) -> str:
-    """The ConfigMap with the files that travel with the job."""
+    """The ConfigMap with the job's files."""
     return f"{job}-sources"
 
 
 def secret_name(job: str) -> str:
-    """The Secret with what the run's nodes prove to know."""
+    """The Secret with the run's secret, which authenticates its nodes."""
     return f"{job}-rendezvous"
 
 
 def snapshots_name(job: str) -> str:
-    """The PersistentVolumeClaim that is made for snapshots."""
+    """The PersistentVolumeClaim that is created for snapshots."""
     return f"{job}-snapshots"
 
 
-# -- environment: torchrun's own contract, so that a user's image with plain `torchrun` works too -------------------
+# -- environment: torchrun's, so that an image with plain `torchrun` works, too -------------------
 PET_NNODES: Final = "PET_NNODES"  # "3" or "2:4"
 PET_NPROC_PER_NODE: Final = "PET_NPROC_PER_NODE"
 PET_RDZV_BACKEND: Final = "PET_RDZV_BACKEND"
@@ -77,26 +77,26 @@ PET_RDZV_ENDPOINT: Final = "PET_RDZV_ENDPOINT"  # host:port of node 0
 PET_RDZV_ID: Final = "PET_RDZV_ID"  # unique for each run
 PET_RDZV_CONF: Final = "PET_RDZV_CONF"  # key=value,key=value
 PET_MAX_RESTARTS: Final = "PET_MAX_RESTARTS"
-PET_LOCAL_ADDR: Final = "PET_LOCAL_ADDR"  # the pod's own address: cures a host that misdetects itself
+PET_LOCAL_ADDR: Final = "PET_LOCAL_ADDR"  # the pod's address; torchrun may detect another one
 
 # -- environment: ours, set by manifests and by the local target, read by kittrain.agent and the ranks --------------
 KIT_SPEC: Final = "KIT_SPEC"  # the job as one JSON document: ``environment.agent_spec``, ``kittrain.job_spec``
 KIT_NODE_INDEX: Final = "KIT_NODE_INDEX"  # 0..max-1; node 0 hosts the rendezvous
-KIT_NODE_NAME: Final = "KIT_NODE_NAME"  # the machine that the pod runs on
+KIT_NODE_NAME: Final = "KIT_NODE_NAME"  # the Kubernetes node of the pod
 KIT_POD: Final = "KIT_POD"
-KIT_SNAPSHOT_DIR: Final = "KIT_SNAPSHOT_DIR"  # read by scripts, too; absent: no snapshots
-KIT_TERMINATION_LOG: Final = "KIT_TERMINATION_LOG"  # where an agent reports that it cannot read the document, too
-KIT_EXIT_CODES: Final = "KIT_EXIT_CODES"  # what agents from before KIT_SPEC refuse: ``environment.TOO_OLD``
-KIT_AUTO_BACKEND: Final = "KIT_AUTO_BACKEND"  # set by an image: what backend `auto` means there
+KIT_SNAPSHOT_DIR: Final = "KIT_SNAPSHOT_DIR"  # also read by scripts; absent: no snapshots
+KIT_TERMINATION_LOG: Final = "KIT_TERMINATION_LOG"  # also read by agents that cannot read the document
+KIT_EXIT_CODES: Final = "KIT_EXIT_CODES"  # agents older than KIT_SPEC fail with its value: ``environment.TOO_OLD``
+KIT_AUTO_BACKEND: Final = "KIT_AUTO_BACKEND"  # set by an image: the backend for `auto`
 KIT_WARM_WORKERS: Final = "KIT_WARM_WORKERS"  # set by an image: "0" starts each rank as a new interpreter
-KIT_MEMORY_ROOT: Final = "KIT_MEMORY_ROOT"  # set by an image: where copies of the state lie, instead of /dev/shm
+KIT_MEMORY_ROOT: Final = "KIT_MEMORY_ROOT"  # set by an image: the folder for in-memory copies, instead of /dev/shm
 
-# Knobs of torchrun's c10d rendezvous: a dead node is noticed after 5 x 1 s, not after 3 x 5 s as by default.
+# Settings of torchrun's c10d rendezvous: a dead node is noticed after 5 x 1 s instead of the default 3 x 5 s.
 _RENDEZVOUS_KNOBS: Final = "keep_alive_interval=1,keep_alive_max_attempt=5,read_timeout=15,close_timeout=5"
 
 
 def rendezvous_conf(join_timeout: str, last_call: str) -> str:
-    """PET_RDZV_CONF: durations as whole seconds, as torchrun wants them."""
+    """PET_RDZV_CONF: durations in whole seconds."""
     return f"join_timeout={seconds(join_timeout)},last_call_timeout={seconds(last_call)},{_RENDEZVOUS_KNOBS}"
 
 
@@ -118,6 +118,6 @@ RESERVED_ENV: Final = frozenset(
     }
 )
 
-# -- what the agent's exit code means to whoever restarts it --------------------------------------------------------
-# A kind of job whose controller cannot tell these apart has other codes (kitctl.kinds).
+# -- the agent's exit codes, read by what restarts it ----------------------------------------------------------------
+# Kinds of job whose controllers need other codes define their own (kitctl.kinds).
 EXIT_CODES: Final = {"done": 0, "drained": 75, "retryable": 76, "fatal": 78}

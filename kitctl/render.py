@@ -1,7 +1,7 @@
 """Render a ``JobSpec`` to Kubernetes objects. Pure: no cluster, no clock, no randomness.
 
-What lives here: the steps spec -> view -> objects -> text. What never does: computing values (``podview``), filling
-templates (``templates``), and the form of the objects (``manifests/``, Jinja without logic).
+What lives here: the steps spec -> values -> objects -> text. What never does: computing values (``template_values``),
+filling templates (``templates``), and the form of the objects (``manifests/``, Jinja without logic).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from kitctl import yamlstrict
-from kitctl.podview import View, view
 from kitctl.spec import JobSpec
+from kitctl.template_values import TemplateValues, template_values
 from kitctl.templates import fill
 
 DEFAULT_NAMESPACE: Final = "default"  # of a job that is rendered without a cluster
@@ -47,9 +47,9 @@ def manifests(
         UsageError: a template of ``templates`` is wrong.
     """
     spec = spec if spec.namespace else msgspec.structs.replace(spec, namespace=DEFAULT_NAMESPACE)
-    shown = view(spec, sources or {}, suspended=suspended, standalone=standalone, run=run)
-    folders = [folder for folder in (templates, shown.kind.templates) if folder]
-    return [document for template in _names(shown) for document in fill(template, shown, folders)]
+    values = template_values(spec, sources or {}, suspended=suspended, standalone=standalone, run=run)
+    folders = [folder for folder in (templates, values.kind.templates) if folder]
+    return [document for template in _names(values) for document in fill(template, values, folders)]
 
 
 def to_yaml(objects: Iterable[Mapping[str, Any]]) -> str:
@@ -67,8 +67,8 @@ def to_names(objects: Iterable[Mapping[str, Any]]) -> str:
     return "".join(f"{_resource(thing)}/{thing['metadata']['name']}\n" for thing in objects)
 
 
-def _names(shown: View) -> tuple[str, ...]:
-    return (*TEMPLATES, shown.kind.template)
+def _names(values: TemplateValues) -> tuple[str, ...]:
+    return (*TEMPLATES, values.kind.template)
 
 
 def _resource(thing: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from yaml import YAMLError
 
 from kitctl import yamlstrict
 from kitctl.errors import UsageError
-from kitctl.podview import View
+from kitctl.template_values import TemplateValues
 
 if TYPE_CHECKING:
     import jinja2
@@ -26,12 +26,12 @@ def folder() -> Path:
     return installed if installed.is_dir() else package.parent / "manifests"
 
 
-def fill(template: str, shown: View, folders: Sequence[Path] = ()) -> list[dict[str, Any]]:
+def fill(template: str, values: TemplateValues, folders: Sequence[Path] = ()) -> list[dict[str, Any]]:
     """The objects of one template.
 
     Args:
         template: its file name, without the suffix.
-        shown: the job's values.
+        values: the job's values.
         folders: searched before ``manifests/``.
 
     Raises:
@@ -40,7 +40,7 @@ def fill(template: str, shown: View, folders: Sequence[Path] = ()) -> list[dict[
     import jinja2  # noqa: PLC0415 - half of the time that `kitctl render` takes
 
     try:
-        text = _environment(tuple(folders)).get_template(template + SUFFIX).render(job=shown)
+        text = _environment(tuple(folders)).get_template(template + SUFFIX).render(job=values)
         return yamlstrict.parse(text)
     except (jinja2.TemplateError, YAMLError) as error:
         if not folders:

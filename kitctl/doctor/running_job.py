@@ -1,4 +1,4 @@
-"""Checks of a job that is there: from what its target knows about it. Pure."""
+"""Checks of an existing job, by the facts that its target knows. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kitctl.errors import KitError
 from kitctl.facts import JobFacts
 from kitctl.state import JobState, derive
 
-MARGIN: Final = 2.0  # a grace period is to hold that many of the longest snapshots: disks are slower on bad days
-FEW: Final = 3  # nodes that are named; the others are counted
+MARGIN: Final = 2.0  # a grace period should be this many times longer than the last snapshot took
+MAX_NAMED_NODES: Final = 3  # the others are counted
 
 
 def check_job(facts: JobFacts) -> Iterator[Finding]:
-    """Everything that can be said about a job."""
+    """Check a job; returns all findings."""
     job = derive(facts)
     return run_checks(
         [
@@ -32,8 +32,8 @@ def check_job(facts: JobFacts) -> Iterator[Finding]:
 def _phase(job: JobState) -> str:
     if job.phase == "Failed":
         fix = job.failure.fix if job.failure else ""
-        told = job.failure.error if job.failure and job.failure.error not in job.reason else ""
-        what = f"failed: {job.reason}" + (f" ({told})" if told else "")
+        error = job.failure.error if job.failure and job.failure.error not in job.reason else ""
+        what = f"failed: {job.reason}" + (f" ({error})" if error else "")
         raise KitError(what, fix=fix or f"kitctl logs {job.name} has what came before")
     if job.phase in {"Pending", "Recovering"} and job.reason:
         raise CheckWarning(f"{job.phase.lower()}: {job.reason}")
@@ -43,10 +43,11 @@ def _phase(job: JobState) -> str:
 def _nodes(job: JobState) -> str:
     missing = [node for node in job.nodes if node.state in {"Lost", "Failed", "Pending"}]
     if missing and not job.finished and job.phase != "Suspended":
-        told = "; ".join(f"node {node.index}: {node.reason or node.state.lower()}" for node in missing[:FEW])
-        more = f"; and {len(missing) - FEW} more" if len(missing) > FEW else ""
+        named = missing[:MAX_NAMED_NODES]
+        reasons = "; ".join(f"node {node.index}: {node.reason or node.state.lower()}" for node in named)
+        more = f"; and {len(missing) - len(named)} more" if len(missing) > len(named) else ""
         raise CheckWarning(
-            f"{len(missing)} of {len(job.nodes)} do not run: {told}{more}", fix=f"kitctl logs {job.name}"
+            f"{len(missing)} of {len(job.nodes)} do not run: {reasons}{more}", fix=f"kitctl logs {job.name}"
         )
     return f"{job.ready_nodes} of {len(job.nodes)} run"
 
@@ -54,10 +55,10 @@ def _nodes(job: JobState) -> str:
 def _restarts(job: JobState) -> str:
     if not job.restarts:
         return "none"
-    often = max(job.nodes, key=lambda node: node.restarts)
-    what = f"{job.restarts}, most of them ({often.restarts}) of node {often.index}"
+    worst = max(job.nodes, key=lambda node: node.restarts)
+    what = f"{job.restarts}, most of them ({worst.restarts}) of node {worst.index}"
     raise CheckWarning(
-        what + (f" on {often.host}" if often.host else ""), fix=f"kitctl logs {job.name} --include restart"
+        what + (f" on {worst.host}" if worst.host else ""), fix=f"kitctl logs {job.name} --include restart"
     )
 
 
@@ -74,7 +75,7 @@ def _progress(facts: JobFacts, job: JobState) -> str:
 
 
 def _grace(facts: JobFacts) -> str:
-    """A node that is told to stop has this long for the step that it is in, and for a snapshot."""
+    """Whether a node that gets SIGTERM has enough time to finish its step and take a snapshot."""
     progress = facts.report.progress if facts.report else None
     if progress is None or not progress.snapshot_seconds:
         return f"{facts.grace_seconds:.0f} s; no snapshot has been measured yet"

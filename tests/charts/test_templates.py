@@ -11,8 +11,8 @@ from kitctl.spec import JobSpec
 from kittrain.env import node_env
 from tests.charts.helm import CHART, DIFFERENCES, Object, alike, rendered
 from tests.kitctl.rendered import document_in, env_in, of_kind
-from tests.kitctl.test_podview import expanded
 from tests.kitctl.test_render import BOTH_KINDS, KINDS, LIMITS, SOURCES
+from tests.kitctl.test_template_values import expanded
 
 DOCS = CHART.parents[1] / "docs"
 

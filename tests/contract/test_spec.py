@@ -17,7 +17,7 @@ from kitctl.spec import JobSpec
 from kittrain import job_spec
 from kittrain.env import NodeEnv, RankEnv, node_env, rank_env
 from tests.kitctl.rendered import env_in
-from tests.kitctl.test_podview import expanded
+from tests.kitctl.test_template_values import expanded
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0") | st.sampled_from("$()<>&\"'\\\n"))
 NUMBER = st.integers(1, 999_999_999)

@@ -29,7 +29,7 @@ def test_a_changed_template_is_used_and_the_others_stay(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("{% if %}", r"pod\.yaml\.j2, line 1: "),
-        ("{{ job.absent }}", "'kitctl.podview.View object' has no attribute 'absent'"),
+        ("{{ job.absent }}", "'kitctl.template_values.TemplateValues object' has no attribute 'absent'"),
         ("spec: [", r"pod|job"),
     ],
 )

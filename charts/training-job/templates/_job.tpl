@@ -1,4 +1,4 @@
-{{/* Values that the templates share, computed from the chart's values as kitctl/podview.py does. */}}
+{{/* Values that the templates share, computed from the chart's values as kitctl/template_values.py does. */}}
 
 {{/* The job as JSON: `$job := include "training-job.job" . | fromJson` */}}
 {{- define "training-job.job" -}}

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 import kitctl
-from kitctl import kinds, names, podview, render
+from kitctl import kinds, names, render, template_values
 from kitctl.doctor import CheckWarning, Finding, run_checks
 from kitctl.errors import Forbidden, UnsupportedError, UsageError
 from kitctl.quantity import amount
@@ -119,7 +119,7 @@ def _quota(api: Api, spec: JobSpec) -> str:
 def _needs(spec: JobSpec) -> dict[str, float]:
     """The sum of all pods' requests and limits, by the names that quotas use."""
     needs: dict[str, float] = defaultdict(float, {"pods": spec.max_nodes, "count/pods": spec.max_nodes})
-    resources = podview.resources(spec)
+    resources = template_values.resources(spec)
     for part in ("requests", "limits"):
         for resource, quantity in {**resources.get("limits", {}), **resources.get(part, {})}.items():
             needs[f"{part}.{resource}"] += amount(quantity) * spec.max_nodes

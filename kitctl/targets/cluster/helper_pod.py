@@ -15,7 +15,6 @@ from typing import Final, TypeAlias
 
 from kitctl import names, render
 from kitctl.errors import TargetError
-from kitctl.podview import DEFAULT_REQUESTS
 from kitctl.quantity import amount
 from kitctl.sections import Snapshots
 from kitctl.spec import JobSpec
@@ -26,6 +25,7 @@ from kitctl.targets.cluster.existing import create_once
 from kitctl.targets.cluster.namespace_defaults import apply_namespace_defaults
 from kitctl.targets.cluster.resources import Object
 from kitctl.targets.conflicts import no_snapshots
+from kitctl.template_values import DEFAULT_REQUESTS
 
 RunCommand: TypeAlias = Callable[[Sequence[str]], Iterator[bytes]]
 

@@ -11,9 +11,9 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from kitctl.errors import Forbidden
-from kitctl.podview import DEFAULT_REQUESTS
 from kitctl.spec import JobSpec
 from kitctl.targets.cluster.api import Api
+from kitctl.template_values import DEFAULT_REQUESTS
 
 
 def apply_namespace_defaults(api: Api, spec: JobSpec) -> JobSpec:

@@ -15,9 +15,9 @@ from kitctl.cli.flags import FLAGS, Flag
 from kitctl.cli.options import JobCommand, job_options
 from kitctl.field_type import FieldType
 from kitctl.job_request import JobRequest
-from kitctl.podview import DEFAULT_REQUESTS
 from kitctl.schema import json_schema
 from kitctl.spec import JobSpec
+from kitctl.template_values import DEFAULT_REQUESTS
 
 
 def requested(*arguments: str, env: dict[str, str] | None = None) -> JobRequest:

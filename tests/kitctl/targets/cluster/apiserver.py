@@ -1,7 +1,7 @@
-"""A small API server on a real port: objects in memory, users with rights, logs of pods, and faults by plan.
+"""A fake API server on a real port: objects in memory, users with rights, pod logs, and planned faults.
 
-``with ApiServer() as server`` gives one; ``server.kubeconfig(folder)`` is a file that kitctl takes, ``server.requests``
-what was asked. A fault is planned for the next requests that match: an answer instead, a hook before, or a cut line.
+``with ApiServer() as server`` starts one. ``server.kubeconfig(folder)`` writes a kubeconfig for it, ``server.requests``
+lists the requests, and ``server.plan()`` plans a fault: another response, a hook, or a lost connection.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ PATH: Final = re.compile(
     r"/(?:api/v1|apis/(?P<group>[^/]+)/[^/]+)(?:/namespaces/(?P<namespace>[^/]+))?/(?P<plural>[^/]+)"
     r"(?:/(?P<name>[^/]+))?(?:/(?P<sub>[^/]+))?"
 )
-QUESTIONS: Final = frozenset({"selfsubjectrulesreviews", "selfsubjectreviews"})
+REVIEWS: Final = frozenset({"selfsubjectrulesreviews", "selfsubjectreviews"})
 
 
 @dataclass(frozen=True)
 class User:
-    """Who a token stands for; without rules they may do everything."""
+    """The user of a token; without rules they may do everything."""
 
     name: str = "somebody"
     rules: Sequence[Object] | None = None
@@ -45,7 +45,7 @@ class User:
 
 @dataclass(frozen=True)
 class Request:
-    """What a client asked."""
+    """A request of a client."""
 
     method: str
     path: str
@@ -58,10 +58,10 @@ class Request:
 
 @dataclass
 class Fault:
-    """What happens to the next ``times`` requests whose text is found by ``pattern``.
+    """A fault of the next ``times`` requests that match ``pattern``.
 
-    ``before`` is called first. Then it is answered: by ``answer``, or by the server itself, whose answer is lost where
-    ``lost`` is ``after``, cut in two where it is ``halfway``; ``before``: it never gets to the server.
+    ``before`` is called first. The response is ``answer``, or the server's own. ``lost`` drops the connection: before
+    the request is handled, after that, or halfway through the response.
     """
 
     pattern: str
@@ -73,7 +73,7 @@ class Fault:
 
 
 class ApiServer(ThreadingHTTPServer):
-    """The server; entering it starts it."""
+    """The server; it runs within its context."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -99,17 +99,17 @@ class ApiServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Its address."""
         return f"http://127.0.0.1:{self.server_port}"
 
     def plan(self, pattern: str, **what: Any) -> Fault:
-        """Have something happen to the next request whose text, as in ``POST /api/v1/...``, is found by a pattern."""
+        """Plan a fault of the next request whose text, such as ``POST /api/v1/...``, matches a pattern."""
         fault = Fault(pattern, **what)
         self.faults.append(fault)
         return fault
 
     def put(self, resource: str, name: str, namespace: str = "default", **parts: Any) -> Object:
-        """An object that somebody has made before."""
+        """Create an object without a request."""
         body = {"metadata": {"name": name} | parts.pop("metadata", {}), **parts}
         return self.store.create(Key(resource, namespace, name), body)
 
@@ -118,11 +118,11 @@ class ApiServer(ThreadingHTTPServer):
         return {key.name for key in self.store.objects if key[:2] == (resource, namespace)}
 
     def written(self) -> list[str]:
-        """The requests that wanted to change something."""
+        """The requests that change something."""
         return [
             str(one)
             for one in self.requests
-            if one.method != "GET" and "dryRun" not in one.query and not one.path.endswith(tuple(QUESTIONS))
+            if one.method != "GET" and "dryRun" not in one.query and not one.path.endswith(tuple(REVIEWS))
         ]
 
     def kubeconfig(self, folder: Path, *, token: str = "token", user: str = "user", url: str = "") -> Path:
@@ -134,14 +134,14 @@ class ApiServer(ThreadingHTTPServer):
             "current-context": "fake",
         }
         path = folder / f"kubeconfig-{token}-{'other' if url else 'own'}"
-        if not path.exists():  # threads read it while others ask for it
-            whole = path.with_suffix(f".{threading.get_ident()}")
-            whole.write_text(json.dumps({"apiVersion": "v1", "kind": "Config"} | known))
-            whole.rename(path)
+        if not path.exists():  # several threads may write it
+            complete = path.with_suffix(f".{threading.get_ident()}")
+            complete.write_text(json.dumps({"apiVersion": "v1", "kind": "Config"} | known))
+            complete.rename(path)
         return path
 
-    def fault_of(self, request: Request) -> Fault | None:
-        """The fault that is planned for a request; it is used up."""
+    def take_fault(self, request: Request) -> Fault | None:
+        """Record a request; returns the fault that is planned for it."""
         with self._lock:
             self.requests.append(request)
             found = next((one for one in self.faults if one.times and re.search(one.pattern, str(request))), None)
@@ -159,18 +159,18 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
-        """Any request."""
+        """Handle any request."""
         self.warnings = []
         url = urlsplit(self.path)
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         request = Request(self.command, url.path, dict(parse_qsl(url.query)), json.loads(data) if data else {})
-        fault = self.server.fault_of(request) or Fault("")
+        fault = self.server.take_fault(request) or Fault("")
         if fault.before:
             fault.before()
         if fault.lost == "before":
             self.close_connection = True
             return
-        status, body = fault.answer or self._answered(request)
+        status, body = fault.answer or self._respond(request)
         if fault.lost == "after":
             self.close_connection = True
             return
@@ -179,12 +179,12 @@ class Handler(BaseHTTPRequestHandler):
     do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815 - the base class calls them so
 
     def log_message(self, *_: object) -> None:
-        """Nothing is logged: ``ApiServer.requests`` has them."""
+        """Log nothing: see ``ApiServer.requests``."""
 
     def _send(self, status: int, body: Body, fault: Fault) -> None:
         data = body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode()
         headers = {"Content-Type": "application/json" if isinstance(body, dict) else "text/plain"} | fault.headers
-        with suppress(ConnectionError):  # whoever asked may have gone
+        with suppress(ConnectionError):  # the client may be gone
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
@@ -195,15 +195,15 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(data[: len(data) // 2] if fault.lost == "halfway" else data)
         self.close_connection = self.close_connection or bool(fault.lost)
 
-    def _answered(self, request: Request) -> tuple[int, Body]:
+    def _respond(self, request: Request) -> tuple[int, Body]:
         try:
-            return self._served(request)
+            return self._handle(request)
         except Refused as refused:
-            told = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": refused.status}
-            return refused.status, told | {"message": refused.message, "reason": refused.reason}
+            status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": refused.status}
+            return refused.status, status | {"message": refused.message, "reason": refused.reason}
 
-    def _served(self, request: Request) -> tuple[int, Body]:
-        """What the server itself does."""
+    def _handle(self, request: Request) -> tuple[int, Body]:
+        """The server's own response."""
         user = self.server.users.get(self.headers.get("Authorization", "").removeprefix("Bearer "))
         if user is None:
             raise Refused(401, "Unauthorized", "Unauthorized")
@@ -212,16 +212,16 @@ class Handler(BaseHTTPRequestHandler):
         where = PATH.fullmatch(request.path)
         if where is None or (where["plural"] == "pytorchjobs" and not self.server.operator):
             return 404, "404 page not found\n"
-        if where["plural"] in QUESTIONS:
+        if where["plural"] in REVIEWS:
             if "spec" in request.body and where["plural"] == "selfsubjectreviews":
                 self.warnings.append('299 - "unknown field \\"spec\\""')
-            return 201, request.body | {"status": self._told_of(user)}
+            return 201, request.body | {"status": self._rights_of(user)}
         resource = where["plural"] + (f".{where['group'].partition('.')[0]}" if where["group"] == "batch" else "")
         key = Key(resource, where["namespace"] or "", where["name"] or "")
         self._authorize(user, request, where, key)
-        return self._done(request, key, where["sub"])
+        return self._execute(request, key, where["sub"])
 
-    def _told_of(self, user: User) -> Object:
+    def _rights_of(self, user: User) -> Object:
         everything = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
         rules = everything if user.rules is None else [*user.rules]
         return {"resourceRules": rules, "incomplete": False, "userInfo": {"username": user.name}}
@@ -233,7 +233,7 @@ class Handler(BaseHTTPRequestHandler):
             what = f'cannot {verb} resource "{plural}" in API group "{group}" in the namespace "{key.namespace}"'
             raise Refused(403, f'{key.resource} is forbidden: User "{user.name}" {what}', "Forbidden")
 
-    def _done(self, request: Request, key: Key, sub: str | None) -> tuple[int, Body]:
+    def _execute(self, request: Request, key: Key, sub: str | None) -> tuple[int, Body]:
         store, dry_run = self.server.store, "dryRun" in request.query
         if sub == "log":
             since = request.query.get("sinceTime", "")

@@ -1,4 +1,4 @@
-"""kitctl as somebody uses it on a server, by its command line and by what it calls."""
+"""kitctl on the fake API server: by its command line, and by its target."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from tests.kitctl.targets.cluster.apiserver import ApiServer
 
 @dataclass
 class Kit:
-    """kitctl on that server."""
+    """kitctl on one server."""
 
     server: ApiServer
     folder: Path
     capsys: pytest.CaptureFixture[str]
 
     def __call__(self, *words: str, exit_code: int = 0, token: str = "token", url: str = "") -> str:
-        """What a command prints, remarks and all."""
+        """Run a command; returns its output, with errors and warnings."""
         path = self.server.kubeconfig(self.folder, token=token, url=url)
         code = main([words[0], "--kubeconfig", str(path), *words[1:]])
         output = self.capsys.readouterr()
-        told = output.out + output.err
-        assert code == exit_code, f"kitctl {' '.join(words)}: {code}\n{told}"
-        assert "this is a bug" not in told
-        return told
+        printed = output.out + output.err
+        assert code == exit_code, f"kitctl {' '.join(words)}: {code}\n{printed}"
+        assert "this is a bug" not in printed
+        return printed
 
     def target(self, token: str = "token") -> ClusterTarget:
-        """The same, without a command line."""
+        """The target, without a command line."""
         path = self.server.kubeconfig(self.folder, token=token)
         found = Client(target="cluster", kubeconfig=path, notify=lambda _: None).target
         assert isinstance(found, ClusterTarget)
         return found
 
     def submit(self, token: str = "token", *, replace: bool = False, **fields: Any) -> None:
-        """Submit a job, ``run`` if it has no other name."""
+        """Submit a job, named ``run`` by default."""
         self.target(token).submit(self.submission(replace=replace, **fields))
 
     def submission(self, *, replace: bool = False, checks: bool = True, **fields: Any) -> Submission:
-        """A job as it is handed to the target."""
+        """The submission of a job, as the target gets it."""
         spec = specfile.build(JobRequest(flags={"name": "run", "namespace": "default"} | fields))
         return Submission(spec=spec, sources={}, folder=self.folder, replace=replace, checks=checks)

@@ -1,7 +1,7 @@
-"""Kubernetes objects in memory, with what kitctl relies on of a real API server's behaviour.
+"""Kubernetes objects in memory, with the behaviour of a real API server that kitctl relies on.
 
 Create-only posts, uid and resourceVersion preconditions, merge patches, server-side apply (without ownership of
-fields), dry runs, label selectors, finalizers, and garbage collection, which is at once. Nothing runs: no controller.
+fields), dry runs, label selectors, finalizers, and immediate garbage collection. There are no controllers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CLUSTER_WIDE: Final = frozenset({"nodes", "storageclasses", "namespaces"})
 
 
 class Refused(Exception):
-    """What the server answers instead."""
+    """A request is rejected with this status."""
 
     def __init__(self, status: int, message: str, reason: str = "") -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class Refused(Exception):
 
 
 class Key(NamedTuple):
-    """Where an object is."""
+    """An object's resource, namespace and name."""
 
     resource: str  # as in "jobs.batch"; the core group's have no dot
     namespace: str
@@ -60,7 +60,7 @@ class ObjectStore:
             return copy.deepcopy(self.objects[key])
 
     def items(self, resource: str, namespace: str, selector: str = "") -> list[Object]:
-        """All of a namespace, or of all of them, that match; as a list holds them: without their kind."""
+        """The objects of a namespace, or of all, that match a selector; without their kind, as in a list."""
         with self._lock:
             found = [
                 copy.deepcopy(thing)
@@ -70,7 +70,7 @@ class ObjectStore:
         return [{part: value for part, value in one.items() if part not in {"kind", "apiVersion"}} for one in found]
 
     def create(self, key: Key, body: Object, *, dry_run: bool = False) -> Object:
-        """A new object; one that is there already is not touched."""
+        """Create an object, unless it exists."""
         with self._lock:
             self._admit(key, body)
             if not key.name and (prefix := body["metadata"].get("generateName")):
@@ -89,7 +89,7 @@ class ObjectStore:
             return self._put(key, body | {"metadata": body["metadata"] | metadata}, dry_run=dry_run)
 
     def patch(self, key: Key, change: Object, *, apply: bool, dry_run: bool = False) -> Object:
-        """A merge patch, or server-side apply, which creates what is not there."""
+        """Apply a merge patch, or a server-side apply, which creates missing objects."""
         with self._lock:
             if apply and key not in self.objects:
                 return self.create(key, change, dry_run=dry_run)
@@ -104,7 +104,7 @@ class ObjectStore:
             return self._put(key, after, dry_run=dry_run)
 
     def delete(self, key: Key, preconditions: Object) -> Object:
-        """Delete an object, and what belongs to it; one with finalizers is only marked."""
+        """Delete an object and its dependents; one with finalizers is only marked as terminating."""
         with self._lock:
             found = self.get(key)
             _check_uid(key, found, preconditions)
@@ -112,24 +112,24 @@ class ObjectStore:
             if found["metadata"].get("finalizers"):
                 marked = found["metadata"] | {"deletionTimestamp": datetime.now(UTC).isoformat()}
                 return self._put(key, found | {"metadata": marked})
-            self.forget(key)
+            self.remove(key)
             return found
 
-    def forget(self, key: Key) -> None:
-        """Take an object out, and what belongs to it."""
+    def remove(self, key: Key) -> None:
+        """Remove an object and its dependents."""
         uid = self.objects.pop(key)["metadata"]["uid"]
         for child in [one for one, thing in self.objects.items() if uid in _owners(thing)]:
-            self.forget(child)
+            self.remove(child)
 
     def _put(self, key: Key, thing: Object, *, dry_run: bool = False) -> Object:
         self._version += not dry_run
-        kept = thing | {"metadata": thing["metadata"] | {"resourceVersion": str(self._version)}}
+        stored = thing | {"metadata": thing["metadata"] | {"resourceVersion": str(self._version)}}
         if not dry_run:
-            self.objects[key] = copy.deepcopy(kept)
-        return kept
+            self.objects[key] = copy.deepcopy(stored)
+        return stored
 
     def _admit(self, key: Key, thing: Object) -> None:
-        """What a server refuses by itself, and what its admission plug-ins do."""
+        """Validate an object, and run the admission plug-ins."""
         if key.resource not in CLUSTER_WIDE and key.namespace not in self.namespaces:
             raise Refused(404, f'namespaces "{key.namespace}" not found', "NotFound")
         if key.name and not OBJECT_NAME.fullmatch(key.name):
@@ -151,7 +151,7 @@ class ObjectStore:
 
 
 def merged(thing: Object, change: Object) -> Object:
-    """A JSON merge patch, as RFC 7386 has it."""
+    """Apply a JSON merge patch (RFC 7386)."""
     both = {
         key: merged(thing.get(key) or {}, value) if isinstance(value, dict) else value for key, value in change.items()
     }

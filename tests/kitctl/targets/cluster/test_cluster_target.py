@@ -78,7 +78,7 @@ def test_a_followed_log_continues_after_its_connection_broke(server: ApiServer, 
     server.plan("GET .*/pods/run-0/log", lost="before")
 
     def end() -> None:
-        server.store.forget(Key("pods", "default", "run-0"))
+        server.store.remove(Key("pods", "default", "run-0"))
         server.store.patch(
             Key("jobs.batch", "default", "run"),
             {"metadata": {"annotations": {names.ANNOTATION_CANCELLED: "2026-01-01T00:00:09Z"}}},
@@ -104,7 +104,7 @@ def test_a_pod_on_a_lost_machine_does_not_delay_the_end_of_a_job(
     complete = {"type": "Complete", "status": "True", "lastTransitionTime": "2026-01-01T00:00:10Z"}
 
     def end() -> None:
-        server.store.forget(Key("pods", "default", "run-0"))
+        server.store.remove(Key("pods", "default", "run-0"))
         job = Key("jobs.batch", "default", "run")
         server.store.patch(job, {"status": {"conditions": [complete]}}, apply=False)
 

@@ -44,7 +44,7 @@ def path() -> str:
 
 
 def test_a_job_that_is_deleted_before_its_release(server: ApiServer, kit: Kit) -> None:
-    server.plan("PATCH .*/jobs/run$", before=lambda: server.store.forget(JOB))
+    server.plan("PATCH .*/jobs/run$", before=lambda: server.store.remove(JOB))
     with pytest.raises(ConflictError, match="was deleted or submitted by another client in the meantime"):
         kit.submit()
     assert server.names("services") == set(), "what was made for it has gone with it"
@@ -54,7 +54,7 @@ def test_a_claim_that_is_being_deleted_is_awaited_and_created_again(server: ApiS
     server.put(CLAIM.resource, CLAIM.name, metadata={"finalizers": ["pvc-protection"]}, spec={"accessModes": []})
     old = server.store.delete(CLAIM, {})["metadata"]["uid"]
     server.plan("GET .*/run-snapshots$", times=4)  # looked at before, and while it goes
-    server.plan("GET .*/run-snapshots$", before=lambda: server.store.forget(CLAIM))
+    server.plan("GET .*/run-snapshots$", before=lambda: server.store.remove(CLAIM))
     kit.submit(nodes=1, snapshots={"accessMode": "ReadWriteMany"})
     assert server.store.get(CLAIM)["metadata"]["uid"] != old
 
@@ -66,7 +66,7 @@ def test_the_children_of_a_job_that_is_gone_are_waited_for(server: ApiServer, ki
     key = Key("services", "default", "run")
     server.put(*key[::2], metadata={"labels": labels, "ownerReferences": [owner]}, spec={})
     server.plan("GET .*/services/run$", times=2)
-    server.plan("GET .*/services/run$", before=lambda: server.store.forget(key))
+    server.plan("GET .*/services/run$", before=lambda: server.store.remove(key))
     kit.submit()
     (owned,) = server.store.get(key)["metadata"]["ownerReferences"]
     assert owned["uid"] == job(server)["metadata"]["uid"]
@@ -75,7 +75,7 @@ def test_the_children_of_a_job_that_is_gone_are_waited_for(server: ApiServer, ki
 def test_one_of_its_name_that_was_made_since_is_not_waited_for(server: ApiServer, kit: Kit) -> None:
     kit.submit()
     first = job(server) | {"kind": "Job"}
-    server.store.forget(JOB)
+    server.store.remove(JOB)
     kit.submit()
     existing.wait_deleted(kit.target().api, first, seconds=0.0)
     with pytest.raises(TargetError, match="still exists after 0 s"):

@@ -135,7 +135,7 @@ def test_a_job_that_was_recreated_in_between_is_not_changed(server: ApiServer, k
         first = job(server)["metadata"]["uid"]
 
         def again() -> None:
-            server.store.forget(Key("jobs.batch", "default", "run"))
+            server.store.remove(Key("jobs.batch", "default", "run"))
             kit.submit()
 
         server.plan(request, before=again)
@@ -144,7 +144,7 @@ def test_a_job_that_was_recreated_in_between_is_not_changed(server: ApiServer, k
         after = job(server)
         assert after["metadata"]["uid"] != first
         assert not after["spec"].get("suspend"), verb
-        server.store.forget(Key("jobs.batch", "default", "run"))
+        server.store.remove(Key("jobs.batch", "default", "run"))
 
 
 def test_two_deletes_at_once_both_succeed(server: ApiServer, kit: Kit) -> None:

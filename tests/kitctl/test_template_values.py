@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from kitctl import names, render
 from kitctl.__main__ import main
 from kitctl.fields import Kind
-from kitctl.podview import resources
 from kitctl.sections import Nccl, Policy, Resources
 from kitctl.spec import JobSpec
+from kitctl.template_values import resources
 from tests.kitctl.rendered import env_of, job_of
 
 

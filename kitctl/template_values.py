@@ -1,4 +1,4 @@
-"""What the templates show: a job as plain values, so that ``manifests/`` needs no logic beyond if and for. Pure."""
+"""A job as plain values for the manifest templates, which need no more than ``if`` and ``for`` then. Pure."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from kitctl.quantity import seconds
 from kitctl.sections import EnvSource, Volume
 from kitctl.spec import JobSpec
 
-# Of a pod that nobody has said more of. Without any it would be the first to be evicted where memory runs short.
+# Of pods without any. A pod without requests is evicted first when memory runs short.
 DEFAULT_REQUESTS: Final = {"cpu": "100m", "memory": "512Mi"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mount:
-    """A volume of the pods, and where the container sees it."""
+    """A volume of the pods, and where it is mounted."""
 
     name: str
     path: str
-    kind: str  # as Kubernetes calls it: emptyDir, configMap, ...
+    kind: str  # of volume: emptyDir, configMap, ...
     source: Mapping[str, Any]
     read_only: bool = False
     sub_path: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
-    """A job as the templates see it."""
+class TemplateValues:
+    """A job as templates get it, under the name ``job``."""
 
     spec: JobSpec
     kind: JobKind
@@ -63,17 +63,17 @@ class View:
 
     @property
     def status_name(self) -> str:
-        """Name of the ConfigMap that rank 0's agent reports to."""
+        """Name of the ConfigMap for the report of rank 0's agent."""
         return names.status_name(self.name)
 
     @property
     def sources_name(self) -> str:
-        """Name of the ConfigMap that holds the files that travel with the job."""
+        """Name of the ConfigMap with the job's files."""
         return names.sources_name(self.name)
 
     @property
     def secret_name(self) -> str:
-        """Name of the Secret that the nodes prove to know; empty: there is none."""
+        """Name of the Secret that authenticates the nodes; empty: there is none."""
         return names.secret_name(self.name) if environment.has_secret(self.spec) else ""
 
     @property
@@ -83,27 +83,27 @@ class View:
 
     @property
     def pull_secrets(self) -> list[dict[str, str]]:
-        """The Secrets that the image is pulled with."""
+        """The image pull secrets."""
         return [{"name": name} for name in self.spec.image_pull_secrets]
 
     @property
     def service_account(self) -> str:
-        """Who the pods are to the API server; empty: nobody."""
+        """The pods' service account; empty: none."""
         return self.spec.security.service_account or (self.name if self.spec.security.report_status else "")
 
     @property
     def exit_codes(self) -> Mapping[str, int]:
-        """What the agent's exit codes mean to this kind of job."""
+        """The agent's exit codes by outcome, for this kind of job."""
         return self.kind.exit_codes
 
     @property
     def rendezvous_id(self) -> str:
-        """Tells runs apart where no label of the job's uid does."""
+        """Identifies the run where pods do not have the job's uid."""
         return f"{self.name}-{self.run or self.hash}"
 
     @property
     def hash(self) -> str:
-        """A digest of the job and of the files that travel with it."""
+        """A digest of the job and its files."""
         return self.spec.digest(self.sources)
 
     @property
@@ -117,11 +117,13 @@ class View:
         return environment.rendezvous_conf(self.spec)
 
 
-def view(spec: JobSpec, sources: Mapping[str, str], *, suspended: bool, standalone: bool = True, run: str = "") -> View:
-    """Everything that the templates show of a job."""
+def template_values(
+    spec: JobSpec, sources: Mapping[str, str], *, suspended: bool, standalone: bool = True, run: str = ""
+) -> TemplateValues:
+    """The values for a job's templates."""
     kind = kinds.of_spec(spec.kind)
     components = ("trainer", "rendezvous", "status", "sources", "snapshots", "access")
-    return View(
+    return TemplateValues(
         spec=spec,
         kind=kind,
         sources={source_key(path): text for path, text in sources.items()},
@@ -142,7 +144,7 @@ def view(spec: JobSpec, sources: Mapping[str, str], *, suspended: bool, standalo
 
 
 def resources(spec: JobSpec) -> dict[str, dict[str, str]]:
-    """Requests and limits of a pod; what has a limit and no request is promised its limit, by Kubernetes itself."""
+    """Requests and limits of a pod. Kubernetes itself sets a missing request to the limit."""
     gpus = {spec.gpu_resource: str(spec.gpus_per_node)} if spec.gpus_per_node else {}
     limits = {**spec.resources.limits, **gpus}
     defaults = {name: amount for name, amount in DEFAULT_REQUESTS.items() if name not in limits}
@@ -151,7 +153,7 @@ def resources(spec: JobSpec) -> dict[str, dict[str, str]]:
 
 
 def source_key(path: str) -> str:
-    """A ConfigMap's key for a file: its path where that is one, else a like name that no other file has."""
+    """A ConfigMap's key for a file: its path if that is a valid key, else a similar, unique one."""
     key = re.sub(r"[^-._a-zA-Z0-9]", "_", path)
     return key if key == path else f"{key}.{hashlib.sha256(path.encode()).hexdigest()[:8]}"
 
@@ -178,7 +180,7 @@ def _env_from(source: EnvSource) -> dict[str, Any]:
 
 def _mounts(spec: JobSpec, sources: Mapping[str, str]) -> list[Mount]:
     shm = {"medium": "Memory", "sizeLimit": spec.shared_memory}
-    mounts = [Mount(name="shm", path="/dev/shm", kind="emptyDir", source=shm)]  # noqa: S108 - the pod's own
+    mounts = [Mount(name="shm", path="/dev/shm", kind="emptyDir", source=shm)]  # noqa: S108 - in the pod
     if spec.security.profile == "restricted" and spec.security.read_only_root:
         mounts.append(Mount(name="tmp", path="/tmp", kind="emptyDir", source={}))  # noqa: S108 - likewise
     if environment.has_secret(spec):
@@ -203,12 +205,12 @@ def _snapshots(spec: JobSpec) -> Mount:
         path=spec.snapshots.path,
         kind="persistentVolumeClaim",
         source={"claimName": _claim(spec)},
-        sub_path=spec.name if spec.snapshots.claim else "",  # others may keep theirs on an existing claim, too
+        sub_path=spec.name if spec.snapshots.claim else "",  # other jobs may use an existing claim, too
     )
 
 
 def _volume(number: int, volume: Volume) -> Mount:
-    sources = (  # exactly one is given: ``rules`` has seen to it
+    sources = (  # exactly one is given: ``rules`` checks that
         ("persistentVolumeClaim", "claimName", volume.claim),
         ("configMap", "name", volume.config_map),
         ("secret", "secretName", volume.secret),
