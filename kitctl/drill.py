@@ -181,7 +181,7 @@ def assess(
         time=injected_at,
         formed=formed,
         first_step=resumed.resumed_at - injected_at if resumed and resumed.resumed_at else None,
-        steps_lost=max(last_step - (resumed.resumed_from or 0), 0) if resumed else None,
+        steps_lost=max(last_step - (resumed.resumed_from or 0), 0) if resumed and not resumed.of_own_loop else None,
         restarts=state.derive(now).restarts - state.derive(before).restarts,
         phase=phase,
         recovered=training or phase == "Succeeded",

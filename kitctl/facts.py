@@ -28,7 +28,10 @@ class Termination(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far training is, as rank 0 reports it."""
+    """How far training is, as rank 0 reports it.
+
+    Of a script with a loop of its own, agents know the optimizer steps of its current processes, and their speed.
+    """
 
     step: int | None = None
     total_steps: int | None = None
@@ -36,6 +39,7 @@ class Progress(msgspec.Struct, frozen=True):
     epochs: int | None = None
     loss: float | None = None
     samples_per_second: float | None = None
+    steps_per_second: float | None = None  # of a script with a loop of its own
     eta_seconds: float | None = None
     snapshot_step: int | None = None
     snapshot_seconds: float | None = None  # of the last snapshot, from its copy to its publication
@@ -43,6 +47,11 @@ class Progress(msgspec.Struct, frozen=True):
     resumed_from: int | None = None  # the step that these ranks resumed from
     resumed_at: float | None = None  # when they reported their first step, in Unix seconds
     metrics: dict[str, float] = {}
+
+    @property
+    def of_own_loop(self) -> bool:
+        """Whether the steps are those of a script with a loop of its own, which takes none of our snapshots."""
+        return self.steps_per_second is not None
 
 
 class NodeAssignment(msgspec.Struct, frozen=True):

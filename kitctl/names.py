@@ -88,7 +88,10 @@ KIT_SNAPSHOT_DIR: Final = "KIT_SNAPSHOT_DIR"  # also read by scripts; absent: no
 KIT_TERMINATION_LOG: Final = "KIT_TERMINATION_LOG"  # also read by agents that cannot read the document
 KIT_EXIT_CODES: Final = "KIT_EXIT_CODES"  # agents older than KIT_SPEC fail with its value: ``environment.TOO_OLD``
 KIT_AUTO_BACKEND: Final = "KIT_AUTO_BACKEND"  # set by an image: the backend for `auto`
-KIT_WARM_WORKERS: Final = "KIT_WARM_WORKERS"  # set by an image: "0" starts each rank as a new interpreter
+KIT_WARM_WORKERS: Final = "KIT_WARM_WORKERS"  # set by an image or a job: "0" starts each rank as a new interpreter
+KIT_SCRIPT_HOOKS: Final = (
+    "KIT_SCRIPT_HOOKS"  # likewise: "0" disables the hooks in torch's optimizers and process groups
+)
 KIT_MEMORY_ROOT: Final = "KIT_MEMORY_ROOT"  # set by an image: the folder for in-memory copies, instead of /dev/shm
 
 # Settings of torchrun's c10d rendezvous: a dead node is noticed after 5 x 1 s instead of the default 3 x 5 s.
@@ -100,6 +103,7 @@ def rendezvous_conf(join_timeout: str, last_call: str) -> str:
     return f"join_timeout={seconds(join_timeout)},last_call_timeout={seconds(last_call)},{_RENDEZVOUS_KNOBS}"
 
 
+SWITCHES: Final = frozenset({KIT_WARM_WORKERS, KIT_SCRIPT_HOOKS})  # what a job may set of the kit's own: 0 or 1
 RESERVED_ENV_PREFIXES: Final = ("PET_", "KIT_", "TORCHELASTIC_")
 RESERVED_ENV: Final = frozenset(
     {
@@ -117,6 +121,12 @@ RESERVED_ENV: Final = frozenset(
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",
     }
 )
+
+
+def is_reserved(variable: str) -> bool:
+    """Whether the launcher sets a variable, so that a job must not."""
+    return variable not in SWITCHES and (variable in RESERVED_ENV or variable.startswith(RESERVED_ENV_PREFIXES))
+
 
 # -- the agent's exit codes, read by what restarts it ----------------------------------------------------------------
 # Kinds of job whose controllers need other codes define their own (kitctl.kinds).

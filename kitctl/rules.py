@@ -85,8 +85,11 @@ def _command(spec: JobSpec) -> Iterator[Problem]:
 def _environment(spec: JobSpec) -> Iterator[Problem]:
     for field, variables in (("env", spec.env), ("secrets", spec.secrets)):
         for name in variables:
-            if name in names.RESERVED_ENV or name.startswith(names.RESERVED_ENV_PREFIXES):
+            if names.is_reserved(name):
                 yield Problem.of(f"{field}.{name}", "is set by the launcher for every rank", "use another name")
+    for name in sorted(spec.env.keys() & names.SWITCHES):
+        if spec.env[name] not in {"0", "1"}:
+            yield Problem.of(f"env.{name}", "is a switch", "give 0 or 1")
     for name in spec.env.keys() & spec.secrets.keys():
         yield Problem.of(f"secrets.{name}", "is also in env", "keep one of the two")
     for number, source in enumerate(spec.env_from):

@@ -88,7 +88,9 @@ def _confirm(drill: Drill, selector: FaultSelector, often: str, *, yes: bool) ->
     fault, progress = FAULTS[selector.fault], report.progress
     info(f"{drill.name} (namespace {drill.namespace}): {selector.fault}, {often}: {fault.description}")
     info(f"expected: {fault.expected}")
-    if progress.step is not None:
+    if progress.of_own_loop:
+        info(f"cost: the steps since the script last saved; its ranks have taken {progress.step} since they started")
+    elif progress.step is not None:
         info(f"cost: the steps since the last snapshot; the job is at step {progress.step}, {_snapshot(progress)}")
     confirm(f"inject {selector.fault} into {drill.name!r}?", yes=yes)
 

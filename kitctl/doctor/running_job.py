@@ -67,6 +67,8 @@ def _progress(facts: JobFacts, job: JobState) -> str:
         raise CheckWarning("it cannot report: status shows no steps and ranks", fix="grant the right to create roles")
     if job.progress.step is None:
         return "no step yet"
+    if job.progress.of_own_loop:
+        return f"step {job.progress.step} since the ranks started, in a loop of the script's own"
     if facts.snapshots and job.progress.snapshot_step is None:
         raise CheckWarning(
             f"step {job.progress.step}, and no snapshot yet", fix="snapshot more often: --snapshot-every"

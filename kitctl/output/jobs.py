@@ -10,7 +10,7 @@ class Progress(Part, frozen=True, kw_only=True):
     """How far training is, as rank 0 reports it."""
 
     step: int | None
-    """Optimizer steps taken. Null: none yet, or the script does not report progress."""
+    """Optimizer steps taken; in a script's own loop those since its ranks started. Null: none yet, or unknown."""
     total_steps: int | None
     """Steps of the whole job."""
     epoch: int | None
@@ -21,6 +21,8 @@ class Progress(Part, frozen=True, kw_only=True):
     """The last training loss."""
     samples_per_second: float | None
     """Throughput of all ranks together."""
+    steps_per_second: float | None
+    """Optimizer steps per second of a script with a loop of its own."""
     eta_seconds: float | None
     """Estimated seconds until training ends."""
     snapshot_step: int | None

@@ -56,11 +56,13 @@ def progress_line(progress: Progress) -> str:
         share = (
             f"/{progress.total_steps} ({100 * progress.step // progress.total_steps} %)" if progress.total_steps else ""
         )
-        parts.append(f"step {progress.step}{share}")
+        parts.append(f"step {progress.step}{share}" + (" since the ranks started" if progress.of_own_loop else ""))
     if progress.loss is not None:
         parts.append(f"loss {progress.loss:.4f}")
     if progress.samples_per_second is not None:
         parts.append(f"{progress.samples_per_second:.0f} samples/s")
+    if progress.steps_per_second is not None:
+        parts.append(f"{progress.steps_per_second:.3g} steps/s")
     if progress.eta_seconds:
         parts.append(f"{duration(progress.eta_seconds)} left")
     return "  ".join(parts)
@@ -104,8 +106,10 @@ def _nodes(job: JobState) -> str:
 
 
 def _snapshot(job: JobState) -> str:
+    if not job.snapshots or job.progress.of_own_loop:
+        return ""
     step = job.progress.snapshot_step
-    return "" if not job.snapshots else f"{f'step {step}' if step else 'none yet'}, in {job.snapshots}"
+    return f"{f'step {step}' if step else 'none yet'}, in {job.snapshots}"
 
 
 def _recovery(recovery: RecoveryTimings | None) -> str:

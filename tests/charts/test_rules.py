@@ -29,6 +29,7 @@ def kitctl_errors(job: dict[str, Any]) -> set[str]:
         {"name": "a" * 54, "kind": "PyTorchJob", "nodes": 11},
         {"secrets": {"RANK": "a/b"}},
         {"env": {"A": ""}, "secrets": {"A": "a/b"}},
+        {"env": {"KIT_SCRIPT_HOOKS": "yes"}},
         {"envFrom": [{}]},
         {"envFrom": [{"prefix": "A_"}, {"configMap": "a", "secret": "b"}]},
         {"volumes": [{"mountPath": "/x"}]},
@@ -52,6 +53,11 @@ def test_every_reserved_name_is_known() -> None:
     job = {"env": dict.fromkeys(reserved, "")}
     assert len(kitctl_errors(job)) == len(reserved)
     assert kitctl_errors(job) <= set(refusal(job))
+
+
+def test_switches_of_a_job_are_not_reserved() -> None:
+    assert not kitctl_errors({"name": "job", "env": dict.fromkeys(names.SWITCHES, "0")})
+    rendered(given={"env": dict.fromkeys(names.SWITCHES, "0")})
 
 
 def test_all_problems_are_reported_at_once() -> None:

@@ -6,15 +6,18 @@ import json
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 
 from kitctl import facts, names
 from kittrain.node import configmap
 from kittrain.node.recovery import RANK_PARTS
+from kittrain.node.script_progress import ScriptProgress
 from kittrain.outcome import termination
 from kittrain.outcome.failures import Failure
 from kittrain.outcome.termination import Ending
+from kittrain.system.heartbeat import Phase
 from tests.trainer.node.test_publish import connect, meet, reporter
 from tests.trainer.nodes import free_port
 from tests.trainer.training.test_report import STEP
@@ -38,14 +41,26 @@ def test_kitctl_reads_the_report_of_rank_0_s_agent(tmp_path: Path) -> None:
     del store
 
 
-def test_kitctl_knows_all_fields_of_progress(tmp_path: Path) -> None:
+def test_kitctl_knows_all_that_is_told_of_progress(tmp_path: Path) -> None:
+    own_loop = ScriptProgress()
+    own_loop.add(3, 1.0, 1000.0)
     with progress_reporter(tmp_path / "progress.json") as telling:
         telling.begin(3)
         telling.step(STEP)
     told = (tmp_path / "progress.json").read_bytes()
-    assert json.loads(told).keys() == set(facts.Progress.__struct_fields__)
+    assert json.loads(told).keys() | own_loop.facts.keys() == set(facts.Progress.__struct_fields__)
     progress = msgspec.json.decode(told, type=facts.Progress)
-    assert (progress.step, progress.resumed_from) == (4, 3)
+    assert (progress.step, progress.resumed_from, progress.of_own_loop) == (4, 3, False)
+    assert msgspec.convert(own_loop.facts, facts.Progress).of_own_loop
+
+
+class SteppedRanks:
+    """Ranks that have taken a step."""
+
+    script_progress: ClassVar[dict[str, object]] = {}
+
+    def reached(self, phase: Phase) -> float:
+        return time.monotonic() + phase
 
 
 def test_kitctl_reads_how_the_group_does(tmp_path: Path) -> None:
@@ -54,8 +69,7 @@ def test_kitctl_reads_how_the_group_does(tmp_path: Path) -> None:
     store = connect(port, host=True)
     leader.recovery.begin("node 1 is lost")
     meet(port, "a", [leader])
-    leader.recovery.update(lambda phase: time.monotonic() + phase)
-    leader.step_timings({"busy": {"0": 0.25, "1": 0.5}, "slow": {"1": 1.5}})
+    leader.observe(SteppedRanks(), {"busy": {"0": 0.25, "1": 0.5}, "slow": {"1": 1.5}})
     leader.stop()
     report = msgspec.json.decode((tmp_path / "report.json").read_bytes(), type=facts.Report, strict=True)
     assert (report.busy, report.slow) == ({"0": 0.5}, {"1": 1.5})

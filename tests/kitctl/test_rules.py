@@ -71,6 +71,7 @@ def test_limits_are_inclusive(changes: dict[str, Any]) -> None:
         ({"nodes": 100_001}, "nodes: 100001 is more than a job can have; fix: use at most 100000"),
         ({"env": {"RANK": "0"}}, "env.RANK: is set by the launcher for every rank; fix: use another name"),
         ({"env": {"KIT_X": "0"}}, "env.KIT_X: is set by the launcher"),
+        ({"env": {"KIT_WARM_WORKERS": "no"}}, "env.KIT_WARM_WORKERS: is a switch; fix: give 0 or 1"),
         ({"secrets": {"PET_X": "a/b"}}, "secrets.PET_X: is set by the launcher"),
         ({"env": {"A": ""}, "secrets": {"A": "a/b"}}, "secrets.A: is also in env; fix: keep one of the two"),
         ({"env_from": (EnvSource(),)}, "envFrom[0]: needs one source"),

@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import kittrain
 from kittrain import torch_private
+from kittrain.node import script_hooks
 
 MODULE: Final = Path(torch_private.__file__)
 # Private names that are not torch's: of the standard library.
@@ -162,3 +163,7 @@ def test_ddp_reads_which_parameters_it_ignores() -> None:
 def test_torchs_library_reads_the_log_level() -> None:
     library = Path(torch.__file__).with_name("lib") / "libc10.so"
     assert not library.exists() or LOG_LEVEL.encode() in library.read_bytes()
+
+
+def test_process_groups_are_set_by_one_function() -> None:
+    assert list(inspect.signature(getattr(distributed_c10d, script_hooks.SET_GROUP)).parameters) == ["pg"]

@@ -46,11 +46,17 @@ name: {{ len $job.name }} characters leave no room for the node index in the hos
   "RANK" "LOCAL_RANK" "GROUP_RANK" "ROLE_RANK"
   "WORLD_SIZE" "LOCAL_WORLD_SIZE" "GROUP_WORLD_SIZE" "ROLE_WORLD_SIZE"
   "MASTER_ADDR" "MASTER_PORT" "JOB_COMPLETION_INDEX" "TORCH_DISABLE_SHARE_RDZV_TCP_STORE" }}
+{{- $switches := list "KIT_WARM_WORKERS" "KIT_SCRIPT_HOOKS" }}
 {{- range $field := list "env" "secrets" }}
 {{- range $name, $_ := get $.Values $field }}
-{{- if or (has $name $reserved) (regexMatch "^(PET_|KIT_|TORCHELASTIC_)" $name) }}
+{{- if and (not (has $name $switches)) (or (has $name $reserved) (regexMatch "^(PET_|KIT_|TORCHELASTIC_)" $name)) }}
 {{ $field }}.{{ $name }}: is set by the launcher for every rank; fix: use another name
 {{- end }}
+{{- end }}
+{{- end }}
+{{- range $name := $switches }}
+{{- if and (hasKey $.Values.env $name) (not (has (get $.Values.env $name) (list "0" "1"))) }}
+env.{{ $name }}: is a switch; fix: give 0 or 1
 {{- end }}
 {{- end }}
 {{- range $name, $_ := .Values.secrets }}

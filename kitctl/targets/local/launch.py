@@ -90,11 +90,8 @@ def pod(name: str, index: int) -> str:
 
 def _inherited(base: Mapping[str, str]) -> dict[str, str]:
     """The caller's environment without a launcher's variables: the caller may be a rank itself."""
-    return {
-        name: value
-        for name, value in base.items()
-        if name not in names.RESERVED_ENV and not name.startswith(names.RESERVED_ENV_PREFIXES)
-    }
+    ours = names.SWITCHES  # of this job's env alone
+    return {name: value for name, value in base.items() if name not in ours and not names.is_reserved(name)}
 
 
 def _share(spec: JobSpec, index: int, base: Mapping[str, str]) -> dict[str, str]:

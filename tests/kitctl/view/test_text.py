@@ -68,6 +68,11 @@ def test_a_job_s_page() -> None:
     ]
 
 
+def test_a_script_with_a_loop_of_its_own_has_no_snapshots_to_speak_of() -> None:
+    page = job_page(replace(RUNNING, progress=Progress(step=30, steps_per_second=17.42)), now=200.0)
+    assert not any(line.startswith("Snapshot") for line in page)
+
+
 @pytest.mark.parametrize("step", [None, 0])  # nothing told yet, and told before there was one
 def test_a_job_without_a_snapshot_is_reported(step: int | None) -> None:
     progress = msgspec.structs.replace(RUNNING.progress, snapshot_step=step)
@@ -112,6 +117,8 @@ def test_the_list_has_a_line_a_job() -> None:
 def test_unknown_facts_are_left_out() -> None:
     assert progress_line(Progress()) == ""
     assert progress_line(Progress(step=3)) == "step 3"
+    own_loop = Progress(step=30, steps_per_second=17.42, resumed_at=150.0)
+    assert progress_line(own_loop) == "step 30 since the ranks started  17.4 steps/s"
     assert not [line for line in job_page(replace(RUNNING, progress=Progress()), now=200.0) if "Progress" in line]
 
 

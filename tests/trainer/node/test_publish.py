@@ -17,7 +17,8 @@ import torch.distributed as dist
 from kittrain.env import node_env
 from kittrain.node import publish
 from kittrain.node.configmap import ConfigMapSink
-from kittrain.node.publish import FileSink, Reporter, Sink, sink_of
+from kittrain.node.publish import Reporter
+from kittrain.node.report_sinks import FileSink, Sink, sink_of
 from kittrain.outcome.failures import Failure
 from tests.trainer.nodes import free_port
 

@@ -17,7 +17,7 @@ import pytest
 from kittrain.node.rank_logs import RankLogs
 from kittrain.node.rank_watch import POLL_INTERVAL, RankWatch
 from kittrain.rendezvous.backend import Rendezvous
-from kittrain.system.heartbeat import HeartbeatWriter, Phase, prepare
+from kittrain.system.heartbeat import HeartbeatWriter, Phase, ScriptWriter, prepare
 
 
 class Ranks:
@@ -35,6 +35,7 @@ class Ranks:
         pids = [os.getpid(), self.process.pid]
         self.watch.begin({rank: (pid, file) for rank, (pid, file) in enumerate(zip(pids, files, strict=True))})
         self.heartbeats = [HeartbeatWriter(file) for file in files]
+        self.hooks = [ScriptWriter(file) for file in files]
 
     def heartbeat(self, *, stalled: bool, frozen: bool, progress: Mapping[int, tuple[int, float]]) -> None:
         self.stalled, self.frozen = stalled, frozen
@@ -48,6 +49,12 @@ class Ranks:
         self.beat(Phase.FORWARD)
         self.rest(seconds)
         self.beat(Phase.SYNCING, step=number)
+
+    def script_step(self, seconds: float) -> None:
+        """A step of the script's own loop, and what comes before it."""
+        self.rest(seconds)
+        for hooks in self.hooks:
+            hooks.optimizer_called(1)
 
     def rest(self, seconds: float) -> bool:
         """Advance the clock; returns whether the ranks were reported as stalled."""
@@ -66,8 +73,35 @@ def ranks(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     ranks.process.wait()
 
 
-def test_a_script_without_heartbeats_is_never_stalled(ranks: Ranks) -> None:
+def test_a_script_without_optimizer_steps_is_never_stalled(ranks: Ranks) -> None:
     assert not ranks.rest(5000)
+    assert ranks.watch.script_progress == {}
+
+
+def test_between_steps_of_its_own_loop_a_script_has_five_minutes(ranks: Ranks) -> None:
+    ranks.script_step(2000)
+    ranks.script_step(1)
+    assert not ranks.rest(300)
+    assert ranks.rest(1)
+    assert ranks.progress == {}, "it is unknown when such ranks wait for each other"
+    ranks.hooks[0].optimizer_called(1)
+    assert not ranks.rest(1)
+    assert ranks.watch.script_progress["step"] == 3
+
+
+def test_a_script_that_has_paused_for_long_may_do_so_again(ranks: Ranks) -> None:
+    ranks.script_step(1)
+    ranks.script_step(100)  # it evaluates
+    ranks.script_step(1)
+    assert not ranks.rest(1000)
+    assert ranks.rest(5)
+
+
+@pytest.mark.parametrize("ranks", [5.0], indirect=True)
+def test_a_given_timeout_applies_to_a_scripts_own_loop(ranks: Ranks) -> None:
+    ranks.script_step(60)
+    assert not ranks.rest(5)
+    assert ranks.rest(1)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")

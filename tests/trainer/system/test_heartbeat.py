@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kittrain.system.heartbeat import HeartbeatState, HeartbeatWriter, Phase, prepare
+from kittrain.system.heartbeat import HeartbeatState, HeartbeatWriter, Phase, ScriptWriter, prepare
 
 
 @pytest.fixture
@@ -38,3 +38,44 @@ def test_the_agent_reads_the_phase_and_when_each_first_began(tmp_path: Path, clo
 
 def test_without_an_agent_a_beat_does_nothing() -> None:
     HeartbeatWriter().beat(Phase.DATA, step=1)
+
+
+def test_the_steps_of_a_scripts_own_loop_are_those_of_its_optimizer(tmp_path: Path, clock: list[float]) -> None:
+    file = prepare(tmp_path / "heartbeat")
+    writer = ScriptWriter(file)
+    assert HeartbeatState.read(file).phase is Phase.STARTING
+    clock[0] = 103.0
+    writer.group_formed(4)
+    clock[0] = 105.0
+    for _ in range(3):
+        writer.optimizer_called(7)
+    beat = HeartbeatState.read(file)
+    assert (beat.beats, beat.step, beat.phase, beat.group) == (3, 3, Phase.SCRIPT, 4)
+    assert [beat.first[one] for one in (Phase.JOINING, Phase.PREPARING, Phase.SCRIPT)] == [100.0, 103.0, 105.0]
+
+
+@pytest.mark.parametrize(
+    ("calls", "steps"),
+    [("GDGDGD", 3), ("DDDDDGDDDDDG", 10), ("DGDGEEE", 4), ("ABCABC", 2), ("A", 1), ("AAABBB", 5)],
+)
+def test_optimizers_that_take_turns_count_once(tmp_path: Path, calls: str, steps: int) -> None:
+    file = prepare(tmp_path / "heartbeat")
+    writer = ScriptWriter(file)
+    for name in calls:
+        writer.optimizer_called(ord(name))
+    beat = HeartbeatState.read(file)
+    assert (beat.step, beat.beats) == (steps, len(calls))
+
+
+def test_steps_of_the_librarys_loop_are_not_counted_twice(tmp_path: Path) -> None:
+    file = prepare(tmp_path / "heartbeat")
+    hooks, library = ScriptWriter(file), HeartbeatWriter(file)
+    library.beat(Phase.PREPARING)
+    hooks.optimizer_called(1)  # the script's own, ahead of the loop
+    assert HeartbeatState.read(file).phase is Phase.SCRIPT
+    library.beat(Phase.RESTORING)
+    library.beat(Phase.DATA)
+    hooks.optimizer_called(1)
+    library.beat(Phase.SYNCING, step=1)
+    beat = HeartbeatState.read(file)
+    assert (beat.beats, beat.step, beat.phase, beat.first[Phase.SCRIPT]) == (4, 1, Phase.SYNCING, 0.0)

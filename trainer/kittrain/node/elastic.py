@@ -146,9 +146,10 @@ class NodeAgent(ElasticAgent):
             return self._failed(worker_group)
         if None in codes:
             self._watch.poll()
-            self._reporter.recovery.update(self._watch.reached)
-            self._reporter.step_timings(self._handler.step_timings)
+            self._reporter.observe(self._watch, self._handler.step_timings)
             return RunResult(state=WorkerState.HEALTHY)
+        self._watch.finish()
+        self._reporter.observe(self._watch)
         return RunResult(
             state=WorkerState.SUCCEEDED,
             return_values=dict.fromkeys(worker.global_rank for worker in worker_group.workers),

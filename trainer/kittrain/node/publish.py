@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, Final, Protocol
 
 from kittrain.env import NodeEnv
-from kittrain.node.configmap import ConfigMapSink
 from kittrain.node.failure_log import FailureLog
 from kittrain.node.recovery import RecoveryTimings
+from kittrain.node.report_sinks import Sink
 from kittrain.outcome.failures import Failure
 from kittrain.system.console import log
+from kittrain.system.heartbeat import Phase
 
 FINAL_REPORT_TIMEOUT: Final = 3.0  # seconds to write the last report: a draining node has little time
 
@@ -35,47 +35,15 @@ class Store(Protocol):
         """The values of these keys; waits until all are set."""
 
 
-class Sink(Protocol):
-    """A destination of reports."""
+class Ranks(Protocol):
+    """The part of ``RankWatch`` that is used here."""
+
+    def reached(self, phase: Phase) -> float:
+        """When all ranks of this node had reached a phase, in ``time.monotonic()``; 0 if not all have."""
 
     @property
-    def interval(self) -> float:
-        """Seconds between two reports while only the progress changes."""
-
-    def put(self, report: Mapping[str, Any]) -> None:
-        """Replace the report.
-
-        Raises:
-            OSError: it could not be written; the next one may succeed.
-        """
-
-
-@dataclass(frozen=True)
-class FileSink:
-    """``file:<path>``: a JSON file, replaced atomically."""
-
-    interval: ClassVar[float] = 1.0
-
-    path: Path
-
-    def put(self, report: Mapping[str, Any]) -> None:
-        """Replace the file."""
-        scratch = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        scratch.write_text(json.dumps(report))
-        scratch.replace(self.path)
-
-
-def sink_of(address: str | None, warn: Callable[[str], None]) -> Sink | None:
-    """The sink that the job spec names; None if it has none, or one of an unknown kind."""
-    scheme, _, rest = (address or "").partition(":")
-    match scheme:
-        case "file" if rest:
-            return FileSink(Path(rest))
-        case "configmap" if rest:
-            return ConfigMapSink(name=rest)
-    if address:
-        warn(f"warning: report {address!r} is neither file:<path> nor configmap:<name>; status is incomplete")
-    return None
+    def script_progress(self) -> Mapping[str, Any]:
+        """The progress of a loop of the script's own; empty in the library's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +75,7 @@ class Reporter:
         self._round = 0
         self._timings: Mapping[str, Mapping[str, float]] = {}
         self._slow: set[str] = set()  # ranks already logged as slow
+        self._script_progress: Mapping[str, Any] = {}  # of a script that writes no progress file
         self._report: dict[str, Any] | None = None  # if this node has group rank 0
         self._round_over = False
         self._changed = threading.Event()
@@ -168,17 +137,20 @@ class Reporter:
             self._report = {**self._report, "forming": True}
             self._changed.set()
 
-    def step_timings(self, timings: Mapping[str, Mapping[str, float]] | None) -> None:
-        """Set the step times of all ranks, as ``Rendezvous.step_timings`` gives them; logs each slow rank once."""
-        if timings is None:
-            return
-        self._timings = timings
-        for rank in timings["slow"].keys() - self._slow:
-            self._slow.add(rank)
-            log(
-                self._node.node_index,
-                f"rank {rank} is slow: its steps take {timings['slow'][rank]:.1f} times as long as the others'",
-            )
+    def observe(self, ranks: Ranks, timings: Mapping[str, Mapping[str, float]] | None = None) -> None:
+        """Take what this node's ranks show, and the step times of all; logs each slow rank once.
+
+        Args:
+            ranks: this node's.
+            timings: as ``Rendezvous.step_timings`` gives them.
+        """
+        self.recovery.update(ranks.reached)
+        self._script_progress = ranks.script_progress or self._script_progress
+        self._timings = timings or self._timings
+        for rank, ratio in self._timings.get("slow", {}).items():
+            if rank not in self._slow:
+                self._slow.add(rank)
+                self._log(f"rank {rank} is slow: its steps take {ratio:.1f} times as long as the others'")
 
     def stop(self) -> None:
         """Write the last report, for at most FINAL_REPORT_TIMEOUT seconds, and stop."""
@@ -232,10 +204,13 @@ class Reporter:
             reason = str(error)
             if reason not in self._warned:
                 self._warned.add(reason)
-                log(self._node.node_index, f"warning: cannot write the status report: {reason}")
+                self._log(f"warning: cannot write the status report: {reason}")
+
+    def _log(self, text: str) -> None:
+        log(self._node.node_index, text)
 
     def _progress(self) -> Any:
         try:
             return json.loads(self._progress_file.read_bytes())
-        except (OSError, ValueError):
-            return {}  # no progress yet
+        except (OSError, ValueError):  # the script does not write it, or has not yet
+            return self._script_progress

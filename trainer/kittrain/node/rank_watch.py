@@ -1,8 +1,9 @@
 """Watches the heartbeats of this node's ranks, reports stalls to the hub, and collects stacks when it asks.
 
-A rank is stalled when it has not beaten for longer than its phase may take. Time is counted in polls, so that an agent
-that was suspended itself sees no stall. The CPU and I/O usage of stalled ranks is reported, too: a busy rank does not
-end the round, unless the job sets a step timeout.
+A rank is stalled when it has not beaten for longer than its phase may take. In a script's own loop only optimizer steps
+are known, between which it may also evaluate or save: there a rank has more time. Time is counted in polls, so that an
+agent that was suspended itself sees no stall. The CPU and I/O usage of stalled ranks is reported, too: a busy rank does
+not end the round, unless the job sets a step timeout.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kittrain.node.activity import INTERVAL, WINDOW, Activity
 from kittrain.node.rank_logs import RankLogs
+from kittrain.node.script_progress import ScriptProgress
 from kittrain.rendezvous.backend import Rendezvous
 from kittrain.rendezvous.diagnosis import RankStatus, doing
 from kittrain.rendezvous.stacks import Location, locate
@@ -28,6 +30,8 @@ from kittrain.system.processes import usage
 POLL_INTERVAL: Final = 0.25  # seconds
 MIN_STEP_TIMEOUT: Final = 30.0  # seconds
 STEP_TIMEOUT_FACTOR: Final = 10  # times the 99th percentile of the step times
+MIN_SCRIPT_TIMEOUT: Final = 300.0  # seconds between two optimizer steps of a script's own loop
+SCRIPT_TIMEOUT_FACTOR: Final = 10  # times the longest time between two of them
 STEP_TIMES_KEPT: Final = 200  # the last ones, for the percentile
 STACK_TIMEOUT: Final = 2.0  # seconds for the ranks to print their stacks
 STACK_QUIET_TIME: Final = 0.2  # seconds without a new line: they are complete
@@ -54,13 +58,18 @@ class _WatchedRank:
     still: float = 0.0  # seconds since the last beat
     stepping: float = 0.0  # seconds since the last step
     steps: deque[float] = field(default_factory=lambda: deque(maxlen=STEP_TIMES_KEPT))
+    longest: float = 0.0  # seconds between two beats of a script's own loop
     activity: Activity = field(default_factory=Activity)
 
     def update(self, passed: float) -> None:
         with suppress(OSError):
             beat = HeartbeatState.read(self.file)
-            self.still = self.still + passed if beat.beats == self.beat.beats else 0.0
             self.stepping += passed
+            self.still += passed
+            if beat.beats != self.beat.beats:
+                if self.beat.phase is Phase.SCRIPT:
+                    self.longest = max(self.longest, self.still)
+                self.still = 0.0
             if beat.step != self.beat.step:
                 if self.beat.first[Phase.SYNCING]:  # skip the first step: it compiles and connects
                     self.steps.append(self.stepping / max(beat.step - self.beat.step, 1))
@@ -70,6 +79,8 @@ class _WatchedRank:
     def limit(self, timeout: float | None) -> float:
         """The timeout of the current phase, in seconds."""
         phase = self.beat.phase
+        if phase is Phase.SCRIPT:
+            return max(MIN_SCRIPT_TIMEOUT, SCRIPT_TIMEOUT_FACTOR * self.longest) if timeout is None else timeout
         if phase not in STEP:
             return max(PHASE_TIMEOUTS[phase], timeout or 0.0) if phase in PHASE_TIMEOUTS else float("inf")
         if not self.beat.first[Phase.SYNCING]:
@@ -96,6 +107,7 @@ class RankWatch:
         self._timeout = timeout
         self._log = log
         self._ranks: dict[int, _WatchedRank] = {}
+        self._script = ScriptProgress()
         self._polled = self._sampled = time.monotonic()
 
     def begin(self, ranks: Mapping[int, tuple[int, Path]]) -> None:
@@ -104,6 +116,7 @@ class RankWatch:
             rank: _WatchedRank(pid=pid, file=file, beat=HeartbeatState.read(file))
             for rank, (pid, file) in ranks.items()
         }
+        self._script = ScriptProgress()
         self._polled = time.monotonic()
 
     def poll(self) -> None:
@@ -117,15 +130,28 @@ class RankWatch:
             return
         passed = min(now - self._polled, 2 * POLL_INTERVAL)
         self._polled = now
-        for rank in self._ranks.values():
-            rank.update(passed)
+        self._read(passed)
         self._sample(now)
-        progress = {number: (rank.beat.step, rank.beat.busy) for number, rank in self._ranks.items()}
+        progress = {
+            number: (rank.beat.step, rank.beat.busy)
+            for number, rank in self._ranks.items()
+            if rank.beat.phase is not Phase.SCRIPT  # it is unknown when it waits
+        }
         stalled = all(rank.still > rank.limit(self._timeout) for rank in self._ranks.values())
         frozen = any(map(self._stopped, self._ranks.values()))
         self._rendezvous.heartbeat(stalled=stalled, frozen=frozen, progress=progress)
         if self._rendezvous.stacks_requested:
             self._rendezvous.report_stacks(self._rank_statuses())
+
+    def finish(self) -> None:
+        """Read the heartbeats of ranks that have ended."""
+        self._read(0.0)
+
+    def _read(self, passed: float) -> None:
+        for rank in self._ranks.values():
+            rank.update(passed)
+        own = [rank.beat.step for rank in self._ranks.values() if rank.beat.phase is Phase.SCRIPT]
+        self._script.add(max(own, default=0), time.monotonic(), time.time())
 
     def _sample(self, now: float) -> None:
         """Sample the ranks' usage if all may stall soon. It reads all of /proc, so it is not done otherwise."""
@@ -146,6 +172,11 @@ class RankWatch:
         """When all ranks of this node had reached a phase, in ``time.monotonic()``; 0 if not all have."""
         moments = [rank.beat.first[phase] for rank in self._ranks.values()]
         return max(moments) if all(moments) else 0.0
+
+    @property
+    def script_progress(self) -> dict[str, Any]:
+        """The progress of a loop of the script's own, by the rank that is ahead; empty in the library's."""
+        return self._script.facts
 
     def _rank_statuses(self) -> list[RankStatus]:
         """Collect all ranks' stacks and return each rank's status."""

@@ -15,6 +15,11 @@ RANK_PARTS: Final[tuple[tuple[str, Phase], ...]] = (
     ("restore", Phase.DATA),  # the script's preparation and the snapshot
     ("first_step", Phase.SYNCING),
 )
+SCRIPT_PARTS: Final[tuple[tuple[str, Phase], ...]] = (  # in a script's own loop; what it restores is unknown
+    ("start", Phase.JOINING),
+    ("join", Phase.PREPARING),
+    ("first_step", Phase.SCRIPT),
+)
 
 
 class RecoveryTimings:
@@ -44,8 +49,14 @@ class RecoveryTimings:
 
     def update(self, reached: Callable[[Phase], float]) -> None:
         """Complete it once the ranks have taken a step; ``reached`` gives when they reached a phase, 0 for not yet."""
-        if self._parts is None or not reached(Phase.SYNCING):
+        if self._parts is None:
             return
-        for part, phase in RANK_PARTS:
-            self.mark(part, reached(phase))
-        self.complete, self._parts = self._parts, None
+        for parts in (RANK_PARTS, SCRIPT_PARTS):
+            _, last = parts[-1]
+            if not reached(last):
+                continue
+            for part, phase in parts:
+                if at := reached(phase):  # ranks that form no group never join
+                    self.mark(part, at)
+            self.complete, self._parts = self._parts, None
+            return

@@ -19,9 +19,10 @@ from kittrain.node import host_info
 from kittrain.node.drain import Drain, DrainRequested
 from kittrain.node.elastic import NodeAgent
 from kittrain.node.host_info import HostError, HostInfo
-from kittrain.node.publish import Reporter, sink_of
+from kittrain.node.publish import Reporter
 from kittrain.node.rank_logs import RankLogs
 from kittrain.node.ranks import Starter
+from kittrain.node.report_sinks import sink_of
 from kittrain.node.zygote import Zygote
 from kittrain.outcome import termination
 from kittrain.outcome.failures import Budget

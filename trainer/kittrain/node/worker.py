@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from kittrain.node import script_hooks
 from kittrain.outcome.failures import Failure
 from kittrain.system.parent_death import die_with_parent
 
@@ -32,6 +33,7 @@ def main(command: list[str]) -> None:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # the agent gets each line at once, and whole
+    script_hooks.install()
     try:
         run(command)
     except SystemExit as end:

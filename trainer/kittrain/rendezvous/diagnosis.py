@@ -25,12 +25,13 @@ PHASE_NAMES: Final[Mapping[Phase, str]] = {
     Phase.EVALUATING: "evaluation",
     Phase.SAVING: "a snapshot",
     Phase.FINISHING: "finishing",
+    Phase.SCRIPT: "the script's own loop",
 }
 
 
 # Phases in their order for the same number of finished steps: a step is counted as its last phase begins.
 ORDER: Final = (
-    *(Phase.STARTING, Phase.JOINING, Phase.PREPARING, Phase.RESTORING),
+    *(Phase.STARTING, Phase.JOINING, Phase.PREPARING, Phase.SCRIPT, Phase.RESTORING),
     *(Phase.SYNCING, Phase.EVALUATING, Phase.SAVING),
     *(Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.UPDATING, Phase.COMPUTING),
     Phase.FINISHING,
@@ -161,7 +162,7 @@ def doing(one: RankStatus) -> str:
 
 def _step(one: RankStatus) -> str:
     """The step that a phase belongs to; the last phase of a step begins when the step is counted."""
-    if one.phase in {Phase.EVALUATING, Phase.SAVING}:
+    if one.phase in {Phase.EVALUATING, Phase.SAVING, Phase.SCRIPT}:
         return f" after step {one.step}"
     return f" of step {one.step + (one.phase != Phase.SYNCING)}" if one.phase in STEP else ""
 

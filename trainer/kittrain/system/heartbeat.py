@@ -1,7 +1,9 @@
 """A rank's heartbeat: its current phase, in a memory-mapped file that its agent reads.
 
 A beat costs about a microsecond and no system call. There is no lock: the agent reads again soon, and compares the
-number of beats instead of clocks. Standard library only.
+number of beats instead of clocks. Two writers share the file, each with a part of its own: the library's loop, and the
+hooks in a script's optimizers (``kittrain.node.script_hooks``), which count only until the loop begins. Standard
+library only.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Final, Self
 class Phase(IntEnum):
     """What a rank is doing, in chronological order; a training step is DATA to SYNCING."""
 
-    STARTING = 0  # no beat yet; without the library there never is one
+    STARTING = 0  # no beat yet; without the library there is none before the first optimizer step
     JOINING = 1
     PREPARING = 2  # the script's own code before training
     RESTORING = 3
@@ -31,6 +33,7 @@ class Phase(IntEnum):
     EVALUATING = 10
     SAVING = 11
     FINISHING = 12  # the script's own code after training
+    SCRIPT = 13  # a training loop of the script's own: only its optimizer steps are known
 
 
 STEP: Final = range(Phase.DATA, Phase.SYNCING + 1)
@@ -40,7 +43,10 @@ _IS_BUSY: Final = tuple(phase in BUSY for phase in Phase)  # hashing an enum mem
 
 _NOW: Final = struct.Struct("<QQQd")  # beats, finished steps, phase, busy seconds
 _FIRST: Final = struct.Struct(f"<{len(Phase)}d")  # time.monotonic() when each phase first began; 0: not yet
-SIZE: Final = _NOW.size + _FIRST.size
+_MOMENT: Final = struct.Struct("<d")  # one of these
+_SCRIPT: Final = struct.Struct("<QQQ")  # calls of optimizers, steps, and ranks of the largest process group
+_SCRIPT_AT: Final = _NOW.size + _FIRST.size
+SIZE: Final = _SCRIPT_AT + _SCRIPT.size
 
 
 class HeartbeatWriter:
@@ -49,8 +55,7 @@ class HeartbeatWriter:
     def __init__(self, file: Path | None = None) -> None:
         self._page: mmap.mmap | None = None
         if file is not None:
-            with file.open("r+b") as opened:
-                self._page = mmap.mmap(opened.fileno(), SIZE)
+            self._page = _open(file)
         self._beats = self._step = 0
         self._phase = Phase.STARTING
         self._since = time.monotonic()
@@ -71,18 +76,75 @@ class HeartbeatWriter:
         _NOW.pack_into(self._page, 0, self._beats, self._step, phase, self._busy)
         if not self._first[phase]:
             self._first[phase] = now
-            _FIRST.pack_into(self._page, _NOW.size, *self._first)
+            _write_first(self._page, phase, now)
+
+
+class ScriptWriter:
+    """The hooks' side, in any script: its optimizer steps, and whether its ranks have formed a group.
+
+    Optimizers that take turns, as those of a GAN do, count once: a step ends when one of them is called again.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._page = _open(file)
+        self._calls = self._steps = self._group = 0
+        self._called: set[int] = set()  # optimizers that were called in the current step
+        self._enter(Phase.JOINING)
+
+    def optimizer_called(self, optimizer: int) -> None:
+        """An optimizer, given by its id, has updated its parameters."""
+        self._calls += 1
+        if optimizer in self._called or not self._steps:
+            self._steps += 1
+            self._called.clear()
+        self._called.add(optimizer)
+        self._write()
+        if self._calls == 1:
+            self._enter(Phase.SCRIPT)
+
+    def group_formed(self, size: int) -> None:
+        """The ranks have formed a process group of this size."""
+        self._group = max(self._group, size)
+        self._write()
+        self._enter(Phase.PREPARING)
+
+    def _write(self) -> None:
+        _SCRIPT.pack_into(self._page, _SCRIPT_AT, self._calls, self._steps, self._group)
+
+    def _enter(self, phase: Phase) -> None:
+        """Set when a phase began, unless the library's loop has."""
+        if not _FIRST.unpack_from(self._page, _NOW.size)[phase]:
+            _write_first(self._page, phase, time.monotonic())
+
+
+def _open(file: Path) -> mmap.mmap:
+    with file.open("r+b") as opened:
+        return mmap.mmap(opened.fileno(), SIZE)
+
+
+def _write_first(page: mmap.mmap, phase: Phase, now: float) -> None:
+    _MOMENT.pack_into(page, _NOW.size + phase * _MOMENT.size, now)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeartbeatState:
-    """The agent's side: the content of the file at one moment."""
+    """The agent's side: the content of the file at one moment.
+
+    Attributes:
+        beats: changes whenever the rank moves.
+        step: finished optimizer steps; in phase SCRIPT those of this process.
+        phase: what it is doing.
+        busy: seconds in which it did not wait for others; 0 in phase SCRIPT.
+        first: by phase, when it first began, in ``time.monotonic()``; 0: not yet.
+        group: ranks of the largest process group that it has joined; 0: none.
+    """
 
     beats: int
     step: int
     phase: Phase
     busy: float
     first: tuple[float, ...]
+    group: int = 0
 
     @classmethod
     def read(cls, file: Path) -> Self:
@@ -92,8 +154,15 @@ class HeartbeatState:
             OSError: it is gone.
         """
         page = file.read_bytes()
-        beats, step, phase, busy = _NOW.unpack_from(page)
-        return cls(beats=beats, step=step, phase=Phase(phase), busy=busy, first=_FIRST.unpack_from(page, _NOW.size))
+        beats, step, number, busy = _NOW.unpack_from(page)
+        first: tuple[float, ...] = _FIRST.unpack_from(page, _NOW.size)
+        calls, steps, group = _SCRIPT.unpack_from(page, _SCRIPT_AT)
+        phase = Phase(number)
+        if calls and phase < Phase.RESTORING:  # the library's loop has not begun
+            beats, step, phase = beats + calls, steps, Phase.SCRIPT
+        else:
+            first = (*first[: Phase.SCRIPT], 0.0)
+        return cls(beats=beats, step=step, phase=phase, busy=busy, first=first, group=group)
 
 
 def prepare(file: Path) -> Path:

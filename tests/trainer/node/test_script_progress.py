@@ -1,0 +1,34 @@
+"""Steps and speed of a script with a loop of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from kittrain.node.script_progress import WINDOW, ScriptProgress
+
+
+def test_there_is_no_progress_before_the_first_step() -> None:
+    progress = ScriptProgress()
+    progress.add(0, 1.0, 1000.0)
+    assert progress.facts == {}
+    progress.add(2, 2.0, 1001.0)
+    assert progress.facts == {"step": 2, "steps_per_second": 0.0, "resumed_at": 1001.0}
+
+
+def test_the_speed_is_that_of_the_last_half_minute() -> None:
+    progress = ScriptProgress()
+    for tick in range(1, 401):  # 4 looks a second; 8 steps a second, then 2
+        now = tick / 4
+        progress.add(2 * tick if tick <= 200 else 400 + (tick - 200) // 2, now, 1000 + now)
+    assert progress.facts["step"] == 500
+    assert progress.facts["steps_per_second"] == pytest.approx(2, abs=0.05)
+    assert len(progress._samples) <= 2 * WINDOW + 2
+
+
+def test_a_script_that_stands_still_slows_down() -> None:
+    progress = ScriptProgress()
+    for second in range(11):
+        progress.add(1 + second, float(second), 0.0)
+    for second in range(11, 60):
+        progress.add(11, float(second), 0.0)
+    assert progress.facts["steps_per_second"] == 0.0

@@ -1,0 +1,48 @@
+"""A script that never heard of the kit: its steps are shown, and its hangs and failures are recovered from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.nodes import SCRIPTS, Nodes
+
+pytestmark = pytest.mark.slow
+
+PLAIN = str(SCRIPTS / "plain.py")
+
+
+def plain(folder: Path, **env: str) -> Nodes:
+    """A job of ``scripts/plain.py`` on two nodes."""
+    return Nodes(folder, PLAIN, OUTPUT=str(folder), **env)
+
+
+@pytest.mark.parametrize("warm", ["0", "1"])
+def test_steps_and_speed_are_reported(tmp_path: Path, warm: str) -> None:
+    with plain(tmp_path, KIT_WARM_WORKERS=warm) as nodes:
+        nodes.start(0, 1)
+        assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
+        progress = nodes.report()["progress"]
+        assert progress["step"] == 30
+        assert progress["resumed_at"] >= nodes.report()["formed"]
+
+
+def test_a_killed_rank_is_restarted_and_the_parts_of_the_recovery_are_measured(tmp_path: Path) -> None:
+    with plain(tmp_path, FAULT="kill") as nodes:
+        nodes.start(0, 1)
+        assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
+        assert "resumed at epoch 1" in nodes.output(0)
+        report = nodes.report()
+        assert report["progress"]["step"] == 20
+        assert list(report["last_recovery"]) == ["cause", "stop", "form", "start", "join", "first_step"]
+
+
+def test_a_rank_that_hangs_is_named(tmp_path: Path) -> None:
+    with plain(tmp_path, FAULT="sleep", KIT_HANG_TIMEOUT="4", PET_MAX_RESTARTS="0") as nodes:
+        nodes.start(0, 1)
+        assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
+        hang = next(line for line in nodes.output(0).splitlines() if "hang: " in line)
+        assert "rank 1 (node 1, pod local-1) has been in the script's own loop after step 15 for " in hang
+        assert " in fail; rank 0 waits in " in hang
+        assert hang.endswith("; started again"), "the first time is not charged"

@@ -1,0 +1,54 @@
+"""Hooks in a rank's process that show what any script does: its optimizer steps, and its process group.
+
+A script need not know of them: they are called by torch, change nothing, and cost a few microseconds a step. They write
+into the rank's heartbeat file. ``KIT_SCRIPT_HOOKS=0`` leaves them out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from kittrain.system.heartbeat import ScriptWriter
+from kittrain.system.imports import after_import
+
+VARIABLE: Final = "KIT_SCRIPT_HOOKS"
+# Sets the default process group, whoever calls for one, and resets it. Named here and not in torch_private, which
+# imports torch: that would be too early.
+SET_GROUP: Final = "_update_default_pg"
+
+
+def install(environ: Mapping[str, str] = os.environ) -> None:
+    """Install the hooks: now where torch is imported already, else as soon as the script imports it."""
+    name = environ.get("KIT_HEARTBEAT_FILE")
+    if not name or environ.get(VARIABLE) == "0":
+        return
+    with suppress(OSError):  # without a heartbeat the script still runs
+        writer = ScriptWriter(Path(name))
+        after_import("torch.optim.optimizer", lambda module: _watch_optimizers(module, writer))
+        after_import("torch.distributed.distributed_c10d", lambda module: _watch_groups(module, writer))
+
+
+def _watch_optimizers(module: ModuleType, writer: ScriptWriter) -> None:
+    def called(optimizer: object, _args: object, _kwargs: object) -> None:
+        writer.optimizer_called(id(optimizer))
+
+    module.register_optimizer_step_post_hook(called)
+
+
+def _watch_groups(module: ModuleType, writer: ScriptWriter) -> None:
+    """Wrap the function in which each process group becomes the default one; ``destroy_process_group`` passes None."""
+    update: Callable[[Any], None] | None = getattr(module, SET_GROUP, None)
+    if update is None:  # a torch without it: nothing is said of groups
+        return
+
+    def update_and_tell(group: Any) -> None:
+        update(group)
+        if group is not None:
+            writer.group_formed(group.size())
+
+    setattr(module, SET_GROUP, update_and_tell)

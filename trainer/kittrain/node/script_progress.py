@@ -1,0 +1,37 @@
+"""Progress of a script with a loop of its own, from the optimizer steps in its ranks' heartbeats. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+TICK: Final = 0.5  # seconds between two samples
+WINDOW: Final = 30.0  # seconds that the speed is averaged over
+
+
+class ScriptProgress:
+    """The optimizer steps of one round. ``now`` is in seconds of any monotonic clock."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, int]] = deque()
+        self._began: float | None = None  # Unix seconds
+
+    def add(self, steps: int, now: float, clock: float) -> None:
+        """Add how many steps have been taken so far; ``clock`` is in Unix seconds."""
+        if not steps:
+            return
+        self._began = self._began or clock
+        if len(self._samples) > 1 and self._samples[-1][0] < self._samples[-2][0] + TICK:
+            self._samples.pop()
+        self._samples.append((now, steps))
+        while now > self._samples[0][0] + WINDOW and len(self._samples) > 2:  # noqa: PLR2004  a speed needs two
+            self._samples.popleft()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """As rank 0's progress file has them in the library's loop; empty before the first step."""
+        if not self._samples:
+            return {}
+        (since, before), (now, steps) = self._samples[0], self._samples[-1]
+        speed = (steps - before) / (now - since) if now > since else 0.0
+        return {"step": steps, "steps_per_second": round(speed, 2), "resumed_at": self._began}
