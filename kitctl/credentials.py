@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Final
 
+from kitctl.code_tree import Sources
 from kitctl.spec import JobSpec
 
 # Names; TOKENIZERS_PARALLELISM and MAX_TOKENS are no credentials.
@@ -27,7 +28,12 @@ _FILE: Final = re.compile(
 )
 
 
-def warnings(spec: JobSpec, sources: Mapping[str, str]) -> Iterator[str]:
+def is_credential_file(path: str, text: str = "") -> bool:
+    """Whether a file looks like a credential, by its name or its content."""
+    return bool(_FILE.fullmatch(PurePath(path).name) or _VALUE.search(text))
+
+
+def warnings(spec: JobSpec, sources: Sources) -> Iterator[str]:
     """A warning for each variable, argument and file that looks like one, with the fix."""
     for name, value in spec.env.items():
         if value and (_NAME.search(name) or _VALUE.search(value)):
@@ -37,7 +43,7 @@ def warnings(spec: JobSpec, sources: Mapping[str, str]) -> Iterator[str]:
         if _VALUE.search(value):
             fix = "keep it in a Secret, and let the script read a variable: --secret NAME=SECRET/KEY"
             yield f"args[{number}] looks like a credential, and is stored in the job as plain text; {fix}"
-    for path, text in sources.items():
-        if _FILE.fullmatch(PurePath(path).name) or _VALUE.search(text):
-            fix = "leave it out of sync; mount a Secret under volumes instead"
-            yield f"the file {path} looks like a credential, and is stored in a ConfigMap as plain text; {fix}"
+    sent = sources.workdir.credentials if sources.workdir else ()
+    for path in (*sent, *(path for path, text in sources.files.items() if is_credential_file(path, text))):
+        fix = "leave it out of sync; mount a Secret under volumes instead"
+        yield f"the file {path} looks like a credential, and is stored with the job as plain text; {fix}"

@@ -12,6 +12,7 @@ import msgspec
 
 import kitctl
 from kitctl import names
+from kitctl.code_tree import Workdir
 from kitctl.kinds import JobKind
 from kitctl.quantity import seconds
 from kitctl.spec import JobSpec
@@ -54,7 +55,7 @@ def agent_spec(spec: JobSpec, exit_codes: Mapping[str, int], target: Mapping[str
         spec: the job.
         exit_codes: the agent's exit codes by outcome.
         target: the fields that depend on the target: rendezvous_host and rendezvous_port; if there is one, log_dir,
-            report, secret_file, secret_name and owner.
+            report, secret_file, secret_name and owner; with a folder those of ``code_fields``.
     """
     document = {
         "version": SPEC_VERSION,
@@ -102,15 +103,17 @@ def has_secret(spec: JobSpec) -> bool:
     return bool(spec.security.rendezvous_secret) and spec.rendezvous.backend == "hub"
 
 
-def pod_env(spec: JobSpec, kind: JobKind, *, standalone: bool) -> list[dict[str, Any]]:
+def pod_env(spec: JobSpec, kind: JobKind, workdir: Workdir | None = None, *, standalone: bool) -> list[dict[str, Any]]:
     """A pod's variables in Kubernetes' form, each once; the user's own win over ours.
 
     Args:
         spec: the job.
         kind: of the object.
+        workdir: the folder that is sent with it.
         standalone: the object is applied without kitctl, so pods ask the API server for what submit would give them.
     """
     fields = _cluster_fields(spec, kind) | (_standalone_fields(spec, kind) if standalone else {})
+    fields |= _code(workdir) if workdir else {}
     document = {names.KIT_SPEC: agent_spec(spec, kind.exit_codes, fields)}
     texts = common_env(spec) | document | _shared_env(spec, kind) | spec.env
     if not kind.sets_torchrun_env:
@@ -187,6 +190,21 @@ def _cluster_fields(spec: JobSpec, kind: JobKind) -> dict[str, str | int]:
         "report": f"configmap:{names.status_name(spec.name)}" if spec.security.report_status else "",
         "secret_file": f"{names.SECRET_PATH}/{names.SECRET_KEY}" if has_secret(spec) else "",
     }
+
+
+def archive_key(workdir: Workdir) -> str:
+    """The key of a folder's archive in its ConfigMap, and the name of the file in the pods."""
+    return f"{workdir.tree.digest}.tar.gz"
+
+
+def code_fields(digest: str, store: str, workdir: str) -> dict[str, str]:
+    """The document's fields for a job with a folder: which tree, where it is stored, and where it is unpacked."""
+    return {"code": digest, "code_store": store, "workdir": workdir}
+
+
+def _code(workdir: Workdir) -> dict[str, str]:
+    store = names.CODE_PATH if workdir.archive is None else f"{names.CODE_PATH}/{archive_key(workdir)}"
+    return code_fields(workdir.tree.digest, store, names.WORKSPACE)
 
 
 def _standalone_fields(spec: JobSpec, kind: JobKind) -> dict[str, str | int]:

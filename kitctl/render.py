@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from kitctl import yamlstrict
+from kitctl.code_tree import NO_SOURCES, Sources
 from kitctl.spec import JobSpec
 from kitctl.template_values import TemplateValues, template_values
 from kitctl.templates import fill
@@ -26,7 +27,7 @@ TEMPLATES: Final = ("rbac", "secret", "configmaps", "snapshots", "service", "net
 
 def manifests(
     spec: JobSpec,
-    sources: Mapping[str, str] | None = None,
+    sources: Sources = NO_SOURCES,
     *,
     suspended: bool = False,
     standalone: bool = True,
@@ -37,7 +38,7 @@ def manifests(
 
     Args:
         spec: the job; its kind ``auto`` is the default one.
-        sources: files that are sent with it, text by relative path.
+        sources: what is sent with it.
         suspended: whether the job waits to be unsuspended.
         standalone: whether they are applied without kitctl: pods then look up what submit would set.
         run: id of this run; empty: equal jobs are the same run.
@@ -47,7 +48,7 @@ def manifests(
         UsageError: a template of ``templates`` is wrong.
     """
     spec = spec if spec.namespace else msgspec.structs.replace(spec, namespace=DEFAULT_NAMESPACE)
-    values = template_values(spec, sources or {}, suspended=suspended, standalone=standalone, run=run)
+    values = template_values(spec, sources, suspended=suspended, standalone=standalone, run=run)
     folders = [folder for folder in (templates, values.kind.templates) if folder]
     return [document for template in _names(values) for document in fill(template, values, folders)]
 

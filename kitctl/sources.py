@@ -1,81 +1,72 @@
 """The files that are sent with a job: which ones, and whether they may leave this machine.
 
-What lives here: the paths, globs and folders of ``command`` and ``sync``, and reading them. They end up in a ConfigMap,
-so nothing is sent that was not named: no hidden file, and no target of a link outside the folder.
+What lives here: a script given by relative path, the paths, globs and folders of ``sync``, and the choice between these
+and a whole folder (``workdir``). The former end up in a ConfigMap as text, so nothing is sent that was not named: no
+hidden file, and no target of a link outside the folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from kitctl.errors import Problem, SpecError
+from kitctl.code_tree import Sources, Workdir
 from kitctl.spec import JobSpec
+from kitctl.workdir import collect
+from kitctl.workdir.patterns import below, matches, wrong
 
 SOURCES_LIMIT: Final = 900 * 1024  # bytes; they are sent in a ConfigMap, which holds 1 MiB
 
 
-def sources(spec: JobSpec, folder: Path) -> dict[str, str]:
-    """The files to send with the job, by path relative to ``folder``: a relative script, and ``sync``.
+def sources(spec: JobSpec, folder: Path) -> Sources:
+    """What is sent with a job that is submitted from ``folder``.
 
     Raises:
-        SpecError: one of them is missing, not text, outside the folder or hidden, or they are too large together.
+        SpecError: a file is missing, outside the folder or hidden, or they are too large together; without ``workdir``
+            also if one is not text.
     """
+    if spec.workdir:
+        workdir = collect(folder / Path(spec.workdir).expanduser(), spec.sync)
+        _require_script(spec, workdir, folder)
+        return Sources(workdir=workdir)
     found: dict[Path, str] = {}
     if spec.script and not Path(spec.script).is_absolute():
         found[_script(folder, spec.script)] = "command"
     for number, pattern in enumerate(spec.sync):
         field = f"sync[{number}]"
-        found |= dict.fromkeys(_matches(folder, pattern, field), field)
+        found |= dict.fromkeys(matches(folder, pattern, field), field)
     for path, field in found.items():
         _require_inside(path, folder, field)
     _require_small(found)
-    return {path.relative_to(folder).as_posix(): _text(path, field) for path, field in sorted(found.items())}
+    return Sources(
+        files={path.relative_to(folder).as_posix(): _text(path, field) for path, field in sorted(found.items())}
+    )
+
+
+def _require_script(spec: JobSpec, workdir: Workdir, folder: Path) -> None:
+    """A relative script has to be one of the files that are sent."""
+    script = spec.script
+    if not script or Path(script).is_absolute():
+        return
+    path = below(workdir.folder, script, "command")
+    if path.relative_to(workdir.folder).as_posix() in workdir.tree.files.keys() | workdir.tree.links.keys():
+        return
+    if path.is_file():
+        raise wrong("command", f"{script} is in {workdir.folder}, but is not sent", f"name it: sync: [{script!r}]")
+    inside = (folder / script).resolve()
+    moved = inside.is_file() and inside.is_relative_to(workdir.folder.resolve())
+    fix = f"write {inside.relative_to(workdir.folder.resolve())}" if moved else "give a path from that folder"
+    raise wrong("command", f"{script} does not exist in the workdir {workdir.folder}", fix)
 
 
 def _script(folder: Path, script: str) -> Path:
-    path = _below(folder, script, "command")
+    path = below(folder, script, "command")
     if not path.exists():
         fix = "give a path from this folder, or an absolute path in the image"
-        raise _wrong("command", f"{script} does not exist in {folder}", fix)
+        raise wrong("command", f"{script} does not exist in {folder}", fix)
     if not path.is_file():
-        raise _wrong("command", f"{script} is not a file", "name a script; sync takes folders")
+        raise wrong("command", f"{script} is not a file", "name a script; sync takes folders")
     return path
-
-
-def _matches(folder: Path, pattern: str, field: str) -> Iterator[Path]:
-    """The files that match a path, a glob or a folder."""
-    _below(folder, pattern, field)
-    hidden = [part for part in Path(pattern).parts if part.startswith(".")]
-    try:
-        paths = sorted(folder.glob(pattern)) if Path(pattern).parts else [folder]
-    except ValueError as error:
-        raise _wrong(field, f"{pattern!r} is not a pattern: {error}", "write it like lib, *.txt or **/*.py") from error
-    files = [file for path in paths for file in _files(path) if _named(file.relative_to(folder), hidden)]
-    if not files:
-        what = f"{pattern} matches nothing in {folder}, or only hidden files"
-        raise _wrong(field, what, "give a path from this folder; name hidden files themselves, as in .env")
-    yield from files
-
-
-def _below(folder: Path, path: str, field: str) -> Path:
-    if not path or "\0" in path or Path(path).is_absolute() or ".." in Path(path).parts:
-        raise _wrong(field, f"{path!r} is not below {folder}", "give paths from the folder that you submit from")
-    return folder / path
-
-
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    return [file for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
-
-
-def _named(path: Path, hidden: list[str]) -> bool:
-    """Whether each hidden part of a path was named: ``*`` matches no hidden part."""
-    parts = [part for part in path.parts if part.startswith(".")]
-    return all(any(fnmatchcase(part, pattern) for pattern in hidden) for part in parts)
 
 
 def _require_inside(path: Path, folder: Path, field: str) -> None:
@@ -85,17 +76,17 @@ def _require_inside(path: Path, folder: Path, field: str) -> None:
         return
     name = path.relative_to(folder)
     if not real.is_relative_to(root) or any(part.startswith(".") for part in real.relative_to(root).parts):
-        raise _wrong(field, f"{name} is a link to {real}, which is not sent", "name the file itself, or copy it")
+        raise wrong(field, f"{name} is a link to {real}, which is not sent", "name the file itself, or copy it")
 
 
 def _require_small(found: dict[Path, str]) -> None:
     for path, field in found.items():
         if path.exists() and not path.is_file():
-            raise _wrong(field, f"{path.name} is not a file", "only text files can be sent")
+            raise wrong(field, f"{path.name} is not a file", "only text files can be sent")
     size = sum(path.stat().st_size for path in found if path.exists())
     if size > SOURCES_LIMIT:
         what = f"{size // 1024} KiB of files are more than the {SOURCES_LIMIT // 1024} that can be sent with a job"
-        raise _wrong("sync", what, "sync fewer, or put them into the image or on a volume")
+        raise wrong("sync", what, "sync fewer, send the folder with --workdir, or put them on a volume")
 
 
 def _text(path: Path, field: str) -> str:
@@ -103,8 +94,4 @@ def _text(path: Path, field: str) -> str:
         return path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
         what = f"{path.name} cannot be sent with the job: {error}"
-        raise _wrong(field, what, "only text files can be sent; put others on a volume") from error
-
-
-def _wrong(field: str, what: str, fix: str) -> SpecError:
-    return SpecError([Problem.of(field, what, fix)])
+        raise wrong(field, what, "only text files can be sent so; --workdir sends a folder with all files") from error

@@ -71,6 +71,10 @@ class JobSpec(Section, frozen=True, kw_only=True):
     sync: tuple[str, ...] = ()
     """Files to send with the job, into its working folder: paths, globs and folders. A script given by relative path is
     sent, too. Hidden files must be named, and no link may lead out of the folder that you submit from."""
+    workdir: str = ""
+    """A folder to send with the job: it becomes the working folder of the ranks, a writable copy on each node. Sent are
+    the files that git does not ignore, less those that ``.kitignore`` lists; of untracked ones, hidden files and what
+    looks like a credential only if ``sync`` names them, by path in this folder. The script's path is relative to it."""
     resume: bool | Literal["state"] = False
     """Continue from the snapshots of an earlier run of this name. ``true``: exactly, in its order of the data;
     ``state``: with its weights, optimizer and scheduler; data set, batch size and seed may differ."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
 
 import kitctl
 from kitctl import environment, kinds, names
+from kitctl.code_tree import Sources, Workdir
 from kitctl.kinds import JobKind
 from kitctl.quantity import seconds
 from kitctl.sections import EnvSource, Volume
@@ -39,7 +41,9 @@ class TemplateValues:
 
     spec: JobSpec
     kind: JobKind
-    sources: Mapping[str, str]
+    sources: Mapping[str, str]  # text by key of the ConfigMap
+    workdir: Workdir | None
+    hash: str  # a digest of the job and its files
     suspended: bool
     run: str
     standalone: bool
@@ -72,6 +76,18 @@ class TemplateValues:
         return names.sources_name(self.name)
 
     @property
+    def archive(self) -> Mapping[str, str]:
+        """The folder that is sent as a ConfigMap, as base64 by key; empty: there is none."""
+        if not self.workdir or self.workdir.archive is None:
+            return {}
+        return {environment.archive_key(self.workdir): base64.b64encode(self.workdir.archive).decode()}
+
+    @property
+    def volumes(self) -> list[Mount]:
+        """The volumes, each once: one may be mounted in two places."""
+        return list({mount.name: mount for mount in self.mounts}.values())
+
+    @property
     def secret_name(self) -> str:
         """Name of the Secret that authenticates the nodes; empty: there is none."""
         return names.secret_name(self.name) if environment.has_secret(self.spec) else ""
@@ -102,11 +118,6 @@ class TemplateValues:
         return f"{self.name}-{self.run or self.hash}"
 
     @property
-    def hash(self) -> str:
-        """A digest of the job and its files."""
-        return self.spec.digest(self.sources)
-
-    @property
     def rendezvous_host(self) -> str:
         """DNS name of node 0."""
         return environment.rendezvous_host(self.spec, self.kind)
@@ -118,21 +129,24 @@ class TemplateValues:
 
 
 def template_values(
-    spec: JobSpec, sources: Mapping[str, str], *, suspended: bool, standalone: bool = True, run: str = ""
+    spec: JobSpec, sources: Sources, *, suspended: bool, standalone: bool = True, run: str = ""
 ) -> TemplateValues:
     """The values for a job's templates."""
     kind = kinds.of_spec(spec.kind)
+    texts = {source_key(path): text for path, text in sources.files.items()}
     components = ("trainer", "rendezvous", "status", "sources", "snapshots", "access")
     return TemplateValues(
         spec=spec,
         kind=kind,
-        sources={source_key(path): text for path, text in sources.items()},
+        sources=texts,
+        workdir=sources.workdir,
+        hash=spec.digest({"workdir": sources.workdir.tree.digest} if sources.workdir else texts),
         suspended=suspended or bool(spec.scheduling.queue),
         run=run,
         standalone=standalone,
         labels={component: _labels(spec, component) for component in components} | {"job": _job_labels(spec)},
         selector={names.LABEL_INSTANCE: spec.name, names.LABEL_COMPONENT: "trainer"},
-        env=tuple(environment.pod_env(spec, kind, standalone=standalone)),
+        env=tuple(environment.pod_env(spec, kind, sources.workdir, standalone=standalone)),
         env_from=tuple(map(_env_from, spec.env_from)),
         mounts=tuple(_mounts(spec, sources)),
         command=tuple(map(environment.escape_var_refs, (*names.AGENT_COMMAND, "--", *spec.command, *spec.args))),
@@ -178,7 +192,7 @@ def _env_from(source: EnvSource) -> dict[str, Any]:
     return {kind: {"name": name}} | ({"prefix": source.prefix} if source.prefix else {})
 
 
-def _mounts(spec: JobSpec, sources: Mapping[str, str]) -> list[Mount]:
+def _mounts(spec: JobSpec, sources: Sources) -> list[Mount]:
     shm = {"medium": "Memory", "sizeLimit": spec.shared_memory}
     mounts = [Mount(name="shm", path="/dev/shm", kind="emptyDir", source=shm)]  # noqa: S108 - in the pod
     if spec.security.profile == "restricted" and spec.security.read_only_root:
@@ -188,10 +202,13 @@ def _mounts(spec: JobSpec, sources: Mapping[str, str]) -> list[Mount]:
         mounts.append(Mount(name="secret", path=names.SECRET_PATH, kind="secret", source=source, read_only=True))
     if spec.snapshots.enabled:
         mounts.append(_snapshots(spec))
-    if sources:
-        items = [{"key": source_key(path), "path": path} for path in sources]
+    if sources.files:
+        items = [{"key": source_key(path), "path": path} for path in sources.files]
         files = {"name": names.sources_name(spec.name), "items": items}
         mounts.append(Mount(name="sources", path=names.WORKSPACE, kind="configMap", source=files, read_only=True))
+    if sources.workdir:
+        mounts.append(Mount(name="workspace", path=names.WORKSPACE, kind="emptyDir", source={}))
+        mounts.append(_code(spec, sources.workdir))
     return mounts + [_volume(number, volume) for number, volume in enumerate(spec.volumes)]
 
 
@@ -207,6 +224,15 @@ def _snapshots(spec: JobSpec) -> Mount:
         source={"claimName": _claim(spec)},
         sub_path=spec.name if spec.snapshots.claim else "",  # other jobs may use an existing claim, too
     )
+
+
+def _code(spec: JobSpec, workdir: Workdir) -> Mount:
+    """Where the pods find the folder that was sent, packed: in a ConfigMap, or on the claim for all of its jobs."""
+    if workdir.archive is None:
+        claim = _snapshots(spec)
+        return replace(claim, path=names.CODE_PATH, sub_path=names.CODE_SUB_PATH, read_only=True)
+    source = {"name": names.sources_name(spec.name)}
+    return Mount(name="sources", path=names.CODE_PATH, kind="configMap", source=source, read_only=True)
 
 
 def _volume(number: int, volume: Volume) -> Mount:

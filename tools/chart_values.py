@@ -21,6 +21,7 @@ CHANGED: Final[Mapping[str, Schema]] = {
     "namespace": {"default": "", "description": "Namespace it runs in. Empty: the release's."},
     "kind": {"description": "The Kubernetes kind. ``auto`` is IndexedJob."},
     "sync": {"description": "As in a job file; but a chart cannot read the files: give them as ``sources``."},
+    "workdir": {"description": "As in a job file; but a chart cannot read the folder: give it as ``code``."},
 }
 CHART_ONLY: Final[Schema] = {
     "scale": {
@@ -35,6 +36,17 @@ CHART_ONLY: Final[Schema] = {
         "default": {},
         "description": "Files that travel with the job, text by relative path: "
         "``--set-file 'sources.train\\.py=train.py'``.",
+    },
+    "code": {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "digest": {"type": "string", "pattern": "^([0-9a-f]{64})?$"},
+            "configMap": {"type": "string"},
+        },
+        "default": {},
+        "description": "The folder that was sent for the job, as a ``digest``: in the ConfigMap ``configMap``, else on "
+        "the claim for snapshots.",
     },
     "keepSnapshots": {
         "type": "boolean",

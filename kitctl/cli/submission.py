@@ -9,6 +9,7 @@ from kitctl.cli.common import info
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kitctl.code_tree import Sources
     from kitctl.job_request import JobRequest
     from kitctl.spec import JobSpec
 
@@ -45,7 +46,7 @@ def objects(spec: JobSpec, templates: Path | None, *, namespace: str = "") -> li
     return render.manifests(spec, _sources(spec), templates=check_folder(templates) if templates else None)
 
 
-def _sources(spec: JobSpec) -> dict[str, str]:
+def _sources(spec: JobSpec) -> Sources:
     from pathlib import Path
 
     from kitctl.sources import sources

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 from kitctl import plugins
+from kitctl.code_tree import Sources
 from kitctl.doctor import Finding
 from kitctl.errors import UsageError
 from kitctl.facts import JobFacts
@@ -36,14 +37,14 @@ class TargetOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """A job to submit: the spec, the files to send along (text by relative path), and the folder they are from.
+    """A job to submit: the spec, what is sent along, and the folder that it is submitted from.
 
     With ``replace`` a job of that name is deleted first; without ``checks`` a job is submitted that may never run. The
     templates in the folder ``templates`` replace those of the same file name in ``manifests/``.
     """
 
     spec: JobSpec
-    sources: Mapping[str, str]
+    sources: Sources
     folder: Path
     replace: bool = False
     checks: bool = True

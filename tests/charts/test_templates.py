@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kitctl import names, render, specfile
+from kitctl.code_tree import ARCHIVE_LIMIT, Sources
 from kitctl.job_request import JobRequest
 from kitctl.spec import JobSpec
+from kitctl.workdir import collect
 from kittrain.env import node_env
 from tests.charts.helm import CHART, DIFFERENCES, Object, alike, rendered
 from tests.kitctl.rendered import document_in, env_in, of_kind
@@ -22,14 +25,14 @@ def both(case: Path, kind: str) -> tuple[list[Object], list[Object]]:
     spec = specfile.build(JobRequest(file=case, flags={"kind": kind}))
     sources = SOURCES if spec.script == "train.py" else {}
     chart = rendered("-f", str(case), "--set", f"kind={kind}", given={"sources": sources})
-    return render.manifests(spec, dict(sorted(sources.items()))), chart
+    return render.manifests(spec, Sources(files=dict(sorted(sources.items())))), chart
 
 
 def assert_equal(job: dict[str, Any], sources: dict[str, str] | None = None) -> None:
     """kitctl and the chart render equal objects."""
     spec = specfile.build(JobRequest(flags=job))
     chart = rendered(given=job | {"sources": sources or {}})
-    assert alike(chart) == alike(render.manifests(spec, dict(sorted((sources or {}).items()))))
+    assert alike(chart) == alike(render.manifests(spec, Sources(files=dict(sorted((sources or {}).items())))))
 
 
 @pytest.mark.parametrize(("case", "kind"), BOTH_KINDS + LIMITS, ids=lambda value: getattr(value, "stem", value))
@@ -140,7 +143,20 @@ def test_a_script_is_sent_by_set_file(tmp_path: Path) -> None:
     option = f"sources.src/train\\.py={tmp_path / 'train.py'}"
     chart = rendered("--set-file", option, given={"command": ["src/train.py"]})
     spec = JobSpec(name="job", command=("src/train.py",))
-    assert alike(chart) == alike(render.manifests(spec, {"src/train.py": "print('ü')\n"}))
+    assert alike(chart) == alike(render.manifests(spec, Sources(files={"src/train.py": "print('ü')\n"})))
+
+
+@pytest.mark.parametrize("claim", ["", "team"])
+@pytest.mark.parametrize("size", [1, ARCHIVE_LIMIT])
+def test_a_folder_that_was_sent_is_found_alike(tmp_path: Path, size: int, claim: str) -> None:
+    (tmp_path / "train.py").write_bytes(os.urandom(size))
+    workdir = collect(tmp_path, ())
+    place = {"configMap": "job-sources"} if workdir.archive is not None else {}
+    assert bool(place) == (size == 1)
+    job = {"name": "job", "command": ["train.py"], "workdir": ".", "snapshots": {"claim": claim}}
+    chart = rendered(given=job | {"code": {"digest": workdir.tree.digest} | place})
+    ours = render.manifests(specfile.build(JobRequest(flags=job)), Sources(workdir=workdir))
+    assert alike(chart) == alike([one for one in ours if one["metadata"]["name"] != "job-sources"])
 
 
 # -- the chart alone ------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 
 from kitctl import render, specfile
+from kitctl.code_tree import Sources
 from kitctl.job_request import JobRequest
 from kitctl.kinds import of_object
 from tests.charts.helm import CHART, helm, rendered
@@ -36,7 +37,7 @@ def test_the_server_accepts_a_case_by_kitctl_and_by_the_chart(empty_namespace: s
     spec = specfile.build(JobRequest(file=case, flags={"kind": kind, "namespace": empty_namespace}))
     sources = SOURCES if spec.script == "train.py" else {}
     chart = rendered("-f", str(case), "--set", f"kind={kind},namespace={empty_namespace}", given={"sources": sources})
-    for objects in (render.manifests(spec, sources), chart):
+    for objects in (render.manifests(spec, Sources(files=sources)), chart):
         accepted = kubectl("apply", "--server-side", "--dry-run=server", "-f", "-", given=render.to_json(objects))
         assert len(accepted.splitlines()) == len(objects)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kitctl.__main__ import main
+from kitctl.code_tree import NO_SOURCES, Sources
 from kitctl.credentials import warnings
 from kitctl.spec import JobSpec
 
@@ -15,7 +16,7 @@ KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n"
     ["WANDB_API_KEY", "HF_TOKEN", "TOKEN", "MY_SECRET", "DB_PASSWORD", "AWS_SECRET_ACCESS_KEY", "apikey"],
 )
 def test_names_of_credentials(name: str) -> None:
-    (told,) = warnings(JobSpec(env={name: "x"}), {})
+    (told,) = warnings(JobSpec(env={name: "x"}), NO_SOURCES)
     assert told.startswith(f"env.{name} looks like a credential")
     assert f"--secret {name}=SECRET/KEY" in told
 
@@ -24,9 +25,13 @@ def test_names_of_credentials(name: str) -> None:
     "value", [HF, "ghp_" + "x" * 36, "AKIA" + "A" * 16, "sk-" + "0" * 20, KEY, "glpat-" + "x" * 20]
 )
 def test_values_of_credentials(value: str) -> None:
-    assert len([*warnings(JobSpec(env={"A": value}), {})]) == 1
-    assert next(iter(warnings(JobSpec(args=("--x", f"--y={value}")), {}))).startswith("args[1] looks like a credential")
-    assert next(iter(warnings(JobSpec(), {"lib/a.txt": f"a\n{value}\n"}))).startswith("the file lib/a.txt looks like")
+    assert len([*warnings(JobSpec(env={"A": value}), NO_SOURCES)]) == 1
+    assert next(iter(warnings(JobSpec(args=("--x", f"--y={value}")), NO_SOURCES))).startswith(
+        "args[1] looks like a credential"
+    )
+    assert next(iter(warnings(JobSpec(), Sources(files={"lib/a.txt": f"a\n{value}\n"})))).startswith(
+        "the file lib/a.txt looks like"
+    )
 
 
 @pytest.mark.parametrize(
@@ -34,7 +39,7 @@ def test_values_of_credentials(value: str) -> None:
     [".env", "a/.env.local", "x.pem", "server.key", "id_rsa", ".netrc", "my-credentials.json", "token", "hf_token"],
 )
 def test_files_of_credentials(path: str) -> None:
-    assert len([*warnings(JobSpec(), {path: "x"})]) == 1
+    assert len([*warnings(JobSpec(), Sources(files={path: "x"}))]) == 1
 
 
 def test_what_is_none() -> None:
@@ -46,7 +51,9 @@ def test_what_is_none() -> None:
         "EMPTY_KEY": "",
     }
     paths = ("train.py", "tokenizer.py", "tokens.txt", "secrets.py", "key.py", "tokenizer.json", "keys/model.py")
-    assert not [*warnings(JobSpec(env=env, args=("--sk-learn", "x")), dict.fromkeys(paths, "import torch\n"))]
+    assert not [
+        *warnings(JobSpec(env=env, args=("--sk-learn", "x")), Sources(files=dict.fromkeys(paths, "import torch\n")))
+    ]
 
 
 def test_render_and_a_dry_run_warn_of_credentials(

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from kitctl import names, render, specfile
+from kitctl.code_tree import Sources
 from kitctl.fields import Kind
 from kitctl.job_request import JobRequest
 from kitctl.sections import Rendezvous, Scheduling, Section, Security, Snapshots
@@ -28,7 +29,7 @@ LIMITS = [
 
 def case_objects(case: Path, kind: str) -> list[dict[str, Any]]:
     spec = specfile.build(JobRequest(file=case, flags={"kind": kind}))
-    return render.manifests(spec, SOURCES if spec.script == "train.py" else {})
+    return render.manifests(spec, Sources(files=SOURCES if spec.script == "train.py" else {}))
 
 
 @pytest.mark.parametrize(("case", "kind"), BOTH_KINDS + LIMITS, ids=lambda value: getattr(value, "stem", value))
@@ -42,6 +43,7 @@ def test_the_case_with_every_option_leaves_no_key_at_its_default() -> None:
     # The version has one value; of these two values the other would switch the rest off.
     fixed = {
         "version",
+        "workdir",
         "snapshots.enabled",
         "snapshots.accessMode",
         "security.profile",
@@ -65,7 +67,7 @@ def _defaults(section: Any, plain: Any, path: str = "") -> list[str]:
 
 def test_objects_come_in_the_order_in_which_they_are_needed() -> None:
     spec = JobSpec(name="job", command=("train.py",))
-    kinds = [thing["kind"] for thing in render.manifests(spec, SOURCES)]
+    kinds = [thing["kind"] for thing in render.manifests(spec, Sources(files=SOURCES))]
     needed = ["ServiceAccount", "Role", "RoleBinding", "Secret", "ConfigMap", "ConfigMap", "PersistentVolumeClaim"]
     assert kinds == [*needed, "Service", "NetworkPolicy", "Job"]
 
@@ -238,7 +240,7 @@ def host_names(spec: JobSpec, kind: str) -> list[str]:
 
 def test_files_of_any_name_travel() -> None:
     sources = {"train.py": "a", "lib/train.py": "b", "lib_train.py": "c", "a b/ü.py": "d"}
-    objects = render.manifests(JobSpec(name="job", command=("train.py",)), sources)
+    objects = render.manifests(JobSpec(name="job", command=("train.py",)), Sources(files=sources))
     held = of_kind(objects, "ConfigMap", "job-sources")["data"]
     assert all(re.fullmatch(r"[-._a-zA-Z0-9]{1,253}", key) for key in held)
     (volume,) = [volume for volume in pod_in(objects)["volumes"] if volume["name"] == "sources"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kitctl.code_tree import NO_SOURCES
 from kitctl.errors import SpecError
 from kitctl.sources import SOURCES_LIMIT, sources
 from kitctl.spec import JobSpec
@@ -22,14 +23,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def travelling(folder: Path, script: str = "train.py", *sync: str) -> dict[str, str]:
-    return sources(JobSpec(name="job", command=(script,), sync=sync), folder)
+    return dict(sources(JobSpec(name="job", command=(script,), sync=sync), folder).files)
 
 
 def test_a_relative_script_travels_and_an_absolute_one_is_the_images(folder: Path) -> None:
     assert travelling(folder) == {"train.py": "# train.py ü\n"}
     assert travelling(folder, "./train.py") == {"train.py": "# train.py ü\n"}
     assert travelling(folder, "/opt/train.py") == {}
-    assert sources(JobSpec(name="job"), folder) == {}, "a module is the image's"
+    assert sources(JobSpec(name="job"), folder) == NO_SOURCES, "a module is the image's"
 
 
 def test_folders_and_globs_travel_without_what_is_hidden(folder: Path) -> None:

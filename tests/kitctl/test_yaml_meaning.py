@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from kitctl import names, render
+from kitctl.code_tree import Sources
 from kitctl.spec import JobSpec
 from kitctl.yamlstrict import is_ambiguous
 
@@ -27,7 +28,9 @@ TRAPS = [
 def traps() -> list[dict[str, Any]]:
     env = {f"V{number}": text for number, text in enumerate(TRAPS)}
     spec = JobSpec(name="job", command=("train.py",), args=tuple(TRAPS), env=env)
-    return render.manifests(spec, {"train.py": "\n".join(TRAPS), "y": "yes", "0x1f": "1e-3", "null": "~", "1e3": "08"})
+    return render.manifests(
+        spec, Sources(files={"train.py": "\n".join(TRAPS), "y": "yes", "0x1f": "1e-3", "null": "~", "1e3": "08"})
+    )
 
 
 def test_every_string_is_quoted() -> None:

@@ -27,6 +27,7 @@ from kittrain.node.memory import memory_folder
 from kittrain.node.run_identity import with_run_uid
 from kittrain.node.scratch import scratch_folder
 from kittrain.node.secret import run_secret
+from kittrain.node.workdir import CodeError, enter_workdir
 from kittrain.node.zygote import Zygote
 from kittrain.outcome import marker, termination
 from kittrain.outcome.marker import finished
@@ -117,10 +118,11 @@ def _run(node: NodeEnv, command: list[str], drain: Drain, log_copy: LogCopy | No
     try:
         with drain.interruptible():
             node = with_run_uid(node, os.environ, partial(log, node.node_index))
+        enter_workdir(node, partial(log, node.node_index))
         return _check(node, command) or _supervise(node, command, drain, log_copy)
     except DrainRequested:
         return Ending(outcome="drained", reason="received a stop signal")
-    except EnvError as error:
+    except (EnvError, CodeError) as error:
         return Ending(outcome="fatal", reason=str(error))
     except (ApiError, PortBusyError, StorageUnavailableError) as error:
         return Ending(outcome="retryable", reason=str(error))

@@ -69,6 +69,9 @@ class JobSpec:
     from_scratch: bool = False  # begin anew where no snapshot can be used, instead of an error
     virtual_ranks: int = 0
     log_dir: Path | None = None  # per-rank logs that outlive the pod
+    code: str | None = None  # digest of the folder that was sent with the job; None: none was
+    code_store: Path | None = None  # where it is stored: an archive, or a folder
+    workdir: Path | None = None  # where it is unpacked: the working folder
     report: str | None = None  # file:<path> | configmap:<name>
 
 

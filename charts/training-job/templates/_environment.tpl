@@ -81,6 +81,12 @@ PYTHONUNBUFFERED: "1"
 {{- $_ := set $spec $field $value }}
 {{- end }}
 {{- end }}
+{{- with .Values.code.digest }}
+{{- $_ := set $spec "code" . }}
+{{- $archive := printf "/var/run/kitctl.dev/code/%s.tar.gz" . }}
+{{- $_ := set $spec "code_store" (empty $.Values.code.configMap | ternary "/var/run/kitctl.dev/code" $archive) }}
+{{- $_ := set $spec "workdir" "/workspace" }}
+{{- end }}
 {{- toJson $spec }}
 {{- end }}
 

@@ -62,7 +62,7 @@ spec:
         {{- range concat (list "python" "-P" "-m" "kittrain.agent" "--") .Values.command .Values.args }}
         - {{ include "training-job.literal" . }}
         {{- end }}
-      {{- if .Values.sources }}
+      {{- if or .Values.sources .Values.code.digest }}
       workingDir: /workspace
       {{- end }}
       ports:
@@ -130,6 +130,16 @@ spec:
           mountPath: /workspace
           readOnly: true
         {{- end }}
+        {{- if .Values.code.digest }}
+        - name: workspace
+          mountPath: /workspace
+        - name: {{ empty .Values.code.configMap | ternary "snapshots" "sources" }}
+          mountPath: /var/run/kitctl.dev/code
+          {{- if not .Values.code.configMap }}
+          subPath: .kitctl-code
+          {{- end }}
+          readOnly: true
+        {{- end }}
         {{- range $number, $volume := .Values.volumes }}
         - name: volume-{{ $number }}
           mountPath: {{ .mountPath | toJson }}
@@ -161,6 +171,14 @@ spec:
           - key: {{ include "training-job.sourceKey" $path | toJson }}
             path: {{ $path | toJson }}
           {{- end }}
+    {{- end }}
+    {{- if .Values.code.digest }}
+    - name: workspace
+      emptyDir: {}
+    {{- with .Values.code.configMap }}
+    - name: sources
+      configMap: {name: {{ . | toJson }}}
+    {{- end }}
     {{- end }}
     {{- range $number, $volume := .Values.volumes }}
     - name: volume-{{ $number }}

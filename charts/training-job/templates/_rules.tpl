@@ -112,11 +112,20 @@ backend: nccl needs GPUs; fix: set gpusPerNode, or backend: gloo
 {{- define "training-job.sourceProblems" -}}
 {{- with first .Values.command }}
 {{- $script := clean . }}
-{{- if not (or (hasPrefix "-" .) (hasPrefix "/" .) (hasKey $.Values.sources $script)) }}
+{{- if not (or (hasPrefix "-" .) (hasPrefix "/" .) (hasKey $.Values.sources $script) $.Values.code.digest) }}
 command: {{ . }} does not travel with the chart by itself; fix: add --set-file 'sources.{{ replace "." "\\." $script }}={{ $script }}', or give an absolute path in the image
 {{- end }}
 {{- end }}
-{{- if and .Values.sync (not .Values.sources) }}
+{{- if and .Values.workdir (not .Values.code.digest) }}
+workdir: a chart cannot read the folder; fix: send it with kitctl, and give its digest as code
+{{- end }}
+{{- if and .Values.code.digest .Values.sources }}
+sources: the folder of code takes their place; fix: give one of the two
+{{- end }}
+{{- if and .Values.code.digest (not .Values.code.configMap) (not .Values.snapshots.enabled) }}
+code: without configMap the folder is on the claim for snapshots; fix: give configMap, or set snapshots.enabled
+{{- end }}
+{{- if and .Values.sync (not .Values.sources) (not .Values.code.digest) }}
 sync: a chart cannot read the files; fix: add --set-file 'sources.PATH=FILE' for each, with every dot of PATH as \.
 {{- end }}
 {{- end }}

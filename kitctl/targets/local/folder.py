@@ -8,6 +8,8 @@
     result.json         how it ended; absent before
     report.json         published by rank 0's agent
     supervisor.lock     held by the running supervisor;  supervisor.log  its log
+    code/               the folder that was sent, in a store (``code_store``)
+    nodes/<i>/workdir/  the node's copy of it
     nodes/<i>/lock      held by the running shim
     nodes/<i>/<attempt>.{start,exit}.json  <attempt>.log  <attempt>.termination.json
 """
@@ -20,7 +22,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final, TypeVar
@@ -30,6 +32,7 @@ from msgspec.structs import replace
 
 from kitctl.errors import SpecError, TargetError
 from kitctl.facts import Report, Termination
+from kitctl.targets.local.code_store import STORE
 from kitctl.targets.local.records import Desired, Exited, Job, Result, Runtime, Started
 
 T = TypeVar("T")
@@ -66,6 +69,11 @@ class NodeFolder:
     def started(self, attempt: int) -> Started | None:
         """When an attempt started, and its process id."""
         return read(self.path / f"{attempt}.start.json", Started)
+
+    @property
+    def workdir(self) -> Path:
+        """The working folder of its ranks, if a folder was sent with the job."""
+        return self.path / "workdir"
 
     def exited(self, attempt: int) -> Exited | None:
         """How an attempt ended; None while it runs, or if its shim was killed as well."""
@@ -107,6 +115,11 @@ class JobFolder:
     def desired(self) -> Desired:
         """Its desired state."""
         return self._require("desired.json", Desired)
+
+    @property
+    def code_store(self) -> Path:
+        """The store with the folder that was sent with the job."""
+        return self.path / STORE
 
     @property
     def runtime(self) -> Runtime | None:
@@ -167,11 +180,12 @@ class JobFolder:
         return is_locked(self.lock)
 
 
-def create(path: Path, job: Job, desired: Desired) -> JobFolder:
-    """Create a job's folder atomically.
+def create(path: Path, job: Job, desired: Desired, fill: Callable[[Path], None] = lambda _: None) -> JobFolder:
+    """Create a job's folder atomically; ``fill`` writes more files to it.
 
     Raises:
         FileExistsError: one of that name exists.
+        Exception: what ``fill`` raises.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=".new-", dir=path.parent))  # mode 0700: the environment may hold credentials
@@ -179,15 +193,24 @@ def create(path: Path, job: Job, desired: Desired) -> JobFolder:
         folder = JobFolder(draft)
         folder.write(job)
         folder.write(desired)
+        fill(draft)
         with os.fdopen(os.open(folder.secret_path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as secret:
             secret.write(secrets.token_hex(SECRET))
-        if path.exists():  # rename() would replace an empty folder, and fail only on a full one
-            raise FileExistsError(path)
+        _rename(draft, path)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    return JobFolder(path)
+
+
+def _rename(draft: Path, path: Path) -> None:
+    """Give a folder its name, unless that is taken."""
+    if path.exists():  # rename() would replace an empty folder, and fail only on a full one
+        raise FileExistsError(path)
+    try:
         draft.rename(path)
     except OSError as error:
-        shutil.rmtree(draft, ignore_errors=True)
         raise FileExistsError(path) if path.exists() else error from error
-    return JobFolder(path)
 
 
 def read(path: Path, kind: type[T]) -> T | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kitctl import names
-from kitctl.environment import agent_spec, common_env, has_secret, torchrun_env
+from kitctl.environment import agent_spec, code_fields, common_env, has_secret, torchrun_env
 from kitctl.spec import JobSpec
 from kitctl.targets.local.folder import JobFolder
 from kitctl.targets.local.records import Job
@@ -80,7 +80,14 @@ def _target_fields(this: Launch) -> dict[str, str | int]:
         "log_dir": str(this.folder.path / "ranks"),
         "report": f"file:{this.folder.report_path}",
         "secret_file": str(this.folder.secret_path) if has_secret(this.job.spec) else "",
+        **_code(this),
     }
+
+
+def _code(this: Launch) -> dict[str, str]:
+    if not this.job.code:
+        return {}
+    return code_fields(this.job.code, str(this.folder.code_store), str(this.folder.node(this.index).workdir))
 
 
 def pod(name: str, index: int) -> str:

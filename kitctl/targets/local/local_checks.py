@@ -101,8 +101,10 @@ def _packages() -> str:
 
 def _script(submission: Submission) -> str:
     script = submission.spec.script
-    if script and not (submission.folder / script).is_file():
-        fix = f"give a path relative to {submission.folder}, or -m MODULE"
+    workdir = submission.sources.workdir
+    folder = workdir.folder if workdir else submission.folder
+    if script and not (folder / script).is_file():
+        fix = f"give a path relative to {folder}, or -m MODULE"
         raise UsageError(f"command: no script {script!r}", fix=fix)
     return script or f"module {submission.spec.command[-1]}"
 

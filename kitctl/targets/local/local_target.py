@@ -7,6 +7,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,6 +22,7 @@ from kitctl.logs import Line
 from kitctl.targets import SnapshotStore, Submission
 from kitctl.targets.conflicts import already_exists, check_scale, no_snapshots, snapshots_disabled
 from kitctl.targets.local import (
+    code_store,
     folder_facts,
     launch,
     local_checks,
@@ -32,6 +34,7 @@ from kitctl.targets.local import (
 from kitctl.targets.local.folder import JobFolder, acquire_lock, create, state_home
 from kitctl.targets.local.records import Desired, Job
 from kitctl.targets.local.removal import remove, require_own
+from kitctl.workdir.summary import sent
 
 STOP_SLACK_SECONDS = 15.0  # beyond the grace period: until SIGKILL was sent and noticed
 
@@ -63,19 +66,24 @@ class LocalTarget:
         local_checks.require_runnable(submission)
         if submission.replace and (self._path(spec.namespace, spec.name) / "job.json").is_file():
             self.delete(spec.namespace, spec.name, snapshots=False)
+        path, workdir = self._path(spec.namespace, spec.name), submission.sources.workdir
         job = Job(
             spec=spec,
             run=uuid.uuid4().hex,
             created=time.time(),
-            folder=str(submission.folder),
+            folder=str(path if workdir else submission.folder),
             python=sys.executable,
             version=kitctl.__version__,
+            code=workdir.tree.digest if workdir else "",
         )
+        fill = partial(code_store.add, workdir, state=self.state) if workdir else lambda _: None
         try:
-            folder = create(self._path(spec.namespace, spec.name), job, Desired(nodes=spec.max_nodes))
+            folder = create(path, job, Desired(nodes=spec.max_nodes), fill)
         except FileExistsError as error:
             phase = self.job(spec.namespace, spec.name).result or "Running"
             raise already_exists(spec.name, phase) from error
+        if workdir:
+            self._warn(sent(workdir, str(folder.code_store)))
         supervisor.spawn(folder)
 
     def run_checks(self, submission: Submission) -> Iterator[Finding]:
@@ -179,6 +187,7 @@ class LocalTarget:
         trash = folder.path.with_name(f".gone-{uuid.uuid4().hex}")
         folder.path.rename(trash)  # atomic: nobody sees a partially deleted job
         shutil.rmtree(trash, ignore_errors=True)
+        code_store.remove_unused(self.state)
         return snapshots
 
     def run_snapshot_tool(self, store: SnapshotStore, args: Sequence[str]) -> Iterator[bytes]:

@@ -11,7 +11,11 @@ from kitctl.spec import JobSpec
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What was submitted. ``python`` is the interpreter that runs the nodes."""
+    """What was submitted.
+
+    ``python`` is the interpreter that runs the nodes, ``folder`` where they start, and ``code`` the digest of the
+    folder that was sent; empty: none was.
+    """
 
     spec: JobSpec
     run: str
@@ -19,6 +23,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     python: str
     version: str
+    code: str = ""
 
 
 class Desired(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ import pytest
 from kitctl import specfile
 from kitctl.__main__ import main
 from kitctl.client import Client
+from kitctl.code_tree import NO_SOURCES
 from kitctl.job_request import JobRequest
 from kitctl.targets import Submission
 from kitctl.targets.cluster.cluster_target import ClusterTarget
@@ -49,4 +50,4 @@ class Kit:
     def submission(self, *, replace: bool = False, checks: bool = True, **fields: Any) -> Submission:
         """The submission of a job, as the target gets it."""
         spec = specfile.build(JobRequest(flags={"name": "run", "namespace": "default"} | fields))
-        return Submission(spec=spec, sources={}, folder=self.folder, replace=replace, checks=checks)
+        return Submission(spec=spec, sources=NO_SOURCES, folder=self.folder, replace=replace, checks=checks)

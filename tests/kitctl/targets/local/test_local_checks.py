@@ -9,6 +9,7 @@ import pytest
 
 from kitctl import specfile
 from kitctl.__main__ import main
+from kitctl.code_tree import NO_SOURCES
 from kitctl.doctor import Finding
 from kitctl.errors import UnsupportedError, UsageError
 from kitctl.field_type import FieldType
@@ -23,7 +24,7 @@ EVERY_OPTION = Path(__file__).parents[3] / "cases" / "every-option.yaml"
 
 
 def submission(folder: Path, spec: JobSpec | None = None) -> Submission:
-    return Submission(spec=spec or JobSpec(name="job"), sources={}, folder=folder)
+    return Submission(spec=spec or JobSpec(name="job"), sources=NO_SOURCES, folder=folder)
 
 
 def found(folder: Path, spec: JobSpec | None = None) -> dict[str, Finding]:

@@ -1,0 +1,98 @@
+"""A working folder that is sent with a job, as values: its files by digest, and the archive of a small one. Pure.
+
+The store of such folders has one layout everywhere (on this machine, on a claim, in an archive): ``blobs/<sha256>``
+holds a file's bytes, ``trees/<sha256>.json`` says which blob is which file. ``kittrain.node.workdir`` reads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+TREE_VERSION: Final = 1  # of the format
+ARCHIVE_LIMIT: Final = 900 * 1024  # bytes; a ConfigMap holds 1 MiB
+FOLDER_LIMIT: Final = 200 << 20  # bytes, before compression
+FILES_LIMIT: Final = 20_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeFile:
+    """A file: its size in bytes, the digest of its content, and whether it may be executed."""
+
+    sha256: str
+    size: int
+    executable: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeTree:
+    """The files and symbolic links of a folder, by relative path with ``/``."""
+
+    files: Mapping[str, CodeFile]
+    links: Mapping[str, str] = field(default_factory=dict)  # to a path relative to the link's folder
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The tree as it is stored; equal trees are equal bytes."""
+        files = {
+            path: {"sha256": one.sha256, "size": one.size} | ({"executable": True} if one.executable else {})
+            for path, one in sorted(self.files.items())
+        }
+        tree = {"version": TREE_VERSION, "files": files, "links": dict(sorted(self.links.items()))}
+        return json.dumps(tree, separators=(",", ":")).encode()
+
+    @cached_property
+    def digest(self) -> str:
+        """What identifies the tree: the SHA-256 of how it is stored."""
+        return hashlib.sha256(self.encoded).hexdigest()
+
+    @property
+    def size(self) -> int:
+        """The size of all files in bytes."""
+        return sum(one.size for one in self.files.values())
+
+    @cached_property
+    def paths(self) -> Mapping[str, str]:
+        """A path for each different content, by digest."""
+        return {one.sha256: path for path, one in self.files.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workdir:
+    """A folder that is sent with a job.
+
+    ``archive`` is None if it is larger than ``ARCHIVE_LIMIT``; ``left_out`` has the paths that are not sent, by reason;
+    ``credentials`` those that are sent, and look like one.
+    """
+
+    folder: Path
+    tree: CodeTree
+    archive: bytes | None
+    left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    credentials: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """What is sent with a job: single text files by relative path, or a whole folder."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    workdir: Workdir | None = None
+
+
+def blob_name(digest: str) -> str:
+    """Where a store has a file's bytes."""
+    return f"blobs/{digest}"
+
+
+def tree_name(digest: str) -> str:
+    """Where a store has a tree."""
+    return f"trees/{digest}.json"
+
+
+NO_SOURCES: Final = Sources()

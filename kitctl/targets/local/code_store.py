@@ -1,0 +1,79 @@
+"""A job's own copy of the folder that was submitted, in a store with the layout of ``kitctl.code_tree``.
+
+Jobs share the content of equal files, by hard links from a pool; a file of the pool that no job has is removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from kitctl.code_tree import Workdir, blob_name, tree_name
+from kitctl.workdir.reading import changed
+
+READ_ONLY: Final = 0o444
+STORE: Final = "code"  # in a job's folder
+POOL: Final = "blobs"  # in the state folder
+
+
+def add(workdir: Workdir, job: Path, state: Path) -> None:
+    """Copy the files to the store in a job's folder.
+
+    Raises:
+        SpecError: one has changed since it was read.
+        OSError: one cannot be read or written.
+    """
+    pool, store = state / POOL, job / STORE
+    pool.mkdir(parents=True, exist_ok=True)
+    (store / "blobs").mkdir(parents=True)
+    (store / "trees").mkdir()
+    for digest, path in workdir.tree.paths.items():
+        blob = store / blob_name(digest)
+        shared = pool / digest
+        if not (_size(shared) == workdir.tree.files[path].size and _link(shared, blob)):
+            _copy(workdir.folder / path, blob, digest, path)
+            _link(blob, shared)
+    (store / tree_name(workdir.tree.digest)).write_bytes(workdir.tree.encoded)
+
+
+def remove_unused(state: Path) -> None:
+    """Remove the files of the pool that no job has any more."""
+    with suppress(OSError):
+        for path in (state / POOL).iterdir():
+            if path.stat().st_nlink == 1:
+                path.unlink(missing_ok=True)
+
+
+def _size(path: Path) -> int:
+    """A file's size; -1 if there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def _link(existing: Path, new: Path) -> bool:
+    """Make a hard link; False if there is nothing to link to, or the file system has no links."""
+    try:
+        os.link(existing, new)
+    except FileExistsError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _copy(source: Path, target: Path, digest: str, name: str) -> None:
+    """Copy a file; the target has its name only once its content is verified."""
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    shutil.copyfile(source, draft)
+    with draft.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+            raise changed(name)
+    draft.chmod(READ_ONLY)
+    draft.replace(target)

@@ -1,0 +1,127 @@
+"""Lists the files of a working folder: as git sees them, or by walking it where there is no git."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from kitctl.workdir.patterns import wrong
+from kitctl.workdir.selection import IGNORE_FILE, IGNORED, MARKS, Candidate, is_never_sent
+
+CANDIDATES_LIMIT: Final = 100_000
+GIT: Final = ("git", "-c", "core.fsmonitor=false")  # a repository's own settings must not start a program
+Matches = Callable[[str], bool]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """The files of a folder, and what git ignores: a file, or a folder with a ``/`` at its end."""
+
+    candidates: tuple[Candidate, ...]
+    ignored: tuple[str, ...] = ()
+
+    def below(self, prefix: str) -> Listing:
+        """The same, seen from a folder further up."""
+        return Listing(
+            candidates=tuple(replace(one, path=prefix + one.path) for one in self.candidates),
+            ignored=tuple(prefix + path for path in self.ignored),
+        )
+
+    @property
+    def left_out(self) -> dict[str, tuple[str, ...]]:
+        """What is ignored, by reason."""
+        return {IGNORED: self.ignored} if self.ignored else {}
+
+
+def listing(folder: Path) -> Listing:
+    """The files and symbolic links of a folder; links are not followed.
+
+    Raises:
+        SpecError: there are too many.
+        OSError: the folder cannot be read.
+    """
+    found = _git_listing(folder)
+    return found if found and found.candidates else _walk_listing(folder)
+
+
+def ignore_rules(folder: Path) -> Matches:
+    """Whether ``.kitignore`` in the folder lists a relative path."""
+    return _rules(folder / IGNORE_FILE)
+
+
+def _rules(path: Path) -> Matches:
+    if not path.is_file():
+        return lambda _: False
+    import pathspec  # noqa: PLC0415 - 30 ms
+
+    rules = pathspec.GitIgnoreSpec.from_lines(path.read_text("utf-8", errors="surrogateescape").splitlines())
+    return rules.match_file
+
+
+def _git_listing(folder: Path) -> Listing | None:
+    """What git lists; None outside a repository. A folder that git ignores as a whole is listed as empty."""
+    listed = _git(folder, "-t", "--cached", "--others", "--exclude-standard")
+    if listed is None:
+        return None
+    candidates: list[Candidate] = []
+    ignored = _git(folder, "--others", "--ignored", "--exclude-standard", "--directory") or []
+    ignored = [path for path in ignored if not is_never_sent(Path(path).name)]
+    for line in dict.fromkeys(listed):
+        tag, _, path = line.partition(" ")
+        place = folder / path
+        if place.is_dir() and not place.is_symlink():  # a repository in the repository
+            inner = (listing if (place / ".git").exists() else _walk_listing)(place).below(path.rstrip("/") + "/")
+            candidates += inner.candidates
+            ignored += inner.ignored
+        elif os.path.lexists(place):  # else it was deleted, and git still tracks it
+            candidates.append(Candidate(path=path, tracked=tag != "?"))
+    return Listing(candidates=tuple(candidates), ignored=tuple(ignored))
+
+
+def _git(folder: Path, *options: str) -> list[str] | None:
+    """The paths of ``git ls-files``, without a hook's variables; None without git, or outside a repository."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = [*GIT, "-C", str(folder), "ls-files", "-z", *options]
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, env=environ, stdin=subprocess.DEVNULL)
+    except OSError:
+        return None
+    return [os.fsdecode(path) for path in done.stdout.split(b"\0") if path] if done.returncode == 0 else None
+
+
+def _walk_listing(folder: Path) -> Listing:
+    candidates: list[Candidate] = []
+    ignored: list[str] = []
+    for path, excluded in _walk(folder, "", ()):
+        if excluded:
+            ignored.append(path)
+        else:
+            candidates.append(Candidate(path=path))
+        if len(candidates) > CANDIDATES_LIMIT:
+            what = f"{folder} has more than {CANDIDATES_LIMIT:,} files"
+            raise wrong("workdir", what, f"choose a smaller folder, or list others in {folder / '.gitignore'}")
+    return Listing(candidates=tuple(candidates), ignored=tuple(ignored))
+
+
+def _walk(top: Path, prefix: str, rules: tuple[tuple[str, Matches], ...]) -> Iterator[tuple[str, bool]]:
+    """Each file and link below a folder, and whether a ``.gitignore`` excludes it; excluded folders as a whole."""
+    folder = top / prefix
+    if prefix and any((folder / mark).exists() for mark in MARKS):
+        yield next(prefix + mark for mark in MARKS if (folder / mark).exists()), False  # enough to know it by
+        return
+    rules = (*rules, (prefix, _rules(folder / ".gitignore")))
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda one: one.name):
+            path = prefix + entry.name
+            inner = entry.is_dir(follow_symlinks=False)
+            shown = f"{path}/" if inner else path
+            if any(matches(shown.removeprefix(base)) for base, matches in rules):
+                yield shown, True
+            elif inner and not is_never_sent(entry.name):
+                yield from _walk(top, shown, rules)
+            else:
+                yield (f"{path}/" if inner else path), False

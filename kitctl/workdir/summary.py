@@ -1,0 +1,28 @@
+"""Says what is sent of a folder, and what is not, in a line. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kitctl.code_tree import Workdir
+from kitctl.quantity import format_bytes
+
+NAMED: Final = 3  # examples of what is left out for a reason
+
+
+def sent(workdir: Workdir, where: str) -> str:
+    """How much is sent to which place, and what is left out, by reason and with examples."""
+    files, links = len(workdir.tree.files), len(workdir.tree.links)
+    more = f" and {_count(links, 'link')}" if links else ""
+    total = f"{_count(files, 'file')}{more} ({format_bytes(workdir.tree.size)}) of {workdir.folder} sent to {where}"
+    reasons = [f"{len(paths)} {reason} ({_some(paths)})" for reason, paths in sorted(workdir.left_out.items())]
+    return total + (f"; left out: {', '.join(reasons)}" if reasons else "")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _some(paths: tuple[str, ...]) -> str:
+    more = ", ..." if len(paths) > NAMED else ""
+    return ", ".join(paths[:NAMED]) + more

@@ -1,0 +1,74 @@
+"""A folder that is sent with a job: each node has a copy of its own, which stays as it was submitted."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.local.conftest import Kit
+
+SCRIPT = """
+import os, pathlib, sys, time
+import model
+starts = pathlib.Path("starts")
+starts.write_text(starts.read_text() + "x" if starts.exists() else "x")
+rank = os.environ["RANK"]
+print(f"rank {rank} start {len(starts.read_text())} version {model.VERSION} in {pathlib.Path.cwd()}", flush=True)
+deadline = time.monotonic() + 120
+while not pathlib.Path(sys.argv[1]).exists() and time.monotonic() < deadline:
+    time.sleep(0.05)
+print(f"rank {rank} read {pathlib.Path('data/weights.bin').read_bytes()!r}", flush=True)
+"""
+
+
+def project(folder: Path) -> None:
+    (folder / "data").mkdir(parents=True)
+    (folder / "train.py").write_text(SCRIPT)
+    (folder / "model.py").write_text("VERSION = 1\n")
+    (folder / "data" / "weights.bin").write_bytes(b"\xff\x00")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_node_that_starts_again_gets_what_was_submitted(kit: Kit) -> None:
+    folder, signal_file = kit.folder / "project", kit.folder / "go"
+    project(folder)
+    job = ("--name", "sent", "--nodes", "2", "--workdir", "project")
+    told = kit.run("submit", *job, "--", "train.py", str(signal_file))
+    assert f"3 files (524 B) of {folder} sent to {kit.job('sent').code_store}" in told
+    kit.until("sent", lambda _: kit.run("logs", "sent").count("version 1") == 2)
+    (folder / "model.py").write_text("VERSION = 2\n")
+    os.killpg(kit.agent("sent", 1), signal.SIGKILL)
+    kit.until("sent", lambda _: "rank 1 start 2" in kit.run("logs", "sent"))
+    signal_file.touch()
+    kit.run("wait", "sent")
+    logs = kit.run("logs", "sent")
+    assert "version 2" not in logs
+    assert logs.count("read b'\\xff\\x00'") == 2
+    for index in range(2):
+        assert f"in {kit.job('sent').node(index).workdir}" in logs, "each node has a folder of its own"
+    assert not (folder / "starts").exists(), "nothing is written to the folder that was sent"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_jobs_share_equal_files_and_a_deleted_one_leaves_none(kit: Kit) -> None:
+    folder, signal_file = kit.folder / "project", kit.folder / "go"
+    project(folder)
+    signal_file.touch()
+    pool = kit.job("one").path.parents[2] / "blobs"
+    for name in ("one", "two"):
+        (folder / "model.py").write_text(f"VERSION = {name!r}\n")
+        kit.run("submit", "--name", name, "--workdir", str(folder), "--wait", "--", "train.py", str(signal_file))
+    assert len([*pool.iterdir()]) == 4
+    kit.run("delete", "one", "-y")
+    assert len([*pool.iterdir()]) == 3
+    assert "version two" in kit.run("logs", "two")
+    kit.run("delete", "two", "-y")
+    assert not [*pool.iterdir()]
