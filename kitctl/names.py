@@ -44,6 +44,7 @@ DEFAULT_IMAGE: Final = f"kitctl/trainer:{__version__}"
 DEFAULT_COMMAND: Final = ("-m", "kittrain.workloads.digits")
 AGENT_COMMAND: Final = ("python", "-P", "-m", "kittrain.agent")  # -P: modules next to the script must not hide ours
 FORK_SERVER_COMMAND: Final = ("python", "-P", "-m", "kittrain.forkserver")  # then the shim's script
+CODE_STORE_COMMAND: Final = ("python", "-P", "-m", "kittrain.code_store")  # then the folder and the verb
 SNAPSHOTS_COMMAND: Final = ("python", "-P", "-m", "kittrain.snapshots", "--folder")  # then the folder and the verb
 
 REPORT_KEY: Final = "report"  # of the status ConfigMap: the report as JSON; written by rank 0's agent

@@ -45,7 +45,7 @@ _TABLE: Final[tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]] = (
         ("-n --namespace", "namespace", "NAME", "the context's", "Namespace of the job."),
         ("--image", "image", "IMAGE", _IMAGE, "Container image."),
         ("--pull-secret", "imagePullSecrets", "NAME...", "", "Secret to pull the image with.", list),
-        ("--workdir", "workdir", "DIR", "the script alone", "Folder to send; the ranks' working folder."),
+        ("--workdir", "workdir", "DIR", "none", "Folder to send; the ranks' working folder."),
         ("--kind", "kind", "KIND", "auto", f"One of {', '.join((AUTO, *KINDS))}."),
     )),
     ("Resources", (

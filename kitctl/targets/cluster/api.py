@@ -133,8 +133,8 @@ class Api:
         finally:
             answer.release_conn()
 
-    def execute(self, namespace: str, pod: str, command: Sequence[str]) -> Iterator[bytes]:
-        """Run a command in a pod's container; its stdout, as it arrives.
+    def execute(self, namespace: str, pod: str, command: Sequence[str], stdin: Iterable[bytes] = ()) -> Iterator[bytes]:
+        """Run a command in a pod's container; its stdout, as it arrives. ``stdin`` is sent first, and not closed.
 
         Raises:
             TargetError: it failed.
@@ -143,11 +143,12 @@ class Api:
 
         path = RESOURCES["Pod"].path(namespace, pod, "exec")
         query = [("container", names.CONTAINER), ("stdout", "true"), ("stderr", "true")]
+        query += [("stdin", "true")] if stdin else []
         query += [("command", word) for word in command]
         headers: dict[str, str] = {}
         self._client.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
         url = f"{self.server}{path}?{urlencode(query)}"
-        return pod_exec.stream_stdout(self._client.configuration, url, headers.get("authorization"))
+        return pod_exec.stream_stdout(self._client.configuration, url, headers.get("authorization"), stdin)
 
     def _list(self, kind: str, namespace: str | None, query: dict[str, str]) -> tuple[list[Object], str]:
         """The items of one page, and the token of the next; empty: there is none."""

@@ -27,7 +27,7 @@ from kitctl.targets.cluster.resources import Object
 from kitctl.targets.conflicts import no_snapshots
 from kitctl.template_values import DEFAULT_REQUESTS
 
-RunCommand: TypeAlias = Callable[[Sequence[str]], Iterator[bytes]]
+RunCommand: TypeAlias = Callable[..., Iterator[bytes]]  # of the command, and what is sent to its stdin
 
 POLL_SECONDS: Final = 0.3
 START_SECONDS: Final = 120.0  # the image may have to be pulled
@@ -111,13 +111,22 @@ def manifest(job: Object, *, call: str) -> Object:
                 slim
                 | {
                     "args": [*SLEEP],
-                    "volumeMounts": [one for one in container["volumeMounts"] if one["name"] in VOLUMES],
+                    "volumeMounts": [_writable(one) for one in container["volumeMounts"] if one["name"] in VOLUMES],
                 }
             ],
             "volumes": [one for one in spec["volumes"] if one["name"] in VOLUMES],
         },
     }
     return lifecycle.with_owner_reference(pod, job) if "uid" in job["metadata"] else pod
+
+
+def claim_of(job: Object) -> str:
+    """The claim that the helper pod mounts."""
+    return job_facts.snapshot_claim(job)
+
+
+def _writable(mount: Object) -> Object:
+    return {key: value for key, value in mount.items() if key != "readOnly"}
 
 
 def _resources(given: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:

@@ -20,9 +20,17 @@ class Permissions:
         """Whether objects of all these kinds may be created; an incomplete list forbids nothing."""
         return bool(self.status.get("incomplete")) or all(self._allows(verb, kind) for kind in kinds for verb in NEEDED)
 
+    @property
+    def may_run_commands(self) -> bool:
+        """Whether a helper pod may be created, and commands be run in it; an incomplete list forbids nothing."""
+        asked = self._permits("create", "", "pods") and self._permits("create", "", "pods/exec")
+        return bool(self.status.get("incomplete")) or asked
+
     def _allows(self, verb: str, kind: str) -> bool:
-        resource = RESOURCES[kind]
-        asked = {"verbs": verb, "apiGroups": resource.group, "resources": resource.plural}
+        return self._permits(verb, RESOURCES[kind].group, RESOURCES[kind].plural)
+
+    def _permits(self, verb: str, group: str, resource: str) -> bool:
+        asked = {"verbs": verb, "apiGroups": group, "resources": resource}
         return any(
             not rule.get("resourceNames") and all({part, "*"} & {*rule.get(key, ())} for key, part in asked.items())
             for rule in self.status.get("resourceRules", ())

@@ -8,7 +8,7 @@ message is the number of its stream.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from kubernetes.client import Configuration
@@ -20,16 +20,19 @@ from kitctl.targets.cluster.api_errors import error_from_status, unreachable
 from kitctl.targets.conflicts import trainer_failed
 
 PROTOCOL: Final = "v4.channel.k8s.io"
-STDOUT, STDERR, STATUS = 1, 2, 3
+STDIN, STDOUT, STDERR, STATUS = 0, 1, 2, 3
 
 
-def stream_stdout(configuration: Configuration, url: str, authorization: str | None) -> Iterator[bytes]:
+def stream_stdout(
+    configuration: Configuration, url: str, authorization: str | None, stdin: Iterable[bytes] = ()
+) -> Iterator[bytes]:
     """The stdout of an exec request's command, as it arrives.
 
     Args:
         configuration: of the client, with certificates and proxies.
         url: of the request, with http or https as the scheme.
         authorization: value of the header, if there is one.
+        stdin: sent before anything is read; this protocol cannot close it, so the command has to know its end.
 
     Raises:
         KitError: for the server's error response.
@@ -44,6 +47,8 @@ def stream_stdout(configuration: Configuration, url: str, authorization: str | N
     except (WebSocketException, OSError) as error:
         raise unreachable(configuration.host, error) from error
     try:
+        for piece in stdin:
+            socket.send_binary(bytes([STDIN]) + piece)
         for stream, data in _messages(socket):
             if stream == STDOUT:
                 yield data

@@ -16,7 +16,7 @@ from kitctl.errors import ConflictError, Forbidden, KitError, NotFound, Unsuppor
 from kitctl.kinds import JobKind
 from kitctl.spec import JobSpec
 from kitctl.targets import Change, Submission
-from kitctl.targets.cluster import claims, dry_run, job_facts, lifecycle, preflight, run_secret
+from kitctl.targets.cluster import claims, code_sending, dry_run, job_facts, lifecycle, preflight, run_secret
 from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.claims import Claimant
 from kitctl.targets.cluster.existing import (
@@ -46,7 +46,9 @@ def submit(api: Api, submission: Submission, user: str, warn: Callable[[str], No
         ConflictError: a job of that name exists, or an object that it needs belongs to something else.
         UsageError: the cluster could never run it.
     """
-    spec = preflight.adapt(api, submission.spec, warn)
+    spec, workdir = preflight.adapt(api, submission.spec, warn), submission.sources.workdir
+    if workdir:
+        code_sending.check(api, spec, workdir)
     call = uuid.uuid4().hex
     *children, manifest = render.manifests(
         spec, submission.sources, suspended=True, standalone=False, run=call[:8], templates=submission.templates
@@ -71,6 +73,8 @@ def submit(api: Api, submission: Submission, user: str, warn: Callable[[str], No
         # The claim outlives the job, so it comes last: if another child is refused, nothing stays.
         for child in sorted(children, key=lambda one: one["kind"] in lifecycle.OUTLIVES_JOB):
             _apply_child(api, child, job, claimant)
+        if workdir:
+            code_sending.send(api, job, workdir, warn)
         return _release(api, job, call, queued=bool(spec.scheduling.queue))
     except KitError:
         if not partial:
@@ -86,7 +90,7 @@ def preview(api: Api, submission: Submission, warn: Callable[[str], None]) -> li
     run = kinds.of_object(job).run_id(job) if job else ""
     objects = render.manifests(spec, submission.sources, standalone=False, run=run, templates=submission.templates)
     own = [lifecycle.with_owner_reference(one, job) if job and one is not objects[-1] else one for one in objects]
-    return [run_secret.mask(_preview_object(api, one)) for one in own]
+    return [code_sending.shorten(run_secret.mask(_preview_object(api, one))) for one in own]
 
 
 def find(api: Api, namespace: str, name: str, *among: JobKind) -> Object | None:

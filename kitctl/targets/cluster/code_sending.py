@@ -1,0 +1,87 @@
+"""Sends a folder that is too large for a ConfigMap to the job's claim, before the job is released.
+
+A helper pod says which files the store on the claim lacks, and receives these. So of a folder that was sent before,
+only what has changed is sent; files of other jobs stay as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from kitctl import names
+from kitctl.code_tree import ARCHIVE_LIMIT, Workdir
+from kitctl.errors import Forbidden, UsageError
+from kitctl.quantity import format_bytes
+from kitctl.spec import JobSpec
+from kitctl.targets import Change
+from kitctl.targets.cluster import helper_pod, preflight
+from kitctl.targets.cluster.api import Api
+from kitctl.targets.cluster.resources import Object
+from kitctl.workdir.archive import tar_pieces
+from kitctl.workdir.reading import largest
+from kitctl.workdir.summary import sent
+
+T = TypeVar("T", Mapping[str, Any], Mapping[str, Any] | None)
+
+STORE: Final = (*names.CODE_STORE_COMMAND, names.CODE_PATH)
+PIECE_BYTES: Final = 1 << 18
+
+
+def check(api: Api, spec: JobSpec, workdir: Workdir) -> None:
+    """Refuse a folder that could not be sent.
+
+    Raises:
+        UsageError: it is too large for a ConfigMap, and the job has no claim.
+        Forbidden: it is too large for a ConfigMap, and this user may not send it to the claim.
+    """
+    if workdir.archive is not None:
+        return
+    sizes = {path: file.size for path, file in workdir.tree.files.items()}
+    what = f"workdir: {format_bytes(workdir.tree.size)} of {workdir.folder} are more than a ConfigMap can have"
+    what += f" ({ARCHIVE_LIMIT // 1024} KiB, packed); the largest files: {largest(sizes)}"
+    if not spec.snapshots.enabled:
+        fix = "list what training does not need in .kitignore, or let the job have a claim: snapshots.enabled, --claim"
+        raise UsageError(f"{what}. The job has no claim that it could be sent to", fix=fix)
+    if not preflight.permissions(api, spec.namespace).may_run_commands:
+        fix = "ask for create of pods and pods/exec, or list what training does not need in .kitignore"
+        raise Forbidden(f"{what}. You may not send it to the job's claim", fix=fix)
+
+
+def send(api: Api, job: Object, workdir: Workdir, notify: Callable[[str], None]) -> None:
+    """Send what the claim lacks, and say how much that is; a small folder is in a ConfigMap already.
+
+    Raises:
+        KitError: it could not be sent, or the folder has changed.
+    """
+    if workdir.archive is not None:
+        notify(sent(workdir, f"ConfigMap {names.sources_name(job['metadata']['name'])}"))
+        return
+    tree = workdir.tree
+    sizes = {file.sha256: file.size for file in tree.files.values()}
+    with helper_pod.running(api, job) as run:
+        missing = b"".join(run((*STORE, "missing"), [json.dumps(sizes).encode() + b"\n"])).decode().split()
+        b"".join(run((*STORE, "receive"), _frames(tar_pieces(workdir.folder, tree, missing))))
+    told = sent(workdir, f"claim {helper_pod.claim_of(job)}")
+    count, size = len(missing), format_bytes(sum(sizes[digest] for digest in missing))
+    notify(told if count == len(sizes) else f"{told}; {count} of these files ({size}) were not there yet")
+
+
+def shorten(change: Change) -> Change:
+    """A change whose packed folder is a few words; its key has the digest."""
+    return replace(change, before=_shortened(change.before), after=_shortened(change.after))
+
+
+def _shortened(thing: T) -> T:
+    if not thing or "binaryData" not in thing:
+        return thing
+    return {**thing, "binaryData": {key: f"{len(text)} characters" for key, text in thing["binaryData"].items()}}
+
+
+def _frames(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes, in pieces that a connection takes."""
+    for piece in pieces:
+        for start in range(0, len(piece), PIECE_BYTES):
+            yield piece[start : start + PIECE_BYTES]

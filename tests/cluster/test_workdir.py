@@ -1,0 +1,82 @@
+"""A folder that is sent with a job: in a ConfigMap or to the claim, and the same for a pod that comes hours later."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.commands import job, kitctl, status
+from tests.cluster.kubectl import get, kubectl, until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+SCRIPT = """
+import hashlib, os, pathlib, sys, time
+import model
+pathlib.Path("snapshot.pt").write_text("written")
+noise = hashlib.sha256(pathlib.Path("data/noise.bin").read_bytes()).hexdigest()
+print(f"rank {os.environ['RANK']} version {model.VERSION} noise {noise} in {os.getcwd()}", flush=True)
+time.sleep(float(sys.argv[1]))
+"""
+SMALL, LARGE = 1000, 3 << 20
+
+
+def project(folder: Path, size: int) -> None:
+    (folder / "data").mkdir(parents=True)
+    (folder / "train.py").write_text(SCRIPT)
+    (folder / "model.py").write_text("VERSION = 1\n")
+    (folder / "data" / "noise.bin").write_bytes(os.urandom(size))
+    for number in range(20):
+        (folder / "data" / f"{number}.txt").write_text("x" * number)
+
+
+def submitted(namespace: str, name: str, folder: Path, seconds: int, *words: str) -> str:
+    return kitctl(
+        *("submit", *job(name, namespace), "--nodes", "2", "--workdir", str(folder)),
+        *(*words, "--", "train.py", str(seconds)),
+    )
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_a_replacement_gets_what_was_submitted_even_if_the_folder_has_changed(
+    namespace: str, tmp_path: Path, size: int
+) -> None:
+    folder = tmp_path / "project"
+    project(folder, size)
+    told = submitted(namespace, "run", folder, 30)
+    where = "ConfigMap run-sources" if size == SMALL else "claim run-snapshots"
+    assert "23 files (" in told
+    assert f"of {folder} sent to {where}" in told
+    until(lambda: kitctl("logs", "run", "-n", namespace).count("version 1") == 2)
+    (folder / "model.py").write_text("VERSION = 2\n")
+    pod = next(one for one in status("run", namespace)["nodes"] if one["index"] == 1)["pod"]
+    kubectl("delete", "pod", "-n", namespace, pod, "--wait=false", "--grace-period=0", "--force")
+    until(lambda: kitctl("logs", "run", "-n", namespace).count("rank 1 version 1") == 2)
+    kitctl("wait", "run", "-n", namespace)
+    logs = kitctl("logs", "run", "-n", namespace)
+    assert "version 2" not in logs
+    assert "in /workspace" in logs
+
+
+def test_only_what_has_changed_is_sent_again(namespace: str, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    project(folder, LARGE)
+    assert "were not there yet" not in submitted(namespace, "run", folder, 0)
+    kitctl("wait", "run", "-n", namespace)
+    (folder / "model.py").write_text("VERSION = 2\n")
+    told = submitted(namespace, "run", folder, 0, "--replace")
+    assert "1 of these files (12 B) were not there yet" in told
+    kitctl("wait", "run", "-n", namespace)
+    assert "version 2" in kitctl("logs", "run", "-n", namespace)
+
+
+def test_a_large_folder_without_a_claim_is_refused_before_anything_is_made(namespace: str, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    project(folder, LARGE)
+    words = ("--set", "snapshots.enabled=false", "--workdir", str(folder), "--", "train.py", "0")
+    told = kitctl("submit", *job("run", namespace), *words, exit_code=2)
+    assert "more than a ConfigMap can have (900 KiB, packed); the largest files: data/noise.bin (3 MiB)" in told
+    assert "The job has no claim that it could be sent to" in told
+    assert not get(namespace, "jobs,services,serviceaccounts,pvc")["items"][1:], "but the default service account"

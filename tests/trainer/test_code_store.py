@@ -1,0 +1,86 @@
+"""The store on a claim: says what it lacks, and takes only what is what its name says."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from kitctl.workdir import collect
+from kitctl.workdir.archive import tar_pieces
+from kittrain.code_store import StoreError, missing, receive
+from kittrain.node.workdir import unpack
+
+COMMAND = (sys.executable, "-P", "-m", "kittrain.code_store")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "job"
+    (place / "lib").mkdir(parents=True)
+    for number in range(3):
+        (place / "lib" / f"{number}.py").write_text(f"X = {number}\n")
+    return place
+
+
+def send(folder: Path, store: Path) -> tuple[str, int]:
+    """Send a folder with the commands that run in the helper pod; its digest, and how many files were sent."""
+    tree = collect(folder, ()).tree
+    sizes = {file.sha256: file.size for file in tree.files.values()}
+    asked = json.dumps(sizes).encode() + b"\nmore"
+    lacking = subprocess.run([*COMMAND, str(store), "missing"], input=asked, capture_output=True, check=True)
+    digests = lacking.stdout.decode().split()
+    sent = b"".join(tar_pieces(folder, tree, digests))
+    subprocess.run([*COMMAND, str(store), "receive"], input=sent, capture_output=True, check=True)
+    return tree.digest, len(digests)
+
+
+def test_only_what_has_changed_is_sent_and_both_states_can_be_unpacked(folder: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    before, first = send(folder, store)
+    (folder / "lib" / "1.py").write_text("X = 'new'\n")
+    after, second = send(folder, store)
+    assert (first, second) == (3, 1)
+    unpack(before, store, tmp_path / "a")
+    unpack(after, store, tmp_path / "b")
+    assert (tmp_path / "a" / "lib" / "1.py").read_text() == "X = 1\n"
+    assert (tmp_path / "b" / "lib" / "1.py").read_text() == "X = 'new'\n"
+    assert (tmp_path / "b" / "lib" / "2.py").read_text() == "X = 2\n"
+
+
+def test_what_was_cut_short_is_sent_again(folder: Path, tmp_path: Path) -> None:
+    tree = collect(folder, ()).tree
+    whole = b"".join(tar_pieces(folder, tree, tree.paths))
+    with pytest.raises(StoreError, match="no whole archive"):
+        receive(tmp_path / "store", io.BytesIO(whole[:1200]))
+    sizes = {file.sha256: file.size for file in tree.files.values()}
+    assert len([*missing(tmp_path / "store", sizes)]) == 2
+    first = next(iter(tree.paths))
+    (tmp_path / "store" / "blobs" / first).chmod(0o644)
+    (tmp_path / "store" / "blobs" / first).write_bytes(b"")
+    assert len([*missing(tmp_path / "store", sizes)]) == 3, "a power cut may leave an empty file"
+    assert receive(tmp_path / "store", io.BytesIO(whole)) == 4
+    assert not [*missing(tmp_path / "store", sizes)]
+
+
+@pytest.mark.parametrize("name", ["../x", "blobs/x", "/tmp/x", "blobs/" + "0" * 64, "trees/" + "0" * 64])
+def test_nothing_else_is_taken(tmp_path: Path, name: str) -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        member = tarfile.TarInfo(name)
+        member.size = 1
+        archive.addfile(member, io.BytesIO(b"x"))
+    with pytest.raises(StoreError):
+        receive(tmp_path / "store", io.BytesIO(out.getvalue()))
+    assert not [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
+
+
+def test_an_error_is_the_last_line(tmp_path: Path) -> None:
+    ended = subprocess.run([*COMMAND, str(tmp_path), "receive"], input=b"x" * 600, capture_output=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.decode().startswith("what was received is no whole archive")
