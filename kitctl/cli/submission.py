@@ -24,9 +24,10 @@ def rendered(job: JobRequest, templates: Path | None) -> list[dict[str, object]]
     from kitctl import credentials, specfile
 
     spec = specfile.build(job)
-    for warning in credentials.warnings(spec, _sources(spec)):
+    sources = _sources(spec)
+    for warning in credentials.warnings(spec, sources):
         info(f"warning: {warning}")
-    return objects(spec, templates)
+    return _objects(spec, sources, templates)
 
 
 def objects(spec: JobSpec, templates: Path | None, *, namespace: str = "") -> list[dict[str, object]]:
@@ -39,11 +40,15 @@ def objects(spec: JobSpec, templates: Path | None, *, namespace: str = "") -> li
     """
     from msgspec.structs import replace
 
+    spec = spec if spec.namespace else replace(spec, namespace=namespace)
+    return _objects(spec, _sources(spec), templates)
+
+
+def _objects(spec: JobSpec, sources: Sources, templates: Path | None) -> list[dict[str, object]]:
     from kitctl import render
     from kitctl.templates import check_folder
 
-    spec = spec if spec.namespace else replace(spec, namespace=namespace)
-    return render.manifests(spec, _sources(spec), templates=check_folder(templates) if templates else None)
+    return render.manifests(spec, sources, templates=check_folder(templates) if templates else None)
 
 
 def _sources(spec: JobSpec) -> Sources:

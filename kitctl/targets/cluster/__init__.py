@@ -26,7 +26,9 @@ def connect(options: TargetOptions) -> ClusterTarget:
 
 
 def remarks(submission: Submission) -> Iterator[str]:
-    """Warns of likely credentials, which everyone who may read the job's objects could read."""
+    """Warns of likely credentials, which everyone who may read the job's objects could read, and of missing modules."""
     from kitctl import credentials  # noqa: PLC0415 - as above
+    from kitctl.workdir.imports import import_warnings  # noqa: PLC0415
 
-    return credentials.warnings(submission.spec, submission.sources)
+    yield from credentials.warnings(submission.spec, submission.sources)
+    yield from import_warnings(submission.spec, submission.sources, submission.folder)

@@ -40,4 +40,4 @@ def remarks(submission: Submission) -> list[str]:
     """Warns of options that have no effect here."""
     from kitctl.targets.local import local_checks  # noqa: PLC0415 - as above
 
-    return local_checks.remarks(submission.spec)
+    return local_checks.remarks(submission)

@@ -19,6 +19,7 @@ from kitctl.errors import TargetError, UnsupportedError, UsageError
 from kitctl.quantity import amount, format_bytes
 from kitctl.spec import JobSpec
 from kitctl.targets import Submission
+from kitctl.workdir.imports import import_warnings
 
 LOW_DISK_BYTES: Final = 1 << 30  # bytes; less free space than this is a warning
 # The fields of a job that have no effect on this machine.
@@ -51,11 +52,14 @@ IGNORED: Final = (
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where torch's data loaders put their batches
 
 
-def remarks(spec: JobSpec) -> list[str]:
-    """Warns of fields that are set and have no effect here, in a sentence."""
+def remarks(submission: Submission) -> list[str]:
+    """Warns of fields that are set and have no effect here, and of modules that a folder lacks."""
+    spec = submission.spec
+    missing = import_warnings(spec, submission.sources, submission.folder) if spec.workdir else ()
     given = msgspec.to_builtins(spec)
     ignored = [field for field in IGNORED if _given(given, field)]
-    return [f"the local target ignores what only a cluster has: {', '.join(ignored)}"] if ignored else []
+    told = [f"the local target ignores what only a cluster has: {', '.join(ignored)}"] if ignored else []
+    return [*told, *missing]
 
 
 def _given(tree: Mapping[str, Any], field: str) -> bool:

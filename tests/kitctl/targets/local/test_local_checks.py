@@ -81,14 +81,15 @@ def test_submit_fails_without_required_parts(tmp_path: Path, monkeypatch: pytest
         local_checks.require_runnable(submission(tmp_path))
 
 
-def test_options_that_mean_nothing_here_are_named() -> None:
+def test_options_that_mean_nothing_here_are_named(tmp_path: Path) -> None:
     spec = specfile.build(JobRequest(file=EVERY_OPTION))
-    (told,) = local_checks.remarks(spec)
+    (told,) = local_checks.remarks(submission(tmp_path, spec))
     defaults = {"snapshots.accessMode", "security.profile", "security.reportStatus"}  # in that file, too
     named = [field for field in local_checks.IGNORED if field not in defaults]
     assert told == f"the local target ignores what only a cluster has: {', '.join(named)}"
-    assert local_checks.remarks(JobSpec(name="job", nodes=3, env={"A": "b"}, resume=True)) == []
-    assert local_checks.remarks(JobSpec(name="job", secrets={"A": "b/c"}, scheduling=Scheduling(queue="q"))) == [
+    assert local_checks.remarks(submission(tmp_path, JobSpec(name="job", nodes=3, env={"A": "b"}, resume=True))) == []
+    other = JobSpec(name="job", secrets={"A": "b/c"}, scheduling=Scheduling(queue="q"))
+    assert local_checks.remarks(submission(tmp_path, other)) == [
         "the local target ignores what only a cluster has: secrets, scheduling"
     ]
 
