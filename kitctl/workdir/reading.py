@@ -36,7 +36,8 @@ def read_tree(folder: Path, paths: Iterable[str]) -> CodeTree:
 def credential_files(folder: Path, tree: CodeTree) -> Iterator[str]:
     """The files that look like credentials, by their names or, if they are small, by their content."""
     for path, one in tree.files.items():
-        text = (folder / path).read_bytes().decode(errors="replace") if one.size <= SCANNED else ""
+        content = (folder / path).read_bytes() if one.size <= SCANNED else b""
+        text = "" if b"\0" in content else content.decode(errors="replace")
         if is_credential_file(path, text):
             yield path
 
