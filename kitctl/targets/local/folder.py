@@ -16,16 +16,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -33,6 +30,7 @@ from msgspec.structs import replace
 from kitctl.errors import SpecError, TargetError
 from kitctl.facts import Report, Termination
 from kitctl.targets.local.code_store import STORE
+from kitctl.targets.local.locks import is_locked
 from kitctl.targets.local.records import Desired, Exited, Job, Result, Runtime, Started
 
 T = TypeVar("T")
@@ -226,34 +224,3 @@ def write(path: Path, value: msgspec.Struct) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_bytes(msgspec.json.encode(value))
     draft.replace(path)
-
-
-def is_locked(path: Path) -> bool:
-    """Whether a process holds the lock. Tries a shared lock, so that concurrent checks do not see each other."""
-    try:
-        with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
-
-
-@contextmanager
-def acquire_lock(path: Path, timeout: float = 1.0) -> Iterator[IO[bytes] | None]:
-    """Hold a lock until the block (or the process) ends; None if another process still has it after ``timeout``."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + timeout
-    with path.open("ab") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    yield None
-                    return
-                time.sleep(0.01)  # a check holds its shared lock for microseconds
-            else:
-                yield file
-                return

@@ -31,7 +31,8 @@ from kitctl.targets.local import (
     snapshot_tool,
     supervisor,
 )
-from kitctl.targets.local.folder import JobFolder, acquire_lock, create, state_home
+from kitctl.targets.local.folder import JobFolder, create, state_home
+from kitctl.targets.local.locks import acquire_lock
 from kitctl.targets.local.records import Desired, Job
 from kitctl.targets.local.removal import remove, require_own
 from kitctl.workdir.summary import sent

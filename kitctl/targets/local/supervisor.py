@@ -16,7 +16,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from kitctl.targets.local import launch
-from kitctl.targets.local.folder import JobFolder, NodeFolder, acquire_lock, state_home
+from kitctl.targets.local.folder import JobFolder, NodeFolder, state_home
+from kitctl.targets.local.locks import acquire_lock
 from kitctl.targets.local.reconcile import Action, Finish, Observed, Start, Stop, outcome, reconcile
 from kitctl.targets.local.records import Runtime
 from kitctl.targets.local.starting import Starter

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from kitctl.__main__ import main
-from kitctl.targets.local.folder import acquire_lock
+from kitctl.targets.local.locks import acquire_lock
 from kitctl.targets.local.records import Result
 from tests.kitctl.localjobs import ended_job, running_job, say
 

@@ -13,8 +13,8 @@ from rich.console import Console
 from kitctl.__main__ import main
 from kitctl.facts import Progress, Report, Termination
 from kitctl.job import Job
-from kitctl.targets.local.folder import acquire_lock
 from kitctl.targets.local.local_target import LocalTarget
+from kitctl.targets.local.locks import acquire_lock
 from kitctl.targets.local.records import Result
 from kitctl.view import live
 from tests.kitctl.localjobs import ended_job, running_job

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from kitctl.spec import JobSpec
-from kitctl.targets.local.folder import JobFolder, acquire_lock, create, is_locked, read
+from kitctl.targets.local.folder import JobFolder, create, read
+from kitctl.targets.local.locks import acquire_lock, is_locked
 from kitctl.targets.local.records import Desired, Job, Started
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from kitctl.targets.local.folder import acquire_lock
+from kitctl.targets.local.locks import acquire_lock
 with acquire_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
