@@ -49,7 +49,8 @@ def _somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with the files that the examples speak of."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job.yaml").write_text(JOB_FILE)
-    (tmp_path / "train.py").write_text("print('trained')\n")
+    for script in ("train.py", "multinode.py"):
+        (tmp_path / script).write_text("print('trained')\n")
     (tmp_path / "ours").mkdir()
     shutil.copy(templates.folder() / "pod.yaml.j2", tmp_path / "ours")
 

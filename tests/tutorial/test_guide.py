@@ -1,0 +1,55 @@
+"""Every command of docs/from-tutorial-to-cluster.md runs, on the local target, and prints what its comment says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = Path(__file__).parent / "scripts"
+GUIDE = (ROOT / "docs" / "from-tutorial-to-cluster.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```sh\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+
+
+def commands(block: str) -> Iterator[tuple[list[str], str]]:
+    """Words, and what has to be printed."""
+    for line in block.splitlines():
+        command, _, comment = line.partition("#")
+        yield shlex.split(command), comment.partition("prints: ")[2].strip()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.splitlines()[0])
+def test_the_commands_run(tmp_path: Path, block: str) -> None:
+    for script in SCRIPTS.glob("*.py"):
+        shutil.copy(script, tmp_path)
+    for (kitctl, *words), expected in commands(block):
+        assert kitctl == "kitctl"
+        command = [sys.executable, "-m", "kitctl", *words]
+        done = subprocess.run(command, check=False, cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True)
+        assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
+        assert expected in done.stdout
+
+
+def test_each_job_is_waited_for_and_has_an_expectation_or_a_successor() -> None:
+    submits = [(words, expected) for block in BLOCKS for words, expected in commands(block) if words[1] == "submit"]
+    assert len(submits) > 8
+    for words, expected in submits:
+        assert "--follow" in words or "--wait" in words, words
+        assert bool(expected) == ("--follow" in words), words
+
+
+def test_the_script_in_the_guide_is_the_one_that_is_tested() -> None:
+    (shown,) = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+    text = (SCRIPTS / "multinode_kit.py").read_text(encoding="utf-8")
+    assert text.endswith(shown)
+    assert text.removesuffix(shown).endswith('"""\n\n')
