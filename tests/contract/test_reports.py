@@ -58,6 +58,7 @@ class SteppedRanks:
     """Ranks that have taken a step."""
 
     script_progress: ClassVar[dict[str, object]] = {}
+    loaded: ClassVar[int] = 0
 
     def reached(self, phase: Phase) -> float:
         return time.monotonic() + phase

@@ -46,3 +46,20 @@ def test_a_rank_that_hangs_is_named(tmp_path: Path) -> None:
         assert "rank 1 (node 1, pod local-1) has been in the script's own loop after step 15 for " in hang
         assert " in fail; rank 0 waits in " in hang
         assert hang.endswith("; started again"), "the first time is not charged"
+
+
+def test_a_script_that_goes_on_from_what_it_saved_has_its_restarts_again(tmp_path: Path) -> None:
+    with plain(tmp_path, FAULT="kill", FAULTS="4", EPOCHS="6", PET_MAX_RESTARTS="1") as nodes:
+        nodes.start(0, 1)
+        assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
+        assert nodes.output(1).count("failed (killed by SIGKILL), restart 1 of 1") == 4
+
+
+@pytest.mark.parametrize("script", [{"FAULT": "kill", "NO_SNAPSHOT": "1"}, {"FAULT": "raise"}])
+def test_a_script_that_begins_anew_or_fails_at_the_same_place_is_given_up(
+    tmp_path: Path, script: dict[str, str]
+) -> None:
+    with plain(tmp_path, FAULTS="9", EPOCHS="9", PET_MAX_RESTARTS="2", **script) as nodes:
+        nodes.start(0, 1)
+        assert [nodes.wait(0), nodes.wait(1)] == [78, 78]
+        assert nodes.end(1)["reason"].endswith("no restart left of 2")

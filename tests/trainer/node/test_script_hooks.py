@@ -62,3 +62,24 @@ def test_a_process_group_is_seen_however_it_was_formed_and_after_it_is_gone(tmp_
 
 def test_a_script_without_torch_runs_without_it(tmp_path: Path) -> None:
     assert run(tmp_path, "import sys; assert 'torch' not in sys.modules").step == 0
+
+
+def test_what_a_script_loads_before_its_first_step_is_known_by_its_time(tmp_path: Path) -> None:
+    script = """
+    import os, torch
+    from pathlib import Path
+    for name, seconds in (("old", 5), ("new", 7), ("newest", 9)):
+        torch.save({"a": torch.ones(2)}, name)
+        os.utime(name, (seconds, seconds))
+    with open("old", "rb") as opened:
+        torch.load(opened)
+    with open("new", "rb") as opened:
+        buffer = __import__("io").BytesIO(opened.read())
+    assert torch.load(buffer)["a"].tolist() == [1, 1]
+    torch.load(Path("new"), weights_only=True)
+    optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
+    optimizer.step()
+    torch.load(f="newest")
+    assert torch.load is torch.serialization.load
+    """
+    assert run(tmp_path, script).loaded == 7_000_000_000

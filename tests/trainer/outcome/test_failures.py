@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kittrain.outcome.causes import Kind
-from kittrain.outcome.failures import NO_SNAPSHOT, Budget, Failure, newest_snapshot, root_cause
+from kittrain.outcome.failures import (
+    NO_SNAPSHOT,
+    Budget,
+    Failure,
+    ScriptRound,
+    newest_snapshot,
+    root_cause,
+    script_round,
+)
 from tests.trainer.storage import failing
 
 GLOO = "RuntimeError: [third_party/gloo/gloo/transport/tcp/pair.cc:545] "
@@ -144,3 +152,55 @@ def test_a_new_snapshot_or_another_step_resets_repeated_hangs(tmp_path: Path) ->
 def test_hangs_at_different_steps_are_limited() -> None:
     budget = Budget(max_restarts=0, max_peer_failures=3)
     assert [budget.charge("hang", step=step) for step in range(4)] == [True, True, True, False]
+
+
+def own_loop(steps: int, loaded: int, error: str = "ValueError: no") -> ScriptRound:
+    return ScriptRound(steps=steps, loaded=loaded, error=error)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "further"),
+    [
+        (ScriptRound(), own_loop(500, 0), False),  # it begins from nothing, however far it comes
+        (own_loop(500, 0), own_loop(800, 0), False),
+        (own_loop(500, 0), own_loop(90, 5), True),  # it went on from a file
+        (own_loop(90, 5), own_loop(700, 5), False),  # from the same as before: nothing was saved in between
+        (own_loop(90, 5), own_loop(120, 6), True),
+        (own_loop(90, 5), own_loop(90, 6), False),  # it repeats what it has saved, and fails at the same place
+        (own_loop(90, 5), own_loop(90, 6, "KeyError: 3"), True),
+        (own_loop(90, 5, ""), own_loop(90, 6, ""), True),  # killed from outside
+        (own_loop(90, 6), own_loop(120, 5), False),  # an older file
+    ],
+)
+def test_a_script_comes_further_if_it_goes_on_from_a_newer_file(
+    before: ScriptRound, now: ScriptRound, *, further: bool
+) -> None:
+    assert now.is_further_than(before) == further
+
+
+def test_a_newer_checkpoint_of_a_script_resets_the_budget() -> None:
+    budget = Budget(max_restarts=2)
+    assert all(budget.charge("own", script=own_loop(10 + number, number)) for number in range(20))
+    assert budget.own == 1
+    assert budget.charge("own", script=None), "no step was taken"
+    assert not budget.charge("own", script=own_loop(40, 19))
+
+
+def test_whether_a_script_came_further_is_a_guess_and_so_its_failures_are_limited() -> None:
+    budget = Budget(max_restarts=1, max_script_failures=10)
+    assert [budget.charge("own", script=own_loop(number, number)) for number in range(11)] == [*[True] * 10, False]
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "error", "kept"),
+    [
+        (1, "ValueError: no", "ValueError: no"),
+        (-9, "killed by SIGKILL", ""),
+        (-9, "killed by SIGKILL: out of memory", "killed by SIGKILL: out of memory"),
+        (-9, "hang: rank 1 has been in compute for 31 s", "hang"),
+    ],
+)
+def test_what_is_kept_of_a_script_s_round(exit_code: int, error: str, kept: str) -> None:
+    cause = Failure(rank=1, exit_code=exit_code, error=error, time=0)
+    assert script_round(cause, steps=3, loaded=5) == ScriptRound(steps=3, loaded=5, error=kept)
+    assert script_round(cause, steps=0, loaded=5) is None

@@ -7,15 +7,13 @@ to the restart budget, forwards a drain to the ranks, and publishes who runs whe
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
-from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
+from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerState
 
 from kittrain.env import WORKER_DRAINED, NodeEnv
 from kittrain.node.drain import Drain, DrainRequested
@@ -25,8 +23,9 @@ from kittrain.node.postmortem import Postmortem
 from kittrain.node.publish import Reporter
 from kittrain.node.rank_logs import RankLogs
 from kittrain.node.rank_watch import RankWatch
-from kittrain.node.ranks import RankFiles, RankProcesses, Starter, rank_environment
-from kittrain.outcome.failures import Budget, Failure, root_cause
+from kittrain.node.ranks import RankFiles, RankProcesses, Starter
+from kittrain.node.worker_group import MONITOR_INTERVAL, process_failures, rank_environment, worker_spec
+from kittrain.outcome.failures import Budget, Failure, root_cause, script_round
 from kittrain.outcome.marker import seen_finished
 from kittrain.outcome.termination import Ending
 from kittrain.rendezvous.backend import LOST, Rendezvous, RoundOver
@@ -34,24 +33,11 @@ from kittrain.system import heartbeat
 from kittrain.system.console import log
 from kittrain.torch_private import ElasticAgent
 
-MONITOR_INTERVAL: Final = 0.05  # seconds
 EXIT_TIMEOUT: Final = 300.0  # seconds that a node whose ranks are done waits for the others
 FINISHED_EXIT_TIMEOUT: Final = 10.0  # the same, once the run is marked as finished
 KILL_RESERVE: Final = 5.0  # seconds of the grace period reserved for the exit after SIGKILL
 SIGKILL_EXIT: Final = -9  # exit code of a rank that hangs
 LOST_STOP_TIMEOUT: Final = 1.0  # seconds from SIGTERM to SIGKILL if peers are lost: ranks may hang in a collective
-
-
-def worker_spec(node: NodeEnv, rendezvous: Rendezvous) -> WorkerSpec:
-    """The WorkerSpec for torch's agent."""
-    return WorkerSpec(
-        role="default",
-        local_world_size=node.procs_per_node,
-        entrypoint=sys.executable,
-        rdzv_handler=rendezvous,
-        max_restarts=node.max_restarts,
-        monitor_interval=MONITOR_INTERVAL,
-    )
 
 
 class NodeAgent(ElasticAgent):
@@ -177,10 +163,7 @@ class NodeAgent(ElasticAgent):
             self._handler.end_round(lost=not agreed)
         self._ranks.stop(LOST_STOP_TIMEOUT)
         self._logs.finish()
-        failures = {}
-        for worker, code, files in zip(worker_group.workers, self._ranks.exit_codes(), self._files, strict=True):
-            if code:
-                failures[worker.global_rank] = ProcessFailure(worker.local_rank, worker.id, code, str(files.error))
+        failures = process_failures(worker_group, self._ranks.exit_codes(), self._files)
         explained = [self._postmortem.failure(rank, one, self._logs.last(rank)) for rank, one in failures.items()]
         self._resolve_failure(explained, noticed=noticed)
         return RunResult(state=WorkerState.FAILED, failures=failures)
@@ -239,7 +222,10 @@ class NodeAgent(ElasticAgent):
             self.ending = Ending(outcome="drained", reason="received a stop signal", failure=None)
             return
         cause = root_cause(failures)
-        restart = self._budget.charge(cause.kind, step=step) and not cause.cause.permanent
+        self._watch.finish()
+        self._reporter.observe(self._watch)
+        script = script_round(cause, steps=self._watch.script_steps, loaded=self._reporter.loaded)
+        restart = self._budget.charge(cause.kind, step=step, script=script) and not cause.cause.permanent
         self.ending = failure_ending(cause, restart=restart, budget=self._budget)
         self._on_failure(self.ending)
         self._reporter.failed(cause)

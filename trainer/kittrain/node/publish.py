@@ -42,6 +42,10 @@ class Ranks(Protocol):
         """When all ranks of this node had reached a phase, in ``time.monotonic()``; 0 if not all have."""
 
     @property
+    def loaded(self) -> int:
+        """When the newest file that a rank went on from was last changed, in nanoseconds; 0: none."""
+
+    @property
     def script_progress(self) -> Mapping[str, Any]:
         """The progress of a loop of the script's own; empty in the library's."""
 
@@ -75,6 +79,7 @@ class Reporter:
         self._round = 0
         self._timings: Mapping[str, Mapping[str, float]] = {}
         self._slow: set[str] = set()  # ranks already logged as slow
+        self.loaded = 0  # as ``Ranks.loaded``, of this round, and of all nodes' former ones
         self._script_progress: Mapping[str, Any] = {}  # of a script that writes no progress file
         self._report: dict[str, Any] | None = None  # if this node has group rank 0
         self._round_over = False
@@ -101,13 +106,15 @@ class Reporter:
             agent_runs=self._node.agent_runs,
         )
         self._ranks = ranks
-        known = {"round": self._round, "failures": self._failures.known}
+        known = {"round": self._round, "failures": self._failures.known, "loaded": self.loaded}
         store.set(f"kit/node/{group_rank}", json.dumps({"node": asdict(assignment), **known}))
         if group_rank == 0:
             nodes = [json.loads(text) for text in store.multi_get([f"kit/node/{i}" for i in range(group_size)])]
-            store.set("kit/round", str(max(node["round"] for node in nodes) + 1))
+            last, loaded = (max(node[key] for node in nodes) for key in ("round", "loaded"))
+            store.set("kit/round", json.dumps({"round": last + 1, "loaded": loaded}))
             self._failures.merge(failure for node in nodes for failure in node["failures"])
-        self._round = int(store.get("kit/round"))
+        agreed = json.loads(store.get("kit/round"))
+        self._round, self.loaded = agreed["round"], agreed["loaded"]
         self._round_over, self._timings, self._slow = False, {}, set()
         if group_rank == 0 and self._sink:
             self._lead(self._sink, {str(node["node"].pop("index")): node["node"] for node in nodes}, world)
@@ -145,6 +152,7 @@ class Reporter:
             timings: as ``Rendezvous.step_timings`` gives them.
         """
         self.recovery.update(ranks.reached)
+        self.loaded = max(self.loaded, ranks.loaded)
         self._script_progress = ranks.script_progress or self._script_progress
         self._timings = timings or self._timings
         for rank, ratio in self._timings.get("slow", {}).items():

@@ -150,8 +150,7 @@ class RankWatch:
     def _read(self, passed: float) -> None:
         for rank in self._ranks.values():
             rank.update(passed)
-        own = [rank.beat.step for rank in self._ranks.values() if rank.beat.phase is Phase.SCRIPT]
-        self._script.add(max(own, default=0), time.monotonic(), time.time())
+        self._script.add(self.script_steps, time.monotonic(), time.time())
 
     def _sample(self, now: float) -> None:
         """Sample the ranks' usage if all may stall soon. It reads all of /proc, so it is not done otherwise."""
@@ -177,6 +176,16 @@ class RankWatch:
     def script_progress(self) -> dict[str, Any]:
         """The progress of a loop of the script's own, by the rank that is ahead; empty in the library's."""
         return self._script.facts
+
+    @property
+    def script_steps(self) -> int:
+        """The most optimizer steps that a rank has taken in a loop of the script's own; 0 in the library's."""
+        return max((rank.beat.step for rank in self._ranks.values() if rank.beat.phase is Phase.SCRIPT), default=0)
+
+    @property
+    def loaded(self) -> int:
+        """When the newest file that a rank went on from was last changed, in nanoseconds; 0: none."""
+        return max((rank.beat.loaded for rank in self._ranks.values()), default=0)
 
     def _rank_statuses(self) -> list[RankStatus]:
         """Collect all ranks' stacks and return each rank's status."""

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kittrain.node.zygote import COLD_COMMAND, ForkRequest, Zygote, ZygoteLost
-from kittrain.outcome import completion
 
 POLL_INTERVAL: Final = 0.01  # seconds, while ranks are being stopped
 
@@ -165,29 +164,3 @@ def _reap(group: int) -> None:
     with suppress(ChildProcessError):  # none is left
         while True:
             os.waitpid(-group, 0)
-
-
-def rank_environment(group: Any, worker: Any, *, restarts: int, files: RankFiles) -> dict[str, str]:
-    """A rank's environment: torchrun's documented variables, and the kit's files."""
-    spec = group.spec
-    return {
-        "RANK": str(worker.global_rank),
-        "LOCAL_RANK": str(worker.local_rank),
-        "GROUP_RANK": str(group.group_rank),
-        "ROLE_RANK": str(worker.role_rank),
-        "ROLE_NAME": spec.role,
-        "WORLD_SIZE": str(worker.world_size),
-        "LOCAL_WORLD_SIZE": str(spec.local_world_size),
-        "GROUP_WORLD_SIZE": str(group.group_world_size),
-        "ROLE_WORLD_SIZE": str(worker.role_world_size),
-        "MASTER_ADDR": group.master_addr,
-        "MASTER_PORT": str(group.master_port),
-        "TORCHELASTIC_RESTART_COUNT": str(restarts),
-        "TORCHELASTIC_MAX_RESTARTS": str(spec.max_restarts),
-        "TORCHELASTIC_RUN_ID": spec.rdzv_handler.get_run_id(),
-        "TORCHELASTIC_USE_AGENT_STORE": str(spec.rdzv_handler.use_agent_store),
-        "TORCHELASTIC_ERROR_FILE": str(files.error),
-        "KIT_HEARTBEAT_FILE": str(files.heartbeat),
-        completion.VARIABLE: str(files.finished),
-        "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
-    }

@@ -1,4 +1,4 @@
-"""Hooks in a rank's process that show what any script does: its optimizer steps, and its process group.
+"""Hooks in a rank's process that show what any script does: its optimizer steps, its group, and what it goes on from.
 
 A script need not know of them: they are called by torch, change nothing, and cost a few microseconds a step. They write
 into the rank's heartbeat file. ``KIT_SCRIPT_HOOKS=0`` leaves them out.
@@ -6,7 +6,9 @@ into the rank's heartbeat file. ``KIT_SCRIPT_HOOKS=0`` leaves them out.
 
 from __future__ import annotations
 
+import functools
 import os
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +33,7 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
         writer = ScriptWriter(Path(name))
         after_import("torch.optim.optimizer", lambda module: _watch_optimizers(module, writer))
         after_import("torch.distributed.distributed_c10d", lambda module: _watch_groups(module, writer))
+        after_import("torch.serialization", lambda module: _watch_loads(module, writer))
 
 
 def _watch_optimizers(module: ModuleType, writer: ScriptWriter) -> None:
@@ -52,3 +55,25 @@ def _watch_groups(module: ModuleType, writer: ScriptWriter) -> None:
             writer.group_formed(group.size())
 
     setattr(module, SET_GROUP, update_and_tell)
+
+
+def _watch_loads(module: ModuleType, writer: ScriptWriter) -> None:
+    """Wrap ``torch.load``: a file that it reads before the first step may be the checkpoint of an earlier round."""
+    load: Callable[..., Any] = module.load
+
+    @functools.wraps(load)
+    def load_and_tell(*args: Any, **kwargs: Any) -> Any:
+        loaded = load(*args, **kwargs)
+        with suppress(OSError, TypeError, ValueError):  # no file: a buffer, or a stream of another library
+            writer.file_loaded(_changed(args[0] if args else kwargs["f"]))
+        return loaded
+
+    module.load = load_and_tell  # type: ignore[attr-defined]
+    if getattr(sys.modules["torch"], "load", None) is load:  # torch is imported already
+        sys.modules["torch"].load = load_and_tell  # type: ignore[attr-defined]
+
+
+def _changed(file: Any) -> int:
+    """When a file, given by its path or opened, was last changed, in nanoseconds."""
+    descriptor = getattr(file, "fileno", None)
+    return (os.fstat(descriptor()) if descriptor else Path(file).stat()).st_mtime_ns

@@ -16,6 +16,7 @@ from kittrain.outcome.causes import Cause, Kind, cause_of
 PRECEDENCE: Final[tuple[Kind, ...]] = ("own", "hang", "drained", "storage", "peer", "stopped")
 BRIEF: Final = 100  # characters of an error within a sentence; the whole error is reported separately
 SIGTERM_EXIT: Final = -15
+KILLED: Final = "killed by SIGKILL"  # an error without a known cause
 SNAPSHOT: Final = re.compile(r"step-(\d+)-g(\d+)")  # folder of a published snapshot (kittrain.snapshots.snapshot)
 NO_SNAPSHOT: Final = (0, 0)
 
@@ -79,9 +80,45 @@ def newest_snapshot(snapshot_dir: Path | None) -> tuple[int, int] | None:
     return max(found, default=NO_SNAPSHOT)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ScriptRound:
+    """What is known of a round of a script with a loop of its own, at its failure.
+
+    Attributes:
+        steps: optimizer steps that its ranks have taken.
+        loaded: when the newest file that it loaded before its first step was last changed, in nanoseconds; 0: none.
+        error: of the rank that failed; empty if it was killed from outside.
+    """
+
+    steps: int = 0
+    loaded: int = 0
+    error: str = ""
+
+    def is_further_than(self, before: ScriptRound) -> bool:
+        """Whether the script has come further since an earlier failure: it went on from a newer file than then.
+
+        The same error after the same number of steps is no progress: some scripts repeat, and save again, the last part
+        of what they have saved.
+        """
+        repeated = self.error and (self.error, self.steps) == (before.error, before.steps)
+        return self.loaded > before.loaded and not repeated
+
+
+def script_round(cause: Failure, *, steps: int, loaded: int) -> ScriptRound | None:
+    """The round that ended with this failure; None if no loop of the script's own took a step in it."""
+    if not steps:
+        return None
+    killed = cause.error == KILLED  # if memory was short, more follows
+    error = "hang" if cause.kind == "hang" else cause.error  # the text of a hang says how long it took
+    return ScriptRound(steps=steps, loaded=loaded, error="" if killed else error)
+
+
 @dataclass(kw_only=True)
 class Budget:
     """How often a node may restart its ranks. A newer snapshot between two failures resets all counts.
+
+    So does a newer checkpoint of a script's own (``ScriptRound``), but only for ``max_script_failures`` in all: whether
+    the script has come further is a guess.
 
     Failures that are not the script's fault (lost peers, storage that does not respond) are counted separately. So is
     any failure while the storage does not respond, since there may be a newer snapshot. A hang counts as a failure only
@@ -90,27 +127,52 @@ class Budget:
 
     max_restarts: int
     max_peer_failures: int = 100  # not the node's fault, but a network that stays broken must end the job, too
+    max_script_failures: int = 100
     snapshot_dir: Path | None = None
     own: int = field(default=0, init=False)
     peer: int = field(default=0, init=False)
     storage: int = field(default=0, init=False)
     hangs: int = field(default=0, init=False)
     repeated: int = field(default=0, init=False)  # hangs at the same step, after the first
+    all_own: int = field(default=0, init=False)  # whatever the script has saved in between
+    _script: ScriptRound = field(default=ScriptRound(), init=False)  # at the last failure
     _hung: int | None = field(default=None, init=False)  # steps that were finished at the last hang
     _newest: tuple[int, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self._newest = newest_snapshot(self.snapshot_dir) or NO_SNAPSHOT
 
-    def charge(self, kind: Kind, *, step: int | None = None) -> bool:
-        """Count a failure (a hang with the finished steps); returns whether the ranks may be restarted."""
+    def charge(self, kind: Kind, *, step: int | None = None, script: ScriptRound | None = None) -> bool:
+        """Count a failure; returns whether the ranks may be restarted.
+
+        Args:
+            kind: of the failure.
+            step: that was finished at a hang.
+            script: what is known of the round, if the loop is the script's own.
+        """
         newest = newest_snapshot(self.snapshot_dir)
         if newest and newest > self._newest:
-            self.own = self.peer = self.storage = self.hangs = self.repeated = 0
-            self._newest, self._hung = newest, None
+            self._newest, self.all_own = newest, 0
+            self._reset()
+        elif script and script.is_further_than(self._script):
+            self._reset()
+        self._script = script or self._script
+        self._count(kind, step, unreadable=newest is None)
+        charged, others = max(self.own, self.repeated), max(self.peer, self.storage, self.hangs)
+        return (
+            charged <= self.max_restarts
+            and others <= self.max_peer_failures
+            and self.all_own <= max(self.max_script_failures, self.max_restarts)
+        )
+
+    def _reset(self) -> None:
+        self.own = self.peer = self.storage = self.hangs = self.repeated = 0
+        self._hung = None
+
+    def _count(self, kind: Kind, step: int | None, *, unreadable: bool) -> None:
         if kind == "peer":
             self.peer += 1
-        elif kind == "storage" or (newest is None and kind != "drained"):
+        elif kind == "storage" or (unreadable and kind != "drained"):
             self.storage += 1
         elif kind == "hang":
             self.hangs += 1
@@ -118,5 +180,4 @@ class Budget:
             self._hung = step
         elif kind != "drained":
             self.own += 1
-        charged, others = max(self.own, self.repeated), max(self.peer, self.storage, self.hangs)
-        return charged <= self.max_restarts and others <= self.max_peer_failures
+            self.all_own += 1

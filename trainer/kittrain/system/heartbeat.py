@@ -44,7 +44,7 @@ _IS_BUSY: Final = tuple(phase in BUSY for phase in Phase)  # hashing an enum mem
 _NOW: Final = struct.Struct("<QQQd")  # beats, finished steps, phase, busy seconds
 _FIRST: Final = struct.Struct(f"<{len(Phase)}d")  # time.monotonic() when each phase first began; 0: not yet
 _MOMENT: Final = struct.Struct("<d")  # one of these
-_SCRIPT: Final = struct.Struct("<QQQ")  # calls of optimizers, steps, and ranks of the largest process group
+_SCRIPT: Final = struct.Struct("<QQQQ")  # calls of optimizers, steps, largest process group, newest checkpoint
 _SCRIPT_AT: Final = _NOW.size + _FIRST.size
 SIZE: Final = _SCRIPT_AT + _SCRIPT.size
 
@@ -80,14 +80,14 @@ class HeartbeatWriter:
 
 
 class ScriptWriter:
-    """The hooks' side, in any script: its optimizer steps, and whether its ranks have formed a group.
+    """The hooks' side, in any script: its optimizer steps, its process group, and what it goes on from.
 
     Optimizers that take turns, as those of a GAN do, count once: a step ends when one of them is called again.
     """
 
     def __init__(self, file: Path) -> None:
         self._page = _open(file)
-        self._calls = self._steps = self._group = 0
+        self._calls = self._steps = self._group = self._loaded = 0
         self._called: set[int] = set()  # optimizers that were called in the current step
         self._enter(Phase.JOINING)
 
@@ -108,8 +108,14 @@ class ScriptWriter:
         self._write()
         self._enter(Phase.PREPARING)
 
+    def file_loaded(self, changed: int) -> None:
+        """The script has loaded a file that was last changed then; after the first step it is no restart's."""
+        if not self._calls:
+            self._loaded = max(self._loaded, changed)
+            self._write()
+
     def _write(self) -> None:
-        _SCRIPT.pack_into(self._page, _SCRIPT_AT, self._calls, self._steps, self._group)
+        _SCRIPT.pack_into(self._page, _SCRIPT_AT, self._calls, self._steps, self._group, self._loaded)
 
     def _enter(self, phase: Phase) -> None:
         """Set when a phase began, unless the library's loop has."""
@@ -137,6 +143,7 @@ class HeartbeatState:
         busy: seconds in which it did not wait for others; 0 in phase SCRIPT.
         first: by phase, when it first began, in ``time.monotonic()``; 0: not yet.
         group: ranks of the largest process group that it has joined; 0: none.
+        loaded: when the newest file that it loaded before its first step was last changed, in nanoseconds; 0: none.
     """
 
     beats: int
@@ -145,6 +152,7 @@ class HeartbeatState:
     busy: float
     first: tuple[float, ...]
     group: int = 0
+    loaded: int = 0
 
     @classmethod
     def read(cls, file: Path) -> Self:
@@ -156,13 +164,13 @@ class HeartbeatState:
         page = file.read_bytes()
         beats, step, number, busy = _NOW.unpack_from(page)
         first: tuple[float, ...] = _FIRST.unpack_from(page, _NOW.size)
-        calls, steps, group = _SCRIPT.unpack_from(page, _SCRIPT_AT)
+        calls, steps, group, loaded = _SCRIPT.unpack_from(page, _SCRIPT_AT)
         phase = Phase(number)
         if calls and phase < Phase.RESTORING:  # the library's loop has not begun
             beats, step, phase = beats + calls, steps, Phase.SCRIPT
         else:
             first = (*first[: Phase.SCRIPT], 0.0)
-        return cls(beats=beats, step=step, phase=phase, busy=busy, first=first, group=group)
+        return cls(beats=beats, step=step, phase=phase, busy=busy, first=first, group=group, loaded=loaded)
 
 
 def prepare(file: Path) -> Path:
