@@ -46,6 +46,7 @@ ObjectName: TypeAlias = Annotated[str, Meta(pattern=rf"^({_SUBDOMAIN})?$", max_l
 GivenName: TypeAlias = Annotated[str, Meta(pattern=rf"^{_SUBDOMAIN}$", max_length=253, examples=["my-name"])]
 QueueName: TypeAlias = Annotated[str, Meta(pattern=rf"^({_SUBDOMAIN})?$", max_length=63, examples=["my-queue"])]
 SecretKey: TypeAlias = Annotated[str, Meta(pattern=rf"^{_SUBDOMAIN}/[-._A-Za-z0-9]+$", examples=["my-secret/token"])]
+CapabilityName: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Z][A-Z0-9_]*$", examples=["IPC_LOCK"])]
 LabelKey: TypeAlias = Annotated[str, Meta(pattern=rf"^{_KEY}$", max_length=317, examples=["topology.example/rack"])]
 LabelValue: TypeAlias = Annotated[str, Meta(pattern=rf"^({_WORD})?$", examples=["rack-7"])]
 TaintKey: TypeAlias = Annotated[str, Meta(pattern=rf"^({_KEY})?$", max_length=317, examples=["dedicated"])]

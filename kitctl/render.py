@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kitctl import yamlstrict
+from kitctl import overlay, yamlstrict
 from kitctl.code_tree import NO_SOURCES, Sources
 from kitctl.spec import JobSpec
 from kitctl.template_values import TemplateValues, template_values
@@ -45,12 +45,17 @@ def manifests(
         templates: a folder; its templates replace those of the same file name in ``manifests/``.
 
     Raises:
+        SpecError: the job's ``pod`` sets what is set already.
         UsageError: a template of ``templates`` is wrong.
     """
     spec = spec if spec.namespace else msgspec.structs.replace(spec, namespace=DEFAULT_NAMESPACE)
     values = template_values(spec, sources, suspended=suspended, standalone=standalone, run=run)
     folders = [folder for folder in (templates, values.kind.templates) if folder]
-    return [document for template in _names(values) for document in fill(template, values, folders)]
+    *others, job = [document for template in _names(values) for document in fill(template, values, folders)]
+    if added := overlay.of_spec(spec):
+        pod = values.kind.pod_template(job)
+        pod |= overlay.apply(pod, added)
+    return [*others, job]
 
 
 def to_yaml(objects: Iterable[Mapping[str, Any]]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from kitctl import kinds, limits, names
+from kitctl import kinds, limits, names, pod_rules
 from kitctl.errors import Problem
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LABEL_LIMIT = 63  # RFC 1035
+_VOLUME_SOURCES = ("claim", "configMap", "secret", "emptyDir", "hostPath", "csi")
 _MAX_NODES = 100_000  # limit of an Indexed Job
 
 
@@ -105,8 +106,9 @@ def _volumes(spec: JobSpec) -> Iterator[Problem]:
         taken[_plain(spec.snapshots.path)] = "snapshots"
     for number, volume in enumerate(spec.volumes):
         field = f"volumes[{number}]"
-        if sum(map(bool, (volume.claim, volume.config_map, volume.secret, volume.empty_dir))) != 1:
-            yield Problem.of(field, "needs one source", "set one of claim, configMap, secret, emptyDir")
+        sources = (volume.claim, volume.config_map, volume.secret, volume.empty_dir, volume.host_path, volume.csi)
+        if sum(map(bool, sources)) != 1:
+            yield Problem.of(field, "needs one source", f"set one of {', '.join(_VOLUME_SOURCES)}")
         yield from _path(f"{field}.mountPath", volume.mount_path, taken)
         taken[_plain(volume.mount_path)] = field
 
@@ -180,4 +182,5 @@ RULES: tuple[Callable[[JobSpec], Iterator[Problem]], ...] = (
     _virtual_ranks,
     _tolerations,
     _secret,
+    pod_rules.problems,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -54,6 +54,10 @@ class Volume(Section, frozen=True, kw_only=True):
     """An existing Secret."""
     empty_dir: Quantity | None = None
     """Scratch space of this size, deleted with the pod."""
+    host_path: str = ""
+    """A folder or device of the Kubernetes node."""
+    csi: dict[str, Any] = {}
+    """An ephemeral volume of a CSI driver, as in a pod: {driver: ..., volumeAttributes: {...}}."""
     read_only: bool = False
     """Mount it read-only."""
 

@@ -18,6 +18,7 @@ from kitctl import names, rules
 from kitctl.errors import Problem, SpecError
 from kitctl.field_type import FieldType
 from kitctl.fields import Count, DeviceName, EnvName, GivenName, Image, Kind, Positive, Quantity, SecretKey, Size
+from kitctl.pod_section import Pod
 from kitctl.quantity import seconds
 from kitctl.sections import (
     EnvSource,
@@ -101,6 +102,8 @@ class JobSpec(Section, frozen=True, kw_only=True):
     """Restarts and time limits."""
     security: Security = Security()
     """Permissions of the pods."""
+    pod: Pod = Pod()
+    """What is added to the pods."""
 
     def __post_init__(self) -> None:
         """Check all fields; equal jobs get equal specs, however they are written.

@@ -241,6 +241,8 @@ def _volume(number: int, volume: Volume) -> Mount:
         ("configMap", "name", volume.config_map),
         ("secret", "secretName", volume.secret),
         ("emptyDir", "sizeLimit", volume.empty_dir),
+        ("hostPath", "path", volume.host_path),
     )
-    kind, source = next((kind, {key: given}) for kind, key, given in sources if given)
+    found = ((kind, {key: given}) for kind, key, given in sources if given)
+    kind, source = next(found, ("csi", volume.csi))
     return Mount(name=f"volume-{number}", path=volume.mount_path, kind=kind, source=source, read_only=volume.read_only)

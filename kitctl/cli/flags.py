@@ -80,6 +80,7 @@ _TABLE: Final[tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]] = (
         ("--node-selector", "scheduling.nodeSelector", "K=V...", "", "Node label that pods require.", values.pairs),
         ("--toleration", "scheduling.tolerations", "KEY[=V][:EFFECT]...", "", "Taint that pods tolerate.",
          values.tolerations),
+        ("--pod-overlay", "pod", "FILE", "none", "YAML file with more keys of the section pod.", values.pod_of_file),
     )),
     ("Failures", (
         ("--max-restarts", "policy.maxRestarts", "N", "3", "Allowed failures without a new snapshot.",

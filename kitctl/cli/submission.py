@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def rendered(job: JobRequest, templates: Path | None) -> list[dict[str, object]]:
-    """The objects of a job that is only printed, with warnings about likely credentials.
+    """The objects of a job that is only printed, with warnings about it.
 
     Raises:
         SpecError: the file or a flag is wrong.
         UsageError: a template is wrong.
     """
-    from kitctl import credentials, specfile
+    from kitctl import credentials, overlay, specfile
 
     spec = specfile.build(job)
     sources = _sources(spec)
-    for warning in credentials.warnings(spec, sources):
+    for warning in filter(None, [*credentials.warnings(spec, sources), overlay.warning(spec)]):
         info(f"warning: {warning}")
     return _objects(spec, sources, templates)
 

@@ -37,6 +37,24 @@ def variables_of_files(paths: Sequence[str]) -> dict[str, str]:
     return variables(line for line in lines if line and not line.startswith("#"))
 
 
+def pod_of_file(path: str) -> dict[str, Any]:
+    """A file with keys of a job file's section ``pod``, such as ``spec``.
+
+    Raises:
+        SpecError: with one line for every problem.
+        UsageError: it is no YAML mapping.
+    """
+    from kitctl import yamlstrict
+    from kitctl.errors import SpecError
+    from kitctl.field_type import FieldType
+    from kitctl.pod_section import Pod
+
+    mapping, problems = yamlstrict.read(_text(path), path, FieldType(Pod))
+    if problems:
+        raise SpecError(problems, source=path)
+    return mapping
+
+
 def volumes(items: Iterable[str]) -> list[dict[str, Any]]:
     """``claim:/path`` or ``claim:/path:ro``."""
     return [_volume(item) for item in items]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 from kitctl.field_type import FieldType
 from kitctl.sections import Toleration
 from kitctl.spec import JobSpec
@@ -41,5 +43,5 @@ def test_every_field_has_advice_to_give() -> None:
         inner = [*field_type.fields.values(), *filter(None, (field_type.values, field_type.items))]
         return [field_type, *(leaf for part in inner for leaf in leaves(part))]
 
-    silent = [field_type for field_type in leaves(JOB) if not field_type.hint]
+    silent = [field_type for field_type in leaves(JOB) if field_type.type is not Any and not field_type.hint]
     assert not silent

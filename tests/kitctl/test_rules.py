@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from kitctl.errors import SpecError
+from kitctl.pod_section import Pod
 from kitctl.rules import RULES, name_limit
 from kitctl.sections import (
     EnvSource,
@@ -174,6 +175,7 @@ def test_every_rule_is_checked() -> None:
         security=Security(rendezvous_secret="require"),
         rendezvous=Rendezvous(backend="c10d"),
         kind="Deployment",
+        pod=Pod(spec={"restartPolicy": "Never"}),
     )
     assert len(wrong) == len(RULES)
 

@@ -51,6 +51,7 @@ def _somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "job.yaml").write_text(JOB_FILE)
     for script in ("train.py", "multinode.py"):
         (tmp_path / script).write_text("print('trained')\n")
+    (tmp_path / "efa.yaml").write_text("labels: {team: vision}\n")
     (tmp_path / "ours").mkdir()
     shutil.copy(templates.folder() / "pod.yaml.j2", tmp_path / "ours")
 

@@ -13,5 +13,5 @@
 
 {{/* Digest of everything that running pods are made from: an upgrade must not change it. */}}
 {{- define "training-job.podDigest" -}}
-{{- list (include "training-job.pod" .) (include "training-job.torchrunEnv" .) .Values.sources | toJson | sha256sum | trunc 16 }}
+{{- list (include "training-job.podTemplate" .) (include "training-job.torchrunEnv" .) .Values.sources | toJson | sha256sum | trunc 16 }}
 {{- end }}

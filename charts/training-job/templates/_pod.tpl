@@ -188,6 +188,10 @@ spec:
       configMap: {name: {{ .configMap | toJson }}}
       {{- else if .secret }}
       secret: {secretName: {{ .secret | toJson }}}
+      {{- else if .hostPath }}
+      hostPath: {path: {{ .hostPath | toJson }}}
+      {{- else if .csi }}
+      csi: {{ .csi | toJson }}
       {{- else }}
       emptyDir: {sizeLimit: {{ .emptyDir | toJson }}}
       {{- end }}

@@ -10,6 +10,7 @@ not work, with the same messages, and the chart's own.
 {{- include "training-job.volumeProblems" . }}
 {{- include "training-job.snapshotProblems" . }}
 {{- include "training-job.resourceProblems" . }}
+{{- include "training-job.podProblems" . }}
 {{- include "training-job.sourceProblems" . }}
 {{- include "training-job.upgradeProblems" . }}
 {{- end }}
@@ -41,11 +42,56 @@ name: {{ len $job.name }} characters leave no room for the node index in the hos
 {{- end }}
 {{- end }}
 
-{{- define "training-job.environmentProblems" -}}
-{{- $reserved := list
+{{/* Names of variables that the launcher sets for every rank, as JSON. */}}
+{{- define "training-job.reservedEnv" -}}
+{{- list
   "RANK" "LOCAL_RANK" "GROUP_RANK" "ROLE_RANK"
   "WORLD_SIZE" "LOCAL_WORLD_SIZE" "GROUP_WORLD_SIZE" "ROLE_WORLD_SIZE"
-  "MASTER_ADDR" "MASTER_PORT" "JOB_COMPLETION_INDEX" "TORCH_DISABLE_SHARE_RDZV_TCP_STORE" }}
+  "MASTER_ADDR" "MASTER_PORT" "JOB_COMPLETION_INDEX" "TORCH_DISABLE_SHARE_RDZV_TCP_STORE" | toJson }}
+{{- end }}
+
+{{- define "training-job.podProblems" -}}
+{{- $kit := "is set by the kit, which needs it as it is" }}
+{{- $reserved := include "training-job.reservedEnv" . | fromJsonArray }}
+{{- $switches := list "KIT_WARM_WORKERS" "KIT_SCRIPT_HOOKS" }}
+{{- range list "restartPolicy" "hostname" "subdomain" "setHostnameAsFQDN" "activeDeadlineSeconds" }}
+{{- if hasKey $.Values.pod.spec . }}
+pod.spec.{{ . }}: {{ $kit }}; fix: remove it
+{{- end }}
+{{- end }}
+{{- range $container := $.Values.pod.spec.containers }}
+{{- $where := printf "pod.spec.containers[%s]" (.name | default "None") }}
+{{- if ne (.name | default "") "pytorch" }}
+{{ $where }}: a job waits for it, and it may never end; fix: the ranks' container is pytorch; add others as pod.sidecars or pod.initContainers
+{{- else }}
+{{- range list "command" "args" "workingDir" "terminationMessagePath" "terminationMessagePolicy" }}
+{{- if hasKey $container . }}
+{{ $where }}.{{ . }}: {{ $kit }}; fix: remove it; command and args are keys of the job
+{{- end }}
+{{- end }}
+{{- range .env }}
+{{- if and (not (has .name $switches)) (or (has .name $reserved) (regexMatch "^(PET_|KIT_|TORCHELASTIC_)" .name)) }}
+{{ $where }}.env[{{ .name }}]: is set by the launcher for every rank; fix: use another name
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range $number, $claim := $.Values.pod.resourceClaims }}
+{{- if eq (empty .claim) (empty .template) }}
+pod.resourceClaims[{{ $number }}]: needs one source; fix: set claim or template
+{{- end }}
+{{- end }}
+{{- range $field := list "initContainers" "sidecars" }}
+{{- range $number, $container := get $.Values.pod $field }}
+{{- if or (empty .name) (empty .image) }}
+pod.{{ $field }}[{{ $number }}]: needs a name and an image; fix: set name and image
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "training-job.environmentProblems" -}}
+{{- $reserved := include "training-job.reservedEnv" . | fromJsonArray }}
 {{- $switches := list "KIT_WARM_WORKERS" "KIT_SCRIPT_HOOKS" }}
 {{- range $field := list "env" "secrets" }}
 {{- range $name, $_ := get $.Values $field }}
@@ -73,8 +119,8 @@ envFrom[{{ $number }}]: needs one source; fix: set configMap or secret
 
 {{- define "training-job.volumeProblems" -}}
 {{- range $number, $volume := .Values.volumes }}
-{{- if ne (len (compact (list .claim .configMap .secret .emptyDir))) 1 }}
-volumes[{{ $number }}]: needs one source; fix: set one of claim, configMap, secret, emptyDir
+{{- if ne (len (compact (list .claim .configMap .secret .emptyDir .hostPath .csi))) 1 }}
+volumes[{{ $number }}]: needs one source; fix: set one of claim, configMap, secret, emptyDir, hostPath, csi
 {{- end }}
 {{- if not (hasPrefix "/" .mountPath) }}
 volumes[{{ $number }}].mountPath: '{{ .mountPath }}' is relative; fix: begin it with /

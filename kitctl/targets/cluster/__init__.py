@@ -26,9 +26,10 @@ def connect(options: TargetOptions) -> ClusterTarget:
 
 
 def remarks(submission: Submission) -> Iterator[str]:
-    """Warns of likely credentials, which everyone who may read the job's objects could read, and of missing modules."""
-    from kitctl import credentials  # noqa: PLC0415 - as above
+    """Warns of likely credentials, of modules that are not sent, and of pods that many namespaces refuse."""
+    from kitctl import credentials, overlay  # noqa: PLC0415 - as above
     from kitctl.workdir.imports import import_warnings  # noqa: PLC0415
 
     yield from credentials.warnings(submission.spec, submission.sources)
     yield from import_warnings(submission.spec, submission.sources, submission.folder)
+    yield from filter(None, [overlay.warning(submission.spec)])

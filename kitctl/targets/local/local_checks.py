@@ -48,6 +48,7 @@ IGNORED: Final = (
     "security.networkPolicy",
     "security.reportStatus",
     "security.serviceAccount",
+    "pod",
 )
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where torch's data loaders put their batches
 

@@ -213,7 +213,7 @@ def test_help_shows_the_default_of_the_spec(flag: Flag) -> None:
     value: Any = {**defaults("JobSpec"), "resources": {"requests": DEFAULT_REQUESTS}}
     for key in flag.fields.split()[0].split("."):
         value = value[key]
-    expected = WORDS.get(f"--{flag.parameter.replace('_', '-')}") or ("none" if value in {None, ""} else str(value))
+    expected = WORDS.get(f"--{flag.parameter.replace('_', '-')}") or ("none" if value in (None, "", {}) else str(value))
     assert flag.default == expected
     assert f"[default: {expected}]" in " ".join(help_of("submit").split())
 

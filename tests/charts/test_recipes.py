@@ -1,0 +1,64 @@
+"""The recipes of docs/fabrics.md, and overlays of all kinds: kitctl and the chart render equal pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from kitctl import render, specfile
+from kitctl.errors import SpecError
+from kitctl.job_request import JobRequest
+from tests.charts.helm import alike, refusal, rendered
+from tests.recipes import RECIPES
+
+MAIN = "pytorch"
+
+
+@pytest.mark.parametrize("kind", ["IndexedJob", "PyTorchJob"])
+@pytest.mark.parametrize("name", RECIPES)
+def test_kitctl_and_the_chart_give_equal_pods(name: str, kind: str) -> None:
+    job = {"name": "digits", "kind": kind, **yaml.safe_load(RECIPES[name])}
+    spec = specfile.build(JobRequest(flags=job))
+    assert alike(rendered(given=job)) == alike(render.manifests(spec))
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        {"spec": {"terminationGracePeriodSeconds": 5}},
+        {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}},
+        {"spec": {"containers": [{"name": MAIN, "env": [{"name": "PYTHONUNBUFFERED", "value": "0"}]}]}},
+        {"spec": {"containers": [{"name": MAIN, "volumeMounts": [{"mountPath": "/snapshots", "name": "x"}]}]}},
+        {"spec": {"containers": [{"name": MAIN}]}},
+        {"labels": {"app.kubernetes.io/name": "x"}},
+        {"hostNetwork": True, "spec": {"dnsPolicy": "Default"}},
+    ],
+    ids=str,
+)
+def test_what_is_set_already_is_refused_by_both_and_named(pod: dict[str, Any]) -> None:
+    job = {"name": "job", "pod": pod}
+    with pytest.raises(SpecError) as caught:
+        render.manifests(specfile.build(JobRequest(flags=job)))
+    (problem,) = caught.value.problems
+    field = problem.partition(": ")[0]
+    assert [line for line in refusal(job) if f"{field}: is set already" in line]
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        {"spec": {"restartPolicy": "Never"}},
+        {"spec": {"containers": [{"name": "trainer"}]}},
+        {"spec": {"containers": [{"name": MAIN, "args": ["x"]}]}},
+        {"spec": {"containers": [{"name": MAIN, "env": [{"name": "KIT_SPEC", "value": "{}"}]}]}},
+        {"resourceClaims": [{"name": "a"}]},
+        {"sidecars": [{"name": "a"}]},
+    ],
+    ids=str,
+)
+def test_what_would_break_the_kit_is_refused_with_kitctl_s_words(pod: dict[str, Any]) -> None:
+    with pytest.raises(SpecError) as caught:
+        specfile.build(JobRequest(flags={"name": "job", "pod": pod}))
+    assert {str(problem) for problem in caught.value.problems} <= set(refusal({"name": "job", "pod": pod}))

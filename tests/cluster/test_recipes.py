@@ -1,0 +1,71 @@
+"""A real API server accepts the recipes of docs/fabrics.md, and pods with additions run and train."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kitctl import render, specfile
+from kitctl.job_request import JobRequest
+from kitctl.kinds import KINDS, of_object
+from tests.cluster.commands import job, kitctl
+from tests.cluster.kubectl import get, kubectl
+from tests.recipes import RECIPES
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+PRIVILEGED = "pod-security.kubernetes.io/enforce=privileged"
+OVERLAY = """\
+labels: {team: vision}
+initContainers:
+  - &quiet
+    name: prepare
+    image: IMAGE
+    command: [sh, -c, "echo prepared > /prepared/flag"]
+    volumeMounts: [{name: prepared, mountPath: /prepared}]
+    securityContext: &restricted
+      allowPrivilegeEscalation: false
+      capabilities: {drop: [ALL]}
+sidecars:
+  - name: companion
+    image: IMAGE
+    command: [sh, -c, "trap 'exit 0' TERM; while :; do sleep 1; done"]
+    securityContext: *restricted
+spec:
+  volumes: [{name: prepared, emptyDir: {}}]
+  containers:
+    - name: pytorch
+      volumeMounts: [{name: prepared, mountPath: /prepared}]
+      env: [{name: GREETING, value: hello}]
+"""
+
+
+def test_the_server_accepts_each_recipe(namespace: str) -> None:
+    kubectl("label", "--overwrite", "namespace", namespace, PRIVILEGED)
+    for name, recipe in RECIPES.items():
+        for kind in KINDS:
+            given = {"name": name, "kind": kind, "namespace": namespace, **yaml.safe_load(recipe)}
+            objects = render.manifests(specfile.build(JobRequest(flags=given)))
+            pod = {"apiVersion": "v1", "kind": "Pod", **of_object(objects[-1]).pod_template(objects[-1])}
+            metadata = pod["metadata"] | {"name": name, "namespace": namespace}
+            spec = pod["spec"] | {"serviceAccountName": "default", "restartPolicy": "Never"}
+            both = render.to_json([*objects, pod | {"metadata": metadata, "spec": spec}])
+            apply = ("apply", "--server-side", "--validate=strict", "--dry-run=server", "-f", "-")
+            assert len(kubectl(*apply, given=both).splitlines()) == len(objects) + 1
+
+
+def test_a_pod_with_additions_trains_to_the_end(namespace: str, tmp_path: Path) -> None:
+    image = job("run", namespace)[-1]
+    (tmp_path / "pod.yaml").write_text(OVERLAY.replace("IMAGE", image))
+    (tmp_path / "train.py").write_text(
+        "import os, pathlib\nprint(os.environ['GREETING'], pathlib.Path('/prepared/flag').read_text())\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        options = ("--pod-overlay", "pod.yaml", "--set", "snapshots.enabled=false", "--wait", "--", "train.py")
+        output = kitctl("submit", *job("run", namespace), *options)
+    assert "run: Succeeded" in output
+    assert "[rank 0]: hello prepared" in kitctl("logs", "run", "-n", namespace)
+    (pod,) = get(namespace, "pods", "-l", "team=vision")["items"]
+    assert pod["status"]["phase"] == "Succeeded", "its sidecar has ended with the ranks"

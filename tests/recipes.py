@@ -1,0 +1,14 @@
+"""The job files of docs/fabrics.md, by name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+_PAGE: Final = Path(__file__).parents[1] / "docs" / "fabrics.md"
+_BLOCK: Final = re.compile(r"^```yaml\n# (\S+)\.yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+RECIPES: Final[dict[str, str]] = dict(_BLOCK.findall(_PAGE.read_text(encoding="utf-8")))
+EXPECTED: Final = 8  # so that none is passed over
+assert len(RECIPES) == EXPECTED
