@@ -31,7 +31,7 @@ def test_the_keys_are_those_of_a_job_file_and_a_few() -> None:
 
 def test_the_defaults_are_those_of_the_spec() -> None:
     own = {key: field["default"] for key, field in CHART_ONLY.items()}
-    assert everything(JobSpec()) | {"namespace": ""} | own == VALUES
+    assert everything(JobSpec()) | {"name": ""} | own == VALUES
 
 
 def everything(section: Section) -> dict[str, object]:

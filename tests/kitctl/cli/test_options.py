@@ -203,6 +203,7 @@ WORDS = {
     "--priority": "the cluster's",
     "--ttl": "never",
     "--interface": "from the route to node 0",
+    "--pod-overlay": "none",
 }
 
 
