@@ -56,7 +56,7 @@ def _containers(pod: Pod) -> Iterator[Problem]:
                 yield Problem.of(f"{where}.{field}", _KIT, "remove it; command and args are keys of the job")
         for variable in _items(container.get("env")):
             given = str(variable.get("name", ""))
-            if given in names.RESERVED_ENV or given.startswith(names.RESERVED_ENV_PREFIXES):
+            if names.is_reserved(given):
                 yield Problem.of(f"{where}.env[{given}]", "is set by the launcher for every rank", "use another name")
 
 
