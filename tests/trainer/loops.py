@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, TensorDataset
 
-from kittrain import Run, Step, World, join
+from kittrain import Data, Run, Step, World, join
+from kittrain.world.rng import seed_all
 from tests.trainer.nodes import free_port
-from tests.trainer.worlds import finish, fork, placed
+from tests.trainer.worlds import FORKS, finish, placed
 
 EPOCHS = 2
-SAMPLES = 48
+STEPS = 16  # of all epochs
+SAMPLES = 48  # 8 batches of 3 an epoch on each of 2 ranks
 Loop = Callable[["Bench"], nn.Module]  # trains, and returns what is compared
 
 
@@ -50,10 +58,60 @@ class Bench:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+def settled(run: Run) -> Run:
+    """Wait until the last snapshot is written, as if a step took longer than writing."""
+    while not run._session.message().written:
+        time.sleep(0.001)
+    return run
+
+
 def samples() -> TensorDataset:
     """Inputs (SAMPLES, 5) and targets (SAMPLES, 1)."""
     generator = torch.Generator().manual_seed(0)
     return TensorDataset(*(torch.rand(SAMPLES, width, generator=generator) for width in (5, 1)))
+
+
+class Noisy(Dataset[Any]):
+    """Adds random numbers to its samples."""
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        inputs, targets = samples()[index]
+        return inputs + torch.rand(5) + random.random(), targets
+
+
+class Stream(IterableDataset[Any]):
+    """A rank's samples, one after the other."""
+
+    def __init__(self, world: World) -> None:
+        self._ids = range(world.rank, SAMPLES, world.size)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
+        return (samples()[index] for index in self._ids)
+
+
+class StatefulStream(Stream):
+    """Knows where it is."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._next = 0
+        self.loaded = 0
+
+    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
+        while self._next < len(self._ids):
+            self._next += 1
+            self.loaded += 1
+            yield samples()[self._ids[self._next - 1]]
+        self._next = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"next": self._next}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self._next = state["next"]
 
 
 def network() -> nn.Module:
@@ -61,62 +119,225 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.3), nn.Tanh(), nn.Linear(8, 1))
 
 
-def loader_of(bench: Bench, **options: Any) -> DataLoader[Any]:
-    """8 batches of 3 an epoch on each of 2 ranks."""
-    sampler: Any = DistributedSampler(samples(), bench.world.size, bench.world.rank, seed=4)
-    return DataLoader(samples(), batch_size=3, sampler=sampler, **options)
+class Branches(nn.Module):
+    """Uses one of two layers, depending on a random number; the other one gets no gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(5, 1), nn.Linear(5, 1), nn.Linear(5, 1)])
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        chosen = self.layers[1 + int(torch.rand(()) < 0.5)]
+        outputs: Tensor = self.layers[0](inputs) + chosen(inputs)
+        return outputs
 
 
-def settled(run: Run) -> None:
-    """Wait until the last snapshot is written, as if a step took longer than writing."""
-    while not run._session.message().written:
-        time.sleep(0.001)
+def loader_of(bench: Bench, dataset: Dataset[Any] | None = None, **options: Any) -> DataLoader[Any]:
+    dataset = dataset or samples()
+    if not isinstance(dataset, IterableDataset):
+        options["sampler"] = DistributedSampler(dataset, bench.world.size, bench.world.rank, seed=4)
+    return DataLoader(dataset, batch_size=3, **options)
 
 
-def ddp(bench: Bench) -> nn.Module:
-    """A tutorial's loop."""
-    model = DistributedDataParallel(network())
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
-    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=16)
-    loader = loader_of(bench)
-    with bench.run(model=model, optimizer=optimizer, scheduler=scheduler) as run:
-        for _ in run.epochs(EPOCHS):
-            for inputs, targets in run.batches(loader):
+def tutorial(
+    bench: Bench,
+    model: nn.Module,
+    loader: DataLoader[Any],
+    *,
+    micro: int = 1,
+    scaler: Any = None,
+    forward: Callable[[Tensor], Tensor] | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    **objects: Any,
+) -> nn.Module:
+    """A tutorial's loop, with accumulation of ``micro`` batches, clipping, and autocast if there is a scaler."""
+    optimizer = optimizer or torch.optim.AdamW(model.parameters(), lr=0.05)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=STEPS)
+    with bench.run(model=model, optimizer=optimizer, scheduler=scheduler, scaler=scaler, **objects) as run:
+        for _ in run.epochs(EPOCHS * micro):
+            for number, (inputs, targets) in enumerate(run.batches(loader), 1):
+                last = number % micro == 0
+                with nullcontext() if last else model.no_sync():  # type: ignore[attr-defined,operator]
+                    with torch.autocast("cpu", enabled=scaler is not None):
+                        loss = (
+                            functional.mse_loss((model if forward is None else forward)(inputs).float(), targets)
+                            / micro
+                        )
+                    (scaler.scale(loss) if scaler else loss).backward()
+                if not last:
+                    continue
+                if scaler:
+                    scaler.unscale_(optimizer)
+                nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+                (scaler or _NoScaler).step(optimizer)
+                if scaler:
+                    scaler.update()
                 optimizer.zero_grad()
-                loss = functional.mse_loss(model(inputs), targets)
-                loss.backward()
-                optimizer.step()
                 scheduler.step()
-                settled(run)
-                run.step(loss, samples=len(inputs))
+                if "average" in objects:
+                    objects["average"].update_parameters(model)
+                settled(run).step(loss, samples=len(inputs))
+    return nn.ModuleList([model, *(one for one in objects.values() if isinstance(one, nn.Module))])
+
+
+class _NoScaler:
+    @staticmethod
+    def step(optimizer: torch.optim.Optimizer) -> None:
+        optimizer.step()
+
+
+def ddp(model: nn.Module | None = None, **options: Any) -> DistributedDataParallel:
+    return DistributedDataParallel(model or network(), **options)
+
+
+def gan(bench: Bench) -> nn.Module:
+    """Two modules, two optimizers, and a generator of noise on each rank."""
+    maker, judge = ddp(nn.Linear(2, 5)), ddp(nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 1)))
+    optimizers = [torch.optim.Adam(one.parameters(), lr=0.02) for one in (maker, judge)]
+    noise = torch.Generator().manual_seed(bench.world.rank)
+    loader = loader_of(bench)
+    with bench.run(maker=maker, judge=judge, maker_sgd=optimizers[0], judge_sgd=optimizers[1], noise=noise) as run:
+        for _ in run.epochs(EPOCHS):
+            for real, _ in run.batches(loader):
+                drawn = torch.randn(3, 2, generator=noise)
+                judged = (
+                    functional.softplus(judge(maker(drawn).detach())).mean() + functional.softplus(-judge(real)).mean()
+                )
+                optimizers[1].zero_grad()
+                judged.backward()
+                optimizers[1].step()
+                made = functional.softplus(-judge(maker(drawn))).mean()
+                optimizers[0].zero_grad()
+                made.backward()
+                optimizers[0].step()
+                settled(run).step(made + judged)
+    return nn.ModuleList([maker, judge])
+
+
+def sharded(bench: Bench) -> nn.Module:
+    """FSDP2 with mixed precision."""
+    model = network()
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    mesh = init_device_mesh("cpu", (bench.world.size,))
+    for one in (model[0], model):  # type: ignore[index]
+        fully_shard(one, mesh=mesh, mp_policy=policy)
+    return tutorial(bench, model, loader_of(bench))
+
+
+def compiled(bench: Bench) -> nn.Module:
+    model = ddp()
+    return tutorial(bench, model, loader_of(bench), forward=torch.compile(model, backend="aot_eager"))
+
+
+def averaged(bench: Bench) -> nn.Module:
+    """An exponential moving average of the weights."""
+    model = ddp()
+    average = AveragedModel(model.module, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+    return tutorial(bench, model, loader_of(bench), average=average)
+
+
+def steps(bench: Bench) -> nn.Module:
+    """Without epochs: random batches, drawn by the loop itself, and those of a loader, pass after pass."""
+    torch.manual_seed(bench.world.rank)
+    model = ddp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    everything, _ = samples().tensors
+    with bench.run(model=model, optimizer=optimizer) as run:
+        batches = run.batches(DataLoader(samples(), batch_size=3, shuffle=True))
+        for _ in run.steps(STEPS):
+            inputs, targets = next(batches)
+            drawn = everything[torch.randint(SAMPLES, (2,))]
+            loss = functional.mse_loss(model(inputs), targets) + model(drawn).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            settled(run).step(loss)
     return model
 
 
-LOOPS: dict[str, Loop] = {"ddp": ddp}
+def counted(bench: Bench) -> nn.Module:
+    """The kit's own data, of which each sample counts once."""
+    model = ddp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    data = Data(Noisy(), batch=6, workers=1)
+    with bench.run(model=model, optimizer=optimizer, data=data) as run:
+        for _ in run.epochs(EPOCHS):
+            for batch in run.batches(data):
+                inputs, targets = batch.samples
+                loss = functional.mse_loss(model(inputs), targets) * batch.weight
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                settled(run).step(loss)
+    return model
 
 
-def train(name: str, folder: Path, *, size: int = 2, dies_at: int | None = None) -> list[int | None]:
-    """Run a loop on new ranks; returns their exit codes. Each leaves ``result-RANK.pt`` and appends to ``log-RANK``."""
+def hooked(bench: Bench) -> nn.Module:
+    model = ddp()
+    model.register_comm_hook(None, bf16_compress_hook)
+    return tutorial(bench, model, loader_of(bench))
+
+
+LOOPS: dict[str, Loop] = {
+    "ddp": lambda bench: tutorial(bench, ddp(), loader_of(bench)),
+    "accumulation with no_sync": lambda bench: tutorial(bench, ddp(), loader_of(bench), micro=2),
+    "autocast and GradScaler": lambda bench: tutorial(
+        bench, ddp(), loader_of(bench), scaler=torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=3)
+    ),
+    "compiled": compiled,
+    "sharded, mixed precision": sharded,
+    "GAN": gan,
+    "moving average": averaged,
+    "unused parameters": lambda bench: tutorial(bench, ddp(Branches(), find_unused_parameters=True), loader_of(bench)),
+    "static graph": lambda bench: tutorial(bench, ddp(static_graph=True), loader_of(bench)),
+    "communication hook": hooked,
+    "steps": steps,
+    "Data": counted,
+    "random samples": lambda bench: tutorial(bench, ddp(), loader_of(bench, Noisy())),
+    "workers": lambda bench: tutorial(bench, ddp(), loader_of(bench, Noisy(), num_workers=2)),
+    "persistent workers": lambda bench: tutorial(
+        bench, ddp(), loader_of(bench, Noisy(), num_workers=1, persistent_workers=True)
+    ),
+    "stream": lambda bench: tutorial(bench, ddp(), loader_of(bench, Stream(bench.world))),
+    "stream with a state": lambda bench: tutorial(bench, ddp(), loader_of(bench, StatefulStream(bench.world))),
+}
+
+
+def train(name: str, folder: Path, parts: dict[str, int | None], *, size: int = 2) -> list[int | None]:
+    """Run a loop on new ranks, one after the other in these subfolders; returns the exit codes.
+
+    Each rank leaves ``result-RANK.pt`` in a subfolder, and appends to ``log-RANK``.
+
+    Args:
+        name: of the loop.
+        folder: for everything.
+        parts: after which step the last rank is killed (None: never), by subfolder.
+        size: number of ranks.
+    """
     port = free_port()
-    folder.mkdir(exist_ok=True)
-    processes = []
+    ranks = []
     for rank in range(size):
-        env = {**placed(rank, size, port), "KIT_BACKEND": "gloo", "KIT_SNAPSHOT_DIR": str(folder / "snapshots")}
-        processes.append(fork(_rank, name, env, folder, dies_at))
-    return [finish(process) for process in processes]
+        env = {**placed(rank, size, port), "KIT_BACKEND": "gloo"}
+        ranks.append(FORKS.Process(target=_rank, args=(name, env, folder, parts)))  # no daemon: it may have workers
+        ranks[-1].start()
+    return [finish(rank) for rank in ranks]
 
 
-def _rank(name: str, env: dict[str, str], folder: Path, dies_at: int | None) -> None:
+def _rank(name: str, env: dict[str, str], folder: Path, parts: dict[str, int | None]) -> None:
     os.environ.update(env)
+    torch.set_num_threads(1)
     with (folder / f"log-{env['RANK']}").open("ab") as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
     sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
-    torch.set_num_threads(1)
-    with join(seed=1) as world:
-        bench = Bench(world=world, dies_at=dies_at)
-        model = LOOPS[name](bench)
-        torch.save({"losses": bench.losses, "state": plain(model.state_dict())}, folder / f"result-{world.rank}.pt")
+    with join() as world:
+        for part, dies_at in parts.items():
+            seed_all(1)
+            env_of_part = replace(world.env, snapshot_dir=folder / part / "snapshots")
+            bench = Bench(world=replace(world, env=env_of_part), dies_at=dies_at)
+            (folder / part).mkdir(exist_ok=True)
+            state = plain(LOOPS[name](bench).state_dict())
+            torch.save({"losses": bench.losses, "state": state}, folder / part / f"result-{world.rank}.pt")
 
 
 def plain(state: dict[str, Any]) -> dict[str, Tensor]:
