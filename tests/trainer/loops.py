@@ -157,7 +157,7 @@ def tutorial(
         for _ in run.epochs(EPOCHS * micro):
             for number, (inputs, targets) in enumerate(run.batches(loader), 1):
                 last = number % micro == 0
-                with nullcontext() if last else model.no_sync():  # type: ignore[attr-defined,operator]
+                with nullcontext() if last else model.no_sync():  # type: ignore[operator]
                     with torch.autocast("cpu", enabled=scaler is not None):
                         loss = (
                             functional.mse_loss((model if forward is None else forward)(inputs).float(), targets)

@@ -135,7 +135,7 @@ class Run:
             if self.steps_done == done:
                 raise RuntimeError("the loop over Run.steps() went on without a call of Run.step()")
 
-    def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
+    def batches(self, loader: Iterable[Any] | Data) -> Iterator[Any]:
         """The loader's batches, from the restored position on: of this epoch, or endless if the loop is over steps.
 
         Of ``Data`` they are ``Batch``es: this rank's samples, with the factor for their mean loss.
