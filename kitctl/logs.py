@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 _RANK = re.compile(r"\[rank (\d+)\]: ?")
+_PREFIX = re.compile(r"\[(?:rank|agent) \d+\]: ?")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -29,6 +30,11 @@ class Line:
         """The rank that wrote it; None: the agent."""
         match = _RANK.match(self.text)
         return int(match[1]) if match else None
+
+    @property
+    def message(self) -> str:
+        """The text without the prefix that names the rank or the agent."""
+        return self.text[match.end() :] if (match := _PREFIX.match(self.text)) else self.text
 
 
 @dataclass(frozen=True, kw_only=True)

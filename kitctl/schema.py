@@ -29,9 +29,11 @@ def json_schema() -> Schema:
 
 def output_schema() -> Schema:
     """The schema of every object that ``-o json`` prints. All keys are required: the output leaves none out."""
-    from kitctl.output import DOCUMENTS, base, history, jobs, reports  # noqa: PLC0415 - only the documentation needs it
+    from kitctl.output import DOCUMENTS, base, history, jobs, logs, reports  # noqa: PLC0415 - only the documentation needs it
 
-    schema = _described("kitctl -o json", msgspec.json.schema(DOCUMENTS), (base, jobs, reports, snapshots, history))
+    schema = _described(
+        "kitctl -o json", msgspec.json.schema(DOCUMENTS), (base, jobs, logs, reports, snapshots, history)
+    )
     for definition in schema["$defs"].values():
         definition["required"] = list(definition["properties"])
         for field in definition["properties"].values():

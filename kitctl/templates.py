@@ -26,6 +26,12 @@ def folder() -> Path:
     return installed if installed.is_dir() else package.parent / "manifests"
 
 
+def chart() -> Path | None:
+    """The Helm chart, next to ``manifests/``; None: this installation has none."""
+    found = folder().parent / "charts" / "training-job"
+    return found if found.is_dir() else None
+
+
 def fill(template: str, values: TemplateValues, folders: Sequence[Path] = ()) -> list[dict[str, Any]]:
     """The objects of one template.
 

@@ -31,8 +31,9 @@ OUTPUT_INTRO = """\
 # JSON output
 
 Written by `make docs` from `kitctl/output`. With `-o json` a command prints one object with an `apiVersion` and a
-`kind`; its JSON Schema is [output.schema.json](output.schema.json). Commands that stream (`kitctl status -w -o json`)
-print one such object per line. Within one `apiVersion` keys are only added: ignore those that you do not know.
+`kind`; its JSON Schema is [output.schema.json](output.schema.json). Commands that stream (`kitctl status -w -o json`,
+`kitctl logs -o json`) print one such object per line. Within one `apiVersion` keys are only added: ignore those that
+you do not know.
 
 Keys are camelCase and always present; what is unknown is null or empty. Times are Unix seconds, durations seconds,
 sizes bytes. Messages and errors go to stderr, and exit codes are the same as without `-o json`. `kitctl render` and
@@ -42,12 +43,14 @@ sizes bytes. Messages and errors go to stderr, and exit codes are the same as wi
 |---|---|
 | `kitctl submit`, `kitctl status` | [Job](#job) |
 | `kitctl list` | [JobList](#joblist) |
+| `kitctl logs` | [LogLine](#logline), one per line |
 | `kitctl diff` | [Diff](#diff) |
 | `kitctl doctor` | [DoctorReport](#doctorreport) |
 | `kitctl drill` | [DrillReport](#drillreport) |
 | `kitctl snapshots list`, `kitctl snapshots verify` | [SnapshotList](#snapshotlist) |
 | `kitctl snapshots show` | [Snapshot](#snapshot) |
 | `kitctl audit` | [AuditReport](#auditreport) |
+| `kitctl version` | [Version](#version) |
 
 ```sh
 kitctl status digits -o json | jq .progress.loss

@@ -28,10 +28,23 @@ Examples:
   kitctl doctor --nodes 3 --gpus-per-node 4 -- train.py
   kitctl doctor -f job.yaml -o json
   kitctl doctor digits                             # is this job healthy?
+  kitctl doctor digits -n team -o json
 """
 
 
-@click.command(cls=JobCommand, epilog=EPILOG)
+class DoctorCommand(JobCommand):
+    """Options after the name of an existing job are kitctl's; those after a script are the script's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Move the options before the name."""
+        end = self.end_of_options(args)
+        name, rest = args[end : end + 1], args[end + 1 :]
+        if name and _may_be_job(name[0]) and self.are_options(rest):
+            args = [*args[:end], *rest, *name]
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=DoctorCommand, epilog=EPILOG)
 @job_options
 @target_options
 @output_option("json")
@@ -63,7 +76,11 @@ def _findings(job: JobRequest, client: Client) -> Iterator[Finding]:
 def _existing_job(job: JobRequest) -> str:
     """The name of an existing job; empty: the command line describes a new one."""
     words = [*job.flags.get("command", ()), *job.flags.get("args", ())]
-    return words[0] if len(words) == 1 and "." not in words[0] and not Path(words[0]).exists() else ""
+    return words[0] if len(words) == 1 and _may_be_job(words[0]) else ""
+
+
+def _may_be_job(word: str) -> bool:
+    return not word.startswith("-") and "." not in word and not Path(word).exists()
 
 
 def _recorded(findings: Iterator[Finding], seen: list[Finding]) -> Iterator[Finding]:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from kitctl.cli.command import Command, option
-from kitctl.cli.common import echo_log, info, seconds
+from kitctl.cli.common import echo_json, echo_log, info, seconds
+from kitctl.cli.options import output_option
 from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from kitctl.job import Job
     from kitctl.logs import Filter, Line
@@ -25,6 +26,7 @@ Examples:
   kitctl logs -f digits --rank 0           # follow rank 0, whatever node it is on
   kitctl logs digits --node 2 --tail 50    # the last lines of node 2's agent and ranks
   kitctl logs digits --since 10m --include 'loss|accuracy'
+  kitctl logs digits -o json | jq -r 'select(.rank == 0) | .text'
 """
 
 _INDEX = click.IntRange(min=0)
@@ -39,6 +41,7 @@ _INDEX = click.IntRange(min=0)
 @option("--since", group="Filter", metavar="TIME", help="Only lines of the last TIME, as in 90s or 10m.")
 @option("--since-time", group="Filter", metavar="RFC3339", help="Only lines since this time.")
 @option("--timestamps", group="Output", is_flag=True, help="Begin each line with its time (UTC).")
+@output_option("json")
 @option("--include", group="Filter", metavar="REGEX", help="Only lines matching REGEX.")
 @option("--exclude", group="Filter", metavar="REGEX", help="No lines matching REGEX.")
 def command(
@@ -50,6 +53,7 @@ def command(
     since: str | None,
     since_time: str | None,
     timestamps: bool,
+    output: str | None,
     include: str | None,
     exclude: str | None,
 ) -> None:
@@ -63,10 +67,25 @@ def command(
         include=_pattern(include),
         exclude=_pattern(exclude),
     )
+    echo_line = _echo_json if output == "json" else _echo_with_time if timestamps else _echo_text
     if follow:
-        follow_until_end(job, selected, tail=tail, timestamps=timestamps, check=False)
+        follow_until_end(job, selected, tail=tail, echo_line=echo_line, check=False)
     else:
-        _print(job.lines(selected, tail=tail), timestamps=timestamps)
+        _print(job.lines(selected, tail=tail), echo_line)
+
+
+def _echo_text(line: Line) -> None:
+    echo_log(line.text)
+
+
+def _echo_with_time(line: Line) -> None:
+    echo_log(f"{line.time} {line.text}")
+
+
+def _echo_json(line: Line) -> None:
+    from kitctl import output as documents
+
+    echo_json(documents.log_line(line), stream=True)
 
 
 def follow_until_end(
@@ -74,7 +93,7 @@ def follow_until_end(
     selected: Filter | None = None,
     *,
     tail: int | None = None,
-    timestamps: bool = False,
+    echo_line: Callable[[Line], None] = _echo_text,
     check: bool = True,
 ) -> None:
     """Print lines until the job ends; then why it failed, or with ``check`` raise the error of its final phase."""
@@ -86,9 +105,9 @@ def follow_until_end(
     try:
         if tail is not None:
             last = list(job.lines(selected, tail=tail))
-            _print(last, timestamps=timestamps)
+            _print(last, echo_line)
             selected = replace(selected, since=_after(last) or selected.since)
-        _print(job.follow(selected), timestamps=timestamps)
+        _print(job.follow(selected), echo_line)
     except KeyboardInterrupt:
         detach(job.name)
     ended = job.state()
@@ -99,9 +118,9 @@ def follow_until_end(
         info(f"{error.message}\nfix: {error.fix}")
 
 
-def _print(lines: Iterable[Line], *, timestamps: bool) -> None:
+def _print(lines: Iterable[Line], echo_line: Callable[[Line], None]) -> None:
     for line in lines:
-        echo_log(f"{line.time} {line.text}" if timestamps else line.text)
+        echo_line(line)
 
 
 def _after(lines: list[Line]) -> str:

@@ -27,16 +27,31 @@ class JobCommand(Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """End kitctl's own options at ``-m``, as python does."""
-        end = self._end_of_options(args)
+        end = self.end_of_options(args)
         return super().parse_args(ctx, [*args[:end], "--", *args[end:]] if args[end : end + 1] == ["-m"] else args)
 
-    def _end_of_options(self, args: list[str]) -> int:
-        options = [option for option in self.params if isinstance(option, click.Option) and not option.is_flag]
-        with_value = {spelling for option in options for spelling in option.opts}
+    def end_of_options(self, args: list[str]) -> int:
+        """The index of the first argument that is not an option of kitctl or its value."""
+        with_value = self._spellings(flags=False)
         end = 0
         while end < len(args) and args[end].startswith("-") and args[end] not in {"-m", "--"}:
             end += 2 if documented_spelling(args[end]) in with_value else 1
         return end
+
+    def are_options(self, args: list[str]) -> bool:
+        """Whether all arguments are options of kitctl or their values."""
+        flags, with_value = self._spellings(flags=True), self._spellings(flags=False)
+        end = 0
+        while end < len(args):
+            spelling = documented_spelling(args[end].partition("=")[0]) if args[end][:2] == "--" else args[end][:2]
+            if spelling not in flags | with_value:
+                return False
+            end += 2 if spelling in with_value and len(spelling) == len(args[end]) else 1
+        return True
+
+    def _spellings(self, *, flags: bool) -> set[str]:
+        options = [option for option in self.params if isinstance(option, click.Option) and option.is_flag == flags]
+        return {spelling for option in options for spelling in (*option.opts, *option.secondary_opts)}
 
 
 def job_options(function: F) -> F:

@@ -9,17 +9,25 @@ import click
 import kitctl
 from kitctl import names
 from kitctl.cli.command import Command
-from kitctl.cli.common import echo
+from kitctl.cli.common import echo, echo_json
+from kitctl.cli.options import output_option
 
 EPILOG = """\b
 Examples:
   kitctl version
+  kitctl version -o json | jq -r .chart    # the folder of the Helm chart
 """
 
 
 @click.command(cls=Command, epilog=EPILOG)
-def command() -> None:
+@output_option("json")
+def command(output: str | None) -> None:
     """Print the versions that a bug report needs."""
+    if output == "json":
+        from kitctl import output as documents
+
+        echo_json(documents.version())
+        return
     echo(f"kitctl {kitctl.__version__}")
     echo(f"image  {names.DEFAULT_IMAGE}")
     echo(f"python {platform.python_version()} on {platform.system()} {platform.machine()}")

@@ -6,17 +6,22 @@ field is its documentation, and its description in the schema. What never does: 
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from kitctl import faults, snapshots, targets
+import kitctl
+from kitctl import faults, names, snapshots, targets, templates
 from kitctl.doctor import Finding
+from kitctl.logs import Line
 from kitctl.output.base import API_VERSION, Document
 from kitctl.output.history import AuditReport, Snapshot, SnapshotDetails, SnapshotList
 from kitctl.output.jobs import Job, JobList
-from kitctl.output.reports import Change, Check, Diff, DoctorReport, DrillReport, FaultResult
+from kitctl.output.logs import LogLine
+from kitctl.output.reports import Change, Check, Diff, DoctorReport, DrillReport, FaultResult, Version
 from kitctl.state import JobState
 
 __all__ = [
@@ -29,11 +34,15 @@ __all__ = [
     "drill",
     "job",
     "job_list",
+    "log_line",
     "snapshot",
     "snapshot_list",
+    "version",
 ]
 
-DOCUMENTS: TypeAlias = Job | JobList | SnapshotList | Snapshot | AuditReport | DoctorReport | DrillReport | Diff
+DOCUMENTS: TypeAlias = (
+    Job | JobList | LogLine | SnapshotList | Snapshot | AuditReport | DoctorReport | DrillReport | Diff | Version
+)
 
 T = TypeVar("T")
 
@@ -46,6 +55,24 @@ def job(state: JobState) -> Job:
 def job_list(states: Iterable[JobState]) -> JobList:
     """A list of jobs."""
     return JobList(items=tuple(map(job, states)))
+
+
+def log_line(line: Line) -> LogLine:
+    """A line of a log."""
+    time = datetime.fromisoformat(line.time).timestamp() if line.time else None
+    return LogLine(time=time, node=line.node, rank=line.rank, text=line.message)
+
+
+def version() -> Version:
+    """What is installed."""
+    return Version(
+        version=kitctl.__version__,
+        image=names.DEFAULT_IMAGE,
+        python=platform.python_version(),
+        platform=f"{platform.system()} {platform.machine()}",
+        manifests=str(templates.folder()),
+        chart=str(templates.chart() or ""),
+    )
 
 
 def doctor(findings: Iterable[Finding]) -> DoctorReport:

@@ -1,4 +1,4 @@
-"""The objects of ``doctor``, ``drill`` and ``diff``: results of checks and of injected faults, and changes."""
+"""The objects of ``doctor``, ``drill``, ``diff`` and ``version``: checks, faults, changes, and what is installed."""
 
 from __future__ import annotations
 
@@ -77,3 +77,20 @@ class Diff(Document, frozen=True, kw_only=True, tag="Diff"):
 
     changes: tuple[Change, ...]
     """Every object of the job, changed or not."""
+
+
+class Version(Document, frozen=True, kw_only=True, tag="Version"):
+    """What is installed, as ``version`` prints it."""
+
+    version: str
+    """Version of kitctl."""
+    image: str
+    """The default image of jobs."""
+    python: str
+    """Version of Python."""
+    platform: str
+    """Operating system and processor, as in ``Linux x86_64``."""
+    manifests: str
+    """Folder of the manifest templates; ``--templates`` replaces some of them."""
+    chart: str
+    """Folder of the Helm chart. Empty: it is not installed."""

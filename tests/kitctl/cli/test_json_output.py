@@ -12,6 +12,7 @@ import jsonschema
 import msgspec
 import pytest
 
+import kitctl
 from kitctl import snapshots
 from kitctl.__main__ import main
 from kitctl.drill import Drill
@@ -98,7 +99,7 @@ def strict_schema() -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def _target(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KITCTL_TARGET", "local")
-    ended_job("job", "Failed", failure=FAILURE, report=REPORT)
+    ended_job("job", "Failed", failure=FAILURE, report=REPORT, lines=("[rank 0]: epoch 1",))
 
     def answers(_target: LocalTarget, _store: object, args: tuple[str, ...]) -> Iterator[bytes]:
         yield msgspec.json.encode(ANSWERS[args[0]])
@@ -112,8 +113,7 @@ def _target(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def printed(*words: str, capsys: pytest.CaptureFixture[str], exit_code: int = 0) -> dict[str, Any]:
-    verb = 2 if words[0] == "snapshots" else 1  # after the name, options of `doctor` would be those of a script
-    assert main([*words[:verb], "-o", "json", *words[verb:]]) == exit_code
+    assert main([*words, "-o", "json"]) == exit_code
     return valid(capsys.readouterr().out)
 
 
@@ -141,6 +141,8 @@ def valid(text: str) -> dict[str, Any]:
         (("snapshots", "verify", "job"), "SnapshotList", 0),
         (("snapshots", "show", "job"), "Snapshot", 0),
         (("audit", "job"), "AuditReport", 0),
+        (("logs", "job"), "LogLine", 0),
+        (("version",), "Version", 0),
     ],
     ids=str,
 )
@@ -179,6 +181,26 @@ def test_a_stream_prints_one_object_a_line(capsys: pytest.CaptureFixture[str]) -
     assert main(["status", "job", "--watch", "-o", "json"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert valid(line)["phase"] == "Failed"
+
+
+@pytest.mark.parametrize("follow", [(), ("-f",)])
+def test_logs_print_one_object_a_line(follow: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    lines = ("[agent 0]: node 0 of 1", "[rank 12]: 50 %\r100 %", "no prefix \x1b[2J", "")
+    ended_job("talks", lines=lines)
+    assert main(["logs", "talks", *follow, "-o", "json"]) == 0
+    found = [valid(line) for line in capsys.readouterr().out.splitlines()]
+    texts = ["node 0 of 1", "50 %\r100 %", "no prefix \x1b[2J", ""]
+    assert [(line["node"], line["rank"], line["text"]) for line in found] == [
+        (0, rank, text) for rank, text in zip((None, 12, None, None), texts, strict=True)
+    ]
+    assert all(line["time"] > 0 for line in found)
+
+
+def test_version_names_the_folders_of_templates_and_chart(capsys: pytest.CaptureFixture[str]) -> None:
+    found = printed("version", capsys=capsys)
+    assert Path(found["manifests"], "pod.yaml.j2").exists()
+    assert Path(found["chart"], "Chart.yaml").exists()
+    assert found["version"] == kitctl.__version__
 
 
 def test_details_of_a_snapshot_are_null_in_lists(capsys: pytest.CaptureFixture[str]) -> None:
