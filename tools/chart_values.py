@@ -21,6 +21,7 @@ CHANGED: Final[Mapping[str, Schema]] = {
     "namespace": {"default": "", "description": "Namespace it runs in. Empty: the release's."},
     "kind": {"description": "The Kubernetes kind. ``auto`` is IndexedJob."},
     "sync": {"description": "As in a job file; but a chart cannot read the files: give them as ``sources``."},
+    "python": {"description": "As in a job file; a cluster's pods use the image's interpreter."},
     "workdir": {"description": "As in a job file; but a chart cannot read the folder: give it as ``code``."},
 }
 CHART_ONLY: Final[Schema] = {

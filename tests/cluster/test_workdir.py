@@ -63,11 +63,11 @@ def test_a_replacement_gets_what_was_submitted_even_if_the_folder_has_changed(
 def test_only_what_has_changed_is_sent_again(namespace: str, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     project(folder, LARGE)
-    assert "were not there yet" not in submitted(namespace, "run", folder, 0)
+    assert "the claim had" not in submitted(namespace, "run", folder, 0)
     kitctl("wait", "run", "-n", namespace)
     (folder / "model.py").write_text("VERSION = 2\n")
     told = submitted(namespace, "run", folder, 0, "--replace")
-    assert "1 of these files (12 B) were not there yet" in told
+    assert "the claim had all but 1 of them (12 B)" in told
     kitctl("wait", "run", "-n", namespace)
     assert "version 2" in kitctl("logs", "run", "-n", namespace)
 
@@ -80,3 +80,12 @@ def test_a_large_folder_without_a_claim_is_refused_before_anything_is_made(names
     assert "more than a ConfigMap can have (900 KiB, packed); the largest files: data/noise.bin (3 MiB)" in told
     assert "The job has no claim that it could be sent to" in told
     assert not get(namespace, "jobs,services,serviceaccounts,pvc")["items"][1:], "but the default service account"
+
+
+def test_a_script_alone_can_write_files_too(namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.py").write_text(
+        "import pathlib\npathlib.Path('snapshot.pt').write_text('x')\nprint('written')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    kitctl("submit", *job("run", namespace), "--wait", "--", "train.py")
+    assert "written" in kitctl("logs", "run", "-n", namespace)

@@ -44,6 +44,7 @@ def test_the_case_with_every_option_leaves_no_key_at_its_default() -> None:
     fixed = {
         "version",
         "workdir",
+        "python",
         "snapshots.enabled",
         "snapshots.accessMode",
         "security.profile",

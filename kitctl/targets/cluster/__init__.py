@@ -30,6 +30,8 @@ def remarks(submission: Submission) -> Iterator[str]:
     from kitctl import credentials, overlay  # noqa: PLC0415 - as above
     from kitctl.workdir.imports import import_warnings  # noqa: PLC0415
 
+    if submission.spec.python:
+        yield "python: a cluster's pods use the image's interpreter"
     yield from credentials.warnings(submission.spec, submission.sources)
     yield from import_warnings(submission.spec, submission.sources, submission.folder)
     yield from filter(None, [overlay.warning(submission.spec)])

@@ -65,8 +65,9 @@ def send(api: Api, job: Object, workdir: Workdir, notify: Callable[[str], None])
         missing = b"".join(run((*STORE, "missing"), [json.dumps(sizes).encode() + b"\n"])).decode().split()
         b"".join(run((*STORE, "receive"), _frames(tar_pieces(workdir.folder, tree, missing))))
     told = sent(workdir, f"claim {helper_pod.claim_of(job)}")
-    count, size = len(missing), format_bytes(sum(sizes[digest] for digest in missing))
-    notify(told if count == len(sizes) else f"{told}; {count} of these files ({size}) were not there yet")
+    size = format_bytes(sum(sizes[digest] for digest in missing))
+    had = f"the claim had all but {len(missing)} of them ({size})" if missing else "the claim had all of them"
+    notify(told if len(missing) == len(sizes) else f"{told}; {had}")
 
 
 def shorten(change: Change) -> Change:

@@ -14,6 +14,7 @@ from kitctl import names
 from kitctl.environment import agent_spec, code_fields, common_env, has_secret, torchrun_env
 from kitctl.spec import JobSpec
 from kitctl.targets.local.folder import JobFolder
+from kitctl.targets.local.interpreter import with_library
 from kitctl.targets.local.records import Job
 
 LOOPBACK = "127.0.0.1"
@@ -69,7 +70,8 @@ def environment(this: Launch, base: Mapping[str, str]) -> dict[str, str]:
     if (snapshots := snapshot_dir(spec, this.state)) is not None:
         ours[names.KIT_SNAPSHOT_DIR] = str(snapshots)
     share = _share(spec, this.index, base)
-    return {**_inherited(base), **share, **torchrun_env(spec), **common_env(spec), **ours, **spec.env}
+    inherited = _inherited(base) | torchrun_env(spec) | common_env(spec)
+    return with_library({**inherited, **share, **ours, **spec.env}, this.job.library)
 
 
 def _target_fields(this: Launch) -> dict[str, str | int]:

@@ -19,6 +19,7 @@ from kitctl.errors import TargetError, UnsupportedError, UsageError
 from kitctl.quantity import amount, format_bytes
 from kitctl.spec import JobSpec
 from kitctl.targets import Submission
+from kitctl.targets.local import interpreter
 from kitctl.workdir.imports import import_warnings
 
 LOW_DISK_BYTES: Final = 1 << 30  # bytes; less free space than this is a warning
@@ -76,7 +77,7 @@ def require_runnable(submission: Submission) -> None:
         UnsupportedError: this interpreter lacks torch or the trainer.
         UsageError: the script does not exist.
     """
-    _packages()
+    _packages(submission)
     _script(submission)
 
 
@@ -84,7 +85,7 @@ def check_machine(submission: Submission, state: Path) -> Iterator[Finding]:
     """All checks of this machine; ``state`` is the folder of all jobs and their snapshots."""
     spec = submission.spec
     checks: list[tuple[str, Callable[[], str]]] = [
-        ("packages", _packages),
+        ("packages", partial(_packages, submission)),
         ("script", partial(_script, submission)),
         ("GPUs", partial(_gpus, spec)),
         ("shared memory", partial(_shared_memory, spec)),
@@ -95,11 +96,13 @@ def check_machine(submission: Submission, state: Path) -> Iterator[Finding]:
     return run_checks(checks)
 
 
-def _packages() -> str:
+def _packages(submission: Submission) -> str:
+    if python := submission.spec.python:
+        return interpreter.check(interpreter.find(python, submission.folder))
     if missing := [name for name in ("torch", "kittrain") if importlib.util.find_spec(name) is None]:
         raise UnsupportedError(
             f"the local target runs the ranks with {sys.executable}, which lacks {' and '.join(missing)}",
-            fix="install the kit with its trainer there: pip install 'kittrain[trainer]'",
+            fix="pip install 'kittrain[trainer]' there, or name an interpreter that has torch: --python PATH",
         )
     return f"{sys.executable} has torch and the trainer"
 

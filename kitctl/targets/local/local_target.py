@@ -24,6 +24,7 @@ from kitctl.targets.conflicts import already_exists, check_scale, no_snapshots, 
 from kitctl.targets.local import (
     code_store,
     folder_facts,
+    interpreter,
     launch,
     local_checks,
     node_logs,
@@ -73,7 +74,8 @@ class LocalTarget:
             run=uuid.uuid4().hex,
             created=time.time(),
             folder=str(path if workdir else submission.folder),
-            python=sys.executable,
+            python=interpreter.find(spec.python, submission.folder),
+            library=str(interpreter.lend_library(self.state)) if spec.python else "",
             version=kitctl.__version__,
             code=workdir.tree.digest if workdir else "",
         )
@@ -201,7 +203,8 @@ class LocalTarget:
         snapshots = launch.stored_dir(self.state, store.namespace, store.name, claim)
         if not (job or snapshots.is_dir()):
             raise no_snapshots(store.name, "on this machine", f"see {self.state} for the snapshots of earlier jobs")
-        return snapshot_tool.run(job.python if job else sys.executable, snapshots, args)
+        python, library = (job.python, job.library) if job else (sys.executable, "")
+        return snapshot_tool.run(python, library, snapshots, args)
 
     def _path(self, namespace: str, name: str) -> Path:
         return self.state / "jobs" / namespace / name

@@ -9,6 +9,7 @@ import subprocess
 from kitctl.errors import ConflictError
 from kitctl.faults import FAULTS, FaultInjection
 from kitctl.targets.local.folder import JobFolder
+from kitctl.targets.local.interpreter import with_library
 
 
 def inject(folder: JobFolder, injection: FaultInjection) -> None:
@@ -39,7 +40,9 @@ def _agent(folder: JobFolder, injection: FaultInjection) -> int:
 
 def _within(folder: JobFolder, injection: FaultInjection, agent: int) -> None:
     command = [folder.job.python, *injection.command("--agent", str(agent))]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, env=with_library(os.environ, folder.job.library)
+    )
     if done.returncode:
         raise _gone(injection, done.stderr.strip())
 

@@ -14,7 +14,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What was submitted.
 
     ``python`` is the interpreter that runs the nodes, ``folder`` where they start, and ``code`` the digest of the
-    folder that was sent; empty: none was.
+    folder that was sent; empty: none was. ``library`` is a folder to add to its path; empty:
+    none is.
     """
 
     spec: JobSpec
@@ -24,6 +25,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     version: str
     code: str = ""
+    library: str = ""
 
 
 class Desired(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -10,12 +11,13 @@ from typing import Final
 
 from kitctl import names
 from kitctl.targets.conflicts import trainer_failed
+from kitctl.targets.local.interpreter import with_library
 
 CHUNK_BYTES: Final = 1 << 20
 
 
-def run(python: str, folder: Path, args: Sequence[str]) -> Iterator[bytes]:
-    """The stdout of ``kittrain.snapshots``, as it arrives.
+def run(python: str, library: str, folder: Path, args: Sequence[str]) -> Iterator[bytes]:
+    """The stdout of ``kittrain.snapshots``, as it arrives; ``library`` is added to the interpreter's path.
 
     Raises:
         TargetError: it failed; with the last line of its stderr.
@@ -23,7 +25,13 @@ def run(python: str, folder: Path, args: Sequence[str]) -> Iterator[bytes]:
     command = [python, *names.SNAPSHOTS_COMMAND[1:], str(folder), *args]
     with (
         tempfile.TemporaryFile() as errors,  # a pipe would fill up, since it is read at the end only
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors) as process,
+        subprocess.Popen(
+            command,
+            env=with_library(os.environ, library),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+        ) as process,
     ):
         assert process.stdout is not None
         while piece := process.stdout.read(CHUNK_BYTES):

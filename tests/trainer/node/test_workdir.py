@@ -121,3 +121,25 @@ def test_the_agent_changes_to_it(store: tuple[str, Path], tmp_path: Path, monkey
     enter_workdir(NodeEnv(code=digest, code_store=place, workdir=tmp_path / "out"), pytest.fail)
     assert Path.cwd() == tmp_path / "out"
     assert os.environ["PWD"] == str(tmp_path / "out")
+
+
+def test_a_mounted_config_map_is_copied_to_a_writable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mount, temporary = tmp_path / "workspace", tmp_path / "tmp"
+    data = mount / "..2026_01_01"
+    (data / "lib").mkdir(parents=True)
+    temporary.mkdir()
+    (data / "train.py").write_text("1")
+    (data / "lib" / "model.py").write_text("2")
+    (mount / "..data").symlink_to(data.name)
+    for name in ("train.py", "lib"):
+        (mount / name).symlink_to(f"..data/{name}")
+    monkeypatch.chdir(mount)
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    enter_workdir(NodeEnv(), pytest.fail)
+    assert Path.cwd().parent == temporary
+    assert {path.name for path in Path.cwd().iterdir()} == {"train.py", "lib", workdir.MARKER}
+    assert (Path.cwd() / "lib" / "model.py").read_text() == "2"
+    Path("train.py").write_text("mine")
+    monkeypatch.chdir(mount)
+    enter_workdir(NodeEnv(), pytest.fail)
+    assert Path("train.py").read_text() == "mine", "an agent that starts again in the pod copies nothing"

@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import shutil
 import tarfile
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +25,8 @@ from kittrain.system.decoders import MalformedError
 from kittrain.system.storage import detect_damage, retry_io
 
 MARKER: Final = ".kit-workdir"  # in a folder that is unpacked; holds the tree's digest
+CONFIG_MAP_DATA: Final = "..data"  # in each mounted ConfigMap: a link to the folder that has its files
+COPY: Final = "kit-workdir"  # in the folder for temporary files, which only this pod sees
 VERSION: Final = 1  # of a tree's format
 PIECE: Final = 1 << 20  # bytes
 FILE_MODE: Final = 0o644
@@ -53,18 +57,40 @@ class CodeTree:
 
 
 def enter_workdir(node: NodeEnv, log: Callable[[str], None]) -> None:
-    """Unpack the job's folder where this has not been done, and change to it; does nothing if none was sent.
+    """Unpack the job's folder where this has not been done, and change to it.
+
+    If single files were sent, which a ConfigMap shows read-only, change to a copy of these; otherwise stay.
 
     Raises:
         CodeError: the store lacks a file, or has another content.
         StorageUnavailableError: the store does not answer, or the working folder cannot be written.
     """
-    if not (node.code and node.code_store and node.workdir):
-        return
-    retry_io(partial(unpack, node.code, node.code_store, node.workdir), node.workdir, log)
-    os.chdir(node.workdir)
+    if node.code and node.code_store and node.workdir:
+        retry_io(partial(unpack, node.code, node.code_store, node.workdir), node.workdir, log)
+        _change_to(node.workdir)
+    elif (Path.cwd() / CONFIG_MAP_DATA).is_symlink():
+        copy = Path(tempfile.gettempdir(), COPY)
+        retry_io(partial(copy_files, Path.cwd(), copy), copy, log)
+        _change_to(copy)
+
+
+def _change_to(folder: Path) -> None:
+    os.chdir(folder)
     if "PWD" in os.environ:
-        os.environ["PWD"] = str(node.workdir)
+        os.environ["PWD"] = str(folder)
+
+
+def copy_files(source: Path, folder: Path) -> None:
+    """Copy a mounted ConfigMap's files, whose paths are links there, unless this has been done.
+
+    Raises:
+        OSError: the files cannot be read, or the folder cannot be written.
+    """
+    marker = folder / MARKER
+    if marker.is_file():
+        return
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns("..*"), dirs_exist_ok=True)
+    marker.touch()
 
 
 def unpack(digest: str, store: Path, folder: Path) -> None:

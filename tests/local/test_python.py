@@ -1,0 +1,65 @@
+"""Ranks in an environment of the user's, where nothing of kitctl is installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.local.conftest import Kit
+
+KITCTLS_OWN = (
+    *("kitctl", "click", "msgspec", "rich", "kubernetes", "yaml", "_yaml", "tqdm", "kittrain", "_kittrain", "pathspec"),
+)
+SCRIPT = """
+import importlib.util, json, os, sys
+import torch, torch.distributed as dist
+dist.init_process_group()
+total = torch.ones(1)
+dist.all_reduce(total)
+found = [name for name in ("click", "msgspec", "kitctl", "kittrain") if importlib.util.find_spec(name)]
+print(f"rank {dist.get_rank()} sum {total.item():.0f} prefix {sys.prefix} found {found}", flush=True)
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """An environment with torch and what torch needs, as links to this one's."""
+    place = tmp_path / "theirs"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
+    (packages,) = (place / "lib").glob("python*/site-packages")
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if not path.name.lower().startswith(KITCTLS_OWN) and path.suffix != ".pth":
+            (packages / path.name).symlink_to(path)
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_ranks_run_in_an_environment_without_the_kit(kit: Kit, environment: Path) -> None:
+    (kit.folder / "train.py").write_text(SCRIPT)
+    job = ("--name", "theirs", "--nodes", "2", "--python", "theirs/bin/python")
+    kit.run("submit", *job, "--wait", "--", "train.py")
+    logs = kit.run("logs", "theirs")
+    for rank in range(2):
+        assert f"rank {rank} sum 2 prefix {environment} found ['kittrain']" in logs
+    assert "warning" not in logs
+    assert "no snapshots" in kit.run("snapshots", "list", "theirs")
+
+
+@pytest.mark.slow
+def test_an_interpreter_without_torch_is_refused_before_the_job_starts(kit: Kit) -> None:
+    (kit.folder / "train.py").write_text("")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(kit.folder / "empty")], check=True)
+    words = ("submit", "--name", "job", "--python")
+    told = kit.run(*words, "empty/bin/python", "--", "train.py", exit_code=2)
+    assert f"python: {kit.folder}/empty/bin/python has no torch" in told
+    assert "python: no interpreter 'absent'" in kit.run(*words, "absent", "--", "train.py", exit_code=2)
+    assert "is no Python that works" in kit.run(*words, "/bin/false", "--", "train.py", exit_code=2)
+    assert "no jobs" in kit.run("list").lower()
