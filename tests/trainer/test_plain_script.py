@@ -63,3 +63,12 @@ def test_a_script_that_begins_anew_or_fails_at_the_same_place_is_given_up(
         nodes.start(0, 1)
         assert [nodes.wait(0), nodes.wait(1)] == [78, 78]
         assert nodes.end(1)["reason"].endswith("no restart left of 2")
+
+
+def test_a_certain_bug_is_tried_twice(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('started')\nlod_data()\n")
+    with Nodes(tmp_path, str(tmp_path / "train.py"), nodes="1") as nodes:
+        nodes.start(0)
+        assert nodes.wait(0) == 78
+        assert nodes.output(0).count("started") == 2
+        assert nodes.end(0)["reason"].endswith("which no restart can fix")

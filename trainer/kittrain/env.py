@@ -97,7 +97,7 @@ def rank_env(environ: Mapping[str, str] = os.environ) -> RankEnv:
     """
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
     own: dict[str, Any] = {name.lower(): number_of(name, environ[name]) for name in names if environ.get(name)}
-    own["run_id"] = environ.get("PET_RDZV_ID", "local")
+    own["run_id"] = environ.get("PET_RDZV_ID", "local")  # of plain torchrun; our agent sets KIT_RUN_ID
     return RankEnv(**_with_backend(job_spec.read(RankEnv, environ, own)))
 
 

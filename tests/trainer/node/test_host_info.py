@@ -39,6 +39,14 @@ def test_an_address_of_no_interface_sets_nothing() -> None:
     assert launch_settings(node(), host(local_addr="10.9.9.9"), {}).env == {}
 
 
+def test_accelerate_uses_cpus_where_the_job_does() -> None:
+    assert launch_settings(node(KIT_BACKEND="gloo"), host(), {}).env["ACCELERATE_USE_CPU"] == "true"
+    for settings in ({}, {"KIT_BACKEND": "gloo", "KIT_GPUS_PER_NODE": "1"}, {"KIT_BACKEND": "nccl"}):
+        assert "ACCELERATE_USE_CPU" not in launch_settings(node(**settings), host(), {}).env
+    given = {"ACCELERATE_USE_CPU": "false"}
+    assert "ACCELERATE_USE_CPU" not in launch_settings(node(KIT_BACKEND="gloo"), host(), given).env
+
+
 def test_variables_of_the_user_are_kept() -> None:
     assert launch_settings(node(), host(), {"GLOO_SOCKET_IFNAME": "ib0"}).env == {"NCCL_SOCKET_IFNAME": "eth0"}
     assert launch_settings(node(KIT_INTERFACE="ib0"), host(), {}).env["NCCL_SOCKET_IFNAME"] == "ib0"

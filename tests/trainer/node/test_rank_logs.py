@@ -100,3 +100,10 @@ def test_a_delayed_line_feed_ends_the_same_line(logs: RankLogs, capfdbinary: pyt
             time.sleep(0.05)  # so that the pieces are mostly read one by one; the output is the same
     logs.finish()
     assert capfdbinary.readouterr().out == b"[rank 0]: first\n[rank 0]: second\n[rank 0]: \n"
+
+
+def test_an_erased_bar_is_not_a_line_of_spaces(logs: RankLogs, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    with Path(begin(logs, 0)[0]).open("wb", buffering=0) as rank:
+        rank.write(b"\r 5/9\r      \rafter the bar\n   \n")
+    logs.finish()
+    assert capfdbinary.readouterr().out.splitlines()[-2:] == [b"[rank 0]: after the bar", b"[rank 0]:    "]

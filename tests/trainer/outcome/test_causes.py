@@ -102,7 +102,8 @@ def test_permanent_causes() -> None:
     assert {row.pattern for row in CAUSES if row.permanent} == {
         r"^ModuleNotFoundError: No module named '([^']+)'",
         r"^(SyntaxError|IndentationError|TabError): ",
+        r"^ImportError: (cannot import name|attempted relative import)",
         r"(?im)^exit code 2\b.*^usage: .*^(\S+: )?error: ",
     }
-    for error in ("ImportError: cannot import name 'x'", "NameError: name 'x' is not defined", "exit code 2: error: x"):
+    for error in ("ImportError: libx.so: cannot open", "NameError: name 'x' is not defined", "exit code 2: error: x"):
         assert not cause_of(error, ("error: x",)).permanent

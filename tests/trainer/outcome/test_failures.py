@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from kittrain.outcome.failures import (
     Budget,
     Failure,
     ScriptRound,
+    is_hopeless,
     newest_snapshot,
     root_cause,
     script_round,
@@ -204,3 +206,24 @@ def test_what_is_kept_of_a_script_s_round(exit_code: int, error: str, kept: str)
     cause = Failure(rank=1, exit_code=exit_code, error=error, time=0)
     assert script_round(cause, steps=3, loaded=5) == ScriptRound(steps=3, loaded=5, error=kept)
     assert script_round(cause, steps=0, loaded=5) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "once", "twice"),
+    [
+        ("ModuleNotFoundError: No module named 'a'", True, True),
+        ("ImportError: cannot import name 'a' from 'b' (/b.py)", True, True),
+        ("NameError: name 'lod' is not defined. Did you mean: 'load'?", False, True),
+        ("UnboundLocalError: cannot access local variable 'loss' where it is not associated with a value", False, True),
+        ("AttributeError: module 'torch' has no attribute 'lod'", False, True),
+        ("TypeError: train() got an unexpected keyword argument 'lr'", False, True),
+        ("AttributeError: 'NoneType' object has no attribute 'x'", False, False),
+        ("ValueError: no", False, False),
+        ("killed by SIGKILL", False, False),
+    ],
+)
+def test_the_same_failure_may_be_hopeless(error: str, *, once: bool, twice: bool) -> None:
+    first = Failure(rank=0, exit_code=1, error=error, traceback="at line 3", time=1)
+    assert is_hopeless(first, None) == once
+    assert is_hopeless(replace(first, rank=1, time=2), first) == twice
+    assert is_hopeless(replace(first, traceback="at line 4"), first) == once, "at another place"

@@ -25,7 +25,7 @@ from kittrain.node.rank_logs import RankLogs
 from kittrain.node.rank_watch import RankWatch
 from kittrain.node.ranks import RankFiles, RankProcesses, Starter
 from kittrain.node.worker_group import MONITOR_INTERVAL, process_failures, rank_environment, worker_spec
-from kittrain.outcome.failures import Budget, Failure, root_cause, script_round
+from kittrain.outcome.failures import Budget, Failure, is_hopeless, root_cause, script_round
 from kittrain.outcome.marker import seen_finished
 from kittrain.outcome.termination import Ending
 from kittrain.rendezvous.backend import LOST, Rendezvous, RoundOver
@@ -225,8 +225,9 @@ class NodeAgent(ElasticAgent):
         self._watch.finish()
         self._reporter.observe(self._watch)
         script = script_round(cause, steps=self._watch.script_steps, loaded=self._reporter.loaded)
-        restart = self._budget.charge(cause.kind, step=step, script=script) and not cause.cause.permanent
-        self.ending = failure_ending(cause, restart=restart, budget=self._budget)
+        hopeless = is_hopeless(cause, self.ending.failure)
+        restart = self._budget.charge(cause.kind, step=step, script=script) and not hopeless
+        self.ending = failure_ending(cause, restart=restart, hopeless=hopeless, budget=self._budget)
         self._on_failure(self.ending)
         self._reporter.failed(cause)
         self._reporter.round_ended(self.ending.reason, noticed=noticed)

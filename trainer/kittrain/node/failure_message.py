@@ -6,8 +6,15 @@ from kittrain.outcome.failures import Budget, Failure
 from kittrain.outcome.termination import Ending
 
 
-def failure_ending(cause: Failure, *, restart: bool, budget: Budget) -> Ending:
-    """The ending of a round with this root cause; ``restart``: whether the budget allows another one."""
+def failure_ending(cause: Failure, *, restart: bool, budget: Budget, hopeless: bool = False) -> Ending:
+    """The ending of a round with this root cause.
+
+    Args:
+        cause: the root cause.
+        restart: whether another round follows.
+        budget: what the failures have used up of it.
+        hopeless: whether no restart can help.
+    """
     if cause.kind == "drained":
         return Ending(outcome="retryable", reason="the ranks were drained by another node")
     if cause.kind == "peer":
@@ -25,7 +32,7 @@ def failure_ending(cause: Failure, *, restart: bool, budget: Budget) -> Ending:
         return Ending(
             outcome="retryable", reason=f"{what}, restart {budget.own} of {budget.max_restarts}", failure=cause
         )
-    why = "which no restart can fix" if cause.cause.permanent else f"no restart left of {budget.max_restarts}"
+    why = "which no restart can fix" if hopeless else f"no restart left of {budget.max_restarts}"
     return Ending(outcome="fatal", reason=f"{what}, {why}", failure=cause)
 
 

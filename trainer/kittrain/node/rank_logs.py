@@ -19,7 +19,7 @@ from typing import Final
 from kittrain.system import console
 
 MAX_LINE: Final = 1 << 16  # bytes; longer lines are split
-BAR_SECONDS: Final = 1.0  # between two forwarded states of a progress bar
+BAR_SECONDS: Final = 5.0  # between two forwarded states of a progress bar
 REMEMBERED: Final = 100  # lines per rank, for its failure message
 REMEMBERED_BYTES: Final = 4096  # per line
 
@@ -59,7 +59,7 @@ class _Stream:
         if not self._rest:
             self._rest = states.pop() + b"\r"  # the line feed may follow
         now = time.monotonic()
-        state = next((state for state in reversed(states) if state), b"")
+        state = next((state for state in reversed(states) if state.strip()), b"")
         if not state or now < self._bar_sent + BAR_SECONDS:
             return []
         self._bar_sent = now
@@ -83,7 +83,9 @@ class _Stream:
 
 def _shown(line: bytes) -> bytes:
     """The line as a terminal shows it: the last state of one that is redrawn after carriage returns."""
-    return next((state for state in reversed(line.split(b"\r")) if state), b"")
+    if b"\r" not in line:
+        return line
+    return next((state for state in reversed(line.split(b"\r")) if state.strip()), b"")
 
 
 class RankLogs:

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from kittrain.node.zygote import COLD_COMMAND, ForkRequest, Zygote, ZygoteLost
 
+TORCHRUN_OPTIONS: Final = "PET_"  # prefix of the variables that it reads them from
 POLL_INTERVAL: Final = 0.01  # seconds, while ranks are being stopped
 
 
@@ -99,8 +100,12 @@ class Starter:
                 self._fall_back_to_cold(error)
 
     def start(self, env: Mapping[str, str], output: Path) -> Process:
-        """Start a rank that writes to a file or pipe; ``env`` is added to this process's environment."""
-        whole = {**os.environ, **env}
+        """Start a rank that writes to a file or pipe; ``env`` is added to this process's environment.
+
+        Without torchrun's options: a ``torchrun`` within a script would take them for its own, and wait for this job's
+        nodes.
+        """
+        whole = {name: value for name, value in os.environ.items() if not name.startswith(TORCHRUN_OPTIONS)} | dict(env)
         if self._zygote:
             try:
                 return ForkedProcess(

@@ -50,6 +50,7 @@ def rank_environment(group: Any, worker: Any, *, restarts: int, files: RankFiles
         "TORCHELASTIC_RUN_ID": spec.rdzv_handler.get_run_id(),
         "TORCHELASTIC_USE_AGENT_STORE": str(spec.rdzv_handler.use_agent_store),
         "TORCHELASTIC_ERROR_FILE": str(files.error),
+        "KIT_RUN_ID": spec.rdzv_handler.get_run_id(),
         "KIT_HEARTBEAT_FILE": str(files.heartbeat),
         completion.VARIABLE: str(files.finished),
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),

@@ -30,12 +30,14 @@ class Cause:
         kind: whose fault it is.
         fix: what the user can do; ``{0}`` is the pattern's first group. Empty if the error says enough.
         permanent: whether a restart cannot help.
+        deterministic: whether another restart cannot help if the same failure follows the first.
     """
 
     pattern: str
     kind: Kind = "own"
     fix: str = ""
     permanent: bool = False
+    deterministic: bool = False
 
 
 # Exception types are torch's; texts are those of Python, gloo, NCCL, CUDA, TCPStore and the kernel.
@@ -54,11 +56,23 @@ CAUSES: Final[tuple[Cause, ...]] = (
         "script, or below the folder that -m starts in",
         permanent=True,
     ),
+    Cause(
+        r"^ImportError: (cannot import name|attempted relative import)",
+        fix="fix the import, or install the package's version that has it; a relative import needs -m and the module",
+        permanent=True,
+    ),
     Cause(r"^(SyntaxError|IndentationError|TabError): ", fix="fix the script", permanent=True),
     Cause(
         r"(?im)^exit code 2\b.*^usage: .*^(\S+: )?error: ",  # argparse, click
         fix="fix the arguments that follow the script; see the last lines",
         permanent=True,
+    ),
+    # So it is here, unless it hides an error that passes: in code that handles one.
+    Cause(
+        r"^(NameError: name|UnboundLocalError: |AttributeError: module ')"
+        r"|^TypeError: .*(unexpected keyword argument|required positional argument)",
+        fix="fix the script at the place in the traceback",
+        deterministic=True,
     ),
     # Memory: of the GPU, of the container, of /dev/shm.
     Cause(

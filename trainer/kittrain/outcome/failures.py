@@ -60,6 +60,19 @@ class Failure:
         return "stopped" if self.exit_code == SIGTERM_EXIT else self.cause.kind
 
 
+def is_hopeless(failure: Failure, before: Failure | None) -> bool:
+    """Whether no restart can help.
+
+    Args:
+        failure: the root cause of this round's failure.
+        before: that of the round before, if it failed.
+    """
+    if failure.cause.permanent:
+        return True
+    again = before is not None and (before.error, before.traceback) == (failure.error, failure.traceback)
+    return again and failure.cause.deterministic
+
+
 def root_cause(failures: Iterable[Failure]) -> Failure:
     """The failure that explains the others (times have whole seconds, so the kind decides first)."""
     return min(failures, key=lambda failure: (PRECEDENCE.index(failure.kind), failure.time, failure.rank))
