@@ -7,7 +7,7 @@ refused, the job is deleted again. If two calls submit one name at once, one cre
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -60,24 +60,21 @@ def submit(api: Api, submission: Submission, user: str, warn: Callable[[str], No
         preflight.check(api, spec)
         dry_run.dry_run_objects(api, [*children, manifest], claimant, replaces=existing is not None)
         _check_pod(api, spec, manifest, warn)
-    partial = existing is not None and existing.partial
     if existing is None:
         job = _create(api, manifest)
-    elif partial:
+    elif existing.partial:
         job = _take_over(api, existing.job, manifest, call, user, warn)
     else:
         for child in children:  # even without checks: the deleted job cannot be restored
             _check_claim(api, child, claimant)
         job = _replace(api, existing.job, manifest, warn)
     try:
-        # The claim outlives the job, so it comes last: if another child is refused, nothing stays.
-        for child in sorted(children, key=lambda one: one["kind"] in lifecycle.OUTLIVES_JOB):
-            _apply_child(api, child, job, claimant)
+        _apply_children(api, children, job, claimant)
         if workdir:
             code_sending.send(api, job, workdir, warn)
         return _release(api, job, call, queued=bool(spec.scheduling.queue))
     except KitError:
-        if not partial:
+        if not (existing and existing.partial):
             with suppress(KitError):  # report the first error; the next submit finds the remains
                 _withdraw(api, job, call)
         raise
@@ -172,6 +169,12 @@ def _check_claim(api: Api, child: Object, claimant: Claimant) -> None:
         found = find_existing(api, child)
         if found and "deletionTimestamp" not in found["metadata"]:
             claims.check(found, claimant)
+
+
+def _apply_children(api: Api, children: Iterable[Object], job: Object, claimant: Claimant) -> None:
+    """Create what the job needs; the claim, which outlives it, last: if another one is refused, nothing stays."""
+    for child in sorted(children, key=lambda one: one["kind"] in lifecycle.OUTLIVES_JOB):
+        _apply_child(api, child, job, claimant)
 
 
 def _apply_child(api: Api, child: Object, job: Object, claimant: Claimant) -> None:

@@ -55,13 +55,7 @@ def evaluate(
     mine = in_batches(rank_share(range(samples), world.rank, world.size), batch)
     rounds = len(in_batches(rank_share(range(samples), 0, world.size), batch))  # rank 0's share is never smaller
     fillers = [FILLER] * (rounds - len(mine)) if has_sharded_modules(module) else []
-    loader = DataLoader(
-        BatchDataset(dataset, collate=collate),
-        batch_size=None,  # the data set returns whole batches
-        sampler=[*mine, *fillers],
-        collate_fn=no_collate,
-        generator=torch.Generator(),  # else it would use the global one
-    )
+    loader = _loader(BatchDataset(dataset, collate=collate), [*mine, *fillers])
     total = torch.zeros(2, dtype=torch.float64, device=world.device)  # sum of the values, count of them
     world.broadcast_buffers(module)
     with eval_mode([module]):
@@ -72,6 +66,17 @@ def evaluate(
     value, count = world.sum(total).tolist()
     assert count == samples, f"{count:.0f} values were measured for {samples} samples"
     return float(value / count)
+
+
+def _loader(dataset: BatchDataset, requests: list[BatchRequest]) -> DataLoader[Any]:
+    """A loader that draws nothing from the global generator."""
+    return DataLoader(
+        dataset,
+        batch_size=None,  # the data set returns whole batches
+        sampler=requests,
+        collate_fn=no_collate,
+        generator=torch.Generator(),
+    )
 
 
 def in_batches(ids: Sequence[int], batch: int) -> list[BatchRequest]:
