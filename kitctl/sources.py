@@ -46,13 +46,18 @@ def sources(spec: JobSpec, folder: Path) -> Sources:
 def _require_script(spec: JobSpec, workdir: Workdir, folder: Path) -> None:
     """A relative script has to be one of the files that are sent."""
     script = spec.script
-    if not script or Path(script).is_absolute():
+    if not script:
+        return
+    if Path(script).is_absolute():
+        if Path(script).resolve().is_relative_to(workdir.folder.resolve()):  # it would not be the copy that runs
+            inside = Path(script).resolve().relative_to(workdir.folder.resolve())
+            raise wrong("command", f"{script} is in the workdir {workdir.folder}", f"write {inside}")
         return
     path = below(workdir.folder, script, "command")
     if path.relative_to(workdir.folder).as_posix() in workdir.tree.files.keys() | workdir.tree.links.keys():
         return
     if path.is_file():
-        raise wrong("command", f"{script} is in {workdir.folder}, but is not sent", f"name it: sync: [{script!r}]")
+        raise wrong("command", f"{script} is in {workdir.folder}, but is not sent", f"name it: --sync {script}")
     inside = (folder / script).resolve()
     moved = inside.is_file() and inside.is_relative_to(workdir.folder.resolve())
     fix = f"write {inside.relative_to(workdir.folder.resolve())}" if moved else "give a path from that folder"

@@ -27,7 +27,7 @@ def collect(folder: Path, sync: Sequence[str]) -> Workdir:
     if not folder.is_dir():
         raise wrong(FIELD, f"{folder} is not a folder", "give a folder, as in --workdir .")
     named = [
-        Candidate(path=path.relative_to(folder).as_posix(), named=True)
+        Candidate(path=_link_above(folder, path.relative_to(folder)), named=True)
         for number, pattern in enumerate(sync)
         for path in matches(folder, pattern, f"sync[{number}]")
     ]
@@ -46,3 +46,9 @@ def collect(folder: Path, sync: Sequence[str]) -> Workdir:
         left_out=found.left_out | chosen.left_out,
         credentials=tuple(credential_files(folder, tree)),
     )
+
+
+def _link_above(folder: Path, path: Path) -> str:
+    """The path, or the first link on the way to it: a link is sent as a link."""
+    ways = [*reversed(path.parents), path]
+    return next((way for way in ways if (folder / way).is_symlink()), path).as_posix()

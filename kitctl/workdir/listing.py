@@ -49,7 +49,11 @@ def listing(folder: Path) -> Listing:
 
 
 def ignore_rules(folder: Path) -> Matches:
-    """Whether ``.kitignore`` in the folder lists a relative path."""
+    """Whether ``.kitignore`` in the folder lists a relative path.
+
+    Raises:
+        SpecError: a line of it is no pattern.
+    """
     return _rules(folder / IGNORE_FILE)
 
 
@@ -58,8 +62,11 @@ def _rules(path: Path) -> Matches:
         return lambda _: False
     import pathspec  # noqa: PLC0415 - 30 ms
 
-    rules = pathspec.GitIgnoreSpec.from_lines(path.read_text("utf-8", errors="surrogateescape").splitlines())
-    return rules.match_file
+    lines = path.read_text("utf-8", errors="surrogateescape").splitlines()
+    try:
+        return pathspec.GitIgnoreSpec.from_lines(lines).match_file
+    except ValueError as error:
+        raise wrong("workdir", f"{path}: {error}", "correct this line: its syntax is that of .gitignore") from error
 
 
 def _git_listing(folder: Path) -> Listing | None:

@@ -158,3 +158,34 @@ def test_a_link_to_a_folder_or_a_script_is_not_followed(secretive: Path) -> None
 def test_a_link_within_the_folder_is_the_file_that_it_leads_to(folder: Path) -> None:
     (folder / "lib" / "same.py").symlink_to("model.py")
     assert travelling(folder, "/x.py", "lib/same.py") == {"lib/same.py": "# lib/model.py ü\n"}
+
+
+# -- a folder ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("job/train.py", "command: job/train.py does not exist in the workdir {0}/job; fix: write train.py"),
+        ("other.py", "command: other.py does not exist in the workdir {0}/job; fix: give a path from that folder"),
+        ("{0}/job/train.py", "command: {0}/job/train.py is in the workdir {0}/job; fix: write train.py"),
+        ("key.pem", "command: key.pem is in {0}/job, but is not sent; fix: name it: --sync key.pem"),
+        ("../train.py", "command: '../train.py' is not below {0}/job"),
+    ],
+)
+def test_a_script_is_one_of_the_folder(tmp_path: Path, script: str, message: str) -> None:
+    (tmp_path / "job").mkdir()
+    for name in ("train.py", "key.pem"):
+        (tmp_path / "job" / name).write_text("x")
+    with pytest.raises(SpecError) as caught:
+        sources(JobSpec(name="job", workdir="job", command=(script.format(tmp_path),)), tmp_path)
+    assert message.format(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize("script", ["train.py", "./train.py", "linked.py", "/opt/train.py"])
+def test_a_folder_is_sent_for_a_script_of_it_or_of_the_image(tmp_path: Path, script: str) -> None:
+    (tmp_path / "train.py").write_text("x")
+    (tmp_path / "linked.py").symlink_to("train.py")
+    found = sources(JobSpec(name="job", workdir=".", command=(script,)), tmp_path).workdir
+    assert found
+    assert {*found.tree.files} == {"train.py"}

@@ -14,10 +14,10 @@ import kitctl
 from kitctl import kinds, names, render, template_values
 from kitctl.doctor import CheckWarning, Finding, run_checks
 from kitctl.errors import Forbidden, UnsupportedError, UsageError
-from kitctl.quantity import amount
+from kitctl.quantity import amount, format_bytes
 from kitctl.spec import JobSpec
 from kitctl.targets import Submission
-from kitctl.targets.cluster import dry_run, preflight, submitting
+from kitctl.targets.cluster import code_sending, dry_run, preflight, submitting
 from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.resources import Object
 
@@ -33,6 +33,7 @@ def check_cluster(api: Api, submission: Submission) -> Iterator[Finding]:
         ("rights", partial(_rights, api, spec)),
         ("operator", partial(_operator, api, spec)),
         ("storage", partial(_storage, api, spec)),
+        ("workdir", partial(_workdir, api, submission)),
         ("GPUs", partial(_gpus, api, spec)),
         ("quota", partial(_quota, api, spec)),
         ("queue", partial(_queue, api, spec)),
@@ -70,6 +71,15 @@ def _rights(api: Api, spec: JobSpec) -> str:
     if missing:
         raise CheckWarning("; ".join(missing), fix="ask for these permissions, or run without")
     return f"all permissions for such a job in namespace {spec.namespace!r}"
+
+
+def _workdir(api: Api, submission: Submission) -> str:
+    workdir = submission.sources.workdir
+    if workdir is None:
+        return "none is sent"
+    code_sending.check(api, submission.spec, workdir)
+    where = "the claim" if workdir.archive is None else "a ConfigMap"
+    return f"{len(workdir.tree.files)} files ({format_bytes(workdir.tree.size)}) fit into {where}"
 
 
 def _operator(api: Api, spec: JobSpec) -> str:

@@ -242,3 +242,23 @@ def test_what_is_sent_is_told_in_a_line(repository: Path) -> None:
         f"1 file and 1 link (1 B) of {repository} sent to the moon; "
         "left out: 4 hidden and not tracked by git (.a, .b, .c, ...)"
     )
+
+
+@pytest.mark.parametrize("line", ["!", "\\"])
+def test_a_line_that_is_no_pattern_is_told(tmp_path: Path, line: str) -> None:
+    write(tmp_path, "train.py")
+    (tmp_path / ".kitignore").write_text(f"*.csv\n{line}\n")
+    with pytest.raises(SpecError, match=r"\.kitignore: Invalid git pattern"):
+        collect(tmp_path, ())
+
+
+def test_what_is_named_behind_a_link_is_the_link(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    write(folder, "lib/x.py", "train.py")
+    (folder / "linked").symlink_to("lib")
+    assert collect(folder, ("linked/x.py", "linked")).tree.links == {"linked": "lib"}
+    write(tmp_path, "outside/x")
+    (folder / "out").symlink_to("../outside")
+    (folder / ".kitignore").write_text("out\n")
+    with pytest.raises(SpecError, match=r"out is a link to .*, outside of"):
+        collect(folder, ("out/x",))

@@ -88,6 +88,6 @@ def test_a_warning_has_the_place_and_the_fix(tmp_path: Path) -> None:
         "--workdir . sends the folder"
     )
     (told,) = import_warnings(spec, Sources(workdir=collect(tmp_path, ())), Path("/"))
-    assert told.endswith("model.py (in train.py, line 2); name them under sync")
+    assert told.endswith("model.py (in train.py, line 2); name them with --sync")
     (tmp_path / ".kitignore").unlink()
     assert not [*import_warnings(spec, Sources(workdir=collect(tmp_path, ())), Path("/"))]

@@ -1,0 +1,97 @@
+"""A folder that is sent with a job: small ones are a ConfigMap, and what could not be sent is refused first."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from kitctl import names
+from kitctl.code_tree import ARCHIVE_LIMIT
+from kitctl.workdir import collect
+from tests.kitctl.targets.cluster.apiserver import ApiServer, User
+from tests.kitctl.targets.cluster.clients import Kit
+from tests.kitctl.targets.cluster.objectstore import Key
+
+WITHOUT_EXEC = [
+    {"verbs": ["*"], "apiGroups": [group], "resources": resources}
+    for group, resources in {
+        "": ["configmaps", "secrets", "persistentvolumeclaims", "serviceaccounts", "services", "pods", "events"],
+        "batch": ["jobs"],
+        "networking.k8s.io": ["networkpolicies"],
+        "rbac.authorization.k8s.io": ["roles", "rolebindings"],
+        "storage.k8s.io": ["storageclasses"],
+    }.items()
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "project"
+    place.mkdir()
+    (place / "train.py").write_text("import model\n")
+    (place / "model.py").write_text("")
+    return place
+
+
+def large(folder: Path) -> None:
+    (folder / "noise.bin").write_bytes(os.urandom(ARCHIVE_LIMIT + 1))
+
+
+def test_a_small_folder_is_one_object_of_the_job(server: ApiServer, kit: Kit, folder: Path) -> None:
+    told = kit("submit", "--name", "run", "--workdir", str(folder), "--", "train.py")
+    assert f"2 files (13 B) of {folder} sent to ConfigMap run-sources" in told
+    made = server.store.get(Key("configmaps", "default", "run-sources"))
+    ((key, packed),) = made["binaryData"].items()
+    digest = collect(folder, ()).tree.digest
+    assert key == f"{digest}.tar.gz"
+    assert made["metadata"]["ownerReferences"][0]["name"] == "run"
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed))) as archive:
+        assert archive.getnames()[-1] == f"trees/{digest}.json"
+
+
+def test_a_difference_of_the_folder_is_a_few_words(kit: Kit, folder: Path) -> None:
+    words = ("--name", "run", "--workdir", str(folder), "--", "train.py")
+    kit("submit", *words)
+    (folder / "model.py").write_text("X = 1\n")
+    told = kit("diff", *words, exit_code=1)
+    assert "characters" in told
+    assert max(map(len, told.splitlines())) < 4000
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--set", "snapshots.enabled=false"), "The job has no claim that it could be sent to"),
+        ((), "You may not send it to the job's claim"),
+    ],
+)
+def test_what_could_not_be_sent_is_refused_before_anything_is_made(
+    server: ApiServer, kit: Kit, folder: Path, words: tuple[str, ...], message: str
+) -> None:
+    server.users["limited"] = User(rules=WITHOUT_EXEC)
+    large(folder)
+    job = ("--name", "run", *words, "--workdir", str(folder), "--", "train.py")
+    told = kit("submit", *job, token="limited", exit_code=2 if words else 1)
+    assert "more than a ConfigMap can have (900 KiB, packed); the largest files: noise.bin (900 KiB), train.py" in told
+    assert message in told
+    assert not server.store.items("jobs", "default")
+    assert not server.store.items("configmaps", "default")
+
+
+def test_large_folders_are_told_where_objects_are_only_printed(kit: Kit, folder: Path) -> None:
+    large(folder)
+    told = kit("submit", "--dry-run=client", "--workdir", str(folder), "--", "train.py")
+    assert "too large for a ConfigMap: such pods find it once kitctl submit has sent it" in told
+    assert names.CODE_SUB_PATH in told
+
+
+def test_modules_that_are_not_sent_are_named(kit: Kit, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    told = kit("submit", "--name", "run", "--", "train.py")
+    assert "not sent with the job: model.py (in train.py, line 1); --workdir . sends the folder" in told
+    assert "not sent with the job" not in kit("submit", "--name", "other", "--workdir", ".", "--", "train.py")
