@@ -20,7 +20,7 @@ def program(words: Sequence[str], flags: Mapping[str, Any], workload: str | None
     Raises:
         UsageError: the words are no program, or there is no such workload.
     """
-    if workload:
+    if workload is not None:
         from kitctl.workloads import module
 
         return {**flags, "command": ["-m", module(workload)], "args": [*words]}

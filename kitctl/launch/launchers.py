@@ -120,4 +120,8 @@ LAUNCHERS: Final = {
     "mpiexec": Launcher(_MPIRUN, python=True),
     "srun": Launcher(_SRUN, python=True),
 }
-UNSUPPORTED: Final = frozenset({"horovodrun", "colossalai", "composer", "ray", "tune", "lightning", "torchx"})
+UNSUPPORTED: Final = frozenset(
+    {"horovodrun", "colossalai", "composer", "ray", "tune", "lightning", "torchx"}
+    | {"bash", "sh", "zsh", "uv", "poetry", "pipenv", "conda", "docker", "sudo"}
+)
+PREFIXES: Final = frozenset({"env", "nohup", "time", "exec"})

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kitctl.errors import UsageError
-from kitctl.launch.launchers import LAUNCHERS, UNSUPPORTED, Launcher, Option
+from kitctl.launch.launchers import LAUNCHERS, PREFIXES, UNSUPPORTED, Launcher, Option
 from kitctl.launch.sizes import EXAMPLE, size
 
 _PYTHON: Final = re.compile(r"python(3(\.\d+)?)?")
@@ -78,10 +78,11 @@ def parse(words: Sequence[str], given: Mapping[str, Any] = MappingProxyType({}))
 
 
 def _environment(words: tuple[str, ...], line: LaunchLine) -> tuple[str, ...]:
-    """Take ``K=V`` words, and ``env``, from the front of a line."""
-    rest = words[1:] if words[:1] == ("env",) else words
-    while rest and (found := _ASSIGNMENT.fullmatch(rest[0])):
-        line.fields.setdefault("env", {})[found[1]] = found[2]
+    """Take ``K=V`` words, and those like ``env``, from the front of a line."""
+    rest = words
+    while rest and (rest[0] in PREFIXES or _ASSIGNMENT.fullmatch(rest[0])):
+        if found := _ASSIGNMENT.fullmatch(rest[0]):
+            line.fields.setdefault("env", {})[found[1]] = found[2]
         rest = rest[1:]
     return rest
 

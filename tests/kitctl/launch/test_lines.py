@@ -41,6 +41,7 @@ READ: dict[str, tuple[dict[str, Any], str]] = {
         {"env": {"OMP_NUM_THREADS": "2", "CUDA_VISIBLE_DEVICES": "0,1"}},
         "a.py",
     ),
+    "nohup env A=b time torchrun a.py": ({"env": {"A": "b"}}, "a.py"),
     "NCCL_DEBUG=INFO torchrun a.py K=V": ({"env": {"NCCL_DEBUG": "INFO"}}, "a.py K=V"),
     # by the number of all ranks
     "accelerate launch --multi_gpu --num_machines 2 --num_processes 8 --mixed_precision bf16 a.py --x 1": (
@@ -105,6 +106,8 @@ def test_a_script_or_a_module_is_no_other_launchers_line(line: str) -> None:
         ("mpirun -x HOME python a.py", "-x HOME copies a variable", "-e HOME"),
         ("mpirun -np 4", "has no script", "kitctl submit"),
         ("horovodrun -np 4 python a.py", "horovodrun cannot run inside a job", "kitctl submit"),
+        ("bash run.sh", "bash cannot run inside a job", "kitctl submit"),
+        ("uv run torchrun a.py", "uv cannot run inside a job", "kitctl submit"),
         ("python -c 1", "python -c cannot be sent", "into a script"),
         ("python", "has no script", "kitctl submit"),
         ("python -u -m", "has no script", "kitctl submit"),

@@ -82,6 +82,7 @@ class Classifier(nn.Module):
     def __init__(self, args: argparse.Namespace) -> None:
         super().__init__()
         self.words = nn.Embedding(WORDS, args.width, padding_idx=0)
+        nn.init.normal_(self.words.weight, std=0.02)  # torch's 1 learns training words by heart
         self.positions = nn.Parameter(torch.randn(args.length, args.width) * 0.02)
         layer = nn.TransformerEncoderLayer(
             args.width, args.heads, 4 * args.width, activation="gelu", batch_first=True, norm_first=True
@@ -178,7 +179,7 @@ def options() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser("text", description="Train a transformer to tell libraries' documentation apart.")
     parser.add_argument("--model", choices=("small", "bert"), default="small", help="bert needs transformers")
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=64, help="passages per step, over all ranks")
     parser.add_argument("--length", type=int, default=64, help="words of a passage that are read")
     parser.add_argument("--layers", type=int, default=2)
