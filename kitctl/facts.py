@@ -115,6 +115,7 @@ class Report(msgspec.Struct, frozen=True):
     slow: dict[str, float] = {}
     last_recovery: RecoveryTimings | None = None
     failures: tuple[PastFailure, ...] = ()
+    warning: str = ""  # what is probably not as it should be, although the ranks run or have succeeded
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -125,6 +125,8 @@ def _has_joined(node: NodeFacts, report: Report) -> bool:
 def _reason(facts: JobFacts, phase: Phase) -> str:
     if phase == "Failed" and facts.failure:
         return _failure_reason(facts.failure)
+    if phase in {"Running", "Succeeded"} and facts.report:
+        return facts.report.warning
     if phase in TERMINAL_PHASES or phase == "Running":
         return ""
     notes = (node.note for node in facts.nodes if node.note and not node.alive)

@@ -59,6 +59,8 @@ class SteppedRanks:
 
     script_progress: ClassVar[dict[str, object]] = {}
     loaded: ClassVar[int] = 0
+    script_steps: ClassVar[int] = 0
+    group: ClassVar[int] = 0
 
     def reached(self, phase: Phase) -> float:
         return time.monotonic() + phase

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -61,6 +61,15 @@ FORMED = Report(
 )
 def test_phases(known: JobFacts, phase: str) -> None:
     assert derive(known).phase == phase
+
+
+@pytest.mark.parametrize("result", [None, "Succeeded", "Cancelled"])
+def test_a_warning_of_the_agents_is_the_reason_while_all_seems_well(
+    result: Literal["Succeeded", "Cancelled"] | None,
+) -> None:
+    report = msgspec.structs.replace(FORMED, warning="2 ranks train, without a process group")
+    job = derive(facts(node(0), node(1), result=result, report=report))
+    assert job.reason == ("" if result == "Cancelled" else "2 ranks train, without a process group")
 
 
 def test_a_node_that_joins_later_does_not_make_a_running_job_look_broken() -> None:

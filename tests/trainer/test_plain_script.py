@@ -72,3 +72,22 @@ def test_a_certain_bug_is_tried_twice(tmp_path: Path) -> None:
         assert nodes.wait(0) == 78
         assert nodes.output(0).count("started") == 2
         assert nodes.end(0)["reason"].endswith("which no restart can fix")
+
+
+ALONE = """
+import torch
+optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
+for _ in range(3):
+    optimizer.step()
+"""
+
+
+def test_ranks_that_never_form_a_group_succeed_with_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(ALONE)
+    with Nodes(tmp_path, str(tmp_path / "train.py")) as nodes:
+        nodes.start(0, 1)
+        assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
+        warning = nodes.report()["warning"]
+        assert warning.startswith("2 ranks train, without a process group: each has a model of its own")
+        assert nodes.output(1).count(f"[agent 1]: warning: {warning}\n") == 1
+        assert nodes.end(0)["reason"] == f"all ranks succeeded, but {warning}"

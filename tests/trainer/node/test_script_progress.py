@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kittrain.node.script_progress import WINDOW, ScriptProgress
+from kittrain.node.script_progress import WINDOW, ScriptProgress, without_group
 
 
 def test_there_is_no_progress_before_the_first_step() -> None:
@@ -32,3 +32,19 @@ def test_a_script_that_stands_still_slows_down() -> None:
     for second in range(11, 60):
         progress.add(11, float(second), 0.0)
     assert progress.facts["steps_per_second"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("steps", "group", "world", "warning"),
+    [
+        (5, 0, 4, "4 ranks train, without a process group: each has a model of its own"),
+        (5, 2, 4, "4 ranks train, the largest process group has 2 of them: each"),
+        (5, 4, 4, ""),
+        (0, 0, 4, ""),  # they may do anything
+        (5, 0, 1, ""),
+    ],
+)
+def test_ranks_that_train_apart_are_warned_of(steps: int, group: int, world: int, warning: str) -> None:
+    found = without_group(steps=steps, group=group, world=world)
+    assert found.startswith(warning)
+    assert bool(found) == bool(warning)

@@ -15,6 +15,7 @@ from kittrain.env import NodeEnv
 from kittrain.node.failure_log import FailureLog
 from kittrain.node.recovery import RecoveryTimings
 from kittrain.node.report_sinks import Sink
+from kittrain.node.script_progress import without_group
 from kittrain.outcome.failures import Failure
 from kittrain.system.console import log
 from kittrain.system.heartbeat import Phase
@@ -40,6 +41,14 @@ class Ranks(Protocol):
 
     def reached(self, phase: Phase) -> float:
         """When all ranks of this node had reached a phase, in ``time.monotonic()``; 0 if not all have."""
+
+    @property
+    def script_steps(self) -> int:
+        """The most optimizer steps that a rank has taken in a loop of the script's own; 0 in the library's."""
+
+    @property
+    def group(self) -> int:
+        """Ranks of the largest process group that a rank has joined; 0: none."""
 
     @property
     def loaded(self) -> int:
@@ -79,6 +88,8 @@ class Reporter:
         self._round = 0
         self._timings: Mapping[str, Mapping[str, float]] = {}
         self._slow: set[str] = set()  # ranks already logged as slow
+        self.warning = ""  # what is probably not as it should be, although the ranks run or have succeeded
+        self._world = 1
         self.loaded = 0  # as ``Ranks.loaded``, of this round, and of all nodes' former ones
         self._script_progress: Mapping[str, Any] = {}  # of a script that writes no progress file
         self._report: dict[str, Any] | None = None  # if this node has group rank 0
@@ -105,7 +116,7 @@ class Reporter:
             joined=time.time(),
             agent_runs=self._node.agent_runs,
         )
-        self._ranks = ranks
+        self._ranks, self._world = ranks, world
         known = {"round": self._round, "failures": self._failures.known, "loaded": self.loaded}
         store.set(f"kit/node/{group_rank}", json.dumps({"node": asdict(assignment), **known}))
         if group_rank == 0:
@@ -154,6 +165,12 @@ class Reporter:
         self.recovery.update(ranks.reached)
         self.loaded = max(self.loaded, ranks.loaded)
         self._script_progress = ranks.script_progress or self._script_progress
+        warned, self.warning = (
+            self.warning,
+            without_group(steps=ranks.script_steps, group=ranks.group, world=self._world),
+        )
+        if self.warning and not warned:
+            self._log(f"warning: {self.warning}")
         self._timings = timings or self._timings
         for rank, ratio in self._timings.get("slow", {}).items():
             if rank not in self._slow:
@@ -203,7 +220,13 @@ class Reporter:
             if (ranks := [rank for rank in range(node["ranks"][0], node["ranks"][1] + 1) if rank in busy])
         }
         slow, failures = self._timings.get("slow", {}), self._failures.known
-        return {"busy": slowest, "slow": slow, "last_recovery": self.recovery.complete, "failures": failures}
+        return {
+            "busy": slowest,
+            "slow": slow,
+            "last_recovery": self.recovery.complete,
+            "failures": failures,
+            "warning": self.warning,
+        }
 
     def _put(self, sink: Sink, report: Mapping[str, Any]) -> None:
         try:

@@ -183,6 +183,11 @@ class RankWatch:
         return max((rank.beat.step for rank in self._ranks.values() if rank.beat.phase is Phase.SCRIPT), default=0)
 
     @property
+    def group(self) -> int:
+        """Ranks of the largest process group that a rank has joined; 0: none."""
+        return max((rank.beat.group for rank in self._ranks.values()), default=0)
+
+    @property
     def loaded(self) -> int:
         """When the newest file that a rank went on from was last changed, in nanoseconds; 0: none."""
         return max((rank.beat.loaded for rank in self._ranks.values()), default=0)

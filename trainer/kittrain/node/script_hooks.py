@@ -46,7 +46,8 @@ def _watch_optimizers(module: ModuleType, writer: ScriptWriter) -> None:
 def _watch_groups(module: ModuleType, writer: ScriptWriter) -> None:
     """Wrap the function in which each process group becomes the default one; ``destroy_process_group`` passes None."""
     update: Callable[[Any], None] | None = getattr(module, SET_GROUP, None)
-    if update is None:  # a torch without it: nothing is said of groups
+    if update is None:  # a torch without it: assume that the ranks form a group
+        writer.group_formed(int(os.environ.get("WORLD_SIZE", "1")))
         return
 
     def update_and_tell(group: Any) -> None:

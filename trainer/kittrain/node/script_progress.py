@@ -1,4 +1,7 @@
-"""Progress of a script with a loop of its own, from the optimizer steps in its ranks' heartbeats. Pure."""
+"""What heartbeats tell of a script with a loop of its own: its steps and speed, and whether its ranks know each other.
+
+Pure: no clocks, no files.
+"""
 
 from __future__ import annotations
 
@@ -35,3 +38,20 @@ class ScriptProgress:
         (since, before), (now, steps) = self._samples[0], self._samples[-1]
         speed = (steps - before) / (now - since) if now > since else 0.0
         return {"step": steps, "steps_per_second": round(speed, 2), "resumed_at": self._began}
+
+
+def without_group(*, steps: int, group: int, world: int) -> str:
+    """A warning if ranks take optimizer steps without knowing each other; empty if all is well or unknown.
+
+    Args:
+        steps: that were taken.
+        group: ranks of the largest process group; 0: none.
+        world: ranks of the job.
+    """
+    if not steps or group >= world or world == 1:
+        return ""
+    what = f"the largest process group has {group} of them" if group else "without a process group"
+    return (
+        f"{world} ranks train, {what}: each has a model of its own; the script has to call init_process_group, or what "
+        "calls it"
+    )

@@ -164,7 +164,8 @@ class Supervisor:
         )
         try:
             result = agent.run()
-            return agent.ending if result.is_failed() else Ending(outcome="done", reason="all ranks succeeded")
+            but = f", but {warning}" if (warning := self._reporter.warning) else ""
+            return agent.ending if result.is_failed() else Ending(outcome="done", reason=f"all ranks succeeded{but}")
         finally:
             self._joined = agent.joined
             rendezvous.leave()
