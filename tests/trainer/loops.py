@@ -23,13 +23,13 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, TensorDataset
 
-from kittrain import Data, Run, Step, World, join
+from kittrain import Data, DDPOptions, Run, Step, Training, World, join
 from kittrain.world.rng import seed_all
 from tests.trainer.nodes import free_port
 from tests.trainer.worlds import FORKS, finish, placed
 
 EPOCHS = 2
-STEPS = 16  # of all epochs
+STEPS = 16  # of all epochs; 15 of fit()
 SAMPLES = 48  # 8 batches of 3 an epoch on each of 2 ranks
 Loop = Callable[["Bench"], nn.Module]  # trains, and returns what is compared
 
@@ -50,15 +50,16 @@ class Bench:
 
     def run(self, **objects: Any) -> Run:
         """A run with these objects, with a snapshot every second step."""
-        return Run(self.world, snapshot_every=2, on_step=self._on_step, **objects)
+        return Run(self.world, snapshot_every=2, on_step=self.on_step, **objects)
 
-    def _on_step(self, step: Step) -> None:
+    def on_step(self, step: Step) -> None:
+        """Record its loss, and die if it is time."""
         self.losses[step.number] = step.loss
         if step.number == self.dies_at and self.world.rank == self.world.size - 1:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def settled(run: Run) -> Run:
+def settled(run: Any) -> Any:
     """Wait until the last snapshot is written, as if a step took longer than writing."""
     while not run._session.message().written:
         time.sleep(0.001)
@@ -278,7 +279,42 @@ def hooked(bench: Bench) -> nn.Module:
     return tutorial(bench, model, loader_of(bench))
 
 
+def fit(bench: Bench, *, sharded: bool = False, dropout: bool = True, **options: Any) -> nn.Module:
+    """The kit's own loop."""
+    model = network() if dropout else nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1))
+    if sharded:
+        fully_shard(model, mesh=init_device_mesh("cpu", (bench.world.size,)))
+    data = Data(samples(), batch=10)  # 10, 10, 10, 10 and 8
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
+
+    def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
+        settled(training)
+        return functional.mse_loss(model(batch[0]).float(), batch[1])
+
+    training = Training(
+        bench.world, model, optimizer, loss, data, epochs=3, snapshot_every=2, on_step=bench.on_step, **options
+    )
+    training.fit()
+    return model
+
+
+ALL_OPTIONS: dict[str, Any] = {
+    "accumulate": 2,
+    "max_grad_norm": 0.1,
+    "autocast": torch.bfloat16,
+    "evaluate_every": 4,
+    "on_evaluate": lambda _: {"drawn": torch.rand(()).item()},
+}
+FITS: dict[str, Loop] = {
+    "whole": lambda bench: fit(bench, dropout=False),
+    "accumulated": lambda bench: fit(bench, dropout=False, accumulate=2),
+    "accumulated, unused parameters": lambda bench: fit(
+        bench, dropout=False, accumulate=3, ddp=DDPOptions(find_unused_parameters=True)
+    ),
+    "accumulated, sharded": lambda bench: fit(bench, dropout=False, accumulate=4, sharded=True),
+}  # all with the same result
 LOOPS: dict[str, Loop] = {
+    "fit with all options": lambda bench: fit(bench, **ALL_OPTIONS),
     "ddp": lambda bench: tutorial(bench, ddp(), loader_of(bench)),
     "accumulation with no_sync": lambda bench: tutorial(bench, ddp(), loader_of(bench), micro=2),
     "autocast and GradScaler": lambda bench: tutorial(
@@ -336,7 +372,7 @@ def _rank(name: str, env: dict[str, str], folder: Path, parts: dict[str, int | N
             env_of_part = replace(world.env, snapshot_dir=folder / part / "snapshots")
             bench = Bench(world=replace(world, env=env_of_part), dies_at=dies_at)
             (folder / part).mkdir(exist_ok=True)
-            state = plain(LOOPS[name](bench).state_dict())
+            state = plain({**LOOPS, **FITS}[name](bench).state_dict())
             torch.save({"losses": bench.losses, "state": state}, folder / part / f"result-{world.rank}.pt")
 
 

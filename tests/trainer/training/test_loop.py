@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import random
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import Dataset, TensorDataset
 
-from kittrain import Cursor, Data, Drained, Step, Training, join
+from kittrain import Cursor, Data, DDPOptions, Drained, Step, Training, join
 from kittrain.env import RankEnv
 from kittrain.outcome import marker
 from kittrain.snapshots.archive import Archive, SnapshotError
@@ -348,3 +349,64 @@ def test_nothing_to_train_is_an_error(epochs: int, every: int) -> None:
     optimizer = torch.optim.SGD(model.parameters())
     with join() as world, pytest.raises(ValueError, match="1 or more"):
         Training(world, model, optimizer, loss, data, epochs=epochs, snapshot_every=every)
+
+
+def test_the_options_of_a_step_give_the_same_result_as_plain_torch(capsys: pytest.CaptureFixture[str]) -> None:
+    evaluated: list[int] = []
+
+    def on_evaluate(steps: int) -> dict[str, float]:
+        evaluated.append(steps)
+        return {"accuracy": steps / 10}
+
+    with join(seed=3) as world:
+        model = nn.Linear(5, 1)
+        plain = copy.deepcopy(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
+        data = Data(samples(), batch=6)
+        options: dict[str, Any] = {"accumulate": 2, "max_grad_norm": 0.05, "autocast": torch.bfloat16}
+        fitted = Training(
+            *(world, model, optimizer, loss, data),
+            epochs=EPOCHS,
+            evaluate_every=5,
+            on_evaluate=on_evaluate,
+            on_step=lambda step: fitted.log(square=step.loss**2),
+            **options,
+        )
+        fitted.fit()
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.2, momentum=0.9)
+    for span in data.order.spans(Cursor(), EPOCHS):
+        optimizer.zero_grad()
+        ids = data.order.ids(span)
+        for half in (ids[: len(ids) // 2], ids[len(ids) // 2 :]):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                lost = loss(plain, list(samples()[half]))
+            (lost / 2).backward()
+        nn.utils.clip_grad_norm_(plain.parameters(), 0.05)
+        optimizer.step()
+    torch.testing.assert_close(dict(model.state_dict()), dict(plain.state_dict()))
+    assert evaluated == [5, 10]
+    assert "step 10/12 accuracy 1.0000" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"accumulate": 0}, "accumulate=0"),
+        ({"accumulate": 2, "virtual_ranks": 2}, "exclude each other"),
+        ({"accumulate": 2, "ddp": DDPOptions(static_graph=True)}, "static_graph exclude"),
+        ({"evaluate_every": 5}, "belong together"),
+        ({"autocast": torch.float16}, "GradScaler"),
+    ],
+)
+def test_options_that_exclude_each_other_are_an_error(options: dict[str, Any], message: str) -> None:
+    model = nn.Linear(5, 1)
+    with join() as world, pytest.raises(ValueError, match=message):
+        Training(world, model, torch.optim.SGD(model.parameters()), loss, Data(samples(), batch=6), epochs=1, **options)
+
+
+def test_more_batches_than_samples_are_an_error() -> None:
+    model, data = nn.Linear(5, 1), Data(samples(), batch=6)
+    with join() as world:
+        fitted = Training(world, model, torch.optim.SGD(model.parameters()), loss, data, epochs=1, accumulate=7)
+        with pytest.raises(ValueError, match="6 samples per step cannot be divided into 7 batches"):
+            fitted.fit()

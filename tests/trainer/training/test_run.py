@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.trainer.loops import LOOPS, STEPS, train
+from tests.trainer.loops import FITS, LOOPS, STEPS, train
 from tests.trainer.sharded import skip_without_fsdp_on_cpus
 
 
@@ -24,9 +24,21 @@ def test_a_loop_that_was_killed_and_resumed_ends_with_the_same_bits(tmp_path: Pa
     assert 8 < resumed < 12, "within the last epoch, or the third of four"
     for rank in (0, 1):
         expected, found = (load(tmp_path / part / f"result-{rank}.pt") for part in ("quiet", "killed"))
-        assert len(expected["losses"]) == STEPS
+        assert len(expected["losses"]) == STEPS - name.startswith("fit")
         assert found["losses"] == {step: loss for step, loss in expected["losses"].items() if step > resumed}
         torch.testing.assert_close(found["state"], expected["state"], rtol=0, atol=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(FITS)[1:])
+def test_accumulated_gradients_are_those_of_the_whole_batch(tmp_path: Path, name: str) -> None:
+    if "sharded" in name:
+        skip_without_fsdp_on_cpus()
+    for one in ("whole", name):
+        assert train(one, tmp_path, {one: None}) == [0, 0], log(tmp_path)
+    expected, found = (load(tmp_path / one / "result-0.pt") for one in ("whole", name))
+    assert list(found["losses"]) == list(range(1, STEPS))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def load(path: Path) -> Any:

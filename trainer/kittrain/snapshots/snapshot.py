@@ -61,7 +61,7 @@ class Manifest:
         created: seconds since 1970.
         ledger: the whole committed history of the run.
         earlier: the segments of that history in other orders of the data; usually empty.
-        metrics: measured at the end of an epoch; empty for a snapshot within an epoch.
+        metrics: measured at this step, at the end of an epoch for example; usually empty.
         shards: by number; one per writer.
     """
 

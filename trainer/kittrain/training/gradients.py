@@ -8,10 +8,13 @@ with the same bits for any number of ranks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
 from kittrain.system.heartbeat import Phase
@@ -45,7 +48,7 @@ class Gradients(Protocol):
 
 
 class AveragedGradients:
-    """One batch per rank, averaged by DDP.
+    """One batch per rank, or several that are computed one after the other, averaged by DDP.
 
     Args:
         world: all ranks.
@@ -53,13 +56,33 @@ class AveragedGradients:
         loss: from the model and a batch, the mean over the batch's samples.
         data: the training data.
         ddp: options of DDP.
+        accumulate: batches per rank and step.
+
+    Raises:
+        ValueError: a step has fewer samples than batches.
     """
 
-    def __init__(self, world: World, model: nn.Module, loss: Loss, data: Data, ddp: DDPOptions = DDPOptions()) -> None:  # noqa: B008  frozen
+    def __init__(
+        self,
+        world: World,
+        model: nn.Module,
+        loss: Loss,
+        data: Data,
+        ddp: DDPOptions = DDPOptions(),  # noqa: B008  frozen
+        *,
+        accumulate: int = 1,
+    ) -> None:
+        batches = world.size * accumulate
+        if accumulate > 1 and data.order.batch < batches:
+            raise ValueError(
+                f"{data.order.batch} samples per step cannot be divided into {accumulate} batches on each of "
+                f"{world.size} ranks"
+            )
         self._world = world
         self._data = data
+        self._sharers = [seen_as(world, world.rank * accumulate + one, batches) for one in range(accumulate)]
         self._batchnorms = batchnorm.local_batchnorms(model)
-        self._minimum = batchnorm.min_samples_per_rank(model, data.order.batch, world.size)
+        self._minimum = batchnorm.min_samples_per_rank(model, data.order.batch, batches)
         self._step = _StepModule(world, model, loss)
         self._parallel = world.parallel(self._step, ddp)
         replicated = isinstance(self._parallel, DistributedDataParallel)
@@ -67,19 +90,48 @@ class AveragedGradients:
 
     def batches(self, cursor: Cursor, epochs: int) -> Iterator[Parts]:
         """See the protocol."""
-        return ([batch] for batch in self._data.batches(cursor, epochs, self._world, minimum=self._minimum))
+        streams = [self._data.batches(cursor, epochs, one, minimum=self._minimum) for one in self._sharers]
+        return map(list, zip(*streams, strict=True))
 
     def backward(self, parts: Parts, message: MessageSource) -> PendingMean:
         """See the protocol."""
-        (batch,) = parts
-        step = self._step
+        step, (*first, last) = self._step, parts
         step.carrier.grad = None
-        with eval_mode([] if batch.ids else self._batchnorms):  # a batch of weight 0 must not change statistics
-            loss = self._parallel(to_device(batch.samples, self._world.device), batch.weight, message)
-        loss.backward()
+        sums = []
+        for batch in first:
+            with without_average(self._parallel):
+                self._backward(batch, StepMessage)
+            sums.append(step.local_loss)
+        self._backward(last, message)
         if self._piggyback:
             return PendingMean(cast("Tensor", step.carrier.grad).clone())  # the next step overwrites its bucket
-        return all_reduce_message(step.local_loss / self._world.size, step.message)
+        return all_reduce_message(sum(sums, step.local_loss) / self._world.size, step.message)
+
+    def _backward(self, batch: Batch, message: MessageSource) -> None:
+        weight = batch.weight / len(self._sharers)
+        with eval_mode([] if batch.ids else self._batchnorms):  # a batch of weight 0 must not change statistics
+            loss = self._parallel(to_device(batch.samples, self._world.device), weight, message)
+        loss.backward()
+
+
+def seen_as(world: World, rank: int, size: int) -> World:
+    """The world as a rank of another number of ranks, to share data."""
+    return replace(world, env=replace(world.env, rank=rank, world_size=size))
+
+
+@contextmanager
+def without_average(parallel: nn.Module) -> Iterator[None]:
+    """Context manager: backward passes add up gradients on this rank only."""
+    if isinstance(parallel, DistributedDataParallel):
+        with parallel.no_sync():
+            yield
+        return
+    sharded = [module for module in parallel.modules() if isinstance(module, FSDPModule)]
+    for module in sharded:
+        module.set_requires_gradient_sync(False, recurse=False)
+    yield
+    for module in sharded:
+        module.set_requires_gradient_sync(True, recurse=False)
 
 
 class _StepModule(nn.Module):

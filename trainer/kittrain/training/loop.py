@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -22,6 +24,7 @@ from kittrain.world.distributed import World
 from kittrain.world.replicas import DDPOptions
 
 OnEpoch = Callable[[int], Mapping[str, float]]
+OnEvaluate = Callable[[int], Mapping[str, float]]
 
 
 @dataclass
@@ -38,14 +41,19 @@ class Training:
         scheduler: of the learning rate; stepped after each optimizer step.
         snapshot_every: steps between snapshots, instead of the environment's.
         virtual_ranks: instead of the environment's; unless it is 0, the bits do not depend on the number of ranks.
+        accumulate: batches into which each rank's part of a step is divided; their gradients are added up.
+        max_grad_norm: gradients are clipped to this norm.
+        autocast: dtype of autocast while the loss is computed, such as ``torch.bfloat16``.
         ddp: options of DDP, such as ``DDPOptions(find_unused_parameters=True)``; unused by a lone process.
         on_step: called on every rank for every step, in order, once its loss is known, and before a snapshot that
             includes it is committed.
         on_epoch: called on all ranks after each epoch, with its number from 0 on; returns the epoch's metrics, which
             have to be equal on all ranks.
+        evaluate_every: steps between calls of ``on_evaluate``.
+        on_evaluate: called on all ranks with the number of steps; returns metrics, which have to be equal on all ranks.
 
     Raises:
-        ValueError: there are no epochs, or no steps between snapshots.
+        ValueError: there are no epochs, no steps between snapshots, or options that exclude each other.
     """
 
     world: World
@@ -58,13 +66,19 @@ class Training:
     scheduler: LRScheduler | None = None
     snapshot_every: int | None = None
     virtual_ranks: int | None = None
+    accumulate: int = 1
+    max_grad_norm: float | None = None
+    autocast: torch.dtype | None = None
     ddp: DDPOptions = field(default_factory=DDPOptions)
     on_step: OnStep | None = None
     on_epoch: OnEpoch | None = None
+    evaluate_every: int | None = None
+    on_evaluate: OnEvaluate | None = None
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
             raise ValueError(f"{self.epochs} epochs: it needs to be 1 or more")
+        self._check_options()
         state = State(model=self.model.to(self.world.device), optimizer=self.optimizer, scheduler=self.scheduler)
         self._session = Session(
             self.world,
@@ -95,20 +109,44 @@ class Training:
                 mean = self._train_step(gradients, parts)
                 ids = [sample for part in parts for sample in part.ids]
                 session.send(order.after(span), mean, ids=ids, size=span.size, epoch=span.epoch)
-                ended = session.cursor.position == 0
-                metrics = self._end_epoch(span.epoch) if ended else {}
+                metrics = self._evaluate(span.epoch)
                 if session.cursor.epoch == self.epochs:
                     break
                 session.save_or_drain(metrics)
             session.finish(metrics)
 
+    def log(self, **metrics: Tensor | float) -> None:
+        """Show metrics in the job's status: rank 0's. Not collective; for ``on_step``, for example."""
+        self._session.report.metrics(metrics)
+
+    def _check_options(self) -> None:
+        if self.accumulate < 1:
+            raise ValueError(f"accumulate={self.accumulate}: it needs to be 1 or more")
+        if self.accumulate > 1 and self._virtual:
+            raise ValueError("accumulate and virtual_ranks exclude each other: virtual ranks accumulate as it is")
+        if self.accumulate > 1 and self.ddp.static_graph:
+            raise ValueError("accumulate and static_graph exclude each other: torch's DDP fails in the first step")
+        if (self.evaluate_every is None) != (self.on_evaluate is None) or self.evaluate_every == 0:
+            raise ValueError("evaluate_every and on_evaluate belong together, and it needs to be 1 or more")
+        if self.autocast == torch.float16:
+            raise ValueError("float16 needs a GradScaler, which Training does not have: use bfloat16, or a Run")
+
+    @property
+    def _virtual(self) -> int:
+        return self.world.env.virtual_ranks if self.virtual_ranks is None else self.virtual_ranks
+
     def _gradients(self) -> Gradients:
-        virtual = self.world.env.virtual_ranks if self.virtual_ranks is None else self.virtual_ranks
-        if warning := batchnorm.warning(self.model, self.data.order, virtual or self.world.size):
+        shares = self._virtual or self.world.size * self.accumulate
+        if warning := batchnorm.warning(self.model, self.data.order, shares):
             self.world.print(f"warning: {warning}")
-        if virtual:
-            return VirtualRanks(self.world, self.model, self.loss, self.data, virtual)
-        return AveragedGradients(self.world, self.model, self.loss, self.data, self.ddp)
+        loss = self.loss if self.autocast is None else self._autocast_loss
+        if self._virtual:
+            return VirtualRanks(self.world, self.model, loss, self.data, self._virtual)
+        return AveragedGradients(self.world, self.model, loss, self.data, self.ddp, accumulate=self.accumulate)
+
+    def _autocast_loss(self, model: nn.Module, batch: Any) -> Tensor:
+        with torch.autocast(self.world.device.type, dtype=self.autocast):
+            return self.loss(model, batch)
 
     def _train_step(self, gradients: Gradients, parts: Parts) -> PendingMean:
         """One optimizer step; returns the mean of the ranks' messages."""
@@ -117,15 +155,29 @@ class Training:
         self.optimizer.zero_grad()
         mean = gradients.backward(parts, self._session.message)
         beat(Phase.UPDATING)
+        if self.max_grad_norm is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.max_grad_norm)
         self.optimizer.step()
         if self.scheduler:
             self.scheduler.step()
         return mean
 
-    def _end_epoch(self, epoch: int) -> Mapping[str, float]:
-        self.world.heartbeat.beat(Phase.EVALUATING)
-        self._session.flush()
-        metrics = self.on_epoch(epoch) if self.on_epoch else {}
-        metrics = {name: float(value) for name, value in metrics.items()}
-        self._session.report.epoch(epoch, metrics)
+    def _evaluate(self, epoch: int) -> Mapping[str, float]:
+        """The metrics that are due after a step: of the epoch that it ends, and of its own."""
+        session, metrics = self._session, dict[str, float]()
+        ended = session.cursor.position == 0
+        due = self.evaluate_every is not None and session.steps % self.evaluate_every == 0
+        if ended or due:
+            self.world.heartbeat.beat(Phase.EVALUATING)
+            session.flush()
+        if due and self.on_evaluate:
+            metrics |= {name: float(value) for name, value in self.on_evaluate(session.steps).items()}
+            session.report.evaluation(session.steps, metrics)
+        if ended:
+            metrics |= self._epoch_metrics(epoch)
+            session.report.epoch(epoch, metrics)
         return metrics
+
+    def _epoch_metrics(self, epoch: int) -> Mapping[str, float]:
+        metrics = self.on_epoch(epoch) if self.on_epoch else {}
+        return {name: float(value) for name, value in metrics.items()}

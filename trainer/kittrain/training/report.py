@@ -73,7 +73,7 @@ class Reporter:
         self._step: Step | None = None
         self._resumed_from = 0
         self._resumed_at = 0.0
-        self._metrics: dict[str, float] = {}
+        self._metrics: dict[str, Any] = {}
         self._committed = Committed()
         self._grace = GracePeriodCheck(world)
 
@@ -130,9 +130,14 @@ class Reporter:
         text = "".join(f" {name} {value:.4f}" for name, value in metrics.items())
         self._print(f"epoch {_of(epoch + 1, self._plan.epochs)} done{loss}{text}")
 
-    def metrics(self, metrics: Mapping[str, float]) -> None:
-        """Set the metrics of the status."""
-        self._metrics = dict(metrics)
+    def evaluation(self, steps: int, metrics: Mapping[str, float]) -> None:
+        """An evaluation after so many steps had these results."""
+        self.metrics(metrics)
+        self._print(f"step {_of(steps, self._plan.total)}" + "".join(f" {name} {v:.4f}" for name, v in metrics.items()))
+
+    def metrics(self, metrics: Mapping[str, Any]) -> None:
+        """Set metrics of the status: numbers, or tensors of one number, which are read when they are written."""
+        self._metrics |= metrics
 
     def _line(self, step: Step) -> str:
         plan, parts = self._plan, []
@@ -167,7 +172,7 @@ class Reporter:
             "snapshot_stall_seconds": round(self._committed.stall, 4),
             "resumed_from": self._resumed_from,
             "resumed_at": self._resumed_at,
-            "metrics": {name: _finite(value) for name, value in self._metrics.items()},
+            "metrics": {name: _finite(float(value)) for name, value in self._metrics.items()},
         }
         scratch = self._file.with_name(f".{self._file.name}")
         with contextlib.suppress(OSError):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import cast
 
 import torch
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 
 from kittrain.system.heartbeat import Phase
 from kittrain.training import batchnorm
-from kittrain.training.gradients import Loss, MessageSource, Parts
+from kittrain.training.gradients import Loss, MessageSource, Parts, seen_as
 from kittrain.training.step_sync import PendingMean, all_reduce_message
 from kittrain.world import rng
 from kittrain.world.data import Batch, Data
@@ -99,7 +98,7 @@ class VirtualRanks:
 
     def batches(self, cursor: Cursor, epochs: int) -> Iterator[Parts]:
         """See the protocol: a batch for each virtual rank of this rank."""
-        worlds = [self._virtual_world(virtual) for virtual in self._mine]
+        worlds = [seen_as(self._world, virtual, self._count) for virtual in self._mine]
         streams = [self._data.batches(cursor, epochs, world, minimum=self._minimum) for world in worlds]
         if not streams:
             return ([] for _ in self._data.order.spans(cursor, epochs))
@@ -123,10 +122,6 @@ class VirtualRanks:
     @property
     def _mine(self) -> range:
         return self._ranges[self._world.rank]
-
-    def _virtual_world(self, virtual: int) -> World:
-        """The world from the view of a virtual rank."""
-        return replace(self._world, env=replace(self._world.env, rank=virtual, world_size=self._count))
 
     def _partial_sum(self, node: TreeNode, batches: Iterator[Batch]) -> Tensor:
         """The sum at a node whose virtual ranks are all this rank's; their batches come in order."""
