@@ -8,25 +8,30 @@ import inspect
 import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.distributed import distributed_c10d
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
 
 import kittrain
 from kittrain import torch_private
-from kittrain.node import script_hooks
+from kittrain.torch_private import early
+from kittrain.torch_private.early import EXTRA_STATE, WRAPPED_MODULES
+from kittrain.torch_private.elastic import ElasticAgent, LeavableRendezvous
 
-MODULE: Final = Path(torch_private.__file__)
-# Private names that are not torch's: of the standard library.
-PYTHONS: Final = {"_exit", "_fields", "_run_exitfuncs", "_set_native_id", "_shutdown"}
+PACKAGE: Final = Path(torch_private.__file__).parent
+# Private names that are not torch's: of the standard library, and of kittrain's step_sync.
+OTHERS_NAMES: Final = {"_exit", "_fields", "_run_exitfuncs", "_set_native_id", "_shutdown", "_wait"}
 
-# What torch_private imports or names.
+# What the package imports or names.
 MODULES: Final = ("torch._dynamo", "torch._subclasses.fake_tensor")
 RENDEZVOUS_NAMES: Final = ("_Action", "_RendezvousContext")
 # Hooks that torch's agent calls on itself, with the arguments that kittrain relies on.
@@ -41,7 +46,10 @@ AGENT_HOOKS: Final = {
 AGENT_FIELDS: Final = ("_remaining_restarts",)
 HANDLER_FIELDS: Final = ("_op_executor", "_state_holder", "_stop_heartbeats", "_store")
 IGNORED: Final = "_ddp_params_and_buffers_to_ignore"
+WAITS: Final = (early.RUN_BACKWARD, early.BROADCAST_BUFFERS, early.BROADCAST_MODEL, early.COMPARE_MODELS)
 TIMEOUT: Final = "_set_pg_timeout"
+SET_GROUP: Final = "_update_default_pg"
+ITERATOR: Final = "_iterator"
 LOG_LEVEL: Final = "_ZN3c1011initLoggingEv"
 
 
@@ -50,7 +58,7 @@ def private(name: str) -> bool:
 
 
 def private_names(tree: ast.AST) -> Iterator[str]:
-    """Private names that are imported or looked up, but in ``self``; and torch's private modules that strings name."""
+    """Private names that are imported or looked up, but in ``self``, and those that are strings."""
     for node in ast.walk(tree):
         match node:
             case ast.ImportFrom(module=str(module)) if module.partition(".")[0] == "torch":
@@ -61,9 +69,7 @@ def private_names(tree: ast.AST) -> Iterator[str]:
                 pass
             case ast.Attribute(attr=name) if private(name):
                 yield name
-            case ast.Call(func=ast.Name(id="getattr" | "setattr" | "hasattr"), args=[_, ast.Constant(str(name)), *_]):
-                yield from [name] if private(name) else []
-            case ast.Constant(value=str(text)) if text.startswith("torch.") and text.replace(".", "").isidentifier():
+            case ast.Constant(value=str(text)) if text.replace(".", "").isidentifier():  # getattr, import_module
                 yield from (part for part in text.split(".") if private(part))
 
 
@@ -91,29 +97,28 @@ def classes_that_extend_torch() -> Iterator[type]:
                 yield kind
 
 
-OTHERS: Final = sorted(path for path in MODULE.parent.rglob("*.py") if path != MODULE)
+OTHERS: Final = sorted(path for path in PACKAGE.parent.rglob("*.py") if PACKAGE not in path.parents)
 
 
-@pytest.mark.parametrize("path", OTHERS, ids=lambda path: str(path.relative_to(MODULE.parent)))
+@pytest.mark.parametrize("path", OTHERS, ids=lambda path: str(path.relative_to(PACKAGE.parent)))
 def test_no_other_module_uses_a_private_name(path: Path) -> None:
-    assert set(private_names(ast.parse(path.read_text(encoding="utf-8")))) <= PYTHONS
+    assert set(private_names(ast.parse(path.read_text(encoding="utf-8")))) <= OTHERS_NAMES
 
 
 def test_no_other_module_uses_a_private_name_of_a_base_class_from_torch() -> None:
     kinds = set(classes_that_extend_torch())
-    assert {torch_private.ElasticAgent, torch_private.LeavableRendezvous} < kinds
+    assert {ElasticAgent, LeavableRendezvous} < kinds
     used = {
         kind.__qualname__: set(own_names(kind)) & torchs_names(kind)
         for kind in kinds
-        if kind.__module__ != torch_private.__name__
+        if not kind.__module__.startswith(torch_private.__name__)
     }
     assert {name: found for name, found in used.items() if found} == {}
 
 
-def test_every_private_name_of_the_module_is_tested_here() -> None:
-    tree = ast.parse(MODULE.read_text(encoding="utf-8"))
-    used = {*private_names(tree)}
-    for kind in (torch_private.ElasticAgent, torch_private.LeavableRendezvous):
+def test_every_private_name_of_the_package_is_tested_here() -> None:
+    used = {name for path in PACKAGE.glob("*.py") for name in private_names(ast.parse(path.read_text("utf-8")))}
+    for kind in (ElasticAgent, LeavableRendezvous):
         used |= set(own_names(kind))
     parts = {part for name in MODULES for part in name.split(".") if private(part)}
     assert used == {
@@ -125,6 +130,11 @@ def test_every_private_name_of_the_module_is_tested_here() -> None:
         IGNORED,
         TIMEOUT,
         LOG_LEVEL,
+        SET_GROUP,
+        ITERATOR,
+        EXTRA_STATE,
+        *WRAPPED_MODULES,
+        *(function for _, function in WAITS),
     }
 
 
@@ -160,10 +170,33 @@ def test_ddp_reads_which_parameters_it_ignores() -> None:
     assert f'"{IGNORED}"' in inspect.getsource(DistributedDataParallel)
 
 
+@pytest.mark.parametrize(("file", "function"), WAITS, ids=str)
+def test_torch_has_the_function_that_stacks_show(file: str, function: str) -> None:
+    assert function in (Path(torch.__file__).parents[1] / file).read_text(encoding="utf-8")
+
+
+def test_wrappers_have_the_child() -> None:
+    linear = nn.Linear(1, 1)
+    wrapped: tuple[Any, ...] = (torch.compile(linear, backend="eager"), checkpoint_wrapper(linear))
+    assert tuple(next(name for name, _ in one.named_children()) for one in wrapped) == WRAPPED_MODULES
+
+
+def test_state_dicts_have_the_key() -> None:
+    class Extra(nn.Module):
+        def get_extra_state(self) -> int:
+            return 1
+
+    assert list(Extra().state_dict()) == [EXTRA_STATE]
+
+
+def test_a_loader_remembers_its_iteration() -> None:
+    assert ITERATOR in own_names(DataLoader)
+
+
 def test_torchs_library_reads_the_log_level() -> None:
     library = Path(torch.__file__).with_name("lib") / "libc10.so"
     assert not library.exists() or LOG_LEVEL.encode() in library.read_bytes()
 
 
 def test_process_groups_are_set_by_one_function() -> None:
-    assert list(inspect.signature(getattr(distributed_c10d, script_hooks.SET_GROUP)).parameters) == ["pg"]
+    assert list(inspect.signature(getattr(distributed_c10d, SET_GROUP)).parameters) == ["pg"]

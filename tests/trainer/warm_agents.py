@@ -24,7 +24,7 @@ from kittrain.node.zygote import IMPORT_TIMEOUT, PRELOADED, START_TIMEOUT, ForkR
 from kittrain.system.imports import without_gc
 from kittrain.system.lines import ConnectionLost, LineStream
 from kittrain.system.parent_death import adopt_orphans, die_with_parent
-from kittrain.torch_private import IMPORTED_AT_FIRST_STEP
+from kittrain.torch_private.early import IMPORTED_AT_FIRST_STEP
 
 AGENTS = "kittrain.node.supervise"  # the module that agents import
 POLL = 0.01  # seconds, while waiting for an exit

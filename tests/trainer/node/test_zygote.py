@@ -15,7 +15,7 @@ import pytest
 from kittrain.node import zygote
 from kittrain.node.zygote import PRELOADED
 from kittrain.system import cuda
-from kittrain.torch_private import IMPORTED_AT_FIRST_STEP
+from kittrain.torch_private.early import IMPORTED_AT_FIRST_STEP
 from tests.trainer.nodes import SCRIPTS, ColdNodes, Nodes
 
 LOOK = """

@@ -31,7 +31,7 @@ from kittrain.outcome.termination import Ending
 from kittrain.rendezvous.backend import LOST, Rendezvous, RoundOver
 from kittrain.system import heartbeat
 from kittrain.system.console import log
-from kittrain.torch_private import ElasticAgent
+from kittrain.torch_private.elastic import ElasticAgent
 
 EXIT_TIMEOUT: Final = 300.0  # seconds that a node whose ranks are done waits for the others
 FINISHED_EXIT_TIMEOUT: Final = 10.0  # the same, once the run is marked as finished

@@ -17,11 +17,9 @@ from typing import Any, Final
 
 from kittrain.system.heartbeat import ScriptWriter
 from kittrain.system.imports import after_import
+from kittrain.torch_private.early import on_default_group
 
 VARIABLE: Final = "KIT_SCRIPT_HOOKS"
-# Sets the default process group, whoever calls for one, and resets it. Named here and not in torch_private, which
-# imports torch: that would be too early.
-SET_GROUP: Final = "_update_default_pg"
 
 
 def install(environ: Mapping[str, str] = os.environ) -> None:
@@ -44,18 +42,9 @@ def _watch_optimizers(module: ModuleType, writer: ScriptWriter) -> None:
 
 
 def _watch_groups(module: ModuleType, writer: ScriptWriter) -> None:
-    """Wrap the function in which each process group becomes the default one; ``destroy_process_group`` passes None."""
-    update: Callable[[Any], None] | None = getattr(module, SET_GROUP, None)
-    if update is None:  # a torch without it: assume that the ranks form a group
-        writer.group_formed(int(os.environ.get("WORLD_SIZE", "1")))
-        return
-
-    def update_and_tell(group: Any) -> None:
-        update(group)
-        if group is not None:
-            writer.group_formed(group.size())
-
-    setattr(module, SET_GROUP, update_and_tell)
+    """Write the size of each process group that becomes the default one."""
+    if not on_default_group(module, lambda group: writer.group_formed(group.size())):
+        writer.group_formed(int(os.environ.get("WORLD_SIZE", "1")))  # assume that the ranks form a group
 
 
 def _watch_loads(module: ModuleType, writer: ScriptWriter) -> None:

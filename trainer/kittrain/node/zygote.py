@@ -27,6 +27,7 @@ from kittrain.system.imports import without_gc
 from kittrain.system.lines import ConnectionLost, LineStream, Message
 from kittrain.system.parent_death import die_with_parent
 from kittrain.system.reexec import reexec_reason
+from kittrain.torch_private.early import IMPORTED_AT_FIRST_STEP, read_log_level
 
 # Imported by training scripts.
 PRELOADED: Final = ("kittrain.world.distributed", "kittrain.world.evaluation", "kittrain.training.loop")
@@ -128,8 +129,6 @@ def preload() -> Mapping[str, str]:
     """Import what ranks need, so that forks share it; returns the environment at import."""
     before = dict(os.environ)
     with without_gc(), cuda.avoid_initialization():
-        from kittrain.torch_private import IMPORTED_AT_FIRST_STEP  # noqa: PLC0415  the agent imports torch later
-
         for name in (*PRELOADED, IMPORTED_AT_FIRST_STEP):
             with suppress(ImportError):  # a rank that needs it will fail with the same error
                 import_module(name)
@@ -160,8 +159,6 @@ def _fork_rank(request: ForkRequest, imported_in: Mapping[str, str], lines: Line
 
 def _set_up_process(request: ForkRequest) -> None:
     """Set what ``exec`` would set: output, environment, ``sys.path``."""
-    from kittrain.torch_private import read_log_level  # noqa: PLC0415  imported by preload
-
     output = os.open(request.output, os.O_WRONLY | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)

@@ -30,7 +30,7 @@ from kittrain.rendezvous.backend import LOST, JobEnded, Rendezvous, RoundOver
 from kittrain.rendezvous.rank_store import host
 from kittrain.rendezvous.settings import RendezvousSettings
 from kittrain.system import port, typed
-from kittrain.torch_private import LeavableRendezvous
+from kittrain.torch_private.elastic import LeavableRendezvous
 
 FAILED: Final = "kit/failed"  # key of the Ending that closed the rendezvous
 LEAVE_TIMEOUT: Final = 5.0  # seconds to remove this node; without that its heartbeat would expire after five, too

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final
 
+from kittrain.torch_private import early
+
 HEADER: Final = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+")
 FRAME: Final = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 
@@ -16,10 +18,10 @@ BACKWARD: Final = "the gradients' all-reduce"  # or the backward pass before it:
 # Frames in which a rank waits for others: file, function (empty: any), name in messages (empty: the function's).
 WAITS: Final[tuple[tuple[str, str, str], ...]] = (
     ("torch/distributed/distributed_c10d.py", "", ""),
-    ("torch/autograd/graph.py", "_engine_run_backward", BACKWARD),
-    ("torch/nn/parallel/distributed.py", "_distributed_broadcast_coalesced", "DDP's broadcast of buffers"),
-    ("torch/distributed/utils.py", "_sync_module_states", "DDP's broadcast of the model"),
-    ("torch/distributed/utils.py", "_verify_param_shape_across_processes", "DDP's comparison of models"),
+    (*early.RUN_BACKWARD, BACKWARD),
+    (*early.BROADCAST_BUFFERS, "DDP's broadcast of buffers"),
+    (*early.BROADCAST_MODEL, "DDP's broadcast of the model"),
+    (*early.COMPARE_MODELS, "DDP's comparison of models"),
     ("kittrain/training/step_sync.py", "_wait", "the sum of the losses"),
     ("kittrain/training/step_sync.py", "read", "the sum of the losses"),
 )

@@ -21,7 +21,7 @@ from kittrain.snapshots import tree
 from kittrain.snapshots.shards import CorruptError
 from kittrain.snapshots.weights import Weights
 from kittrain.system.files import Buffer
-from kittrain.torch_private import fake_tensors
+from kittrain.torch_private.ranks import fake_tensors
 
 ALIGNMENT: Final = 64  # bytes: alignment of a record's content, as in torch's files, so that it can be mapped
 TEMPLATE: Final = "model.pt"  # torch names the records' folder after the file

@@ -7,12 +7,11 @@ component to all names below it. Snapshots use the names of the plain module.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
 
 from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
-RESERVED: Final = ("_orig_mod", "_checkpoint_wrapped_module")  # torch's own; no plain module has such a child
+from kittrain.torch_private.early import WRAPPED_MODULES
 
 
 class Names:
@@ -46,6 +45,6 @@ class Names:
 def _wrapper_component(module: nn.Module) -> str:
     """The name component that a wrapper adds; empty if the module is not a wrapper."""
     children = [name for name, _ in module.named_children()]
-    if reserved := [name for name in RESERVED if name in children]:
+    if reserved := [name for name in WRAPPED_MODULES if name in children]:
         return reserved[0]
     return "module" if isinstance(module, DistributedDataParallel | DataParallel) else ""

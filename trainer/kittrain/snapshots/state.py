@@ -19,8 +19,8 @@ from kittrain.snapshots import optimizer_state, tree
 from kittrain.snapshots.names import Names
 from kittrain.snapshots.snapshot import MODEL, IncompatibleError
 from kittrain.snapshots.tree import Structure, Tensors
+from kittrain.torch_private.early import EXTRA_STATE
 
-EXTRA: Final = "_extra_state"  # torch's key for what a module saves besides its parameters and buffers
 MAIN: Final = MODEL.removesuffix("/")  # the key of the model, which the model file holds
 HOST: Final = "host"  # the key of the names of an optimizer's tensors that are in main memory on GPU ranks
 
@@ -63,7 +63,8 @@ class State:
         saved = self.model_state() | {
             f"{key}/{name}": one for key, module in self._modules.items() for name, one in _module_state(module).items()
         }
-        facts = [(name, tuple(one.shape), str(one.dtype)) for name, one in saved.items() if not name.endswith(EXTRA)]
+        tensors = {name: one for name, one in saved.items() if not name.endswith(EXTRA_STATE)}
+        facts = [(name, tuple(one.shape), str(one.dtype)) for name, one in tensors.items()]
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     @property
@@ -108,7 +109,8 @@ class State:
             IncompatibleError: it is the state of another model or optimizer.
         """
         live, mine = self._live()
-        if missing := [name for name in live if name.startswith(MODEL) and name not in structure and EXTRA not in name]:
+        needed = (name for name in live if name.startswith(MODEL) and EXTRA_STATE not in name)
+        if missing := [name for name in needed if name not in structure]:
             raise IncompatibleError(f"its model has no {missing[0].removeprefix(MODEL)}")
         owners, host = self._owners(rest)
         targets = {}

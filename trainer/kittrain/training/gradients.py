@@ -18,7 +18,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
 from kittrain.system.heartbeat import Phase
-from kittrain.torch_private import ignore_in_ddp, ignored_by_ddp
+from kittrain.torch_private.ranks import ignore_in_ddp, ignored_by_ddp
 from kittrain.training import batchnorm
 from kittrain.training.step_sync import PendingMean, StepMessage, all_reduce_message
 from kittrain.world.data import Batch, Data

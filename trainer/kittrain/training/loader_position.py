@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from kittrain.torch_private import with_sampler
+from kittrain.torch_private.ranks import with_sampler
 from kittrain.world import rng
 from kittrain.world.rng import RngState
 from kittrain.world.seeds import derive_seed

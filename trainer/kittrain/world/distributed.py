@@ -24,7 +24,7 @@ from kittrain.system import typed
 from kittrain.system.decoders import MalformedError
 from kittrain.system.heartbeat import HeartbeatWriter, Phase
 from kittrain.system.port import connect
-from kittrain.torch_private import set_collective_timeout
+from kittrain.torch_private.ranks import set_collective_timeout
 from kittrain.world import exchange
 from kittrain.world.replicas import DDPOptions, is_fully_sharded, replicate
 from kittrain.world.rng import seed_all

@@ -1,0 +1,54 @@
+"""What is used before or while torch is imported. Imports no torch itself."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+# Torch imports it at a rank's first optimizer step, which takes 1.3 s. No public name imports it.
+IMPORTED_AT_FIRST_STEP: Final = "torch._dynamo"
+# Functions in which a rank waits for others, by their file: found in stacks.
+RUN_BACKWARD: Final = ("torch/autograd/graph.py", "_engine_run_backward")
+BROADCAST_BUFFERS: Final = ("torch/nn/parallel/distributed.py", "_distributed_broadcast_coalesced")
+BROADCAST_MODEL: Final = ("torch/distributed/utils.py", "_sync_module_states")
+COMPARE_MODELS: Final = ("torch/distributed/utils.py", "_verify_param_shape_across_processes")
+# Children of modules that torch.compile and checkpoint_wrapper return: the wrapped module.
+WRAPPED_MODULES: Final = ("_orig_mod", "_checkpoint_wrapped_module")
+# Key of a state dict: what a module saves besides its parameters and buffers.
+EXTRA_STATE: Final = "_extra_state"
+
+
+def on_default_group(distributed_c10d: ModuleType, formed: Callable[[Any], object]) -> bool:
+    """Call ``formed`` with each process group that becomes the default one; returns whether this torch allows that.
+
+    Torch has no hook for it. It calls the wrapped function with None when a group is destroyed.
+    """
+    update: Callable[[Any], None] | None = getattr(distributed_c10d, "_update_default_pg", None)
+    if update is None:
+        return False
+
+    def update_and_call(group: Any) -> None:
+        update(group)
+        if group is not None:
+            formed(group)
+
+    distributed_c10d._update_default_pg = update_and_call  # type: ignore[attr-defined]  # noqa: SLF001
+    return True
+
+
+def read_log_level() -> None:
+    """Make torch read TORCH_CPP_LOG_LEVEL again, in a forked process. There is no Python API for that."""
+    name = "TORCH_CPP_LOG_LEVEL"
+    given = os.environ.get(name)
+    os.environ.setdefault(name, "WARNING")  # torch's default, which it does not restore by itself
+    with suppress(KeyError, OSError, AttributeError):  # not in all builds
+        library = Path(str(sys.modules["torch"].__file__)).with_name("lib") / "libc10.so"
+        ctypes.CDLL(str(library))._ZN3c1011initLoggingEv()  # noqa: SLF001  c10::initLogging()
+    if given is None:
+        del os.environ[name]

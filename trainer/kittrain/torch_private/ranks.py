@@ -1,0 +1,55 @@
+"""Process groups, DDP, loaders and tensors, for ranks."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+from torch import nn
+from torch.distributed import distributed_c10d
+from torch.utils.data import DataLoader
+
+
+def set_collective_timeout(timeout: timedelta) -> None:
+    """Set the timeout of the default process group's collectives. Newer versions of torch have a public name for it."""
+    public = getattr(dist, "set_timeout", None)
+    (public or distributed_c10d._set_pg_timeout)(timeout)  # noqa: SLF001
+
+
+def ignored_by_ddp(model: nn.Module) -> Sequence[str]:
+    """The parameters and buffers that DDP neither broadcasts nor averages, by name, as set by the model's author."""
+    names: Sequence[str] = getattr(model, "_ddp_params_and_buffers_to_ignore", ())
+    return names
+
+
+def ignore_in_ddp(model: nn.Module, names: Sequence[str]) -> None:
+    """Set what ``ignored_by_ddp`` returns, before DDP wraps the model."""
+    model._ddp_params_and_buffers_to_ignore = names  # type: ignore[assignment]  # noqa: SLF001
+
+
+def fake_tensors() -> AbstractContextManager[object]:
+    """Within it, new tensors have a type and a shape, but no memory.
+
+    ``torch.save`` writes such tensors like real ones without their bytes; it does not do so with meta tensors.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: PLC0415  the verbs for snapshots rarely need it
+
+    mode: AbstractContextManager[object] = FakeTensorMode()
+    return mode
+
+
+def with_sampler(loader: DataLoader[Any], sampler: Any) -> DataLoader[Any]:
+    """A copy of a loader with another sampler, of batches if the loader has one of those, and workers of its own.
+
+    DataLoader's constructor arguments cannot be read back, in particular those of subclasses, and it forbids to set a
+    sampler later on, as an iteration could have begun.
+    """
+    copied = copy.copy(loader)
+    name = "sampler" if loader.batch_sampler is None else "batch_sampler"
+    object.__setattr__(copied, name, sampler)
+    object.__setattr__(copied, "_iterator", None)
+    return copied
