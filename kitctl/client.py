@@ -95,6 +95,15 @@ class Client:
         """
         return self.target.preview(self._submission(spec, folder, templates=templates))
 
+    def send_code(self, spec: JobSpec, *, folder: Path | None = None) -> dict[str, str]:
+        """Send a job's workdir to the cluster without a job; returns the value ``code`` by which the chart finds it.
+
+        Raises:
+            UsageError: the job has no workdir, or it is too large for a ConfigMap and the job names no claim.
+            UnsupportedError: the target is not a cluster.
+        """
+        return self.target.send_code(self._submission(spec, folder))
+
     def check(self, spec: JobSpec, *, folder: Path | None = None) -> Iterator[Finding]:
         """Check whether the target can run a job; yields each finding as it is made. Changes nothing."""
         return self.target.run_checks(self._submission(spec, folder, remarks=False))

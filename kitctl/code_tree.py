@@ -6,6 +6,7 @@ holds a file's bytes, ``trees/<sha256>.json`` says which blob is which file. ``k
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Mapping
@@ -75,6 +76,16 @@ class Workdir:
     archive: bytes | None
     left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     credentials: tuple[str, ...] = ()
+
+    @property
+    def archive_key(self) -> str:
+        """The key of the archive in a ConfigMap, and the name of the file in the pods."""
+        return f"{self.tree.digest}.tar.gz"
+
+    @property
+    def binary_data(self) -> dict[str, str]:
+        """A ConfigMap's ``binaryData`` with the archive; empty if the folder is too large for one."""
+        return {self.archive_key: base64.b64encode(self.archive).decode()} if self.archive is not None else {}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -192,18 +192,13 @@ def _cluster_fields(spec: JobSpec, kind: JobKind) -> dict[str, str | int]:
     }
 
 
-def archive_key(workdir: Workdir) -> str:
-    """The key of a folder's archive in its ConfigMap, and the name of the file in the pods."""
-    return f"{workdir.tree.digest}.tar.gz"
-
-
 def code_fields(digest: str, store: str, workdir: str) -> dict[str, str]:
     """The document's fields for a job with a folder: which tree, where it is stored, and where it is unpacked."""
     return {"code": digest, "code_store": store, "workdir": workdir}
 
 
 def _code(workdir: Workdir) -> dict[str, str]:
-    store = names.CODE_PATH if workdir.archive is None else f"{names.CODE_PATH}/{archive_key(workdir)}"
+    store = names.CODE_PATH if workdir.archive is None else f"{names.CODE_PATH}/{workdir.archive_key}"
     return code_fields(workdir.tree.digest, store, names.WORKSPACE)
 
 

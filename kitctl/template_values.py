@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 from collections.abc import Mapping
@@ -78,9 +77,7 @@ class TemplateValues:
     @property
     def archive(self) -> Mapping[str, str]:
         """The folder that is sent as a ConfigMap, as base64 by key; empty: there is none."""
-        if not self.workdir or self.workdir.archive is None:
-            return {}
-        return {environment.archive_key(self.workdir): base64.b64encode(self.workdir.archive).decode()}
+        return self.workdir.binary_data if self.workdir else {}
 
     @property
     def volumes(self) -> list[Mount]:

@@ -101,6 +101,14 @@ class Target(Protocol):
             UnsupportedError: this target has no objects.
         """
 
+    def send_code(self, submission: Submission) -> dict[str, str]:
+        """Send a job's workdir without a job; returns the chart's value ``code``.
+
+        Raises:
+            UsageError: the job has none, or there is no place for it.
+            UnsupportedError: this target has no objects.
+        """
+
     def jobs(self, namespace: str | None) -> list[JobFacts]:
         """All jobs of a namespace, or of all namespaces."""
 

@@ -6,8 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
 
+from kitctl import render
+from tests.charts.helm import rendered
 from tests.cluster.commands import job, kitctl, status
+from tests.cluster.kind.images import pushed
+from tests.cluster.kind.settings import TRAINER_IMAGE
 from tests.cluster.kubectl import get, kubectl, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
@@ -89,3 +94,14 @@ def test_a_script_alone_can_write_files_too(namespace: str, tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     kitctl("submit", *job("run", namespace), "--wait", "--", "train.py")
     assert "written" in kitctl("logs", "run", "-n", namespace)
+
+
+def test_the_chart_finds_what_was_sent_for_it(namespace: str, tmp_path: Path) -> None:
+    project(tmp_path / "project", SMALL)
+    told = kitctl("sync", "-n", namespace, "--workdir", str(tmp_path / "project"), "--", "train.py")
+    code = yaml.safe_load(told.partition("---")[2].partition("23 files")[0])
+    values = {"name": "run", "namespace": namespace, "image": pushed(TRAINER_IMAGE), "nodes": 2}
+    objects = rendered(given=values | {"command": ["train.py"], "args": ["0"], "workdir": "."} | code)
+    kubectl("apply", "--server-side", "-f", "-", given=render.to_json(objects))
+    kitctl("wait", "run", "-n", namespace)
+    assert kitctl("logs", "run", "-n", namespace).count("version 1") == 2

@@ -163,7 +163,7 @@ command: {{ . }} does not travel with the chart by itself; fix: add --set-file '
 {{- end }}
 {{- end }}
 {{- if and .Values.workdir (not .Values.code.digest) }}
-workdir: a chart cannot read the folder; fix: send it with kitctl, and give its digest as code
+workdir: a chart cannot read the folder; fix: kitctl sync sends it; give what that prints as code
 {{- end }}
 {{- if and .Values.code.digest .Values.sources }}
 sources: the folder of code takes their place; fix: give one of the two

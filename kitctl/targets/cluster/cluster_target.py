@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
@@ -19,6 +18,8 @@ from kitctl.targets import Change, SnapshotStore, Submission
 from kitctl.targets.cluster import (
     claims,
     cluster_checks,
+    code_sending,
+    events,
     helper_pod,
     job_facts,
     lifecycle,
@@ -65,6 +66,10 @@ class ClusterTarget:
         """What submitting would change."""
         return submitting.preview(self.api, submission, self._warn)
 
+    def send_code(self, submission: Submission) -> dict[str, str]:
+        """Send its folder, without a job."""
+        return code_sending.publish(self.api, submission, self._warn)
+
     def jobs(self, namespace: str | None) -> list[JobFacts]:
         """All jobs, the oldest first: a request for each kind, one for pods, one for reports."""
         found = [job for kind in all_kinds().values() for job in self._jobs(kind, namespace)]
@@ -89,9 +94,9 @@ class ClusterTarget:
         pods = self._pods(namespace, name)
         kind = of_object(job)
         complete = kind.suspended(job) or len(pods) >= kind.desired_nodes(job)
-        events = () if complete else self._warning_events(job)
+        warnings = () if complete else events.warning_events(self.api, job)
         report = job_facts.report(status)
-        return job_facts.from_objects(job, pods, report, target=self._context.name, now=time.time(), events=events)
+        return job_facts.from_objects(job, pods, report, target=self._context.name, now=time.time(), events=warnings)
 
     def lines(self, namespace: str, name: str) -> list[Iterator[Line]]:
         """The logs of the existing pods, and for deleted ones the copies on the claim."""
@@ -216,14 +221,6 @@ class ClusterTarget:
 
     def _pods(self, namespace: str, name: str) -> list[Object]:
         return self.api.select("Pod", namespace, labelSelector=f"{PODS},{names.LABEL_INSTANCE}={name}")
-
-    def _warning_events(self, job: Object) -> Sequence[Object]:
-        """The warning events of this job; not those of earlier ones of its name."""
-        where = job["metadata"]
-        chosen = f"type=Warning,involvedObject.uid={where['uid']}"
-        with suppress(Forbidden):
-            return self.api.select("Event", where["namespace"], fieldSelector=chosen)
-        return ()
 
     def _change(self, job: Object, change: Object) -> None:
         end, _, _ = job_facts.result(job)

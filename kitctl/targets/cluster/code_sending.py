@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from kitctl import names
+from kitctl import names, render
 from kitctl.code_tree import ARCHIVE_LIMIT, Workdir
 from kitctl.errors import Forbidden, UsageError
 from kitctl.quantity import format_bytes
 from kitctl.spec import JobSpec
-from kitctl.targets import Change
+from kitctl.targets import Change, Submission
 from kitctl.targets.cluster import helper_pod, preflight
 from kitctl.targets.cluster.api import Api
+from kitctl.targets.cluster.existing import create_or_find, name_conflict
+from kitctl.targets.cluster.namespace_defaults import apply_namespace_defaults
 from kitctl.targets.cluster.resources import Object
 from kitctl.workdir.archive import tar_pieces
 from kitctl.workdir.reading import largest
@@ -68,6 +70,49 @@ def send(api: Api, job: Object, workdir: Workdir, notify: Callable[[str], None])
     size = format_bytes(sum(sizes[digest] for digest in missing))
     had = f"the claim had all but {len(missing)} of them ({size})" if missing else "the claim had all of them"
     notify(told if len(missing) == len(sizes) else f"{told}; {had}")
+
+
+def publish(api: Api, submission: Submission, notify: Callable[[str], None]) -> dict[str, str]:
+    """Send a folder without a job: to a ConfigMap of its own, or to the claim that the job names.
+
+    Returns:
+        The chart's value ``code``.
+
+    Raises:
+        UsageError: the job has no workdir, or it is too large for a ConfigMap and the job names no claim.
+        NotFound: there is no such claim.
+    """
+    spec, workdir = submission.spec, submission.sources.workdir
+    if workdir is None:
+        raise UsageError("workdir: none is given", fix="name the folder to send, as in --workdir .")
+    check(api, spec, workdir)
+    digest = workdir.tree.digest
+    if workdir.archive is not None:
+        name = f"code-{digest[:16]}"
+        for found in create_or_find(api, _config_map(spec.namespace, name, workdir)):
+            if [*found.get("binaryData", {})] != [workdir.archive_key]:
+                raise name_conflict(found)
+            break
+        notify(sent(workdir, f"ConfigMap {name}"))
+        return {"digest": digest, "configMap": name}
+    if not spec.snapshots.claim:
+        what = f"workdir: more than a ConfigMap can have ({ARCHIVE_LIMIT // 1024} KiB, packed)"
+        raise UsageError(what, fix="name a claim that the chart's job uses, too: --claim NAME")
+    preflight.check_storage(api, spec)
+    adapted = apply_namespace_defaults(api, spec)
+    send(api, render.manifests(adapted, submission.sources)[-1], workdir, notify)
+    return {"digest": digest}
+
+
+def _config_map(namespace: str, name: str, workdir: Workdir) -> Object:
+    labels = {names.LABEL_NAME: names.APP_NAME, names.LABEL_COMPONENT: "sources"}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "immutable": True,
+        "binaryData": workdir.binary_data,
+    }
 
 
 def shorten(change: Change) -> Change:

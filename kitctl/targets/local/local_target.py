@@ -101,6 +101,14 @@ class LocalTarget:
         """
         raise UnsupportedError("local jobs have no manifests to compare", fix="use --target cluster")
 
+    def send_code(self, submission: Submission) -> NoReturn:  # noqa: ARG002 - the protocol's
+        """Not supported: a chart runs on a cluster.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError("a folder is sent to a cluster, for the chart", fix="use --target cluster")
+
     def jobs(self, namespace: str | None) -> list[JobFacts]:
         """All jobs, the oldest first; warns of those that cannot be read."""
         found = []

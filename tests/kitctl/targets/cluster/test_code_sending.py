@@ -9,6 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from kitctl import names
 from kitctl.code_tree import ARCHIVE_LIMIT
@@ -95,3 +96,30 @@ def test_modules_that_are_not_sent_are_named(kit: Kit, folder: Path, monkeypatch
     told = kit("submit", "--name", "run", "--", "train.py")
     assert "not sent with the job: model.py (in train.py, line 1); --workdir . sends the folder" in told
     assert "not sent with the job" not in kit("submit", "--name", "other", "--workdir", ".", "--", "train.py")
+
+
+def test_a_folder_is_sent_for_the_chart(server: ApiServer, kit: Kit, folder: Path) -> None:
+    told = kit("sync", "--workdir", str(folder), "--", "train.py")
+    assert kit("sync", "--workdir", str(folder), "--", "train.py") == told, "it is there already"
+    digest = collect(folder, ()).tree.digest
+    value = yaml.safe_load(told.partition("---")[2].partition("2 files")[0])
+    assert value == {"code": {"digest": digest, "configMap": f"code-{digest[:16]}"}}
+    made = server.store.get(Key("configmaps", "default", f"code-{digest[:16]}"))
+    assert [*made["binaryData"]] == [f"{digest}.tar.gz"]
+    assert made["immutable"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--",), "workdir: none is given; fix: name the folder to send"),
+        (("--workdir", "{0}", "--"), "fix: name a claim that the chart's job uses, too: --claim NAME"),
+        (("--workdir", "{0}", "--target", "local", "--"), "use --target cluster"),
+    ],
+)
+def test_what_cannot_be_sent_for_the_chart_is_told(
+    kit: Kit, folder: Path, words: tuple[str, ...], message: str
+) -> None:
+    large(folder)
+    told = kit("sync", *(word.format(folder) for word in words), "/opt/train.py", exit_code=2)
+    assert message in told.replace("\n", "; ")

@@ -1,0 +1,34 @@
+"""``kitctl sync``: send a folder for jobs that kitctl does not submit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kitctl.cli.common import echo
+from kitctl.cli.options import JobCommand, job_options
+from kitctl.cli.target_options import target_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kitctl.client import Client
+    from kitctl.job_request import JobRequest
+
+EPILOG = """\b
+Examples:
+  kitctl sync -f job.yaml --workdir . > code.yaml
+  helm install my-run charts/training-job -f job.yaml -f code.yaml
+  kitctl sync --workdir . --claim team > code.yaml    # more than 900 KiB, packed
+"""
+
+
+@click.command(cls=JobCommand, epilog=EPILOG)
+@job_options
+@target_options
+def command(job: JobRequest, connect: Callable[[], Client]) -> None:
+    """Send a job's workdir to the cluster, and print the value by which the chart finds it."""
+    from kitctl import render, specfile
+
+    echo(render.to_yaml([{"code": connect().send_code(specfile.build(job))}]), nl=False)
