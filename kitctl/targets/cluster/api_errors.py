@@ -120,16 +120,16 @@ def unreachable(server: str, cause: Exception, *, known: bool = False) -> Target
 
 def _error_without_status(status: int, body: bytes, kind: str) -> KitError:
     """For a response without a Status object: from a proxy, or plain text from the server."""
-    told = _shown(body)
-    if status == 404 and told == UNKNOWN_PATH:  # noqa: PLR2004 - HTTP's own
+    text = _shown(body)
+    if status == 404 and text == UNKNOWN_PATH:  # noqa: PLR2004 - HTTP's own
         fix = "the cluster does not know this kind of object"
         job_kind = of_resource(kind)
         if job_kind and job_kind.operator:
             fix += f"; install {job_kind.operator}, or use --kind {DEFAULT.name}"
-        return UnsupportedError(f"{kind}: {told}", fix=fix)
-    if "HTTP request to an HTTPS server" in told:
-        return TargetError(told, fix="write https:// in the server's address in the kubeconfig")
-    return TargetError(f"{kind}: HTTP {status}, not from an API server: {told}", fix=NO_API)
+        return UnsupportedError(f"{kind}: {text}", fix=fix)
+    if "HTTP request to an HTTPS server" in text:
+        return TargetError(text, fix="write https:// in the server's address in the kubeconfig")
+    return TargetError(f"{kind}: HTTP {status}, not from an API server: {text}", fix=NO_API)
 
 
 def _message(body: bytes) -> str | None:

@@ -198,8 +198,8 @@ def _node(number: int, pods: Sequence[Object], now: float) -> NodeFacts:
 def _how_ended(pod: Object, now: float) -> str:
     """Why a node's pod ended, as far as it is known."""
     state = container_status(pod).get("state", {})
-    told = _termination((state.get("terminated") or {}).get("message", ""))
-    return conditions.pod_reason(pod, state, now) or (told.reason if told else "")
+    ended = _termination((state.get("terminated") or {}).get("message", ""))
+    return conditions.pod_reason(pod, state, now) or (ended.reason if ended else "")
 
 
 def _created(pod: Object) -> str:
@@ -215,9 +215,9 @@ def _termination(message: str) -> Termination | None:
 
 def _failure(nodes: Sequence[NodeFacts], pods: Sequence[Object], message: str, now: float) -> Termination:
     """The first failure that an agent reported; else the controller's message, and how the last pod ended."""
-    told = [node.termination for node in nodes if node.termination and node.termination.outcome == "fatal"]
-    if told:
-        return min(told, key=lambda one: one.time)
+    fatal = [node.termination for node in nodes if node.termination and node.termination.outcome == "fatal"]
+    if fatal:
+        return min(fatal, key=lambda one: one.time)
     last = max(pods, key=_finished, default=None)
     how = _how_ended(last, now) if last and _finished(last) else ""
     reason = f"{message}; the last, node {node_index(last)}: {how}" if last and how else message

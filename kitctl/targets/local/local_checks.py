@@ -60,8 +60,8 @@ def remarks(submission: Submission) -> list[str]:
     missing = import_warnings(spec, submission.sources, submission.folder) if spec.workdir else ()
     given = msgspec.to_builtins(spec)
     ignored = [field for field in IGNORED if _given(given, field)]
-    told = [f"the local target ignores what only a cluster has: {', '.join(ignored)}"] if ignored else []
-    return [*told, *missing]
+    remarks = [f"the local target ignores what only a cluster has: {', '.join(ignored)}"] if ignored else []
+    return [*remarks, *missing]
 
 
 def _given(tree: Mapping[str, Any], field: str) -> bool:
