@@ -6,6 +6,7 @@ python -P -m kittrain.node.worker -m package.module --epochs 5
 
 from __future__ import annotations
 
+import builtins
 import faulthandler
 import os
 import runpy
@@ -13,9 +14,10 @@ import signal
 import sys
 import traceback
 from collections.abc import Mapping
+from importlib.machinery import SourceFileLoader
 from io import TextIOWrapper
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Final
 
 from kittrain.node import script_hooks
@@ -24,6 +26,7 @@ from kittrain.system.parent_death import die_with_parent
 
 TORCH: Final = f"{os.sep}torch{os.sep}"  # in the path of torch's files
 LOCAL_RANK: Final = "${local_rank}"  # torchrun's macro
+SOURCE: Final = (".py", ".pyw")
 OWN_FILES: Final = (__file__, runpy.__file__, "<frozen runpy>")
 
 
@@ -56,7 +59,26 @@ def run(command: list[str]) -> None:
     else:
         sys.path.insert(0, str(Path(command[0]).resolve().parent))
         sys.argv = command
-        runpy.run_path(command[0], run_name="__main__")
+        run_script(command[0])
+
+
+def run_script(script: str) -> None:
+    """Run a file as the module ``__main__``, which stays: threads, exit handlers and pickles may still need it.
+
+    ``runpy.run_path`` takes it away, and gives it a relative ``__file__``, which is of no use to a script that changes
+    its folder, as hydra does.
+    """
+    if not script.endswith(SOURCE):  # an archive, or bytecode
+        runpy.run_path(script, run_name="__main__")
+        return
+    file = os.path.abspath(script)  # noqa: PTH100  links are not resolved
+    loader = SourceFileLoader("__main__", file)
+    module = ModuleType("__main__")
+    vars(module).update(
+        __file__=file, __loader__=loader, __package__=None, __cached__=None, __builtins__=builtins, __annotations__={}
+    )
+    sys.modules["__main__"] = module
+    exec(loader.source_to_code(Path(file).read_bytes(), file), vars(module))  # noqa: S102  the user's script
 
 
 def record(error: BaseException) -> None:
