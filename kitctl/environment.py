@@ -76,6 +76,7 @@ def agent_spec(spec: JobSpec, exit_codes: Mapping[str, int], target: Mapping[str
         "grace_seconds": spec.grace_seconds,
         "hang_timeout": _hang_timeout(spec.policy.hang_timeout),
         "virtual_ranks": spec.virtual_ranks,
+        **({"keep_outputs": True} if spec.keep_outputs else {}),
         **(_snapshots(spec) if spec.snapshots.enabled else {}),
         **target,
     }

@@ -138,6 +138,13 @@ def _snapshots(spec: JobSpec) -> Iterator[Problem]:
         yield Problem.of("resume", "needs snapshots", "set snapshots.enabled")
 
 
+def _outputs(spec: JobSpec) -> Iterator[Problem]:
+    if spec.keep_outputs and not spec.workdir:
+        yield Problem.of("keepOutputs", "needs a working folder of the job's own", "set workdir, as in --workdir .")
+    if spec.keep_outputs and not spec.snapshots.enabled:
+        yield Problem.of("keepOutputs", "needs the claim for snapshots", "set snapshots.enabled")
+
+
 def _resources(spec: JobSpec) -> Iterator[Problem]:
     for part, amounts in (("requests", spec.resources.requests), ("limits", spec.resources.limits)):
         if spec.gpu_resource in amounts:
@@ -178,6 +185,7 @@ RULES: tuple[Callable[[JobSpec], Iterator[Problem]], ...] = (
     limits.times,
     _volumes,
     _snapshots,
+    _outputs,
     _resources,
     _virtual_ranks,
     _tolerations,

@@ -76,6 +76,9 @@ class JobSpec(Section, frozen=True, kw_only=True):
     """A folder to send with the job: it becomes the working folder of the ranks, a writable copy on each node. Sent are
     the files that git does not ignore, less those that ``.kitignore`` lists; of untracked ones, hidden files and what
     looks like a credential only if ``sync`` names them, by path in this folder. The script's path is relative to it."""
+    keep_outputs: bool = False
+    """Have the working folders on the claim for snapshots (``outputs/<run>/node-<index>``): what a script writes there
+    is there again when its node is replaced, and after the job."""
     python: str = ""
     """On this machine: the interpreter of the ranks, from an environment with torch. Empty: kitctl's own."""
     resume: bool | Literal["state"] = False

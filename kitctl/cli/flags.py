@@ -46,6 +46,7 @@ _TABLE: Final[tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]] = (
         ("--image", "image", "IMAGE", _IMAGE, "Container image."),
         ("--pull-secret", "imagePullSecrets", "NAME...", "", "Secret to pull the image with.", list),
         ("--workdir", "workdir", "DIR", "none", "Folder to send; the ranks' working folder."),
+        ("--keep-outputs", "keepOutputs", "", "", "Keep what ranks write to the working folder, on the claim.", bool),
         ("--sync", "sync", "PATH...", "", "File or folder to send besides; a path, or a glob.", list),
         ("--python", "python", "PATH", "none", "Interpreter of the ranks, on this machine; none: kitctl's own."),
         ("--kind", "kind", "KIND", "auto", f"One of {', '.join((AUTO, *KINDS))}."),

@@ -38,6 +38,7 @@ def kitctl_errors(job: dict[str, Any]) -> set[str]:
         {"nodes": "1:2", "snapshots": {"accessMode": "ReadWriteOnce"}},
         {"snapshots": {"path": "x"}},
         {"snapshots": {"enabled": False}, "resume": True},
+        {"snapshots": {"enabled": False}, "keepOutputs": True},
         {"resources": {"requests": {"amd.com/gpu": "1"}}, "gpuResource": "amd.com/gpu"},
         {"resources": {"limits": {"nvidia.com/gpu": "1"}}},
         {"backend": "nccl"},

@@ -153,7 +153,8 @@ def test_a_folder_that_was_sent_is_found_alike(tmp_path: Path, size: int, claim:
     workdir = collect(tmp_path, ())
     place = {"configMap": "job-sources"} if workdir.archive is not None else {}
     assert bool(place) == (size == 1)
-    job = {"name": "job", "command": ["train.py"], "workdir": ".", "snapshots": {"claim": claim}}
+    job: dict[str, Any] = {"name": "job", "command": ["train.py"], "workdir": ".", "snapshots": {"claim": claim}}
+    job |= {"keepOutputs": bool(claim)}
     chart = rendered(given=job | {"code": {"digest": workdir.tree.digest} | place})
     ours = render.manifests(specfile.build(JobRequest(flags=job)), Sources(workdir=workdir))
     assert alike(chart) == alike([one for one in ours if one["metadata"]["name"] != "job-sources"])

@@ -149,6 +149,11 @@ def test_limits_are_inclusive(changes: dict[str, Any]) -> None:
             {"resources": Resources(limits={"nvidia.com/gpu": "1"})},
             "resources.limits.nvidia.com/gpu: already set by gpusPerNode",
         ),
+        ({"keep_outputs": True}, "keepOutputs: needs a working folder of the job's own; fix: set workdir"),
+        (
+            {"keep_outputs": True, "workdir": ".", "snapshots": Snapshots(enabled=False)},
+            "keepOutputs: needs the claim for snapshots",
+        ),
         ({"backend": "nccl"}, "backend: nccl needs GPUs; fix: set gpusPerNode, or backend: gloo"),
     ],
 )
@@ -169,6 +174,8 @@ def test_every_rule_is_checked() -> None:
         policy=Policy(deadline="0"),
         scheduling=Scheduling(tolerations=(Toleration(),)),
         resume=True,
+        keep_outputs=True,
+        workdir=".",
         snapshots=Snapshots(enabled=False),
         resources=Resources(limits={"nvidia.com/gpu": "1"}),
         virtual_ranks=1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from typing import TYPE_CHECKING
 
@@ -72,3 +73,17 @@ def test_jobs_share_equal_files_and_a_deleted_one_leaves_none(kit: Kit) -> None:
     assert "version two" in kit.run("logs", "two")
     kit.run("delete", "two", "-y")
     assert not [*pool.iterdir()]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_outputs_that_are_kept_outlive_the_job(kit: Kit) -> None:
+    folder, signal_file = kit.folder / "project", kit.folder / "go"
+    project(folder)
+    signal_file.touch()
+    job = ("--name", "kept", "--workdir", str(folder), "--keep-outputs")
+    kit.run("submit", *job, "--wait", "--", "train.py", str(signal_file))
+    kit.run("delete", "kept", "-y")
+    (starts,) = kit.snapshots("kept").glob("outputs/*/node-0/starts")
+    assert starts.read_text() == "x"
+    shutil.rmtree(kit.snapshots("kept"))

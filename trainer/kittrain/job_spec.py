@@ -72,6 +72,7 @@ class JobSpec:
     code: str | None = None  # digest of the folder that was sent with the job; None: none was
     code_store: Path | None = None  # where it is stored: an archive, or a folder
     workdir: Path | None = None  # where it is unpacked: the working folder
+    keep_outputs: bool = False  # the working folder is below the snapshots instead
     report: str | None = None  # file:<path> | configmap:<name>
 
 

@@ -137,6 +137,12 @@ snapshots.accessMode: {{ .accessMode }} cannot be mounted by {{ $job.maxNodes }}
 {{- if not (hasPrefix "/" .path) }}
 snapshots.path: '{{ .path }}' is relative; fix: begin it with /
 {{- end }}
+{{- if and $.Values.keepOutputs (not $.Values.workdir) }}
+keepOutputs: needs a working folder of the job's own; fix: set workdir, as in --workdir .
+{{- end }}
+{{- if and $.Values.keepOutputs (not .enabled) }}
+keepOutputs: needs the claim for snapshots; fix: set snapshots.enabled
+{{- end }}
 {{- if and $.Values.resume (not .enabled) }}
 resume: needs snapshots; fix: set snapshots.enabled
 {{- end }}
