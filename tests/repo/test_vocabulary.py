@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 RETIRED: Final = dict(
     line.split(" -> ", 1) for line in (Path(__file__).parent / "retired.txt").read_text(encoding="utf-8").splitlines()
 )
+WORD: Final = re.compile(r"\w+")
 
 
 def tracked(*patterns: str) -> list[Path]:
@@ -35,6 +36,8 @@ def retired_in(names: set[str]) -> dict[str, str]:
 def test_no_python_name_is_retired(folder: str) -> None:
     found = {}
     for path in tracked(f"{folder}/*.py"):
+        if not retired_in({*WORD.findall(path.read_text(encoding="utf-8"))}):  # saves tokenizing most files
+            continue
         with path.open("rb") as file:
             names = {token.string for token in tokenize.tokenize(file.readline) if token.type == tokenize.NAME}
         if wrong := retired_in(names):
