@@ -90,6 +90,31 @@ class StatefulLoader:
         self.epoch, self.taken = state["epoch"], state["taken"]
 
 
+class StatefulDataLoader(DataLoader[Any]):
+    """Torch's, with a state, and without a length, as torchdata's of a stream."""
+
+    taken = skip = 0
+
+    def __iter__(self) -> Any:
+        return self._left(super().__iter__())  # which draws a number now
+
+    def _left(self, batches: Iterator[Any]) -> Iterator[Any]:
+        for number, batch in enumerate(batches, 1):
+            if number > self.skip:
+                self.taken = number
+                yield batch
+        self.taken = self.skip = 0
+
+    def __len__(self) -> int:
+        raise TypeError("no length")
+
+    def state_dict(self) -> dict[str, int]:
+        return {"taken": self.taken}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.skip = state["taken"]
+
+
 class Curriculum(Sampler[int]):
     """Longer in each epoch; has a state, and draws each index from the global generator."""
 
@@ -140,6 +165,7 @@ LOADERS: dict[str, Callable[[], Iterable[Any]]] = {
     "stream": lambda: DataLoader(Stream(), batch_size=3),
     "stream with a state": lambda: DataLoader(PositionedStream(), batch_size=3),
     "loader with a state": StatefulLoader,
+    "DataLoader with a state": lambda: StatefulDataLoader(range(SAMPLES), batch_size=3, num_workers=1),  # type: ignore[arg-type]
     "list": lambda: [1.0, 2.0, 3.0, 4.0],
 }
 

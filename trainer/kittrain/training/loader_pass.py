@@ -71,7 +71,7 @@ class LoaderPass:
         Raises:
             StateError: the loader's state could not be restored.
         """
-        state = {"state": frozen(self._stateful.state_dict())} if self._stateful else {}
+        state = {"state": frozen(self._stateful.state_dict())} if self._stateful is not None else {}
         return {**self._start, "epoch": self._epoch, "taken": self._taken, **state}
 
     def begin(self) -> Iterator[Any]:
@@ -94,15 +94,15 @@ class LoaderPass:
         self._set_epoch()
         self._start = {key: saved[key] for key in ("rng", "generators", "samplers")}
         rng.restore(saved["rng"])
+        self._taken = taken
+        if self._stateful is not None and "state" in saved:
+            self._stateful.load_state_dict(saved["state"])
+            return self._counted(iter(self._loader))
         for generator, state in zip(generators(self._loader), saved["generators"], strict=False):
             generator.set_state(state)
         stateful = [one for one in samplers(self._loader) if has_state(one)]
         for sampler, state in zip(stateful, saved["samplers"], strict=False):
             sampler.load_state_dict(state)
-        self._taken = taken
-        if self._stateful and "state" in saved:
-            self._stateful.load_state_dict(saved["state"])
-            return self._counted(iter(self._loader))
         return self._counted(self._iterate(taken))
 
     def _iterate(self, skip: int) -> Iterator[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import Any
 
-from kittrain.training.loader_pass import LoaderPass, Position, is_exact
+from kittrain.training.loader_pass import LoaderPass, Position, is_exact, stateful_part
 from kittrain.training.loader_position import PositionedLoader, is_map_style
 from kittrain.world.distributed import World
 
@@ -83,7 +83,7 @@ class Loaders:
 
     def _new_pass(self, loader: Iterable[Any], epoch: int) -> LoaderPass:
         positioned = None
-        if is_map_style(loader):
+        if is_map_style(loader) and stateful_part(loader) is None:
             known = self._positioned.get(id(loader)) or (loader, PositionedLoader(loader))  # type: ignore[arg-type]
             self._positioned[id(loader)] = known
             positioned = known[1]
