@@ -12,7 +12,7 @@ from kitctl import render
 from tests.charts.helm import rendered
 from tests.cluster.commands import job, kitctl, status
 from tests.cluster.kind.images import pushed
-from tests.cluster.kind.settings import TRAINER_IMAGE
+from tests.cluster.kind.settings import SHARED, TRAINER_IMAGE
 from tests.cluster.kubectl import get, kubectl, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
@@ -105,3 +105,11 @@ def test_the_chart_finds_what_was_sent_for_it(namespace: str, tmp_path: Path) ->
     kubectl("apply", "--server-side", "-f", "-", given=render.to_json(objects))
     kitctl("wait", "run", "-n", namespace)
     assert kitctl("logs", "run", "-n", namespace).count("version 1") == 2
+
+
+def test_outputs_that_are_kept_are_on_the_claim(namespace: str, tmp_path: Path) -> None:
+    project(tmp_path / "project", SMALL)
+    submitted(namespace, "run", tmp_path / "project", 0, "--keep-outputs", "--wait")
+    (claim,) = SHARED.glob(f"pvc-*_{namespace}_run-snapshots")
+    assert len([*claim.glob("outputs/*/node-[01]/snapshot.pt")]) == 2
+    assert kitctl("snapshots", "list", "run", "-n", namespace), "they are no snapshots, and in the way of none"
