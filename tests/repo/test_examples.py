@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import pytest
 import yaml
 
 from kitctl import templates
+from kitctl.__main__ import main
 from kitctl.cli import VERBS, cli
 
 ROOT = Path(__file__).parents[2]
@@ -73,11 +72,12 @@ def test_unsupported_grammar_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("call", [call for call in kitctl_calls() if call[:1] == ["render"]], ids=" ".join)
-def test_a_render_example_prints_kubernetes_objects(call: list[str]) -> None:
-    done = subprocess.run([sys.executable, "-m", "kitctl", *call], check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def test_a_render_example_prints_kubernetes_objects(call: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(call) == 0
     if "name" not in call:
-        objects = [item for found in yaml.safe_load_all(done.stdout) for item in found.get("items", [found])]
+        objects = [
+            item for found in yaml.safe_load_all(capsys.readouterr().out) for item in found.get("items", [found])
+        ]
         assert {"Job", "PyTorchJob"} & {item["kind"] for item in objects}
 
 
