@@ -12,7 +12,6 @@ from typing import Final
 
 from kitctl.code_tree import Sources, Workdir
 from kitctl.spec import JobSpec
-from kitctl.workdir import collect
 from kitctl.workdir.patterns import below, matches, wrong
 
 SOURCES_LIMIT: Final = 900 * 1024  # bytes; they are sent in a ConfigMap, which holds 1 MiB
@@ -26,6 +25,8 @@ def sources(spec: JobSpec, folder: Path) -> Sources:
             also if one is not text.
     """
     if spec.workdir:
+        from kitctl.workdir.collecting import collect  # noqa: PLC0415 - most verbs and jobs do without
+
         workdir = collect(folder / Path(spec.workdir).expanduser(), spec.sync)
         _require_script(spec, workdir, folder)
         return Sources(workdir=workdir)

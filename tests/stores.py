@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kitctl.code_tree import blob_name, tree_name
-from kitctl.workdir import collect
+from kitctl.workdir.collecting import collect
 
 
 def stored(folder: Path, store: Path) -> tuple[str, Path]:

@@ -1,54 +1,5 @@
 """The working folder that is sent with a job (``workdir``): which files, and what they are.
 
-``selection`` decides; ``listing`` and ``reading`` look at the folder. Where the files go is the targets' business.
+``selection`` decides; ``listing`` and ``reading`` look at the folder, ``collecting`` puts it together. Where the files
+go is the targets' business. Imports nothing: most verbs send no folder.
 """
-
-from __future__ import annotations
-
-from collections.abc import Sequence
-from pathlib import Path
-
-from kitctl.code_tree import Workdir
-from kitctl.workdir.archive import small_archive
-from kitctl.workdir.listing import ignore_rules, listing
-from kitctl.workdir.patterns import matches, wrong
-from kitctl.workdir.reading import credential_files, read_tree
-from kitctl.workdir.selection import Candidate, select
-
-FIELD = "workdir"
-
-
-def collect(folder: Path, sync: Sequence[str]) -> Workdir:
-    """What is sent of a folder; ``sync`` names files in it that would be left out.
-
-    Raises:
-        SpecError: there is no such folder, it is too large, a link leads out of it, or ``sync`` names nothing.
-    """
-    if not folder.is_dir():
-        raise wrong(FIELD, f"{folder} is not a folder", "give a folder, as in --workdir .")
-    named = [
-        Candidate(path=_link_above(folder, path.relative_to(folder)), named=True)
-        for number, pattern in enumerate(sync)
-        for path in matches(folder, pattern, f"sync[{number}]")
-    ]
-    try:
-        found = listing(folder)
-        chosen = select([*found.candidates, *named], ignore_rules(folder))
-        tree = read_tree(folder, chosen.paths)
-        archive = small_archive(folder, tree)
-    except OSError as error:
-        what = f"{error.filename or folder} cannot be read: {error.strerror or error}"
-        raise wrong(FIELD, what, "make it readable, or list it in .kitignore") from error
-    return Workdir(
-        folder=folder,
-        tree=tree,
-        archive=archive,
-        left_out=found.left_out | chosen.left_out,
-        credentials=tuple(credential_files(folder, tree)),
-    )
-
-
-def _link_above(folder: Path, path: Path) -> str:
-    """The path, or the first link on the way to it: a link is sent as a link."""
-    ways = [*reversed(path.parents), path]
-    return next((way for way in ways if (folder / way).is_symlink()), path).as_posix()

@@ -10,7 +10,7 @@ from kitctl import names, render, specfile
 from kitctl.code_tree import ARCHIVE_LIMIT, Sources
 from kitctl.job_request import JobRequest
 from kitctl.spec import JobSpec
-from kitctl.workdir import collect
+from kitctl.workdir.collecting import collect
 from kittrain.env import node_env
 from tests.charts.helm import CHART, DIFFERENCES, Object, alike, rendered
 from tests.kitctl.rendered import document_in, env_in, of_kind

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kitctl.workdir import collect
 from kitctl.workdir.archive import tar_pieces
+from kitctl.workdir.collecting import collect
 from kittrain.code_store import StoreError, missing, receive
 from kittrain.node.workdir import unpack
 

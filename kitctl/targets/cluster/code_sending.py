@@ -22,7 +22,6 @@ from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.existing import create_or_find, name_conflict
 from kitctl.targets.cluster.namespace_defaults import apply_namespace_defaults
 from kitctl.targets.cluster.resources import Object
-from kitctl.workdir.archive import tar_pieces
 from kitctl.workdir.reading import largest
 from kitctl.workdir.summary import sent
 
@@ -61,6 +60,8 @@ def send(api: Api, job: Object, workdir: Workdir, notify: Callable[[str], None])
     if workdir.archive is not None:
         notify(sent(workdir, f"ConfigMap {names.sources_name(job['metadata']['name'])}"))
         return
+    from kitctl.workdir.archive import tar_pieces  # noqa: PLC0415 - few jobs need it
+
     tree = workdir.tree
     sizes = {file.sha256: file.size for file in tree.files.values()}
     with helper_pod.running(api, job) as run:

@@ -11,7 +11,7 @@ import pytest
 from kitctl import code_tree
 from kitctl.code_tree import Workdir
 from kitctl.errors import SpecError
-from kitctl.workdir import collect
+from kitctl.workdir.collecting import collect
 from kitctl.workdir.selection import CREDENTIAL, HIDDEN, IGNORED, LISTED, NEVER
 from kitctl.workdir.summary import sent
 

@@ -8,7 +8,7 @@ import pytest
 
 from kitctl.code_tree import Sources
 from kitctl.spec import JobSpec
-from kitctl.workdir import collect
+from kitctl.workdir.collecting import collect
 from kitctl.workdir.imports import import_warnings, unsent_imports
 
 FOLDER = {

@@ -13,7 +13,7 @@ import yaml
 
 from kitctl import names
 from kitctl.code_tree import ARCHIVE_LIMIT
-from kitctl.workdir import collect
+from kitctl.workdir.collecting import collect
 from tests.kitctl.targets.cluster.apiserver import ApiServer, User
 from tests.kitctl.targets.cluster.clients import Kit
 from tests.kitctl.targets.cluster.objectstore import Key
