@@ -68,10 +68,11 @@ class Kit:
         return JobFolder(state_home() / "jobs" / "default" / name)
 
     def agent(self, name: str, index: int) -> int:
-        """The process id, and process group, of a node's agent."""
-        node = self.job(name).node(index)
-        started = node.started(node.attempts)
-        assert started is not None
+        """The process id, and process group, of a node's agent, once it is started."""
+        node, deadline = self.job(name).node(index), time.monotonic() + WAIT_SECONDS
+        while (started := node.started(node.attempts)) is None:
+            assert time.monotonic() < deadline, f"node {index} has no agent"
+            time.sleep(0.02)
         return started.pid
 
     def snapshots(self, name: str) -> Path:
