@@ -17,7 +17,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.utils.data import TensorDataset
 
-from kittrain import Data, Step, Training, World, join
+from kittrain import Data, Step, Training, World, evaluate, join
 from tests.trainer.nodes import free_port
 from tests.trainer.worlds import finish, fork
 
@@ -34,6 +34,11 @@ def skip_without_fsdp_on_cpus() -> None:
 def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
     outputs: Tensor = model(batch[0])
     return outputs.square().mean()
+
+
+def squared(model: nn.Module, batch: list[Tensor]) -> Tensor:
+    outputs: Tensor = model(batch[0])
+    return outputs.square().mean(dim=1)
 
 
 def model_of(world: World, kind: Kind) -> nn.Module:
@@ -58,8 +63,25 @@ def train(kind: Kind, epochs: int, dies_at: int | None = None) -> None:
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
         scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, [3, 6])
         samples = torch.rand(STEPS * 6, 5, generator=torch.Generator().manual_seed(0))
-        data = Data(TensorDataset(samples), batch=6)
-        Training(world, model, optimizer, loss, data, epochs=epochs, scheduler=scheduler, on_step=on_step).fit()
+        dataset = TensorDataset(samples)
+
+        def on_epoch(_: int) -> dict[str, float]:
+            with torch.no_grad():
+                model(samples)  # which leaves parameters whole until the next backward pass
+            return {}
+
+        evaluate(world, model, dataset, squared)
+        Training(
+            world,
+            model,
+            optimizer,
+            loss,
+            Data(dataset, batch=6),
+            epochs=epochs,
+            scheduler=scheduler,
+            on_step=on_step,
+            on_epoch=on_epoch,
+        ).fit()
 
 
 def wait_for_copies(folder: Path, step: int) -> None:

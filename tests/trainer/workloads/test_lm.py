@@ -24,7 +24,8 @@ def loss(ranks: Ranks) -> float:
 
 
 @pytest.mark.slow
-def test_a_sharded_run_that_recomputes_resumes_plain_on_other_ranks(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("size", "more"), [(3, []), (2, ["--sharded"])], ids=["plain, on 3 ranks", "sharded"])
+def test_a_sharded_run_that_recomputes_resumes(tmp_path: Path, size: int, more: list[str]) -> None:
     skip_without_fsdp_on_cpus()
     ranks = Ranks(tmp_path, "kittrain.workloads.lm", *SMALL, "--epochs", "1", KIT_RESUME="1", KIT_SNAPSHOT_EVERY="20")
     ranks.start(2, "--sharded", "--recompute")
@@ -32,7 +33,7 @@ def test_a_sharded_run_that_recomputes_resumes_plain_on_other_ranks(tmp_path: Pa
         pass
     ranks.signal(1, signal.SIGTERM)
     assert ranks.wait() == [75, 75]
-    assert ranks.run(3) == [0, 0, 0]
+    assert ranks.run(size, *more) == [0] * size
     output = ranks.log.read_text()
     assert "resuming after step" in output
     assert loss(ranks) < 2.8  # that of each byte's frequency is 3.3

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from kittrain.snapshots import optimizer_state, tree
@@ -20,6 +19,7 @@ from kittrain.snapshots.names import Names
 from kittrain.snapshots.snapshot import MODEL, IncompatibleError
 from kittrain.snapshots.tree import Structure, Tensors
 from kittrain.torch_private.early import EXTRA_STATE
+from kittrain.world.replicas import has_sharded_parameters, reshard
 
 MAIN: Final = MODEL.removesuffix("/")  # the key of the model, which the model file holds
 HOST: Final = "host"  # the key of the names of an optimizer's tensors that are in main memory on GPU ranks
@@ -80,7 +80,7 @@ class State:
     @property
     def sharded(self) -> bool:
         """Whether each rank holds only a part of a module (FSDP2)."""
-        return any(isinstance(one, DTensor) for module in self._all_modules() for one in module.parameters())
+        return any(has_sharded_parameters(module) for module in self._all_modules())
 
     def model_state(self) -> dict[str, Any]:
         """The model's state dict by plain names, with the parameters themselves, not copies."""
@@ -144,6 +144,7 @@ class State:
 
     def _live(self) -> tuple[Tensors, Any]:
         """All tensors by name, and the rest."""
+        reshard(*self._all_modules())
         names = self._parameter_names()
         parts: dict[str, Any] = {MAIN: self.model_state()}
         parts |= {key: _module_state(module) for key, module in self._modules.items()}

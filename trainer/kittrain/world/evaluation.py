@@ -14,7 +14,7 @@ from kittrain.world.batch_loading import BatchDataset, BatchRequest, Collate, Sa
 from kittrain.world.distributed import World
 from kittrain.world.eval_mode import eval_mode
 from kittrain.world.order import rank_share
-from kittrain.world.replicas import has_sharded_modules
+from kittrain.world.replicas import has_sharded_modules, reshard
 from kittrain.world.transfer import to_device
 
 Measure = Callable[[nn.Module, Any], Tensor]
@@ -63,6 +63,7 @@ def evaluate(
             values = measure(module, to_device(loaded, world.device))
             if number < len(mine):
                 total += torch.stack([values.double().sum(), total.new_tensor(values.numel())])
+    reshard(module)
     value, count = world.sum(total).tolist()
     assert count == samples, f"{count:.0f} values were measured for {samples} samples"
     return float(value / count)

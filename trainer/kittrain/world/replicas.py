@@ -68,6 +68,18 @@ def has_sharded_modules(model: nn.Module) -> bool:
     return any(isinstance(module, FSDPModule) for module in model.modules())
 
 
+def has_sharded_parameters(model: nn.Module) -> bool:
+    """Whether a rank holds only a part of a model, also while a forward pass has made it whole."""
+    return has_sharded_modules(model) or any(isinstance(one, DTensor) for one in model.parameters())
+
+
+def reshard(*models: nn.Module) -> None:
+    """Shard the parameters again that a forward pass without a backward pass has left whole (FSDP2); not collective."""
+    for module in (module for model in models for module in model.modules()):
+        if isinstance(module, FSDPModule):
+            module.reshard()
+
+
 def is_fully_sharded(model: nn.Module) -> bool:
     """Whether ``fully_shard`` was applied to a whole model, so that it averages its gradients.
 
