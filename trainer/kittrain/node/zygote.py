@@ -30,7 +30,12 @@ from kittrain.system.reexec import reexec_reason
 from kittrain.torch_private.early import IMPORTED_AT_FIRST_STEP, read_log_level
 
 # Imported by training scripts.
-PRELOADED: Final = ("kittrain.world.distributed", "kittrain.world.evaluation", "kittrain.training.loop")
+PRELOADED: Final = (
+    "kittrain.world.distributed",
+    "kittrain.world.evaluation",
+    "kittrain.training.loop",
+    "kittrain.training.run",
+)
 # -P: modules in the working directory must not hide this package's
 COLD_COMMAND: Final = (sys.executable, "-P", "-m", "kittrain.node.worker")
 IMPORT_TIMEOUT: Final = 300.0  # seconds for all imports, on a busy host with a cold cache
