@@ -1,0 +1,66 @@
+"""Runs a script of another framework on real ranks, in the environment that ``make test-frameworks`` makes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from tests.trainer.nodes import free_port
+from tests.trainer.worlds import placed
+from tools.test_frameworks import INTERPRETER
+
+SCRIPTS: Final = Path(__file__).parent / "scripts"
+PATIENCE: Final = 170  # seconds
+DRAINED: Final = 75
+OFFLINE: Final = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": ""}
+
+
+def run(script: str, folder: Path, *flags: str, size: int = 2) -> list[int]:
+    """The exit codes of the ranks of a job, whose snapshots are in ``folder/snapshots``; output goes to ``log-RANK``."""
+    port = free_port()
+    folder.mkdir(exist_ok=True)
+    ranks = [_start(script, folder, flags, placed(rank, size, port)) for rank in range(size)]
+    try:
+        return [rank.wait(PATIENCE) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+
+
+def _start(script: str, folder: Path, flags: Sequence[str], place: dict[str, str]) -> subprocess.Popen[bytes]:
+    rank = place["RANK"]
+    own = {
+        "KIT_BACKEND": "gloo",
+        "KIT_SNAPSHOT_DIR": str(folder / "snapshots"),
+        "KIT_PROGRESS_FILE": str(folder / f"progress-{rank}.json"),
+        "OMP_NUM_THREADS": "1",
+        "ACCELERATE_USE_CPU": "true",  # as the agent sets these two
+        "ACCELERATE_TORCH_DEVICE": "cpu",
+    }
+    command = [str(INTERPRETER), "-m", "kittrain.node.worker", str(SCRIPTS / script), *flags]
+    with (folder / f"log-{rank}").open("ab") as log:
+        env = {**os.environ, **place, **own, **OFFLINE}
+        return subprocess.Popen(command, cwd=folder, env=env, stdout=log, stderr=log)
+
+
+def log(folder: Path, rank: int = 0) -> str:
+    """The output of a rank."""
+    return (folder / f"log-{rank}").read_text(encoding="utf-8", errors="replace")
+
+
+def progress(folder: Path) -> dict[str, Any]:
+    """What rank 0 has reported last."""
+    found: dict[str, Any] = json.loads((folder / "progress-0.json").read_bytes())
+    return found
+
+
+def weights(file: Path) -> dict[str, torch.Tensor]:
+    """A trained model's tensors by name."""
+    found: dict[str, torch.Tensor] = torch.load(file, weights_only=True)
+    return found

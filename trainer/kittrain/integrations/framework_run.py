@@ -1,0 +1,123 @@
+"""A run whose loop is a framework's: progress, the agreement on a stop, and checkpoints that all ranks completed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import torch
+
+from kittrain.integrations import checkpoints
+from kittrain.integrations.checkpoints import Marker
+from kittrain.snapshots.chain import Committed
+from kittrain.system.heartbeat import Phase
+from kittrain.training.report import Plan, Reporter
+from kittrain.training.session import Drained
+from kittrain.training.step_sync import Step, StepMessage, StepSync, StopRequest, all_reduce_message
+from kittrain.world.distributed import World
+from kittrain.world.order import Cursor
+
+
+class FrameworkRun:
+    """Context manager around a framework's training loop. Call it on the main thread, and ``step`` on all ranks.
+
+    Args:
+        world: all ranks.
+
+    Attributes:
+        world: all ranks.
+        plan: of the run, for reports.
+        loss: the last one known, equal on all ranks; NaN before.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.plan = Plan()
+        self.loss = float("nan")
+        self._request = StopRequest()
+        self._report = Reporter(world, self.plan)
+        self._sync = StepSync(world)
+        self._metrics: dict[str, float] = {}
+        self._saving = 0.0
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(self._request)
+            stack.enter_context(self._report)
+            self._stack = stack.pop_all()
+        self.world.heartbeat.beat(Phase.RESTORING)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, traceback)
+
+    def begin(self, step: int, notes: str = "") -> None:
+        """Training starts, or resumes, after this step."""
+        start = f"resuming after step {step}" if step else "training"
+        ranks = f"{self.world.size} ranks" if self.world.size > 1 else "1 rank"
+        self._report.begin(step)
+        self.world.print(f"{start} with {ranks} on {self.world.device.type}{notes}")
+        self.world.heartbeat.beat(Phase.DATA, step=step)
+
+    def step(self, number: int, *, epoch: int, samples: int) -> bool:
+        """An optimizer step has ended. Collective; returns whether a rank was asked to stop, the same on all ranks.
+
+        Args:
+            number: of the step, from 1 on.
+            epoch: it belongs to, from 0 on.
+            samples: of this rank in the step.
+        """
+        loss = torch.full((), self.loss / self.world.size, dtype=torch.float64, device=self.world.device)
+        mean = all_reduce_message(loss, StepMessage(stop=self._request.requested), samples=samples)
+        step = Step(number=number, generation=0, cursor=Cursor(), ids=[], size=0, epoch=epoch)
+        self.world.heartbeat.beat(Phase.SYNCING, step=number)
+        self._show(self._sync.send(step, mean))
+        return self._sync.received.stop
+
+    def log(self, metrics: Mapping[str, float]) -> None:
+        """Show metrics in the job's status, besides those shown already."""
+        self._metrics |= metrics
+        self._report.metrics(self._metrics)
+
+    def saving(self) -> None:
+        """The framework begins to write a checkpoint."""
+        self._saving = time.monotonic()
+        self.world.heartbeat.beat(Phase.SAVING)
+
+    def saved(self, checkpoint: Path, marker: Marker) -> None:
+        """This rank has written its part of a checkpoint: mark it once all have. Collective."""
+        if self.world.env.local_rank == 0:
+            checkpoints.sync(checkpoint)
+        self.world.barrier()
+        if self.world.is_main:
+            checkpoints.complete(checkpoint, marker)
+        seconds = time.monotonic() - self._saving
+        self._report.snapshot(Committed(step=marker.step, seconds=seconds, stall=seconds))
+        self.world.heartbeat.beat(Phase.DATA)
+
+    def drain(self, step: int) -> None:
+        """Stop, with a checkpoint saved after this step. Collective.
+
+        Raises:
+            Drained: always.
+        """
+        self.end()
+        self.world.print(f"stopping at step {step}, as requested")
+        self.world.barrier()  # then exit code 75 of any rank means that the checkpoint is complete
+        raise Drained
+
+    def end(self) -> None:
+        """The loop has ended: show its last step. Collective."""
+        self._show(self._sync.flush())
+        self.world.heartbeat.beat(Phase.FINISHING)
+
+    def _show(self, step: Step | None) -> None:
+        if step is not None:
+            self._report.step(step)
