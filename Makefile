@@ -70,6 +70,10 @@ test-fast: setup ## Run the tests that need no cluster and start no training
 test-versions: setup ## Run the trainer's tests with other versions of Python and torch; large downloads
 	@$(PY) -m tools.test_versions $(VERSIONS)
 
+.PHONY: test-frameworks
+test-frameworks: setup ## Run the tests with Hugging Face, Accelerate, Lightning and JAX, in an environment of their own
+	@$(PY) -m tools.test_frameworks
+
 .PHONY: lint
 lint: setup ## Check style, types, layers and the GitHub workflows
 	@echo "== ruff: style"

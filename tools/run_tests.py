@@ -44,7 +44,7 @@ CHAOS: Final = "tests/cluster/test_chaos.py"
 PARTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "lint": {"lint": ("make", "--no-print-directory", "lint")},
     "fast": {"fast tests": (*PYTEST, f"--ignore={HELM_TESTS}", "-m", "not slow and not long", *LOCAL)},
-    "slow": {"slow tests": (*PYTEST, "-m", "slow and not long", *SLOW)},
+    "slow": {"slow tests": (*PYTEST, "-m", "slow and not long and not frameworks", *SLOW)},
     "cluster": {
         "cluster tests": (*PYTEST, HELM_TESTS, "tests/cluster", "-m", "not long and not alone", *CLUSTER),
         "power tests": (*PYTEST, "tests/cluster", "-m", "not long and alone"),

@@ -1,4 +1,4 @@
-"""``make test-frameworks``: tests of ``kittrain.integrations`` with the real frameworks, in an environment of their own.
+"""``make test-frameworks``: tests of ``kittrain.integrations`` with the real frameworks, in their own environment.
 
     python -m tools.test_frameworks [PYTEST ARGUMENTS]
 

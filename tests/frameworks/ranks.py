@@ -22,7 +22,7 @@ OFFLINE: Final = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "CUD
 
 
 def run(script: str, folder: Path, *flags: str, size: int = 2) -> list[int]:
-    """The exit codes of the ranks of a job, whose snapshots are in ``folder/snapshots``; output goes to ``log-RANK``."""
+    """Exit codes of a job's ranks; snapshots go to ``folder/snapshots``, output to ``log-RANK``."""
     port = free_port()
     folder.mkdir(exist_ok=True)
     ranks = [_start(script, folder, flags, placed(rank, size, port)) for rank in range(size)]
@@ -37,6 +37,10 @@ def _start(script: str, folder: Path, flags: Sequence[str], place: dict[str, str
     rank = place["RANK"]
     own = {
         "KIT_BACKEND": "gloo",
+        "TORCHELASTIC_RUN_ID": "run",
+        "GROUP_RANK": "0",
+        "GROUP_WORLD_SIZE": "1",
+        "KIT_SNAPSHOT_EVERY": "3",
         "KIT_SNAPSHOT_DIR": str(folder / "snapshots"),
         "KIT_PROGRESS_FILE": str(folder / f"progress-{rank}.json"),
         "OMP_NUM_THREADS": "1",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from tests.frameworks.ranks import DRAINED, log, progress, run, weights
 from tests.frameworks.marks import MARKS
+from tests.frameworks.ranks import DRAINED, log, progress, run, weights
 
 pytestmark = MARKS
 

@@ -11,7 +11,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, 
 from kittrain.integrations.huggingface import KitCallback
 
 
-class Texts(Dataset):
+class Texts(Dataset[dict[str, torch.Tensor]]):
     def __init__(self):
         self.tokens = torch.randint(32, (48, 8), generator=torch.Generator().manual_seed(0))
 
@@ -28,7 +28,7 @@ class StopAt(TrainerCallback):
     def __init__(self, step):
         self.step = step
 
-    def on_step_begin(self, args, state, control, **_):
+    def on_step_begin(self, args, state, *_args, **_):
         if state.global_step + 1 == self.step and args.process_index == args.world_size - 1:
             os.kill(os.getpid(), signal.SIGTERM)
 

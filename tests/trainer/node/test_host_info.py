@@ -40,7 +40,8 @@ def test_an_address_of_no_interface_sets_nothing() -> None:
 
 
 def test_accelerate_uses_cpus_where_the_job_does() -> None:
-    assert launch_settings(node(KIT_BACKEND="gloo"), host(), {}).env["ACCELERATE_USE_CPU"] == "true"
+    env = launch_settings(node(KIT_BACKEND="gloo"), host(), {}).env
+    assert (env["ACCELERATE_USE_CPU"], env["ACCELERATE_TORCH_DEVICE"]) == ("true", "cpu")
     for settings in ({}, {"KIT_BACKEND": "gloo", "KIT_GPUS_PER_NODE": "1"}, {"KIT_BACKEND": "nccl"}):
         assert "ACCELERATE_USE_CPU" not in launch_settings(node(**settings), host(), {}).env
     given = {"ACCELERATE_USE_CPU": "false"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -45,10 +46,8 @@ def newest(folder: Path, name: str) -> Path | None:
         folder: that holds the checkpoints.
         name: of a checkpoint's folder, up to its step.
     """
-    found = re.compile(rf"{re.escape(name)}\d+")
-    entries = list(folder.iterdir()) if folder.is_dir() else []
-    marked = [(marker.step, one) for one in entries if found.fullmatch(one.name) and (marker := Marker.read(one))]
-    return max(marked, default=(0, None))[1]
+    complete_ones = _complete(folder, name)
+    return complete_ones[-1][1] if complete_ones else None
 
 
 def sync(checkpoint: Path) -> None:
@@ -63,3 +62,40 @@ def sync(checkpoint: Path) -> None:
 def complete(checkpoint: Path, marker: Marker) -> None:
     """Mark a checkpoint as complete."""
     replace(checkpoint / MARKER, json.dumps(asdict(marker)).encode())
+
+
+def kept_accumulation(marker: Marker | None, ranks: int) -> int | None:
+    """Batches of each rank in a step with which steps keep their size on this number of ranks; None: none does."""
+    if marker is None or marker.ranks * marker.accumulation % ranks:
+        return None
+    return marker.ranks * marker.accumulation // ranks
+
+
+def position_note(marker: Marker | None, ranks: int) -> str:
+    """What changes for a run that goes on with another number of ranks; empty if nothing does."""
+    if marker is None or marker.ranks == ranks:
+        return ""
+    if accumulation := kept_accumulation(marker, ranks):
+        return (
+            f", with {accumulation} batches per rank and step instead of {marker.accumulation}: steps keep their size"
+        )
+    return (
+        f", instead of {marker.ranks}; note: {marker.ranks * marker.accumulation} batches per step cannot be shared "
+        "equally, so the size of a step changes, and samples of this epoch may repeat or be left out"
+    )
+
+
+def prune(folder: Path, name: str, *, keep: int) -> None:
+    """Remove all but the ``keep`` newest complete checkpoints, and what is older than these and not complete."""
+    kept = _complete(folder, name)[-keep:]
+    for one in folder.iterdir():
+        step = one.name.removeprefix(name)
+        if kept and step != one.name and step.isdecimal() and int(step) < kept[0][0]:
+            shutil.rmtree(one, ignore_errors=True)
+
+
+def _complete(folder: Path, name: str) -> list[tuple[int, Path]]:
+    """Complete checkpoints with their steps, in order."""
+    found = re.compile(rf"{re.escape(name)}\d+")
+    entries = list(folder.iterdir()) if folder.is_dir() else []
+    return sorted((marker.step, one) for one in entries if found.fullmatch(one.name) and (marker := Marker.read(one)))

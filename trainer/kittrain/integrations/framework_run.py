@@ -10,15 +10,19 @@ from types import TracebackType
 from typing import Self
 
 import torch
+import torch.distributed as dist
+from torch import Tensor
 
+from kittrain.env import rank_env
 from kittrain.integrations import checkpoints
 from kittrain.integrations.checkpoints import Marker
 from kittrain.snapshots.chain import Committed
-from kittrain.system.heartbeat import Phase
+from kittrain.system.heartbeat import HeartbeatWriter, Phase
 from kittrain.training.report import Plan, Reporter
 from kittrain.training.session import Drained
 from kittrain.training.step_sync import Step, StepMessage, StepSync, StopRequest, all_reduce_message
-from kittrain.world.distributed import World
+from kittrain.world.attach import attach
+from kittrain.world.distributed import DistributedError, World
 from kittrain.world.order import Cursor
 
 
@@ -66,20 +70,29 @@ class FrameworkRun:
         self.world.print(f"{start} with {ranks} on {self.world.device.type}{notes}")
         self.world.heartbeat.beat(Phase.DATA, step=step)
 
-    def step(self, number: int, *, epoch: int, samples: int) -> bool:
-        """An optimizer step has ended. Collective; returns whether a rank was asked to stop, the same on all ranks.
+    def step(
+        self, number: int, *, epoch: int, samples: int, loss: Tensor | None = None, due: bool = False
+    ) -> StepMessage:
+        """An optimizer step has ended. Collective.
 
         Args:
             number: of the step, from 1 on.
             epoch: it belongs to, from 0 on.
             samples: of this rank in the step.
+            loss: of this rank; None: the last one that was set.
+            due: a checkpoint is, by this rank's clock.
+
+        Returns:
+            What the ranks asked for up to the step before, the same on all of them.
         """
-        loss = torch.full((), self.loss / self.world.size, dtype=torch.float64, device=self.world.device)
-        mean = all_reduce_message(loss, StepMessage(stop=self._request.requested), samples=samples)
+        world = self.world
+        loss = torch.tensor(self.loss) if loss is None else loss.detach()
+        part = loss.to(world.device, torch.float64) / world.size
+        mean = all_reduce_message(part, StepMessage(stop=self._request.requested, due=due), samples=samples)
         step = Step(number=number, generation=0, cursor=Cursor(), ids=[], size=0, epoch=epoch)
         self.world.heartbeat.beat(Phase.SYNCING, step=number)
         self._show(self._sync.send(step, mean))
-        return self._sync.received.stop
+        return self._sync.received
 
     def log(self, metrics: Mapping[str, float]) -> None:
         """Show metrics in the job's status, besides those shown already."""
@@ -121,3 +134,20 @@ class FrameworkRun:
     def _show(self, step: Step | None) -> None:
         if step is not None:
             self._report.step(step)
+
+
+def joined(advice: str) -> World:
+    """The world of the process group that the framework has formed; a single rank needs none.
+
+    Args:
+        advice: what helps where there are several ranks and no group.
+
+    Raises:
+        DistributedError: that is so.
+    """
+    env = rank_env()
+    if dist.is_initialized():
+        return attach(env=env)
+    if env.world_size > 1:
+        raise DistributedError(f"the ranks have no process group, so each would train alone: {advice}")
+    return World(env=env, device=torch.device("cpu"), heartbeat=HeartbeatWriter(env.heartbeat_file))

@@ -10,18 +10,17 @@ import math
 from pathlib import Path
 from typing import Any, Final
 
-import torch.distributed as dist
 from transformers import TrainerCallback
 
 from kittrain.env import rank_env
 from kittrain.integrations import checkpoints
-from kittrain.integrations.checkpoints import Marker
-from kittrain.integrations.framework_run import FrameworkRun
+from kittrain.integrations.checkpoints import Marker, kept_accumulation, position_note
+from kittrain.integrations.framework_run import FrameworkRun, joined
 from kittrain.system.heartbeat import Phase
-from kittrain.world.attach import attach
-from kittrain.world.distributed import DistributedError, World
+from kittrain.world.distributed import World
 
 FOLDER: Final = "huggingface"  # in the snapshot folder
+ADVICE: Final = "on CPUs, use TrainingArguments(use_cpu=True) or the environment variable ACCELERATE_USE_CPU=true"
 
 
 class KitCallback(TrainerCallback):
@@ -52,7 +51,7 @@ class KitCallback(TrainerCallback):
             DistributedError: the ranks have no process group.
             Drained: the job was drained; a checkpoint was saved.
         """
-        world = _world()
+        world = joined(ADVICE)
         self._from = self._newest(world)
         if self._from:
             resume_from_checkpoint = str(self._from)
@@ -65,7 +64,7 @@ class KitCallback(TrainerCallback):
         run.plan.total_steps = state.max_steps
         run.plan.epochs = math.ceil(args.num_train_epochs) if args.max_steps <= 0 else None
         marker = Marker.read(self._from) if self._from else None
-        run.begin(state.global_step, _position_note(marker, run.world, args.gradient_accumulation_steps))
+        run.begin(state.global_step, position_note(marker, run.world.size))
 
     def on_step_begin(self, *_args: Any, **_: Any) -> None:
         """The batches of a step have been loaded."""
@@ -76,7 +75,7 @@ class KitCallback(TrainerCallback):
         run, finished = self._running(), state.global_step >= state.max_steps
         samples = args.train_batch_size * args.gradient_accumulation_steps
         epoch = max(math.ceil(state.epoch) - 1, 0)
-        stop = run.step(state.global_step, epoch=epoch, samples=samples)
+        stop = run.step(state.global_step, epoch=epoch, samples=samples).stop
         self._drains = stop and not finished
         if self._drains:
             control.should_save, control.should_evaluate = True, False
@@ -128,36 +127,6 @@ class KitCallback(TrainerCallback):
         path = world.broadcast_value(str(found or ""), str)
         if not path:
             return None
-        marker = Marker.read(Path(path))
-        batches = marker.ranks * marker.accumulation if marker else 0
-        if batches and batches % world.size == 0:
-            self._trainer.args.gradient_accumulation_steps = batches // world.size
+        if accumulation := kept_accumulation(Marker.read(Path(path)), world.size):
+            self._trainer.args.gradient_accumulation_steps = accumulation
         return Path(path)
-
-
-def _world() -> World:
-    """The world of the Trainer's process group.
-
-    Raises:
-        DistributedError: there are several ranks and no group.
-    """
-    if rank_env().world_size > 1 and not dist.is_initialized():
-        raise DistributedError(
-            "the ranks have no process group, so each would train alone: on CPUs, use TrainingArguments(use_cpu=True) "
-            "or the environment variable ACCELERATE_USE_CPU=true"
-        )
-    return attach()
-
-
-def _position_note(marker: Marker | None, world: World, accumulation: int) -> str:
-    """What changes for a run that goes on with another number of ranks; empty if nothing does."""
-    if marker is None or marker.ranks == world.size:
-        return ""
-    if marker.ranks * marker.accumulation == world.size * accumulation:
-        return (
-            f", with {accumulation} batches per rank and step instead of {marker.accumulation}: steps keep their size"
-        )
-    return (
-        f", instead of {marker.ranks}: note: {marker.ranks * marker.accumulation} batches per step cannot be shared "
-        "equally, so the size of a step changes, and samples of this epoch may repeat or be left out"
-    )

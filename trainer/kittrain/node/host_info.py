@@ -19,7 +19,10 @@ from kittrain.env import NodeEnv
 
 INTERFACE_VARIABLES: Final = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 PROXY_VARIABLES: Final = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-ACCELERATE_CPU: Final = "ACCELERATE_USE_CPU"  # without it, Accelerate forms no process group on CPUs
+ACCELERATE_ON_CPUS: Final[Mapping[str, str]] = {
+    "ACCELERATE_USE_CPU": "true",  # without it, Accelerate forms no process group on CPUs
+    "ACCELERATE_TORCH_DEVICE": "cpu",  # it would be cpu:1 on local rank 1, to which torch.load cannot map a checkpoint
+}
 CONTAINER_SHM: Final = 64 << 20  # bytes; the default of container runtimes
 LOOPBACK: Final = frozenset({"lo", "lo0"})
 SIOCGIFADDR: Final = 0x8915  # linux/sockios.h
@@ -75,8 +78,8 @@ def launch_settings(node: NodeEnv, host: HostInfo, environ: Mapping[str, str]) -
     interface = node.interface or host.interfaces.get(host.local_addr)
     if interface:
         env |= {name: interface for name in INTERFACE_VARIABLES if name not in environ}
-    if node.backend == "gloo" and not node.gpus_per_node and ACCELERATE_CPU not in environ:
-        env[ACCELERATE_CPU] = "true"
+    if node.backend == "gloo" and not node.gpus_per_node:
+        env |= {name: value for name, value in ACCELERATE_ON_CPUS.items() if name not in environ}
     if node.gpus_per_node and node.backend != "gloo":
         env |= {name: value for name, value in _flight_recorder(node).items() if name not in environ}
     if any(environ.get(name) for name in PROXY_VARIABLES):
