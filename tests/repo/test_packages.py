@@ -117,7 +117,11 @@ def test_every_module_of_the_trainer_imports_without_kitctl() -> None:
 import kittrain
 for module in pkgutil.walk_packages(kittrain.__path__, "kittrain."):
     if not module.name.endswith("__main__"):
-        importlib.import_module(module.name)
+        try:
+            importlib.import_module(module.name)
+        except ModuleNotFoundError as error:  # of another framework: tests/frameworks imports its module
+            assert module.name.startswith("kittrain.integrations."), module.name
+            assert error.name in {"accelerate", "lightning", "transformers"}, error
 """
     done = imports(code, "kitctl", "click", "jinja2", "kubernetes", "msgspec", "rich", "yaml")
     assert done.returncode == 0, done.stderr
