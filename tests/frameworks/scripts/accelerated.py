@@ -28,10 +28,10 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=16)
     model, optimizer, scheduler, loader = accelerator.prepare(model, optimizer, scheduler, loader)
-    loader = ResumableLoader(loader)  # for the kit
+    batches = ResumableLoader(loader)  # for the kit
     with Run(attach(), model=model, optimizer=optimizer, scheduler=scheduler) as run:  # for the kit
         for _ in run.epochs(4):  # for the kit
-            for inputs, targets in run.batches(loader):  # for the kit
+            for inputs, targets in run.batches(batches):  # for the kit
                 with accelerator.accumulate(model):
                     loss = functional.mse_loss(model(inputs), targets)
                     accelerator.backward(loss)
