@@ -25,6 +25,7 @@ from kitctl.targets.cluster.resources import Object
 from kitctl.targets.cluster.retries import RETRIED, pause, retry_after
 
 T = TypeVar("T")
+_JITTER: Final = random.SystemRandom()  # a caller of the Python API may have seeded the global generator
 CONNECT_SECONDS: Final = 5.0
 READ_SECONDS: Final = 30.0
 RETRY_SECONDS: Final = 10.0  # from the first failure on; watching a job sets more
@@ -79,7 +80,7 @@ class Transport:
                     raise
                 if warn and attempt:  # the first failure is often a short one
                     self._warn_away(f"{error.message}: retrying for up to {duration(deadline - now)}")
-                seconds = pause(attempt, error.wait_seconds, random.random())  # noqa: S311 - jitter, not a secret
+                seconds = pause(attempt, error.wait_seconds, _JITTER.random())
                 time.sleep(min(seconds, deadline - now))
                 attempt += 1
             else:
