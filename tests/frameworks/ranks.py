@@ -44,8 +44,6 @@ def _start(script: str, folder: Path, flags: Sequence[str], place: dict[str, str
         "KIT_SNAPSHOT_DIR": str(folder / "snapshots"),
         "KIT_PROGRESS_FILE": str(folder / f"progress-{rank}.json"),
         "OMP_NUM_THREADS": "1",
-        "ACCELERATE_USE_CPU": "true",  # as the agent sets these two
-        "ACCELERATE_TORCH_DEVICE": "cpu",
     }
     command = [str(INTERPRETER), "-m", "kittrain.node.worker", str(SCRIPTS / script), *flags]
     with (folder / f"log-{rank}").open("ab") as log:

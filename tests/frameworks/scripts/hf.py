@@ -3,6 +3,7 @@
 import argparse
 import os
 import signal
+import time
 
 import torch
 from torch.utils.data import Dataset
@@ -12,13 +13,15 @@ from kittrain.integrations.huggingface import KitCallback
 
 
 class Texts(Dataset[dict[str, torch.Tensor]]):
-    def __init__(self):
+    def __init__(self, pause=0.0):
+        self.pause = pause  # seconds for each sample
         self.tokens = torch.randint(32, (48, 8), generator=torch.Generator().manual_seed(0))
 
     def __len__(self):
         return len(self.tokens)
 
     def __getitem__(self, index):
+        time.sleep(self.pause)
         return {"input_ids": self.tokens[index], "labels": self.tokens[index]}
 
 
@@ -38,6 +41,7 @@ def main():
     parser.add_argument("--stop-at", type=int)
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--batch", type=int, default=3)
+    parser.add_argument("--pause", type=float, default=0.0)
     parser.add_argument("--out", required=True)
     flags = parser.parse_args()
     torch.manual_seed(1)
@@ -52,11 +56,10 @@ def main():
         save_steps=3,
         save_total_limit=2,
         eval_strategy="epoch",
-        use_cpu=True,
         report_to=[],
         disable_tqdm=True,
     )
-    trainer = Trainer(GPT2LMHeadModel(config), args, train_dataset=Texts(), eval_dataset=Texts())
+    trainer = Trainer(GPT2LMHeadModel(config), args, train_dataset=Texts(flags.pause), eval_dataset=Texts())
     if flags.stop_at:
         trainer.add_callback(StopAt(flags.stop_at))
     trainer.add_callback(KitCallback(trainer))  # the line for the kit

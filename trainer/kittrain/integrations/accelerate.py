@@ -13,6 +13,10 @@ from typing import Any
 
 from accelerate import skip_first_batches
 
+from kittrain.integrations.cpu import tell_accelerate
+
+tell_accelerate()  # a script imports this module before it makes an Accelerator, which reads the variables
+
 
 class ResumableLoader:
     """The batches of a prepared loader, with a position that can be saved: batches before it are not loaded.

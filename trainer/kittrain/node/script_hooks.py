@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from kittrain.node import jax_cluster
 from kittrain.system.heartbeat import ScriptWriter
 from kittrain.system.imports import after_import
 from kittrain.torch_private.early import on_default_group
@@ -24,8 +25,11 @@ VARIABLE: Final = "KIT_SCRIPT_HOOKS"
 
 def install(environ: Mapping[str, str] = os.environ) -> None:
     """Install the hooks: now where torch is imported already, else as soon as the script imports it."""
+    if environ.get(VARIABLE) == "0":
+        return
+    after_import(jax_cluster.MODULE, jax_cluster.register)
     name = environ.get("KIT_HEARTBEAT_FILE")
-    if not name or environ.get(VARIABLE) == "0":
+    if not name:
         return
     with suppress(OSError):  # without a heartbeat the script still runs
         writer = ScriptWriter(Path(name))
