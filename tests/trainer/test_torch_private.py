@@ -98,13 +98,13 @@ def classes_that_extend_torch() -> Iterator[type]:
 
 
 UNIMPORTABLE: Final = ("kittrain.workloads.", "kittrain.integrations.")  # they need data, or other frameworks
-LIGHTNINGS_NAMES: Final = {"_combined_loader", "_data_fetcher"}
+FRAMEWORKS_NAMES: Final = {"lightning_position.py": {"_combined_loader", "_data_fetcher"}, "jax_cluster.py": {"_src"}}
 OTHERS: Final = sorted(path for path in PACKAGE.parent.rglob("*.py") if PACKAGE not in path.parents)
 
 
 @pytest.mark.parametrize("path", OTHERS, ids=lambda path: str(path.relative_to(PACKAGE.parent)))
 def test_no_other_module_uses_a_private_name(path: Path) -> None:
-    allowed = OTHERS_NAMES | (LIGHTNINGS_NAMES if path.name == "lightning_position.py" else frozenset())
+    allowed = OTHERS_NAMES | FRAMEWORKS_NAMES.get(path.name, set())
     assert set(private_names(ast.parse(path.read_text(encoding="utf-8")))) <= allowed
 
 
