@@ -11,6 +11,6 @@ from tools.test_frameworks import READY
 MARKS: Final = [
     pytest.mark.slow,
     pytest.mark.frameworks,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(not READY.exists(), reason="needs the environment of make test-frameworks"),
 ]
