@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from kittrain import Data, Drained, Run, Step, World, attach
 from kittrain.env import RankEnv
 from kittrain.outcome import marker
+from kittrain.snapshots.proof import prove
 from kittrain.snapshots.snapshot import read_manifest
 from kittrain.snapshots.state import StateError
 
@@ -261,3 +262,30 @@ def test_handlers_are_restored_and_modules_stay_as_they_are(tmp_path: Path) -> N
     assert signal.getsignal(signal.SIGTERM) is before
     assert not model._forward_hooks
     torch.save(model, tmp_path / "whole.pt")  # a script may save the whole module
+
+
+@pytest.mark.parametrize("save", ["at the end", "explicitly", "twice, then at the end"])
+def test_two_snapshots_of_one_step_are_one_with_the_latest_state(tmp_path: Path, save: str) -> None:
+    for attempt in range(3):  # the first one is written in the background
+        folder = tmp_path / f"{save}-{attempt}"
+        folder.mkdir()
+        given: dict[str, Any] = {"model": nn.Linear(400, 400), "average": Average()}
+        optimizer = torch.optim.SGD(given["model"].parameters(), lr=0.1)
+        with Run(world(folder), snapshot_every=4, optimizer=optimizer, **given) as run:
+            for _ in run.steps(4):
+                run.step(1.0)
+            given["average"].count = 7
+            for _ in range({"at the end": 0, "explicitly": 1}.get(save, 2)):
+                run.save(accuracy=0.5)
+        newest = max(folder.glob("step-*"))
+        assert not prove(read_manifest(newest), {one.name: read_manifest(one) for one in folder.glob("step-*")}).broken
+        assert (read_manifest(newest).step, dict(read_manifest(newest).metrics)) == (
+            4,
+            {} if save == "at the end" else {"accuracy": 0.5},
+        )
+        again: dict[str, Any] = {"model": nn.Linear(400, 400), "average": Average()}
+        optimizer = torch.optim.SGD(again["model"].parameters(), lr=0.1)
+        with Run(world(folder, resume=True), optimizer=optimizer, **again) as run:
+            assert run.steps_done == 4
+        assert again["average"].count == 7
+        assert not list(folder.glob(".tmp*"))

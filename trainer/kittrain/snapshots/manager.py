@@ -52,12 +52,13 @@ class SnapshotManager:
             run=world.env.run_id, model=state.signature, optimizer=state.optimizer_class, order=order
         )
         self._archive = self._make_archive()
-        self._chain = self._new_chain(0)
+        self._chain = Chain(world, self._identity, generation=0)
         self._background = ThreadPoolExecutor(1, "snapshot")
         self._writer = Writer(world, self._background, main_only=False)
         self._memory = MemoryCopies(world)
         self._pending: Pending | None = None
         self._publishing: Future[None] | None = None
+        self._begun: Cursor | None = None  # of the last snapshot of this process
         self._reached = Cursor()  # of the last state to save or resumed from
         self._on_disk = True  # whether that state is a snapshot on disk, as opposed to an in-memory copy
         self.generation = 0
@@ -106,9 +107,10 @@ class SnapshotManager:
         """
         found = None
         if self._folder is not None:
-            claimed = self._world.attempt(self._claim, SnapshotError, StorageUnavailableError)
+            claim = self._archive.claim if self._archive else int
+            claimed = self._world.attempt(claim, SnapshotError, StorageUnavailableError)
             self.generation = self._world.broadcast_value(claimed, int)
-            self._chain = self._new_chain(self.generation)
+            self._chain = Chain(self._world, self._identity, generation=self.generation)
             self._writer.main_only = not shared_folder.is_shared(
                 self._world, self._folder, self.generation, sharded=self._state.sharded
             )
@@ -145,7 +147,7 @@ class SnapshotManager:
         self._memory.copy(self._chain.describe(cursor, metrics), tensors, self._extras(rest))
 
     def begin(self, cursor: Cursor, metrics: Mapping[str, float]) -> None:
-        """Copy the state and start writing it; waits for the previous snapshot first.
+        """Copy the state and start writing it; waits for the previous snapshot first, and replaces one of this cursor.
 
         Args:
             cursor: of the data.
@@ -154,8 +156,11 @@ class SnapshotManager:
         if self._folder is None:
             return
         began = time.monotonic()
-        self._reached, self._on_disk = cursor, True
-        if self._pending:
+        self._begun, self._reached, self._on_disk = cursor, cursor, True
+        if self._pending and self._pending.cursor == cursor:
+            metrics = {**self._pending.metrics, **metrics}
+            self._writer.reports()  # its folder is written anew
+        elif self._pending:
             self._publish(self._pending)
         folder = self._folder / f"{snapshot.SCRATCH}{snapshot.name(self._order.step(cursor), self.generation)}"
         tensors, rest = self._state.capture()
@@ -178,11 +183,13 @@ class SnapshotManager:
             self._publishing.result()
 
     def commit(self, cursor: Cursor, metrics: Mapping[str, float]) -> None:
-        """Write and publish a snapshot, and wait for it. If it cannot be written, log a warning.
+        """Write and publish a snapshot, unless there is one of this cursor, and wait. If it fails, log a warning.
 
         Raises:
             Fenced: a newer generation has taken over.
         """
+        if self._is_committed(cursor):
+            return
         self.begin(cursor, metrics)
         if self._pending:
             self._publish(self._pending)
@@ -199,6 +206,14 @@ class SnapshotManager:
         if self._state.sharded and not self._on_disk:
             self.commit(self._reached, {})
         finish.finish(self._world, self._state, self._chain, self._reached, self._archive, self._background)
+
+    def _is_committed(self, cursor: Cursor) -> bool:
+        """Whether a snapshot of that state is published. Collective."""
+        if self._pending or self._begun != cursor:
+            return False
+        if self._publishing:
+            self._publishing.result()
+        return self._world.broadcast_value(self.committed.step == self._order.step(cursor), bool)
 
     def _resume_from(self, point: RestorePoint) -> None:
         manifest = point.manifest
@@ -224,17 +239,11 @@ class SnapshotManager:
         retention = Retention(self._world.env)
         return Archive(self._folder, run=self._identity.run, retention=retention, log=self._world.print)
 
-    def _claim(self) -> int:
-        return self._archive.claim() if self._archive else 0
-
     def _candidates(self) -> Candidates | None:
         if self._folder is None or not self._world.is_main:
             return None
         env, log, identity = self._world.env, self._world.print, self._identity
         return Candidates(self._folder, identity=identity, resume=env.resume, from_scratch=env.from_scratch, log=log)
-
-    def _new_chain(self, generation: int) -> Chain:
-        return Chain(self._world, self._identity, generation=generation)
 
     def _extras(self, rest: Any) -> dict[str, Any]:
         """What this rank writes besides its tensors; on rank 0 also the state's rest."""
