@@ -14,8 +14,6 @@ import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import msgspec
-
 from kitctl import state, targets
 from kitctl.doctor import Finding
 from kitctl.job import Job
@@ -127,9 +125,7 @@ class Client:
         templates: Path | None = None,
         remarks: bool = True,
     ) -> Submission:
-        if not spec.namespace:
-            spec = msgspec.structs.replace(spec, namespace=self.namespace)
-        folder = folder or Path.cwd()
+        spec, folder = spec.in_namespace(self.namespace), folder or Path.cwd()
         submission = Submission(
             spec=spec,
             sources=sources(spec, folder),

@@ -131,7 +131,8 @@ def _merge_items(target: list[Any], above: list[Any], key: str, path: str) -> It
         if name is None:
             yield Problem.of(path, f"an item has no {key}", f"give it a {key}")
         elif name not in known:
-            target.append(copy.deepcopy(item))
+            known[name] = copy.deepcopy(dict(item))
+            target.append(known[name])
         else:
             rest = {field: value for field, value in item.items() if field != key}
             where = f"{path}[{name}]"

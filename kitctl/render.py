@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from kitctl import overlay, yamlstrict
 from kitctl.code_tree import NO_SOURCES, Sources
 from kitctl.spec import JobSpec
@@ -48,7 +46,7 @@ def manifests(
         SpecError: the job's ``pod`` sets what is set already.
         UsageError: a template of ``templates`` is wrong.
     """
-    spec = spec if spec.namespace else msgspec.structs.replace(spec, namespace=DEFAULT_NAMESPACE)
+    spec = spec.in_namespace(DEFAULT_NAMESPACE)
     values = template_values(spec, sources, suspended=suspended, standalone=standalone, run=run)
     folders = [folder for folder in (templates, values.kind.templates) if folder]
     *others, job = [document for template in _names(values) for document in fill(template, values, folders)]

@@ -156,6 +156,10 @@ class JobSpec(Section, frozen=True, kw_only=True):
         """``policy.gracePeriod`` in seconds."""
         return seconds(self.policy.grace_period)
 
+    def in_namespace(self, namespace: str) -> JobSpec:
+        """The job in that namespace, unless it names one."""
+        return self if self.namespace else msgspec.structs.replace(self, namespace=namespace)
+
     def digest(self, sources: Mapping[str, str]) -> str:
         """A digest of the spec and of the files that are sent with the job: equal jobs, equal digests."""
         return hashlib.sha256(msgspec.json.encode((self, sources), order="sorted")).hexdigest()[:16]

@@ -44,7 +44,9 @@ def build(job: JobRequest, *, suffix: str = "") -> JobSpec:
         spec = msgspec.convert(mapping, JobSpec)
     except SpecError as error:
         raise SpecError(error.problems, source=source) from error
-    return spec if mapping.get("name") else msgspec.structs.replace(spec, name=default_name(spec, suffix))
+    if mapping.get("name") or not suffix:
+        return spec
+    return msgspec.structs.replace(spec, name=default_name(spec, suffix))
 
 
 def load(path: Path) -> JobSpec:

@@ -40,9 +40,7 @@ def objects(spec: JobSpec, templates: Path | None, *, namespace: str = "") -> li
         templates: a folder with templates that replace kitctl's own.
         namespace: of a job whose spec names none.
     """
-    from msgspec.structs import replace
-
-    spec = spec if spec.namespace else replace(spec, namespace=namespace)
+    spec = spec.in_namespace(namespace)
     return _objects(spec, _sources(spec), templates)
 
 

@@ -32,6 +32,7 @@ def test_kitctl_and_the_chart_give_equal_pods(name: str, kind: str) -> None:
         {"spec": {"containers": [{"name": MAIN, "env": [{"name": "PYTHONUNBUFFERED", "value": "0"}]}]}},
         {"spec": {"containers": [{"name": MAIN, "volumeMounts": [{"mountPath": "/snapshots", "name": "x"}]}]}},
         {"spec": {"containers": [{"name": MAIN}]}},
+        {"spec": {"volumes": [{"name": "x", "hostPath": {"path": "/a"}}, {"name": "x", "hostPath": {"path": "/b"}}]}},
         {"labels": {"app.kubernetes.io/name": "x"}},
         {"hostNetwork": True, "spec": {"dnsPolicy": "Default"}},
     ],

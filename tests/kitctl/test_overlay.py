@@ -94,6 +94,11 @@ def test_a_reserved_variable_is_refused(name: str) -> None:
         (Pod(host_network=True, spec={"hostNetwork": False}), {}, "pod.spec.hostNetwork: is set"),
         (Pod(spec={"volumes": [{"emptyDir": {}}]}), {}, "pod.spec.volumes: an item has no name"),
         (
+            Pod(spec={"volumes": [{"name": "x", "emptyDir": {}}, {"name": "x", "emptyDir": None}]}),
+            {},
+            "pod.spec.volumes[x].emptyDir: is set already",
+        ),
+        (
             Pod(spec={"containers": [{"name": "pytorch", "resources": {"requests": {"cpu": "1"}}}]}),
             {},
             "it belongs to resources",

@@ -105,9 +105,7 @@ class JobFolder:
     def job(self) -> Job:
         """What was submitted."""
         job = self._require("job.json", Job)
-        if job.spec.namespace:
-            return job
-        return replace(job, spec=replace(job.spec, namespace=self.path.parent.name))
+        return replace(job, spec=job.spec.in_namespace(self.path.parent.name))
 
     @property
     def desired(self) -> Desired:
