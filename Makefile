@@ -122,13 +122,16 @@ $(BENCHES:%=bench-%):
 
 # -- with a GPU: uses the torch of GPU_PYTHON, without `make setup` ----------------------------------------------------
 
+# GPU_PYTHON has torch, but not this project.
+GPU_PATH = PYTHONPATH=trainer:.$${PYTHONPATH:+:$$PYTHONPATH}
+
 .PHONY: test-gpu
 test-gpu: ## Run the tests that need a GPU, with GPU_PYTHON's torch; not part of `make test`
-	@KIT_GPU_TESTS=1 $(GPU_PYTHON) -m pytest -rs -v tests/gpu
+	@$(GPU_PATH) KIT_GPU_TESTS=1 $(GPU_PYTHON) -m pytest -rs -v tests/gpu
 
 .PHONY: bench-gpu
 bench-gpu: ## Overhead of the trainer on a GPU, compared with bare DDP, torchrun and DCP; not part of `make bench`
-	@$(GPU_PYTHON) -m bench.gpu
+	@$(GPU_PATH) $(GPU_PYTHON) -m bench.gpu
 	@$(GPU_PYTHON) -m bench.tables
 
 # -- on a real cluster: docs/cluster-tests.md -----------------------------------------------------------------------

@@ -54,7 +54,8 @@ def torchrun(folder: Path, device: str) -> tuple[Sequence[str], Mapping[str, str
 @contextmanager
 def running(command: Sequence[str], env: Mapping[str, str], folder: Path) -> Iterator[None]:
     """Run a node; kill it and its ranks on exit."""
-    own = {"OMP_NUM_THREADS": "1", "NODE": "0", "PYTHONPATH": str(ROOT), **env}
+    search = os.pathsep.join([str(ROOT), str(ROOT / "trainer")])  # this interpreter may have no kittrain installed
+    own = {"OMP_NUM_THREADS": "1", "NODE": "0", "PYTHONPATH": search, **env}
     with (folder / "log").open("ab") as log:
         node = subprocess.Popen(
             command, cwd=ROOT, env={**os.environ, **own}, stdout=log, stderr=log, start_new_session=True

@@ -84,7 +84,10 @@ def _quote(value: Any) -> str:
 def _environment(folders: tuple[Path, ...]) -> jinja2.Environment:
     import jinja2  # noqa: PLC0415 - as above
 
+    from kitctl.template_cache import user_cache  # noqa: PLC0415 - as above
+
     return jinja2.Environment(
+        bytecode_cache=user_cache(),
         loader=jinja2.FileSystemLoader([*folders, folder()]),
         undefined=jinja2.StrictUndefined,
         finalize=_quote,

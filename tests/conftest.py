@@ -17,6 +17,9 @@ import pytest
 
 # Ranks of one test share the machine's cores with those of others.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# All tests but those of tests/gpu are of CPUs, also on a machine with a GPU.
+if os.environ.get("KIT_GPU_TESTS") != "1":
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 # A shell that runs the tests in the background has them, and all that they start, ignore SIGINT.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -27,7 +27,8 @@ REGISTRY_PORT: Final = int(os.environ.get("REGISTRY_PORT", "5001"))
 REGISTRY: Final = f"localhost:{REGISTRY_PORT}"  # the same name on this machine and on the nodes
 REGISTRY_CONTAINER: Final = "kitctl-registry"
 TORCH_IMAGE: Final = f"{REGISTRY}/kitctl/torch-cpu:sid"  # the BASE_IMAGE of the CPU trainer image
-TRAINER_IMAGE: Final = f"{REGISTRY}/{DEFAULT_IMAGE}"
+# Several checkouts that share a cluster each set another name.
+TRAINER_IMAGE: Final = f"{REGISTRY}/{os.environ.get('TRAINER_IMAGE_NAME') or DEFAULT_IMAGE}"
 
 # A published node image. If set, no image is built: CI's matrix over Kubernetes versions uses this.
 KIND_IMAGE: Final = os.environ.get("KIND_IMAGE", "")
