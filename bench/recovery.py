@@ -25,7 +25,13 @@ from bench.recovery_table import chosen, publish
 
 STEADY = 20  # steps of a whole group before a fault
 START_LIMIT = 240.0  # seconds until the first group has formed
-TRIALS: Mapping[str, int] = {"kitctl": 10, "tuned torchrun": 10, "stock torchrun": 3}
+TRIALS: Mapping[str, int] = {
+    "kitctl": 10,
+    "kitctl, own loop": 10,
+    "kitctl, plain script": 10,
+    "tuned torchrun": 10,
+    "stock torchrun": 3,
+}
 
 
 def main() -> None:

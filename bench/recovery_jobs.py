@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,8 +31,10 @@ TUNED = (
 Start = Callable[[int, Machine, Machine, str, Path], tuple[list[str], dict[str, str]]]
 
 
-def ours(node: int, _machine: Machine, host: Machine, nodes: str, folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Command and environment of kitctl's agent."""
+def ours(
+    node: int, _machine: Machine, host: Machine, nodes: str, folder: Path, loop: str = "trainer"
+) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of kitctl's agent, whose ranks have one of the loops of ``recovery_ranks``."""
     env = {
         "PET_NNODES": nodes,
         "PET_RDZV_ENDPOINT": f"{host.address}:{PORT}",
@@ -41,7 +44,7 @@ def ours(node: int, _machine: Machine, host: Machine, nodes: str, folder: Path) 
         "KIT_SNAPSHOT_EVERY": str(SNAPSHOT_EVERY),
         "KIT_BACKEND": "gloo",
     }
-    return [sys.executable, "-P", "-m", "kittrain.agent", "--", *ranks("trainer", folder)], env
+    return [sys.executable, "-P", "-m", "kittrain.agent", "--", *ranks(loop, folder)], env
 
 
 def stock(node: int, machine: Machine, host: Machine, nodes: str, folder: Path) -> tuple[list[str], dict[str, str]]:
@@ -75,7 +78,13 @@ def ranks(kind: str, folder: Path) -> tuple[str, ...]:
     return "-m", "bench.recovery_ranks", kind, str(folder)
 
 
-RIVALS: Mapping[str, Start] = {"kitctl": ours, "tuned torchrun": tuned, "stock torchrun": stock}
+RIVALS: Mapping[str, Start] = {
+    "kitctl": ours,
+    "kitctl, own loop": partial(ours, loop="run"),
+    "kitctl, plain script": partial(ours, loop="plain"),
+    "tuned torchrun": tuned,
+    "stock torchrun": stock,
+}
 
 
 @dataclass(kw_only=True)

@@ -1,6 +1,8 @@
-"""Runs on each rank of the recovery benchmark: the same model and snapshots by hand (``plain``) or by the trainer.
+"""Runs on each rank of the recovery benchmark: the same model, with one of three loops.
 
-python -m bench.recovery_ranks plain|trainer FOLDER
+``plain`` saves snapshots by hand; ``trainer`` is the trainer's loop; ``run`` is the script's own, with a run around it.
+
+python -m bench.recovery_ranks plain|run|trainer FOLDER
 
 Each process writes ``FOLDER/<pid>.jsonl``: when it was started, had imported, had joined, and took each step, all in
 seconds of the monotonic clock.
@@ -88,6 +90,25 @@ def train_with_trainer(_folder: Path, record: Record) -> None:
         Training(world, model, optimizer, slow_loss, data, epochs=1 << 20, on_step=on_step).fit()
 
 
+def train_with_run(_folder: Path, record: Record) -> None:
+    """Train by a loop of the script's own, with a run around it."""
+    from kittrain import Run, join  # noqa: PLC0415  as above
+
+    with join() as world:
+        record.joined(world.size)
+        model, optimizer = build()
+        record.watch(model, optimizer)
+        parallel, size = DistributedDataParallel(model), BATCH // world.size
+        with Run(world, model=parallel, optimizer=optimizer) as run:
+            for done in run.steps(1 << 20):
+                optimizer.zero_grad()
+                loss = slow_loss(parallel, [torch.rand(size, 20), torch.rand(size, 1)])
+                loss.backward()
+                optimizer.step()
+                record.number(done + 1)
+                run.step(loss)
+
+
 def train_plainly(folder: Path, record: Record) -> None:
     """Train by a loop as in tutorials, with snapshots that are written atomically."""
     timeout = os.environ.get("GROUP_TIMEOUT")
@@ -129,6 +150,8 @@ def slow_loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
     return mse_loss(model(inputs), targets)
 
 
+LOOPS = {"plain": train_plainly, "run": train_with_run, "trainer": train_with_trainer}
+
 if __name__ == "__main__":
-    loop, folder = {"plain": train_plainly, "trainer": train_with_trainer}[sys.argv[1]], Path(sys.argv[2])
+    loop, folder = LOOPS[sys.argv[1]], Path(sys.argv[2])
     loop(folder, Record(folder))

@@ -21,12 +21,13 @@ other side, so that no connection is closed; without a replacement it comes up a
 All but the last fault allow two nodes (`--nodes 2:3`); the third one joins later, which costs the pause in the last
 column but one. Goals are ratios to tuned torchrun. The systems alternate within each round, with the same model and
 the same steps between snapshots: kitctl with the trainer's snapshots (synced, checksummed, fenced), torchrun with a
-script that saves and renames. Tuned: `--max-restarts=1000 --monitor-interval=0.1 --rdzv-conf={TUNED}`,
-`TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1`, `TORCH_ELASTIC_WORKER_IDENTICAL=1`, a process-group timeout of {GROUP_TIMEOUT}
-s, and a loop that restarts it; stock: `torchrun --max-restarts=100`, restarted only with its node. Both are given the
-host, their address and `GLOO_SOCKET_IFNAME`, which kitctl detects. Dead: no step within {LIMIT:.0f} s, or all nodes
-have ended. Steps lost: repeated after the fault. The phases: stop of the old ranks, formation of a group and start of
-a rank, imports, joining, and restore with the first step."""
+script that saves and renames. "Own loop" is the same loop in the script, with the trainer's `Run` around it; "plain
+script" is torchrun's script, unchanged, under kitctl's agents. Tuned: `--max-restarts=1000 --monitor-interval=0.1
+--rdzv-conf={TUNED}`, `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1`, `TORCH_ELASTIC_WORKER_IDENTICAL=1`, a process-group
+timeout of {GROUP_TIMEOUT} s, and a loop that restarts it; stock: `torchrun --max-restarts=100`, restarted only with its
+node. Both are given the host, their address and `GLOO_SOCKET_IFNAME`, which kitctl detects. Dead: no step within
+{LIMIT:.0f} s, or all nodes have ended. Steps lost: repeated after the fault. The phases: stop of the old ranks,
+formation of a group and start of a rank, imports, joining, and restore with the first step."""
 
 
 def publish(trials: Sequence[Trial]) -> None:
