@@ -24,6 +24,8 @@ from kittrain.node.drain import Drain, DrainRequested
 from kittrain.node.host_info import share_cores
 from kittrain.node.log_copy import LogCopy, open_log_copy
 from kittrain.node.memory import memory_folder
+from kittrain.node.pip_install import RequirementsError, RequirementsUnavailableError
+from kittrain.node.requirements import required_packages
 from kittrain.node.run_identity import with_run_uid
 from kittrain.node.scratch import scratch_folder
 from kittrain.node.secret import run_secret
@@ -119,12 +121,16 @@ def _run(node: NodeEnv, command: list[str], drain: Drain, log_copy: LogCopy | No
         with drain.interruptible():
             node = with_run_uid(node, os.environ, partial(log, node.node_index))
         enter_workdir(node, partial(log, node.node_index))
-        return _check(node, command) or _supervise(node, command, drain, log_copy)
+        if ending := _check(node, command):
+            return ending
+        with drain.interruptible():
+            node = replace(node, packages=required_packages(node, partial(log, node.node_index)))
+        return _supervise(node, command, drain, log_copy)
     except DrainRequested:
         return Ending(outcome="drained", reason="received a stop signal")
-    except (EnvError, CodeError) as error:
+    except (EnvError, CodeError, RequirementsError) as error:
         return Ending(outcome="fatal", reason=str(error))
-    except (ApiError, PortBusyError, StorageUnavailableError) as error:
+    except (ApiError, PortBusyError, RequirementsUnavailableError, StorageUnavailableError) as error:
         return Ending(outcome="retryable", reason=str(error))
     except Exception as error:  # noqa: BLE001  every error must reach the termination message
         log(node.node_index, traceback.format_exc())

@@ -34,6 +34,7 @@ class NodeEnv(JobSpec):
     auto_backend: Backend = "auto"  # set by an image: what ``auto`` means there
     memory_root: Path | None = None  # set by an image: where ranks keep copies of their state
     termination_log: Path | None = None
+    packages: Path | None = None  # where the script's requirements are installed; set by the agent
     agent_runs: int = 0  # of this node, including this one, as far as they left log copies; set by the agent
 
     @property

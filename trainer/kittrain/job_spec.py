@@ -73,6 +73,9 @@ class JobSpec:
     code_store: Path | None = None  # where it is stored: an archive, or a folder
     workdir: Path | None = None  # where it is unpacked: the working folder
     keep_outputs: bool = False  # the working folder is below the snapshots instead
+    requirements: str | None = None  # digest of the folder with the script's requirements; None: it has none
+    requirements_store: Path | None = None  # where that is stored
+    packages_dir: Path | None = None  # where they are installed for all nodes; None: in each for itself
     report: str | None = None  # file:<path> | configmap:<name>
 
 

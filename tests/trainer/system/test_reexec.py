@@ -37,8 +37,8 @@ def test_hidden_modules_are_found(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
     (tmp_path / "hypothesis" / "__init__.py").touch()
     assert set(hidden_modules(tmp_path)) == {"pluggy.py", "json.py", "hypothesis"}  # sys and os come first anyway
-    assert "hypothesis, json.py, pluggy.py in " in reexec_reason({}, {}, tmp_path)
-    assert reexec_reason({}, {}, tmp_path / "missing") == ""
+    assert "hypothesis, json.py, pluggy.py in " in reexec_reason({}, {}, [tmp_path])
+    assert reexec_reason({}, {}, [tmp_path / "missing"]) == ""
 
 
 def test_a_module_imported_from_the_folder_is_not_hidden() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from kittrain.node.zygote import COLD_COMMAND, ForkRequest, Zygote, ZygoteLost
+from kittrain.system.import_path import with_packages
 
 TORCHRUN_OPTIONS: Final = "PET_"  # prefix of the variables that it reads them from
 POLL_INTERVAL: Final = 0.01  # seconds, while ranks are being stopped
@@ -81,12 +82,16 @@ class Starter:
     Args:
         command: ``script args`` or ``-m module args``.
         zygote: forks the ranks; None starts a new interpreter for each.
+        packages: a folder on their import path, before the interpreter's own packages.
         log: called when the zygote is lost; from then on ranks start cold.
     """
 
-    def __init__(self, command: Sequence[str], *, zygote: Zygote | None, log: Callable[[str], None]) -> None:
+    def __init__(
+        self, command: Sequence[str], *, zygote: Zygote | None, packages: Path | None = None, log: Callable[[str], None]
+    ) -> None:
         self._command = list(command)
         self._zygote = zygote
+        self._packages = packages
         self._warm = False
         self._log = log
 
@@ -105,12 +110,13 @@ class Starter:
         Without torchrun's options: a ``torchrun`` within a script would take them for its own, and wait for this job's
         nodes.
         """
-        whole = {name: value for name, value in os.environ.items() if not name.startswith(TORCHRUN_OPTIONS)} | dict(env)
+        own = {name: value for name, value in os.environ.items() if not name.startswith(TORCHRUN_OPTIONS)}
+        whole = with_packages(own | dict(env), self._packages)
         if self._zygote:
+            packages = str(self._packages or "")
+            request = ForkRequest(command=self._command, env=whole, output=str(output), packages=packages)
             try:
-                return ForkedProcess(
-                    self._zygote.start(ForkRequest(command=self._command, env=whole, output=str(output)))
-                )
+                return ForkedProcess(self._zygote.start(request))
             except ZygoteLost as error:
                 self._fall_back_to_cold(error)
         command = [*COLD_COMMAND, *self._command]

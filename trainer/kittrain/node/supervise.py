@@ -69,7 +69,7 @@ class Supervisor:
         self._settings = settings
         self._secret = secret
         self._hub = hub
-        self._starter = Starter(command, zygote=zygote, log=self._log)
+        self._starter = Starter(command, zygote=zygote, packages=node.packages, log=self._log)
         self._drain = drain
         self._joined = False
         self._announced = False

@@ -23,6 +23,7 @@ from typing import Final, NoReturn
 from kittrain.node import worker
 from kittrain.system import cuda
 from kittrain.system.after_fork import record_generators, reset_after_fork, run_and_exit
+from kittrain.system.import_path import add_packages, with_packages
 from kittrain.system.imports import without_gc
 from kittrain.system.lines import ConnectionLost, LineStream, Message
 from kittrain.system.parent_death import die_with_parent
@@ -49,11 +50,15 @@ class ZygoteLost(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class ForkRequest:
-    """A rank to fork: its command (see ``worker``), whole environment, and the file or pipe for its output."""
+    """A rank to fork: its command (see ``worker``), whole environment, and the file or pipe for its output.
+
+    ``packages`` is a folder that the environment has on the import path, beyond what the zygote has; empty: none.
+    """
 
     command: Sequence[str]
     env: Mapping[str, str]
     output: str
+    packages: str = ""
 
 
 class Zygote:
@@ -155,7 +160,9 @@ def _fork_rank(request: ForkRequest, imported_in: Mapping[str, str], lines: Line
     _set_up_process(request)
     lines.send({"pid": os.getpid()})
     lines.close()
-    if reason := reexec_reason(imported_in, request.env, _first_folder(request.command)):
+    packages = Path(request.packages) if request.packages else None
+    folders = [_first_folder(request.command), *filter(None, [packages])]
+    if reason := reexec_reason(with_packages(imported_in, packages), request.env, folders):
         sys.stderr.write(f"warning: this rank starts in a new interpreter, which takes longer: {reason}\n")
         sys.stderr.flush()
         os.execve(sys.executable, [*COLD_COMMAND, *request.command], dict(request.env))  # noqa: S606  the user's command
@@ -172,6 +179,8 @@ def _set_up_process(request: ForkRequest) -> None:
     read_log_level()
     if not sys.flags.safe_path:
         sys.path.pop(0)  # the agent's working directory
+    if request.packages:
+        add_packages(Path(request.packages), request.env)
 
 
 def _first_folder(command: Sequence[str]) -> Path:

@@ -13,7 +13,7 @@ from kittrain.system import folder_locks
 WAIT_SECONDS: Final = 0.1  # between attempts to lock
 
 
-def make_once(folder: Path, make: Callable[[Path], None]) -> None:
+def make_once(folder: Path, make: Callable[[Path], None], *, waiting: Callable[[], None] | None = None) -> None:
     """Make a folder unless it exists; it appears complete or not at all.
 
     A process that dies meanwhile leaves the work to the next one. Works between machines if they share the file system
@@ -22,6 +22,7 @@ def make_once(folder: Path, make: Callable[[Path], None]) -> None:
     Args:
         folder: the folder; its parents are created.
         make: fills the empty folder that it gets; that one is then renamed to ``folder``.
+        waiting: called once, if another process makes it.
 
     Raises:
         OSError: the folder cannot be written. What ``make`` raises is passed on.
@@ -32,6 +33,9 @@ def make_once(folder: Path, make: Callable[[Path], None]) -> None:
         try:
             owner = folder_locks.lock(workshop)
         except (BlockingIOError, FileNotFoundError):  # another process has it, or has just removed it
+            if waiting:
+                waiting()
+                waiting = None
             time.sleep(WAIT_SECONDS)
             continue
         try:

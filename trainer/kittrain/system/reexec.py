@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.machinery import all_suffixes
 from pathlib import Path
@@ -34,19 +34,21 @@ READ_LATE: Final = "TORCHINDUCTOR_CACHE_DIR"  # torch sets it by itself
 OWN: Final = ("__main__", "kittrain")  # a new interpreter would import them from the same place
 
 
-def reexec_reason(then: Mapping[str, str], now: Mapping[str, str], folder: Path | None = None) -> str:
+def reexec_reason(then: Mapping[str, str], now: Mapping[str, str], folders: Sequence[Path] = ()) -> str:
     """Why a forked process must exec a new interpreter; empty if it need not.
 
     Args:
         then: the environment in which its modules were imported.
         now: its new environment.
-        folder: the first entry of the script's ``sys.path``; None if no script runs.
+        folders: what a script has on its ``sys.path`` before what its modules were imported from.
     """
     differing = sorted(name for name in then.keys() | now.keys() if _early(name) and then.get(name) != now.get(name))
     if differing:
         return f"{', '.join(differing)} was read before it had the job's value"
-    hidden = sorted(hidden_modules(folder)) if folder else []
-    return f"{', '.join(hidden)} in {folder} would be hidden by modules that are imported already" if hidden else ""
+    for folder in folders:
+        if hidden := sorted(hidden_modules(folder)):
+            return f"{', '.join(hidden)} in {folder} would be hidden by modules that are imported already"
+    return ""
 
 
 def hidden_modules(folder: Path) -> Iterator[str]:

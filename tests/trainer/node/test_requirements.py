@@ -1,0 +1,85 @@
+"""A job's requirements are installed once, wherever its nodes can share them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kittrain.env import NodeEnv
+from kittrain.node import requirements
+from kittrain.node.pip_install import RequirementsError
+from kittrain.node.requirements import key, required_packages
+from tests.stores import packed, stored
+from tests.wheels import wheel
+
+NODE = """
+import sys
+from pathlib import Path
+from kittrain.env import NodeEnv
+from kittrain.node.requirements import required_packages
+digest, store, packages = sys.argv[1:]
+node = NodeEnv(requirements=digest, requirements_store=Path(store), packages_dir=Path(packages))
+print(required_packages(node, lambda text: print(text, flush=True)))
+"""
+
+
+def sent(tmp_path: Path, *lines: str) -> tuple[str, Path]:
+    folder = tmp_path / "sent"
+    wheel(folder, "alpha", "1.0")
+    (folder / "requirements.txt").write_text("\n".join(["--no-index", "--find-links .", *lines, ""]))
+    return stored(folder, tmp_path / "store")
+
+
+@pytest.mark.slow
+def test_one_node_installs_and_the_others_wait(tmp_path: Path) -> None:
+    digest, store = sent(tmp_path, "alpha")
+    command = [sys.executable, "-c", NODE, digest, str(store), str(tmp_path / "packages")]
+    nodes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    told = [node.communicate()[0] for node in nodes]
+    assert sum("requirements: alpha-1.0 installed in " in text for text in told) == 1
+    assert sum("waiting for another node, which installs the requirements" in text for text in told) == 2
+    (folder,) = {text.splitlines()[-1] for text in told}
+    assert sorted(path.name for path in Path(folder).glob("*.py")) == ["alpha.py"]
+    later = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert later.splitlines() == ["the requirements are installed already", folder]
+
+
+@pytest.mark.slow
+def test_where_nothing_can_be_shared_each_node_installs_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    sent(tmp_path, "alpha")
+    digest, store = packed(tmp_path / "sent", tmp_path)
+    (tmp_path / "file").touch()
+    told: list[str] = []
+    node = NodeEnv(requirements=digest, requirements_store=store, packages_dir=tmp_path / "file" / "below")
+    folder = required_packages(node, told.append)
+    assert folder
+    assert folder.parent == tmp_path / "kit-packages"
+    assert (folder / "alpha.py").is_file()
+    assert "installing the requirements for this node alone" in told[0]
+
+
+@pytest.mark.slow
+def test_a_failed_attempt_leaves_nothing_and_the_next_one_tries_again(tmp_path: Path) -> None:
+    digest, store = sent(tmp_path, "absent")
+    node = NodeEnv(requirements=digest, requirements_store=store, packages_dir=tmp_path / "packages")
+    for _ in range(2):
+        with pytest.raises(RequirementsError, match="No matching distribution found for absent"):
+            required_packages(node, print)
+    assert not [*(tmp_path / "packages").iterdir()]
+
+
+def test_a_job_without_requirements_has_no_folder() -> None:
+    assert required_packages(NodeEnv(), print) is None
+
+
+def test_the_folder_is_named_after_all_that_it_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {key("a", {"torch": "2.6"}), key("b", {"torch": "2.6"}), key("a", {"torch": "2.7"}), key("a", {})}
+    monkeypatch.setattr(requirements.sysconfig, "get_platform", lambda: f"{os.name}-other")
+    assert len(names | {key("a", {})}) == 5

@@ -1,0 +1,77 @@
+"""The packages that a job's script needs beside those of the image, installed once for all nodes.
+
+They are in a folder whose name says what they were made of, on the claim or in this user's cache: the first node
+installs them, the others wait, and a node that starts later finds them. Where there is no such place, each node installs
+them for itself. Only ranks import from that folder (``kittrain.system.import_path``), never the agent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from kittrain.env import NodeEnv
+from kittrain.node.pip_install import install, installed_packages
+from kittrain.node.workdir import unpack
+from kittrain.system.make_once import make_once
+from kittrain.system.storage import retry_io
+
+SCRATCH: Final = "kit-packages"  # in the folder for temporary files, which only this pod sees
+KEY_LENGTH: Final = 24
+Log = Callable[[str], None]
+
+
+def required_packages(node: NodeEnv, log: Log) -> Path | None:
+    """The folder with the job's requirements, installed unless that has been done; None if it has none.
+
+    Raises:
+        RequirementsError: they cannot be installed.
+        RequirementsUnavailableError: they could not be installed now.
+        CodeError: what was sent is damaged.
+        StorageUnavailableError: the place of what was sent does not answer, or nothing can be written.
+    """
+    digest, store = node.requirements, node.requirements_store
+    if not (digest and store):
+        return None
+    installed = installed_packages()
+    name = key(digest, installed)
+    make = partial(_install, digest, store, installed, log)
+    if node.packages_dir:
+        try:
+            return _made(node.packages_dir / name, make, log)
+        except OSError as error:
+            log(f"warning: {error}; installing the requirements for this node alone")
+    folder = Path(tempfile.gettempdir(), SCRATCH, name)
+    return retry_io(lambda: _made(folder, make, log), folder, log)
+
+
+def key(digest: str, installed: Mapping[str, str]) -> str:
+    """What names the folder: the requirements, and the interpreter with its packages, of which some are not repeated."""
+    made_of = [digest, sys.implementation.cache_tag, sysconfig.get_platform(), sorted(installed.items())]
+    return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:KEY_LENGTH]
+
+
+def _made(folder: Path, make: Callable[[Path], None], log: Log) -> Path:
+    if folder.is_dir():
+        log("the requirements are installed already")
+        return folder
+    make_once(folder, make, waiting=lambda: log("waiting for another node, which installs the requirements"))
+    return folder
+
+
+def _install(digest: str, store: Path, installed: Mapping[str, str], log: Log, folder: Path) -> None:
+    started = time.monotonic()
+    log("installing the requirements")
+    with tempfile.TemporaryDirectory(prefix="kit-requirements-") as scratch:
+        retry_io(partial(unpack, digest, store, Path(scratch)), store, log)
+        added = install(Path(scratch), folder, installed, log)
+    what = f"{' '.join(added)} installed in {time.monotonic() - started:.1f} s" if added else "all are there already"
+    log(f"requirements: {what}")
