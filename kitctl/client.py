@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from kitctl import state, targets
 from kitctl.doctor import Finding
@@ -93,7 +94,7 @@ class Client:
         """
         return self.target.preview(self._submission(spec, folder, templates=templates))
 
-    def send_code(self, spec: JobSpec, *, folder: Path | None = None) -> dict[str, str]:
+    def send_code(self, spec: JobSpec, *, folder: Path | None = None) -> dict[str, Any]:
         """Send a job's workdir to the cluster without a job; returns the value ``code`` by which the chart finds it.
 
         Raises:

@@ -64,16 +64,19 @@ class CodeTree:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workdir:
+class SentFolder:
     """A folder that is sent with a job.
 
-    ``archive`` is None if it is larger than ``ARCHIVE_LIMIT``; ``left_out`` has the paths that are not sent, by reason;
+    ``archive`` is None if it is larger than ``ARCHIVE_LIMIT``; ``key`` of the job file asks for it; ``places`` has
+    where files are that are not in the folder, or their content; ``left_out`` the paths that are not sent, by reason;
     ``credentials`` those that are sent, and look like one.
     """
 
     folder: Path
     tree: CodeTree
     archive: bytes | None
+    key: str = "workdir"
+    places: Mapping[str, Path | bytes] = field(default_factory=dict)
     left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     credentials: tuple[str, ...] = ()
 
@@ -90,10 +93,16 @@ class Workdir:
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """What is sent with a job: single text files by relative path, or a whole folder."""
+    """What is sent with a job: single text files by relative path, or a whole folder; and what its script requires."""
 
     files: Mapping[str, str] = field(default_factory=dict)
-    workdir: Workdir | None = None
+    workdir: SentFolder | None = None
+    requirements: SentFolder | None = None
+
+    @property
+    def folders(self) -> tuple[SentFolder, ...]:
+        """The folders, without those that are not given."""
+        return tuple(one for one in (self.workdir, self.requirements) if one)
 
 
 def blob_name(digest: str) -> str:

@@ -21,6 +21,7 @@ _VALUE: Final = re.compile(
     r"|\b(AKIA|ASIA)[A-Z0-9]{16}\b"
     r"|\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\."
 )
+_PASSWORD: Final = re.compile(r"://[^/@\s]*:(?!\$\{)[^/@\s]+@")  # in a URL; pip replaces ${NAME} by a variable
 # One of these is in each text that _VALUE finds.
 _MARKS: Final = ("PRIVATE KEY-----", "gh", "glpat-", "hf_", "sk-", "xox", "AKIA", "ASIA", ".eyJ")
 _FILE: Final = re.compile(
@@ -46,6 +47,10 @@ def warnings(spec: JobSpec, sources: Sources) -> Iterator[str]:
         if _VALUE.search(value):
             fix = "keep it in a Secret, and let the script read a variable: --secret NAME=SECRET/KEY"
             yield f"args[{number}] looks like a credential, and is stored in the job as plain text; {fix}"
+    urls = (spec.requirements.index_url, *spec.requirements.extra_index_urls)
+    if any(_PASSWORD.search(url) for url in urls):
+        fix = "write ${NAME} in its place, and keep it in a Secret: --secret NAME=SECRET/KEY"
+        yield f"an index of requirements has a password, and is stored with the job as plain text; {fix}"
     sent = sources.workdir.credentials if sources.workdir else ()
     for path in (*sent, *(path for path, text in sources.files.items() if is_credential_file(path, text))):
         fix = "leave it out of sync; mount a Secret under volumes instead"

@@ -12,7 +12,7 @@ import msgspec
 
 import kitctl
 from kitctl import names
-from kitctl.code_tree import Workdir
+from kitctl.code_tree import NO_SOURCES, SentFolder, Sources
 from kitctl.kinds import JobKind
 from kitctl.quantity import seconds
 from kitctl.spec import JobSpec
@@ -55,7 +55,8 @@ def agent_spec(spec: JobSpec, exit_codes: Mapping[str, int], target: Mapping[str
         spec: the job.
         exit_codes: the agent's exit codes by outcome.
         target: the fields that depend on the target: rendezvous_host and rendezvous_port; if there is one, log_dir,
-            report, secret_file, secret_name and owner; with a folder those of ``code_fields``.
+            report, secret_file, secret_name and owner; those of
+            ``code_fields`` with a folder, and of ``requirement_fields`` with requirements.
     """
     document = {
         "version": SPEC_VERSION,
@@ -104,17 +105,18 @@ def has_secret(spec: JobSpec) -> bool:
     return bool(spec.security.rendezvous_secret) and spec.rendezvous.backend == "hub"
 
 
-def pod_env(spec: JobSpec, kind: JobKind, workdir: Workdir | None = None, *, standalone: bool) -> list[dict[str, Any]]:
+def pod_env(spec: JobSpec, kind: JobKind, sources: Sources = NO_SOURCES, *, standalone: bool) -> list[dict[str, Any]]:
     """A pod's variables in Kubernetes' form, each once; the user's own win over ours.
 
     Args:
         spec: the job.
         kind: of the object.
-        workdir: the folder that is sent with it.
+        sources: what is sent with it.
         standalone: the object is applied without kitctl, so pods ask the API server for what submit would give them.
     """
     fields = _cluster_fields(spec, kind) | (_standalone_fields(spec, kind) if standalone else {})
-    fields |= _code(workdir) if workdir else {}
+    fields |= _code(sources.workdir) if sources.workdir else {}
+    fields |= _requirements(spec, sources.requirements) if sources.requirements else {}
     document = {names.KIT_SPEC: agent_spec(spec, kind.exit_codes, fields)}
     texts = common_env(spec) | document | _shared_env(spec, kind) | spec.env
     if not kind.sets_torchrun_env:
@@ -198,9 +200,23 @@ def code_fields(digest: str, store: str, workdir: str) -> dict[str, str]:
     return {"code": digest, "code_store": store, "workdir": workdir}
 
 
-def _code(workdir: Workdir) -> dict[str, str]:
-    store = names.CODE_PATH if workdir.archive is None else f"{names.CODE_PATH}/{workdir.archive_key}"
-    return code_fields(workdir.tree.digest, store, names.WORKSPACE)
+def requirement_fields(digest: str, store: str, packages: str) -> dict[str, str]:
+    """The document's fields for a job with requirements: which, where they are, where they are installed for all."""
+    return {"requirements": digest, "requirements_store": store, "packages_dir": packages}
+
+
+def _code(workdir: SentFolder) -> dict[str, str]:
+    return code_fields(workdir.tree.digest, _store(workdir, names.CODE_PATH), names.WORKSPACE)
+
+
+def _requirements(spec: JobSpec, sent: SentFolder) -> dict[str, str]:
+    packages = names.PACKAGES_PATH if spec.snapshots.enabled else ""
+    return requirement_fields(sent.tree.digest, _store(sent, names.REQUIREMENTS_PATH), packages)
+
+
+def _store(sent: SentFolder, path: str) -> str:
+    """Where pods find a folder that was sent, by where that is mounted: a folder of the claim, or an archive."""
+    return path if sent.archive is None else f"{path}/{sent.archive_key}"
 
 
 def _standalone_fields(spec: JobSpec, kind: JobKind) -> dict[str, str | int]:

@@ -41,6 +41,9 @@ EnvPrefix: TypeAlias = Annotated[str, Meta(pattern=rf"^({_ENV_NAME})?$", example
 Image: TypeAlias = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9\[][-A-Za-z0-9._:/@\]]*$", examples=["registry.example/team/image:1.2.3"])
 ]
+IndexUrl: TypeAlias = Annotated[
+    str, Meta(pattern=r"^((https?|file)://[^ ]+)?$", examples=["https://index.example/simple"])
+]
 Domain: TypeAlias = Annotated[str, Meta(pattern=rf"^{_SUBDOMAIN}$", max_length=253, examples=["cluster.local"])]
 ObjectName: TypeAlias = Annotated[str, Meta(pattern=rf"^({_SUBDOMAIN})?$", max_length=253, examples=["my-name"])]
 GivenName: TypeAlias = Annotated[str, Meta(pattern=rf"^{_SUBDOMAIN}$", max_length=253, examples=["my-name"])]

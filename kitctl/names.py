@@ -39,6 +39,9 @@ SECRET_KEY: Final = "key"  # of the Secret's data; read by kittrain.node.secret,
 WORKSPACE: Final = "/workspace"  # where the job's files are mounted, the ranks' working folder then
 CODE_PATH: Final = "/var/run/kitctl.dev/code"  # where the folder that was sent is mounted, packed
 CODE_SUB_PATH: Final = ".kitctl-code"  # where a claim has the folders that were sent
+REQUIREMENTS_PATH: Final = "/var/run/kitctl.dev/requirements"  # where the requirements that were sent are mounted
+PACKAGES_PATH: Final = "/var/run/kitctl.dev/packages"  # where they are installed for all pods
+PACKAGES_SUB_PATH: Final = ".kitctl-packages"  # where a claim has these, for all of its jobs
 TERMINATION_LOG: Final = "/dev/termination-log"
 DEFAULT_IMAGE: Final = f"kitctl/trainer:{__version__}"
 DEFAULT_COMMAND: Final = ("-m", "kittrain.workloads.digits")
@@ -60,6 +63,11 @@ def status_name(job: str) -> str:
 def sources_name(job: str) -> str:
     """The ConfigMap with the job's files."""
     return f"{job}-sources"
+
+
+def requirements_name(job: str) -> str:
+    """The ConfigMap with the job's requirements."""
+    return f"{job}-requirements"
 
 
 def secret_name(job: str) -> str:

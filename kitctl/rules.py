@@ -145,6 +145,16 @@ def _outputs(spec: JobSpec) -> Iterator[Problem]:
         yield Problem.of("keepOutputs", "needs the claim for snapshots", "set snapshots.enabled")
 
 
+def _requirements(spec: JobSpec) -> Iterator[Problem]:
+    given = spec.requirements
+    if not given.file and given != type(given)():
+        yield Problem.of("requirements.file", "is not given", "name what to install: --requirements requirements.txt")
+    if given.no_index and (given.index_url or given.extra_index_urls):
+        yield Problem.of("requirements.noIndex", "and an index exclude each other", "give one of the two")
+    if len(given.file.splitlines()) > 1 or not all(link and link.isprintable() for link in given.find_links):
+        yield Problem.of("requirements.findLinks", "has an empty element or control characters", "give a path or a URL")
+
+
 def _resources(spec: JobSpec) -> Iterator[Problem]:
     for part, amounts in (("requests", spec.resources.requests), ("limits", spec.resources.limits)):
         if spec.gpu_resource in amounts:
@@ -186,6 +196,7 @@ RULES: tuple[Callable[[JobSpec], Iterator[Problem]], ...] = (
     _volumes,
     _snapshots,
     _outputs,
+    _requirements,
     _resources,
     _virtual_ranks,
     _tolerations,

@@ -13,6 +13,7 @@ from kitctl.fields import (
     Domain,
     Duration,
     EnvPrefix,
+    IndexUrl,
     LabelKey,
     LabelValue,
     ObjectName,
@@ -134,6 +135,25 @@ class Snapshots(Section, frozen=True, kw_only=True):
     """Also keep the first snapshot after each multiple of this many steps, for good."""
     keep_best: Annotated[str, Meta(pattern=r"^((max|min):.+)?$", examples=["max:accuracy", "min:loss"])] = ""
     """Also keep the best snapshot by a metric that the script reports after each epoch; one is then taken there."""
+
+
+class Requirements(Section, frozen=True, kw_only=True):
+    """Packages that the script needs beside those of the image. The nodes install them with pip, once for all of them.
+
+    Only ranks import them. torch, torchvision, triton, numpy and NVIDIA's libraries stay as they are in the image.
+    """
+
+    file: str = ""
+    """A requirements file; or ``pyproject.toml``, for the project's dependencies, or ``pyproject.toml[extra]``."""
+    index_url: IndexUrl = ""
+    """Package index. Empty: pip's own default, or PIP_INDEX_URL of the pods."""
+    extra_index_urls: tuple[IndexUrl, ...] = ()
+    """Further indexes."""
+    find_links: tuple[str, ...] = ()
+    """Folders with wheels: one of this machine is sent with the job; an absolute path that this machine lacks is one in
+    the pods, as on a volume; a URL is that of a page with links."""
+    no_index: bool = False
+    """Ask no index at all, only ``findLinks``: for clusters without a network."""
 
 
 class Toleration(Section, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 What lives here: a script given by relative path, the paths, globs and folders of ``sync``, and the choice between these
 and a whole folder (``workdir``). The former end up in a ConfigMap as text, so nothing is sent that was not named: no
-hidden file, and no target of a link outside the folder.
+hidden file, and no target of a link outside the folder. What is sent of requirements is decided in ``requirements``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from kitctl.code_tree import Sources, Workdir
+from kitctl.code_tree import SentFolder, Sources
 from kitctl.spec import JobSpec
 from kitctl.workdir.patterns import below, matches, wrong
 
@@ -22,14 +22,24 @@ def sources(spec: JobSpec, folder: Path) -> Sources:
 
     Raises:
         SpecError: a file is missing, outside the folder or hidden, or they are too large together; without ``workdir``
-            also if one is not text.
+            also if one is not text; the requirements are not understood.
     """
+    requirements = None
+    if spec.requirements.file:
+        from kitctl.requirements import collecting  # noqa: PLC0415 - as below
+
+        requirements = collecting.collect(spec.requirements, folder)
     if spec.workdir:
         from kitctl.workdir.collecting import collect  # noqa: PLC0415 - most verbs and jobs do without
 
         workdir = collect(folder / Path(spec.workdir).expanduser(), spec.sync)
         _require_script(spec, workdir, folder)
-        return Sources(workdir=workdir)
+        return Sources(workdir=workdir, requirements=requirements)
+    return Sources(files=_files(spec, folder), requirements=requirements)
+
+
+def _files(spec: JobSpec, folder: Path) -> dict[str, str]:
+    """The script, if it is given by relative path, and what ``sync`` names; text by relative path."""
     found: dict[Path, str] = {}
     if spec.script and not Path(spec.script).is_absolute():
         found[_script(folder, spec.script)] = "command"
@@ -39,12 +49,10 @@ def sources(spec: JobSpec, folder: Path) -> Sources:
     for path, field in found.items():
         _require_inside(path, folder, field)
     _require_small(found)
-    return Sources(
-        files={path.relative_to(folder).as_posix(): _text(path, field) for path, field in sorted(found.items())}
-    )
+    return {path.relative_to(folder).as_posix(): _text(path, field) for path, field in sorted(found.items())}
 
 
-def _require_script(spec: JobSpec, workdir: Workdir, folder: Path) -> None:
+def _require_script(spec: JobSpec, workdir: SentFolder, folder: Path) -> None:
     """A relative script has to be one of the files that are sent."""
     script = spec.script
     if not script:

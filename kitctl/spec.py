@@ -25,6 +25,7 @@ from kitctl.sections import (
     Nccl,
     Policy,
     Rendezvous,
+    Requirements,
     Resources,
     Scheduling,
     Section,
@@ -79,6 +80,8 @@ class JobSpec(Section, frozen=True, kw_only=True):
     keep_outputs: bool = False
     """Have the working folders on the claim for snapshots (``outputs/<run>/node-<index>``): what a script writes there
     is there again when its node is replaced, and after the job."""
+    requirements: Requirements = Requirements()
+    """Packages that the script needs beside those of the image."""
     python: str = ""
     """On this machine: the interpreter of the ranks, from an environment with torch. Empty: kitctl's own."""
     resume: bool | Literal["state"] = False

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 import kitctl
 from kitctl import environment, kinds, names
-from kitctl.code_tree import Sources, Workdir
+from kitctl.code_tree import SentFolder, Sources
 from kitctl.kinds import JobKind
+from kitctl.pod_mounts import Mount, mounts, source_key
+from kitctl.pod_mounts import claim as claim_name
 from kitctl.quantity import seconds
-from kitctl.sections import EnvSource, Volume
+from kitctl.sections import EnvSource
 from kitctl.spec import JobSpec
 
 # Of pods without any. A pod without requests is evicted first when memory runs short.
 DEFAULT_REQUESTS: Final = {"cpu": "100m", "memory": "512Mi"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mount:
-    """A volume of the pods, and where it is mounted."""
-
-    name: str
-    path: str
-    kind: str  # of volume: emptyDir, configMap, ...
-    source: Mapping[str, Any]
-    read_only: bool = False
-    sub_path: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +29,8 @@ class TemplateValues:
     spec: JobSpec
     kind: JobKind
     sources: Mapping[str, str]  # text by key of the ConfigMap
-    workdir: Workdir | None
+    workdir: SentFolder | None
+    requirements: SentFolder | None
     hash: str  # a digest of the job and its files
     suspended: bool
     run: str
@@ -80,6 +69,16 @@ class TemplateValues:
         return self.workdir.binary_data if self.workdir else {}
 
     @property
+    def requirements_name(self) -> str:
+        """Name of the ConfigMap with the job's requirements."""
+        return names.requirements_name(self.name)
+
+    @property
+    def requirements_archive(self) -> Mapping[str, str]:
+        """The requirements, as ``archive``."""
+        return self.requirements.binary_data if self.requirements else {}
+
+    @property
     def volumes(self) -> list[Mount]:
         """The volumes, each once: one may be mounted in two places."""
         return list({mount.name: mount for mount in self.mounts}.values())
@@ -92,7 +91,7 @@ class TemplateValues:
     @property
     def claim(self) -> str:
         """Name of the claim for snapshots."""
-        return _claim(self.spec)
+        return claim_name(self.spec)
 
     @property
     def pull_secrets(self) -> list[dict[str, str]]:
@@ -137,15 +136,16 @@ def template_values(
         kind=kind,
         sources=texts,
         workdir=sources.workdir,
-        hash=spec.digest({"workdir": sources.workdir.tree.digest} if sources.workdir else texts),
+        requirements=sources.requirements,
+        hash=spec.digest({**texts, **{one.key: one.tree.digest for one in sources.folders}}),
         suspended=suspended or bool(spec.scheduling.queue),
         run=run,
         standalone=standalone,
         labels={component: _labels(spec, component) for component in components} | {"job": _job_labels(spec)},
         selector={names.LABEL_INSTANCE: spec.name, names.LABEL_COMPONENT: "trainer"},
-        env=tuple(environment.pod_env(spec, kind, sources.workdir, standalone=standalone)),
+        env=tuple(environment.pod_env(spec, kind, sources, standalone=standalone)),
         env_from=tuple(map(_env_from, spec.env_from)),
-        mounts=tuple(_mounts(spec, sources)),
+        mounts=tuple(mounts(spec, sources)),
         command=tuple(map(environment.escape_var_refs, (*names.AGENT_COMMAND, "--", *spec.command, *spec.args))),
         resources=resources(spec),
         tolerations=tuple(map(msgspec.to_builtins, spec.scheduling.tolerations)),
@@ -161,12 +161,6 @@ def resources(spec: JobSpec) -> dict[str, dict[str, str]]:
     defaults = {name: amount for name, amount in DEFAULT_REQUESTS.items() if name not in limits}
     amounts = {"requests": {**defaults, **spec.resources.requests, **gpus}, "limits": limits}
     return {part: given for part, given in amounts.items() if given}
-
-
-def source_key(path: str) -> str:
-    """A ConfigMap's key for a file: its path if that is a valid key, else a similar, unique one."""
-    key = re.sub(r"[^-._a-zA-Z0-9]", "_", path)
-    return key if key == path else f"{key}.{hashlib.sha256(path.encode()).hexdigest()[:8]}"
 
 
 def _labels(spec: JobSpec, component: str) -> dict[str, str]:
@@ -187,59 +181,3 @@ def _job_labels(spec: JobSpec) -> dict[str, str]:
 def _env_from(source: EnvSource) -> dict[str, Any]:
     kind, name = ("configMapRef", source.config_map) if source.config_map else ("secretRef", source.secret)
     return {kind: {"name": name}} | ({"prefix": source.prefix} if source.prefix else {})
-
-
-def _mounts(spec: JobSpec, sources: Sources) -> list[Mount]:
-    shm = {"medium": "Memory", "sizeLimit": spec.shared_memory}
-    mounts = [Mount(name="shm", path="/dev/shm", kind="emptyDir", source=shm)]  # noqa: S108 - in the pod
-    if spec.security.profile == "restricted" and spec.security.read_only_root:
-        mounts.append(Mount(name="tmp", path="/tmp", kind="emptyDir", source={}))  # noqa: S108 - likewise
-    if environment.has_secret(spec):
-        source = {"secretName": names.secret_name(spec.name), "optional": True}
-        mounts.append(Mount(name="secret", path=names.SECRET_PATH, kind="secret", source=source, read_only=True))
-    if spec.snapshots.enabled:
-        mounts.append(_snapshots(spec))
-    if sources.files:
-        items = [{"key": source_key(path), "path": path} for path in sources.files]
-        files = {"name": names.sources_name(spec.name), "items": items}
-        mounts.append(Mount(name="sources", path=names.WORKSPACE, kind="configMap", source=files, read_only=True))
-    if sources.workdir:
-        mounts.append(Mount(name="workspace", path=names.WORKSPACE, kind="emptyDir", source={}))
-        mounts.append(_code(spec, sources.workdir))
-    return mounts + [_volume(number, volume) for number, volume in enumerate(spec.volumes)]
-
-
-def _claim(spec: JobSpec) -> str:
-    return spec.snapshots.claim or names.snapshots_name(spec.name)
-
-
-def _snapshots(spec: JobSpec) -> Mount:
-    return Mount(
-        name="snapshots",
-        path=spec.snapshots.path,
-        kind="persistentVolumeClaim",
-        source={"claimName": _claim(spec)},
-        sub_path=spec.name if spec.snapshots.claim else "",  # other jobs may use an existing claim, too
-    )
-
-
-def _code(spec: JobSpec, workdir: Workdir) -> Mount:
-    """Where the pods find the folder that was sent, packed: in a ConfigMap, or on the claim for all of its jobs."""
-    if workdir.archive is None:
-        claim = _snapshots(spec)
-        return replace(claim, path=names.CODE_PATH, sub_path=names.CODE_SUB_PATH, read_only=True)
-    source = {"name": names.sources_name(spec.name)}
-    return Mount(name="sources", path=names.CODE_PATH, kind="configMap", source=source, read_only=True)
-
-
-def _volume(number: int, volume: Volume) -> Mount:
-    sources = (  # exactly one is given: ``rules`` checks that
-        ("persistentVolumeClaim", "claimName", volume.claim),
-        ("configMap", "name", volume.config_map),
-        ("secret", "secretName", volume.secret),
-        ("emptyDir", "sizeLimit", volume.empty_dir),
-        ("hostPath", "path", volume.host_path),
-    )
-    found = ((kind, {key: given}) for kind, key, given in sources if given)
-    kind, source = next(found, ("csi", volume.csi))
-    return Mount(name=f"volume-{number}", path=volume.mount_path, kind=kind, source=source, read_only=volume.read_only)

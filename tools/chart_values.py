@@ -21,6 +21,10 @@ CHANGED: Final[Mapping[str, Schema]] = {
     "namespace": {"default": "", "description": "Namespace it runs in. Empty: the release's."},
     "kind": {"description": "The Kubernetes kind. ``auto`` is IndexedJob."},
     "sync": {"description": "As in a job file; but a chart cannot read the files: give them as ``sources``."},
+    "requirements": {
+        "description": "As in a job file; but a chart cannot read the file: give it as ``code``. Packages that the script "
+        "needs beside those of the image."
+    },
     "python": {"description": "As in a job file; a cluster's pods use the image's interpreter."},
     "workdir": {"description": "As in a job file; but a chart cannot read the folder: give it as ``code``."},
 }
@@ -44,10 +48,19 @@ CHART_ONLY: Final[Schema] = {
         "properties": {
             "digest": {"type": "string", "pattern": "^([0-9a-f]{64})?$"},
             "configMap": {"type": "string"},
+            "requirements": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["digest"],
+                "properties": {
+                    "digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+                    "configMap": {"type": "string"},
+                },
+            },
         },
         "default": {},
         "description": "The folder that was sent for the job, as a ``digest``: in the ConfigMap ``configMap``, else on "
-        "the claim for snapshots.",
+        "the claim for snapshots. Below ``requirements`` the same of its requirements.",
     },
     "keepSnapshots": {
         "type": "boolean",

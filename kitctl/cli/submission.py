@@ -27,8 +27,10 @@ def rendered(job: JobRequest, templates: Path | None) -> list[dict[str, object]]
     sources = _sources(spec)
     for warning in filter(None, [*credentials.warnings(spec, sources), overlay.warning(spec)]):
         info(f"warning: {warning}")
-    if sources.workdir and sources.workdir.archive is None:
-        info("warning: the workdir is too large for a ConfigMap: such pods find it once kitctl submit has sent it")
+    for sent in sources.folders:
+        if sent.archive is None:
+            fix = "such pods find it once kitctl submit has sent it"
+            info(f"warning: {sent.key} is too large for a ConfigMap: {fix}")
     return _objects(spec, sources, templates)
 
 

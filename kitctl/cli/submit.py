@@ -25,6 +25,7 @@ Examples:
   kitctl submit --nodes 3                         # the default workload, digits
   kitctl submit --nodes 3 --gpus-per-node 4 -- train.py --epochs 5
   kitctl submit --nodes 2:4 --follow -m my.module --lr 1e-3
+  kitctl submit --nodes 2 --requirements requirements.txt -- train.py
   kitctl submit --workload mnist -- --epochs 2    # allreduce, digits, mnist, text, lm or toy
   kitctl submit -- torchrun --nnodes=2 --nproc-per-node=4 train.py
   kitctl submit -f job.yaml --nodes 8 --dry-run=client -o yaml

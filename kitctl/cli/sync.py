@@ -28,7 +28,7 @@ Examples:
 @job_options
 @target_options
 def command(job: JobRequest, connect: Callable[[], Client]) -> None:
-    """Send a job's workdir to the cluster, and print the value by which the chart finds it."""
+    """Send a job's workdir and requirements to the cluster, and print the value by which the chart finds it."""
     from kitctl import render, specfile
 
     echo(render.to_yaml([{"code": connect().send_code(specfile.build(job))}]), nl=False)

@@ -101,7 +101,7 @@ class Target(Protocol):
             UnsupportedError: this target has no objects.
         """
 
-    def send_code(self, submission: Submission) -> dict[str, str]:
+    def send_code(self, submission: Submission) -> dict[str, Any]:
         """Send a job's workdir without a job; returns the chart's value ``code``.
 
         Raises:

@@ -6,19 +6,23 @@ import gzip
 import hashlib
 import io
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from pathlib import Path
 from typing import Final
 
 from kitctl.code_tree import ARCHIVE_LIMIT, CodeTree, blob_name, tree_name
 from kitctl.workdir.reading import changed
 
+Read = Callable[[str], bytes]  # of the file at a path
 SELDOM_SMALLER: Final = 20 * ARCHIVE_LIMIT  # bytes that gzip seldom gets below the limit
 
 
-def small_archive(folder: Path, tree: CodeTree) -> bytes | None:
+def small_archive(tree: CodeTree, read: Read) -> bytes | None:
     """The whole tree as a tar.gz; None if that is too large for a ConfigMap.
+
+    Args:
+        tree: the tree.
+        read: reads the file at a path.
 
     Raises:
         SpecError: a file has changed since the tree was read.
@@ -28,17 +32,17 @@ def small_archive(folder: Path, tree: CodeTree) -> bytes | None:
         return None
     buffer = io.BytesIO()
     with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, filename="") as packed:
-        for piece in tar_pieces(folder, tree, sorted(tree.paths)):
+        for piece in tar_pieces(tree, sorted(tree.paths), read):
             packed.write(piece)
             if buffer.tell() > ARCHIVE_LIMIT:
                 return None
     return buffer.getvalue() if buffer.tell() <= ARCHIVE_LIMIT else None
 
 
-def tar_pieces(folder: Path, tree: CodeTree, blobs: Iterable[str]) -> Iterator[bytes]:
+def tar_pieces(tree: CodeTree, blobs: Iterable[str], read: Read) -> Iterator[bytes]:
     """A tar of these blobs, by digest, and then of the tree itself; a piece for each. Raises as ``small_archive``."""
     total = 0
-    for name, content in chain(_blobs(folder, tree, blobs), [(tree_name(tree.digest), tree.encoded)]):
+    for name, content in chain(_blobs(tree, blobs, read), [(tree_name(tree.digest), tree.encoded)]):
         member = tarfile.TarInfo(name)
         member.size = len(content)
         piece = member.tobuf() + content + bytes(-len(content) % tarfile.BLOCKSIZE)
@@ -48,10 +52,10 @@ def tar_pieces(folder: Path, tree: CodeTree, blobs: Iterable[str]) -> Iterator[b
     yield bytes(end + -(total + end) % tarfile.RECORDSIZE)
 
 
-def _blobs(folder: Path, tree: CodeTree, blobs: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+def _blobs(tree: CodeTree, blobs: Iterable[str], read: Read) -> Iterator[tuple[str, bytes]]:
     for digest in blobs:
         path = tree.paths[digest]
-        content = (folder / path).read_bytes()
+        content = read(path)
         if hashlib.sha256(content).hexdigest() != digest:
             raise changed(path)
         yield blob_name(digest), content

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kitctl.code_tree import Workdir
+from kitctl.code_tree import SentFolder
 from kitctl.workdir.archive import small_archive
 from kitctl.workdir.listing import ignore_rules, listing
 from kitctl.workdir.patterns import matches, wrong
@@ -15,7 +15,7 @@ from kitctl.workdir.selection import Candidate, select
 FIELD = "workdir"
 
 
-def collect(folder: Path, sync: Sequence[str]) -> Workdir:
+def collect(folder: Path, sync: Sequence[str]) -> SentFolder:
     """What is sent of a folder; ``sync`` names files in it that would be left out.
 
     Raises:
@@ -32,11 +32,11 @@ def collect(folder: Path, sync: Sequence[str]) -> Workdir:
         found = listing(folder)
         chosen = select([*found.candidates, *named], ignore_rules(folder))
         tree = read_tree(folder, chosen.paths)
-        archive = small_archive(folder, tree)
+        archive = small_archive(tree, lambda path: (folder / path).read_bytes())
     except OSError as error:
         what = f"{error.filename or folder} cannot be read: {error.strerror or error}"
         raise wrong(FIELD, what, "make it readable, or list it in .kitignore") from error
-    return Workdir(
+    return SentFolder(
         folder=folder,
         tree=tree,
         archive=archive,

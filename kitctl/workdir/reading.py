@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from kitctl.code_tree import FILES_LIMIT, FOLDER_LIMIT, CodeFile, CodeTree
+from kitctl.code_tree import FILES_LIMIT, FOLDER_LIMIT, CodeFile, CodeTree, SentFolder
 from kitctl.credentials import is_credential_file
 from kitctl.errors import SpecError
 from kitctl.quantity import format_bytes
@@ -30,7 +30,7 @@ def read_tree(folder: Path, paths: Iterable[str]) -> CodeTree:
     links = {path: _link(folder, path) for path, one in stats.items() if stat.S_ISLNK(one.st_mode)}
     regular = {path: one for path, one in stats.items() if path not in links}
     _check(folder, regular)
-    return CodeTree(files={path: _file(folder / path, path) for path in regular}, links=links)
+    return CodeTree(files={path: file_of(folder / path, path) for path in regular}, links=links)
 
 
 def credential_files(folder: Path, tree: CodeTree) -> Iterator[str]:
@@ -66,7 +66,23 @@ def _check(folder: Path, stats: Mapping[str, os.stat_result]) -> None:
         raise wrong("workdir", f"{what}; the largest: {largest(sizes)}", fix)
 
 
-def _file(path: Path, name: str) -> CodeFile:
+def content(sent: SentFolder, path: str) -> bytes:
+    """The content of one of its files.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    place = sent.places.get(path, sent.folder / path)
+    return place if isinstance(place, bytes) else place.read_bytes()
+
+
+def file_of(path: Path, name: str) -> CodeFile:
+    """A file as one of a tree; ``name`` is for messages.
+
+    Raises:
+        SpecError: it changes while it is read.
+        OSError: it cannot be read.
+    """
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         state = os.fstat(file.fileno())

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from kitctl.code_tree import Workdir
+from kitctl.code_tree import SentFolder
 from kitctl.quantity import format_bytes
 
 NAMED: Final = 3  # examples of what is left out for a reason
 
 
-def sent(workdir: Workdir, where: str) -> str:
+def sent(workdir: SentFolder, where: str) -> str:
     """How much is sent to which place, and what is left out, by reason and with examples."""
+    if workdir.key == "requirements":
+        wheels = len(workdir.tree.files) - 1
+        also = f" and {_count(wheels, 'wheel')}" if wheels else ""
+        return f"requirements of {workdir.folder}{also} ({format_bytes(workdir.tree.size)}) sent to {where}"
     files, links = len(workdir.tree.files), len(workdir.tree.links)
     more = f" and {_count(links, 'link')}" if links else ""
     total = f"{_count(files, 'file')}{more} ({format_bytes(workdir.tree.size)}) of {workdir.folder} sent to {where}"

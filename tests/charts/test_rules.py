@@ -83,6 +83,11 @@ def test_the_longest_name_is_as_long_as_kitctl_s() -> None:
         ({"command": ["a/b.py"]}, "command: a/b.py does not travel with the chart by itself; fix: add --set-file "),
         ({"command": ["a/b.py"]}, "'sources.a/b\\.py=a/b.py'"),
         ({"workdir": "."}, "workdir: a chart cannot read the folder; fix: kitctl sync sends it"),
+        ({"requirements": {"file": "r.txt"}}, "requirements: a chart cannot read the file; fix: kitctl sync sends it"),
+        (
+            {"code": {"requirements": {"digest": "0" * 64}}, "snapshots": {"enabled": False}},
+            "code.requirements: without configMap they are on the claim",
+        ),
         ({"code": {"digest": "0" * 64}, "sources": {"a": "b"}}, "sources: the folder of code takes their place; fix: "),
         ({"code": {"digest": "0" * 64}, "snapshots": {"enabled": False}}, "code: without configMap the folder is on"),
         ({"sync": ["lib"]}, "sync: a chart cannot read the files; fix: add --set-file 'sources.PATH=FILE'"),

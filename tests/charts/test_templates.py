@@ -9,6 +9,7 @@ import pytest
 from kitctl import names, render, specfile
 from kitctl.code_tree import ARCHIVE_LIMIT, Sources
 from kitctl.job_request import JobRequest
+from kitctl.sources import sources
 from kitctl.spec import JobSpec
 from kitctl.workdir.collecting import collect
 from kittrain.env import node_env
@@ -16,6 +17,7 @@ from tests.charts.helm import CHART, DIFFERENCES, Object, alike, rendered
 from tests.kitctl.rendered import document_in, env_in, of_kind
 from tests.kitctl.test_render import BOTH_KINDS, KINDS, LIMITS, SOURCES
 from tests.kitctl.test_template_values import expanded
+from tests.wheels import wheel
 
 DOCS = CHART.parents[1] / "docs"
 
@@ -158,6 +160,23 @@ def test_a_folder_that_was_sent_is_found_alike(tmp_path: Path, size: int, claim:
     chart = rendered(given=job | {"code": {"digest": workdir.tree.digest} | place})
     ours = render.manifests(specfile.build(JobRequest(flags=job)), Sources(workdir=workdir))
     assert alike(chart) == alike([one for one in ours if one["metadata"]["name"] != "job-sources"])
+
+
+@pytest.mark.parametrize("claim", [True, False])
+@pytest.mark.parametrize("size", [1, ARCHIVE_LIMIT])
+def test_requirements_that_were_sent_are_found_alike(tmp_path: Path, size: int, claim: bool) -> None:  # noqa: FBT001
+    wheel(tmp_path / "wheels", "alpha", "1.0", files={"alpha.py": f"# {os.urandom(size).hex()}"})
+    (tmp_path / "requirements.txt").write_text("alpha\n")
+    job: dict[str, Any] = {"name": "job", "command": ["-m", "m"], "snapshots": {"enabled": claim or size > 1}}
+    job |= {"requirements": {"file": "requirements.txt", "findLinks": ["wheels"], "noIndex": True}}
+    spec = specfile.build(JobRequest(flags=job))
+    found = sources(spec, tmp_path)
+    assert found.requirements
+    place = {"configMap": "job-requirements"} if found.requirements.archive is not None else {}
+    assert bool(place) == (size == 1)
+    chart = rendered(given=job | {"code": {"requirements": {"digest": found.requirements.tree.digest} | place}})
+    ours = render.manifests(spec, found)
+    assert alike(chart) == alike([one for one in ours if one["metadata"]["name"] != "job-requirements"])
 
 
 # -- the chart alone ------------------------------------------------------------------------------------------------

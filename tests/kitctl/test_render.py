@@ -40,7 +40,7 @@ def test_golden(case: Path, kind: str, golden: Golden) -> None:
 
 
 def test_the_case_with_every_option_leaves_no_key_at_its_default() -> None:
-    # The version has one value; of these two values the other would switch the rest off.
+    # The version has one value; of these two values the other would switch the rest off; requirements are read.
     fixed = {
         "version",
         "workdir",
@@ -52,6 +52,7 @@ def test_the_case_with_every_option_leaves_no_key_at_its_default() -> None:
         "security.reportStatus",
     }
     spec = specfile.build(JobRequest(file=TESTS / "cases" / "every-option.yaml"))
+    fixed |= {f"requirements.{key}" for key in ("file", "indexUrl", "extraIndexUrls", "findLinks", "noIndex")}
     assert set(_defaults(spec, JobSpec())) == fixed
 
 

@@ -13,6 +13,7 @@ from kitctl.sections import (
     Nccl,
     Policy,
     Rendezvous,
+    Requirements,
     Resources,
     Scheduling,
     Security,
@@ -154,6 +155,12 @@ def test_limits_are_inclusive(changes: dict[str, Any]) -> None:
             {"keep_outputs": True, "workdir": ".", "snapshots": Snapshots(enabled=False)},
             "keepOutputs: needs the claim for snapshots",
         ),
+        ({"requirements": Requirements(no_index=True)}, "requirements.file: is not given; fix: name what to install"),
+        (
+            {"requirements": Requirements(file="r", no_index=True, index_url="https://index")},
+            "requirements.noIndex: and an index exclude each other",
+        ),
+        ({"requirements": Requirements(file="r", find_links=("",))}, "requirements.findLinks: has an empty element"),
         ({"backend": "nccl"}, "backend: nccl needs GPUs; fix: set gpusPerNode, or backend: gloo"),
     ],
 )
@@ -176,6 +183,7 @@ def test_every_rule_is_checked() -> None:
         resume=True,
         keep_outputs=True,
         workdir=".",
+        requirements=Requirements(no_index=True),
         snapshots=Snapshots(enabled=False),
         resources=Resources(limits={"nvidia.com/gpu": "1"}),
         virtual_ranks=1,

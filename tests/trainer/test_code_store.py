@@ -35,7 +35,7 @@ def send(folder: Path, store: Path) -> tuple[str, int]:
     asked = json.dumps(sizes).encode() + b"\nmore"
     lacking = subprocess.run([*COMMAND, str(store), "missing"], input=asked, capture_output=True, check=True)
     digests = lacking.stdout.decode().split()
-    sent = b"".join(tar_pieces(folder, tree, digests))
+    sent = b"".join(tar_pieces(tree, digests, lambda path: (folder / path).read_bytes()))
     subprocess.run([*COMMAND, str(store), "receive"], input=sent, capture_output=True, check=True)
     return tree.digest, len(digests)
 
@@ -55,7 +55,7 @@ def test_only_what_has_changed_is_sent_and_both_states_can_be_unpacked(folder: P
 
 def test_what_was_cut_short_is_sent_again(folder: Path, tmp_path: Path) -> None:
     tree = collect(folder, ()).tree
-    whole = b"".join(tar_pieces(folder, tree, tree.paths))
+    whole = b"".join(tar_pieces(tree, tree.paths, lambda path: (folder / path).read_bytes()))
     with pytest.raises(StoreError, match="no whole archive"):
         receive(tmp_path / "store", io.BytesIO(whole[:1200]))
     sizes = {file.sha256: file.size for file in tree.files.values()}

@@ -140,6 +140,19 @@ spec:
           {{- end }}
           readOnly: true
         {{- end }}
+        {{- with .Values.code.requirements }}
+        - name: {{ empty .configMap | ternary "snapshots" "requirements" }}
+          mountPath: /var/run/kitctl.dev/requirements
+          {{- if not .configMap }}
+          subPath: .kitctl-code
+          {{- end }}
+          readOnly: true
+        {{- if $.Values.snapshots.enabled }}
+        - name: snapshots
+          mountPath: /var/run/kitctl.dev/packages
+          subPath: .kitctl-packages
+        {{- end }}
+        {{- end }}
         {{- range $number, $volume := .Values.volumes }}
         - name: volume-{{ $number }}
           mountPath: {{ .mountPath | toJson }}
@@ -177,6 +190,12 @@ spec:
       emptyDir: {}
     {{- with .Values.code.configMap }}
     - name: sources
+      configMap: {name: {{ . | toJson }}}
+    {{- end }}
+    {{- end }}
+    {{- with .Values.code.requirements }}
+    {{- with .configMap }}
+    - name: requirements
       configMap: {name: {{ . | toJson }}}
     {{- end }}
     {{- end }}

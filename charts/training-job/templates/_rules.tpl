@@ -171,6 +171,12 @@ command: {{ . }} does not travel with the chart by itself; fix: add --set-file '
 {{- if and .Values.workdir (not .Values.code.digest) }}
 workdir: a chart cannot read the folder; fix: kitctl sync sends it; give what that prints as code
 {{- end }}
+{{- if and .Values.requirements.file (not .Values.code.requirements) }}
+requirements: a chart cannot read the file; fix: kitctl sync sends it; give what that prints as code
+{{- end }}
+{{- if and .Values.code.requirements (not (.Values.code.requirements).configMap) (not .Values.snapshots.enabled) }}
+code.requirements: without configMap they are on the claim for snapshots; fix: give configMap, or set snapshots.enabled
+{{- end }}
 {{- if and .Values.code.digest .Values.sources }}
 sources: the folder of code takes their place; fix: give one of the two
 {{- end }}

@@ -33,7 +33,8 @@ def check_cluster(api: Api, submission: Submission) -> Iterator[Finding]:
         ("rights", partial(_rights, api, spec)),
         ("operator", partial(_operator, api, spec)),
         ("storage", partial(_storage, api, spec)),
-        ("workdir", partial(_workdir, api, submission)),
+        ("workdir", partial(_sent, api, submission, "workdir")),
+        ("requirements", partial(_sent, api, submission, "requirements")),
         ("GPUs", partial(_gpus, api, spec)),
         ("quota", partial(_quota, api, spec)),
         ("queue", partial(_queue, api, spec)),
@@ -73,13 +74,14 @@ def _rights(api: Api, spec: JobSpec) -> str:
     return f"all permissions for such a job in namespace {spec.namespace!r}"
 
 
-def _workdir(api: Api, submission: Submission) -> str:
-    workdir = submission.sources.workdir
-    if workdir is None:
+def _sent(api: Api, submission: Submission, field: str) -> str:
+    """Where a folder that goes along would be."""
+    folder = next((one for one in submission.sources.folders if one.key == field), None)
+    if folder is None:
         return "none is sent"
-    code_sending.check(api, submission.spec, workdir)
-    where = "the claim" if workdir.archive is None else "a ConfigMap"
-    return f"{len(workdir.tree.files)} files ({format_bytes(workdir.tree.size)}) fit into {where}"
+    code_sending.check(api, submission.spec, folder)
+    where = "the claim" if folder.archive is None else "a ConfigMap"
+    return f"{len(folder.tree.files)} files ({format_bytes(folder.tree.size)}) fit into {where}"
 
 
 def _operator(api: Api, spec: JobSpec) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from kitctl import names
 from kitctl.doctor import Finding
@@ -66,7 +66,7 @@ class ClusterTarget:
         """What submitting would change."""
         return submitting.preview(self.api, submission, self._warn)
 
-    def send_code(self, submission: Submission) -> dict[str, str]:
+    def send_code(self, submission: Submission) -> dict[str, Any]:
         """Send its folder, without a job."""
         return code_sending.publish(self.api, submission, self._warn)
 

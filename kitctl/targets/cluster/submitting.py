@@ -46,9 +46,9 @@ def submit(api: Api, submission: Submission, user: str, warn: Callable[[str], No
         ConflictError: a job of that name exists, or an object that it needs belongs to something else.
         UsageError: the cluster could never run it.
     """
-    spec, workdir = preflight.adapt(api, submission.spec, warn), submission.sources.workdir
-    if workdir:
-        code_sending.check(api, spec, workdir)
+    spec, folders = preflight.adapt(api, submission.spec, warn), submission.sources.folders
+    for one in folders:
+        code_sending.check(api, spec, one)
     call = uuid.uuid4().hex
     *children, manifest = render.manifests(
         spec, submission.sources, suspended=True, standalone=False, run=call[:8], templates=submission.templates
@@ -70,8 +70,7 @@ def submit(api: Api, submission: Submission, user: str, warn: Callable[[str], No
         job = _replace(api, existing.job, manifest, warn)
     try:
         _apply_children(api, children, job, claimant)
-        if workdir:
-            code_sending.send(api, job, workdir, warn)
+        code_sending.send(api, job, folders, warn)
         return _release(api, job, call, queued=bool(spec.scheduling.queue))
     except KitError:
         if not (existing and existing.partial):

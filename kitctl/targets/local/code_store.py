@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import uuid
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from kitctl.code_tree import Workdir, blob_name, tree_name
-from kitctl.workdir.reading import changed
+from kitctl.code_tree import SentFolder, blob_name, tree_name
+from kitctl.workdir.reading import changed, content
 
 READ_ONLY: Final = 0o444
 STORE: Final = "code"  # in a job's folder
 POOL: Final = "blobs"  # in the state folder
 
 
-def add(workdir: Workdir, job: Path, state: Path) -> None:
+def add(sent: SentFolder, job: Path, state: Path) -> None:
     """Copy the files to the store in a job's folder.
 
     Raises:
@@ -30,15 +29,15 @@ def add(workdir: Workdir, job: Path, state: Path) -> None:
     """
     pool, store = state / POOL, job / STORE
     pool.mkdir(parents=True, exist_ok=True)
-    (store / "blobs").mkdir(parents=True)
-    (store / "trees").mkdir()
-    for digest, path in workdir.tree.paths.items():
+    for name in ("blobs", "trees"):
+        (store / name).mkdir(parents=True, exist_ok=True)
+    for digest, path in sent.tree.paths.items():
         blob = store / blob_name(digest)
         shared = pool / digest
-        if not (_size(shared) == workdir.tree.files[path].size and _link(shared, blob)):
-            _copy(workdir.folder / path, blob, digest, path)
+        if not (_size(shared) == sent.tree.files[path].size and _link(shared, blob)):
+            _write(content(sent, path), blob, digest, path)
             _link(blob, shared)
-    (store / tree_name(workdir.tree.digest)).write_bytes(workdir.tree.encoded)
+    (store / tree_name(sent.tree.digest)).write_bytes(sent.tree.encoded)
 
 
 def remove_unused(state: Path) -> None:
@@ -68,12 +67,11 @@ def _link(existing: Path, new: Path) -> bool:
     return True
 
 
-def _copy(source: Path, target: Path, digest: str, name: str) -> None:
-    """Copy a file; the target has its name only once its content is verified."""
+def _write(data: bytes, target: Path, digest: str, name: str) -> None:
+    """Write a file; it has its name only once it is complete, and is what was read before."""
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise changed(name)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    shutil.copyfile(source, draft)
-    with draft.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-            raise changed(name)
+    draft.write_bytes(data)
     draft.chmod(READ_ONLY)
     draft.replace(target)

@@ -43,6 +43,12 @@ def state_home() -> Path:
     return Path(base) / "kitctl"
 
 
+def packages_home() -> Path:
+    """The folder in the user's cache where the requirements of jobs are installed."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "kitctl" / "packages"
+
+
 class NodeFolder:
     """One node's files."""
 
@@ -114,7 +120,7 @@ class JobFolder:
 
     @property
     def code_store(self) -> Path:
-        """The store with the folder that was sent with the job."""
+        """The store with the folder and the requirements that were sent with the job."""
         return self.path / STORE
 
     @property

@@ -29,7 +29,8 @@ PROBE_SECONDS: Final = 60.0  # a cold disk
 PROBE: Final = """
 import importlib.metadata, importlib.util, json, sys
 torch = importlib.metadata.version("torch") if importlib.util.find_spec("torch") else ""
-print(json.dumps({"python": sys.version_info[:2], "torch": torch}))
+pip = importlib.util.find_spec("pip") is not None
+print(json.dumps({"python": sys.version_info[:2], "torch": torch, "pip": pip}))
 """
 
 
@@ -48,11 +49,11 @@ def find(python: str, folder: Path) -> str:
     return os.path.abspath(found)  # noqa: PTH100 - as above
 
 
-def check(python: str) -> str:
-    """What an interpreter of the user has.
+def check(python: str, *, pip: bool = False) -> str:
+    """What an interpreter of the user has; ``pip``: whether it needs pip, to install requirements.
 
     Raises:
-        UnsupportedError: it lacks torch, or it or its torch is too old.
+        UnsupportedError: it lacks torch or pip, or it or its torch is too old.
     """
     found = _probe(python)
     version, torch = tuple(found["python"]), str(found["torch"])
@@ -62,6 +63,8 @@ def check(python: str) -> str:
         raise _unsupported(python, "has no torch", f"{python} -m pip install torch, or name another interpreter")
     if tuple(int(part) for part in torch.split(".")[:2]) < OLDEST_TORCH:
         raise _unsupported(python, f"has torch {torch}", f"{_dotted(OLDEST_TORCH)} or later is needed")
+    if pip and not found["pip"]:
+        raise _unsupported(python, "has no pip, which installs the requirements", f"{python} -m ensurepip")
     return f"{python} has torch {torch}"
 
 

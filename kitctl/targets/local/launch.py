@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kitctl import names
-from kitctl.environment import agent_spec, code_fields, common_env, has_secret, torchrun_env
+from kitctl.environment import agent_spec, code_fields, common_env, has_secret, requirement_fields, torchrun_env
 from kitctl.spec import JobSpec
 from kitctl.targets.local.folder import JobFolder
 from kitctl.targets.local.interpreter import with_library
@@ -83,6 +83,7 @@ def _target_fields(this: Launch) -> dict[str, str | int]:
         "report": f"file:{this.folder.report_path}",
         "secret_file": str(this.folder.secret_path) if has_secret(this.job.spec) else "",
         **_code(this),
+        **_requirements(this),
     }
 
 
@@ -90,6 +91,12 @@ def _code(this: Launch) -> dict[str, str]:
     if not this.job.code:
         return {}
     return code_fields(this.job.code, str(this.folder.code_store), str(this.folder.node(this.index).workdir))
+
+
+def _requirements(this: Launch) -> dict[str, str]:
+    if not this.job.requirements:
+        return {}
+    return requirement_fields(this.job.requirements, str(this.folder.code_store), this.job.packages)
 
 
 def pod(name: str, index: int) -> str:

@@ -75,9 +75,10 @@ def require_runnable(submission: Submission) -> None:
 
     Raises:
         UnsupportedError: this interpreter lacks torch or the trainer.
-        UsageError: the script does not exist.
+        UsageError: the script, or a folder with wheels, does not exist.
     """
     _packages(submission)
+    _requirements(submission)
     _script(submission)
 
 
@@ -86,6 +87,7 @@ def check_machine(submission: Submission, state: Path) -> Iterator[Finding]:
     spec = submission.spec
     checks: list[tuple[str, Callable[[], str]]] = [
         ("packages", partial(_packages, submission)),
+        ("requirements", partial(_requirements, submission)),
         ("script", partial(_script, submission)),
         ("GPUs", partial(_gpus, spec)),
         ("shared memory", partial(_shared_memory, spec)),
@@ -97,14 +99,31 @@ def check_machine(submission: Submission, state: Path) -> Iterator[Finding]:
 
 
 def _packages(submission: Submission) -> str:
+    installs = submission.sources.requirements is not None
     if python := submission.spec.python:
-        return interpreter.check(interpreter.find(python, submission.folder))
+        return interpreter.check(interpreter.find(python, submission.folder), pip=installs)
     if missing := [name for name in ("torch", "kittrain") if importlib.util.find_spec(name) is None]:
         raise UnsupportedError(
             f"the local target runs the ranks with {sys.executable}, which lacks {' and '.join(missing)}",
             fix="pip install 'kittrain[trainer]' there, or name an interpreter that has torch: --python PATH",
         )
+    if installs and importlib.util.find_spec("pip") is None:
+        what = f"{sys.executable} has no pip, which installs the requirements"
+        raise UnsupportedError(what, fix=f"{sys.executable} -m ensurepip")
     return f"{sys.executable} has torch and the trainer"
+
+
+def _requirements(submission: Submission) -> str:
+    """Where they come from, as far as that is on this machine."""
+    requirements = submission.sources.requirements
+    if requirements is None:
+        return "none"
+    for link in submission.spec.requirements.find_links:
+        place = submission.folder / Path(link.removeprefix("file://")).expanduser()
+        if ("://" not in link or link.startswith("file://")) and not place.is_dir():
+            what = f"requirements.findLinks: {place} is not a folder"
+            raise UsageError(what, fix="give a folder with wheels, or a URL")
+    return f"of {requirements.folder}; pip installs them when the job starts"
 
 
 def _script(submission: Submission) -> str:

@@ -6,7 +6,7 @@ import shutil
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -14,6 +14,7 @@ from typing import NoReturn
 import msgspec
 
 import kitctl
+from kitctl.code_tree import SentFolder
 from kitctl.doctor import Finding
 from kitctl.errors import ConflictError, NotFound, TargetError, UnsupportedError
 from kitctl.facts import JobFacts
@@ -32,7 +33,7 @@ from kitctl.targets.local import (
     snapshot_tool,
     supervisor,
 )
-from kitctl.targets.local.folder import JobFolder, create, state_home
+from kitctl.targets.local.folder import JobFolder, create, packages_home, state_home
 from kitctl.targets.local.locks import acquire_lock
 from kitctl.targets.local.records import Desired, Job
 from kitctl.targets.local.removal import remove, require_own
@@ -68,25 +69,26 @@ class LocalTarget:
         local_checks.require_runnable(submission)
         if submission.replace and (self._path(spec.namespace, spec.name) / "job.json").is_file():
             self.delete(spec.namespace, spec.name, snapshots=False)
-        path, workdir = self._path(spec.namespace, spec.name), submission.sources.workdir
+        path, sources = self._path(spec.namespace, spec.name), submission.sources
         job = Job(
             spec=spec,
             run=uuid.uuid4().hex,
             created=time.time(),
-            folder=str(path if workdir else submission.folder),
+            folder=str(path if sources.workdir else submission.folder),
             python=interpreter.find(spec.python, submission.folder),
             library=str(interpreter.lend_library(self.state)) if spec.python else "",
             version=kitctl.__version__,
-            code=workdir.tree.digest if workdir else "",
+            code=sources.workdir.tree.digest if sources.workdir else "",
+            requirements=sources.requirements.tree.digest if sources.requirements else "",
+            packages=str(packages_home()),
         )
-        fill = partial(code_store.add, workdir, state=self.state) if workdir else lambda _: None
         try:
-            folder = create(path, job, Desired(nodes=spec.max_nodes), fill)
+            folder = create(path, job, Desired(nodes=spec.max_nodes), partial(self._store, sources.folders))
         except FileExistsError as error:
             phase = self.job(spec.namespace, spec.name).result or "Running"
             raise already_exists(spec.name, phase) from error
-        if workdir:
-            self._warn(sent(workdir, str(folder.code_store)))
+        for one in sources.folders:
+            self._warn(sent(one, str(folder.code_store)))
         supervisor.spawn(folder)
 
     def run_checks(self, submission: Submission) -> Iterator[Finding]:
@@ -213,6 +215,10 @@ class LocalTarget:
             raise no_snapshots(store.name, "on this machine", f"see {self.state} for the snapshots of earlier jobs")
         python, library = (job.python, job.library) if job else (sys.executable, "")
         return snapshot_tool.run(python, library, snapshots, args)
+
+    def _store(self, folders: Iterable[SentFolder], job: Path) -> None:
+        for one in folders:
+            code_store.add(one, job, self.state)
 
     def _path(self, namespace: str, name: str) -> Path:
         return self.state / "jobs" / namespace / name

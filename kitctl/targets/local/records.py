@@ -14,8 +14,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What was submitted.
 
     ``python`` is the interpreter that runs the nodes, ``folder`` where they start, and ``code`` the digest of the
-    folder that was sent; empty: none was. ``library`` is a folder to add to its path; empty:
-    none is.
+    folder that was sent; empty: none was. ``requirements`` is that of the script's requirements, likewise, and
+    ``packages`` the folder in which they are installed. ``library`` is a folder to add to its path; empty: none is.
     """
 
     spec: JobSpec
@@ -26,6 +26,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     code: str = ""
     library: str = ""
+    requirements: str = ""
+    packages: str = ""
 
 
 class Desired(msgspec.Struct, frozen=True, kw_only=True):

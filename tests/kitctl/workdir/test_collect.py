@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kitctl import code_tree
-from kitctl.code_tree import Workdir
+from kitctl.code_tree import SentFolder
 from kitctl.errors import SpecError
 from kitctl.workdir.collecting import collect
 from kitctl.workdir.selection import CREDENTIAL, HIDDEN, IGNORED, LISTED, NEVER
@@ -34,7 +34,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def paths(found: Workdir) -> set[str]:
+def paths(found: SentFolder) -> set[str]:
     return {*found.tree.files, *found.tree.links}
 
 

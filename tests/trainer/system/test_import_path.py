@@ -34,5 +34,5 @@ def test_its_programs_are_found() -> None:
 
 def _path(environ: dict[str, str]) -> list[str]:
     done = subprocess.run([sys.executable, "-P", "-c", SHOW], env=environ, capture_output=True, text=True, check=True)
-    path: list[str] = eval(done.stdout)  # noqa: PGH001, RUF100 - a list of strings
+    path: list[str] = eval(done.stdout)  # noqa: S307, RUF100 - a list of strings
     return path

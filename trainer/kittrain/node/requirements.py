@@ -1,8 +1,8 @@
 """The packages that a job's script needs beside those of the image, installed once for all nodes.
 
 They are in a folder whose name says what they were made of, on the claim or in this user's cache: the first node
-installs them, the others wait, and a node that starts later finds them. Where there is no such place, each node installs
-them for itself. Only ranks import from that folder (``kittrain.system.import_path``), never the agent.
+installs them, the others wait, and a node that starts later finds them. Where there is no such place, each node
+installs them for itself. Only ranks import from that folder (``kittrain.system.import_path``), never the agent.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def required_packages(node: NodeEnv, log: Log) -> Path | None:
 
 
 def key(digest: str, installed: Mapping[str, str]) -> str:
-    """What names the folder: the requirements, and the interpreter with its packages, of which some are not repeated."""
+    """The folder's name, from the requirements, and the interpreter with its packages, which are not repeated there."""
     made_of = [digest, sys.implementation.cache_tag, sysconfig.get_platform(), sorted(installed.items())]
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:KEY_LENGTH]
 

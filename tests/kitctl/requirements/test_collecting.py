@@ -1,0 +1,116 @@
+"""What is sent of a job's requirements: one file, and the wheels of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from kitctl import credentials, render
+from kitctl.code_tree import SentFolder, Sources
+from kitctl.errors import SpecError
+from kitctl.requirements.collecting import collect
+from kitctl.sections import Requirements, Snapshots
+from kitctl.sources import sources
+from kitctl.spec import JobSpec
+from kitctl.workdir.reading import content
+from kitctl.workdir.summary import sent
+from tests.kitctl.rendered import document_in, pod_in
+from tests.wheels import wheel
+
+
+def text(found: SentFolder, name: str = "requirements.txt") -> list[str]:
+    return content(found, name).decode().splitlines()
+
+
+def test_files_and_wheels_go_along(tmp_path: Path) -> None:
+    wheel(tmp_path / "wheels", "alpha", "1.0")
+    (tmp_path / "requirements.txt").write_text("\ufeff-c limits.txt\nalpha\n--find-links https://host/links\n", "utf-8")
+    (tmp_path / "limits.txt").write_text("alpha<2\n")
+    section = Requirements(
+        file="requirements.txt",
+        index_url="https://index/simple",
+        extra_index_urls=("https://more/simple",),
+        find_links=("wheels", "/data/wheels"),
+    )
+    found = collect(section, tmp_path)
+    options = ["--index-url https://index/simple", "--extra-index-url https://more/simple"]
+    links = ["--find-links https://host/links", "--find-links /data/wheels", "--find-links wheels"]
+    assert text(found) == [*options, *links, "alpha"]
+    assert text(found, "constraints.txt") == ["alpha<2"]
+    assert [*found.tree.files] == ["constraints.txt", "requirements.txt", "wheels/alpha-1.0-py3-none-any.whl"]
+    assert found.archive
+    assert "requirements of " in sent(found, "there")
+
+
+def test_comments_change_nothing(tmp_path: Path) -> None:
+    digests = set()
+    for line in ("alpha", "alpha  # because", "\n\nalpha"):
+        (tmp_path / "requirements.txt").write_text(line)
+        digests.add(collect(Requirements(file="requirements.txt"), tmp_path).tree.digest)
+    assert len(digests) == 1
+
+
+def test_a_project_with_an_extra(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        "[project]\nname = 'x'\ndependencies = ['a']\n[project.optional-dependencies]\nb = ['c']\nd = ['e']\n"
+    )
+    assert text(collect(Requirements(file="pyproject.toml[b, d]", no_index=True), tmp_path)) == ["--no-index", *"ace"]
+
+
+@pytest.mark.parametrize(
+    ("file", "links", "words"),
+    [
+        ("absent.txt", (), "absent.txt does not exist"),
+        ("empty.txt", (), "names no requirements"),
+        ("binary.txt", (), "cannot be read"),
+        ("good.txt", ("absent",), "absent is not a folder; fix: give a folder with wheels, a URL, or a path in the"),
+        ("good.txt", ("empty",), "has no wheels; fix: build them"),
+        ("good.txt", ("one", "two"), "alpha-1.0-py3-none-any.whl is in "),
+    ],
+)
+def test_what_is_wrong_is_told(tmp_path: Path, file: str, links: tuple[str, ...], words: str) -> None:
+    (tmp_path / "empty.txt").write_text("# nothing\n")
+    (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "good.txt").write_text("alpha\n")
+    (tmp_path / "empty").mkdir()
+    wheel(tmp_path / "one", "alpha", "1.0")
+    wheel(tmp_path / "two", "alpha", "1.0", requires=["beta"])
+    with pytest.raises(SpecError) as raised:
+        collect(Requirements(file=file, find_links=links), tmp_path)
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("size", [10, 2 << 20])
+@pytest.mark.parametrize("claim", [True, False])
+def test_pods_find_them(tmp_path: Path, size: int, claim: bool) -> None:  # noqa: FBT001
+    wheel(tmp_path / "wheels", "alpha", "1.0", files={"alpha.py": f"# {os.urandom(size).hex()}\n"})
+    (tmp_path / "requirements.txt").write_text("alpha\n")
+    section = Requirements(file="requirements.txt", find_links=("wheels",))
+    spec = JobSpec(name="job", command=("-m", "m"), requirements=section, snapshots=Snapshots(enabled=claim))
+    found = sources(spec, tmp_path)
+    assert found.requirements
+    if found.requirements.archive is None and not claim:
+        pytest.skip("such a job is refused before it is rendered")
+    objects = render.manifests(spec, found)
+    mounts = {one["mountPath"]: one for one in pod_in(objects)["containers"][0]["volumeMounts"]}
+    document = document_in(objects)
+    small = found.requirements.archive is not None
+    assert mounts["/var/run/kitctl.dev/requirements"]["name"] == ("requirements" if small else "snapshots")
+    assert ("job-requirements" in {one["metadata"]["name"] for one in objects}) == small
+    packages = "/var/run/kitctl.dev/packages"
+    assert document["packages_dir"] == (packages if claim else "")
+    assert (packages in mounts) == claim
+    assert json.dumps(document).count(found.requirements.tree.digest) == (2 if small else 1)
+
+
+def test_a_password_in_an_index_is_warned_of() -> None:
+    def warnings(url: str) -> list[str]:
+        section = Requirements(file="r.txt", index_url=url)
+        return [*credentials.warnings(JobSpec(name="job", requirements=section), Sources())]
+
+    assert "--secret NAME=SECRET/KEY" in warnings("https://me:secret@host/simple")[0]
+    assert not warnings("https://me:${TOKEN}@host/simple")
+    assert not warnings("https://host:8080/simple")

@@ -1,0 +1,68 @@
+"""Requirements files are read as pip reads them, with all that they name."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+import pytest
+
+from kitctl.errors import SpecError
+from kitctl.requirements.lines import logical_lines, read_file
+
+FILES = {
+    "requirements.txt": (
+        "# what we need\n\nalpha>=1 # comment\nbeta[extra]==2.0 \\\n    --hash=sha256:00 \\\n    --hash=sha256:11\n"
+        "-r more/base.txt\n--constraint=limits.txt\n-i https://index/simple\n--no-binary :all:\n-f wheels\n"
+        "gamma @ https://host/gamma-1.0-py3-none-any.whl\ndelta ; python_version < '4'\n"
+    ),
+    "more/base.txt": "epsilon~=1.0\n-fwheels\n--find-links https://host/links\n-r ../last.txt\n",
+    "last.txt": "zeta\n",
+    "limits.txt": "alpha<3\n",
+}
+
+
+def read(path: PurePath) -> str:
+    return FILES[str(path).replace("more/../", "")]
+
+
+def test_all_that_a_file_names_is_one_list() -> None:
+    found = read_file(PurePath("requirements.txt"), read)
+    assert found.lines == [
+        "alpha>=1",
+        "beta[extra]==2.0     --hash=sha256:00     --hash=sha256:11",
+        "epsilon~=1.0",
+        "zeta",
+        "gamma @ https://host/gamma-1.0-py3-none-any.whl",
+        "delta ; python_version < '4'",
+    ]
+    assert found.constraints == ["alpha<3"]
+    assert found.options == ["--index-url https://index/simple", "--no-binary :all:"]
+    assert found.links == ["more/wheels", "https://host/links", "wheels"]
+
+
+def test_lines_are_counted_from_where_they_begin() -> None:
+    assert [*logical_lines("a \\\nb\n# c\\\nd\ne\\")] == [(1, "a b"), (4, "d"), (5, "e")]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("-e .", "--workdir, or its wheel"),
+        ("--editable git+https://host/repo#egg=x", "cannot be sent"),
+        ("./package", "is a path on this machine; fix: put its wheel into a folder"),
+        ("dist/thing-1.0-py3-none-any.whl", "is a path on this machine"),
+        ("thing @ file:///home/me/thing.whl", "is a path on this machine"),
+        ("-r https://host/requirements.txt", "is not on this machine"),
+        ("-r file.txt", "names itself again"),
+        ("--prefix /usr", "cannot be sent"),
+        ("=1.0", "is not a requirement"),
+        ("?", "is not a requirement"),
+        ("-", "is not an option"),
+    ],
+)
+def test_what_cannot_be_sent_is_told_with_its_line(line: str, words: str) -> None:
+    with pytest.raises(SpecError) as raised:
+        read_file(PurePath("file.txt"), lambda _path: f"numpy\n{line}\n")
+    told = str(raised.value)
+    assert words in told
+    assert told.startswith("invalid job:\n  requirements.file: file.txt, line 2: ")
