@@ -29,6 +29,6 @@ def user_cache() -> TemplateCache | None:
     with suppress(OSError, RuntimeError):  # RuntimeError: no home
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kitctl" / "templates"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.name == "nt" or folder.stat().st_uid == os.getuid():
+        if not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid():
             return TemplateCache(str(folder))
     return None

@@ -50,7 +50,7 @@ _TABLE: Final[tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]] = (
         ("--sync", "sync", "PATH...", "", "File or folder to send besides; a path, or a glob.", list),
         ("--requirements", "requirements.file", "FILE", "none",
          "Packages to install: requirements.txt, or pyproject.toml[EXTRA]."),
-        ("--index-url", "requirements.indexUrl", "URL", "pip's", "Package index."),
+        ("--index-url", "requirements.indexUrl", "URL", "none", "Package index; none: pip's own."),
         ("--extra-index-url", "requirements.extraIndexUrls", "URL...", "", "Further package index.", list),
         ("--find-links", "requirements.findLinks", "DIR|URL...", "", "Folder with wheels; one of yours is sent.", list),
         ("--no-index", "requirements.noIndex", "", "", "Install from --find-links alone.", bool),

@@ -46,6 +46,6 @@ def test_extras_are_added(extras: list[str], lines: list[str]) -> None:
     ],
 )
 def test_what_is_wrong_is_told(text: str, extras: list[str], words: str) -> None:
-    with pytest.raises(SpecError, match="requirements.file: pyproject.toml") as raised:
+    with pytest.raises(SpecError, match=r"requirements\.file: pyproject\.toml") as raised:
         dependencies(text, "pyproject.toml", extras)
     assert words in str(raised.value)

@@ -52,8 +52,8 @@ CAUSES: Final[tuple[Cause, ...]] = (
     # Only a change of the script or the image helps.
     Cause(
         r"^ModuleNotFoundError: No module named '([^']+)'",
-        fix="install {0} in the job's image (for --target local: next to kitctl); your own modules must be next to the "
-        "script, or below the folder that -m starts in",
+        fix="name a file with {0} as --requirements, or install it in the job's image; modules of your own must be next "
+        "to the script, or below the folder that -m starts in: --workdir sends them",
         permanent=True,
     ),
     Cause(

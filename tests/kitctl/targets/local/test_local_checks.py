@@ -98,6 +98,7 @@ def test_each_field_means_something_here_or_is_ignored_on_purpose() -> None:
     """A new field has to be put on one side."""
     heard = {"version", "name", "namespace", "nodes", "gpusPerNode", "procsPerNode", "command", "args", "env", "sync"}
     heard |= {"workdir", "python", "keepOutputs"}
+    heard |= {f"requirements.{key}" for key in ("file", "indexUrl", "extraIndexUrls", "findLinks", "noIndex")}
     heard |= {"resume", "fromScratch", "virtualRanks", "backend", "nccl", "security.rendezvousSecret"}
     heard |= {f"rendezvous.{key}" for key in ("backend", "joinTimeout", "lastCall")}
     heard |= {f"snapshots.{key}" for key in ("enabled", "claim", "everySteps", "every", "memoryEverySteps", "keep")}
