@@ -52,7 +52,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     # Only a change of the script or the image helps.
     Cause(
         r"^ModuleNotFoundError: No module named '([^']+)'",
-        fix="name a file with {0} as --requirements, or install it in the job's image; modules of your own must be next "
+        fix="name a file with {0} as --requirements, or install it in the image; modules of your own must be next "
         "to the script, or below the folder that -m starts in: --workdir sends them",
         permanent=True,
     ),
