@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -20,14 +21,26 @@ STORE: Final = "code"  # in a job's folder
 POOL: Final = "blobs"  # in the state folder
 
 
-def add(sent: SentFolder, job: Path, state: Path) -> None:
-    """Copy the files to the store in a job's folder.
+def add(folders: Iterable[SentFolder], job: Path, state: Path) -> None:
+    """Copy the files to the store in a job's folder, if there are any.
 
     Raises:
         SpecError: one has changed since it was read.
         OSError: one cannot be read or written.
     """
-    pool, store = state / POOL, job / STORE
+    for sent in folders:
+        _add(sent, job / STORE, state / POOL)
+
+
+def remove_unused(state: Path) -> None:
+    """Remove the files of the pool that no job has any more."""
+    with suppress(OSError):
+        for path in (state / POOL).iterdir():
+            if path.stat().st_nlink == 1:
+                path.unlink(missing_ok=True)
+
+
+def _add(sent: SentFolder, store: Path, pool: Path) -> None:
     pool.mkdir(parents=True, exist_ok=True)
     for name in ("blobs", "trees"):
         (store / name).mkdir(parents=True, exist_ok=True)
@@ -38,14 +51,6 @@ def add(sent: SentFolder, job: Path, state: Path) -> None:
             _write(content(sent, path), blob, digest, path)
             _link(blob, shared)
     (store / tree_name(sent.tree.digest)).write_bytes(sent.tree.encoded)
-
-
-def remove_unused(state: Path) -> None:
-    """Remove the files of the pool that no job has any more."""
-    with suppress(OSError):
-        for path in (state / POOL).iterdir():
-            if path.stat().st_nlink == 1:
-                path.unlink(missing_ok=True)
 
 
 def _size(path: Path) -> int:

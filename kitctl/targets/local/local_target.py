@@ -6,15 +6,13 @@ import shutil
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 import msgspec
 
-import kitctl
-from kitctl.code_tree import SentFolder
 from kitctl.doctor import Finding
 from kitctl.errors import ConflictError, NotFound, TargetError, UnsupportedError
 from kitctl.facts import JobFacts
@@ -25,17 +23,17 @@ from kitctl.targets.conflicts import already_exists, check_scale, no_snapshots, 
 from kitctl.targets.local import (
     code_store,
     folder_facts,
-    interpreter,
     launch,
     local_checks,
     node_logs,
     process_faults,
+    recording,
     snapshot_tool,
     supervisor,
 )
-from kitctl.targets.local.folder import JobFolder, create, packages_home, state_home
+from kitctl.targets.local.folder import JobFolder, create, state_home
 from kitctl.targets.local.locks import acquire_lock
-from kitctl.targets.local.records import Desired, Job
+from kitctl.targets.local.records import Desired
 from kitctl.targets.local.removal import remove, require_own
 from kitctl.workdir.summary import sent
 
@@ -70,20 +68,11 @@ class LocalTarget:
         if submission.replace and (self._path(spec.namespace, spec.name) / "job.json").is_file():
             self.delete(spec.namespace, spec.name, snapshots=False)
         path, sources = self._path(spec.namespace, spec.name), submission.sources
-        job = Job(
-            spec=spec,
-            run=uuid.uuid4().hex,
-            created=time.time(),
-            folder=str(path if sources.workdir else submission.folder),
-            python=interpreter.find(spec.python, submission.folder),
-            library=str(interpreter.lend_library(self.state)) if spec.python else "",
-            version=kitctl.__version__,
-            code=sources.workdir.tree.digest if sources.workdir else "",
-            requirements=sources.requirements.tree.digest if sources.requirements else "",
-            packages=str(packages_home()),
-        )
+        job = recording.new_job(submission, path, self.state)
         try:
-            folder = create(path, job, Desired(nodes=spec.max_nodes), partial(self._store, sources.folders))
+            folder = create(
+                path, job, Desired(nodes=spec.max_nodes), partial(code_store.add, sources.folders, state=self.state)
+            )
         except FileExistsError as error:
             phase = self.job(spec.namespace, spec.name).result or "Running"
             raise already_exists(spec.name, phase) from error
@@ -215,10 +204,6 @@ class LocalTarget:
             raise no_snapshots(store.name, "on this machine", f"see {self.state} for the snapshots of earlier jobs")
         python, library = (job.python, job.library) if job else (sys.executable, "")
         return snapshot_tool.run(python, library, snapshots, args)
-
-    def _store(self, folders: Iterable[SentFolder], job: Path) -> None:
-        for one in folders:
-            code_store.add(one, job, self.state)
 
     def _path(self, namespace: str, name: str) -> Path:
         return self.state / "jobs" / namespace / name
