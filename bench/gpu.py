@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
-from bench import gpu_recovery, loop
+from bench import gpu_recovery, hooks, loop
 from bench.measure import Result, interval, save
 from bench.snapshot import measure_alone, measure_slowdown
 from bench.snapshot_methods import Done, Method, Methods
@@ -33,8 +33,8 @@ from kittrain.snapshots.state import State
 Row = tuple[str, ...]
 
 BATCHES = (128, 4096)  # images per step: one that is bound by kernel launches, and one that is bound by the GPU
-LAYERS, WIDTH = 20, 4096
-ROUNDS = 5  # of snapshots, after one that is not counted
+LAYERS, WIDTH = 10, 4096
+ROUNDS = 3  # of snapshots, after one that is not counted
 OURS = "the trainer"
 COLUMNS = ("operation", "baseline", "of the baseline", "of kitctl", "kitctl / baseline")
 
@@ -47,8 +47,10 @@ def main() -> None:
     args = parser.parse_args()
     if args.device == "cuda" and not torch.cuda.is_available():
         sys.exit(f"bench.gpu: no GPU for torch {torch.__version__} on this machine")
-    rows = [*throughput(args.device), *recovery(args.device), *snapshots(args.device, args.layers)]
-    save("gpu", Result(note=note(args.device, args.layers), columns=COLUMNS, rows=rows, raw=rows))
+    rows: list[Row] = []
+    for part in (throughput, hooked, recovery, partial(snapshots, layers=args.layers)):
+        rows += part(args.device)
+        save("gpu", Result(note=note(args.device, args.layers), columns=COLUMNS, rows=rows, raw=rows))
 
 
 def note(device: str, layers: int) -> str:
@@ -77,6 +79,19 @@ def throughput(device: str) -> Iterator[Row]:
             f"{1000 * statistics.median(own):.2f} ms",
             f"{overhead.median:+.2f} % throughput ({overhead.low:+.2f} to {overhead.high:+.2f})",
         )
+
+
+def hooked(device: str) -> Iterator[Row]:
+    """One row: the smallest step of a plain script, without and with the hooks in its rank."""
+    without, own = hooks.measure(device, rounds=5)
+    added = statistics.median(b - a for a, b in zip(without, own, strict=True))
+    yield (
+        "small step of a plain script",
+        "without hooks",
+        f"{statistics.median(without):.0f} us",
+        f"{statistics.median(own):.0f} us",
+        f"{added:+.1f} us",
+    )
 
 
 def recovery(device: str) -> Iterator[Row]:

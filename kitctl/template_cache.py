@@ -25,10 +25,11 @@ class TemplateCache(FileSystemBytecodeCache):
 
 
 def user_cache() -> TemplateCache | None:
-    """The cache of this user, whom nobody else may have it written for; None: it cannot be made."""
+    """The cache of this user; None: it cannot be made, or others may write to it, whose code would then be run."""
     with suppress(OSError, RuntimeError):  # RuntimeError: no home
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kitctl" / "templates"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid():
+        found = folder.stat()
+        if not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o022):
             return TemplateCache(str(folder))
     return None

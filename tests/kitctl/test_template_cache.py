@@ -52,6 +52,12 @@ def test_without_a_home_there_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> No
     assert user_cache() is None
 
 
+def test_a_folder_that_others_may_write_to_is_not_used() -> None:
+    found = folder()
+    found.chmod(0o770)
+    assert user_cache() is None
+
+
 def folder() -> Path:
     cache = user_cache()
     assert cache is not None

@@ -75,7 +75,8 @@ def test_render_prints_and_does_nothing_else(
     assert (code, err) == (0, "")
     assert out.endswith("job.batch/digits\n")
     assert not list(tmp_path.iterdir())
-    assert not Path(os.environ["XDG_CACHE_HOME"]).exists(), "a compiled template is code that somebody else could leave"
+    (cache,) = Path(os.environ["XDG_CACHE_HOME"], "kitctl").iterdir()
+    assert cache.stat().st_mode & 0o777 == 0o700, "a compiled template is code, which nobody else may leave"
 
 
 def test_an_unknown_verb_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:

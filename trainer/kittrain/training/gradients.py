@@ -110,7 +110,7 @@ class AveragedGradients:
     def _backward(self, batch: Batch, message: MessageSource) -> None:
         weight = batch.weight / len(self._sharers)
         with eval_mode([] if batch.ids else self._batchnorms):  # a batch of weight 0 must not change statistics
-            loss = self._parallel(to_device(batch.samples, self._world.device), weight, message)
+            loss = self._parallel(to_device(batch.take(), self._world.device), weight, message)
         loss.backward()
 
 

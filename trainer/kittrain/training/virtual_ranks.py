@@ -138,7 +138,7 @@ class VirtualRanks:
         self._set_buffers(self._buffers_before)
         weight = batch.weight / self._count
         with eval_mode([] if batch.ids else self._batchnorms):  # a batch of weight 0 must not change statistics
-            loss = self._loss(self._model, to_device(batch.samples, self._world.device)) * weight
+            loss = self._loss(self._model, to_device(batch.take(), self._world.device)) * weight
         gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True)
         if virtual == 0:
             self._buffers_after = [buffer.clone() for buffer in self._model.buffers()]

@@ -16,7 +16,7 @@ from kittrain.world.order import Cursor, Order, Span, rank_share
 from kittrain.world.seeds import derive_seed
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Batch:
     """A rank's part of a step.
 
@@ -31,6 +31,11 @@ class Batch:
     ids: list[int]
     weight: float
     samples: Any
+
+    def take(self) -> Any:
+        """The samples, which the batch then no longer holds: their memory is free before the next ones are loaded."""
+        samples, self.samples = self.samples, None
+        return samples
 
 
 class Data:
@@ -88,9 +93,10 @@ class Data:
             pin_memory=world.device.type == "cuda",
             generator=torch.Generator().manual_seed(seed),  # else it would use the global one
         )
-        for span, samples in zip(self.order.spans(cursor, epochs), loader, strict=True):
+        loaded = iter(loader)
+        for span in self.order.spans(cursor, epochs):
             ids = list(rank_share(self.order.ids(span), world.rank, world.size, minimum=minimum))
-            yield Batch(span=span, ids=ids, weight=world.size * len(ids) / span.size, samples=samples)
+            yield Batch(span=span, ids=ids, weight=world.size * len(ids) / span.size, samples=next(loaded))
 
     def _request(self, span: Span, world: World, minimum: int) -> BatchRequest:
         """What a rank loads: its samples, or the step's first one if it has none."""
