@@ -55,8 +55,8 @@ def agent_spec(spec: JobSpec, exit_codes: Mapping[str, int], target: Mapping[str
         spec: the job.
         exit_codes: the agent's exit codes by outcome.
         target: the fields that depend on the target: rendezvous_host and rendezvous_port; if there is one, log_dir,
-            report, secret_file, secret_name and owner; those of
-            ``code_fields`` with a folder, and of ``requirement_fields`` with requirements.
+            report, secret_file, secret_name and owner; in pods restart_in_place; those of ``code_fields`` with a
+            folder, and of ``requirement_fields`` with requirements.
     """
     document = {
         "version": SPEC_VERSION,
@@ -192,6 +192,7 @@ def _cluster_fields(spec: JobSpec, kind: JobKind) -> dict[str, str | int]:
         "log_dir": f"{spec.snapshots.path}/logs" if spec.snapshots.enabled else "",
         "report": f"configmap:{names.status_name(spec.name)}" if spec.security.report_status else "",
         "secret_file": f"{names.SECRET_PATH}/{names.SECRET_KEY}" if has_secret(spec) else "",
+        "restart_in_place": True,
     }
 
 

@@ -57,8 +57,9 @@ class Progress(msgspec.Struct, frozen=True):
 class NodeAssignment(msgspec.Struct, frozen=True):
     """The ranks of one node in the current group.
 
-    ``ranks`` is first and last, ``joined`` is by the node's own clock, and ``agent_runs`` is how often its agent was
-    started, this time included, as far as its logs are copied; 0: they are not.
+    ``ranks`` is first and last, and ``joined`` is by the node's own clock. ``agent_runs`` counts its containers, this
+    one included, as far as their logs are copied; 0: they are not. ``agent_restarts`` is how often this container has
+    started its agent again, and ``restart_cause`` how the agent before this one ended.
     """
 
     pod: str = ""
@@ -67,6 +68,8 @@ class NodeAssignment(msgspec.Struct, frozen=True):
     ranks: tuple[int, int] = (0, 0)
     joined: float = 0.0
     agent_runs: int = 0
+    agent_restarts: int = 0
+    restart_cause: str = ""
 
 
 class RecoveryTimings(msgspec.Struct, frozen=True):

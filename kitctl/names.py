@@ -103,6 +103,7 @@ KIT_WARM_WORKERS: Final = "KIT_WARM_WORKERS"  # set by an image or a job: "0" st
 KIT_SCRIPT_HOOKS: Final = (
     "KIT_SCRIPT_HOOKS"  # likewise: "0" disables the hooks in torch's optimizers and process groups
 )
+KIT_RESTART_IN_PLACE: Final = "KIT_RESTART_IN_PLACE"  # likewise: "0" ends a pod with its agent
 KIT_MEMORY_ROOT: Final = "KIT_MEMORY_ROOT"  # set by an image: the folder for in-memory copies, instead of /dev/shm
 
 # Settings of torchrun's c10d rendezvous: a dead node is noticed after 5 x 1 s instead of the default 3 x 5 s.
@@ -114,7 +115,9 @@ def rendezvous_conf(join_timeout: str, last_call: str) -> str:
     return f"join_timeout={seconds(join_timeout)},last_call_timeout={seconds(last_call)},{_RENDEZVOUS_KNOBS}"
 
 
-SWITCHES: Final = frozenset({KIT_WARM_WORKERS, KIT_SCRIPT_HOOKS})  # what a job may set of the kit's own: 0 or 1
+SWITCHES: Final = frozenset(
+    {KIT_WARM_WORKERS, KIT_SCRIPT_HOOKS, KIT_RESTART_IN_PLACE}
+)  # what a job may set of the kit's own: 0 or 1
 RESERVED_ENV_PREFIXES: Final = ("PET_", "KIT_", "TORCHELASTIC_")
 RESERVED_ENV: Final = frozenset(
     {

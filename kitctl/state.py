@@ -9,7 +9,16 @@ from typing import Literal
 
 import msgspec
 
-from kitctl.facts import JobFacts, NodeFacts, PastFailure, Progress, RecoveryTimings, Report, Termination
+from kitctl.facts import (
+    JobFacts,
+    NodeAssignment,
+    NodeFacts,
+    PastFailure,
+    Progress,
+    RecoveryTimings,
+    Report,
+    Termination,
+)
 
 Phase = Literal[
     "Pending",  # accepted; no node runs yet
@@ -79,7 +88,7 @@ def derive(facts: JobFacts) -> JobState:
         node_range=facts.node_range,
         ready_nodes=sum(node.alive for node in facts.nodes),
         world_size=report.world_size if phase == "Running" else 0,
-        restarts=sum(max(node.attempts - 1, 0) for node in facts.nodes),
+        restarts=sum(_restarts(node, report) for node in facts.nodes),
         created=facts.created,
         ended=facts.ended,
         progress=report.progress,
@@ -147,17 +156,30 @@ def _node(node: NodeFacts, report: Report, phase: Phase, *, reporting: bool) -> 
         ranks=tuple(range(first, last + 1)),
         pod=node.pod,
         host=assignment.host if assignment else node.host,
-        restarts=max(node.attempts - 1, 0),
+        restarts=_restarts(node, report),
         since=node.started if node.alive else node.ended,
-        reason=_node_reason(node, phase),
+        reason=_node_reason(node, phase, report),
     )
 
 
-def _node_reason(node: NodeFacts, phase: Phase) -> str:
+def _restarts(node: NodeFacts, report: Report) -> int:
+    """How often a node was started again: as a pod or process, and its agent within that."""
+    return max(node.attempts - 1, 0) + _in_place(node, report).agent_restarts
+
+
+def _in_place(node: NodeFacts, report: Report) -> NodeAssignment:
+    """What the node's current pod has reported; empty before it has."""
+    assignment = report.nodes.get(str(node.index))
+    known = assignment and assignment.pod == node.pod and _has_joined(node, report)
+    return assignment if assignment and known else NodeAssignment()
+
+
+def _node_reason(node: NodeFacts, phase: Phase, report: Report) -> str:
     """Why the node is in its state; of a failed job, only its part in the failure, as the job has the reason."""
     ended = node.termination
     if phase != "Failed" or not ended or ended.outcome != "fatal" or ended.node is None or node.alive:
-        before = f"before: {node.before}" if node.before and node.alive else ""
+        cause = _in_place(node, report).restart_cause or node.before
+        before = f"before: {cause}" if cause and node.alive else ""
         return node.note or before or (ended.reason if ended else "")
     if ended.node != node.index:
         return f"ended with node {ended.node}"

@@ -61,7 +61,8 @@ def test_every_variable_that_the_trainer_reads_has_a_name_here() -> None:
     modules = (env.__file__, job_spec.__file__)
     named = {name for file in modules for name in re.findall(r'"((?:KIT|PET)_[A-Z_]+)"', Path(file).read_text())}
     own = {one.name for kind in (env.NodeEnv, env.RankEnv) for one in fields(kind)}
-    own -= {one.name for one in fields(job_spec.JobSpec)} | {"local_addr", "host", "run_id", "agent_runs", "packages"}
+    own -= {one.name for one in fields(job_spec.JobSpec)} | {"local_addr", "host", "run_id"}
+    own -= {"packages", "agent_runs", "agent_restarts", "restart_cause"}
     read = named | {f"KIT_{name.upper()}" for name in own}
     ours = {value for value in vars(names).values() if isinstance(value, str)}
     of_ranks = {"KIT_RANK", "KIT_LOCAL_RANK", "KIT_WORLD_SIZE", "KIT_LOCAL_WORLD_SIZE"}

@@ -124,7 +124,8 @@ def test_the_local_target_declares_what_manifests_declare(tmp_path: Path) -> Non
     assert {name: local.get(name) for name in shared} == shared
     here, there = (document(variables) for variables in (local, pod_environment("IndexedJob")))
     differ = {name for name in here.keys() | there.keys() if (here.get(name) or None) != (there.get(name) or None)}
-    assert differ == {"rendezvous_host", "rendezvous_port", "log_dir", "report", "secret_file", "secret_name"}
+    by_target = {"rendezvous_host", "rendezvous_port", "log_dir", "report", "secret_file", "secret_name"}
+    assert differ == by_target | {"restart_in_place"}
 
 
 def test_pods_request_what_the_agent_reads() -> None:

@@ -203,6 +203,23 @@ def test_a_nodes_line(place: NodeFacts, more: dict[str, Any], state: str, since:
     assert (line.state, line.since) == (state, since)
 
 
+def restarted(pod: str, joined: float = 20.0) -> Report:
+    place = NodeAssignment(pod=pod, joined=joined, agent_restarts=2, restart_cause="the agent was killed by SIGKILL")
+    return Report(run="r", round=3, formed=20.0, nodes={"0": place, "1": NodeAssignment(pod="job-1", joined=20.0)})
+
+
+def test_restarts_within_a_pod_count_and_are_explained() -> None:
+    job = derive(facts(node(0, attempts=2, before="OOMKilled"), node(1), report=restarted("job-0")))
+    assert (job.phase, job.restarts, [place.restarts for place in job.nodes]) == ("Running", 3, [3, 0])
+    assert job.nodes[0].reason == "before: the agent was killed by SIGKILL"
+
+
+@pytest.mark.parametrize(("pod", "joined"), [("another", 20.0), ("job-0", 5.0)])
+def test_restarts_within_an_earlier_pod_do_not_count_for_the_current_one(pod: str, joined: float) -> None:
+    job = derive(facts(node(0, attempts=2, before="OOMKilled"), node(1), report=restarted(pod, joined)))
+    assert (job.nodes[0].restarts, job.nodes[0].reason) == (1, "before: OOMKilled")
+
+
 def test_restarts_are_those_of_all_nodes() -> None:
     job = derive(facts(node(0, attempts=2), node(1, attempts=3), gone(2, attempts=0)))
     assert (job.restarts, [place.restarts for place in job.nodes]) == (3, [1, 2, 0])

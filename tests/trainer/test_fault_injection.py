@@ -79,6 +79,19 @@ def test_an_init_that_starts_the_agent_is_not_an_agent(agents: tuple[int, int]) 
     assert found[agent].parent == init
 
 
+def test_the_supervisor_of_a_pod_is_not_an_agent() -> None:
+    program = (
+        "from kittrain.system.child_processes import SUPERVISOR, set_own_name;"
+        "set_own_name(SUPERVISOR); print(flush=True); input()"
+    )
+    command = [sys.executable, "-c", program, "-m", "kittrain.agent", "--", "train.py"]
+    supervisor = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert supervisor.stdout
+    supervisor.stdout.readline()
+    assert [process.is_agent for process in processes() if process.pid == supervisor.pid] == [False]
+    supervisor.communicate(b"\n")
+
+
 def test_the_signal_names_exist() -> None:
     assert all(f"SIG{name}" in signal.Signals.__members__ for name in SIGNALS)
 

@@ -10,9 +10,10 @@ import importlib.metadata
 import logging
 import os
 import sys
+import time
 import traceback
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,9 +27,11 @@ from kittrain.node.log_copy import LogCopy, open_log_copy
 from kittrain.node.memory import memory_folder
 from kittrain.node.pip_install import RequirementsError, RequirementsUnavailableError
 from kittrain.node.requirements import required_packages
+from kittrain.node.pod_supervisor import supervise
 from kittrain.node.run_identity import with_run_uid
 from kittrain.node.scratch import scratch_folder
 from kittrain.node.secret import run_secret
+from kittrain.node.supervision import Supervision
 from kittrain.node.workdir import CodeError, enter_workdir
 from kittrain.node.zygote import Zygote
 from kittrain.outcome import marker, termination
@@ -49,9 +52,19 @@ if TYPE_CHECKING:
     from kittrain.node.supervise import Supervisor
 
 
-def main(argv: list[str] | None = None) -> int:
+def start(arguments: list[str]) -> int:
+    """Run the node, in a pod under a supervisor; returns the exit code."""
+    try:
+        node = node_env()
+    except EnvError as error:
+        return _misconfigured(error)
+    if node.restart_in_place and sys.platform == "linux":
+        return supervise(node, partial(main, arguments))
+    return main(arguments)
+
+
+def main(arguments: list[str], supervision: Supervision | None = None) -> int:
     """Run the node; returns the agent's exit code."""
-    arguments = sys.argv[1:] if argv is None else argv
     command = arguments[1:] if arguments[:1] == ["--"] else arguments
     drain = Drain()
     drain.install()
@@ -59,17 +72,21 @@ def main(argv: list[str] | None = None) -> int:
         node = node_env()
     except EnvError as error:
         return _misconfigured(error)
-    with _log_copy(node) as log_copy:
-        ending = _run(node, command, drain, log_copy)
+    if supervision:
+        node = replace(node, agent_restarts=supervision.restart.count, restart_cause=supervision.restart.cause)
+    with _log_copy(node, supervision.begun if supervision else time.time()) as log_copy:
+        if node.agent_restarts:
+            log(node.node_index, f"started again in place, restart {node.agent_restarts}: {node.restart_cause}")
+        ending = _run(node, command, drain, log_copy, supervision)
         termination.write(node.termination_log, ending, node_index=node.node_index)
         log(node.node_index, ending.summary)
     return node.exit_codes[ending.outcome]
 
 
 @contextmanager
-def _log_copy(node: NodeEnv) -> Iterator[LogCopy | None]:
+def _log_copy(node: NodeEnv, begun: float) -> Iterator[LogCopy | None]:
     """Copy this node's output to the log folder, if there is one."""
-    log_copy = open_log_copy(node, partial(log, node.node_index))
+    log_copy = open_log_copy(node, partial(log, node.node_index), begun=begun)
     if log_copy is None:
         yield None
         return
@@ -114,7 +131,9 @@ def _ambiguous(node: NodeEnv, mark: Path) -> Ending:
     return Ending(outcome="fatal", reason=f"run {node.run_id} has already finished; if this is a new run, {fix}")
 
 
-def _run(node: NodeEnv, command: list[str], drain: Drain, log_copy: LogCopy | None) -> Ending:
+def _run(
+    node: NodeEnv, command: list[str], drain: Drain, log_copy: LogCopy | None, supervision: Supervision | None
+) -> Ending:
     if node.kitctl_version not in {None, version()}:
         log(node.node_index, f"warning: kitctl is version {node.kitctl_version}, but the image has version {version()}")
     try:
@@ -125,7 +144,7 @@ def _run(node: NodeEnv, command: list[str], drain: Drain, log_copy: LogCopy | No
             return ending
         with drain.interruptible():
             node = replace(node, packages=required_packages(node, partial(log, node.node_index)))
-        return _supervise(node, command, drain, log_copy)
+        return _supervise(node, command, drain, log_copy, supervision)
     except DrainRequested:
         return Ending(outcome="drained", reason="received a stop signal")
     except (EnvError, CodeError, RequirementsError) as error:
@@ -137,7 +156,9 @@ def _run(node: NodeEnv, command: list[str], drain: Drain, log_copy: LogCopy | No
         return Ending(outcome="retryable", reason=f"the agent failed: {type(error).__name__}: {error}")
 
 
-def _supervise(node: NodeEnv, command: list[str], drain: Drain, log_copy: LogCopy | None) -> Ending:
+def _supervise(
+    node: NodeEnv, command: list[str], drain: Drain, log_copy: LogCopy | None, supervision: Supervision | None
+) -> Ending:
     """Set up the node, starting with what other nodes wait for, and run it until it ends."""
     settings = RendezvousSettings.from_conf(node.rendezvous_conf)
     adopt_orphans()
@@ -150,8 +171,7 @@ def _supervise(node: NodeEnv, command: list[str], drain: Drain, log_copy: LogCop
             secret = run_secret(node, partial(log, node.node_index))
             hub = stack.enter_context(hub_process(node, settings, secret=secret)) if hosts else None
             supervisor = load(node)
-            warm = node.warm_workers and sys.platform == "linux"
-            zygote = stack.enter_context(closing(Zygote())) if warm else None
+            zygote = _zygote(node, supervision, stack)
         _quiet_torch()
         if log_copy:
             log_copy.start()  # starts a thread, so only after the zygote is forked
@@ -160,6 +180,15 @@ def _supervise(node: NodeEnv, command: list[str], drain: Drain, log_copy: LogCop
             node, command, settings=settings, secret=secret, hub=hub, zygote=zygote, drain=drain, scratch=scratch
         )
         return instance.run()
+
+
+def _zygote(node: NodeEnv, supervision: Supervision | None, stack: ExitStack) -> Zygote | None:
+    """The process that ranks are forked from, until the stack is closed; in a pod it may then become the next agent."""
+    if not node.warm_workers or sys.platform != "linux":
+        return None
+    zygote = Zygote(supervision)
+    stack.callback(zygote.leave if supervision else zygote.close)
+    return zygote
 
 
 def load(node: NodeEnv) -> type[Supervisor]:
@@ -198,4 +227,4 @@ def version() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(start(sys.argv[1:]))

@@ -35,7 +35,9 @@ class NodeEnv(JobSpec):
     memory_root: Path | None = None  # set by an image: where ranks keep copies of their state
     termination_log: Path | None = None
     packages: Path | None = None  # where the script's requirements are installed; set by the agent
-    agent_runs: int = 0  # of this node, including this one, as far as they left log copies; set by the agent
+    agent_runs: int = 0  # containers of this node, this one included, as far as they left log copies; set by the agent
+    agent_restarts: int = 0  # in this container; likewise
+    restart_cause: str = ""  # how the agent before this one ended; likewise
 
     @property
     def hosts_rendezvous(self) -> bool:

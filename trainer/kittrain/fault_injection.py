@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kittrain.system.child_processes import SUPERVISOR
+
 AGENT: Final = b"\0kittrain.agent\0"
 SIGNALS: Final = ("KILL", "STOP", "CONT", "TERM")
 
@@ -30,7 +32,7 @@ class Process:
 
 
 def main() -> None:
-    """Print the target, then send the signal. In a container the agent's death ends this process, too."""
+    """Print the target, then send the signal. If the agent's death ends its container, it ends this process, too."""
     parser = argparse.ArgumentParser("kittrain.fault_injection", description="Inject a fault.")
     parser.add_argument("signal", choices=SIGNALS)
     parser.add_argument("--rank", type=int, help="the rank to signal (default: the agent)")
@@ -80,8 +82,10 @@ def processes() -> Iterator[Process]:
         sys.exit("/proc does not exist on this system")
     for pid in (int(path.name) for path in folder.glob("[0-9]*")):
         with suppress(OSError):  # it has ended
-            _, parent, _, session, *_ = (folder / str(pid) / "stat").read_text().rpartition(")")[2].split()
+            named, _, rest = (folder / str(pid) / "stat").read_text().rpartition(")")
+            _, parent, _, session, *_ = rest.split()
             is_agent = AGENT in (folder / str(pid) / "cmdline").read_bytes() and _is_python(pid)
+            is_agent = is_agent and not named.endswith(f"({SUPERVISOR}")
             yield Process(pid=pid, parent=int(parent), session=int(session), is_agent=is_agent)
 
 

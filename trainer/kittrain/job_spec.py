@@ -54,6 +54,7 @@ class JobSpec:
     secret_required: bool = False
     exit_codes: ExitCodes = field(default_factory=lambda: EXIT_CODES)
     max_restarts: int = 3
+    restart_in_place: bool = False  # the agent has a supervisor in its pod that starts it again
     grace_seconds: int | None = None  # from SIGTERM to SIGKILL; None: unknown
     hang_timeout: HangTimeout = None
     snapshot_dir: Path | None = None  # None: no snapshots

@@ -58,6 +58,7 @@ PYTHONUNBUFFERED: "1"
   "secret_name" (.Values.security.reportStatus | ternary $job.secretName "")
   "owner" ($job.kind.podsKnowUid | ternary "" (printf "apis/%s/%s/%s" $job.kind.apiVersion $job.kind.plural $job.name))
   "exit_codes" $job.kind.exitCodes
+  "restart_in_place" true
   "max_restarts" .Values.policy.maxRestarts
   "grace_seconds" (include "training-job.seconds" .Values.policy.gracePeriod | int64)
   "hang_timeout" $hang

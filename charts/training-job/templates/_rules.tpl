@@ -53,7 +53,7 @@ name: {{ len $job.name }} characters leave no room for the node index in the hos
 {{- define "training-job.podProblems" -}}
 {{- $kit := "is set by the kit, which needs it as it is" }}
 {{- $reserved := include "training-job.reservedEnv" . | fromJsonArray }}
-{{- $switches := list "KIT_WARM_WORKERS" "KIT_SCRIPT_HOOKS" }}
+{{- $switches := list "KIT_WARM_WORKERS" "KIT_SCRIPT_HOOKS" "KIT_RESTART_IN_PLACE" }}
 {{- range list "restartPolicy" "hostname" "subdomain" "setHostnameAsFQDN" "activeDeadlineSeconds" }}
 {{- if hasKey $.Values.pod.spec . }}
 pod.spec.{{ . }}: {{ $kit }}; fix: remove it
@@ -92,7 +92,7 @@ pod.{{ $field }}[{{ $number }}]: needs a name and an image; fix: set name and im
 
 {{- define "training-job.environmentProblems" -}}
 {{- $reserved := include "training-job.reservedEnv" . | fromJsonArray }}
-{{- $switches := list "KIT_WARM_WORKERS" "KIT_SCRIPT_HOOKS" }}
+{{- $switches := list "KIT_WARM_WORKERS" "KIT_SCRIPT_HOOKS" "KIT_RESTART_IN_PLACE" }}
 {{- range $field := list "env" "secrets" }}
 {{- range $name, $_ := get $.Values $field }}
 {{- if and (not (has $name $switches)) (or (has $name $reserved) (regexMatch "^(PET_|KIT_|TORCHELASTIC_)" $name)) }}

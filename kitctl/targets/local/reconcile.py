@@ -15,7 +15,7 @@ from kitctl.targets.local.records import Desired, Exited, Result, Started
 # Any other end (retryable, an unknown code, a signal) counts as a lost node.
 _CODES = names.EXIT_CODES
 OUTCOMES = {_CODES["done"]: "done", _CODES["drained"]: "drained", _CODES["fatal"]: "fatal"}
-BACKOFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)  # before the next start, by consecutive losses
+BACKOFF_SECONDS = (0.0, 0.1, 0.2, 0.5, 1.0)  # before the next start, by consecutive losses; a pod's agent waits alike
 
 
 @dataclass(frozen=True, kw_only=True)

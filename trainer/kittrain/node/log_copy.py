@@ -26,11 +26,17 @@ def log_copy_path(log_dir: Path, *, node_index: int, pod: str, begun: float) -> 
     return log_dir / f"node-{node_index}" / f"{begun * 1000:.0f}-{pod}.log"
 
 
-def open_log_copy(node: NodeEnv, log: Callable[[str], None]) -> LogCopy | None:
-    """The copy for this run of the agent; None without a log folder."""
+def open_log_copy(node: NodeEnv, log: Callable[[str], None], *, begun: float) -> LogCopy | None:
+    """The copy for this run of the agent; None without a log folder.
+
+    Args:
+        node: the node's environment.
+        log: called with the volume's first error.
+        begun: when the run began, in Unix seconds. An agent that is started again in its pod continues the run.
+    """
     if node.log_dir is None:
         return None
-    path = log_copy_path(node.log_dir, node_index=node.node_index, pod=node.pod, begun=time.time())
+    path = log_copy_path(node.log_dir, node_index=node.node_index, pod=node.pod, begun=begun)
     return LogCopy(path, log=log)
 
 

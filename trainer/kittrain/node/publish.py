@@ -69,7 +69,9 @@ class NodeAssignment:
     group_rank: int
     ranks: tuple[int, int]  # first and last
     joined: float
-    agent_runs: int  # runs of this node's agent, as far as they left log copies
+    agent_runs: int  # containers of this node, as far as they left log copies
+    agent_restarts: int  # in this container
+    restart_cause: str  # of the last of these
 
 
 class Reporter:
@@ -115,6 +117,8 @@ class Reporter:
             ranks=ranks,
             joined=time.time(),
             agent_runs=self._node.agent_runs,
+            agent_restarts=self._node.agent_restarts,
+            restart_cause=self._node.restart_cause,
         )
         self._ranks, self._world = ranks, world
         known = {"round": self._round, "failures": self._failures.known, "loaded": self.loaded}
@@ -165,10 +169,8 @@ class Reporter:
         self.recovery.update(ranks.reached)
         self.loaded = max(self.loaded, ranks.loaded)
         self._script_progress = ranks.script_progress or self._script_progress
-        warned, self.warning = (
-            self.warning,
-            without_group(steps=ranks.script_steps, group=ranks.group, world=self._world),
-        )
+        warned = self.warning
+        self.warning = without_group(steps=ranks.script_steps, group=ranks.group, world=self._world)
         if self.warning and not warned:
             self._log(f"warning: {self.warning}")
         self._timings = timings or self._timings

@@ -1,7 +1,7 @@
 """The zygote: a process with torch imported that forks the ranks, in milliseconds instead of seconds.
 
 The agent forks it after importing torch and before starting a thread. It starts no threads and uses neither devices nor
-process groups: none of these survive a fork.
+process groups: none of these survive a fork. In a pod it outlives a lost agent, and becomes the next one.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from kittrain.node import worker
+from kittrain.node.supervision import Supervision
 from kittrain.system import cuda
 from kittrain.system.after_fork import record_generators, reset_after_fork, run_and_exit
 from kittrain.system.import_path import add_packages, with_packages
@@ -64,15 +65,19 @@ class ForkRequest:
 class Zygote:
     """The agent's side of the zygote; use it only from the agent's main thread."""
 
-    def __init__(self) -> None:
-        """Fork the zygote. The calling process must be single-threaded and a subreaper."""
+    def __init__(self, supervision: Supervision | None = None) -> None:
+        """Fork the zygote. The calling process must be single-threaded and a subreaper.
+
+        Args:
+            supervision: of the agent, whose successor the zygote is then.
+        """
         agent = os.getpid()
         parent_end, child_end = socket.socketpair()
         self._pid = os.fork()
         if not self._pid:
             parent_end.close()
             try:
-                _serve(child_end, agent)
+                _serve(child_end, agent, supervision)
             except BaseException:  # noqa: BLE001  must not unwind into the agent's frames
                 traceback.print_exc()
             finally:
@@ -102,6 +107,10 @@ class Zygote:
             raise ZygoteLost(str(error)) from error
         return int(self._receive(START_TIMEOUT)["pid"])
 
+    def leave(self) -> None:
+        """Let go of a zygote that is the agent's successor, for when the agent has ended."""
+        self._lines.close()
+
     def close(self) -> None:
         """Kill the zygote. Ranks go on, except one that has not reported its process id yet."""
         self._lines.close()
@@ -119,20 +128,27 @@ class Zygote:
         return answer
 
 
-def _serve(connection: socket.socket, agent: int) -> None:
-    """Fork ranks until the agent exits."""
-    die_with_parent(agent)
+def _serve(connection: socket.socket, agent: int, supervision: Supervision | None) -> None:
+    """Fork ranks until the agent exits; then take its place, if it has a supervisor that wants that."""
+    if not supervision:
+        die_with_parent(agent)
     for number in (signal.SIGTERM, signal.SIGINT):  # they are meant for the agent
         signal.signal(number, signal.SIG_IGN)
     imported_in = preload()
     lines = LineStream(connection)
+    usable = not cuda.initialized()
+    if supervision and usable:
+        supervision.stand_by()
     with suppress(ConnectionLost):  # the agent has closed the connection or exited
-        lines.send({"error": CUDA_ERROR if cuda.initialized() else ""})
+        lines.send({"error": "" if usable else CUDA_ERROR})
         while request := lines.receive():
             middle = os.fork()
             if not middle:
                 _fork_rank(ForkRequest(**request), imported_in, lines, agent)
             os.waitpid(middle, 0)
+    lines.close()
+    if supervision:
+        supervision.succeed()
 
 
 def preload() -> Mapping[str, str]:

@@ -68,7 +68,7 @@ def test_a_node_that_is_lost_again_and_again_comes_back_later_each_time() -> Non
     pauses = [pause(node(0, signal=9, consecutive_losses=row)) for row in range(1, 9)]
     assert pauses == sorted(pauses)
     assert pauses[0] < 1
-    soon = node(1, signal=9, consecutive_losses=5, exited=Exited(time=NOW - 1, signal=9))
+    soon = node(1, signal=9, consecutive_losses=5, exited=Exited(time=NOW - 0.5, signal=9))
     assert decide(THREE, [running(0), soon, running(2)]) == []
 
 
