@@ -1,4 +1,4 @@
-"""How the controllers react to each exit code of the agent, with real pods of both kinds."""
+"""How the controllers react to each exit code of a pod, with real pods of both kinds."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def test_what_counts_as_a_lost_pod_of_an_indexed_job(namespace: str) -> None:
 
 
 def submit_ending(namespace: str, kind: str, outcome: str, *, spare: int = 1) -> Run:
-    """A job of one node that first ends in this way, and may lose ``spare`` pods."""
+    """A job of one node whose agent, and pod with it, first ends in this way; it may lose ``spare`` pods."""
     restarts = "0" if outcome == "fatal" else "1"
-    limits = ("--max-restarts", restarts, "--set", f"policy.backoffLimit={spare}")
+    limits = ("--max-restarts", restarts, "--set", f"policy.backoffLimit={spare}", "--env", "KIT_RESTART_IN_PLACE=0")
     return submit(namespace, kind, *limits, SCRIPT, outcome, name=outcome)
 
 

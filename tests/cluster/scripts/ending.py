@@ -1,4 +1,7 @@
-"""A rank that ends its node's agent as its argument says, at the first attempt; then it succeeds."""
+"""A rank that ends its node's agent as its argument says, at the first attempt; then it succeeds.
+
+``always-retryable`` never succeeds.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ first = not attempts.exists()
 with attempts.open("a") as file:
     file.write(f"{outcome}\n")
 
-match outcome if first else "done":
+match outcome if first or outcome.startswith("always") else "done":
     case "drained":
         os.kill(1, signal.SIGTERM)  # to the container's init, as the kubelet does it
         signal.pause()
-    case "retryable":  # something is wrong with the node, not with the program
+    case "retryable" | "always-retryable":  # something is wrong with the node, not with the program
         for scratch in Path("/tmp").glob("kit-agent-*"):
             shutil.rmtree(scratch)
         sys.exit("the agent cannot start ranks again")
