@@ -26,8 +26,8 @@ from kittrain.node.host_info import share_cores
 from kittrain.node.log_copy import LogCopy, open_log_copy
 from kittrain.node.memory import memory_folder
 from kittrain.node.pip_install import RequirementsError, RequirementsUnavailableError
-from kittrain.node.requirements import required_packages
 from kittrain.node.pod_supervisor import supervise
+from kittrain.node.requirements import required_packages
 from kittrain.node.run_identity import with_run_uid
 from kittrain.node.scratch import scratch_folder
 from kittrain.node.secret import run_secret
