@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -117,29 +118,32 @@ class Container:
         return found
 
 
+class Start(Protocol):
+    """Starts the container whose agents do what the words say."""
+
+    def __call__(self, *agents: str) -> Container: ...
+
+
 @pytest.fixture
-def container(tmp_path: Path) -> Iterator[type[Container]]:
+def container(tmp_path: Path) -> Iterator[Start]:
     started = []
+    (tmp_path / "snapshots").mkdir()
+    (tmp_path / "message").touch()
+    given = {"KIT_TERMINATION_LOG": str(tmp_path / "message"), "KIT_SNAPSHOT_DIR": str(tmp_path / "snapshots")}
 
-    class Started(Container):
-        def __init__(self, *agents: str) -> None:
-            (tmp_path / "snapshots").mkdir()
-            (tmp_path / "message").touch()
-            given = {"KIT_TERMINATION_LOG": str(tmp_path / "message"), "KIT_SNAPSHOT_DIR": str(tmp_path / "snapshots")}
-            process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, *agents], env=os.environ | given, stdout=subprocess.PIPE, text=True
-            )
-            started.append(process)
-            super().__init__(process, tmp_path)
+    def start(*agents: str) -> Container:
+        command = [sys.executable, "-c", PROGRAM, *agents]
+        started.append(subprocess.Popen(command, env=os.environ | given, stdout=subprocess.PIPE, text=True))
+        return Container(started[-1], tmp_path)
 
-    yield Started
+    yield start
     for process in started:
         process.kill()
         process.communicate()
 
 
 @pytest.mark.parametrize("outcome", ["done", "drained", "fatal"])
-def test_an_agent_that_ends_for_good_ends_the_container_with_its_code(container: type[Container], outcome: str) -> None:
+def test_an_agent_that_ends_for_good_ends_the_container_with_its_code(container: Start, outcome: str) -> None:
     here = container(outcome)
     assert len(here.wait()) == 1
     assert here.process.returncode == EXIT_CODES[outcome]
@@ -155,7 +159,7 @@ def test_an_agent_that_ends_for_good_ends_the_container_with_its_code(container:
         ("crashed", "the agent was killed by SIGSEGV"),
     ],
 )
-def test_any_other_end_starts_the_agent_again_which_knows_why(container: type[Container], end: str, cause: str) -> None:
+def test_any_other_end_starts_the_agent_again_which_knows_why(container: Start, end: str, cause: str) -> None:
     here = container(end, "done")
     first, *_, second = here.wait()
     assert here.process.returncode == 0
@@ -164,7 +168,7 @@ def test_any_other_end_starts_the_agent_again_which_knows_why(container: type[Co
 
 
 @pytest.mark.slow
-def test_a_crash_loop_ends_the_container_which_tells_it(container: type[Container]) -> None:
+def test_a_crash_loop_ends_the_container_which_tells_it(container: Start) -> None:
     here = container("killed")
     lines = here.wait()
     assert here.process.returncode == 128 + signal.SIGKILL
@@ -175,7 +179,7 @@ def test_a_crash_loop_ends_the_container_which_tells_it(container: type[Containe
 
 
 @pytest.mark.slow
-def test_a_loop_of_retryable_ends_keeps_the_agents_own_message(container: type[Container]) -> None:
+def test_a_loop_of_retryable_ends_keeps_the_agents_own_message(container: Start) -> None:
     here = container("told")
     lines = here.wait()
     assert here.process.returncode == EXIT_CODES["retryable"]
@@ -183,13 +187,13 @@ def test_a_loop_of_retryable_ends_keeps_the_agents_own_message(container: type[C
     assert here.message == {"reason": "the storage is gone"}
 
 
-def test_a_restart_is_told_the_agents_reason_and_starts_with_an_empty_message(container: type[Container]) -> None:
+def test_a_restart_is_told_the_agents_reason_and_starts_with_an_empty_message(container: Start) -> None:
     _, second, message = container("told", "asked").wait()
     assert second.split(maxsplit=3)[3] == "the storage is gone"
     assert message == "message b''"
 
 
-def test_new_snapshots_refill_the_budget(container: type[Container]) -> None:
+def test_new_snapshots_refill_the_budget(container: Start) -> None:
     here = container(*["advancing"] * (MAX_RESTARTS + 2), "done")
     assert len(here.wait()) == MAX_RESTARTS + 3
     assert here.process.returncode == 0
@@ -197,7 +201,7 @@ def test_new_snapshots_refill_the_budget(container: type[Container]) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_signal_reaches_the_agent_whose_drain_ends_the_container(
-    container: type[Container], number: signal.Signals
+    container: Start, number: signal.Signals
 ) -> None:
     here = container("draining")
     here.line()
@@ -207,7 +211,7 @@ def test_a_stop_signal_reaches_the_agent_whose_drain_ends_the_container(
     assert here.process.returncode == EXIT_CODES["drained"]
 
 
-def test_an_agent_that_is_stopped_before_it_can_drain_is_drained(container: type[Container]) -> None:
+def test_an_agent_that_is_stopped_before_it_can_drain_is_drained(container: Start) -> None:
     here = container("waiting")
     here.line()
     here.process.terminate()
@@ -216,7 +220,7 @@ def test_an_agent_that_is_stopped_before_it_can_drain_is_drained(container: type
     assert here.message["outcome"] == "drained"
 
 
-def test_a_stop_between_two_agents_ends_the_container(container: type[Container]) -> None:
+def test_a_stop_between_two_agents_ends_the_container(container: Start) -> None:
     here = container("retryable")
     for _ in range(6):  # the delays have grown
         here.line()
@@ -226,14 +230,14 @@ def test_a_stop_between_two_agents_ends_the_container(container: type[Container]
     assert len(lines) <= 1
 
 
-def test_what_an_agent_leaves_behind_is_killed(container: type[Container]) -> None:
+def test_what_an_agent_leaves_behind_is_killed(container: Start) -> None:
     here = container("leaving", "done")
     _, left, _ = here.wait()
     with pytest.raises(ProcessLookupError):
         os.kill(int(left.split()[1]), 0)
 
 
-def test_a_successor_becomes_the_next_agent(container: type[Container]) -> None:
+def test_a_successor_becomes_the_next_agent(container: Start) -> None:
     here = container("succeeded")
     _, successor, second = here.wait()
     assert here.process.returncode == 0
@@ -241,7 +245,7 @@ def test_a_successor_becomes_the_next_agent(container: type[Container]) -> None:
 
 
 @pytest.mark.slow
-def test_a_frozen_successor_is_replaced(container: type[Container]) -> None:
+def test_a_frozen_successor_is_replaced(container: Start) -> None:
     here = container("frozen", "done")
     _, successor, second = here.wait()
     assert here.process.returncode == 0
@@ -249,7 +253,7 @@ def test_a_frozen_successor_is_replaced(container: type[Container]) -> None:
     assert second.split()[2] != successor.split()[1]
 
 
-def test_agents_die_with_the_supervisor(container: type[Container]) -> None:
+def test_agents_die_with_the_supervisor(container: Start) -> None:
     here = container("waiting")
     agent = int(here.line().split()[2])
     here.process.kill()
