@@ -32,7 +32,8 @@ def plain(tmp_path: Path) -> Iterator[object]:
 
 def loss(node: ColdNodes) -> str:
     """What the script printed at its end."""
-    return re.findall(r"loss ([\d.]+)", node.output(0))[-1]
+    losses: list[str] = re.findall(r"loss ([\d.]+)", node.output(0))
+    return losses[-1]
 
 
 @pytest.mark.parametrize("more", [[], ["--compile"]], ids=["eager", "compiled"])

@@ -7,6 +7,7 @@ import argparse
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -55,7 +56,7 @@ for step in range(first + 1, 201):
     scaler.step(optimizer)
     scaler.update()
     if step % 20 == 0:
-        parts = {"model": model, "optimizer": optimizer, "scaler": scaler}
+        parts: dict[str, Any] = {"model": model, "optimizer": optimizer, "scaler": scaler}
         saved = {name: part.state_dict() for name, part in parts.items()}
         torch.save({**saved, "step": step}, args.output / "scratch.pt")
         (args.output / "scratch.pt").replace(checkpoint)
