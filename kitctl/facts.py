@@ -138,6 +138,18 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     before: str = ""  # how the previous attempt ended
 
 
+class QueueFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a job stands in a queue of the cluster.
+
+    ``Stopped``: it does not wait, until somebody resumes it. ``position`` is 1 for the job that is next.
+    """
+
+    name: str
+    state: Literal["Waiting", "Admitted", "Stopped"]
+    position: int | None = None
+    reason: str = ""
+
+
 class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about a job."""
 
@@ -157,4 +169,5 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     reports: bool = True  # whether its agents publish one
     grace_seconds: float = 30.0  # from SIGTERM to SIGKILL
     snapshots: str = ""
+    queue: QueueFacts | None = None
     note: str = ""

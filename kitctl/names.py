@@ -20,12 +20,19 @@ LABEL_COMPONENT: Final = "app.kubernetes.io/component"  # trainer | rendezvous |
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"  # kitctl, or Helm
 LABEL_VERSION: Final = "app.kubernetes.io/version"  # kitctl's version
 LABEL_QUEUE: Final = "kueue.x-k8s.io/queue-name"  # scheduling.queue; read by Kueue
+LABEL_WORKLOAD_PRIORITY: Final = "kueue.x-k8s.io/priority-class"  # scheduling.workloadPriorityClass; read by Kueue
+LABEL_JOB_UID: Final = "kueue.x-k8s.io/job-uid"  # of a Workload: its job's uid; set by Kueue
 ANNOTATION_SPEC_HASH: Final = "kitctl.dev/spec-hash"  # which job an object was rendered from; read by submit
 ANNOTATION_RELEASED: Final = "kitctl.dev/released"  # "false" until submit has created all objects; read by submit
 ANNOTATION_SUBMIT: Final = "kitctl.dev/submit"  # the call of submit that may release the job; set and read by submit
 ANNOTATION_USER: Final = "kitctl.dev/user"  # the user who created a job or its claim; read by submit and delete
 ANNOTATION_JOB_UID: Final = "kitctl.dev/job-uid"  # of a claim: the job that uses it; read by delete
 ANNOTATION_CANCELLED: Final = "kitctl.dev/cancelled"  # time of the cancellation; set by cancel, removed by restart
+# Of a queued job that may run on fewer nodes: admitted with fewer, as long as they are the whole job; and scaled.
+ANNOTATION_MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
+ANNOTATION_EQUAL_COMPLETIONS: Final = "kueue.x-k8s.io/job-completions-equal-parallelism"
+ANNOTATION_ELASTIC: Final = "kueue.x-k8s.io/elastic-job"
+GATE_ELASTIC: Final = "kueue.x-k8s.io/elastic-job"  # holds a new pod until its node is admitted; set by Kueue
 REQUIRE: Final = "require"  # value of a setting: the job fails without it
 APP_NAME: Final = "kitctl-job"
 

@@ -178,6 +178,11 @@ def _tolerations(spec: JobSpec) -> Iterator[Problem]:
             yield Problem.of(field, "Equal needs a key", "set one, or tolerate every taint with operator: Exists")
 
 
+def _queue(spec: JobSpec) -> Iterator[Problem]:
+    if spec.scheduling.workload_priority_class and not spec.scheduling.queue:
+        yield Problem.of("scheduling.workloadPriorityClass", "orders the jobs of a queue", "set scheduling.queue, too")
+
+
 def _secret(spec: JobSpec) -> Iterator[Problem]:
     if spec.security.rendezvous_secret == names.REQUIRE and spec.rendezvous.backend != "hub":
         what = f"require is not possible with rendezvous.backend {spec.rendezvous.backend}"
@@ -200,6 +205,7 @@ RULES: tuple[Callable[[JobSpec], Iterator[Problem]], ...] = (
     _resources,
     _virtual_ranks,
     _tolerations,
+    _queue,
     _secret,
     pod_rules.problems,
 )

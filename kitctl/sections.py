@@ -174,6 +174,8 @@ class Scheduling(Section, frozen=True, kw_only=True):
 
     queue: QueueName = ""
     """LocalQueue of Kueue, which then starts the job."""
+    workload_priority_class: ObjectName = ""
+    """WorkloadPriorityClass of Kueue: who goes first, and who is preempted. Empty: by ``priorityClass``."""
     priority_class: ObjectName = ""
     """PriorityClass of the pods."""
     node_selector: dict[LabelKey, LabelValue] = {}

@@ -15,17 +15,18 @@ from kitctl.facts import (
     NodeFacts,
     PastFailure,
     Progress,
+    QueueFacts,
     RecoveryTimings,
     Report,
     Termination,
 )
 
 Phase = Literal[
-    "Pending",  # accepted; no node runs yet
+    "Pending",  # accepted; no node runs yet, or again, since it waits in a queue
     "Starting",  # nodes run, but have not formed their first group
     "Running",  # every node of the current group is alive: ranks train
     "Recovering",  # a node was lost or ranks failed; a new group forms
-    "Suspended",  # stopped by the user or a queue; resume continues from the last snapshot
+    "Suspended",  # stopped by the user; resume continues from the last snapshot
     "Succeeded",
     "Failed",
     "Cancelled",
@@ -65,6 +66,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     failure: Termination | None
     nodes: tuple[NodeState, ...]
     snapshots: str
+    queue: QueueFacts | None = None
     slow: dict[str, float] = {}
     last_recovery: RecoveryTimings | None = None
     failures: tuple[PastFailure, ...] = ()
@@ -95,6 +97,7 @@ def derive(facts: JobFacts) -> JobState:
         failure=facts.failure,
         nodes=tuple(_node(node, report, phase, reporting=facts.reports) for node in facts.nodes),
         snapshots=facts.snapshots,
+        queue=facts.queue,
         slow=report.slow if phase == "Running" else {},
         last_recovery=report.last_recovery,
         failures=report.failures,
@@ -105,6 +108,8 @@ def _phase(facts: JobFacts) -> Phase:
     present = [node for node in facts.nodes if node.alive or node.exit_code == 0]
     if facts.result:
         return facts.result
+    if not present and facts.queue and facts.queue.state == "Waiting":
+        return "Pending"
     if not present:
         return "Suspended" if facts.suspended else "Recovering" if _has_run(facts) else "Pending"
     if not facts.reports and len(present) >= facts.desired_nodes:

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-import kitctl
-from kitctl import environment, kinds, names
+from kitctl import environment, kinds, names, object_metadata
 from kitctl.code_tree import SentFolder, Sources
 from kitctl.kinds import JobKind
 from kitctl.pod_mounts import Mount, mounts, source_key
@@ -36,6 +35,7 @@ class TemplateValues:
     run: str
     standalone: bool
     labels: Mapping[str, Mapping[str, str]]  # by component
+    annotations: Mapping[str, str]  # of the job, besides its digest
     selector: Mapping[str, str]
     env: tuple[Mapping[str, Any], ...]
     mounts: tuple[Mount, ...]
@@ -130,7 +130,6 @@ def template_values(
     """The values for a job's templates."""
     kind = kinds.of_spec(spec.kind)
     texts = {source_key(path): text for path, text in sources.files.items()}
-    components = ("trainer", "rendezvous", "status", "sources", "snapshots", "access")
     return TemplateValues(
         spec=spec,
         kind=kind,
@@ -141,7 +140,8 @@ def template_values(
         suspended=suspended or bool(spec.scheduling.queue),
         run=run,
         standalone=standalone,
-        labels={component: _labels(spec, component) for component in components} | {"job": _job_labels(spec)},
+        labels=object_metadata.labels(spec),
+        annotations=object_metadata.job_annotations(spec, kind),
         selector={names.LABEL_INSTANCE: spec.name, names.LABEL_COMPONENT: "trainer"},
         env=tuple(environment.pod_env(spec, kind, sources, standalone=standalone)),
         env_from=tuple(map(_env_from, spec.env_from)),
@@ -161,21 +161,6 @@ def resources(spec: JobSpec) -> dict[str, dict[str, str]]:
     defaults = {name: amount for name, amount in DEFAULT_REQUESTS.items() if name not in limits}
     amounts = {"requests": {**defaults, **spec.resources.requests, **gpus}, "limits": limits}
     return {part: given for part, given in amounts.items() if given}
-
-
-def _labels(spec: JobSpec, component: str) -> dict[str, str]:
-    return {
-        names.LABEL_NAME: names.APP_NAME,
-        names.LABEL_INSTANCE: spec.name,
-        names.LABEL_COMPONENT: component,
-        names.LABEL_MANAGED_BY: names.FIELD_MANAGER,
-        names.LABEL_VERSION: kitctl.__version__,
-    }
-
-
-def _job_labels(spec: JobSpec) -> dict[str, str]:
-    queue = {names.LABEL_QUEUE: spec.scheduling.queue} if spec.scheduling.queue else {}
-    return _labels(spec, "trainer") | queue
 
 
 def _env_from(source: EnvSource) -> dict[str, Any]:

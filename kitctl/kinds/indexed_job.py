@@ -37,6 +37,7 @@ class IndexedJob(JobKind):
     sets_torchrun_env = False
     headless_service = True
     restart_policy = "Never"
+    queue_admits_fewer = True
 
     def pod_name(self, job: str, index: int) -> str:
         """The Job controller appends a random suffix to the pod's name, but not to its host name."""

@@ -50,6 +50,8 @@ class JobKind(ABC):
     """Whether nodes get their DNS names from a Service of the job; the controller makes Services otherwise."""
     restart_policy: ClassVar[str]
     """Of the pod template; empty: the controller sets it."""
+    queue_admits_fewer: ClassVar[bool] = False
+    """Whether Kueue may start an elastic job with fewer nodes than its maximum, and scale it while it runs."""
 
     @property
     def group(self) -> str:

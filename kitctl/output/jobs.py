@@ -115,6 +115,19 @@ class Node(Part, frozen=True, kw_only=True):
     """Why it is in this state. Empty: nothing to explain."""
 
 
+class Queue(Part, frozen=True, kw_only=True):
+    """Where a job stands in a queue of the cluster."""
+
+    name: str
+    """Name of the queue."""
+    state: str
+    """Waiting, Admitted, or Stopped: it does not wait until it is resumed."""
+    position: int | None
+    """1 for the job that is next in the cluster queue. Null: it does not wait, or that is unknown."""
+    reason: str
+    """Why it is in this state, in the queue's own words. Empty: nothing to explain."""
+
+
 class Job(Document, frozen=True, kw_only=True, tag="Job"):
     """A job, as ``status``, ``list`` and ``submit`` print it."""
 
@@ -150,6 +163,8 @@ class Job(Document, frozen=True, kw_only=True, tag="Job"):
     """Its nodes, by index."""
     snapshots: str
     """Where its snapshots are: ``claim NAME``, or a folder. Empty: it takes none."""
+    queue: Queue | None
+    """Its place in a queue. Null: it is in none."""
     slow: dict[str, float]
     """Ranks that stay slow: how many times the other ranks' step theirs takes, by rank."""
     last_recovery: RecoveryTimings | None

@@ -31,6 +31,7 @@ def job_page(job: JobState, now: float, *, wide: bool = False) -> list[str]:
         ("Phase", job.phase + (f": {job.reason}" if job.reason else "")),
         ("Fix", job.failure.fix if job.failure else ""),
         ("Runs on", f"{job.target} ({job.job_kind})"),
+        ("Queue", f"{job.queue.name} ({job.queue.state.lower()})" if job.queue else ""),
         ("Nodes", _nodes(job)),
         ("Progress", progress_line(job.progress)),
         ("Metrics", "  ".join(f"{name} {value:.4g}" for name, value in job.progress.metrics.items())),

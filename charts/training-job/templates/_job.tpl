@@ -26,6 +26,18 @@
 {{- with .Values.scheduling.queue }}
 {{- $_ := set $labels.job "kueue.x-k8s.io/queue-name" . }}
 {{- end }}
+{{- with .Values.scheduling.workloadPriorityClass }}
+{{- $_ := set $labels.job "kueue.x-k8s.io/priority-class" . }}
+{{- end }}
+{{- $size := .Values.scale | default $max }}
+{{- $annotations := dict }}
+{{- if and .Values.scheduling.queue $kind.queueAdmitsFewer (lt $min $max) }}
+{{- $_ := set $annotations "kueue.x-k8s.io/elastic-job" "true" }}
+{{- if lt $min (int $size) }}
+{{- $_ := set $annotations "kueue.x-k8s.io/job-min-parallelism" (toString $min) }}
+{{- $_ := set $annotations "kueue.x-k8s.io/job-completions-equal-parallelism" "true" }}
+{{- end }}
+{{- end }}
 {{- dict
   "name" $name
   "namespace" $namespace
@@ -33,9 +45,10 @@
   "nodes" (eq $min $max | ternary (toString $min) .Values.nodes)
   "minNodes" $min
   "maxNodes" $max
-  "size" (.Values.scale | default $max | int64)
+  "size" (int64 $size)
   "ranksPerNode" (int64 $ranks)
   "labels" $labels
+  "annotations" $annotations
   "selector" (pick $labels.trainer "app.kubernetes.io/instance" "app.kubernetes.io/component")
   "needsTmp" (and (eq .Values.security.profile "restricted") .Values.security.readOnlyRoot)
   "serviceAccount" (.Values.security.serviceAccount | default (.Values.security.reportStatus | ternary $name ""))

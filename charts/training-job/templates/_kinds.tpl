@@ -12,6 +12,7 @@ IndexedJob:
   setsTorchrunEnv: false # whether the controller sets PET_*
   podsKnowUid: true # whether pods bear the job's uid; agents ask the API server for it otherwise
   restartPolicy: Never # of the pods; empty: the controller sets it
+  queueAdmitsFewer: true # whether Kueue may start an elastic job with fewer nodes, and scale it while it runs
   exitCodes: {done: 0, drained: 75, retryable: 76, fatal: 78}
   downwardEnv:
     KIT_NODE_INDEX: metadata.annotations['batch.kubernetes.io/job-completion-index']
@@ -25,6 +26,7 @@ PyTorchJob:
   setsTorchrunEnv: true
   podsKnowUid: false
   restartPolicy: ""
+  queueAdmitsFewer: false
   exitCodes: {done: 0, drained: 143, retryable: 144, fatal: 78} # the operator restarts pods for 128 and above only
   downwardEnv:
     KIT_NODE_INDEX: metadata.labels['training.kubeflow.org/replica-index']

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 from urllib.parse import urlencode
 
@@ -11,9 +12,9 @@ import urllib3
 from kubernetes.client.api_client import ApiClient
 
 from kitctl import names
-from kitctl.errors import NotFound, UnsupportedError
+from kitctl.errors import NotFound, UnsupportedError, UsageError
 from kitctl.targets.cluster.api_errors import not_an_api_server
-from kitctl.targets.cluster.resources import RESOURCES, Object
+from kitctl.targets.cluster.resources import RESOURCES, Object, Resource
 from kitctl.targets.cluster.transport import Transport
 
 APPLY: Final = "application/apply-patch+yaml"  # JSON is YAML: the API server reads it as such
@@ -31,6 +32,7 @@ class Api:
         self._client = client
         self.transport = Transport(client, warn)
         self.server = self.transport.server
+        self._served: dict[str, str] = {}  # the version of an add-on's API group
 
     def version(self) -> Object:
         """The server's version: ``major``, ``minor``, ``gitVersion``."""
@@ -42,13 +44,34 @@ class Api:
         Raises:
             NotFound: there is none of that name.
         """
-        return self.transport.json("GET", kind, RESOURCES[kind].path(namespace, name))
+        return self.transport.json("GET", kind, self._resource(kind).path(namespace, name))
 
     def find(self, kind: str, namespace: str | None, name: str) -> Object | None:
         """One object, or None; None as well if the server does not know its kind."""
         with suppress(NotFound, UnsupportedError):
             return self.get(kind, namespace, name)
         return None
+
+    def serves(self, kind: str) -> bool:
+        """Whether the server has the add-on that a kind belongs to.
+
+        Raises:
+            UsageError: in a version that kitctl does not know.
+        """
+        with suppress(UnsupportedError):
+            return bool(self._resource(kind))
+        return False
+
+    def pending_workloads(self, namespace: str, queue: str) -> list[Object]:
+        """The Workloads that wait in a LocalQueue of Kueue, the next one first; not retried, as Kueue itself answers.
+
+        Raises:
+            KitError: Kueue is away, or does not offer it.
+        """
+        kind = "PendingWorkloads"
+        path = self._resource(kind).path(namespace, queue, "pendingworkloads")
+        answer = self.transport.json("GET", kind, path, retried=False)
+        return answer.get("items") or []
 
     def select(self, kind: str, namespace: str | None = None, **query: str) -> list[Object]:
         """All objects of a kind that match ``labelSelector`` and the like."""
@@ -68,7 +91,7 @@ class Api:
         """The result of server-side apply, as a dry run that ignores who owns the fields."""
         where, kind = manifest["metadata"], manifest["kind"]
         query = {"fieldManager": names.FIELD_MANAGER, "force": "true", "dryRun": "All"}
-        path = RESOURCES[kind].path(where["namespace"], where["name"])
+        path = self._resource(kind).path(where["namespace"], where["name"])
         return self.transport.json("PATCH", kind, path, query=query, body=manifest, content=APPLY)
 
     def create(self, manifest: Object, *, dry_run: bool = False) -> Object:
@@ -81,13 +104,15 @@ class Api:
         kind = manifest["kind"]
         query = {"fieldManager": names.FIELD_MANAGER, "fieldValidation": "Strict"}
         query |= {"dryRun": "All"} if dry_run else {}
-        path = RESOURCES[kind].path(manifest["metadata"]["namespace"])
+        path = self._resource(kind).path(manifest["metadata"]["namespace"])
         return self.transport.json("POST", kind, path, query=query, body=manifest)
 
     def review(self, kind: str, **parts: Object) -> Object:
         """Post a review object, which has no name and is not stored; returns its status."""
         body = {"apiVersion": RESOURCES[kind].group_version, "kind": kind, **parts}
-        status: Object = self.transport.json("POST", kind, RESOURCES[kind].path(None), body=body).get("status") or {}
+        status: Object = (
+            self.transport.json("POST", kind, self._resource(kind).path(None), body=body).get("status") or {}
+        )
         return status
 
     def patch(self, found: Object, change: Object, *, version: str = "") -> Object:
@@ -104,7 +129,7 @@ class Api:
         where = found["metadata"]
         marks = {"uid": where["uid"]} | ({"resourceVersion": version} if version else {})
         body = change | {"metadata": change.get("metadata", {}) | marks}
-        path = RESOURCES[found["kind"]].path(where["namespace"], where["name"])
+        path = self._resource(found["kind"]).path(where["namespace"], where["name"])
         query = {"fieldManager": names.FIELD_MANAGER}
         return self.transport.json("PATCH", found["kind"], path, query=query, body=body, content=MERGE)
 
@@ -117,7 +142,7 @@ class Api:
         marks = {"uid": where["uid"]} | ({"resourceVersion": version} if version else {})
         grace = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground", "preconditions": marks}
-        path = RESOURCES[found["kind"]].path(where["namespace"], where["name"])
+        path = self._resource(found["kind"]).path(where["namespace"], where["name"])
         with suppress(NotFound):
             self.transport.json("DELETE", found["kind"], path, body=body | grace)
 
@@ -150,12 +175,40 @@ class Api:
         url = f"{self.server}{path}?{urlencode(query)}"
         return pod_exec.stream_stdout(self._client.configuration, url, headers.get("authorization"), stdin)
 
+    def _resource(self, kind: str) -> Resource:
+        """Where the server has a kind.
+
+        Raises:
+            UnsupportedError: it is an add-on's, which the server does not have.
+            UsageError: the server has it in a version that kitctl does not know.
+        """
+        resource = RESOURCES[kind]
+        if not resource.versions:
+            return resource
+        if resource.group not in self._served:
+            found = self.transport.json("GET", kind, f"/apis/{resource.group}").get("versions") or ()
+            self._served[resource.group] = known_version(resource, [one["version"] for one in found])
+        return replace(resource, group_version=f"{resource.group}/{self._served[resource.group]}")
+
     def _list(self, kind: str, namespace: str | None, query: dict[str, str]) -> tuple[list[Object], str]:
         """The items of one page, and the token of the next; empty: there is none."""
-        answer = self.transport.json("GET", kind, RESOURCES[kind].path(namespace), query=query)
+        answer = self.transport.json("GET", kind, self._resource(kind).path(namespace), query=query)
         if not isinstance(answer.get("items", []), list | None) or "metadata" not in answer:
             raise not_an_api_server(self.server, 200, {}, str(answer).encode())
         return answer.get("items") or [], str(answer["metadata"].get("continue") or "")
+
+
+def known_version(resource: Resource, served: Sequence[str]) -> str:
+    """The version of an add-on's API to use, of those that a server has.
+
+    Raises:
+        UsageError: kitctl knows none of them.
+    """
+    for version in resource.versions:
+        if version in served:
+            return version
+    what = f"the cluster has {resource.group} in {', '.join(served) or 'no version'}"
+    raise UsageError(f"{what}; this kitctl knows {', '.join(resource.versions)}", fix="use a later kitctl")
 
 
 def split_lines(pieces: Iterable[bytes]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from kitctl.errors import Forbidden, UnsupportedError, UsageError
 from kitctl.quantity import amount, format_bytes
 from kitctl.spec import JobSpec
 from kitctl.targets import Submission
-from kitctl.targets.cluster import code_sending, dry_run, preflight, submitting
+from kitctl.targets.cluster import code_sending, dry_run, preflight, queue_checks, submitting
 from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.resources import Object
 
@@ -150,14 +150,11 @@ def _queue(api: Api, spec: JobSpec) -> str:
     name = spec.scheduling.queue
     if not name:
         return "none requested"
-    try:
-        queue = api.get("LocalQueue", spec.namespace, name)
-    except UnsupportedError as error:
-        raise UsageError("Kueue is not installed", fix="omit --queue") from error
-    active = {one["type"]: one for one in queue.get("status", {}).get("conditions", [])}.get("Active", {})
-    if active.get("status") == "False":
-        raise UsageError(f"queue {name!r} is inactive: {active.get('message')}", fix="see kubectl describe localqueue")
-    return f"{name!r} of cluster queue {queue['spec'].get('clusterQueue')!r}"
+    manifest = render.manifests(preflight.adapt(api, spec, lambda _: None))[-1]
+    if inactive := queue_checks.check(api, spec, manifest):
+        raise UsageError(inactive, fix="see kubectl describe localqueue")
+    queue = queue_checks.local_queue(api, spec)
+    return f"{name!r} of cluster queue {queue['spec'].get('clusterQueue')!r} could admit it"
 
 
 def _image(api: Api, spec: JobSpec) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from kitctl import names
 from kitctl.doctor import Finding
-from kitctl.errors import ConflictError, Forbidden, NotFound, TargetError, UnsupportedError
+from kitctl.errors import ConflictError, Forbidden, NotFound, UnsupportedError
 from kitctl.facts import JobFacts, Report
 from kitctl.faults import FaultInjection
 from kitctl.kinds import JobKind, all_kinds, of_object
@@ -22,15 +23,18 @@ from kitctl.targets.cluster import (
     events,
     helper_pod,
     job_facts,
+    kueue,
     lifecycle,
     pod_faults,
     pod_logs,
     preflight,
+    queues,
+    run_control,
     submitting,
 )
 from kitctl.targets.cluster.agent_runs import count_missing
 from kitctl.targets.cluster.api import Api
-from kitctl.targets.cluster.existing import POLL_SECONDS, wait_deleted
+from kitctl.targets.cluster.existing import wait_deleted
 from kitctl.targets.cluster.kubeconfig import Context
 from kitctl.targets.cluster.log_copies import LogCopies
 from kitctl.targets.cluster.pod_logs import Source
@@ -40,7 +44,6 @@ from kitctl.targets.conflicts import check_scale, snapshots_disabled
 OURS: Final = f"{names.LABEL_NAME}={names.APP_NAME}"
 PODS: Final = f"{OURS},{names.LABEL_COMPONENT}=trainer"
 STATUS: Final = f"{OURS},{names.LABEL_COMPONENT}=status"
-STOP_SLACK_SECONDS: Final = 30.0  # beyond the grace period
 
 
 class ClusterTarget:
@@ -75,6 +78,8 @@ class ClusterTarget:
         found = [job for kind in all_kinds().values() for job in self._jobs(kind, namespace)]
         pods = job_facts.group_by_job(self.api.select("Pod", namespace, labelSelector=PODS)) if found else {}
         reports = job_facts.group_by_job(self.api.select("ConfigMap", namespace, labelSelector=STATUS)) if found else {}
+        queued = any(map(kueue.queue_of, found))
+        workloads = queues.all_workloads(self.api, namespace) if queued else []
         found_facts = [
             job_facts.from_objects(
                 job,
@@ -82,6 +87,7 @@ class ClusterTarget:
                 job_facts.report(next(iter(reports.get(_key(job), ())), None)),
                 target=self._context.name,
                 now=time.time(),
+                queue=kueue.facts(job, kueue.workload_of(job, workloads)),
             )
             for job in found
         ]
@@ -96,7 +102,15 @@ class ClusterTarget:
         complete = kind.suspended(job) or len(pods) >= kind.desired_nodes(job)
         warnings = () if complete else events.warning_events(self.api, job)
         report = job_facts.report(status)
-        return job_facts.from_objects(job, pods, report, target=self._context.name, now=time.time(), events=warnings)
+        return job_facts.from_objects(
+            job,
+            pods,
+            report,
+            target=self._context.name,
+            now=time.time(),
+            events=warnings,
+            queue=queues.facts(self.api, job),
+        )
 
     def lines(self, namespace: str, name: str) -> list[Iterator[Line]]:
         """The logs of the existing pods, and for deleted ones the copies on the claim."""
@@ -115,18 +129,21 @@ class ClusterTarget:
         job = self._find(namespace, name)
         low, _, high = of_object(job).nodes(job).partition(":")
         check_scale(name, nodes, low=int(low), high=int(high or low))
-        self._change(job, of_object(job).scale(nodes))
+        run_control.check_open(job)
+        run_control.scale(self.api, job, nodes)
 
     def suspend(self, namespace: str, name: str) -> None:
         """Drain all nodes, and wait for it: their agents take a snapshot within the grace period."""
         job = self._find(namespace, name)
-        self._change(job, of_object(job).suspend(suspended=True))
-        self._await_stop(job)
+        run_control.check_open(job)
+        run_control.stop(self.api, job)
+        run_control.await_stop(job, partial(self._pods, namespace, name))
 
     def resume(self, namespace: str, name: str) -> None:
         """Start a suspended job again."""
         job = self._find(namespace, name)
-        self._change(job, lifecycle.uncancel(job))  # both fields, in case of a concurrent cancel
+        run_control.check_open(job)
+        run_control.start(self.api, job, lifecycle.UNCANCELLED)  # both fields, in case of a concurrent cancel
 
     def restart(self, namespace: str, name: str) -> None:
         """Suspend and resume: controllers then replace pods at once, without their backoff after failures.
@@ -139,16 +156,17 @@ class ClusterTarget:
         if end in {"Succeeded", "Failed"}:
             fix = "submit it again with --replace --resume: it resumes from its last snapshot"
             raise ConflictError(f"{name!r} has ended ({end.lower()}); Kubernetes cannot start it again", fix=fix)
-        self.api.patch(job, of_object(job).suspend(suspended=True))
-        self._await_stop(job)
-        self.api.patch(job, lifecycle.uncancel(job))
+        run_control.stop(self.api, job)
+        run_control.await_stop(job, partial(self._pods, namespace, name))
+        run_control.start(self.api, job, lifecycle.UNCANCELLED)
 
     def cancel(self, namespace: str, name: str) -> None:
         """Stop a job for good, and wait until no pod runs; everything else stays."""
         job = self._find(namespace, name)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        self._change(job, lifecycle.cancel(job, now))
-        self._await_stop(job)
+        run_control.check_open(job)
+        run_control.stop(self.api, job, lifecycle.cancelled(now))
+        run_control.await_stop(job, partial(self._pods, namespace, name))
 
     def inject_fault(self, namespace: str, name: str, injection: FaultInjection) -> None:
         """Inject a fault into one of its pods, or a rank in it."""
@@ -160,7 +178,7 @@ class ClusterTarget:
         """Delete a job with all that it owns; with ``snapshots`` its claim as well, if it was made for this job."""
         job = self._find(namespace, name)
         self.api.delete(job)
-        wait_deleted(self.api, job, job_facts.grace_seconds(job) + STOP_SLACK_SECONDS)
+        wait_deleted(self.api, job, job_facts.grace_seconds(job) + run_control.STOP_SLACK_SECONDS)
         return snapshots and claims.remove(self.api, job, self._user(), self._warn)
 
     def run_snapshot_tool(self, store: SnapshotStore, args: Sequence[str]) -> Iterator[bytes]:
@@ -221,24 +239,6 @@ class ClusterTarget:
 
     def _pods(self, namespace: str, name: str) -> list[Object]:
         return self.api.select("Pod", namespace, labelSelector=f"{PODS},{names.LABEL_INSTANCE}={name}")
-
-    def _change(self, job: Object, change: Object) -> None:
-        end, _, _ = job_facts.result(job)
-        if end:
-            fix = "kitctl restart starts a cancelled job again" if end == "Cancelled" else "submit it again"
-            raise ConflictError(f"{job['metadata']['name']!r} has already ended ({end.lower()})", fix=fix)
-        self.api.patch(job, change)
-
-    def _await_stop(self, job: Object) -> None:
-        """Wait until no pod runs."""
-        namespace, name = _key(job)
-        seconds = job_facts.grace_seconds(job) + STOP_SLACK_SECONDS
-        deadline = time.monotonic() + seconds
-        while any(map(job_facts.is_running, self._pods(namespace, name))):
-            if time.monotonic() > deadline:
-                fix = f"kitctl status {name} shows which node does not answer"
-                raise TargetError(f"{name!r} did not stop within {seconds:.0f} s", fix=fix)
-            time.sleep(POLL_SECONDS)
 
 
 def _key(job: Object) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from kitctl import names
-from kitctl.kinds import of_object
+from kitctl.facts import QueueFacts
 from kitctl.targets.cluster import lifecycle
 
 Object = dict[str, Any]
@@ -33,12 +33,12 @@ def pod_reason(pod: Object, state: Object, now: float) -> str:
     return next(_pod_reasons(pod, state, now), "")
 
 
-def job_reason(job: Object, events: Sequence[Object]) -> str:
+def job_reason(job: Object, queue: QueueFacts | None, events: Sequence[Object]) -> str:
     """Why a job has no pods: an interrupted submit, a queue, or its latest warning event."""
     if lifecycle.is_pending(job):
         return "submit was interrupted: run it again, or kitctl delete"
-    if queue := job["metadata"].get("labels", {}).get(names.LABEL_QUEUE):
-        return f"waits in queue {queue}" if _is_suspended(job) else ""
+    if queue and queue.state != "Admitted":
+        return _queue_reason(queue)
     latest = max(events, key=_time, default=None)
     return format_condition(latest) if latest else ""
 
@@ -92,8 +92,12 @@ def _limit(pod: Object, reason: str) -> str:
     return next((f", the limit is {limit['memory']}" for limit in limits if "memory" in limit), "")
 
 
-def _is_suspended(job: Object) -> bool:
-    return of_object(job).suspended(job)
+def _queue_reason(queue: QueueFacts) -> str:
+    """``waits in queue research, position 2: couldn't assign flavors ...``."""
+    if queue.state == "Stopped":
+        return queue.reason
+    place = f", position {queue.position}" if queue.position else ""
+    return f"waits in queue {queue.name}{place}" + (f": {queue.reason}" if queue.reason else "")
 
 
 def _time(event: Object) -> str:

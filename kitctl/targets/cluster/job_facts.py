@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from kitctl import environment, names
-from kitctl.facts import JobFacts, NodeFacts, Report, Termination
+from kitctl.facts import JobFacts, NodeFacts, QueueFacts, Report, Termination
 from kitctl.kinds import all_kinds, of_object
 from kitctl.kinds.job_kind import plain_env
 from kitctl.targets.cluster import conditions
@@ -30,6 +30,7 @@ def from_objects(
     target: str,
     now: float,
     events: Sequence[Object] = (),
+    queue: QueueFacts | None = None,
 ) -> JobFacts:
     """The facts of a job from its object, pods and report and, options pods are missing, its warning events."""
     kind = of_object(job)
@@ -43,7 +44,7 @@ def from_objects(
         node_range=kind.nodes(job),
         desired_nodes=kind.desired_nodes(job),
         created=unix_seconds(job["metadata"]["creationTimestamp"]),
-        suspended=kind.suspended(job),
+        suspended=queue.state == "Stopped" if queue else kind.suspended(job),
         result=how,
         ended=ended,
         failure=_failure(nodes, pods, message, now) if how == "Failed" else None,
@@ -52,7 +53,8 @@ def from_objects(
         reports=bool(environment.read_agent_spec(plain_environment(job)).get("report")),
         grace_seconds=grace_seconds(job),
         snapshots=f"claim {snapshot_claim(job)}" if snapshot_claim(job) else "",
-        note=conditions.job_reason(job, events),
+        queue=queue,
+        note=conditions.job_reason(job, queue, events),
     )
 
 

@@ -82,20 +82,30 @@ def is_held_by(job: Object, submit: str) -> bool:
     return annotations_of(job).get(names.ANNOTATION_SUBMIT) == submit
 
 
-def release(job: Object, *, queued: bool) -> Object:
-    """The patch that releases a job, and unsuspends it; in a queue it is Kueue that unsuspends it."""
-    mark = {"metadata": {"annotations": {names.ANNOTATION_RELEASED: "true"}}}
-    return mark if queued else mark | of_object(job).suspend(suspended=False)
+def release(job: Object, queue: str) -> Object:
+    """The patch that releases a job: it is unsuspended, or put into its queue, which then unsuspends it.
+
+    In a queue from the start, it could be started before the objects exist that it needs.
+    """
+    mark = {names.ANNOTATION_RELEASED: "true"}
+    if queue:
+        return {"metadata": {"annotations": mark, "labels": {names.LABEL_QUEUE: queue}}}
+    return {"metadata": {"annotations": mark}} | of_object(job).suspend(suspended=False)
 
 
-def cancel(job: Object, now: str) -> Object:
-    """The patch that stops a job for good: its pods are deleted, its spec stays."""
-    return {"metadata": {"annotations": {names.ANNOTATION_CANCELLED: now}}} | of_object(job).suspend(suspended=True)
+def outside_queue(manifest: Object) -> Object:
+    """A job's manifest without its queue, until its release."""
+    where = manifest["metadata"]
+    labels = {key: value for key, value in where["labels"].items() if key != names.LABEL_QUEUE}
+    return manifest | {"metadata": where | {"labels": labels}}
 
 
-def uncancel(job: Object) -> Object:
-    """The patch that starts a suspended or cancelled job."""
-    return {"metadata": {"annotations": {names.ANNOTATION_CANCELLED: None}}} | of_object(job).suspend(suspended=False)
+def cancelled(now: str) -> Object:
+    """The patch that marks a job as stopped for good."""
+    return {"metadata": {"annotations": {names.ANNOTATION_CANCELLED: now}}}
+
+
+UNCANCELLED: Final[Object] = {"metadata": {"annotations": {names.ANNOTATION_CANCELLED: None}}}
 
 
 def annotations_of(found: Object) -> dict[str, str]:

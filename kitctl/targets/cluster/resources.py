@@ -13,10 +13,15 @@ Object: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class Resource:
-    """The API group, version and plural name of a kind."""
+    """The API group, version and plural name of a kind.
+
+    An add-on's versions differ between clusters: ``versions`` are those that kitctl knows, the preferred one first, and
+    ``Api`` takes the first that the server has. Empty: every server has that of ``group_version``.
+    """
 
     group_version: str
     plural: str
+    versions: tuple[str, ...] = ()
 
     @property
     def group(self) -> str:
@@ -30,13 +35,23 @@ class Resource:
         return "/" + "/".join(filter(None, (root, self.group_version, *scope, self.plural, name, sub)))
 
 
+KUEUE_VERSIONS: Final = ("v1beta2", "v1beta1")  # what is read and changed of an object is the same in both
+
+
+def _of_kueue(plural: str, group: str = "kueue.x-k8s.io") -> Resource:
+    return Resource(f"{group}/{KUEUE_VERSIONS[0]}", plural, KUEUE_VERSIONS)
+
+
 RESOURCES: Final[Mapping[str, Resource]] = {
+    "ClusterQueue": _of_kueue("clusterqueues"),
+    "Cohort": _of_kueue("cohorts"),
     "ConfigMap": Resource("v1", "configmaps"),
     "Event": Resource("v1", "events"),
     "LimitRange": Resource("v1", "limitranges"),
-    "LocalQueue": Resource("kueue.x-k8s.io/v1beta1", "localqueues"),
+    "LocalQueue": _of_kueue("localqueues"),
     "NetworkPolicy": Resource("networking.k8s.io/v1", "networkpolicies"),
     "Node": Resource("v1", "nodes"),
+    "PendingWorkloads": _of_kueue("localqueues", "visibility.kueue.x-k8s.io"),
     "PersistentVolumeClaim": Resource("v1", "persistentvolumeclaims"),
     "Pod": Resource("v1", "pods"),
     "ResourceQuota": Resource("v1", "resourcequotas"),
@@ -48,5 +63,7 @@ RESOURCES: Final[Mapping[str, Resource]] = {
     "Service": Resource("v1", "services"),
     "ServiceAccount": Resource("v1", "serviceaccounts"),
     "StorageClass": Resource("storage.k8s.io/v1", "storageclasses"),
+    "Workload": _of_kueue("workloads"),
+    "WorkloadPriorityClass": _of_kueue("workloadpriorityclasses"),
     **{kind.resource: Resource(kind.api_version, kind.plural) for kind in all_kinds().values()},
 }

@@ -16,7 +16,16 @@ from kitctl.errors import ConflictError, Forbidden, KitError, NotFound, Unsuppor
 from kitctl.kinds import JobKind
 from kitctl.spec import JobSpec
 from kitctl.targets import Change, Submission
-from kitctl.targets.cluster import claims, code_sending, dry_run, job_facts, lifecycle, preflight, run_secret
+from kitctl.targets.cluster import (
+    claims,
+    code_sending,
+    dry_run,
+    job_facts,
+    lifecycle,
+    preflight,
+    queue_checks,
+    run_secret,
+)
 from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.claims import Claimant
 from kitctl.targets.cluster.existing import (
@@ -58,20 +67,22 @@ def submit(api: Api, submission: Submission, user: str, warn: Callable[[str], No
     claimant = Claimant(user, bool(spec.resume))
     if submission.checks:
         preflight.check(api, spec)
+        if spec.scheduling.queue and (inactive := queue_checks.check(api, spec, manifest)):
+            warn(f"{inactive}: the job waits")
         dry_run.dry_run_objects(api, [*children, manifest], claimant, replaces=existing is not None)
         _check_pod(api, spec, manifest, warn)
     if existing is None:
-        job = _create(api, manifest)
+        job = _create(api, lifecycle.outside_queue(manifest))
     elif existing.partial:
         job = _take_over(api, existing.job, manifest, call, user, warn)
     else:
         for child in children:  # even without checks: the deleted job cannot be restored
             _check_claim(api, child, claimant)
-        job = _replace(api, existing.job, manifest, warn)
+        job = _replace(api, existing.job, lifecycle.outside_queue(manifest), warn)
     try:
         _apply_children(api, children, job, claimant)
         code_sending.send(api, job, folders, warn)
-        return _release(api, job, call, queued=bool(spec.scheduling.queue))
+        return _release(api, job, call, spec.scheduling.queue)
     except KitError:
         if not (existing and existing.partial):
             with suppress(KitError):  # report the first error; the next submit finds the remains
@@ -189,12 +200,12 @@ def _apply_child(api: Api, child: Object, job: Object, claimant: Claimant) -> No
             raise name_conflict(found)
 
 
-def _release(api: Api, job: Object, call: str, *, queued: bool) -> Object:
+def _release(api: Api, job: Object, call: str, queue: str) -> Object:
     """Release the job, if this call still holds it."""
     kind, name = job["kind"], job["metadata"]["name"]
     for _ in range(TRIES):
         try:
-            return api.patch(job, lifecycle.release(job, queued=queued), version=job["metadata"]["resourceVersion"])
+            return api.patch(job, lifecycle.release(job, queue), version=job["metadata"]["resourceVersion"])
         except (ConflictError, NotFound):  # its controller has written its status, as it often does at this moment
             now = api.find(kind, job["metadata"]["namespace"], name) or job
             if now["metadata"]["uid"] != job["metadata"]["uid"] or not lifecycle.is_held_by(now, call) or now is job:

@@ -44,8 +44,8 @@ class Transport:
         self.server: str = client.configuration.host
         self.retry_seconds = RETRY_SECONDS
 
-    def json(self, method: str, kind: str, path: str, **request: Any) -> Object:
-        """The JSON object that answers a request.
+    def json(self, method: str, kind: str, path: str, *, retried: bool = True, **request: Any) -> Object:
+        """The JSON object that answers a request; without ``retried`` the first failure counts.
 
         Raises:
             KitError: for the server's error response.
@@ -53,7 +53,7 @@ class Transport:
             TargetError: the response is not from an API server.
         """
         once = partial(self._object, method, kind, path, **request)
-        return self._with_retries(once, self.retry_seconds, warn=True)
+        return self._with_retries(once, self.retry_seconds, warn=True) if retried else once()
 
     def stream(self, method: str, kind: str, path: str, **request: Any) -> urllib3.BaseHTTPResponse:
         """The response to a request, with its body unread; for a pod's log its kubelet has to answer, too.

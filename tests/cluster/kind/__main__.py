@@ -66,6 +66,9 @@ def _addons() -> Steps:
         "storage class": addons.storage_class,
         "second domain": addons.second_domain,
         "training operator": addons.training_operator,
+        **_builds("kueue"),
+        "Kueue image": images.kueue,
+        "Kueue": addons.kueue,
         "nodes ready": cluster.ready,
         "add-ons ready": addons.ready,
     }

@@ -1,4 +1,4 @@
-"""Add-ons of the cluster: a ReadWriteMany storage class, a DNS domain, and Kubeflow's training operator.
+"""Add-ons of the cluster: a ReadWriteMany storage class, a DNS domain, Kubeflow's training operator, and Kueue.
 
 Each is applied with its upstream manifests, from the Go module that it was built from, and a small kustomization.
 """
@@ -8,11 +8,18 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Final
 
-from tests.cluster.kind.images import ADDONS_IMAGE, pushed
+from tests.cluster.kind.images import ADDONS_IMAGE, KUEUE_IMAGE, pushed
 from tests.cluster.kind.programs import source
 from tests.cluster.kind.settings import HERE, SECOND_DOMAIN, STATE
 from tests.cluster.kind.steps import read, run, works
+
+DEPLOYMENTS: Final = (
+    ("local-path-storage", "local-path-provisioner"),
+    ("kubeflow", "training-operator"),
+    ("kueue-system", "kueue-controller-manager"),
+)
 
 
 def storage_class() -> None:
@@ -42,17 +49,23 @@ def training_operator() -> None:
     run("kubectl", "apply", "--server-side", "--force-conflicts", "-k", folder)
 
 
-def _kustomization(name: str, upstream: str) -> Path:
+def kueue() -> None:
+    """Kueue, for the jobs of namespaces that have its label: those of all others must not depend on it."""
+    folder = _kustomization("kueue", "config", KUEUE_IMAGE)
+    run("kubectl", "apply", "--server-side", "--force-conflicts", "-k", folder)
+
+
+def _kustomization(name: str, upstream: str, image: str = ADDONS_IMAGE) -> Path:
     folder = STATE / "manifests" / name
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(source(name) / upstream, folder / "upstream", copy_function=shutil.copyfile)
     run("chmod", "-R", "u+w", folder)  # Go's module cache is read-only
     text = (HERE / "manifests" / f"{name}.yaml").read_text(encoding="utf-8")
-    (folder / "kustomization.yaml").write_text(text.replace("ADDONS_IMAGE", pushed(ADDONS_IMAGE)), encoding="utf-8")
+    (folder / "kustomization.yaml").write_text(text.replace("ADDONS_IMAGE", pushed(image)), encoding="utf-8")
     return folder
 
 
 def ready() -> None:
-    """Wait for both."""
-    for namespace, name in (("local-path-storage", "local-path-provisioner"), ("kubeflow", "training-operator")):
+    """Wait for all of them."""
+    for namespace, name in DEPLOYMENTS:
         run("kubectl", "-n", namespace, "rollout", "status", f"deployment/{name}", "--timeout=120s")

@@ -28,6 +28,7 @@ from tests.cluster.kind.steps import digest, finish, finished, read, run, works
 
 IMAGES: Final = HERE / "images"
 ADDONS_IMAGE: Final = f"{REGISTRY}/kitctl/addons:test"
+KUEUE_IMAGE: Final = f"{REGISTRY}/kitctl/kueue:test"
 REGISTRY_IMAGE: Final = "kitctl/registry"
 CONTROL_PLANE: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "etcd", "coredns")
 CONTROL_PLANE_TARGETS: Final = ("pause", "kube-proxy", "coredns", "control-plane")  # as in control-plane.Dockerfile
@@ -190,6 +191,12 @@ def addons() -> None:
     """The add-ons' image, pushed."""
     build("addons", ADDONS_IMAGE, BIN / "local-path-provisioner", BIN / "training-operator")
     push(ADDONS_IMAGE)
+
+
+def kueue() -> None:
+    """Kueue's image, pushed."""
+    build("kueue", KUEUE_IMAGE, BIN / "kueue")
+    push(KUEUE_IMAGE)
 
 
 def torch_cpu() -> None:

@@ -18,6 +18,7 @@ from tests.cluster.kind.settings import (
     HELM,
     KIND,
     KUBERNETES,
+    KUEUE,
     LOCAL_PATH,
     STATE,
     TRAINING_OPERATOR,
@@ -72,6 +73,7 @@ MODULES: Final = {
         version=TRAINING_OPERATOR,
         programs={"training-operator": "/cmd/training-operator.v1"},
     ),
+    "kueue": Module(path="sigs.k8s.io/kueue", version=KUEUE, programs={"kueue": "/cmd/kueue"}),
     "helm": Module(
         path="helm.sh/helm/v3",
         version=HELM,

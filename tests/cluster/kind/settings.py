@@ -20,6 +20,7 @@ STORAGE: Final = STATE / "registry"  # pushed images
 
 CLUSTER: Final = "kitctl"
 WORKERS: Final = int(os.environ.get("CLUSTER_WORKERS", "3"))
+KUEUE_LABEL: Final = "kitctl.test/kueue"  # of the namespaces whose jobs Kueue manages: also in manifests/kueue.yaml
 SECOND_DOMAIN: Final = "kitctl.test"  # of the cluster's services, besides cluster.local
 FAKE_GPUS: Final = int(os.environ.get("FAKE_GPUS", "4"))  # nvidia.com/gpu of each worker
 
@@ -43,6 +44,7 @@ KIND: Final = "v0.30.0"
 HELM: Final = "v3.22.0"
 LOCAL_PATH: Final = "v0.0.30"
 TRAINING_OPERATOR: Final = "v1.9.3"
+KUEUE: Final = "v0.15.0"
 ACTIONLINT: Final = "v1.7.12"
 
 # Environment of every command. It selects this machine's docker daemon, and no BuildKit: Debian has no buildx.

@@ -85,6 +85,8 @@ class ApiServer(ThreadingHTTPServer):
         self.logs: dict[str, list[str]] = {}  # by the pod's name; each line with its time
         self.version: Object = {"major": "1", "minor": "33", "gitVersion": "v1.33.1"}
         self.operator = True  # whether it knows PyTorchJobs
+        self.kueue: Sequence[str] = ()  # the versions of Kueue's API; none: it is not installed
+        self.pending: list[Object] = []  # Workloads in a queue, as Kueue's API for positions lists them
         self.requests: list[Request] = []
         self.faults: list[Fault] = []
         self._lock = threading.Lock()
@@ -209,6 +211,8 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(401, "Unauthorized", "Unauthorized")
         if request.path == "/version":
             return 200, self.server.version
+        if self.server.kueue and request.path.startswith("/apis/") and request.path.endswith("kueue.x-k8s.io"):
+            return 200, {"kind": "APIGroup", "versions": [{"version": one} for one in self.server.kueue]}
         where = PATH.fullmatch(request.path)
         if where is None or (where["plural"] == "pytorchjobs" and not self.server.operator):
             return 404, "404 page not found\n"
@@ -219,6 +223,8 @@ class Handler(BaseHTTPRequestHandler):
         resource = where["plural"] + (f".{where['group'].partition('.')[0]}" if where["group"] == "batch" else "")
         key = Key(resource, where["namespace"] or "", where["name"] or "")
         self._authorize(user, request, where, key)
+        if where["sub"] == "pendingworkloads":
+            return 200, {"kind": "PendingWorkloadsSummary", "items": self.server.pending}
         return self._execute(request, key, where["sub"])
 
     def _rights_of(self, user: User) -> Object:

@@ -20,7 +20,8 @@ Admission = Callable[[str, Object], None]  # the resource and the object; raises
 
 LABEL_VALUE: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-CLUSTER_WIDE: Final = frozenset({"nodes", "storageclasses", "namespaces"})
+KUEUES: Final = frozenset({"clusterqueues", "cohorts", "workloadpriorityclasses"})
+CLUSTER_WIDE: Final = frozenset({"nodes", "storageclasses", "namespaces"}) | KUEUES
 
 
 class Refused(Exception):

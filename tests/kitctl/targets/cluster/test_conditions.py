@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kitctl import names
+from kitctl.facts import QueueFacts
 from kitctl.targets.cluster import conditions, job_facts
 from tests.kitctl.targets.cluster.recorded import recorded
 
@@ -86,16 +87,18 @@ def test_a_disruption_and_an_eviction() -> None:
 def test_a_waiting_job_shows_its_reason(name: str, holder: str) -> None:
     job = recorded(name).job
     suspended = job["spec"] if holder == "spec" else job["spec"]["runPolicy"]
-    assert conditions.job_reason(job, []) == ""
+    assert conditions.job_reason(job, None, []) == ""
     suspended["suspend"] = True
-    assert conditions.job_reason(job, []) == "", "somebody suspended it"
+    assert conditions.job_reason(job, None, []) == "", "somebody suspended it"
     job["metadata"]["annotations"][names.ANNOTATION_RELEASED] = "false"
-    assert "submit was interrupted" in conditions.job_reason(job, [])
+    assert "submit was interrupted" in conditions.job_reason(job, None, [])
     job["metadata"]["annotations"][names.ANNOTATION_RELEASED] = "true"
-    job["metadata"]["labels"][names.LABEL_QUEUE] = "team"
-    assert conditions.job_reason(job, []) == "waits in queue team"
-    suspended["suspend"] = False
-    assert conditions.job_reason(job, []) == ""
+    waits = QueueFacts(name="team", state="Waiting")
+    assert conditions.job_reason(job, waits, []) == "waits in queue team"
+    third = QueueFacts(name="team", state="Waiting", position=3, reason="no quota")
+    assert conditions.job_reason(job, third, []) == "waits in queue team, position 3: no quota"
+    assert conditions.job_reason(job, QueueFacts(name="team", state="Admitted"), []) == ""
+    assert conditions.job_reason(job, QueueFacts(name="team", state="Stopped", reason="due to X"), []) == "due to X"
 
 
 def test_the_latest_warning_is_shown() -> None:
@@ -103,4 +106,4 @@ def test_the_latest_warning_is_shown() -> None:
     first, second = (event | {"message": word} for event, word in zip(events, ("first", "second"), strict=True))
     first["lastTimestamp"], second["lastTimestamp"] = "2026-11-21T14:00:00Z", "2026-11-21T14:00:01Z"
     for order in ([first, second], [second, first]):
-        assert conditions.job_reason(job, order) == "FailedCreate: second"
+        assert conditions.job_reason(job, None, order) == "FailedCreate: second"

@@ -12,6 +12,7 @@ from kitctl.spec import JobSpec
 from kitctl.targets.cluster import job_facts, lifecycle
 
 Object = dict[str, Any]
+QUEUED = {names.LABEL_NAME: names.APP_NAME, names.LABEL_QUEUE: "research"}
 
 
 def job(kind: str = "auto", *, uid: str = "new", **metadata: Any) -> Object:
@@ -76,10 +77,13 @@ def test_a_submit_is_partial_until_the_job_is_released(kind: str) -> None:
     assert not lifecycle.is_partial_submit(made, digest, "you")
     assert not lifecycle.is_partial_submit(made, "another", "me")
     assert not lifecycle.is_partial_submit(job(kind, labels={}), digest, "me")
-    released = merged(made, lifecycle.release(made, queued=False))
+    released = merged(made, lifecycle.release(made, ""))
     assert not suspended(released)
     assert not lifecycle.is_partial_submit(released, digest, "me")
-    queued = merged(made, lifecycle.release(made, queued=True))
+    held = lifecycle.outside_queue(made | {"metadata": made["metadata"] | {"labels": QUEUED}})
+    assert names.LABEL_QUEUE not in held["metadata"]["labels"], "Kueue would start it before its objects exist"
+    queued = merged(held, lifecycle.release(made, "research"))
+    assert queued["metadata"]["labels"] == QUEUED
     assert suspended(queued), "that is Kueue's to end"
     assert not lifecycle.is_partial_submit(queued, digest, "me")
 
@@ -87,14 +91,14 @@ def test_a_submit_is_partial_until_the_job_is_released(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_suspend_cancel_and_undo_the_cancel(kind: str) -> None:
     made = job(kind)
-    running = merged(made, lifecycle.release(made, queued=False))
-    assert suspended(merged(running, of_object(made).suspend(suspended=True)))
-    cancelled = merged(running, lifecycle.cancel(made, "2026-01-01T00:00:00+00:00"))
-    assert suspended(cancelled)
+    running = merged(made, lifecycle.release(made, ""))
+    stopped = merged(running, of_object(made).suspend(suspended=True))
+    assert suspended(stopped)
+    cancelled = merged(stopped, lifecycle.cancelled("2026-01-01T00:00:00+00:00"))
     seen = cancelled | {"metadata": cancelled["metadata"] | {"creationTimestamp": "2026-01-01T00:00:00Z"}}
     told = job_facts.from_objects(seen, [], None, target="here", now=0)
     assert (told.result, told.ended) == ("Cancelled", 1767225600.0)
-    assert merged(cancelled, lifecycle.uncancel(made)) == running
+    assert merged(cancelled, lifecycle.UNCANCELLED | of_object(made).suspend(suspended=False)) == running
 
 
 @pytest.mark.parametrize("kind", KINDS)

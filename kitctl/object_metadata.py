@@ -1,0 +1,47 @@
+"""Labels and annotations of a job's objects. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import kitctl
+from kitctl import names
+from kitctl.kinds import JobKind
+from kitctl.spec import JobSpec
+
+COMPONENTS: Final = ("trainer", "rendezvous", "status", "sources", "snapshots", "access")
+JOB: Final = "job"  # the job's own object, besides the components
+
+
+def labels(spec: JobSpec) -> dict[str, dict[str, str]]:
+    """The labels of each component, and of the job."""
+    found = {component: _labels(spec, component) for component in COMPONENTS}
+    return found | {JOB: found["trainer"] | _queue_labels(spec)}
+
+
+def job_annotations(spec: JobSpec, kind: JobKind) -> dict[str, str]:
+    """Of the job: how Kueue may admit it."""
+    if not (spec.scheduling.queue and spec.elastic and kind.queue_admits_fewer):
+        return {}
+    return {
+        names.ANNOTATION_MIN_PARALLELISM: str(spec.min_nodes),
+        names.ANNOTATION_EQUAL_COMPLETIONS: "true",
+        names.ANNOTATION_ELASTIC: "true",
+    }
+
+
+def _labels(spec: JobSpec, component: str) -> dict[str, str]:
+    return {
+        names.LABEL_NAME: names.APP_NAME,
+        names.LABEL_INSTANCE: spec.name,
+        names.LABEL_COMPONENT: component,
+        names.LABEL_MANAGED_BY: names.FIELD_MANAGER,
+        names.LABEL_VERSION: kitctl.__version__,
+    }
+
+
+def _queue_labels(spec: JobSpec) -> dict[str, str]:
+    """What Kueue reads."""
+    scheduling = spec.scheduling
+    found = {names.LABEL_QUEUE: scheduling.queue, names.LABEL_WORKLOAD_PRIORITY: scheduling.workload_priority_class}
+    return {label: name for label, name in found.items() if name}

@@ -1,0 +1,105 @@
+"""Requests about queues: the Workload of a job, and its place among those that wait.
+
+Kueue's own role for users may read Workloads but not change them: what needs more says so.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Final
+
+from kitctl import names
+from kitctl.errors import Forbidden, KitError, TargetError, UsageError
+from kitctl.facts import QueueFacts
+from kitctl.targets.cluster import kueue
+from kitctl.targets.cluster.api import Api
+from kitctl.targets.cluster.existing import POLL_SECONDS
+from kitctl.targets.cluster.resources import Object
+
+WORKLOAD_SECONDS: Final = 10.0  # for Kueue to make one
+RIGHT: Final = "ask for the right to patch workloads (ClusterRole kueue-workload-editor-role), or use kitctl delete"
+
+
+def facts(api: Api, job: Object) -> QueueFacts | None:
+    """Where a job stands in its queue, with its position; None: it is in none."""
+    if not kueue.queue_of(job):
+        return None
+    workload = _find(api, job)
+    found = kueue.facts(job, workload)
+    if workload is None or found is None or found.state != "Waiting":
+        return found
+    with suppress(KitError):  # Kueue is away, or an older one, or this user may not see others' jobs
+        pending = api.pending_workloads(job["metadata"]["namespace"], found.name)
+        return kueue.facts(job, workload, kueue.position_of(workload, pending))
+    return found
+
+
+def decides(api: Api, job: Object) -> bool:
+    """Whether Kueue decides when a job runs: it is in a queue, and Kueue is installed.
+
+    Raises:
+        UsageError: Kueue has a version that kitctl does not know.
+    """
+    return bool(kueue.queue_of(job)) and api.serves("Workload")
+
+
+def all_workloads(api: Api, namespace: str | None) -> list[Object]:
+    """All Workloads of a namespace, or of all, as far as this user may read them."""
+    with suppress(Forbidden, UsageError):
+        return api.select("Workload", namespace)
+    return []
+
+
+def workload(api: Api, job: Object) -> Object:
+    """The Workload of a queued job, with its kind; Kueue makes it a moment after the job.
+
+    Raises:
+        TargetError: there is none.
+        Forbidden: this user may not read it.
+    """
+    deadline = time.monotonic() + WORKLOAD_SECONDS
+    while True:
+        where = job["metadata"]
+        found = kueue.workload_of(job, _select(api, job))
+        if found is not None:
+            return found | {"kind": "Workload"}
+        if time.monotonic() > deadline:
+            what = f"Kueue has made no Workload for {where['name']!r}"
+            raise TargetError(what, fix="see whether it runs: kubectl get pods -n kueue-system")
+        time.sleep(POLL_SECONDS)
+
+
+def stop(api: Api, job: Object) -> None:
+    """Have Kueue suspend a queued job, and give its quota to others.
+
+    Raises:
+        Forbidden: this user may not change Workloads.
+    """
+    _patch(api, job, kueue.STOP)
+
+
+def start(api: Api, job: Object) -> None:
+    """Put a stopped job back into its queue. Raises as ``stop`` does."""
+    _patch(api, job, kueue.START)
+
+
+def _patch(api: Api, job: Object, change: Object) -> None:
+    found = workload(api, job)
+    try:
+        api.patch(found, change)
+    except Forbidden as error:
+        queue = kueue.queue_of(job)
+        what = f"queue {queue!r} decides when this job runs, and you may not change its Workload: {error.message}"
+        raise Forbidden(what, fix=RIGHT) from error
+
+
+def _find(api: Api, job: Object) -> Object | None:
+    with suppress(Forbidden, UsageError):
+        return kueue.workload_of(job, _select(api, job))
+    return None
+
+
+def _select(api: Api, job: Object) -> list[Object]:
+    where = job["metadata"]
+    return api.select("Workload", where["namespace"], labelSelector=f"{names.LABEL_JOB_UID}={where['uid']}")
