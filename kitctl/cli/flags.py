@@ -85,7 +85,7 @@ _TABLE: Final[tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]] = (
     )),
     ("Scheduling", (
         ("--queue", "scheduling.queue", "NAME", "none", "LocalQueue of Kueue, which then starts the job."),
-        ("--queue-priority", "scheduling.workloadPriorityClass", "NAME", "the pods'",
+        ("--queue-priority", "scheduling.workloadPriorityClass", "NAME", "none",
          "WorkloadPriorityClass of Kueue, which decides who goes first."),
         ("--priority", "scheduling.priorityClass", "NAME", "the cluster's", "PriorityClass of the pods."),
         ("--node-selector", "scheduling.nodeSelector", "K=V...", "", "Node label that pods require.", values.pairs),

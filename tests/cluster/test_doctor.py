@@ -42,7 +42,7 @@ def test_problems_of_a_job_are_reported_with_their_fix(namespace: str) -> None:
     assert "no node of the cluster has more than" in found["GPUs"]["message"]
     assert "pods: 2 needed, 1 of 1 left" in found["quota"]["message"]
     assert "requests.nvidia.com/gpu: 1998 needed, 4 of 4 left" in found["quota"]["message"]
-    assert "Kueue is not installed" in found["queue"]["message"]
+    assert "no LocalQueue 'team' in namespace" in found["queue"]["message"]
     assert all(finding["fix"] for finding in found.values() if finding["result"] == "problem")
 
 

@@ -179,7 +179,7 @@ def test_every_rule_is_checked() -> None:
         volumes=(Volume(mount_path="/x"),),
         gpus_per_node=2**31,
         policy=Policy(deadline="0"),
-        scheduling=Scheduling(tolerations=(Toleration(),)),
+        scheduling=Scheduling(tolerations=(Toleration(),), workload_priority_class="high"),
         resume=True,
         keep_outputs=True,
         workdir=".",

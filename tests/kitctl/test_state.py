@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from kitctl.facts import JobFacts, NodeAssignment, NodeFacts, Progress, Report, Termination
+from kitctl.facts import JobFacts, NodeAssignment, NodeFacts, Progress, QueueFacts, Report, Termination
 from kitctl.state import derive
 
 
@@ -39,6 +39,7 @@ FORMED = Report(
     nodes={"0": NodeAssignment(group_rank=1, ranks=(2, 3)), "1": NodeAssignment(group_rank=0, ranks=(0, 1))},
     progress=Progress(step=7, loss=0.5),
 )
+WAITS = QueueFacts(name="team", state="Waiting")
 
 
 @pytest.mark.parametrize(
@@ -158,6 +159,10 @@ FATAL = Termination(outcome="fatal", reason="rank 1 failed")
         (facts(gone(0), gone(1, attempts=0)), "Recovering"),
         (facts(node(0), node(1, attempts=2)), "Recovering"),
         (facts(suspended=True), "Suspended"),
+        (facts(queue=WAITS, report=FORMED), "Pending"),  # preempted
+        (facts(node(0), node(1), queue=WAITS, report=FORMED), "Running"),  # not drained yet
+        (facts(queue=msgspec.structs.replace(WAITS, state="Stopped"), suspended=True), "Suspended"),
+        (facts(queue=WAITS, result="Cancelled"), "Cancelled"),
     ],
 )
 def test_a_phase_is_not_forgotten_with_the_nodes(known: JobFacts, phase: str) -> None:

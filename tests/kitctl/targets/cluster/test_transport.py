@@ -10,7 +10,7 @@ import pytest
 from kitctl.errors import Unavailable, WaitTimeout
 from kitctl.job import Job
 from kitctl.targets.cluster import transport
-from kitctl.targets.cluster.lifecycle import cancel
+from kitctl.targets.cluster.lifecycle import cancelled
 from tests.kitctl.targets.cluster.apiserver import ApiServer
 from tests.kitctl.targets.cluster.clients import Kit
 from tests.kitctl.targets.cluster.objectstore import Key
@@ -119,7 +119,7 @@ def test_watching_continues_after_an_outage(
     key = Key("jobs.batch", "default", "run")
 
     def end() -> None:
-        server.store.patch(key, cancel({"kind": "Job"}, "2026-01-01T00:00:00Z"), apply=False)
+        server.store.patch(key, cancelled("2026-01-01T00:00:00Z"), apply=False)
 
     monkeypatch.setattr(transport, "RETRY_SECONDS", 0.0)
     report = "GET .*/configmaps/run-status"  # the first request of each look
