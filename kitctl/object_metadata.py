@@ -7,16 +7,17 @@ from typing import Final
 import kitctl
 from kitctl import names
 from kitctl.kinds import JobKind
+from kitctl.pod_groups import POD_GROUPS
 from kitctl.spec import JobSpec
 
 COMPONENTS: Final = ("trainer", "rendezvous", "status", "sources", "snapshots", "access")
-JOB: Final = "job"  # the job's own object, besides the components
+JOB, POD = "job", "pod"  # the job's own object and its pods: the component "trainer", and more
 
 
 def labels(spec: JobSpec) -> dict[str, dict[str, str]]:
-    """The labels of each component, and of the job."""
+    """The labels of each component, of the job, and of its pods."""
     found = {component: _labels(spec, component) for component in COMPONENTS}
-    return found | {JOB: found["trainer"] | _queue_labels(spec)}
+    return found | {JOB: found["trainer"] | _queue_labels(spec), POD: found["trainer"] | _pod_group_label(spec)}
 
 
 def job_annotations(spec: JobSpec, kind: JobKind) -> dict[str, str]:
@@ -45,3 +46,8 @@ def _queue_labels(spec: JobSpec) -> dict[str, str]:
     scheduling = spec.scheduling
     found = {names.LABEL_QUEUE: scheduling.queue, names.LABEL_WORKLOAD_PRIORITY: scheduling.workload_priority_class}
     return {label: name for label, name in found.items() if name}
+
+
+def _pod_group_label(spec: JobSpec) -> dict[str, str]:
+    group = POD_GROUPS.get(spec.scheduling.pod_group)
+    return {group.label: spec.name} if group and group.label else {}

@@ -20,7 +20,7 @@ from kitctl.templates import fill
 DEFAULT_NAMESPACE: Final = "default"  # of a job that is rendered without a cluster
 
 # In creation order: what a job mounts, uses or is found by comes before the job.
-TEMPLATES: Final = ("rbac", "secret", "configmaps", "snapshots", "service", "network-policy")
+TEMPLATES: Final = ("rbac", "secret", "configmaps", "snapshots", "service", "network-policy", "pod-group")
 
 
 def manifests(

@@ -176,6 +176,9 @@ class Scheduling(Section, frozen=True, kw_only=True):
     """LocalQueue of Kueue, which then starts the job."""
     workload_priority_class: ObjectName = ""
     """WorkloadPriorityClass of Kueue: who goes first, and who is preempted. Empty: by ``priorityClass``."""
+    pod_group: Literal["", "coscheduling", "volcano"] = ""
+    """Start the nodes only together, by a PodGroup of Kubernetes' coscheduling plugin or of Volcano; of an elastic job,
+    its minimum."""
     priority_class: ObjectName = ""
     """PriorityClass of the pods."""
     node_selector: dict[LabelKey, LabelValue] = {}
@@ -185,7 +188,7 @@ class Scheduling(Section, frozen=True, kw_only=True):
     spread: Literal["require", "prefer", "none"] = "prefer"
     """Whether the pods must, should or need not run on different Kubernetes nodes."""
     scheduler: ObjectName = ""
-    """schedulerName; empty: the cluster's default."""
+    """schedulerName; empty: the cluster's default, or that of the pod group."""
 
 
 class Policy(Section, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ import msgspec
 from kitctl import environment, kinds, names, object_metadata
 from kitctl.code_tree import SentFolder, Sources
 from kitctl.kinds import JobKind
+from kitctl.pod_groups import POD_GROUPS, PodGroupKind
 from kitctl.pod_mounts import Mount, mounts, source_key
 from kitctl.pod_mounts import claim as claim_name
 from kitctl.quantity import seconds
@@ -97,6 +98,16 @@ class TemplateValues:
     def pull_secrets(self) -> list[dict[str, str]]:
         """The image pull secrets."""
         return [{"name": name} for name in self.spec.image_pull_secrets]
+
+    @property
+    def pod_group(self) -> PodGroupKind | None:
+        """The plugin that starts its nodes only together; None: they start one by one."""
+        return POD_GROUPS.get(self.spec.scheduling.pod_group)
+
+    @property
+    def scheduler(self) -> str:
+        """SchedulerName of the pods; empty: the default one."""
+        return self.spec.scheduling.scheduler or (self.pod_group.scheduler if self.pod_group else "")
 
     @property
     def service_account(self) -> str:

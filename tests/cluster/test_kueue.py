@@ -13,7 +13,8 @@ from tests.cluster.commands import IDLE, job, kitctl, status, until_status
 from tests.cluster.jobs import KINDS, Run, often
 from tests.cluster.kind.settings import KUEUE_LABEL
 from tests.cluster.kubectl import Object, get, kubectl, until
-from tests.cluster.toy import ORDER, all_recover, assert_complete_and_exact, has_trained
+from tests.cluster.toy import ORDER, all_recover, assert_complete_and_exact, assert_exact, has_trained
+from tests.exact import recorded
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -116,3 +117,78 @@ def test_what_the_queue_could_never_admit_is_refused(namespace: str, make_queue:
     assert "no WorkloadPriorityClass 'urgent'" in refused("--queue-priority", "urgent")
     kubectl("patch", "clusterqueue", namespace, "--type=merge", "-p", '{"spec": {"stopPolicy": "Hold"}}')
     until(lambda: "is inactive" in kitctl("doctor", *job("run", namespace, "--queue", "team"), exit_code=1))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_preempted_job_loses_no_step_and_counts_each_sample_once(
+    namespace: str, make_queue: MakeQueue, priorities: tuple[str, str], kind: str
+) -> None:
+    low, high = priorities
+    make_queue(2, preemption={"withinClusterQueue": "LowerPriority"})
+    first, second = (Run(namespace=namespace, name=name, kind=kind) for name in ("first", "second"))
+    epochs = 30
+    submit(first, "--queue-priority", low, epochs=epochs)
+    until(partial(has_trained, first, steps=30))
+    submit(second, "--queue-priority", high)
+    preempted = until_status("first", namespace, lambda state: state["phase"] == "Pending")
+    assert "Preempted to accommodate a workload" in preempted["reason"]
+    until_status("second", namespace, lambda state: state["phase"] == "Succeeded")
+    first.wait()
+    steps = sorted(recorded(first.folder / "record"))  # generation and step
+    assert {generation for generation, _ in steps} == {1, 2}
+    assert [step for _, step in steps] == list(range(1, len(steps) + 1)), "no step was lost or taken twice"
+    assert_exact(first, epochs=epochs)
+    audited = f"proved: {epochs} epochs of {ORDER.samples} samples, each counted exactly once"
+    assert audited in kitctl("audit", "first", "-n", namespace)
+
+
+@pytest.fixture
+def priorities(namespace: str) -> Iterator[tuple[str, str]]:
+    """Two WorkloadPriorityClasses, the lower one first."""
+    names = (f"{namespace}-low", f"{namespace}-high")
+    for value, name in enumerate(names):
+        create("WorkloadPriorityClass", name, value=value, description="of a test")
+    yield names
+    kubectl("delete", "workloadpriorityclass", *names, "--wait=false")
+
+
+@pytest.mark.long
+def test_two_of_four_nodes_train_to_the_end(namespace: str, make_queue: MakeQueue) -> None:
+    make_queue(2)
+    run = Run(namespace=namespace, name="run", kind="IndexedJob")
+    submit(run, nodes="2:4", epochs=8)
+    until_status("run", namespace, lambda state: state["worldSize"] == 2)
+    spec = live(run)["spec"]
+    assert (spec["parallelism"], spec["completions"]) == (2, 2)
+    assert_complete_and_exact(run, epochs=8)
+    assert {pod["metadata"]["labels"][KINDS[run.kind][2]] for pod in run.pods()} == {"0", "1"}
+    assert phase(run) == "Succeeded"
+    until(lambda: reserved(namespace) == 0)
+
+
+@pytest.mark.long
+def test_an_admitted_job_grows_and_shrinks_with_its_quota(namespace: str, make_queue: MakeQueue) -> None:
+    make_queue(3)
+    run = Run(namespace=namespace, name="run", kind="IndexedJob")
+    submit(run, nodes="1:3", epochs=LONG)
+    until_status("run", namespace, lambda state: state["worldSize"] == 3)
+    for nodes in (1, 2, 3):
+        with all_recover(run):
+            does(run, "scale", "--nodes", str(nodes))
+        until_status("run", namespace, partial(has_ranks, nodes))
+        until(partial(uses, namespace, nodes))
+    does(run, "suspend")
+    until(lambda: reserved(namespace) == 0)
+    with all_recover(run):
+        does(run, "resume")
+
+
+def has_ranks(count: int, state: Object) -> bool:
+    return bool(state["worldSize"] == count)
+
+
+def uses(namespace: str, nodes: int) -> bool:
+    """Whether so many nodes of the queue's quota are used."""
+    (flavor,) = get("", "clusterqueue", namespace)["status"]["flavorsReservation"]
+    return next(int(one["total"]) for one in flavor["resources"] if one["name"] == "pods") == nodes

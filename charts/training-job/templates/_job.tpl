@@ -29,6 +29,11 @@
 {{- with .Values.scheduling.workloadPriorityClass }}
 {{- $_ := set $labels.job "kueue.x-k8s.io/priority-class" . }}
 {{- end }}
+{{- $podGroup := get (include "training-job.podGroups" . | fromYaml) .Values.scheduling.podGroup | default dict }}
+{{- $_ := set $labels "pod" (deepCopy $labels.trainer) }}
+{{- with $podGroup.label }}
+{{- $_ := set $labels.pod . $name }}
+{{- end }}
 {{- $size := .Values.scale | default $max }}
 {{- $annotations := dict }}
 {{- if and .Values.scheduling.queue $kind.queueAdmitsFewer (lt $min $max) }}
@@ -49,6 +54,7 @@
   "ranksPerNode" (int64 $ranks)
   "labels" $labels
   "annotations" $annotations
+  "podGroup" $podGroup
   "selector" (pick $labels.trainer "app.kubernetes.io/instance" "app.kubernetes.io/component")
   "needsTmp" (and (eq .Values.security.profile "restricted") .Values.security.readOnlyRoot)
   "serviceAccount" (.Values.security.serviceAccount | default (.Values.security.reportStatus | ternary $name ""))
@@ -58,6 +64,15 @@
   "sourcesName" (printf "%s-sources" $name)
   "rendezvousHost" (printf "%s.%s.svc.%s" $node $namespace .Values.rendezvous.clusterDomain)
   | toJson }}
+{{- end }}
+
+{{/* The plugins that start nodes only together, equal to kitctl/pod_groups.py. */}}
+{{- define "training-job.podGroups" -}}
+coscheduling: {apiVersion: scheduling.x-k8s.io/v1alpha1, label: scheduling.x-k8s.io/pod-group}
+volcano:
+  apiVersion: scheduling.volcano.sh/v1beta1
+  annotation: scheduling.k8s.io/group-name
+  scheduler: volcano
 {{- end }}
 
 {{/* "1h30m" or "90" as whole seconds. */}}

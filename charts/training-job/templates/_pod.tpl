@@ -2,7 +2,11 @@
 {{- define "training-job.pod" -}}
 {{- $job := include "training-job.job" . | fromJson -}}
 metadata:
-  labels: {{ $job.labels.trainer | toJson }}
+  labels: {{ $job.labels.pod | toJson }}
+  {{- with $job.podGroup.annotation }}
+  annotations:
+    {{ . }}: {{ $job.name | toJson }}
+  {{- end }}
 spec:
   {{- with $job.kind.restartPolicy }}
   restartPolicy: {{ . | toJson }}
@@ -26,7 +30,7 @@ spec:
   {{- with .Values.scheduling.priorityClass }}
   priorityClassName: {{ . | toJson }}
   {{- end }}
-  {{- with .Values.scheduling.scheduler }}
+  {{- with .Values.scheduling.scheduler | default $job.podGroup.scheduler }}
   schedulerName: {{ . | toJson }}
   {{- end }}
   {{- with .Values.scheduling.nodeSelector }}

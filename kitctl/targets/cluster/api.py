@@ -14,7 +14,7 @@ from kubernetes.client.api_client import ApiClient
 from kitctl import names
 from kitctl.errors import NotFound, UnsupportedError, UsageError
 from kitctl.targets.cluster.api_errors import not_an_api_server
-from kitctl.targets.cluster.resources import RESOURCES, Object, Resource
+from kitctl.targets.cluster.resources import RESOURCES, Object, Resource, key_of
 from kitctl.targets.cluster.transport import Transport
 
 APPLY: Final = "application/apply-patch+yaml"  # JSON is YAML: the API server reads it as such
@@ -89,7 +89,7 @@ class Api:
 
     def preview(self, manifest: Object) -> Object:
         """The result of server-side apply, as a dry run that ignores who owns the fields."""
-        where, kind = manifest["metadata"], manifest["kind"]
+        where, kind = manifest["metadata"], key_of(manifest)
         query = {"fieldManager": names.FIELD_MANAGER, "force": "true", "dryRun": "All"}
         path = self._resource(kind).path(where["namespace"], where["name"])
         return self.transport.json("PATCH", kind, path, query=query, body=manifest, content=APPLY)
@@ -101,7 +101,7 @@ class Api:
             ConflictError: one of that name exists; it is not changed.
             UsageError: it has a field that this server does not know and would drop.
         """
-        kind = manifest["kind"]
+        kind = key_of(manifest)
         query = {"fieldManager": names.FIELD_MANAGER, "fieldValidation": "Strict"}
         query |= {"dryRun": "All"} if dry_run else {}
         path = self._resource(kind).path(manifest["metadata"]["namespace"])
@@ -129,7 +129,7 @@ class Api:
         where = found["metadata"]
         marks = {"uid": where["uid"]} | ({"resourceVersion": version} if version else {})
         body = change | {"metadata": change.get("metadata", {}) | marks}
-        path = self._resource(found["kind"]).path(where["namespace"], where["name"])
+        path = self._resource(key_of(found)).path(where["namespace"], where["name"])
         query = {"fieldManager": names.FIELD_MANAGER}
         return self.transport.json("PATCH", found["kind"], path, query=query, body=body, content=MERGE)
 
@@ -142,7 +142,7 @@ class Api:
         marks = {"uid": where["uid"]} | ({"resourceVersion": version} if version else {})
         grace = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground", "preconditions": marks}
-        path = self._resource(found["kind"]).path(where["namespace"], where["name"])
+        path = self._resource(key_of(found)).path(where["namespace"], where["name"])
         with suppress(NotFound):
             self.transport.json("DELETE", found["kind"], path, body=body | grace)
 

@@ -11,7 +11,7 @@ from kitctl import names
 from kitctl.errors import ConflictError, Forbidden, KitError, TargetError
 from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.lifecycle import annotations_of
-from kitctl.targets.cluster.resources import Object
+from kitctl.targets.cluster.resources import Object, key_of
 
 POLL_SECONDS: Final = 0.5
 DELETE_SECONDS: Final = 30.0  # for an object without pods; pods add their grace period
@@ -28,7 +28,7 @@ def create_once(api: Api, manifest: Object) -> Object:
     try:
         return api.create(manifest)
     except ConflictError:
-        found = api.find(manifest["kind"], where["namespace"], where["name"])
+        found = api.find(key_of(manifest), where["namespace"], where["name"])
         call = annotations_of(manifest)[names.ANNOTATION_SUBMIT]
         if found is None or annotations_of(found).get(names.ANNOTATION_SUBMIT) != call:
             raise
@@ -63,7 +63,7 @@ def find_existing(api: Api, manifest: Object) -> Object | None:
     """The object of a manifest's kind and name, with its ``kind``; None if there is none or it may not be read."""
     where = manifest["metadata"]
     with suppress(Forbidden):
-        if found := api.find(manifest["kind"], where["namespace"], where["name"]):
+        if found := api.find(key_of(manifest), where["namespace"], where["name"]):
             return found | {"kind": manifest["kind"]}
     return None
 
@@ -80,7 +80,7 @@ def wait_deleted(api: Api, found: Object, seconds: float = DELETE_SECONDS) -> No
     Raises:
         TargetError: it still exists after ``seconds``.
     """
-    kind, where = found["kind"], found["metadata"]
+    kind, where = key_of(found), found["metadata"]
     deadline = time.monotonic() + seconds
     while (now := api.find(kind, where["namespace"], where["name"])) and now["metadata"]["uid"] == where["uid"]:
         if time.monotonic() > deadline:

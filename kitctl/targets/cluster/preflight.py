@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from kitctl import kinds, names
 from kitctl.errors import Forbidden, NotFound, UnsupportedError, UsageError
+from kitctl.pod_groups import POD_GROUPS
 from kitctl.quantity import amount
 from kitctl.spec import JobSpec
 from kitctl.targets.cluster.api import Api
@@ -128,7 +129,8 @@ def check(api: Api, spec: JobSpec) -> None:
     """Refuse a job that this cluster could never run.
 
     Raises:
-        UsageError: its nodes could not share the snapshots, or no Kubernetes node has that many GPUs.
+        UsageError: its nodes could not share the snapshots, no Kubernetes node has that many GPUs, or there are no pod
+            groups.
         NotFound: the claim that it names does not exist.
     """
     if spec.snapshots.enabled:
@@ -137,6 +139,9 @@ def check(api: Api, spec: JobSpec) -> None:
     if spec.gpus_per_node:
         with suppress(Forbidden):
             check_gpus(api, spec)
+    if spec.scheduling.pod_group:
+        with suppress(Forbidden):
+            _check_pod_groups(api, spec)
 
 
 def check_storage(api: Api, spec: JobSpec) -> None:
@@ -176,6 +181,16 @@ def check_gpus(api: Api, spec: JobSpec) -> None:
     what = f"{spec.gpus_per_node}, but no node of the cluster has more than {most} {spec.gpu_resource}"
     fix = "request fewer, or use --no-checks if nodes are added on demand"
     raise UsageError(f"gpusPerNode: {what}", fix=fix)
+
+
+def _check_pod_groups(api: Api, spec: JobSpec) -> None:
+    name = spec.scheduling.pod_group
+    group = POD_GROUPS[name].api_version.rpartition("/")[0]
+    try:
+        api.select(f"PodGroup.{group}", spec.namespace, limit="1")
+    except UnsupportedError as error:
+        what = f"the cluster has no PodGroups of {group}, so {name} is not installed"
+        raise UsageError(f"scheduling.podGroup: {what}", fix="install it, or omit podGroup") from error
 
 
 def _allocatable(node: Mapping[str, Any], resource: str) -> int:

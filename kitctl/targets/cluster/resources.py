@@ -52,6 +52,8 @@ RESOURCES: Final[Mapping[str, Resource]] = {
     "NetworkPolicy": Resource("networking.k8s.io/v1", "networkpolicies"),
     "Node": Resource("v1", "nodes"),
     "PendingWorkloads": _of_kueue("localqueues", "visibility.kueue.x-k8s.io"),
+    "PodGroup.scheduling.volcano.sh": Resource("scheduling.volcano.sh/v1beta1", "podgroups"),
+    "PodGroup.scheduling.x-k8s.io": Resource("scheduling.x-k8s.io/v1alpha1", "podgroups"),
     "PersistentVolumeClaim": Resource("v1", "persistentvolumeclaims"),
     "Pod": Resource("v1", "pods"),
     "ResourceQuota": Resource("v1", "resourcequotas"),
@@ -67,3 +69,10 @@ RESOURCES: Final[Mapping[str, Resource]] = {
     "WorkloadPriorityClass": _of_kueue("workloadpriorityclasses"),
     **{kind.resource: Resource(kind.api_version, kind.plural) for kind in all_kinds().values()},
 }
+
+
+def key_of(thing: Object) -> str:
+    """An object's key in ``RESOURCES``: its kind, with the API group if other groups have such a kind, too."""
+    kind: str = thing["kind"]
+    full = f"{kind}.{thing.get('apiVersion', '').rpartition('/')[0]}"
+    return full if full in RESOURCES else kind

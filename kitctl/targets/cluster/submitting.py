@@ -37,7 +37,7 @@ from kitctl.targets.cluster.existing import (
     name_conflict,
     wait_deleted,
 )
-from kitctl.targets.cluster.resources import Object
+from kitctl.targets.cluster.resources import Object, key_of
 from kitctl.targets.conflicts import already_exists
 
 
@@ -228,7 +228,7 @@ def _withdraw(api: Api, job: Object, call: str) -> None:
 
 def _preview_object(api: Api, manifest: Object) -> Change:
     where = manifest["metadata"]
-    live = api.find(manifest["kind"], where["namespace"], where["name"])
+    live = api.find(key_of(manifest), where["namespace"], where["name"])
     try:
         return Change(before=live, after=api.preview(manifest))
     except KitError as error:

@@ -69,8 +69,10 @@ def _addons() -> Steps:
         **_builds("kueue"),
         "Kueue image": images.kueue,
         "Kueue": addons.kueue,
+        "pod groups": addons.pod_groups,
         "nodes ready": cluster.ready,
         "add-ons ready": addons.ready,
+        "queue positions": addons.queue_positions,
     }
 
 

@@ -51,8 +51,26 @@ def training_operator() -> None:
 
 def kueue() -> None:
     """Kueue, for the jobs of namespaces that have its label: those of all others must not depend on it."""
+    if works("kubectl", "-n", "kueue-system", "get", "deployment", "kueue-controller-manager"):
+        return  # half of what its manifests take is one definition of 1.4 MB
     folder = _kustomization("kueue", "config", KUEUE_IMAGE)
     run("kubectl", "apply", "--server-side", "--force-conflicts", "-k", folder)
+
+
+def pod_groups() -> None:
+    """The definitions of PodGroups, for dry runs; no scheduler here reads them."""
+    coscheduling = source("scheduler-plugins") / "manifests/coscheduling/crd.yaml"
+    files = (coscheduling, HERE / "manifests/volcano-pod-group.yaml")
+    run("kubectl", "apply", "--server-side", "--force-conflicts", *(f"--filename={file}" for file in files))
+
+
+def queue_positions() -> None:
+    """Kueue's API for positions in a queue, once Kueue answers.
+
+    The API server would keep a connection that it made earlier, to whatever has the Service's address elsewhere.
+    """
+    folder = source("kueue") / "config/components/visibility"
+    run("kubectl", "apply", *(f"--filename={file}" for file in sorted(folder.glob("apiservice_*.yaml"))))
 
 
 def _kustomization(name: str, upstream: str, image: str = ADDONS_IMAGE) -> Path:

@@ -195,7 +195,10 @@ def addons() -> None:
 
 def kueue() -> None:
     """Kueue's image, pushed."""
-    build("kueue", KUEUE_IMAGE, BIN / "kueue")
+    key = digest(IMAGES / "kueue.Dockerfile", STATE / "stamp" / "built-kueue")
+    if not finished("kueue-image", key + image_id(KUEUE_IMAGE)):
+        build("kueue", KUEUE_IMAGE, BIN / "kueue")
+        finish("kueue-image", key + image_id(KUEUE_IMAGE))
     push(KUEUE_IMAGE)
 
 

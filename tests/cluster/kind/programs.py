@@ -20,6 +20,7 @@ from tests.cluster.kind.settings import (
     KUBERNETES,
     KUEUE,
     LOCAL_PATH,
+    SCHEDULER_PLUGINS,
     STATE,
     TRAINING_OPERATOR,
 )
@@ -73,7 +74,13 @@ MODULES: Final = {
         version=TRAINING_OPERATOR,
         programs={"training-operator": "/cmd/training-operator.v1"},
     ),
-    "kueue": Module(path="sigs.k8s.io/kueue", version=KUEUE, programs={"kueue": "/cmd/kueue"}),
+    "kueue": Module(
+        path="sigs.k8s.io/kueue",
+        version=KUEUE,
+        programs={"kueue": "/cmd/kueue"},
+        variables={"sigs.k8s.io/kueue/pkg/version.GitVersion": KUEUE},  # without, its API for positions serves nothing
+    ),
+    "scheduler-plugins": Module(path="sigs.k8s.io/scheduler-plugins", version=SCHEDULER_PLUGINS, programs={}),
     "helm": Module(
         path="helm.sh/helm/v3",
         version=HELM,

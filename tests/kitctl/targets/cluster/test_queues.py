@@ -208,3 +208,23 @@ def test_a_waiting_job_may_be_scaled(kit: Kit, kueue: ApiServer) -> None:
     admit(kueue)
     kit("scale", "run", "--nodes", "2")
     assert kueue.store.get(JOB)["spec"]["parallelism"] == 2
+
+
+@pytest.mark.parametrize(
+    ("group", "path"),
+    [("coscheduling", "scheduling.x-k8s.io/v1alpha1"), ("volcano", "scheduling.volcano.sh/v1beta1")],
+)
+def test_a_pod_group_is_created_with_the_job_where_there_are_any(
+    kit: Kit, server: ApiServer, group: str, path: str
+) -> None:
+    words = ("submit", "--name", "run", "--nodes", "2:4", "--set", f"scheduling.podGroup={group}")
+    server.plan(f"/apis/{path}/", answer=(404, "404 page not found\n"))
+    assert f"so {group} is not installed" in kit(*words, exit_code=2)
+    assert server.written() == []
+    kit(*words)
+    assert f"POST /apis/{path}/namespaces/default/podgroups" in server.written()
+    made = server.store.get(Key("podgroups", "default", "run"))
+    assert made["spec"] == {"minMember": 2}
+    assert made["metadata"]["ownerReferences"][0]["name"] == "run"
+    kit("delete", "run")
+    assert server.names("podgroups") == set()
