@@ -99,7 +99,7 @@ def test_limits_of_the_server_are_checked_before_anything_is_created(
 ) -> None:
     """The kit's own rules know nothing of a user's templates."""
     own = (templates.folder() / "pod.yaml.j2").read_text()
-    tmp_path.joinpath("pod.yaml.j2").write_text(own.replace("{{ job.labels.trainer }}", "{disk: a b}"))
+    tmp_path.joinpath("pod.yaml.j2").write_text(own.replace("{{ job.labels.pod }}", "{disk: a b}"))
     with pytest.raises(UsageError, match="a valid label must be"):
         kit.target().submit(dataclasses.replace(kit.submission(), templates=tmp_path))
     assert server.written() == []
