@@ -10,7 +10,7 @@ VERSIONS ?=
 PY      := .venv/bin/python
 READY   := .venv/ready
 GPU_PYTHON ?= $(PYTHON)
-BENCHES := start loop snapshot memory virtual nodes recovery scale status submit
+BENCHES := start loop hooks snapshot memory virtual nodes recovery scale status submit compare
 
 export OMP_NUM_THREADS ?= 1
 export TORCH_INDEX_URL WORKERS
@@ -106,6 +106,7 @@ bench: $(BENCHES:%=bench-%) ## Run every benchmark (about three hours) and write
 
 bench-start: setup ## How fast kitctl starts, compared with torchx
 bench-loop: setup ## Overhead of the training loop over a bare DDP loop
+bench-hooks: setup ## Cost of the hooks in the ranks of a plain script
 bench-snapshot: setup ## Cost of a snapshot, compared with torch's own, on this disk and a slow one; needs root
 bench-memory: setup ## Memory that snapshots, restores and model files need, with 2 GB of state
 bench-virtual: setup ## Overhead of bitwise equal loss curves on any number of ranks
@@ -113,11 +114,13 @@ bench-nodes: setup ## Digits on 1, 2 and 3 nodes: accuracy and seconds
 bench-status: setup ## kitctl status compared with kubectl get and torchx status, on the test cluster
 bench-submit: setup ## kitctl submit compared with kubectl apply, to the first optimizer step, on the test cluster
 bench-recovery: setup ## Time from a fault to the next optimizer step, compared with torchrun; needs root; resumable
+bench-compare: setup ## One model alone, with DDP and with FSDP2, on one node and on several; with a plot
 bench-scale: setup ## Rendezvous of thousands of agents, compared with torchrun's; resumable
 bench-recovery bench-scale: MORE = $(if $(MINUTES),--minutes $(MINUTES))
 $(BENCHES:%=bench-%):
 	@echo "== $@"
 	@$(PY) -m bench.$(@:bench-%=%) $(MORE)
+	@$(if $(filter bench-compare,$@),$(PY) -m bench.compare_plots)
 	@$(PY) -m bench.tables
 
 # -- with a GPU: uses the torch of GPU_PYTHON, without `make setup` ----------------------------------------------------
@@ -132,6 +135,7 @@ test-gpu: ## Run the tests that need a GPU, with GPU_PYTHON's torch; not part of
 .PHONY: bench-gpu
 bench-gpu: ## Overhead of the trainer on a GPU, compared with bare DDP, torchrun and DCP; not part of `make bench`
 	@$(GPU_PATH) $(GPU_PYTHON) -m bench.gpu
+	@$(GPU_PATH) $(GPU_PYTHON) -m bench.compare --device cuda
 	@$(GPU_PYTHON) -m bench.tables
 
 # -- on a real cluster: docs/cluster-tests.md -----------------------------------------------------------------------

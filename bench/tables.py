@@ -1,4 +1,4 @@
-"""Writes every result of ``bench/results`` into docs/performance.md, between the markers with its name."""
+"""Writes every result of ``bench/results`` into the page of docs/ that has markers with its name."""
 
 from __future__ import annotations
 
@@ -9,29 +9,32 @@ from typing import Any
 
 from bench.measure import RESULTS, ROOT
 
-PAGE = ROOT / "docs" / "performance.md"
+PAGES = tuple(ROOT / "docs" / name for name in ("performance.md", "comparison.md"))
 
 
 def main() -> None:
-    """Rewrite the page."""
-    page = PAGE.read_text(encoding="utf-8")
-    for path in sorted(RESULTS.glob("*.json")):
-        page = with_table(page, path.stem, json.loads(path.read_text(encoding="utf-8")))
-    PAGE.write_text(page, encoding="utf-8")
-    print(f"  {PAGE.relative_to(Path.cwd())} is up to date")
+    """Rewrite the pages."""
+    results = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))}
+    texts = {page: page.read_text(encoding="utf-8") for page in PAGES}
+    for name, result in results.items():
+        page = next((one for one, text in texts.items() if f"<!-- bench:{name} -->" in text), PAGES[0])
+        texts[page] = with_table(texts[page], name, result)
+    for page, text in texts.items():
+        page.write_text(text, encoding="utf-8")
+        print(f"  {page.relative_to(ROOT)} is up to date")
 
 
 def with_table(page: str, name: str, result: dict[str, Any]) -> str:
     """The page with ``result`` between ``<!-- bench:name -->`` and ``<!-- /bench:name -->``.
 
     Raises:
-        ValueError: the page has no such markers.
+        ValueError: the page has no such markers; no other one has.
     """
     begin, end = f"<!-- bench:{name} -->", f"<!-- /bench:{name} -->"
     section = re.compile(f"(?<={re.escape(begin)}\n).*?(?={re.escape(end)})", re.DOTALL)
     page, found = section.subn(lambda _: _section(name, result), page)
     if not found:
-        raise ValueError(f"docs/performance.md has no markers for {name}: add {begin} and {end}")
+        raise ValueError(f"no page of docs/ has markers for {name}: add {begin} and {end}")
     return page
 
 
