@@ -36,6 +36,9 @@ Count: TypeAlias = Annotated[int, Meta(ge=0)]
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Port: TypeAlias = Annotated[int, Meta(ge=1, le=65535)]
 Size: TypeAlias = Positive | Annotated[str, Meta(pattern=r"^[0-9]{1,9}(:[0-9]{1,9})?$", examples=["2:4"])]
+Processes: TypeAlias = (
+    Positive | Annotated[str, Meta(pattern=r"^(auto|[1-9][0-9]{0,4}(,[1-9][0-9]{0,4})+)$", examples=["auto", "2,4"])]
+)
 EnvName: TypeAlias = Annotated[str, Meta(pattern=rf"^{_ENV_NAME}$", examples=["LEARNING_RATE"])]
 EnvPrefix: TypeAlias = Annotated[str, Meta(pattern=rf"^({_ENV_NAME})?$", examples=["SHARED_"])]
 Image: TypeAlias = Annotated[

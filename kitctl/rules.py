@@ -58,6 +58,20 @@ def _nodes(spec: JobSpec) -> Iterator[Problem]:
         yield Problem.of("nodes", f"{spec.nodes} is more than a job can have", f"use at most {_MAX_NODES}")
 
 
+def _procs(spec: JobSpec) -> Iterator[Problem]:
+    ranks, field = spec.ranks_by_node, "procsPerNode"
+    if not ranks:
+        return
+    if spec.elastic:
+        yield Problem.of(field, "of each node need a fixed number of nodes", "give one number, or nodes: N")
+    elif len(ranks) != spec.max_nodes:
+        what = f"{spec.procs_per_node} are for {len(ranks)} nodes, and there are {spec.max_nodes}"
+        yield Problem.of(field, what, "give a number for each node, or one for all")
+    if 0 < spec.gpus_per_node < max(ranks):
+        what = f"{max(ranks)} ranks are more than {spec.gpus_per_node} GPUs"
+        yield Problem.of(field, what, f"give at most {spec.gpus_per_node} for each node")
+
+
 def _name(spec: JobSpec) -> Iterator[Problem]:
     limit = name_limit(spec)
     if not (spec.name or spec.command):
@@ -164,7 +178,7 @@ def _resources(spec: JobSpec) -> Iterator[Problem]:
 
 
 def _virtual_ranks(spec: JobSpec) -> Iterator[Problem]:
-    ranks = spec.max_nodes * spec.ranks_per_node
+    ranks = spec.max_ranks
     if 0 < spec.virtual_ranks < ranks:
         yield Problem.of("virtualRanks", f"{spec.virtual_ranks} would leave some of {ranks} ranks idle", "use more")
 
@@ -192,6 +206,7 @@ def _secret(spec: JobSpec) -> Iterator[Problem]:
 RULES: tuple[Callable[[JobSpec], Iterator[Problem]], ...] = (
     _kind,
     _nodes,
+    _procs,
     _name,
     _command,
     _environment,

@@ -17,7 +17,7 @@ from msgspec.structs import force_setattr
 from kitctl import names, rules
 from kitctl.errors import Problem, SpecError
 from kitctl.field_type import FieldType
-from kitctl.fields import Count, DeviceName, EnvName, GivenName, Image, Kind, Positive, Quantity, SecretKey, Size
+from kitctl.fields import Count, DeviceName, EnvName, GivenName, Image, Kind, Processes, Quantity, SecretKey, Size
 from kitctl.pod_section import Pod
 from kitctl.quantity import seconds
 from kitctl.sections import (
@@ -56,8 +56,8 @@ class JobSpec(Section, frozen=True, kw_only=True):
     """GPUs per node."""
     gpu_resource: DeviceName = "nvidia.com/gpu"
     """The extended resource of a GPU."""
-    procs_per_node: Positive | Literal["auto"] = "auto"
-    """Ranks per node; ``auto``: one per GPU, or one."""
+    procs_per_node: Processes = "auto"
+    """Ranks per node; ``auto``: one per GPU, or one. "2,4": 2 of node 0 and 4 of node 1."""
     command: tuple[str, ...] = names.DEFAULT_COMMAND
     """The command of each rank: ["train.py"], or ["-m", "package.module"]."""
     args: tuple[str, ...] = ()
@@ -125,6 +125,8 @@ class JobSpec(Section, frozen=True, kw_only=True):
                 force_setattr(self, name, tuple(value))
         if self.min_nodes == self.max_nodes > 0:
             force_setattr(self, "nodes", self.min_nodes)
+        if self.ranks_by_node and len(set(self.ranks_by_node)) == 1 and len(self.ranks_by_node) == self.max_nodes:
+            force_setattr(self, "procs_per_node", self.ranks_by_node[0])
         if self.command and not self.name:
             force_setattr(self, "name", rules.default_name(self))
         _check(rules.problems(self))
@@ -145,9 +147,22 @@ class JobSpec(Section, frozen=True, kw_only=True):
         return self.min_nodes < self.max_nodes
 
     @property
+    def ranks_by_node(self) -> tuple[int, ...]:
+        """The ranks of each node, if they differ; else empty."""
+        given = self.procs_per_node
+        return tuple(map(int, given.split(","))) if isinstance(given, str) and given != "auto" else ()
+
+    @property
     def ranks_per_node(self) -> int:
-        """``procsPerNode`` as a number."""
-        return max(self.gpus_per_node, 1) if self.procs_per_node == "auto" else self.procs_per_node
+        """``procsPerNode`` as a number; of nodes that differ, the largest."""
+        if isinstance(self.procs_per_node, int):
+            return self.procs_per_node
+        return max(self.ranks_by_node, default=max(self.gpus_per_node, 1))
+
+    @property
+    def max_ranks(self) -> int:
+        """Maximum number of ranks."""
+        return sum(self.ranks_by_node) or self.max_nodes * self.ranks_per_node
 
     @property
     def script(self) -> str | None:

@@ -60,7 +60,8 @@ _TABLE: Final[tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]] = (
     ("Resources", (
         ("--nodes", "nodes", "N|MIN:MAX", "1", "Number of nodes; MIN:MAX for an elastic job.", values.parse_int),
         ("--gpus-per-node", "gpusPerNode", "N", "0", "GPUs per node.", values.parse_int),
-        ("--procs-per-node", "procsPerNode", "N|auto", "auto", "Ranks per node; auto: one per GPU.", values.parse_int),
+        ("--procs-per-node", "procsPerNode", "N|N,N|auto", "auto", "Ranks per node, or of each; auto: one per GPU.",
+         values.parse_int),
         ("--cpu", "resources.requests.cpu", "AMOUNT", "100m", "CPU request per pod."),
         ("--memory", _MEMORY, "AMOUNT", "512Mi, no limit", "Memory request and limit per pod."),
         ("--shm", "sharedMemory", "AMOUNT", "2Gi", "Size of /dev/shm."),

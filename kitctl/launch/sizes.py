@@ -28,7 +28,7 @@ def size(name: str, asked: Mapping[str, str], given: Mapping[str, Any]) -> dict[
             _require(name, value, given)
         elif meaning in _SIZES:
             fields |= _SIZES[meaning](value)
-    if "ranks" in asked:
+    if "ranks" in asked and asked["ranks"] != _total(fields.get("procsPerNode")):
         fields |= _divide(name, asked["ranks"], {**fields, **given})
     return fields
 
@@ -52,6 +52,11 @@ def _divide(name: str, ranks: str, known: Mapping[str, Any]) -> dict[str, Any]:
     return {other: count, "procsPerNode" if other == "nodes" else "nodes": int(ranks) // count}
 
 
+def _total(ranks: object) -> str:
+    """The number of all ranks where each node's is given, as in ``4,2``."""
+    return str(sum(map(int, ranks.split(",")))) if isinstance(ranks, str) and "," in ranks else ""
+
+
 def _count(text: str) -> int | str:
     """A number; anything else stays text, which the job's spec accepts or explains."""
     return int(text) if text.isdecimal() else text
@@ -70,11 +75,12 @@ def _mapping(text: str) -> dict[str, Any]:
 
 
 def _hosts(text: str) -> dict[str, Any]:
-    """``a:4,b:4``: as many nodes, and ranks of each if the hosts are alike."""
-    hosts = text.split(",")
-    slots = {host.partition(":")[2] for host in hosts}
-    alike = len(slots) == 1 and slots != {""}
-    return {"nodes": len(hosts), **({"procsPerNode": _count(slots.pop())} if alike else {})}
+    """``a:4,b:2``: as many nodes, and the ranks of each where all are given."""
+    slots = [host.partition(":")[2] for host in text.split(",")]
+    if not all(slot.isdecimal() for slot in slots):
+        return {"nodes": len(slots)}
+    alike = len(set(slots)) == 1
+    return {"nodes": len(slots), "procsPerNode": _count(slots[0]) if alike else ",".join(slots)}
 
 
 _OF_A_MACHINE: Final = {"gpu": ("--gpus-per-node", "gpusPerNode"), "cpu": ("--procs-per-node", "procsPerNode")}

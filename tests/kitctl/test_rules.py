@@ -43,6 +43,7 @@ def problems(**changes: Any) -> list[str]:
         {"rendezvous": Rendezvous(last_call="0")},
         {"nodes": 100_000},
         {"nodes": 3, "procs_per_node": 2, "virtual_ranks": 6},
+        {"nodes": 2, "procs_per_node": "2,4", "virtual_ranks": 6, "gpus_per_node": 4},
         {"scheduling": Scheduling(tolerations=(Toleration(operator="Exists"),))},
         {"snapshots": Snapshots(enabled=False), "volumes": (Volume(mount_path="/snapshots", claim="a"),)},
     ],
@@ -155,6 +156,19 @@ def test_limits_are_inclusive(changes: dict[str, Any]) -> None:
             {"keep_outputs": True, "workdir": ".", "snapshots": Snapshots(enabled=False)},
             "keepOutputs: needs the claim for snapshots",
         ),
+        (
+            {"nodes": "2:3", "procs_per_node": "2,4"},
+            "procsPerNode: of each node need a fixed number of nodes; fix: give one number",
+        ),
+        (
+            {"nodes": 3, "procs_per_node": "2,4"},
+            "procsPerNode: 2,4 are for 2 nodes, and there are 3; fix: ",
+        ),
+        (
+            {"nodes": 2, "procs_per_node": "2,4", "gpus_per_node": 2},
+            "procsPerNode: 4 ranks are more than 2 GPUs; fix: give at most 2 for each node",
+        ),
+        ({"nodes": 2, "procs_per_node": "2,3", "virtual_ranks": 4}, "virtualRanks: 4 would leave some of 5 ranks idle"),
         ({"requirements": Requirements(no_index=True)}, "requirements.file: is not given; fix: name what to install"),
         (
             {"requirements": Requirements(file="r", no_index=True, index_url="https://index")},
@@ -173,6 +187,7 @@ def test_each_rule_names_the_field_and_the_fix(changes: dict[str, Any], message:
 def test_every_rule_is_checked() -> None:
     wrong = problems(
         nodes="4:2",
+        procs_per_node="1,2,3",
         name="JOB",
         command=(),
         env={"RANK": "0", "A": "\0"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,16 @@ def test_the_image_decides_a_backend_only_where_the_job_leaves_it_open(job: str,
     environ = {"KIT_BACKEND": job} | ({"KIT_AUTO_BACKEND": image} if image else {})
     assert rank_env(environ).backend == backend
     assert node_env(environ).backend == backend
+
+
+def test_of_nodes_that_differ_each_has_its_own_number_of_ranks() -> None:
+    def procs(index: int) -> int:
+        document = json.dumps({"version": 1, "procs_per_node": 4, "procs_by_node": [2, 4]})
+        return node_env({"KIT_SPEC": document, "KIT_NODE_INDEX": str(index)}).procs_per_node
+
+    assert [procs(0), procs(1)] == [2, 4]
+    with pytest.raises(EnvError, match="procs_by_node: none for node 2"):
+        procs(2)
 
 
 def test_folders_and_pairs() -> None:

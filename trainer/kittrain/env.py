@@ -7,7 +7,7 @@ only: this is the first thing that runs in the container, before torch is import
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -87,6 +87,8 @@ def node_env(environ: Mapping[str, str] = os.environ) -> NodeEnv:
         "local_addr": environ.get("PET_LOCAL_ADDR") or None,
     }
     values = _with_backend(job_spec.read(NodeEnv, environ, _launcher(environ) | own))
+    if by_node := values.get("procs_by_node"):
+        values["procs_per_node"] = _own(by_node, values["node_index"])
     values.setdefault("pod", f"local-{values['node_index']}")
     values["memory_root"] = values.get("memory_root", SHARED_MEMORY) if values.get("memory_every") else None
     return NodeEnv(**values)
@@ -102,6 +104,13 @@ def rank_env(environ: Mapping[str, str] = os.environ) -> RankEnv:
     own: dict[str, Any] = {name.lower(): number_of(name, environ[name]) for name in names if environ.get(name)}
     own["run_id"] = environ.get("PET_RDZV_ID", "local")  # of plain torchrun; our agent sets KIT_RUN_ID
     return RankEnv(**_with_backend(job_spec.read(RankEnv, environ, own)))
+
+
+def _own(by_node: Sequence[int], index: int) -> int:
+    """The number of ranks of a node, of nodes that differ."""
+    if index >= len(by_node):
+        raise EnvError(f"{job_spec.VARIABLE}: procs_by_node: none for node {index}: {by_node}")
+    return by_node[index]
 
 
 def _launcher(environ: Mapping[str, str]) -> dict[str, Any]:

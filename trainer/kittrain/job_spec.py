@@ -7,7 +7,7 @@ runs without kitctl. Standard library only. ``tests/contract`` holds this and ``
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Literal, get_origin, get_type_hints
@@ -41,6 +41,7 @@ class JobSpec:
     min_nodes: int = 1
     max_nodes: int = 1
     procs_per_node: int = 1
+    procs_by_node: Sequence[int] = ()  # of nodes that differ, by node index
     gpus_per_node: int = 0
     backend: Backend = "auto"
     interface: str | None = None  # of the collectives; None: the one that the route to node 0 uses

@@ -65,6 +65,9 @@ PYTHONUNBUFFERED: "1"
   "virtual_ranks" .Values.virtualRanks
   "report" (.Values.security.reportStatus | ternary (printf "configmap:%s" $job.statusName) "")
   "log_dir" "" }}
+{{- with $job.ranksByNode }}
+{{- $_ := set $spec "procs_by_node" . }}
+{{- end }}
 {{- if .Values.snapshots.enabled }}
 {{- $every := .Values.snapshots.every }}
 {{- range $field, $value := dict

@@ -8,7 +8,20 @@
 {{- $sizes := splitList ":" (toString .Values.nodes) }}
 {{- $min := first $sizes | atoi }}
 {{- $max := last $sizes | atoi }}
-{{- $ranks := eq (toString .Values.procsPerNode) "auto" | ternary (max 1 .Values.gpusPerNode) .Values.procsPerNode }}
+{{- $procs := toString .Values.procsPerNode }}
+{{- $byNode := list }}
+{{- $ranks := eq $procs "auto" | ternary (max 1 .Values.gpusPerNode | toString) $procs | splitList "," }}
+{{- if and (gt (len $ranks) 1) (or (gt (len (uniq $ranks)) 1) (ne (len $ranks) $max)) }}
+{{- range $ranks }}
+{{- $byNode = append $byNode (atoi .) }}
+{{- end }}
+{{- end }}
+{{- $most := 0 }}
+{{- $sum := 0 }}
+{{- range $ranks }}
+{{- $most = max $most (atoi .) }}
+{{- $sum = add $sum (atoi .) }}
+{{- end }}
 {{- $node := printf $kind.podName $name 0 }}
 {{- if $kind.headlessService }}
 {{- $node = printf "%s.%s" $node $name }}
@@ -51,7 +64,9 @@
   "minNodes" $min
   "maxNodes" $max
   "size" (int64 $size)
-  "ranksPerNode" (int64 $ranks)
+  "ranksPerNode" (int64 $most)
+  "ranksByNode" $byNode
+  "ranks" (empty $byNode | ternary (mul $size $most) $sum)
   "labels" $labels
   "annotations" $annotations
   "podGroup" $podGroup

@@ -5,6 +5,7 @@ not work, with the same messages, and the chart's own.
 
 {{- define "training-job.problems" -}}
 {{- include "training-job.sizeProblems" . }}
+{{- include "training-job.processProblems" . }}
 {{- include "training-job.nameProblems" . }}
 {{- include "training-job.environmentProblems" . }}
 {{- include "training-job.volumeProblems" . }}
@@ -28,6 +29,21 @@ nodes: {{ .Values.nodes }} has a minimum above its maximum; fix: write {{ $max }
 scale: {{ $size }} nodes are not the {{ $max }} of nodes, which is fixed; fix: leave scale out, or install an elastic job, as in nodes: "2:4"
 {{- else if or (lt $size $min) (gt $size $max) }}
 scale: {{ $size }} is outside nodes, {{ .Values.nodes }}; fix: give {{ $min }} to {{ $max }}, or install the job anew with other nodes
+{{- end }}
+{{- end }}
+
+{{- define "training-job.processProblems" -}}
+{{- $job := include "training-job.job" . | fromJson }}
+{{- $gpus := int64 .Values.gpusPerNode }}
+{{- with $job.ranksByNode }}
+{{- if ne (int64 $job.minNodes) (int64 $job.maxNodes) }}
+procsPerNode: of each node need a fixed number of nodes; fix: give one number, or nodes: N
+{{- else if ne (len .) (int $job.maxNodes) }}
+procsPerNode: {{ $.Values.procsPerNode }} are for {{ len . }} nodes, and there are {{ $job.maxNodes }}; fix: give a number for each node, or one for all
+{{- end }}
+{{- if and $gpus (gt (int64 $job.ranksPerNode) $gpus) }}
+procsPerNode: {{ $job.ranksPerNode }} ranks are more than {{ $gpus }} GPUs; fix: give at most {{ $gpus }} for each node
+{{- end }}
 {{- end }}
 {{- end }}
 

@@ -121,4 +121,4 @@ def _share(spec: JobSpec, index: int, base: Mapping[str, str]) -> dict[str, str]
 
 
 def _threads(spec: JobSpec) -> int:
-    return max(1, (os.cpu_count() or 1) // (spec.max_nodes * spec.ranks_per_node))
+    return max(1, (os.cpu_count() or 1) // spec.max_ranks)

@@ -168,7 +168,7 @@ def _disk(state: Path) -> str:
 
 
 def _processors(spec: JobSpec) -> str:
-    ranks, cores = spec.max_nodes * spec.ranks_per_node, os.cpu_count() or 1
+    ranks, cores = spec.max_ranks, os.cpu_count() or 1
     if ranks > cores and not spec.gpus_per_node:
         raise CheckWarning(f"{ranks} ranks share {cores} cores", fix="fewer ranks train faster here; fine for a test")
     return f"{cores} for {ranks} ranks"

@@ -57,6 +57,7 @@ READ: dict[str, tuple[dict[str, Any], str]] = {
         {"nodes": 2, "procsPerNode": 4, "env": {"NCCL_DEBUG": "INFO"}},
         "a.py",
     ),
+    "mpirun -np 6 --host a:4,b:2 python a.py": ({"nodes": 2, "procsPerNode": "4,2"}, "a.py"),
     "mpirun -n 8 --map-by ppr:4:node --bind-to none --allow-run-as-root python -m a": (
         {"nodes": 2, "procsPerNode": 4},
         "-m a",
