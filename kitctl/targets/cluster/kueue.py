@@ -19,7 +19,7 @@ BY_USER: Final = "The workload is deactivated"  # Kueue adds why if it did so it
 START: Final[Object] = {"spec": {"active": True}}  # back into the queue
 
 ALL_OR_NOTHING: Final[Object] = {  # of a job: no longer admitted with fewer nodes than it asks for
-    "metadata": {"annotations": {names.ANNOTATION_MIN_PARALLELISM: None, names.ANNOTATION_EQUAL_COMPLETIONS: None}}
+    "metadata": {"annotations": {names.ANNOTATION_MIN_PARALLELISM: None}}
 }
 
 

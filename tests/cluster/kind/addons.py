@@ -69,8 +69,9 @@ def queue_positions() -> None:
 
     The API server would keep a connection that it made earlier, to whatever has the Service's address elsewhere.
     """
-    folder = source("kueue") / "config/components/visibility"
-    run("kubectl", "apply", *(f"--filename={file}" for file in sorted(folder.glob("apiservice_*.yaml"))))
+    for file in sorted((source("kueue") / "config/components/visibility").glob("apiservice_*.yaml")):
+        text = file.read_text(encoding="utf-8").replace("name: visibility-server", "name: kueue-visibility-server")
+        run("kubectl", "apply", "-f", "-", given=text)
 
 
 def _kustomization(name: str, upstream: str, image: str = ADDONS_IMAGE) -> Path:
