@@ -51,6 +51,19 @@ def test_what_is_missing_is_installed_and_torch_stays(sent: Path) -> None:
 
 
 @pytest.mark.slow
+def test_what_torch_needs_is_the_images_business(sent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = sent.parent / "theirs" / "torchaudio-9.9+vendor.dist-info"
+    theirs.mkdir(parents=True)
+    (theirs / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: torchaudio\nVersion: 9.9+vendor\nRequires-Dist: absent\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(theirs.parent), *sys.path]))
+    monkeypatch.syspath_prepend(theirs.parent)
+    wheel(sent / "wheels", "sound", "1.0", requires=["torchaudio>9"])
+    assert tried(sent, "sound")[0] == ["sound-1.0"]
+
+
+@pytest.mark.slow
 def test_nothing_is_installed_where_all_is_there(sent: Path) -> None:
     added, folder = tried(sent, "numpy", "torch")
     assert not added

@@ -25,6 +25,7 @@ from kittrain.system.parent_death import die_with_parent
 
 REQUIREMENTS: Final = "requirements.txt"  # in the folder that is sent
 CONSTRAINTS: Final = "constraints.txt"  # likewise
+DECLARED: Final = ".declared"  # in it, for pip alone: what is said of packages that are never replaced
 OLDEST_PIP: Final = (22, 2)  # the first with --report
 # Never replaced: torch, what is built for one version of it, and this package.
 KEPT: Final = frozenset({"torch", "torchvision", "torchaudio", "triton", "numpy", "kittrain"})
@@ -47,7 +48,17 @@ SHOWN: Final = ("Downloading ", "Building wheel", "Cloning ", "WARNING: Retrying
 NOISE: Final = (
     *SHOWN,
     *("Looking in ", "Collecting ", "Processing ", "Requirement already satisfied", "Using cached", "Saved ", "["),
-    *("To fix this", "1. ", "2. ", "note:", "hint:", "ERROR: ResolutionImpossible", "  Downloading", "  Using cached"),
+    *(
+        "To fix this",
+        "1. ",
+        "2. ",
+        "note:",
+        "hint:",
+        "INFO:",
+        "ERROR: ResolutionImpossible",
+        "  Downloading",
+        "  Using cached",
+    ),
 )
 # What pip says of a network, an index or a disk that may be better later.
 TRANSIENT: Final = re.compile(
@@ -94,8 +105,10 @@ def install(sent: Path, folder: Path, installed: Mapping[str, str], log: Callabl
         RequirementsUnavailableError: a network, an index or a disk failed.
     """
     _check_pip(installed)
+    kept = {name: version for name, version in installed.items() if name in KEPT or name.startswith(KEPT_PREFIX)}
     constraints = sent / ".constraints.txt"
-    constraints.write_text(_constraints(installed, sent / CONSTRAINTS), "utf-8")
+    constraints.write_text(_constraints(kept, sent / CONSTRAINTS), "utf-8")
+    _declare(kept, sent / DECLARED)
     report = sent / ".report.json"
     given = sent / REQUIREMENTS
     _pip(["--dry-run", "--report", str(report), "-r", str(given), "-c", str(constraints)], sent, log)
@@ -129,11 +142,22 @@ def _check_pip(installed: Mapping[str, str]) -> None:
         raise RequirementsError(f"requirements: pip {version} is too old; fix: an image with pip {oldest} or later")
 
 
-def _constraints(installed: Mapping[str, str], given: Path) -> str:
+def _constraints(kept: Mapping[str, str], given: Path) -> str:
     """The job's own constraints, and those that keep torch and what belongs to it as installed."""
-    kept = [f"{name}=={version}" for name, version in installed.items() if name in KEPT or name.startswith(KEPT_PREFIX)]
     own = given.read_text("utf-8").splitlines() if given.is_file() else []
-    return "\n".join([*own, *kept, ""])
+    return "\n".join([*own, *(f"{name}=={version}" for name, version in kept.items()), ""])
+
+
+def _declare(kept: Mapping[str, str], folder: Path) -> None:
+    """Have pip see these packages without what they need: that is the image's business, and works as it is.
+
+    A distribution's own torch may declare what its other packages do not fulfil to the letter; pip would replace them.
+    """
+    for name, version in kept.items():
+        record = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+        record.mkdir(parents=True)
+        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        (record / "METADATA").write_text(metadata, "utf-8")
 
 
 def _options(requirements: Path) -> list[str]:
@@ -157,10 +181,12 @@ def _line(found: Mapping[str, Any]) -> str:
 def _pip(options: Sequence[str], folder: Path, log: Callable[[str], None]) -> None:
     """Run pip; kills it when this is interrupted."""
     lines: deque[str] = deque(maxlen=KEPT_LINES)
+    own = {name: text for name, text in os.environ.items() if name not in DROPPED}
+    path = os.pathsep.join(filter(None, (str(folder / DECLARED), own.get("PYTHONPATH"))))
     with subprocess.Popen(
         [*PIP, *options],
         cwd=folder,
-        env={name: text for name, text in os.environ.items() if name not in DROPPED} | ENVIRON,
+        env=own | ENVIRON | {"PYTHONPATH": path},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
