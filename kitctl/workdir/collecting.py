@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kitctl.code_tree import SentFolder
 from kitctl.workdir.archive import small_archive
-from kitctl.workdir.listing import ignore_rules, listing
+from kitctl.workdir.listing import ignore_rules, listing, sent_again
 from kitctl.workdir.patterns import matches, wrong
 from kitctl.workdir.reading import credential_files, read_tree
 from kitctl.workdir.selection import Candidate, select
@@ -29,8 +29,8 @@ def collect(folder: Path, sync: Sequence[str]) -> SentFolder:
         for path in matches(folder, pattern, f"sync[{number}]")
     ]
     try:
-        found = listing(folder)
-        chosen = select([*found.candidates, *named], ignore_rules(folder))
+        found, rules = listing(folder), ignore_rules(folder)
+        chosen = select([*found.candidates, *sent_again(folder, found, rules), *named], rules.match)
         tree = read_tree(folder, chosen.paths)
         archive = small_archive(tree, lambda path: (folder / path).read_bytes())
     except OSError as error:
@@ -40,7 +40,7 @@ def collect(folder: Path, sync: Sequence[str]) -> SentFolder:
         folder=folder,
         tree=tree,
         archive=archive,
-        left_out=found.left_out | chosen.left_out,
+        left_out=found.left_out(but=frozenset(chosen.paths)) | chosen.left_out,
         credentials=tuple(credential_files(folder, tree)),
     )
 

@@ -14,7 +14,27 @@ from kitctl.workdir.selection import IGNORE_FILE, IGNORED, MARKS, Candidate, is_
 
 CANDIDATES_LIMIT: Final = 100_000
 GIT: Final = ("git", "-c", "core.fsmonitor=false")  # a repository's own settings must not start a program
-Matches = Callable[[str], bool]
+Verdict = Callable[[str], bool | None]
+
+
+@dataclass(frozen=True)
+class IgnoreRules:
+    """Patterns in the syntax of ``.gitignore``.
+
+    Attributes:
+        verdict: whether a relative path is to be ignored; False if a line with ``!`` names it; None: no line does.
+        adds: whether there is such a line.
+    """
+
+    verdict: Verdict
+    adds: bool = False
+
+    def match(self, path: str) -> bool:
+        """Whether a relative path is to be ignored."""
+        return self.verdict(path) is True
+
+
+NO_RULES: Final = IgnoreRules(lambda _: None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +51,10 @@ class Listing:
             ignored=tuple(prefix + path for path in self.ignored),
         )
 
-    @property
-    def left_out(self) -> dict[str, tuple[str, ...]]:
-        """What is ignored, by reason."""
-        return {IGNORED: self.ignored} if self.ignored else {}
+    def left_out(self, but: frozenset[str]) -> dict[str, tuple[str, ...]]:
+        """What is ignored, by reason, but for paths that are sent all the same."""
+        ignored = tuple(path for path in self.ignored if path not in but)
+        return {IGNORED: ignored} if ignored else {}
 
 
 def listing(folder: Path) -> Listing:
@@ -48,8 +68,8 @@ def listing(folder: Path) -> Listing:
     return found if found and found.candidates else _walk_listing(folder)
 
 
-def ignore_rules(folder: Path) -> Matches:
-    """Whether ``.kitignore`` in the folder lists a relative path.
+def ignore_rules(folder: Path) -> IgnoreRules:
+    """Those of ``.kitignore`` in the folder.
 
     Raises:
         SpecError: a line of it is no pattern.
@@ -57,16 +77,33 @@ def ignore_rules(folder: Path) -> Matches:
     return _rules(folder / IGNORE_FILE)
 
 
-def _rules(path: Path) -> Matches:
+def sent_again(folder: Path, found: Listing, rules: IgnoreRules) -> list[Candidate]:
+    """What git ignores and a line of ``.kitignore`` that begins with ``!`` names; ignored folders are searched."""
+    if not rules.adds:
+        return []
+    paths = [path for ignored in found.ignored for path in _below(folder, ignored)]
+    return [Candidate(path=path) for path in paths if rules.verdict(path) is False]
+
+
+def _below(folder: Path, ignored: str) -> Iterator[str]:
+    """An ignored file, or the files in an ignored folder that is no virtual environment or cache."""
+    if not ignored.endswith("/"):
+        yield ignored
+    elif not any((folder / ignored / mark).exists() for mark in MARKS):
+        yield from (ignored + one.path for one in _walk_listing(folder / ignored).candidates)
+
+
+def _rules(path: Path) -> IgnoreRules:
     if not path.is_file():
-        return lambda _: False
+        return NO_RULES
     import pathspec  # noqa: PLC0415 - 30 ms
 
     lines = path.read_text("utf-8", errors="surrogateescape").splitlines()
     try:
-        return pathspec.GitIgnoreSpec.from_lines(lines).match_file
+        spec = pathspec.GitIgnoreSpec.from_lines(lines)
     except ValueError as error:
         raise wrong("workdir", f"{path}: {error}", "correct this line: its syntax is that of .gitignore") from error
+    return IgnoreRules(lambda name: spec.check_file(name).include, adds=any(line.startswith("!") for line in lines))
 
 
 def _git_listing(folder: Path) -> Listing | None:
@@ -114,7 +151,7 @@ def _walk_listing(folder: Path) -> Listing:
     return Listing(candidates=tuple(candidates), ignored=tuple(ignored))
 
 
-def _walk(top: Path, prefix: str, rules: tuple[tuple[str, Matches], ...]) -> Iterator[tuple[str, bool]]:
+def _walk(top: Path, prefix: str, rules: tuple[tuple[str, IgnoreRules], ...]) -> Iterator[tuple[str, bool]]:
     """Each file and link below a folder, and whether a ``.gitignore`` excludes it; excluded folders as a whole."""
     folder = top / prefix
     if prefix and any((folder / mark).exists() for mark in MARKS):
@@ -126,7 +163,7 @@ def _walk(top: Path, prefix: str, rules: tuple[tuple[str, Matches], ...]) -> Ite
             path = prefix + entry.name
             inner = entry.is_dir(follow_symlinks=False)
             shown = f"{path}/" if inner else path
-            if any(matches(shown.removeprefix(base)) for base, matches in rules):
+            if any(one.match(shown.removeprefix(base)) for base, one in rules):
                 yield shown, True
             elif inner and not is_never_sent(entry.name):
                 yield from _walk(top, shown, rules)

@@ -73,6 +73,21 @@ def test_kitignore_has_the_syntax_of_gitignore(repository: Path) -> None:
     assert set(found.left_out[LISTED]) == {".kitignore", "a.csv", "docs/deep/x.md", "build/y"}
 
 
+@pytest.mark.parametrize("use_git", [True, False])
+def test_a_line_with_an_exclamation_mark_sends_what_git_ignores(tmp_path: Path, *, use_git: bool) -> None:
+    if use_git:
+        git(tmp_path, "init", "-q")
+    write(tmp_path, "train.py", "data/a/train.bin", "data/a/raw.txt", "data/a/secret.key", "out/x.bin", "x.pkl")
+    write(tmp_path, "venv/pyvenv.cfg", "venv/y.bin")
+    (tmp_path / ".gitignore").write_text("*.bin\nout/\n*.pkl\nvenv/\n*.key\n")
+    assert paths(collect(tmp_path, ())) == {"train.py", "data/a/raw.txt"}
+    (tmp_path / ".kitignore").write_text("!*.bin\n!*.key\n!x.pkl\n")
+    found = collect(tmp_path, ())
+    assert paths(found) == {"train.py", "data/a/raw.txt", "data/a/train.bin", "out/x.bin", "x.pkl"}
+    assert not {"data/a/train.bin", "x.pkl"} & {*found.left_out[IGNORED]}
+    assert "data/a/secret.key" in found.left_out[CREDENTIAL], "a pattern is not a name"
+
+
 def test_hidden_files_and_credentials_are_sent_only_if_named(repository: Path) -> None:
     write(repository, "train.py", ".env", "key.pem", ".config/x", "lib/.hidden", "tracked.pem")
     git(repository, "add", "tracked.pem")

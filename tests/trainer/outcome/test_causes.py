@@ -58,6 +58,7 @@ def test_the_kind_of_an_error(error: str, kind: Kind) -> None:
         ("killed by SIGKILL", "from outside"),
         ("OSError: [Errno 122] Disk quota exceeded: '/snapshots/x'", "free space"),
         ("OSError: [Errno 30] Read-only file system: 'runs'", "/tmp"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'data/train.bin'", "--sync data/train.bin"),
         ("RuntimeError: received 0 items of ancdata", "set_sharing_strategy"),
         ("ModuleNotFoundError: No module named 'a.b'", "name a file with a.b as --requirements"),
         ("torch.distributed.DistNetworkError: failed to listen, name: EADDRINUSE", ""),

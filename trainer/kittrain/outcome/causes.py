@@ -111,6 +111,11 @@ CAUSES: Final[tuple[Cause, ...]] = (
         r"No space left on device|Disk quota exceeded|\bENOSPC\b|\bEDQUOT\b",
         fix="free space at the path in the message, or use a larger volume; snapshots.keep limits how many are kept",
     ),
+    Cause(
+        r"^FileNotFoundError: \[Errno 2\] No such file or directory: '([^/'][^']*)'$",  # a relative path
+        fix="is {0} in the folder that was sent? Files that git ignores, such as data, are left out unless --sync {0} "
+        "or a line !{0} in .kitignore names them; large data belong on a volume: --volume",
+    ),
     Cause(r"Read-only file system", fix="write to the snapshot folder or to /tmp, or set security.readOnlyRoot: false"),
     Cause(
         r"Too many open files|received \d+ items of ancdata",

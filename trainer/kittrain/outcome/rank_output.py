@@ -12,7 +12,7 @@ FATAL: Final = "Fatal Python error: "  # prefix of faulthandler's output
 HEADER: Final = "Traceback (most recent call last):"
 
 _ESCAPES: Final = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)")  # colours, titles
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 _USAGE: Final = re.compile(r"usage: ", re.IGNORECASE)
 _THREAD: Final = re.compile(r"(Current thread|Thread|Stack) ")
 _RAISED: Final = re.compile(r"[\w.]+")  # a traceback's first unindented line begins the error
