@@ -43,7 +43,7 @@ def manifests(
         templates: a folder; its templates replace those of the same file name in ``manifests/``.
 
     Raises:
-        SpecError: the job's ``pod`` sets what is set already.
+        SpecError: the job's ``pod`` sets what is set already, or its kind has no place for something.
         UsageError: a template of ``templates`` is wrong.
     """
     spec = spec.in_namespace(DEFAULT_NAMESPACE)
@@ -53,7 +53,7 @@ def manifests(
     if added := overlay.of_spec(spec):
         pod = values.kind.pod_template(job)
         pod |= overlay.apply(pod, added)
-    return [*others, job]
+    return [*others, values.kind.complete(job)]
 
 
 def to_yaml(objects: Iterable[Mapping[str, Any]]) -> str:

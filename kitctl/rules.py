@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kitctl.spec import JobSpec
 
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_LABEL_LIMIT = 63  # RFC 1035
 _VOLUME_SOURCES = ("claim", "configMap", "secret", "emptyDir", "hostPath", "csi")
 _MAX_NODES = 100_000  # limit of an Indexed Job
 
@@ -38,8 +37,8 @@ def default_name(spec: JobSpec, suffix: str = "") -> str:
 
 
 def name_limit(spec: JobSpec) -> int:
-    """The maximum length of the name: the longest pod host name must be a DNS label."""
-    return _LABEL_LIMIT - len(kinds.of_spec(spec.kind).pod_name("", spec.max_nodes - 1))
+    """The maximum length of the name."""
+    return kinds.of_spec(spec.kind).name_limit(spec.max_nodes)
 
 
 def _kind(spec: JobSpec) -> Iterator[Problem]:

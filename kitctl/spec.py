@@ -45,7 +45,7 @@ class JobSpec(Section, frozen=True, kw_only=True):
     namespace: str = ""
     """Namespace it runs in. Empty: that of the kubeconfig's context; ``default`` when rendered without a cluster."""
     kind: Kind = "auto"
-    """The Kubernetes kind. ``auto``: what the cluster supports; IndexedJob when rendered without a cluster."""
+    """The Kubernetes kind; PyTorchJob is legacy. ``auto``: IndexedJob, or what you may create and the cluster has."""
     image: Image = names.DEFAULT_IMAGE
     """Container image with torch and ``kittrain``."""
     image_pull_secrets: tuple[GivenName, ...] = ()

@@ -35,6 +35,8 @@ class Flag(NamedTuple):
 
 
 _IMAGE: Final = f"kitctl/trainer:{kitctl.__version__}"
+_LEGACY: Final = ", ".join(kind.name for kind in KINDS.values() if kind.legacy)
+_KIND: Final = f"One of {', '.join((AUTO, *KINDS))}; {_LEGACY} is legacy."
 _MEMORY: Final = "resources.requests.memory resources.limits.memory"
 
 # One line a flag, by group: spellings, fields, metavar, default, help, parser.
@@ -55,7 +57,7 @@ _TABLE: Final[tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]] = (
         ("--find-links", "requirements.findLinks", "DIR|URL...", "", "Folder with wheels; one of yours is sent.", list),
         ("--no-index", "requirements.noIndex", "", "", "Install from --find-links alone.", bool),
         ("--python", "python", "PATH", "none", "Interpreter of the ranks, on this machine; none: kitctl's own."),
-        ("--kind", "kind", "KIND", "auto", f"One of {', '.join((AUTO, *KINDS))}."),
+        ("--kind", "kind", "KIND", "auto", _KIND),
     )),
     ("Resources", (
         ("--nodes", "nodes", "N|MIN:MAX", "1", "Number of nodes; MIN:MAX for an elastic job.", values.parse_int),

@@ -16,13 +16,16 @@ from typing import Any, Final
 from kitctl import plugins
 from kitctl.kinds.indexed_job import IndexedJob
 from kitctl.kinds.job_kind import JobKind, Result
+from kitctl.kinds.job_set import JobSet
 from kitctl.kinds.pytorch_job import PyTorchJob
+from kitctl.kinds.train_job import TrainJob
 
 __all__ = ["AUTO", "DEFAULT", "KINDS", "JobKind", "Result", "all_kinds", "of_object", "of_resource", "of_spec"]
 
 AUTO: Final = "auto"  # in a job file: the first kind that the user may create
 DEFAULT: Final[JobKind] = IndexedJob()  # every cluster has it
-KINDS: Final[Mapping[str, JobKind]] = {kind.name: kind for kind in (DEFAULT, PyTorchJob())}  # the preferred ones first
+# The preferred ones first.
+KINDS: Final[Mapping[str, JobKind]] = {kind.name: kind for kind in (DEFAULT, TrainJob(), JobSet(), PyTorchJob())}
 
 
 @cache

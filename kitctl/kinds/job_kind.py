@@ -4,13 +4,29 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
+
+from kitctl import names
 
 if TYPE_CHECKING:
     from pathlib import Path  # four milliseconds of `kitctl submit --help`
 
 Object: TypeAlias = dict[str, Any]
 Result: TypeAlias = Literal["Succeeded", "Failed"]
+DNS_LABEL: Final = 63  # characters at most, by RFC 1035
+
+
+class Prerequisite(NamedTuple):
+    """An object of the cluster that jobs of a kind refer to; its label has the version of what kitctl expects of it."""
+
+    resource: str
+    api_version: str
+    plural: str
+    name: str
+    label: str
+    version: str
+    fix: str
+    """What to do where it is missing."""
 
 
 class JobKind(ABC):
@@ -30,6 +46,10 @@ class JobKind(ABC):
     """The resource's name in the API server's paths and in RBAC rules."""
     operator: ClassVar[str] = ""
     """What a cluster needs to have installed; empty: every cluster has this kind."""
+    legacy: ClassVar[str] = ""
+    """Why new jobs should have another kind; empty: no reason."""
+    prerequisite: ClassVar[Prerequisite | None] = None
+    """What its jobs need besides."""
     template: ClassVar[str]
     """The object's template under ``manifests/``, without its suffix."""
     templates: ClassVar[Path | None] = None
@@ -40,6 +60,12 @@ class JobKind(ABC):
     """The status conditions that end a job; interim ones come a moment before the final one."""
     index_label: ClassVar[str]
     """The label of a pod that holds its node index."""
+    job_label: ClassVar[str] = names.LABEL_INSTANCE
+    """The label of a pod that holds its job's name."""
+    labelled: ClassVar[bool] = True
+    """Whether all of its jobs bear the kit's labels; people write others by hand."""
+    container: ClassVar[str] = names.CONTAINER
+    """The name of the pods' container in which the agent runs."""
     downward_env: ClassVar[Mapping[str, str]]
     """Variables of a pod that the downward API fills: the field's path by name."""
     pods_know_uid: ClassVar[bool]
@@ -48,10 +74,16 @@ class JobKind(ABC):
     """Whether the controller itself sets torchrun's variables, ``PET_*``."""
     headless_service: ClassVar[bool]
     """Whether nodes get their DNS names from a Service of the job; the controller makes Services otherwise."""
+    subdomain: ClassVar[bool] = False
+    """Whether nodes' DNS names are below the job's name without a Service of the job's own."""
     restart_policy: ClassVar[str]
     """Of the pod template; empty: the controller sets it."""
     queue_admits_fewer: ClassVar[bool] = False
     """Whether Kueue may start an elastic job with fewer nodes than its maximum, and scale it while it runs."""
+    random_suffix: ClassVar[int] = 0
+    """Characters of a pod's name after its host name, where the cluster wants both to be a DNS label."""
+    fixed_size: ClassVar[str] = ""
+    """Why the number of nodes of an existing job cannot be changed; empty: an elastic job can be scaled."""
 
     @property
     def group(self) -> str:
@@ -66,10 +98,39 @@ class JobKind(ABC):
     def pod_name(self, job: str, index: int) -> str:
         """The host name of a node, which its pod's name begins with; a DNS label, so at most 63 characters."""
 
+    def name_limit(self, nodes: int) -> int:
+        """The maximum length of a job's name: the longest host name has to be a DNS label."""
+        return DNS_LABEL - len(self.pod_name("", nodes - 1)) - self.random_suffix
+
     def dns_name(self, job: str, index: int) -> str:
         """The DNS name of a node within its namespace."""
         host = self.pod_name(job, index)
-        return f"{host}.{job}" if self.headless_service else host
+        return f"{host}.{job}" if self.headless_service or self.subdomain else host
+
+    def pod_owner(self, job: str) -> str:
+        """The name of the object that creates its pods, and has the events of a failure to do so."""
+        return job
+
+    def owns_pod(self, job: Object, pod: Object) -> bool:
+        """Whether a pod is one of this job's, not of an earlier job of its name."""
+        owners = pod["metadata"].get("ownerReferences", [])
+        return any(owner["uid"] == job["metadata"]["uid"] for owner in owners)
+
+    def runs_kit(self, job: Object) -> bool:
+        """Whether a job of this kind is one of the kit's."""
+        return bool(job["metadata"].get("labels", {}).get(names.LABEL_NAME) == names.APP_NAME)
+
+    def progress(self, job: Object) -> Object:  # noqa: ARG002 - an override needs it
+        """What its own status says of the training, as parts of a report; empty where it has no place for that."""
+        return {}
+
+    def complete(self, job: Object) -> Object:
+        """The object from what its template gives, with what the job adds to its pods.
+
+        Raises:
+            SpecError: the kind has no place for something that the job asks for.
+        """
+        return job
 
     @abstractmethod
     def pod_template(self, job: Object) -> Object:
@@ -99,9 +160,13 @@ class JobKind(ABC):
     def suspend(self, *, suspended: bool) -> Object:
         """The merge patch that suspends or resumes a job."""
 
-    @abstractmethod
     def scale(self, nodes: int) -> Object:
-        """The merge patch that sets the number of nodes of an elastic job."""
+        """The merge patch that sets the number of nodes of an elastic job.
+
+        Raises:
+            NotImplementedError: a job of this kind cannot be scaled (``fixed_size``).
+        """
+        raise NotImplementedError(f"{self.fixed_size}: {nodes}")
 
 
 def plain_env(template: Object) -> dict[str, str]:

@@ -23,6 +23,7 @@ class PyTorchJob(JobKind):
     resource = "PyTorchJob"
     plural = "pytorchjobs"
     operator = "Kubeflow's training operator"
+    legacy = "PyTorchJob is legacy: Kubeflow replaces it by TrainJob, and Kueue no longer manages it by default"
     template = "pytorchjob"
     # Its restart policy ExitCode restarts a pod for 128 and above only.
     exit_codes = names.EXIT_CODES | {"drained": 143, "retryable": 144}

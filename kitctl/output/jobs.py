@@ -138,7 +138,7 @@ class Job(Document, frozen=True, kw_only=True, tag="Job"):
     target: str
     """Where it runs: ``local``, or the cluster's name in the kubeconfig."""
     job_kind: str
-    """What runs it: IndexedJob, PyTorchJob or processes."""
+    """What runs it: IndexedJob, TrainJob, JobSet, PyTorchJob or processes."""
     phase: Phase
     """Pending, Starting, Running, Recovering, Suspended, Succeeded, Failed or Cancelled."""
     reason: str

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from kitctl import names
+from kitctl import kinds, names
 from tests.cluster.kind.settings import ENVIRON
 
 Object = dict[str, Any]
@@ -96,9 +96,8 @@ def _all_labels(thing: Object) -> list[dict[str, str]]:
 
 
 def _pod_templates(thing: Object) -> list[Object]:
-    spec = thing.get("spec", {})
-    workers = [spec["pytorchReplicaSpecs"]["Worker"]] if "pytorchReplicaSpecs" in spec else [spec]
-    return [holder["template"] for holder in workers if "template" in holder]
+    kind = kinds.of_resource(thing["kind"])
+    return [kind.pod_template(thing)] if kind else []
 
 
 def _drop_annotation(thing: Object, annotation: str) -> None:

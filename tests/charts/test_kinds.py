@@ -29,6 +29,12 @@ def field(kind: JobKind, name: str) -> object:
     """A field of a kind by its name in the chart's table."""
     if name == "podName":
         return kind.pod_name("%s", 7).replace("7", "%d")
+    if name == "runtime":
+        return kind.prerequisite and kind.prerequisite.name
+    if name == "elasticRuntime":
+        return getattr(kind, "elastic_runtime", None)
+    if name == "problems":
+        return "training-job.runtimeProblems"
     value = getattr(kind, re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name))
     return dict(value) if isinstance(value, dict) else value
 

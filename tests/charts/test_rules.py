@@ -27,6 +27,7 @@ def kitctl_errors(job: dict[str, Any]) -> set[str]:
         {"name": "job-"},
         {"name": "a" * 62},
         {"name": "a" * 54, "kind": "PyTorchJob", "nodes": 11},
+        {"name": "a" * 49, "kind": "JobSet", "nodes": 3},
         {"secrets": {"RANK": "a/b"}},
         {"env": {"A": ""}, "secrets": {"A": "a/b"}},
         {"env": {"KIT_SCRIPT_HOOKS": "yes"}},
@@ -74,12 +75,14 @@ def test_all_problems_are_reported_at_once() -> None:
 
 def test_the_longest_name_is_as_long_as_kitctl_s() -> None:
     rendered(given={"name": "a" * 61})
+    rendered(given={"name": "a" * 48, "kind": "JobSet", "nodes": 3})
     rendered(given={"name": "a" * 53, "kind": "PyTorchJob", "nodes": 10})
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
+        ({"nodes": "2:4", "scale": 3, "kind": "JobSet"}, "scale: the number of nodes of a JobSet cannot be changed"),
         ({"nodes": "2:4", "scale": 5}, "scale: 5 is outside nodes, 2:4; fix: give 2 to 4"),
         ({"nodes": "2:4", "scale": 1}, "scale: 1 is outside nodes, 2:4; fix: give 2 to 4"),
         ({"nodes": 3, "scale": 4}, "scale: 4 nodes are not the 3 of nodes, which is fixed; fix: leave scale out"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kitctl import names, render, specfile
+from kitctl import kinds, names, render, specfile
 from kitctl.code_tree import ARCHIVE_LIMIT, Sources
 from kitctl.job_request import JobRequest
 from kitctl.sources import sources
@@ -199,9 +199,8 @@ def digest(**values: Any) -> str:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_digest_of_pods_shows_what_an_upgrade_may_change(kind: str) -> None:
     may: list[dict[str, Any]] = [
-        {"scale": 3},
         {"keepSnapshots": False},
-        {"policy": {"ttl": "1h", "deadline": "1h", "backoffLimit": 1}},
+        *([] if kind == "TrainJob" else [{"policy": {"ttl": "1h"}}]),  # its runtime's
     ]
     may_not: list[dict[str, Any]] = [
         {"image": "other"},
@@ -211,6 +210,10 @@ def test_the_digest_of_pods_shows_what_an_upgrade_may_change(kind: str) -> None:
         {"sources": {"a.py": "1"}},
         {"sources": {"a.py": "2"}},
     ]
+    if kinds.KINDS[kind].fixed_size:
+        may_not.append({"policy": {"deadline": "1h"}})
+    else:
+        may += [{"scale": 3}, {"policy": {"deadline": "1h", "backoffLimit": 1}}]
     assert {digest(kind=kind, **values) for values in may} == {digest(kind=kind)}
     assert len({digest(kind=kind, **values) for values in [{}, *may_not]}) == 1 + len(may_not)
 

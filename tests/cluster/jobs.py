@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 from _pytest.mark import ParameterSet
 
+from kitctl import kinds
 from kitctl.__main__ import main
 from tests.cluster.kind.images import pushed
 from tests.cluster.kind.settings import SHARED, TRAINER_IMAGE
@@ -21,13 +22,19 @@ from tests.cluster.kubectl import get, kubectl
 # Kind -> kubectl's name for it, the condition of a completed one, and the label with a node's index.
 KINDS: Final = {
     "IndexedJob": ("job.batch", "Complete", "batch.kubernetes.io/job-completion-index"),
+    "TrainJob": ("trainjob.trainer.kubeflow.org", "Complete", "batch.kubernetes.io/job-completion-index"),
+    "JobSet": ("jobset.jobset.x-k8s.io", "Completed", "batch.kubernetes.io/job-completion-index"),
     "PyTorchJob": ("pytorchjob.kubeflow.org", "Succeeded", "training.kubeflow.org/replica-index"),
 }
 
 
-def often(kind: str) -> list[ParameterSet]:
-    """Parameters for both kinds: this one in each test run, the other one in long runs."""
-    return [pytest.param(one, marks=() if one == kind else pytest.mark.long) for one in KINDS]
+SCALABLE: Final = [kind for kind in KINDS if not kinds.KINDS[kind].fixed_size]
+FIXED: Final = [kind for kind in KINDS if kinds.KINDS[kind].fixed_size]
+
+
+def often(*these: str) -> list[ParameterSet]:
+    """Parameters for all kinds: these in each test run, the others in long runs."""
+    return [pytest.param(one, marks=() if one in these else pytest.mark.long) for one in KINDS]
 
 
 @dataclass(frozen=True, kw_only=True)

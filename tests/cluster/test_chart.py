@@ -13,7 +13,7 @@ from kitctl.code_tree import Sources
 from kitctl.job_request import JobRequest
 from kitctl.kinds import of_object
 from tests.charts.helm import CHART, helm, rendered
-from tests.cluster.jobs import KINDS, Run, often
+from tests.cluster.jobs import FIXED, KINDS, SCALABLE, Run
 from tests.cluster.kind.images import pushed
 from tests.cluster.kind.settings import TRAINER_IMAGE
 from tests.cluster.kubectl import Object, get, kubectl, until
@@ -42,7 +42,7 @@ def test_the_server_accepts_a_case_by_kitctl_and_by_the_chart(empty_namespace: s
         assert len(accepted.splitlines()) == len(objects)
 
 
-@pytest.mark.parametrize("kind", often("PyTorchJob"))
+@pytest.mark.parametrize("kind", [pytest.param("IndexedJob", marks=pytest.mark.long), "PyTorchJob"])
 def test_a_release_is_tested_scaled_uninstalled_and_reinstalled(namespace: str, kind: str) -> None:
     run = installed(namespace, kind, scale=1, args=SLOW)
     assert "nodes: 1, ranks: 1" in run_helm(namespace, "test", "run")
@@ -63,7 +63,21 @@ def test_a_release_is_tested_scaled_uninstalled_and_reinstalled(namespace: str, 
     assert min(generations) <= before < max(generations), "both installs have had their part in it"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.long
+@pytest.mark.parametrize("kind", FIXED)
+def test_a_release_of_a_fixed_size_is_uninstalled_and_reinstalled(namespace: str, kind: str) -> None:
+    run = installed(namespace, kind, args=SLOW)
+    assert "nodes: 2, ranks: 2" in run_helm(namespace, "test", "run")
+    assert f"the number of nodes of a {kind} cannot be changed" in upgrade_refused(namespace, "scale=1")
+    assert "its pods would change" in upgrade_refused(namespace, "backend=gloo")
+    until(lambda: run.step() > 1)
+    run_helm(namespace, "uninstall", "run", "--wait", "--cascade", "foreground")
+    until(lambda: left_in(namespace) == {"persistentvolumeclaim/run-snapshots"})
+    installed(namespace, kind, resume=True, args=TOY)
+    assert_complete_and_exact(run)
+
+
+@pytest.mark.parametrize("kind", SCALABLE)
 def test_an_upgrade_may_change_settings_outside_the_pods(namespace: str, kind: str) -> None:
     run = installed(namespace, kind, args=TOY, scheduling={"queue": "research", "nodeSelector": {"no": "machine"}})
     job = live(run)

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from kitctl import kinds
 from tests.cluster.commands import job, kitctl, status, until_status
 from tests.cluster.jobs import Run, often
 from tests.cluster.kind.settings import SHARED
@@ -25,13 +26,11 @@ def test_an_elastic_job_through_every_verb(namespace: str, kind: str) -> None:
     submit(run, epochs=ENDLESS)
     expect(run, world_size=2)
     until(partial(has_trained, run))
-    with all_recover(run):
-        does(run, "scale", "--nodes", "1")
-    expect(run, world_size=1)
     assert "1 to 2 nodes" in does(run, "scale", "--nodes", "3", exit_code=2)
-    with all_recover(run):
-        does(run, "scale", "--nodes", "2")
-    expect(run, world_size=2)
+    if kinds.KINDS[kind].fixed_size:
+        assert "submit it with --replace --resume" in does(run, "scale", "--nodes", "1", exit_code=2)
+    else:
+        scale_down_and_up(run)
 
     does(run, "suspend")
     assert phase(run) == ("Suspended", 0)
@@ -59,6 +58,14 @@ def test_an_elastic_job_through_every_verb(namespace: str, kind: str) -> None:
     assert "submit it again with --replace --resume" in does(run, "restart", exit_code=2)
     does(run, "delete", "--snapshots", "-y")
     assert not get(namespace, "pvc")["items"]
+
+
+def scale_down_and_up(run: Run) -> None:
+    """To one node, and back to two."""
+    for nodes in (1, 2):
+        with all_recover(run):
+            does(run, "scale", "--nodes", str(nodes))
+        expect(run, world_size=nodes)
 
 
 def submit(run: Run, *options: str, epochs: int) -> None:

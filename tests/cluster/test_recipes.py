@@ -44,7 +44,7 @@ spec:
 def test_the_server_accepts_each_recipe(namespace: str) -> None:
     kubectl("label", "--overwrite", "namespace", namespace, PRIVILEGED)
     for name, recipe in RECIPES.items():
-        for kind in KINDS:
+        for kind in KINDS.keys() - {"TrainJob"}:  # its pods are the runtime's
             given = {"name": name, "kind": kind, "namespace": namespace, **yaml.safe_load(recipe)}
             objects = render.manifests(specfile.build(JobRequest(flags=given)))
             pod = {"apiVersion": "v1", "kind": "Pod", **of_object(objects[-1]).pod_template(objects[-1])}

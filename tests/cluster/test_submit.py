@@ -18,12 +18,14 @@ from kitctl.client import Client
 from kitctl.errors import ConflictError
 from kitctl.targets.cluster.cluster_target import ClusterTarget
 from tests.cluster.commands import IDLE, NOWHERE, job, kitctl, status, survives
+from tests.cluster.jobs import KINDS as ALL
+from tests.cluster.jobs import often
 from tests.cluster.kind.settings import KUBECONFIG
 from tests.cluster.kubectl import Object, apply, get, kubectl, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
-KINDS: Final = {"IndexedJob": "job.batch", "PyTorchJob": "pytorchjob.kubeflow.org"}
+KINDS: Final = {kind: resource for kind, (resource, _, _) in ALL.items()}
 # Every kind that kitctl creates.
 RESOURCES: Final = ",".join(
     (
@@ -37,7 +39,7 @@ OPTIONAL: Final = ("reportStatus", "networkPolicy", "rendezvousSecret")
 BARE: Final = (*IDLE, *(word for part in OPTIONAL for word in ("--set", f"security.{part}=false")))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", often("IndexedJob", "PyTorchJob"))
 def test_a_job_owns_its_objects_except_its_snapshots(namespace: str, kind: str) -> None:
     words = job("run", namespace, "--kind", kind, *NOWHERE)
     kitctl("submit", *words)
@@ -50,7 +52,7 @@ def test_a_job_owns_its_objects_except_its_snapshots(namespace: str, kind: str) 
 
     assert kitctl("diff", *words) == ""
     changed = kitctl("diff", *words, "--nodes", "3", exit_code=1)
-    assert ("replicas" if kind == "PyTorchJob" else "completions") in changed
+    assert {"PyTorchJob": "replicas", "TrainJob": "numNodes"}.get(kind, "completions") in changed
     assert kitctl("diff", *words) == "", "a diff changes nothing"
     output = kitctl("submit", *words, exit_code=2)
     assert "'run' already exists" in output
@@ -206,14 +208,15 @@ def exit_code(words: tuple[str, ...]) -> int:
 
 
 def jobs(namespace: str) -> list[Object]:
+    """Those that nothing else has made."""
     found: list[Object] = get(namespace, ",".join(KINDS.values()))["items"]
-    return found
+    return [thing for thing in found if not uid_of_owner(thing)]
 
 
 def children(namespace: str) -> list[Object]:
     """Everything except jobs and what the operator and the cluster create."""
     found = get(namespace, RESOURCES, "-l", f"{names.LABEL_NAME}={names.APP_NAME}")["items"]
-    return [thing for thing in found if thing["kind"] not in {"Job", "PyTorchJob"}]
+    return [thing for thing in found if thing["kind"] not in {"Job", "JobSet", "TrainJob", "PyTorchJob"}]
 
 
 def left(namespace: str) -> set[str]:
@@ -223,7 +226,7 @@ def left(namespace: str) -> set[str]:
 
 
 def is_released(thing: Object) -> bool:
-    holder = thing["spec"] if thing["kind"] == "Job" else thing["spec"]["runPolicy"]
+    holder = thing["spec"].get("runPolicy", thing["spec"])
     return thing["metadata"]["annotations"].get(names.ANNOTATION_RELEASED) == "true" and not holder.get("suspend")
 
 

@@ -1,4 +1,4 @@
-"""Jobs of both kinds train to the end: several at once, with any name, and in any DNS domain."""
+"""Jobs of each kind train to the end: several at once, with any name, and in any DNS domain."""
 
 from __future__ import annotations
 

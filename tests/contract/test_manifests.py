@@ -12,7 +12,7 @@ import pytest
 
 from kitctl import environment, names, render
 from kitctl.fields import Kind
-from kitctl.kinds import KINDS, indexed_job, pytorch_job
+from kitctl.kinds import KINDS, indexed_job, job_set, pytorch_job
 from kitctl.sections import Nccl, Policy, Security, Snapshots
 from kitctl.spec import JobSpec
 from kitctl.targets.local import launch
@@ -51,14 +51,19 @@ FIELDS = {
     f"metadata.annotations['{indexed_job.INDEX}']": "3",
     f"metadata.labels['{pytorch_job.REPLICA_INDEX}']": "3",
     f"metadata.labels['{indexed_job.JOB_UID}']": "the-uid",
+    f"metadata.labels['{job_set.SET_UID}']": "the-uid",
 }
 
 
+GRACE = {kind: 60 if kind == "TrainJob" else 90 for kind in KINDS}  # a TrainJob's is its runtime's
+
+
 def pod_environment(kind: Kind) -> dict[str, str]:
-    job = render.manifests(msgspec.structs.replace(SPEC, kind=kind))[-1]["spec"]
-    if kind == "IndexedJob":
-        return _values(job["template"])
-    return _values(job["pytorchReplicaSpecs"]["Worker"]["template"]) | _operators(job)
+    policy = msgspec.structs.replace(SPEC.policy, grace_period=f"{GRACE[kind]}s")
+    job = render.manifests(msgspec.structs.replace(SPEC, kind=kind, policy=policy))[-1]
+    values = _values(KINDS[kind].pod_template(job))
+    controllers = {"TrainJob": _trainers, "PyTorchJob": _operators}
+    return values | controllers.get(kind, lambda _: {})(job["spec"])
 
 
 def _values(template: dict[str, Any]) -> dict[str, str]:
@@ -72,6 +77,17 @@ def _values(template: dict[str, Any]) -> dict[str, str]:
 def document(variables: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(variables[names.KIT_SPEC].replace("$$", "$"))
     return found
+
+
+def _trainers(job: dict[str, Any]) -> dict[str, str]:
+    """What Trainer's torch plugin adds (trainer 2.2, pkg/runtime/framework/plugins/torch)."""
+    return {
+        "PET_NNODES": str(job["trainer"]["numNodes"]),
+        "PET_NPROC_PER_NODE": str(job["trainer"]["numProcPerNode"]),
+        "PET_NODE_RANK": "3",
+        "PET_MASTER_ADDR": "job-node-0-0.job",
+        "PET_MASTER_PORT": "29500",
+    }
 
 
 def _operators(job: dict[str, Any]) -> dict[str, str]:
@@ -88,23 +104,25 @@ def _operators(job: dict[str, Any]) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("kind", ["IndexedJob", "PyTorchJob"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_node_reads_what_was_asked_for(kind: Kind) -> None:
     node = env.node_env(pod_environment(kind))
     assert (node.job, node.namespace, node.node_index) == ("job", "team", 3)
     assert (node.pod, node.host, node.local_addr) == ("the-pod", "the-machine", "10.0.0.3")
     assert (node.min_nodes, node.max_nodes, node.procs_per_node, node.gpus_per_node) == (2, 4, 2, 8)
     assert (node.rendezvous_port, node.interface, node.max_restarts) == (29400, "eth1", 5)
-    node_0 = "job-0.job" if kind == "IndexedJob" else "job-worker-0"
+    in_a_set = "job-node-0-0.job"
+    hosts = {"IndexedJob": "job-0.job", "TrainJob": in_a_set, "JobSet": in_a_set, "PyTorchJob": "job-worker-0"}
+    node_0 = hosts[kind]
     assert node.rendezvous_host == f"{node_0}.team.svc.cluster.local"
     assert node.rendezvous_conf["join_timeout"] == "900"
     assert (str(node.snapshot_dir), str(node.log_dir)) == ("/snapshots", "/snapshots/logs")
-    assert (node.report, node.grace_seconds) == ("configmap:job-status", 90)
+    assert (node.report, node.grace_seconds) == ("configmap:job-status", GRACE[kind])
     assert node.exit_codes == KINDS[kind].exit_codes
     assert node.run_id != "local"
 
 
-@pytest.mark.parametrize("kind", ["IndexedJob", "PyTorchJob"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_rank_reads_what_was_asked_for(kind: Kind) -> None:
     rank = env.rank_env(pod_environment(kind))
     assert (rank.snapshot_every, rank.snapshot_seconds, rank.resume, rank.virtual_ranks) == (7, 600, "exact", 16)
@@ -112,7 +130,7 @@ def test_a_rank_reads_what_was_asked_for(kind: Kind) -> None:
     assert (rank.snapshot_keep, rank.snapshot_keep_every, rank.snapshot_keep_best) == (2, 100, "max:accuracy")
     assert rank.memory_every == 3
     assert (rank.snapshot_copy, rank.model_file) == (False, False)
-    assert rank.grace_seconds == 90
+    assert rank.grace_seconds == GRACE[kind]
     assert (str(rank.snapshot_dir), rank.backend, rank.node_index) == ("/snapshots", "auto", 3)
 
 

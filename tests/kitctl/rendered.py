@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kitctl import names, render
+from kitctl import kinds, names, render
 from kitctl.spec import JobSpec
 
 Object = dict[str, Any]
@@ -21,9 +21,7 @@ def job_of(spec: JobSpec, *, suspended: bool = False) -> Object:
 
 
 def pod_in(objects: list[Object]) -> Object:
-    body = objects[-1]["spec"]
-    pods = body if "template" in body else body["pytorchReplicaSpecs"]["Worker"]
-    pod: Object = pods["template"]["spec"]
+    pod: Object = kinds.of_object(objects[-1]).pod_template(objects[-1])["spec"]
     return pod
 
 

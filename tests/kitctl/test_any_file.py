@@ -12,7 +12,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kitctl import render, specfile
+from kitctl import kinds, render, specfile
 from kitctl.errors import KitError
 from kitctl.field_type import FieldType
 from kitctl.job_request import JobRequest
@@ -77,10 +77,10 @@ def check(job: JobRequest) -> None:
     if error is not None:
         assert_fixable(error)
         return
-    for kind in ("IndexedJob", "PyTorchJob"):
+    for kind in kinds.KINDS:
         try:
             objects = render.manifests(msgspec.structs.replace(spec, kind=kind, name="a"))
-        except KitError as refused:  # the overlay sets what the template has
+        except KitError as refused:  # the overlay sets what the template has, or the kind has no place for something
             assert_fixable(refused)
             continue
         for thing in objects:

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kitctl import overlay, render
+from kitctl import kinds, overlay, render
 from kitctl.errors import SpecError
 from kitctl.pod_section import Pod, ResourceClaim
 from kitctl.sections import Policy, Volume
 from kitctl.spec import JobSpec
 
-KINDS = ("IndexedJob", "PyTorchJob")
+KINDS = tuple(kinds.KINDS)
 LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=3)
 TREES = st.recursive(
     LEAVES,
@@ -27,8 +27,7 @@ MAPPINGS = st.dictionaries(st.sampled_from([*"abcd", "env", "volumeMounts"]), TR
 
 def template_of(spec: JobSpec) -> dict[str, Any]:
     job = render.manifests(spec)[-1]
-    pod: dict[str, Any] = job["spec"].get("template") or job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
-    return pod
+    return kinds.of_object(job).pod_template(job)
 
 
 def problems(pod: Pod, **fields: Any) -> list[str]:

@@ -85,7 +85,8 @@ def test_an_unknown_name_is_refused_with_all_that_are_known(site: Path) -> None:
     done = kitctl(site, "list", "--target", "nowhere")
     assert done.returncode == 2
     assert done.stderr == "error: there is no target 'nowhere'\nfix: choose one of local, cluster, example\n"
-    assert "auto, IndexedJob, PyTorchJob, BatchJob" in kitctl(site, "render", "--kind", "Deployment").stderr
+    refusal = kitctl(site, "render", "--kind", "Deployment").stderr
+    assert "auto, IndexedJob, TrainJob, JobSet, PyTorchJob, BatchJob" in refusal
 
 
 def test_a_broken_plugin_is_named(site: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kitctl import names, render, specfile
+from kitctl import kinds, names, render, specfile
 from kitctl.code_tree import Sources
 from kitctl.fields import Kind
 from kitctl.job_request import JobRequest
@@ -18,11 +18,19 @@ from tests.kitctl.rendered import document_in, document_of, job_of, mounts_of, o
 
 TESTS = Path(__file__).parent.parent
 CASES = sorted((TESTS / "cases").glob("*.yaml"))
-KINDS = ("IndexedJob", "PyTorchJob")
+KINDS = tuple(kinds.KINDS)
 SOURCES = {"train.py": "import lib.model\nprint('trained')\n", "lib/model.py": "SIZE = 3\n"}
-BOTH_KINDS = [(case, kind) for case in CASES for kind in KINDS if not case.stem.startswith("longest-name")]
+BEYOND_RUNTIMES = ("every-option",)  # cases with what a TrainJob leaves to its runtime
+BOTH_KINDS = [
+    (case, kind)
+    for case in CASES
+    for kind in KINDS
+    if not (case.stem.startswith("longest-name") or (kind == "TrainJob" and case.stem in BEYOND_RUNTIMES))
+]
 LIMITS = [
     (TESTS / "cases/longest-name-indexed.yaml", "IndexedJob"),
+    (TESTS / "cases/longest-name-trainjob.yaml", "TrainJob"),
+    (TESTS / "cases/longest-name-jobset.yaml", "JobSet"),
     (TESTS / "cases/longest-name-pytorch.yaml", "PyTorchJob"),
 ]
 
@@ -237,8 +245,7 @@ def test_references_between_objects_hold(case: Path, kind: Kind) -> None:
 
 
 def host_names(spec: JobSpec, kind: str) -> list[str]:
-    infix = "-worker-" if kind == "PyTorchJob" else "-"
-    return [f"{spec.name}{infix}{index}" for index in range(spec.max_nodes)]
+    return [kinds.of_spec(kind).pod_name(spec.name, index) for index in range(spec.max_nodes)]
 
 
 def test_files_of_any_name_travel() -> None:

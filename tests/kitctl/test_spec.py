@@ -22,7 +22,10 @@ from kitctl.sections import Resources, Snapshots
         ({"gpus_per_node": True}, "gpusPerNode: true is not allowed"),
         ({"name": "Not_A_Label"}, "name: 'Not_A_Label' is not a DNS label"),
         ({"name": Path("digits")}, 'name: "digits" is not allowed; fix: give text'),
-        ({"kind": "Deployment"}, 'kind: "Deployment" is not allowed; fix: give one of auto, IndexedJob, PyTorchJob'),
+        (
+            {"kind": "Deployment"},
+            'kind: "Deployment" is not allowed; fix: give one of auto, IndexedJob, TrainJob, JobSet',
+        ),
         ({"command": "train.py"}, 'command: "train.py" is not allowed; fix: give a list'),
         ({"command": ()}, "command: is empty"),
         ({"env": {"A": 1}}, "env.A: 1 is not allowed; fix: give text"),

@@ -10,6 +10,7 @@ import pytest
 from kitctl import names, specfile
 from kitctl.errors import SpecError, UsageError
 from kitctl.job_request import JobRequest, merge, nested
+from kitctl.kinds import KINDS
 from kitctl.rules import name_limit
 from kitctl.spec import JobSpec
 
@@ -129,7 +130,7 @@ def test_set_reaches_any_field_with_the_fields_own_type(setting: str, where: tup
             'nodes: "many" is not allowed; fix: give a whole number of at least 1, or write it like 2:4',
         ),
         ({"gpusPerNode": -1}, "gpusPerNode: -1 is not allowed; fix: give a whole number of at least 0"),
-        ({"kind": "Job"}, 'kind: "Job" is not allowed; fix: give one of auto, IndexedJob, PyTorchJob'),
+        ({"kind": "Job"}, f'kind: "Job" is not allowed; fix: give one of {", ".join(("auto", *KINDS))}'),
         ({"policy": {"ttl": "soon"}}, 'policy.ttl: "soon" is not allowed; fix: write it like 90s or 1h30m'),
         (
             {"volumes": [{"claim": "x"}]},

@@ -69,12 +69,12 @@ def test_kitctl_runs_without_torch(bare: Path, tmp_path: Path, arguments: list[s
 
 
 @pytest.mark.parametrize("verb", [["render"], ["submit", "--dry-run=client"]])
-@pytest.mark.parametrize("kind", ["IndexedJob", "PyTorchJob"])
+@pytest.mark.parametrize("kind", ["IndexedJob", "TrainJob", "JobSet", "PyTorchJob"])
 def test_an_installed_kitctl_renders_in_any_folder(bare: Path, tmp_path: Path, verb: list[str], kind: str) -> None:
     done = run(bare, tmp_path, *verb, "--name", "digits", "--nodes", "3", "--kind", kind)
     assert done.returncode == 0, done.stderr
     kinds = [document["kind"] for document in yaml.safe_load_all(done.stdout)]
-    assert kinds[-1] == {"IndexedJob": "Job", "PyTorchJob": "PyTorchJob"}[kind]
+    assert kinds[-1] == {"IndexedJob": "Job"}.get(kind, kind)
     assert "NetworkPolicy" in kinds
 
 

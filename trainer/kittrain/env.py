@@ -18,6 +18,8 @@ from kittrain.variables import EnvError, number_of, pairs_of
 
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108  a file system in main memory, in every container
 WORKER_DRAINED: Final = 75  # a rank that took its snapshot and wants to be started again; EX_TEMPFAIL
+DEVICES: Final = Path("/dev")
+PER_GPU: Final = frozenset({"auto", "gpu"})  # values of PET_NPROC_PER_NODE: a rank for each GPU
 FORMER: Final = "KIT_EXIT_CODES"  # set by each kitctl; one that sets no KIT_SPEC is older than this package
 
 
@@ -117,15 +119,23 @@ def _launcher(environ: Mapping[str, str]) -> dict[str, Any]:
     """What torchrun's own variables give: what the document leaves out, and all for an agent without one."""
     low, _, high = (environ.get("PET_NNODES") or "1").partition(":")
     host, _, port = (environ.get("PET_RDZV_ENDPOINT") or "127.0.0.1:29400").rpartition(":")
+    ranks = environ.get("PET_NPROC_PER_NODE") or "1"
+    gpus = {"gpus_per_node": _gpus()} if ranks in PER_GPU else {}
     return {
+        **gpus,
         "min_nodes": number_of("PET_NNODES", low),
         "max_nodes": number_of("PET_NNODES", high or low),
-        "procs_per_node": number_of("PET_NPROC_PER_NODE", environ.get("PET_NPROC_PER_NODE", "1")),
+        "procs_per_node": max(1, gpus["gpus_per_node"]) if gpus else number_of("PET_NPROC_PER_NODE", ranks),
         "max_restarts": number_of("PET_MAX_RESTARTS", environ.get("PET_MAX_RESTARTS", "3")),
         "rendezvous_host": host,
         "rendezvous_port": number_of("PET_RDZV_ENDPOINT", port),
         "rendezvous_conf": pairs_of("PET_RDZV_CONF", environ.get("PET_RDZV_CONF", "")),
     }
+
+
+def _gpus() -> int:
+    """How many GPUs this container has: what ``auto`` means where a launcher leaves their number open."""
+    return sum(path.name[len("nvidia") :].isdecimal() for path in DEVICES.glob("nvidia*"))
 
 
 def _with_backend(values: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@
 {{- $sum = add $sum (atoi .) }}
 {{- end }}
 {{- $node := printf $kind.podName $name 0 }}
-{{- if $kind.headlessService }}
+{{- if or $kind.headlessService $kind.subdomain }}
 {{- $node = printf "%s.%s" $node $name }}
 {{- end }}
 {{- $common := dict

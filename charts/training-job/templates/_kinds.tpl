@@ -8,6 +8,7 @@ IndexedJob:
   resource: Job
   plural: jobs
   podName: "%s-%d" # of a job's name and a node's index: the host name
+  fixedSize: "" # why the number of nodes of an existing job cannot be changed
   headlessService: true # nodes get their DNS names from a Service of the job
   setsTorchrunEnv: false # whether the controller sets PET_*
   podsKnowUid: true # whether pods bear the job's uid; agents ask the API server for it otherwise
@@ -17,6 +18,41 @@ IndexedJob:
   downwardEnv:
     KIT_NODE_INDEX: metadata.annotations['batch.kubernetes.io/job-completion-index']
     PET_RDZV_ID: metadata.labels['batch.kubernetes.io/controller-uid']
+TrainJob:
+  apiVersion: trainer.kubeflow.org/v1alpha1
+  resource: TrainJob
+  plural: trainjobs
+  podName: "%s-node-0-%d"
+  randomSuffix: 6 # characters that names need besides
+  fixedSize: the number of nodes of a TrainJob cannot be changed
+  runtime: kitctl-submit # the cluster training runtime that it refers to
+  elasticRuntime: kitctl-submit-elastic # of an elastic job
+  problems: training-job.runtimeProblems # what the kind has no place for
+  container: node
+  headlessService: false
+  subdomain: true # the controller's Service is named after the job
+  setsTorchrunEnv: true
+  podsKnowUid: true
+  restartPolicy: ""
+  exitCodes: {done: 0, drained: 75, retryable: 76, fatal: 78}
+  downwardEnv:
+    KIT_NODE_INDEX: metadata.annotations['batch.kubernetes.io/job-completion-index']
+    PET_RDZV_ID: metadata.labels['jobset.sigs.k8s.io/jobset-uid']
+JobSet:
+  apiVersion: jobset.x-k8s.io/v1alpha2
+  resource: JobSet
+  plural: jobsets
+  podName: "%s-node-0-%d"
+  randomSuffix: 6 # characters that names need besides
+  fixedSize: the number of nodes of a JobSet cannot be changed
+  headlessService: true
+  setsTorchrunEnv: false
+  podsKnowUid: true
+  restartPolicy: Never
+  exitCodes: {done: 0, drained: 75, retryable: 76, fatal: 78}
+  downwardEnv:
+    KIT_NODE_INDEX: metadata.annotations['batch.kubernetes.io/job-completion-index']
+    PET_RDZV_ID: metadata.labels['jobset.sigs.k8s.io/jobset-uid']
 PyTorchJob:
   apiVersion: kubeflow.org/v1
   resource: PyTorchJob

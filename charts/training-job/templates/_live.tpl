@@ -11,7 +11,12 @@
 {{- end }}
 {{- end }}
 
-{{/* Digest of everything that running pods are made from: an upgrade must not change it. */}}
+{{/* Digest of everything that running pods are made from, and of what the kind fixes besides: an upgrade must not change it. */}}
 {{- define "training-job.podDigest" -}}
-{{- list (include "training-job.podTemplate" .) (include "training-job.torchrunEnv" .) .Values.sources | toJson | sha256sum | trunc 16 }}
+{{- $job := include "training-job.job" . | fromJson }}
+{{- $parts := list (include "training-job.podTemplate" .) (include "training-job.torchrunEnv" .) .Values.sources }}
+{{- if $job.kind.fixedSize }}
+{{- $parts = append $parts (include "training-job.jobSpec" .) }}
+{{- end }}
+{{- $parts | toJson | sha256sum | trunc 16 }}
 {{- end }}

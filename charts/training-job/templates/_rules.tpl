@@ -13,6 +13,7 @@ not work, with the same messages, and the chart's own.
 {{- include "training-job.resourceProblems" . }}
 {{- include "training-job.podProblems" . }}
 {{- include "training-job.sourceProblems" . }}
+{{- include "training-job.kindProblems" . }}
 {{- include "training-job.upgradeProblems" . }}
 {{- end }}
 
@@ -27,6 +28,8 @@ nodes: {{ .Values.nodes }} is not a valid node count; fix: use 1 or more, as in 
 nodes: {{ .Values.nodes }} has a minimum above its maximum; fix: write {{ $max }}:{{ $min }}
 {{- else if and (ne $size $max) (eq $min $max) }}
 scale: {{ $size }} nodes are not the {{ $max }} of nodes, which is fixed; fix: leave scale out, or install an elastic job, as in nodes: "2:4"
+{{- else if and (ne $size $max) $job.kind.fixedSize }}
+scale: {{ $job.kind.fixedSize }}; fix: leave scale out
 {{- else if or (lt $size $min) (gt $size $max) }}
 scale: {{ $size }} is outside nodes, {{ .Values.nodes }}; fix: give {{ $min }} to {{ $max }}, or install the job anew with other nodes
 {{- end }}
@@ -47,10 +50,16 @@ procsPerNode: {{ $job.ranksPerNode }} ranks are more than {{ $gpus }} GPUs; fix:
 {{- end }}
 {{- end }}
 
+{{- define "training-job.kindProblems" -}}
+{{- with (include "training-job.kind" . | fromJson).problems }}
+{{- include . $ }}
+{{- end }}
+{{- end }}
+
 {{- define "training-job.nameProblems" -}}
 {{- $job := include "training-job.job" . | fromJson }}
 {{- $ending := printf $job.kind.podName "" (sub $job.maxNodes 1) }}
-{{- $limit := sub 63 (len $ending) | int }}
+{{- $limit := sub 63 (add (len $ending) ($job.kind.randomSuffix | default 0)) | int }}
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $job.name) }}
 name: '{{ $job.name }}' is not a DNS label; fix: use lower-case letters, digits and '-', a letter first and no '-' last
 {{- else if gt (len $job.name) $limit }}

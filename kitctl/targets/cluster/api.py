@@ -38,6 +38,15 @@ class Api:
         """The server's version: ``major``, ``minor``, ``gitVersion``."""
         return self.transport.json("GET", "version", "/version")
 
+    def versions(self, kind: str) -> list[str]:
+        """The versions in which the server has a kind's group.
+
+        Raises:
+            UnsupportedError: it does not have the group.
+        """
+        group = self.transport.json("GET", kind, f"/apis/{RESOURCES[kind].group}")
+        return [version["version"] for version in group.get("versions", [])]
+
     def get(self, kind: str, namespace: str | None, name: str) -> Object:
         """One object.
 
@@ -146,10 +155,10 @@ class Api:
         with suppress(NotFound):
             self.transport.json("DELETE", found["kind"], path, body=body | grace)
 
-    def lines(self, namespace: str, pod: str, **query: str) -> Iterator[str]:
-        """The lines of a pod's log as they arrive, each with its time."""
+    def lines(self, namespace: str, pod: str, container: str = names.CONTAINER, **query: str) -> Iterator[str]:
+        """The lines of a container's log as they arrive, each with its time."""
         path = RESOURCES["Pod"].path(namespace, pod, "log")
-        query |= {"timestamps": "true", "container": names.CONTAINER}
+        query |= {"timestamps": "true", "container": container}
         answer = self.transport.stream("GET", "Pod", path, query=query)
         try:
             yield from split_lines(answer.stream())
@@ -158,7 +167,14 @@ class Api:
         finally:
             answer.release_conn()
 
-    def execute(self, namespace: str, pod: str, command: Sequence[str], stdin: Iterable[bytes] = ()) -> Iterator[bytes]:
+    def execute(
+        self,
+        namespace: str,
+        pod: str,
+        command: Sequence[str],
+        stdin: Iterable[bytes] = (),
+        container: str = names.CONTAINER,
+    ) -> Iterator[bytes]:
         """Run a command in a pod's container; its stdout, as it arrives. ``stdin`` is sent first, and not closed.
 
         Raises:
@@ -167,7 +183,7 @@ class Api:
         from kitctl.targets.cluster import pod_exec  # noqa: PLC0415 - it imports much, for few verbs
 
         path = RESOURCES["Pod"].path(namespace, pod, "exec")
-        query = [("container", names.CONTAINER), ("stdout", "true"), ("stderr", "true")]
+        query = [("container", container), ("stdout", "true"), ("stderr", "true")]
         query += [("stdin", "true")] if stdin else []
         query += [("command", word) for word in command]
         headers: dict[str, str] = {}

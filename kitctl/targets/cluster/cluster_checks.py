@@ -17,7 +17,7 @@ from kitctl.errors import Forbidden, UnsupportedError, UsageError
 from kitctl.quantity import amount, format_bytes
 from kitctl.spec import JobSpec
 from kitctl.targets import Submission
-from kitctl.targets.cluster import code_sending, dry_run, preflight, queue_checks, submitting
+from kitctl.targets.cluster import code_sending, dry_run, kind_choice, preflight, queue_checks, submitting
 from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.resources import Object
 
@@ -89,6 +89,7 @@ def _operator(api: Api, spec: JobSpec) -> str:
 
     Raises:
         UnsupportedError: the job's kind is not served.
+        UsageError: what that kind needs is missing.
     """
     found = []
     for kind in kinds.all_kinds().values():
@@ -99,6 +100,7 @@ def _operator(api: Api, spec: JobSpec) -> str:
         except UnsupportedError:
             if spec.kind == kind.name:
                 raise
+    kind_choice.check(api, kinds.of_spec(spec.kind))
     return "; ".join(found) or f"none installed; {kinds.DEFAULT.name} needs none"
 
 

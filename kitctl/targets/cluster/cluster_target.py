@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from kitctl import names
 from kitctl.doctor import Finding
-from kitctl.errors import ConflictError, Forbidden, NotFound, UnsupportedError
+from kitctl.errors import ConflictError, UnsupportedError
 from kitctl.facts import JobFacts, Report
 from kitctl.faults import FaultInjection
-from kitctl.kinds import JobKind, all_kinds, of_object
+from kitctl.kinds import of_object
 from kitctl.logs import Line
 from kitctl.targets import Change, SnapshotStore, Submission
 from kitctl.targets.cluster import (
@@ -21,6 +21,7 @@ from kitctl.targets.cluster import (
     cluster_checks,
     code_sending,
     events,
+    finding,
     helper_pod,
     job_facts,
     kueue,
@@ -41,9 +42,7 @@ from kitctl.targets.cluster.pod_logs import Source
 from kitctl.targets.cluster.resources import Object
 from kitctl.targets.conflicts import check_scale, snapshots_disabled
 
-OURS: Final = f"{names.LABEL_NAME}={names.APP_NAME}"
-PODS: Final = f"{OURS},{names.LABEL_COMPONENT}=trainer"
-STATUS: Final = f"{OURS},{names.LABEL_COMPONENT}=status"
+STATUS: Final = f"{finding.OURS},{names.LABEL_COMPONENT}=status"
 
 
 class ClusterTarget:
@@ -75,8 +74,8 @@ class ClusterTarget:
 
     def jobs(self, namespace: str | None) -> list[JobFacts]:
         """All jobs, the oldest first: a request for each kind, one for pods, one for reports."""
-        found = [job for kind in all_kinds().values() for job in self._jobs(kind, namespace)]
-        pods = job_facts.group_by_job(self.api.select("Pod", namespace, labelSelector=PODS)) if found else {}
+        found = finding.jobs(self.api, namespace)
+        pods = job_facts.group_by_job(self.api.select("Pod", namespace, labelSelector=finding.PODS)) if found else {}
         reports = job_facts.group_by_job(self.api.select("ConfigMap", namespace, labelSelector=STATUS)) if found else {}
         queued = any(map(kueue.queue_of, found))
         workloads = queues.all_workloads(self.api, namespace) if queued else []
@@ -84,7 +83,7 @@ class ClusterTarget:
             job_facts.from_objects(
                 job,
                 pods.get(_key(job), ()),
-                job_facts.report(next(iter(reports.get(_key(job), ())), None)),
+                job_facts.report(next(iter(reports.get(_key(job), ())), None)) or job_facts.own_report(job),
                 target=self._context.name,
                 now=time.time(),
                 queue=kueue.facts(job, kueue.workload_of(job, workloads)),
@@ -97,11 +96,11 @@ class ClusterTarget:
         """One job, in three requests: its report's owner shows its kind. If pods are missing, one more for events."""
         status = self.api.find("ConfigMap", namespace, names.status_name(name))
         job = self._find(namespace, name, *job_facts.owner_kinds(status))
-        pods = self._pods(namespace, name)
+        pods = finding.pods(self.api, job)
         kind = of_object(job)
         complete = kind.suspended(job) or len(pods) >= kind.desired_nodes(job)
         warnings = () if complete else events.warning_events(self.api, job)
-        report = job_facts.report(status)
+        report = job_facts.report(status) or job_facts.own_report(job)
         return job_facts.from_objects(
             job,
             pods,
@@ -125,11 +124,16 @@ class ClusterTarget:
 
         Raises:
             UsageError: the job is not elastic, or not for that many.
+            UnsupportedError: its kind has no such change.
         """
         job = self._find(namespace, name)
-        low, _, high = of_object(job).nodes(job).partition(":")
+        kind = of_object(job)
+        low, _, high = kind.nodes(job).partition(":")
         check_scale(name, nodes, low=int(low), high=int(high or low))
         run_control.check_open(job)
+        if kind.fixed_size:
+            fix = "submit it with --replace --resume and other --nodes: it goes on from its last snapshot"
+            raise UnsupportedError(f"{name!r} is a {kind.resource}: {kind.fixed_size}", fix=fix)
         run_control.scale(self.api, job, nodes)
 
     def suspend(self, namespace: str, name: str) -> None:
@@ -137,7 +141,7 @@ class ClusterTarget:
         job = self._find(namespace, name)
         run_control.check_open(job)
         run_control.stop(self.api, job)
-        run_control.await_stop(job, partial(self._pods, namespace, name))
+        run_control.await_stop(job, partial(finding.pods, self.api, job))
 
     def resume(self, namespace: str, name: str) -> None:
         """Start a suspended job again."""
@@ -157,7 +161,7 @@ class ClusterTarget:
             fix = "submit it again with --replace --resume: it resumes from its last snapshot"
             raise ConflictError(f"{name!r} has ended ({end.lower()}); Kubernetes cannot start it again", fix=fix)
         run_control.stop(self.api, job)
-        run_control.await_stop(job, partial(self._pods, namespace, name))
+        run_control.await_stop(job, partial(finding.pods, self.api, job))
         run_control.start(self.api, job, lifecycle.UNCANCELLED)
 
     def cancel(self, namespace: str, name: str) -> None:
@@ -166,12 +170,12 @@ class ClusterTarget:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         run_control.check_open(job)
         run_control.stop(self.api, job, lifecycle.cancelled(now))
-        run_control.await_stop(job, partial(self._pods, namespace, name))
+        run_control.await_stop(job, partial(finding.pods, self.api, job))
 
     def inject_fault(self, namespace: str, name: str, injection: FaultInjection) -> None:
         """Inject a fault into one of its pods, or a rank in it."""
         job = self._find(namespace, name)
-        own = [pod for pod in self._pods(namespace, name) if lifecycle.is_owned_by(pod, job)]
+        own = [pod for pod in finding.pods(self.api, job) if of_object(job).owns_pod(job, pod)]
         pod_faults.inject(self.api, own, injection)
 
     def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:
@@ -184,7 +188,7 @@ class ClusterTarget:
     def run_snapshot_tool(self, store: SnapshotStore, args: Sequence[str]) -> Iterator[bytes]:
         """The output of ``kittrain.snapshots`` in a helper pod with the claim of a job, which may be deleted."""
         job = submitting.find(self.api, store.namespace, store.name)
-        if job is None or not lifecycle.is_kitctl_object(job):
+        if job is None or not of_object(job).runs_kit(job):
             job = helper_pod.synthetic_job(self.api, store)
         folder = job_facts.plain_environment(job).get(names.KIT_SNAPSHOT_DIR)
         if not folder:
@@ -205,23 +209,11 @@ class ClusterTarget:
         return preflight.user(self.api) or self._context.user
 
     def _find(self, namespace: str, name: str, *likely: str) -> Object:
-        kinds = sorted(all_kinds().values(), key=lambda kind: kind.resource not in likely)
-        job = submitting.find(self.api, namespace, name, *kinds)
-        if job is None or not lifecycle.is_kitctl_object(job):
-            raise NotFound(f"no job {name!r} in namespace {namespace!r}", fix="kitctl list -A shows all jobs")
-        return job
-
-    def _jobs(self, kind: JobKind, namespace: str | None) -> list[Object]:
-        try:
-            found = self.api.select(kind.resource, namespace, labelSelector=OURS)
-        except (Forbidden, UnsupportedError):
-            if not kind.operator:
-                raise
-            return []  # no operator here, or no permission to read its jobs
-        return [job | {"kind": kind.resource} for job in found]
+        return finding.find(self.api, namespace, name, *likely)
 
     def _source(self, namespace: str, name: str) -> Source:
         """Where its lines come from."""
+        found = self._find(namespace, name)
 
         def ended() -> bool:
             job = self.job(namespace, name)
@@ -231,14 +223,11 @@ class ClusterTarget:
         def missing(pods: list[Object]) -> int:
             return count_missing(self._find(namespace, name), pods, self._report(namespace, name))
 
-        copies = LogCopies(self.api, self._find(namespace, name), self._warn)
-        return Source(pods=lambda: self._pods(namespace, name), missing=missing, ended=ended, copies=copies.lines)
+        copies = LogCopies(self.api, found, self._warn)
+        return Source(pods=lambda: finding.pods(self.api, found), missing=missing, ended=ended, copies=copies.lines)
 
     def _report(self, namespace: str, name: str) -> Report | None:
         return job_facts.report(self.api.find("ConfigMap", namespace, names.status_name(name)))
-
-    def _pods(self, namespace: str, name: str) -> list[Object]:
-        return self.api.select("Pod", namespace, labelSelector=f"{PODS},{names.LABEL_INSTANCE}={name}")
 
 
 def _key(job: Object) -> tuple[str, str]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from kitctl import names
 from kitctl.facts import QueueFacts
+from kitctl.kinds import all_kinds
 from kitctl.targets.cluster import lifecycle
 
 Object = dict[str, Any]
@@ -39,7 +39,7 @@ def job_reason(job: Object, queue: QueueFacts | None, events: Sequence[Object]) 
         return "submit was interrupted: run it again, or kitctl delete"
     if queue and queue.state != "Admitted":
         return _queue_reason(queue)
-    latest = max(events, key=_time, default=None)
+    latest = max(events, key=time_of, default=None)
     return format_condition(latest) if latest else ""
 
 
@@ -88,7 +88,8 @@ def _termination(pod: Object, state: Object, now: float) -> Iterator[str]:
 def _limit(pod: Object, reason: str) -> str:
     """The memory limit that a container exceeded."""
     containers = pod.get("spec", {}).get("containers", []) if reason == OUT_OF_MEMORY else []
-    limits = (one.get("resources", {}).get("limits", {}) for one in containers if one["name"] == names.CONTAINER)
+    trainers = {kind.container for kind in all_kinds().values()}
+    limits = (one.get("resources", {}).get("limits", {}) for one in containers if one["name"] in trainers)
     return next((f", the limit is {limit['memory']}" for limit in limits if "memory" in limit), "")
 
 
@@ -100,5 +101,6 @@ def _queue_reason(queue: QueueFacts) -> str:
     return f"waits in queue {queue.name}{place}" + (f": {queue.reason}" if queue.reason else "")
 
 
-def _time(event: Object) -> str:
+def time_of(event: Object) -> str:
+    """When an event happened last, as the API server writes it."""
     return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])

@@ -6,14 +6,23 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from kitctl.errors import Forbidden
+from kitctl.kinds import of_object
 from kitctl.targets.cluster.api import Api
+from kitctl.targets.cluster.conditions import time_of
 from kitctl.targets.cluster.resources import Object
 
 
 def warning_events(api: Api, job: Object) -> Sequence[Object]:
     """The warning events of this job; not those of earlier ones of its name."""
-    where = job["metadata"]
-    chosen = f"type=Warning,involvedObject.uid={where['uid']}"
+    where, creator = job["metadata"], of_object(job).pod_owner(job["metadata"]["name"])
+    found: list[Object] = []
     with suppress(Forbidden):
-        return api.select("Event", where["namespace"], fieldSelector=chosen)
-    return ()
+        found += _warnings(api, where["namespace"], f"involvedObject.uid={where['uid']}")
+        if creator != where["name"]:
+            theirs = _warnings(api, where["namespace"], f"involvedObject.name={creator}")
+            found += (one for one in theirs if time_of(one) >= where["creationTimestamp"])
+    return found
+
+
+def _warnings(api: Api, namespace: str, about: str) -> list[Object]:
+    return api.select("Event", namespace, fieldSelector=f"type=Warning,{about}")

@@ -89,8 +89,8 @@ def manifest(job: Object, *, call: str) -> Object:
     spec = job_facts.pod_template(job)["spec"]
     container = spec["containers"][0]
     fields = {key: spec[key] for key in COPIED_FIELDS if key in spec}
-    slim = {key: container[key] for key in ("name", "image", "securityContext") if key in container}
-    slim |= {"resources": _resources(container.get("resources") or {})}
+    slim = {key: container[key] for key in ("image", "securityContext") if key in container}
+    slim |= {"name": names.CONTAINER, "resources": _resources(container.get("resources") or {})}
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -20,6 +20,8 @@ Object: TypeAlias = dict[str, Any]
 Result: TypeAlias = Literal["Succeeded", "Failed", "Cancelled"]
 
 INDEX_LABELS: Final = tuple(kind.index_label for kind in all_kinds().values())
+JOB_LABELS: Final = tuple(dict.fromkeys(kind.job_label for kind in all_kinds().values()))  # the kit's own first
+CONTAINERS: Final = frozenset(kind.container for kind in all_kinds().values())
 
 
 def from_objects(
@@ -105,7 +107,12 @@ def node_index(pod: Object) -> int | None:
 def container_status(pod: Object) -> Object:
     """The status of the training container; empty before it is known."""
     found = pod["status"].get("containerStatuses", [])
-    return next((one for one in found if one["name"] == names.CONTAINER), {})
+    return next((one for one in found if one["name"] in CONTAINERS), {})
+
+
+def container_name(pod: Object) -> str:
+    """The name of the training container, once its status is known."""
+    return str(container_status(pod).get("name", names.CONTAINER))
 
 
 def has_logs(pod: Object) -> bool:
@@ -145,6 +152,12 @@ def report(config_map: Object | None) -> Report | None:
         return None
 
 
+def own_report(job: Object) -> Report | None:
+    """What the job's own status says, where no ConfigMap has a report."""
+    parts = of_object(job).progress(job)
+    return msgspec.convert(parts, Report, strict=False) if parts else None
+
+
 def owner_kinds(thing: Object | None) -> list[str]:
     """The kinds of an object's owners."""
     return [owner["kind"] for owner in ((thing or {}).get("metadata") or {}).get("ownerReferences") or ()]
@@ -155,7 +168,8 @@ def group_by_job(things: Sequence[Object]) -> dict[tuple[str, str], list[Object]
     groups: dict[tuple[str, str], list[Object]] = defaultdict(list)
     for thing in things:
         where = thing["metadata"]
-        groups[where["namespace"], where["labels"].get(names.LABEL_INSTANCE, "")].append(thing)
+        name = next((where["labels"][label] for label in JOB_LABELS if label in where["labels"]), "")
+        groups[where["namespace"], name].append(thing)
     return groups
 
 

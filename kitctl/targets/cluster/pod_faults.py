@@ -25,17 +25,18 @@ def inject(api: Api, pods: Sequence[Object], injection: FaultInjection) -> None:
     found = [pod for pod in pods if job_facts.node_index(pod) == injection.node and job_facts.is_running(pod)]
     if not found:
         raise _gone(injection, f"no pod of node {injection.node} is running")
-    namespace, name = found[-1]["metadata"]["namespace"], found[-1]["metadata"]["name"]
     if FAULTS[injection.fault].signal:
-        _within(api, namespace, name, injection)
+        _within(api, found[-1], injection)
     else:
         api.delete(found[-1] | {"kind": "Pod"}, grace_seconds=GRACE_SECONDS[injection.fault])
 
 
-def _within(api: Api, namespace: str, pod: str, injection: FaultInjection) -> None:
-    output = b""
+def _within(api: Api, found: Object, injection: FaultInjection) -> None:
+    output, namespace, pod = b"", found["metadata"]["namespace"], found["metadata"]["name"]
     try:
-        for part in api.execute(namespace, pod, ["python", *injection.command()]):
+        for part in api.execute(
+            namespace, pod, ["python", *injection.command()], container=job_facts.container_name(found)
+        ):
             output += part
     except NotFound as error:
         raise _gone(injection, f"pod {pod} was deleted") from error

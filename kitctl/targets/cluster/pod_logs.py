@@ -29,7 +29,7 @@ def pod_lines(api: Api, pod: Object) -> Iterator[Line]:
     """The log of one pod; empty if it is deleted, or its container has not started."""
     where = pod["metadata"]
     with suppress(NotFound):
-        for text in api.lines(where["namespace"], where["name"]):
+        for text in api.lines(where["namespace"], where["name"], job_facts.container_name(pod)):
             yield parse(text, job_facts.node_index(pod) or 0)
 
 
@@ -104,6 +104,7 @@ class _Reader(threading.Thread):
         self._api = api
         self._namespace = pod["metadata"]["namespace"]
         self._pod = pod["metadata"]["name"]
+        self._container = job_facts.container_name(pod)
         self._index = job_facts.node_index(pod) or 0
         self._found = pod
         self._arriving = arriving
@@ -126,7 +127,7 @@ class _Reader(threading.Thread):
         seen = self._last.time if self._last else ""
         since = {"sinceTime": f"{seen[:19]}Z"} if seen else {}  # whole seconds: some lines arrive twice
         try:
-            for text in self._api.lines(self._namespace, self._pod, follow="true", **since):
+            for text in self._api.lines(self._namespace, self._pod, self._container, follow="true", **since):
                 line = parse(text, self._index)
                 self.silent = False
                 if line.time > seen:

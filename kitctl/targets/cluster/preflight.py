@@ -16,6 +16,7 @@ from kitctl.errors import Forbidden, NotFound, UnsupportedError, UsageError
 from kitctl.pod_groups import POD_GROUPS
 from kitctl.quantity import amount
 from kitctl.spec import JobSpec
+from kitctl.targets.cluster import kind_choice
 from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.lifecycle import annotations_of
 from kitctl.targets.cluster.namespace_defaults import apply_namespace_defaults
@@ -106,9 +107,7 @@ def degrade_to_permissions(api: Api, spec: JobSpec, warn: Callable[[str], None])
     """
     allowed = permissions(api, spec.namespace)
     missing = f"you may not create {{}} in namespace {spec.namespace!r}: "
-    if spec.kind == kinds.AUTO:
-        creatable = [kind for kind in kinds.all_kinds().values() if allowed.may_apply(kind.resource)]
-        spec = replace(spec, kind=(*creatable, kinds.DEFAULT)[0].name)
+    spec = kind_choice.choose(api, spec, allowed, warn)
     for part in OPTIONAL_PARTS:
         given = getattr(spec.security, part.field)
         if not given or allowed.may_apply(*part.kinds):
@@ -129,10 +128,12 @@ def check(api: Api, spec: JobSpec) -> None:
     """Refuse a job that this cluster could never run.
 
     Raises:
-        UsageError: its nodes could not share the snapshots, no Kubernetes node has that many GPUs, or there are no pod
-            groups.
+        UnsupportedError: it does not have the job's kind.
+        UsageError: it lacks what that kind needs, its nodes could not share the snapshots, no Kubernetes node has that
+            many GPUs, or there are no pod groups.
         NotFound: the claim that it names does not exist.
     """
+    kind_choice.check(api, kinds.of_spec(spec.kind))
     if spec.snapshots.enabled:
         with suppress(Forbidden):
             check_storage(api, spec)

@@ -67,7 +67,12 @@ RESOURCES: Final[Mapping[str, Resource]] = {
     "StorageClass": Resource("storage.k8s.io/v1", "storageclasses"),
     "Workload": _of_kueue("workloads"),
     "WorkloadPriorityClass": _of_kueue("workloadpriorityclasses"),
-    **{kind.resource: Resource(kind.api_version, kind.plural) for kind in all_kinds().values()},
+    **{
+        one.resource: Resource(one.api_version, one.plural)
+        for kind in all_kinds().values()
+        for one in (kind, kind.prerequisite)
+        if one
+    },
 }
 
 

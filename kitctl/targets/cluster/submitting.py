@@ -101,14 +101,20 @@ def preview(api: Api, submission: Submission, warn: Callable[[str], None]) -> li
 
 
 def find(api: Api, namespace: str, name: str, *among: JobKind) -> Object | None:
-    """The job of that name, of the first kind that has one."""
-    for kind in among or kinds.all_kinds().values():
+    """The job of that name, of the first kind that has one.
+
+    Raises:
+        Forbidden: this user may read no such kind; many users may not read all of them.
+    """
+    refusals, looked = [], among or tuple(kinds.all_kinds().values())
+    for kind in looked:
         try:
             if job := api.find(kind.resource, namespace, name):
                 return job | {"kind": kind.resource}
-        except Forbidden:
-            if not kind.operator:
-                raise  # many users may not read an operator's objects
+        except Forbidden as refusal:
+            refusals.append(refusal)
+    if len(refusals) == len(looked):
+        raise refusals[0]
     return None
 
 

@@ -10,5 +10,5 @@ anything of the project is installed.
     programs    the Go programs
     images      the container images
     cluster     nodes, pod network, registry, simulated GPUs
-    addons      storage class, training operator and Kueue
+    addons      storage class, DNS domain, controllers of kinds of job, Kueue
 """

@@ -70,9 +70,14 @@ def _addons() -> Steps:
         "Kueue image": images.kueue,
         "Kueue": addons.kueue,
         "pod groups": addons.pod_groups,
+        **_builds("jobset", "trainer"),
+        "kinds image": images.kinds,
+        "jobset": addons.jobset,
+        "trainer": addons.trainer,
         "nodes ready": cluster.ready,
         "add-ons ready": addons.ready,
         "queue positions": addons.queue_positions,
+        "platform chart": addons.platform,
     }
 
 

@@ -1,4 +1,4 @@
-"""Add-ons of the cluster: a ReadWriteMany storage class, a DNS domain, Kubeflow's training operator, and Kueue.
+"""Add-ons of the cluster: a ReadWriteMany storage class, a DNS domain, the controllers of kinds of job, and Kueue.
 
 Each is applied with its upstream manifests, from the Go module that it was built from, and a small kustomization.
 """
@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.cluster.kind.images import ADDONS_IMAGE, KUEUE_IMAGE, pushed
+from tests.cluster.kind.images import ADDONS_IMAGE, KINDS_IMAGE, KUEUE_IMAGE, pushed
 from tests.cluster.kind.programs import source
 from tests.cluster.kind.settings import HERE, SECOND_DOMAIN, STATE
-from tests.cluster.kind.steps import read, run, works
+from tests.cluster.kind.steps import eventually, read, run, works
 
 DEPLOYMENTS: Final = (
     ("local-path-storage", "local-path-provisioner"),
     ("kubeflow", "training-operator"),
+    ("jobset-system", "jobset-controller-manager"),
+    ("kubeflow-system", "kubeflow-trainer-controller-manager"),
     ("kueue-system", "kueue-controller-manager"),
 )
 
@@ -72,6 +75,36 @@ def queue_positions() -> None:
     for file in sorted((source("kueue") / "config/components/visibility").glob("apiservice_*.yaml")):
         text = file.read_text(encoding="utf-8").replace("name: visibility-server", "name: kueue-visibility-server")
         run("kubectl", "apply", "-f", "-", given=text)
+
+
+def jobset() -> None:
+    """The JobSet controller. Its webhooks see JobSets and their pods only, so other jobs do not depend on it."""
+    _once("jobset", "config", *DEPLOYMENTS[2])
+
+
+def trainer() -> None:
+    """Kubeflow Trainer, whose kind is TrainJob."""
+    namespace, deployment = DEPLOYMENTS[3]
+    if _once("trainer", "manifests", namespace, deployment):
+        # It looks for its mounted certificate ever less often; a new pod finds the one that the first pod has made.
+        secret = ("kubectl", "-n", namespace, "get", "secret", "kubeflow-trainer-webhook-cert")
+        made = partial(read, *secret, "-o", "jsonpath={.data['tls\\.crt']}")
+        eventually(lambda: bool(made()), seconds=120, what="Trainer's certificate")
+        run("kubectl", "-n", namespace, "rollout", "restart", f"deployment/{deployment}")
+
+
+def platform() -> None:
+    """The kit's own chart for the team that owns a cluster: what TrainJobs refer to."""
+    chart = HERE.parents[2] / "charts" / "platform"
+    run("helm", "upgrade", "--install", "kit-platform", chart, "-n", "kitctl-system", "--create-namespace")
+
+
+def _once(name: str, upstream: str, namespace: str, deployment: str) -> bool:
+    """Apply a controller's manifests unless it is there: again, they would remove its certificate."""
+    if works("kubectl", "-n", namespace, "get", "deployment", deployment):
+        return False
+    run("kubectl", "apply", "--server-side", "--force-conflicts", "-k", _kustomization(name, upstream, KINDS_IMAGE))
+    return True
 
 
 def _kustomization(name: str, upstream: str, image: str = ADDONS_IMAGE) -> Path:

@@ -29,6 +29,7 @@ from tests.cluster.kind.steps import digest, finish, finished, read, run, works
 IMAGES: Final = HERE / "images"
 ADDONS_IMAGE: Final = f"{REGISTRY}/kitctl/addons:test"
 KUEUE_IMAGE: Final = f"{REGISTRY}/kitctl/kueue:test"
+KINDS_IMAGE: Final = f"{REGISTRY}/kitctl/kinds:test"
 REGISTRY_IMAGE: Final = "kitctl/registry"
 CONTROL_PLANE: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "etcd", "coredns")
 CONTROL_PLANE_TARGETS: Final = ("pause", "kube-proxy", "coredns", "control-plane")  # as in control-plane.Dockerfile
@@ -200,6 +201,12 @@ def kueue() -> None:
         build("kueue", KUEUE_IMAGE, BIN / "kueue")
         finish("kueue-image", key + image_id(KUEUE_IMAGE))
     push(KUEUE_IMAGE)
+
+
+def kinds() -> None:
+    """The image of JobSet's and Trainer's controllers, pushed."""
+    build("kinds", KINDS_IMAGE, BIN / "jobset", BIN / "trainer")
+    push(KINDS_IMAGE)
 
 
 def torch_cpu() -> None:

@@ -16,12 +16,14 @@ from tests.cluster.kind.settings import (
     COREDNS,
     ETCD,
     HELM,
+    JOBSET,
     KIND,
     KUBERNETES,
     KUEUE,
     LOCAL_PATH,
     SCHEDULER_PLUGINS,
     STATE,
+    TRAINER,
     TRAINING_OPERATOR,
 )
 from tests.cluster.kind.steps import digest, finish, finished, read, run
@@ -81,6 +83,10 @@ MODULES: Final = {
         variables={"sigs.k8s.io/kueue/pkg/version.GitVersion": KUEUE},  # without, its API for positions serves nothing
     ),
     "scheduler-plugins": Module(path="sigs.k8s.io/scheduler-plugins", version=SCHEDULER_PLUGINS, programs={}),
+    "jobset": Module(path="sigs.k8s.io/jobset", version=JOBSET, programs={"jobset": ""}),
+    "trainer": Module(
+        path="github.com/kubeflow/trainer/v2", version=TRAINER, programs={"trainer": "/cmd/trainer-controller-manager"}
+    ),
     "helm": Module(
         path="helm.sh/helm/v3",
         version=HELM,

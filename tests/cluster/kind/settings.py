@@ -46,6 +46,8 @@ LOCAL_PATH: Final = "v0.0.30"
 TRAINING_OPERATOR: Final = "v1.9.3"
 KUEUE: Final = "v0.15.0"
 SCHEDULER_PLUGINS: Final = "v0.34.1-devel"  # its PodGroup's definition
+JOBSET: Final = "v0.12.0"
+TRAINER: Final = "v2.2.0"  # Kubeflow's, whose kind is TrainJob
 ACTIONLINT: Final = "v1.7.12"
 
 # Environment of every command. It selects this machine's docker daemon, and no BuildKit: Debian has no buildx.

@@ -78,7 +78,7 @@ class Supervisor:
         self._logs = RankLogs(scratch)
         progress = scratch / "progress.json"
         os.environ["KIT_PROGRESS_FILE"] = str(progress)  # inherited by the ranks
-        self._reporter = Reporter(node, sink=sink_of(node.report, self._log), progress_file=progress)
+        self._reporter = Reporter(node, sink=sink_of(node.report, self._log, os.environ), progress_file=progress)
 
     def run(self) -> Ending:
         """Run until the node ends.

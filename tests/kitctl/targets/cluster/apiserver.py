@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 from urllib.parse import parse_qsl, urlsplit
 
+from kitctl.kinds import KINDS
 from tests.kitctl.targets.cluster.objectstore import Key, Object, ObjectStore, Refused
 
 Body = Object | str | bytes
@@ -84,7 +85,8 @@ class ApiServer(ThreadingHTTPServer):
         self.users: dict[str, User] = {"token": User()}
         self.logs: dict[str, list[str]] = {}  # by the pod's name; each line with its time
         self.version: Object = {"major": "1", "minor": "33", "gitVersion": "v1.33.1"}
-        self.operator = True  # whether it knows PyTorchJobs
+        self.operator = True  # whether it knows the kinds of job that are not its own
+        self.groups = {kind.group: [kind.api_version.rpartition("/")[2]] for kind in KINDS.values() if kind.operator}
         self.kueue: Sequence[str] = ()  # the versions of Kueue's API; none: it is not installed
         self.pending: list[Object] = []  # Workloads in a queue, as Kueue's API for positions lists them
         self.requests: list[Request] = []
@@ -211,10 +213,10 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(401, "Unauthorized", "Unauthorized")
         if request.path == "/version":
             return 200, self.server.version
-        if self.server.kueue and request.path.startswith("/apis/") and request.path.endswith("kueue.x-k8s.io"):
-            return 200, {"kind": "APIGroup", "versions": [{"version": one} for one in self.server.kueue]}
+        if served := self._versions_of(request.path.removeprefix("/apis/")):
+            return 200, {"kind": "APIGroup", "versions": [{"version": one} for one in served]}
         where = PATH.fullmatch(request.path)
-        if where is None or (where["plural"] == "pytorchjobs" and not self.server.operator):
+        if where is None or (where["group"] in self.server.groups and not self.server.operator):
             return 404, "404 page not found\n"
         if where["plural"] in REVIEWS:
             if "spec" in request.body and where["plural"] == "selfsubjectreviews":
@@ -226,6 +228,12 @@ class Handler(BaseHTTPRequestHandler):
         if where["sub"] == "pendingworkloads":
             return 200, {"kind": "PendingWorkloadsSummary", "items": self.server.pending}
         return self._execute(request, key, where["sub"])
+
+    def _versions_of(self, group: str) -> Sequence[str]:
+        """The versions in which the server has a group; none: it is not one of those that may be missing."""
+        if group.endswith("kueue.x-k8s.io"):
+            return self.server.kueue
+        return self.server.groups.get(group, ()) if self.server.operator else ()
 
     def _rights_of(self, user: User) -> Object:
         everything = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]

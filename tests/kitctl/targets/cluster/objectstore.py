@@ -21,7 +21,7 @@ Admission = Callable[[str, Object], None]  # the resource and the object; raises
 LABEL_VALUE: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 KUEUES: Final = frozenset({"clusterqueues", "cohorts", "workloadpriorityclasses"})
-CLUSTER_WIDE: Final = frozenset({"nodes", "storageclasses", "namespaces"}) | KUEUES
+CLUSTER_WIDE: Final = frozenset({"nodes", "storageclasses", "namespaces", "clustertrainingruntimes"}) | KUEUES
 
 
 class Refused(Exception):

@@ -1,0 +1,33 @@
+{{/* What both runtimes have in common: a Job of one pod a node, as manifests/job-spec.yaml.j2 has it. */}}
+
+{{- define "platform.metadata" -}}
+labels:
+  app.kubernetes.io/name: kitctl-platform
+  app.kubernetes.io/instance: {{ .Release.Name | toJson }}
+  app.kubernetes.io/managed-by: {{ .Release.Service | toJson }}
+  app.kubernetes.io/version: {{ .Chart.AppVersion | toJson }}
+  trainer.kubeflow.org/framework: torch
+  kitctl.dev/runtime: "1" # which version of this kitctl knows
+{{- end }}
+
+{{/* How pods are replaced, and what the agent's exit codes mean. */}}
+{{- define "platform.jobPolicy" -}}
+completionMode: Indexed
+backoffLimit: 100
+podReplacementPolicy: Failed # never two pods with the same host name
+podFailurePolicy:
+  rules:
+    - action: FailJob
+      onExitCodes: {containerName: node, operator: In, values: [78]}
+    - action: Ignore # preempted, evicted, drained by the cluster
+      onPodConditions:
+        - {type: DisruptionTarget, status: "True"}
+    - action: Ignore # drained: it took its snapshot, and continues in a new pod
+      onExitCodes: {containerName: node, operator: In, values: [75]}
+{{- end }}
+
+{{- define "platform.podPolicy" -}}
+restartPolicy: Never
+enableServiceLinks: false
+terminationGracePeriodSeconds: 60
+{{- end }}

@@ -1,0 +1,60 @@
+"""Finding jobs and their pods: each kind of job has its own objects, and its own labels on pods."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kitctl import names
+from kitctl.errors import Forbidden, NotFound, UnsupportedError
+from kitctl.kinds import JobKind, all_kinds, of_object
+from kitctl.targets.cluster import submitting
+from kitctl.targets.cluster.api import Api
+from kitctl.targets.cluster.resources import Object
+
+OURS: Final = f"{names.LABEL_NAME}={names.APP_NAME}"
+PODS: Final = f"{OURS},{names.LABEL_COMPONENT}=trainer"
+
+
+def find(api: Api, namespace: str, name: str, *likely: str) -> Object:
+    """The job of that name; ``likely`` are resources to look at first.
+
+    Raises:
+        NotFound: there is none that runs the kit.
+    """
+    kinds = sorted(all_kinds().values(), key=lambda kind: kind.resource not in likely)
+    job = submitting.find(api, namespace, name, *kinds)
+    if job is None or not of_object(job).runs_kit(job):
+        raise NotFound(f"no job {name!r} in namespace {namespace!r}", fix="kitctl list -A shows all jobs")
+    return job
+
+
+def jobs(api: Api, namespace: str | None) -> list[Object]:
+    """All jobs of a namespace, or of the cluster: a request for each kind.
+
+    Raises:
+        Forbidden: this user may read none of the kinds.
+    """
+    found: list[list[Object]] = []
+    refusals = []
+    for kind in all_kinds().values():
+        try:
+            found.append(_of_kind(api, kind, namespace))
+        except UnsupportedError:  # no such operator here
+            if not kind.operator:
+                raise
+        except Forbidden as refusal:
+            refusals.append(refusal)
+    if refusals and not found:
+        raise refusals[0]
+    return [job for some in found for job in some]
+
+
+def _of_kind(api: Api, kind: JobKind, namespace: str | None) -> list[Object]:
+    found = api.select(kind.resource, namespace, **({"labelSelector": OURS} if kind.labelled else {}))
+    return [job | {"kind": kind.resource} for job in found if kind.runs_kit(job)]
+
+
+def pods(api: Api, job: Object) -> list[Object]:
+    """The pods of a job's nodes, those that have ended included."""
+    where = job["metadata"]
+    return api.select("Pod", where["namespace"], labelSelector=f"{PODS},{of_object(job).job_label}={where['name']}")

@@ -1,0 +1,104 @@
+"""The chart of what a cluster's team installs: its runtimes treat pods as a job's own object does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from kitctl import names, render
+from kitctl.kinds import KINDS, train_job
+from kitctl.spec import JobSpec
+from kittrain import env
+from tests.charts.helm import CHART, KUBERNETES, helm
+
+PLATFORM = CHART.parent / "platform"
+COMMON = ("completionMode", "backoffLimit", "podReplacementPolicy", "podFailurePolicy")
+PODS = ("restartPolicy", "enableServiceLinks", "terminationGracePeriodSeconds")
+
+
+def runtimes(*arguments: str) -> dict[str, dict[str, Any]]:
+    done = helm("template", "kit-platform", str(PLATFORM), "--kube-version", KUBERNETES, *arguments)
+    assert done.returncode == 0, done.stderr
+    return {one["metadata"]["name"]: one for one in yaml.safe_load_all(done.stdout) if one}
+
+
+def job_of(runtime: dict[str, Any]) -> dict[str, Any]:
+    (nodes,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    assert nodes["name"] == KINDS["TrainJob"].container
+    job: dict[str, Any] = nodes["template"]["spec"]
+    return job
+
+
+@pytest.fixture(scope="module")
+def installed() -> dict[str, dict[str, Any]]:
+    return runtimes()
+
+
+def renamed(policy: Any) -> Any:
+    """What an Indexed Job has, for the container's name in a TrainJob."""
+    return yaml.safe_load(yaml.safe_dump(policy).replace("containerName: pytorch", "containerName: node"))
+
+
+@pytest.mark.parametrize("name", [train_job.RUNTIME, train_job.ELASTIC_RUNTIME, train_job.PLAIN_RUNTIME])
+def test_a_runtime_treats_its_pods_as_an_indexed_job_does(installed: dict[str, dict[str, Any]], name: str) -> None:
+    job, own = job_of(installed[name]), render.manifests(JobSpec(name="job"))[-1]["spec"]
+    assert {key: job[key] for key in COMMON} == renamed({key: own[key] for key in COMMON})
+    pod, template = job["template"]["spec"], own["template"]["spec"]
+    assert {key: pod[key] for key in PODS} == {key: template[key] for key in PODS}
+    prerequisite = KINDS["TrainJob"].prerequisite
+    assert prerequisite
+    assert installed[name]["metadata"]["labels"][prerequisite.label] == prerequisite.version
+
+
+def test_an_elastic_job_ends_with_node_0(installed: dict[str, dict[str, Any]]) -> None:
+    assert job_of(installed[train_job.ELASTIC_RUNTIME])["successPolicy"] == {"rules": [{"succeededIndexes": "0"}]}
+    assert "successPolicy" not in job_of(installed[train_job.RUNTIME])
+
+
+def test_an_agent_of_a_job_by_hand_knows_all_that_it_needs(installed: dict[str, dict[str, Any]]) -> None:
+    """With the variables that Trainer's torch plugin adds, as Kubernetes expands them."""
+    (container,) = job_of(installed[train_job.PLAIN_RUNTIME])["template"]["spec"]["containers"]
+    assert container["command"] == ["tini", "--", *names.AGENT_COMMAND, "--"]
+    fields = {
+        "metadata.labels['jobset.sigs.k8s.io/jobset-name']": "five",
+        "metadata.labels['jobset.sigs.k8s.io/jobset-uid']": "the-uid",
+        "metadata.annotations['batch.kubernetes.io/job-completion-index']": "1",
+        "metadata.namespace": "team",
+        "metadata.name": "five-node-0-1-abcde",
+        "spec.nodeName": "machine",
+        "status.podIP": "10.0.0.3",
+    }
+    values: dict[str, str] = {}
+    for one in container["env"]:
+        text = one.get("value") or fields[one["valueFrom"]["fieldRef"]["fieldPath"]]
+        for known, value in values.items():
+            text = text.replace(f"$({known})", value)
+        values[one["name"]] = text
+    node = env.node_env(values | {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1", "PET_NODE_RANK": "1"})
+    assert (node.job, node.namespace, node.run_id, node.node_index) == ("five", "team", "the-uid", 1)
+    assert (node.min_nodes, node.max_nodes, node.procs_per_node) == (2, 2, 1)
+    host = KINDS["TrainJob"].dns_name("five", 0)
+    assert (node.rendezvous_host, node.rendezvous_port) == (f"{host}.team.svc", 29400)
+    assert (str(node.snapshot_dir), node.grace_seconds) == ("/snapshots", train_job.GRACE_SECONDS)
+
+
+def test_a_claim_for_each_job_by_hand_unless_declined(installed: dict[str, dict[str, Any]]) -> None:
+    plain = installed[train_job.PLAIN_RUNTIME]["spec"]["template"]["spec"]
+    (policy,) = plain["volumeClaimPolicies"]
+    assert policy["templates"][0]["metadata"]["name"] == train_job.PLAIN_CLAIM
+    assert policy["retentionPolicy"] == {"whenDeleted": "Retain"}
+    without = runtimes("--set", "trainingRuntimes.snapshots.enabled=false")[train_job.PLAIN_RUNTIME]
+    assert "volumeClaimPolicies" not in without["spec"]["template"]["spec"]
+    assert "KIT_SNAPSHOT_DIR" not in yaml.safe_dump(without)
+
+
+def test_without_trainer_nothing_is_installed() -> None:
+    assert runtimes("--set", "trainingRuntimes.enabled=false") == {}
+
+
+def test_a_mistyped_value_is_refused() -> None:
+    done = helm("template", "x", str(PLATFORM), "--kube-version", KUBERNETES, "--set", "trainingRuntime.enabled=false")
+    assert done.returncode != 0
+    assert "trainingRuntime" in done.stderr

@@ -1,0 +1,110 @@
+"""A TrainJob: what its runtime has to have, what it has no place for, and what is read of one that others wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kitctl import render
+from kitctl.errors import SpecError
+from kitctl.kinds import train_job
+from kitctl.kinds.train_job import TrainJob
+from kitctl.pod_section import Pod
+from kitctl.sections import EnvSource, Policy, Scheduling
+from kitctl.spec import JobSpec
+
+PLATFORM = Path(__file__).parents[3] / "charts" / "platform"
+KIND = TrainJob()
+
+
+def plain(**trainer: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "plain"}, "spec": {"runtimeRef": {"name": "kitctl"}, "trainer": trainer}}
+
+
+def problems(**fields: Any) -> set[str]:
+    with pytest.raises(SpecError) as caught:
+        render.manifests(JobSpec(name="job", kind="TrainJob", **fields))
+    return {problem.partition(":")[0] for problem in caught.value.problems}
+
+
+def test_all_that_a_runtime_sets_is_refused_at_once_by_its_key() -> None:
+    policy = Policy(backoff_limit=3, ttl="1h", grace_period="5m")
+    scheduling = Scheduling(priority_class="high", scheduler="volcano")
+    given = {"policy": policy, "scheduling": scheduling, "env_from": (EnvSource(secret="tokens"),)}
+    assert problems(**given) == {
+        *("policy.backoffLimit", "policy.ttl", "policy.gracePeriod"),
+        *("scheduling.priorityClass", "scheduling.scheduler", "envFrom"),
+    }
+
+
+def test_additions_to_pods_that_a_patch_has_no_place_for_are_refused() -> None:
+    sidecar = {"name": "side", "image": "side"}
+    assert problems(pod=Pod(sidecars=(sidecar,), host_network=True)) == {
+        *("pod.spec.initContainers", "pod.spec.hostNetwork", "pod.spec.dnsPolicy"),
+    }
+    probe = {"name": "pytorch", "startupProbe": {"exec": {"command": ["true"]}}}
+    assert problems(pod=Pod(spec={"containers": [probe]})) == {"pod.spec.containers[pytorch].startupProbe"}
+
+
+def test_additions_that_a_patch_has_a_place_for_are_in_it() -> None:
+    pod = Pod(labels={"team": "vision"}, spec={"volumes": [{"name": "big", "emptyDir": {}}]})
+    template = KIND.pod_template(render.manifests(JobSpec(name="job", kind="TrainJob", pod=pod))[-1])
+    assert template["metadata"]["labels"]["team"] == "vision"
+    assert {"name": "big", "emptyDir": {}} in template["spec"]["volumes"]
+
+
+def test_a_deadline_is_the_jobs_own() -> None:
+    job = render.manifests(JobSpec(name="job", kind="TrainJob", policy=Policy(deadline="1h")))[-1]
+    assert job["spec"]["activeDeadlineSeconds"] == 3600
+
+
+def test_a_job_with_files_runs_in_their_folder() -> None:
+    spec = JobSpec(name="job", kind="TrainJob", command=("train.py",))
+    args = render.manifests(spec, render.Sources(files={"train.py": "x"}))[-1]["spec"]["trainer"]["args"]
+    assert args[:4] == ["env", "-C", "/workspace", "python"]
+
+
+@pytest.mark.parametrize(
+    ("trainer", "nodes"),
+    [
+        ({}, "1"),
+        ({"numNodes": 3}, "3"),
+        ({"numNodes": 3, "env": [{"name": "KIT_MIN_NODES", "value": "2"}]}, "2:3"),
+        ({"numNodes": 3, "env": [{"name": "KIT_SPEC", "value": json.dumps({"min_nodes": 1})}]}, "1:3"),
+    ],
+)
+def test_the_range_of_a_job_by_hand(trainer: dict[str, Any], nodes: str) -> None:
+    assert KIND.nodes(plain(**trainer)) == nodes
+
+
+def test_metrics_that_are_no_numbers_are_left_out() -> None:
+    metrics = [{"name": "step", "value": "3"}, {"name": "note", "value": "warm"}, {"name": "f1", "value": "0.5"}]
+    job = plain() | {"status": {"trainerStatus": {"metrics": metrics}}}
+    assert KIND.progress(job)["progress"] == {"step": 3, "eta_seconds": None, "metrics": {"f1": 0.5}}
+    assert KIND.progress(plain()) == {}
+    assert KIND.progress(plain() | {"status": {"trainerStatus": {"metrics": metrics[1:]}}}) == {}, "another trainer's"
+
+
+def test_a_pod_belongs_to_the_job_that_is_older_than_it() -> None:
+    job = plain()
+    job["metadata"]["creationTimestamp"] = "2026-01-01T00:00:10Z"
+    labels = {train_job.SET_NAME: "plain"}
+    earlier, own, other = (
+        {"metadata": {"labels": labels, "creationTimestamp": "2026-01-01T00:00:09Z"}},
+        {"metadata": {"labels": labels, "creationTimestamp": "2026-01-01T00:00:10Z"}},
+        {"metadata": {"labels": {}, "creationTimestamp": "2026-01-01T00:00:11Z"}},
+    )
+    assert [KIND.owns_pod(job, pod) for pod in (earlier, own, other)] == [False, True, False]
+
+
+def test_the_names_in_the_platform_chart_are_those_that_kitctl_knows() -> None:
+    texts = [path.read_text() for path in (PLATFORM / "templates").glob("training-runtime*.yaml")]
+    both = "".join(texts)
+    for name in (train_job.RUNTIME, train_job.ELASTIC_RUNTIME, train_job.PLAIN_RUNTIME, train_job.PLAIN_CLAIM):
+        assert name in both
+    values = yaml.safe_load((PLATFORM / "values.yaml").read_text())
+    assert values["image"] == JobSpec().image

@@ -1,0 +1,91 @@
+"""Writes the progress to ``status.trainerStatus`` of a TrainJob, through the status server of Kubeflow Trainer.
+
+Trainer sets three variables and mounts a token into the pods of a TrainJob where its feature gate TrainJobStatus is on
+(Trainer 2.2 and later). Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPException, HTTPSConnection
+from pathlib import Path
+from typing import Any, ClassVar, Final
+from urllib.parse import urlsplit
+
+URL: Final = "KUBEFLOW_TRAINER_SERVER_URL"
+CA: Final = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
+TOKEN: Final = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105  the path of one
+TIMEOUT: Final = 10.0  # seconds per socket operation
+LONGEST: Final = 64  # characters of a metric's name or value
+PROGRESS: Final = (
+    *("step", "total_steps", "epoch", "epochs", "loss"),
+    *("samples_per_second", "steps_per_second", "snapshot_step"),
+)
+
+
+class StatusRejectedError(OSError):
+    """The status server rejected a report, or did not answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerStatusSink:
+    """Posts what a TrainJob's status has a place for."""
+
+    interval: ClassVar[float] = 5.0  # seconds, as for a ConfigMap
+
+    url: str
+    ca: Path
+    token: Path
+
+    def put(self, report: Mapping[str, Any]) -> None:
+        """Replace the progress.
+
+        Raises:
+            StatusRejectedError: the server did not take it.
+        """
+        where = urlsplit(self.url)
+        try:
+            trust = ssl.create_default_context(cafile=self.ca)
+            headers = {"Authorization": f"Bearer {self.token.read_text().strip()}", "Content-Type": "application/json"}
+            server = HTTPSConnection(where.hostname or "", where.port, context=trust, timeout=TIMEOUT)
+            try:
+                server.request("POST", where.path, body=json.dumps(status_of(report)), headers=headers)
+                status = server.getresponse().status
+            finally:
+                server.close()
+        except (OSError, HTTPException) as error:
+            raise StatusRejectedError(f"status.trainerStatus: {error!r}") from error
+        if status != HTTPStatus.OK:
+            raise StatusRejectedError(f"status.trainerStatus: HTTP status {status}")
+
+
+def sink_from(environ: Mapping[str, str]) -> TrainerStatusSink | None:
+    """The sink of a TrainJob's pod; None in other pods, and where the feature gate is off."""
+    if not all(environ.get(name) for name in (URL, CA, TOKEN)):
+        return None
+    return TrainerStatusSink(url=environ[URL], ca=Path(environ[CA]), token=Path(environ[TOKEN]))
+
+
+def status_of(report: Mapping[str, Any]) -> dict[str, Any]:
+    """The request for a report. Pure."""
+    progress = report.get("progress") or {}
+    step, total, left = (progress.get(key) for key in ("step", "total_steps", "eta_seconds"))
+    parts = {
+        "progressPercentage": min(100, 100 * step // total) if step is not None and total else None,
+        "estimatedRemainingSeconds": max(0, round(left)) if left is not None else None,
+        "metrics": [{"name": name[:LONGEST], "value": str(value)[:LONGEST]} for name, value in _metrics(report)],
+        "lastUpdatedTime": report["updated"],
+    }
+    return {"trainerStatus": {key: value for key, value in parts.items() if value is not None}}
+
+
+def _metrics(report: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The kit's own, under their names in the report, then the script's."""
+    progress = report.get("progress") or {}
+    own = {"world_size": report.get("world_size"), **{name: progress.get(name) for name in PROGRESS}}
+    yield from ((name, value) for name, value in own.items() if value is not None)
+    yield from ((name, value) for name, value in (progress.get("metrics") or {}).items() if name not in own)
