@@ -20,7 +20,7 @@ TESTS = Path(__file__).parent.parent
 CASES = sorted((TESTS / "cases").glob("*.yaml"))
 KINDS = tuple(kinds.KINDS)
 SOURCES = {"train.py": "import lib.model\nprint('trained')\n", "lib/model.py": "SIZE = 3\n"}
-BEYOND_RUNTIMES = ("every-option",)  # cases with what a TrainJob leaves to its runtime
+BEYOND_RUNTIMES = ("every-option", "pod-group-volcano")  # cases with what a TrainJob leaves to its runtime
 BOTH_KINDS = [
     (case, kind)
     for case in CASES

@@ -45,7 +45,7 @@ class Api:
             UnsupportedError: it does not have the group.
         """
         group = self.transport.json("GET", kind, f"/apis/{RESOURCES[kind].group}")
-        return [version["version"] for version in group.get("versions", [])]
+        return [one["version"] for one in group.get("versions") or ()]
 
     def get(self, kind: str, namespace: str | None, name: str) -> Object:
         """One object.
@@ -202,8 +202,7 @@ class Api:
         if not resource.versions:
             return resource
         if resource.group not in self._served:
-            found = self.transport.json("GET", kind, f"/apis/{resource.group}").get("versions") or ()
-            self._served[resource.group] = known_version(resource, [one["version"] for one in found])
+            self._served[resource.group] = known_version(resource, self.versions(kind))
         return replace(resource, group_version=f"{resource.group}/{self._served[resource.group]}")
 
     def _list(self, kind: str, namespace: str | None, query: dict[str, str]) -> tuple[list[Object], str]:

@@ -187,7 +187,7 @@ class ClusterTarget:
 
     def run_snapshot_tool(self, store: SnapshotStore, args: Sequence[str]) -> Iterator[bytes]:
         """The output of ``kittrain.snapshots`` in a helper pod with the claim of a job, which may be deleted."""
-        job = submitting.find(self.api, store.namespace, store.name)
+        job = finding.lookup(self.api, store.namespace, store.name)
         if job is None or not of_object(job).runs_kit(job):
             job = helper_pod.synthetic_job(self.api, store)
         folder = job_facts.plain_environment(job).get(names.KIT_SNAPSHOT_DIR)

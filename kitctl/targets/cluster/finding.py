@@ -7,7 +7,6 @@ from typing import Final
 from kitctl import names
 from kitctl.errors import Forbidden, NotFound, UnsupportedError
 from kitctl.kinds import JobKind, all_kinds, of_object
-from kitctl.targets.cluster import submitting
 from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.resources import Object
 
@@ -22,10 +21,28 @@ def find(api: Api, namespace: str, name: str, *likely: str) -> Object:
         NotFound: there is none that runs the kit.
     """
     kinds = sorted(all_kinds().values(), key=lambda kind: kind.resource not in likely)
-    job = submitting.find(api, namespace, name, *kinds)
+    job = lookup(api, namespace, name, *kinds)
     if job is None or not of_object(job).runs_kit(job):
         raise NotFound(f"no job {name!r} in namespace {namespace!r}", fix="kitctl list -A shows all jobs")
     return job
+
+
+def lookup(api: Api, namespace: str, name: str, *among: JobKind) -> Object | None:
+    """The job of that name, of the first kind that has one.
+
+    Raises:
+        Forbidden: this user may read no such kind; many users may not read all of them.
+    """
+    refusals, looked = [], among or tuple(all_kinds().values())
+    for kind in looked:
+        try:
+            if job := api.find(kind.resource, namespace, name):
+                return job | {"kind": kind.resource}
+        except Forbidden as refusal:
+            refusals.append(refusal)
+    if len(refusals) == len(looked):
+        raise refusals[0]
+    return None
 
 
 def jobs(api: Api, namespace: str | None) -> list[Object]:

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from kitctl import kinds, names, render
 from kitctl.errors import ConflictError, Forbidden, KitError, NotFound, UnsupportedError, UsageError
-from kitctl.kinds import JobKind
 from kitctl.spec import JobSpec
 from kitctl.targets import Change, Submission
 from kitctl.targets.cluster import (
@@ -37,6 +36,7 @@ from kitctl.targets.cluster.existing import (
     name_conflict,
     wait_deleted,
 )
+from kitctl.targets.cluster.finding import lookup
 from kitctl.targets.cluster.resources import Object, key_of
 from kitctl.targets.conflicts import already_exists
 
@@ -93,29 +93,11 @@ def submit(api: Api, submission: Submission, user: str, warn: Callable[[str], No
 def preview(api: Api, submission: Submission, warn: Callable[[str], None]) -> list[Change]:
     """What submitting would change, object by object, according to the API server's dry run."""
     spec = preflight.adapt(api, submission.spec, warn)
-    job = find(api, spec.namespace, spec.name, kinds.of_spec(spec.kind))
+    job = lookup(api, spec.namespace, spec.name, kinds.of_spec(spec.kind))
     run = kinds.of_object(job).run_id(job) if job else ""
     objects = render.manifests(spec, submission.sources, standalone=False, run=run, templates=submission.templates)
     own = [lifecycle.with_owner_reference(one, job) if job and one is not objects[-1] else one for one in objects]
     return [code_sending.shorten(run_secret.mask(_preview_object(api, one))) for one in own]
-
-
-def find(api: Api, namespace: str, name: str, *among: JobKind) -> Object | None:
-    """The job of that name, of the first kind that has one.
-
-    Raises:
-        Forbidden: this user may read no such kind; many users may not read all of them.
-    """
-    refusals, looked = [], among or tuple(kinds.all_kinds().values())
-    for kind in looked:
-        try:
-            if job := api.find(kind.resource, namespace, name):
-                return job | {"kind": kind.resource}
-        except Forbidden as refusal:
-            refusals.append(refusal)
-    if len(refusals) == len(looked):
-        raise refusals[0]
-    return None
 
 
 def _check_pod(api: Api, spec: JobSpec, manifest: Object, warn: Callable[[str], None]) -> None:
@@ -132,7 +114,7 @@ def _check_pod(api: Api, spec: JobSpec, manifest: Object, warn: Callable[[str], 
 def _find_existing_job(api: Api, manifest: Object, user: str, *, replace: bool) -> ExistingJob | None:
     """The job of that name, if it may be continued or replaced; None if there is none."""
     namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
-    job = find(api, namespace, name)
+    job = lookup(api, namespace, name)
     if job is None:
         return None
     digest = lifecycle.annotations_of(manifest).get(names.ANNOTATION_SPEC_HASH, "")

@@ -10,8 +10,10 @@ import pytest
 import yaml
 
 from kitctl import render
+from kitctl.code_tree import Sources
 from kitctl.errors import SpecError
 from kitctl.kinds import train_job
+from kitctl.kinds.job_set import SET_NAME
 from kitctl.kinds.train_job import TrainJob
 from kitctl.pod_section import Pod
 from kitctl.sections import EnvSource, Policy, Scheduling
@@ -64,7 +66,7 @@ def test_a_deadline_is_the_jobs_own() -> None:
 
 def test_a_job_with_files_runs_in_their_folder() -> None:
     spec = JobSpec(name="job", kind="TrainJob", command=("train.py",))
-    args = render.manifests(spec, render.Sources(files={"train.py": "x"}))[-1]["spec"]["trainer"]["args"]
+    args = render.manifests(spec, Sources(files={"train.py": "x"}))[-1]["spec"]["trainer"]["args"]
     assert args[:4] == ["env", "-C", "/workspace", "python"]
 
 
@@ -92,7 +94,7 @@ def test_metrics_that_are_no_numbers_are_left_out() -> None:
 def test_a_pod_belongs_to_the_job_that_is_older_than_it() -> None:
     job = plain()
     job["metadata"]["creationTimestamp"] = "2026-01-01T00:00:10Z"
-    labels = {train_job.SET_NAME: "plain"}
+    labels = {SET_NAME: "plain"}
     earlier, own, other = (
         {"metadata": {"labels": labels, "creationTimestamp": "2026-01-01T00:00:09Z"}},
         {"metadata": {"labels": labels, "creationTimestamp": "2026-01-01T00:00:10Z"}},
