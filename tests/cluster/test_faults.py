@@ -39,8 +39,10 @@ def test_a_killed_rank_a_deleted_pod_and_the_loss_of_node_0(namespace: str, kind
 @pytest.mark.parametrize("kind", often("PyTorchJob"))
 def test_a_drained_node_and_a_preemption(namespace: str, kind: str) -> None:
     with priority_below_all_others(namespace):
-        (run,) = submit_on_three_nodes(namespace, [kind], "--gpus-per-node", "1", "--priority", namespace)
-        for disrupt in (drain, preempt):
+        preemptible = kind != "TrainJob"  # its runtime sets the priority
+        priority = ("--priority", namespace) if preemptible else ()
+        (run,) = submit_on_three_nodes(namespace, [kind], "--gpus-per-node", "1", *priority)
+        for disrupt in (drain, preempt) if preemptible else (drain,):
             (pod,) = run.pods(1)
             with all_recover(run):
                 disrupt(run, pod["spec"]["nodeName"])

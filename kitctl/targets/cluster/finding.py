@@ -49,21 +49,19 @@ def jobs(api: Api, namespace: str | None) -> list[Object]:
     """All jobs of a namespace, or of the cluster: a request for each kind.
 
     Raises:
-        Forbidden: this user may read none of the kinds.
+        Forbidden: this user may not read the default kind, and there are no others.
     """
-    found: list[list[Object]] = []
+    found: list[Object] = []
     refusals = []
     for kind in all_kinds().values():
         try:
-            found.append(_of_kind(api, kind, namespace))
-        except UnsupportedError:  # no such operator here
-            if not kind.operator:
-                raise
-        except Forbidden as refusal:
-            refusals.append(refusal)
+            found += _of_kind(api, kind, namespace)
+        except (Forbidden, UnsupportedError) as refusal:
+            if not kind.operator:  # the others may be missing, and many users may not read them
+                refusals.append(refusal)
     if refusals and not found:
         raise refusals[0]
-    return [job for some in found for job in some]
+    return found
 
 
 def _of_kind(api: Api, kind: JobKind, namespace: str | None) -> list[Object]:

@@ -107,7 +107,7 @@ def test_warnings_of_the_server_are_shown_once(server: ApiServer, kit: Kit) -> N
 def test_a_rejected_request_is_not_retried(server: ApiServer, kit: Kit) -> None:
     server.plan("GET", answer=(403, {"kind": "Status", "message": "forbidden: User cannot"}))
     kit("list", exit_code=1)
-    assert [str(one) for one in server.requests] == ["GET /apis/batch/v1/namespaces/default/jobs"]
+    assert [one.path for one in server.requests].count("/apis/batch/v1/namespaces/default/jobs") == 1
 
 
 @pytest.mark.parametrize("words", [("wait", "run"), ("status", "run", "-w"), ("logs", "run", "-f")], ids=lambda w: w[0])
