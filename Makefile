@@ -10,7 +10,7 @@ VERSIONS ?=
 PY      := .venv/bin/python
 READY   := .venv/ready
 GPU_PYTHON ?= $(PYTHON)
-BENCHES := start loop hooks snapshot memory virtual nodes recovery scale status submit compare
+BENCHES := start loop hooks snapshot memory virtual nodes recovery scale status submit compare cluster-recovery
 
 export OMP_NUM_THREADS ?= 1
 export TORCH_INDEX_URL WORKERS
@@ -25,7 +25,7 @@ help: ## Explain every target
 	@echo
 	@echo "  NODES=3 KILL=1       for demo: number of nodes; kill one of them during training"
 	@echo "  WORKERS=auto         for test: parallel test processes, for tests without a cluster"
-	@echo "  MINUTES=4            for bench-recovery and bench-scale: stop after this; the next run continues"
+	@echo "  MINUTES=4            for bench-(cluster-)recovery and bench-scale: stop after this; the next run continues"
 	@echo "  PYTHON=python3       for setup: the interpreter of .venv (3.11 or later)"
 	@echo "  GPU_PYTHON=python3   for test-gpu and bench-gpu: an interpreter with CUDA torch and pytest"
 	@echo "  VERSIONS=...         for test-versions: PYTHON:TORCH pairs, such as 3.11:2.6.0"
@@ -114,12 +114,13 @@ bench-nodes: setup ## Digits on 1, 2 and 3 nodes: accuracy and seconds
 bench-status: setup ## kitctl status compared with kubectl get and torchx status, on the test cluster
 bench-submit: setup ## kitctl submit compared with kubectl apply, to the first optimizer step, on the test cluster
 bench-recovery: setup ## Time from a fault to the next optimizer step, compared with torchrun; needs root; resumable
+bench-cluster-recovery: setup ## The same for a killed agent, a deleted pod and a lost machine on the test cluster; resumable
 bench-compare: setup ## One model alone, with DDP and with FSDP2, on one node and on several; with a plot
 bench-scale: setup ## Rendezvous of thousands of agents, compared with torchrun's; resumable
-bench-recovery bench-scale: MORE = $(if $(MINUTES),--minutes $(MINUTES))
+bench-recovery bench-scale bench-cluster-recovery: MORE = $(if $(MINUTES),--minutes $(MINUTES))
 $(BENCHES:%=bench-%):
 	@echo "== $@"
-	@$(PY) -m bench.$(@:bench-%=%) $(MORE)
+	@$(PY) -m bench.$(subst -,_,$(@:bench-%=%)) $(MORE)
 	@$(if $(filter bench-compare,$@),$(PY) -m bench.compare_plots)
 	@$(PY) -m bench.tables
 

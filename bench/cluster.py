@@ -28,9 +28,9 @@ def temporary_namespace() -> Iterator[str]:
         kubectl("delete", "namespace", name)
 
 
-def job(name: str, namespace: str, *arguments: str) -> list[str]:
-    """The options of a job of three nodes, for both ``submit`` and ``render``."""
-    return ["--name", name, "--namespace", namespace, "--nodes", "3", "--image", pushed(TRAINER_IMAGE), *arguments]
+def job(name: str, namespace: str, *arguments: str, nodes: str = "3") -> list[str]:
+    """The options of a job, for both ``submit`` and ``render``."""
+    return ["--name", name, "--namespace", namespace, "--nodes", nodes, "--image", pushed(TRAINER_IMAGE), *arguments]
 
 
 def manifest(options: list[str]) -> str:

@@ -49,7 +49,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "kill-agent": Fault(
         scope="node",
         description="SIGKILL to one node's agent, which also ends its ranks",
-        expected="an elastic job continues with the other nodes; a node that restarts joins them",
+        expected="the agent is started again at once, and all ranks restart",
         permission="get pods/exec",
         signal="KILL",
     ),

@@ -1,0 +1,136 @@
+"""Jobs of the recovery benchmark on the test cluster: kitctl's, and torchrun's in the same pods."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from bench.cluster import SHELL, job, manifest
+from bench.recovery_jobs import GROUP_TIMEOUT, RESTART_LOOP, TUNED, Rank
+from bench.recovery_ranks import SNAPSHOT_EVERY
+from tests.cluster.kind.settings import SHARED
+from tests.cluster.kubectl import get, kubectl
+
+Manifest = dict[str, Any]
+POLL_SECONDS = 0.05
+FILES = tuple(f"--sync=bench/{name}.py" for name in ("__init__", "cluster_ranks", "recovery_ranks", "cluster_torchrun"))
+COMMON = ("--snapshot-every", str(SNAPSHOT_EVERY), "--set", "scheduling.spread=require", "--grace-period", "30s")
+ENV = {
+    "GLOO_SOCKET_IFNAME": "eth0",
+    "GROUP_TIMEOUT": str(GROUP_TIMEOUT),
+    "TORCH_ELASTIC_WORKER_IDENTICAL": "1",
+    "USE_LIBUV": "0",
+}
+TORCHRUN = ("--max-restarts=1000", "--monitor-interval=0.1", "-m", "bench.cluster_ranks", "plain")
+INDEX_LABELS = {
+    "IndexedJob": "batch.kubernetes.io/job-completion-index",
+    "PyTorchJob": "training.kubeflow.org/replica-index",
+}
+OBJECTS = "jobs,pytorchjobs,services,configmaps,secrets,roles,rolebindings,serviceaccounts,networkpolicies,pvc"
+
+
+def in_a_loop(made: Manifest) -> None:
+    """The pods of an Indexed Job run torchrun, in a loop that starts it again."""
+    _run_torchrun(made["spec"]["template"], RESTART_LOOP)
+
+
+def as_kubeflow_does(made: Manifest) -> None:
+    """The workers of a PyTorchJob run torchrun, and their kubelets start them again."""
+    worker = made["spec"]["pytorchReplicaSpecs"]["Worker"]
+    worker["restartPolicy"] = "OnFailure"
+    _run_torchrun(worker["template"], ())
+
+
+def _run_torchrun(template: Manifest, prefix: tuple[str, ...]) -> None:
+    (container,) = template["spec"]["containers"]
+    container["args"] = [*prefix, "python", "-m", "bench.cluster_torchrun", TUNED, *TORCHRUN]
+    container["env"] += [{"name": name, "value": value} for name, value in ENV.items()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """A system under test.
+
+    Attributes:
+        kind: of the job.
+        loop: of its ranks (``bench.recovery_ranks``).
+        options: of ``kitctl render``.
+        change: turns kitctl's manifest into that of another system.
+    """
+
+    kind: str = "IndexedJob"
+    loop: Literal["trainer", "plain"] = "trainer"
+    options: tuple[str, ...] = ()
+    change: Callable[[Manifest], None] = lambda _: None
+
+
+SYSTEMS: Mapping[str, System] = {
+    "kitctl": System(),
+    "kitctl, not in place": System(options=("--env", "KIT_RESTART_IN_PLACE=0")),
+    "kitctl, PyTorchJob": System(kind="PyTorchJob"),
+    "torchrun, Indexed Job": System(loop="plain", change=in_a_loop),
+    "torchrun, PyTorchJob": System(kind="PyTorchJob", loop="plain", change=as_kubeflow_does),
+}
+
+
+@dataclass(kw_only=True)
+class ClusterJob:
+    """A running job; a context manager that deletes it on exit."""
+
+    system: System
+    namespace: str
+    name: str
+    nodes: str
+    _ranks: dict[Path, Rank] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        kubectl("apply", "--server-side", "-f", "-", given=json.dumps(self._manifest()))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        chosen = ("-l", f"app.kubernetes.io/instance={self.name}", "-n", self.namespace)
+        kubectl("delete", OBJECTS, *chosen, "--wait=false")
+        kubectl("delete", "pods", *chosen, "--grace-period=1", "--wait=true")
+
+    def _manifest(self) -> Manifest:
+        options = (*COMMON, *self.system.options, "--kind", self.system.kind, *FILES)
+        module = ("-m", "bench.cluster_ranks", self.system.loop)
+        made: Manifest = json.loads(manifest([*job(self.name, self.namespace, nodes=self.nodes), *options, *module]))
+        (found,) = (one for one in made["items"] if one["kind"] in {"Job", "PyTorchJob"})
+        self.system.change(found)
+        return made
+
+    def ranks(self) -> list[Rank]:
+        """All ranks that have joined a group, including those that have ended."""
+        for file in SHARED.glob(f"pvc-*_{self.namespace}_{self.name}-snapshots/record/*/*.jsonl"):
+            rank = self._ranks.setdefault(file, Rank(file=file))
+            rank.read_on()
+        return [rank for rank in self._ranks.values() if rank.world]
+
+    def await_group(self, size: int, *, steps: int, limit: float) -> bool:
+        """Wait up to ``limit`` seconds for a group of this size to take some steps; returns whether it has."""
+        deadline = time.monotonic() + limit
+        while time.monotonic() < deadline:
+            recent = [rank for rank in self.ranks() if rank.steps and rank.steps[-1] > time.monotonic() - 1.0]
+            if len(recent) == size and all(rank.world == size and len(rank.steps) >= steps for rank in recent):
+                return True
+            time.sleep(POLL_SECONDS)
+        return False
+
+    def pod(self, node: int) -> Manifest:
+        """The running pod of a node."""
+        chosen = f"app.kubernetes.io/instance={self.name},{INDEX_LABELS[self.system.kind]}={node}"
+        (found,) = get(self.namespace, "pods", "-l", chosen, "--field-selector", "status.phase=Running")["items"]
+        pod: Manifest = found
+        return pod
+
+    def python(self, node: int, code: str, *arguments: str) -> str:
+        """What a program prints in a node's container, which it may end."""
+        pod = self.pod(node)["metadata"]["name"]
+        command = ["kubectl", "exec", "-n", self.namespace, pod, "--", "python", "-P", "-c", code, *arguments]
+        return subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True, env=SHELL).stdout
