@@ -145,7 +145,7 @@ class QueueFacts(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    state: Literal["Waiting", "Admitted", "Stopped"]
+    state: Literal["Waiting", "Admitted", "Stopped", "Finished"]
     position: int | None = None
     reason: str = ""
 

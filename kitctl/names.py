@@ -32,6 +32,7 @@ ANNOTATION_CANCELLED: Final = "kitctl.dev/cancelled"  # time of the cancellation
 ANNOTATION_MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
 ANNOTATION_EQUAL_COMPLETIONS: Final = "kueue.x-k8s.io/job-completions-equal-parallelism"
 ANNOTATION_ELASTIC: Final = "kueue.x-k8s.io/elastic-job"
+ANNOTATION_WORKLOAD: Final = "kueue.x-k8s.io/workload"  # of a queued job's pods: their Workload; set by Kueue
 GATE_ELASTIC: Final = "kueue.x-k8s.io/elastic-job"  # holds a new pod until its node is admitted; set by Kueue
 REQUIRE: Final = "require"  # value of a setting: the job fails without it
 APP_NAME: Final = "kitctl-job"

@@ -108,7 +108,7 @@ def _phase(facts: JobFacts) -> Phase:
     present = [node for node in facts.nodes if node.alive or node.exit_code == 0]
     if facts.result:
         return facts.result
-    if not present and facts.queue and facts.queue.state == "Waiting":
+    if not present and _waits(facts):
         return "Pending"
     if not present:
         return "Suspended" if facts.suspended else "Recovering" if _has_run(facts) else "Pending"
@@ -117,6 +117,11 @@ def _phase(facts: JobFacts) -> Phase:
     if facts.report is None or not facts.report.formed:
         return "Recovering" if any(node.attempts > 1 for node in facts.nodes) else "Starting"
     return "Running" if _is_complete(facts.report, present) else "Recovering"
+
+
+def _waits(facts: JobFacts) -> bool:
+    """Whether it waits in a queue."""
+    return facts.queue is not None and facts.queue.state == "Waiting"
 
 
 def _has_run(facts: JobFacts) -> bool:
@@ -143,8 +148,8 @@ def _reason(facts: JobFacts, phase: Phase) -> str:
         return facts.report.warning
     if phase in TERMINAL_PHASES or phase == "Running":
         return ""
-    notes = (node.note for node in facts.nodes if node.note and not node.alive)
-    return next(notes, facts.note)
+    notes = () if _waits(facts) else (node.note for node in facts.nodes if node.note and not node.alive)
+    return next(iter(notes), facts.note)
 
 
 def _failure_reason(failure: Termination) -> str:

@@ -121,7 +121,7 @@ class Queue(Part, frozen=True, kw_only=True):
     name: str
     """Name of the queue."""
     state: str
-    """Waiting, Admitted, or Stopped: it does not wait until it is resumed."""
+    """Waiting, Admitted, Stopped (it does not wait until it is resumed) or Finished."""
     position: int | None
     """1 for the job that is next in the cluster queue. Null: it does not wait, or that is unknown."""
     reason: str

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import groupby
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -13,6 +15,7 @@ from tests.cluster.commands import IDLE, job, kitctl, status, until_status
 from tests.cluster.jobs import KINDS, Run, often
 from tests.cluster.kind.settings import KUEUE_LABEL
 from tests.cluster.kubectl import Object, get, kubectl, until
+from tests.cluster.test_refusals import kubeconfig_with
 from tests.cluster.toy import ORDER, all_recover, assert_complete_and_exact, assert_exact, has_trained
 from tests.exact import recorded
 
@@ -28,12 +31,12 @@ def make_queue(namespace: str) -> Iterator[MakeQueue]:
     """Make the LocalQueue ``team`` of a new ClusterQueue with room for so many nodes at once."""
     kubectl("label", "namespace", namespace, f"{KUEUE_LABEL}=true")
 
-    def make(nodes: int, **spec: Any) -> None:
+    def make(nodes: int, *, flavor: Object | None = None, **spec: Any) -> None:
         quotas = {"cpu": "100", "memory": "100Gi", "pods": nodes}
-        flavor = {"name": namespace, "resources": [{"name": key, "nominalQuota": one} for key, one in quotas.items()]}
-        groups = [{"coveredResources": [*quotas], "flavors": [flavor]}]
+        quota = {"name": namespace, "resources": [{"name": key, "nominalQuota": one} for key, one in quotas.items()]}
+        groups = [{"coveredResources": [*quotas], "flavors": [quota]}]
         own = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
-        create("ResourceFlavor", namespace)
+        create("ResourceFlavor", namespace, spec=flavor or {})
         create("ClusterQueue", namespace, spec={"resourceGroups": groups} | own | spec)
         create("LocalQueue", "team", namespace, spec={"clusterQueue": namespace})
         active = '--for=jsonpath={.status.conditions[?(@.type=="Active")].status}=True'
@@ -116,7 +119,7 @@ def test_what_the_queue_could_never_admit_is_refused(namespace: str, make_queue:
     assert "can never admit 3 such nodes: pods: 3 needed, at most 2" in refused("--nodes", "3")
     assert "no WorkloadPriorityClass 'urgent'" in refused("--queue-priority", "urgent")
     kubectl("patch", "clusterqueue", namespace, "--type=merge", "-p", '{"spec": {"stopPolicy": "Hold"}}')
-    until(lambda: "is inactive" in kitctl("doctor", *job("run", namespace, "--queue", "team"), exit_code=1))
+    until(lambda: "is inactive" in kitctl("doctor", *job("run", namespace, "--queue", "team")))
 
 
 @pytest.mark.long
@@ -131,8 +134,7 @@ def test_a_preempted_job_loses_no_step_and_counts_each_sample_once(
     submit(first, "--queue-priority", low, epochs=epochs)
     until(partial(has_trained, first, steps=30))
     submit(second, "--queue-priority", high)
-    preempted = until_status("first", namespace, lambda state: state["phase"] == "Pending")
-    assert "Preempted to accommodate a workload" in preempted["reason"]
+    until_status("first", namespace, lambda state: "reempted" in state["reason"] and state["phase"] == "Pending")
     until_status("second", namespace, lambda state: state["phase"] == "Succeeded")
     first.wait()
     steps = sorted(recorded(first.folder / "record"))  # generation and step
@@ -192,3 +194,53 @@ def uses(namespace: str, nodes: int) -> bool:
     """Whether so many nodes of the queue's quota are used."""
     (flavor,) = get("", "clusterqueue", namespace)["status"]["flavorsReservation"]
     return next(int(one["total"]) for one in flavor["resources"] if one["name"] == "pods") == nodes
+
+
+@pytest.mark.long
+def test_kueues_role_for_users_suffices_to_submit_and_watch_but_not_to_stop(
+    namespace: str, make_queue: MakeQueue, tmp_path: Path
+) -> None:
+    make_queue(2)
+    kubectl("create", "serviceaccount", "user", "-n", namespace)
+    for role in ("kueue-batch-user-role", "edit"):
+        account = f"--serviceaccount={namespace}:user"
+        kubectl("create", "rolebinding", role, "-n", namespace, f"--clusterrole={role}", account)
+    token = kubectl("create", "token", "user", "-n", namespace).strip()
+    user = partial(kitctl, kubeconfig=kubeconfig_with({"token": token}, namespace, tmp_path))
+    for name in ("first", "second"):
+        user("submit", *job(name, namespace, "--queue", "team", "--nodes", "2", *IDLE))
+    until(lambda: "waits in queue team, position 1: couldn't assign" in user("status", "second"))
+    for verb in ("suspend", "cancel", "restart"):
+        assert "you may not change its Workload" in user(verb, "first", exit_code=1)
+    assert reserved(namespace) == 1
+    user("delete", "first")
+    until_status("second", namespace, lambda state: state["queue"]["state"] == "Admitted")
+
+
+@pytest.mark.long
+def test_a_topology_keeps_the_nodes_in_one_rack_and_neighbours_together(
+    namespace: str, make_queue: MakeQueue, rack: str, tmp_path: Path
+) -> None:
+    create("Topology", namespace, spec={"levels": [{"nodeLabel": rack}, {"nodeLabel": "kubernetes.io/hostname"}]})
+    make_queue(4, flavor={"topologyName": namespace, "nodeLabels": {"kubernetes.io/os": "linux"}})
+    overlay = tmp_path / "overlay.yaml"
+    overlay.write_text(json.dumps({"annotations": {"kueue.x-k8s.io/podset-required-topology": rack}}))
+    run = Run(namespace=namespace, name="run", kind="IndexedJob")
+    submit(run, "--pod-overlay", str(overlay), "--set", "scheduling.spread=none", nodes="4")
+    assert_complete_and_exact(run, epochs=1)
+    hosts = {int(pod["metadata"]["labels"][KINDS[run.kind][2]]): pod["spec"]["nodeName"] for pod in run.pods()}
+    assert len({get("", "node", host)["metadata"]["labels"][rack] for host in hosts.values()}) == 1
+    in_order = [hosts[index] for index in range(4)]
+    assert len([*groupby(in_order)]) == len({*in_order}), f"a machine has neighbouring nodes: {in_order}"
+    kubectl("delete", "topology", namespace, "--wait=false")
+
+
+@pytest.fixture
+def rack(namespace: str) -> Iterator[str]:
+    """A label of the workers, of which the last two are in one rack."""
+    label = f"kitctl.test/{namespace}"
+    names = sorted(one["metadata"]["name"] for one in get("", "nodes")["items"])[1:]
+    for number, name in enumerate(names):
+        kubectl("label", "node", name, f"{label}={min(number, 1)}")
+    yield label
+    kubectl("label", "nodes", *names, f"{label}-")

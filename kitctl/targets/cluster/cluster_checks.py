@@ -153,8 +153,8 @@ def _queue(api: Api, spec: JobSpec) -> str:
     if not name:
         return "none requested"
     manifest = render.manifests(preflight.adapt(api, spec, lambda _: None))[-1]
-    if inactive := queue_checks.check(api, spec, manifest):
-        raise UsageError(inactive, fix="see kubectl describe localqueue")
+    if remarks := list(queue_checks.check(api, spec, manifest)):
+        raise CheckWarning("; ".join(remarks), fix="see kubectl describe localqueue, and docs/kueue.md")
     queue = queue_checks.local_queue(api, spec)
     return f"{name!r} of cluster queue {queue['spec'].get('clusterQueue')!r} could admit it"
 

@@ -37,7 +37,7 @@ def job_reason(job: Object, queue: QueueFacts | None, events: Sequence[Object]) 
     """Why a job has no pods: an interrupted submit, a queue, or its latest warning event."""
     if lifecycle.is_pending(job):
         return "submit was interrupted: run it again, or kitctl delete"
-    if queue and queue.state != "Admitted":
+    if queue and queue.state in {"Waiting", "Stopped"}:
         return _queue_reason(queue)
     latest = max(events, key=time_of, default=None)
     return format_condition(latest) if latest else ""

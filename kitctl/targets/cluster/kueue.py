@@ -61,6 +61,18 @@ def is_scalable(job: Object) -> bool:
     return any(gate["name"] == names.GATE_ELASTIC for gate in gates)
 
 
+def forget_workload(job: Object) -> Object:
+    """The patch of a suspended Indexed Job without a mark of an earlier Workload; empty: there is none.
+
+    Kueue 0.15 does not start a job with such a mark, and leaves one behind when it stops a job that was scaled up.
+    """
+    kind = of_object(job)
+    marked = names.ANNOTATION_WORKLOAD in kind.pod_template(job)["metadata"].get("annotations", {})
+    if not (kind.queue_admits_fewer and marked):
+        return {}
+    return {"spec": {"template": {"metadata": {"annotations": {names.ANNOTATION_WORKLOAD: None}}}}}
+
+
 def position_of(workload: Object, pending: Sequence[Object]) -> int | None:
     """How many Workloads come before one in the cluster queue; None: it does not wait there."""
     name = workload["metadata"]["name"]
@@ -78,7 +90,14 @@ def has_quota(workload: Object) -> bool:
     return _holds(workload, "QuotaReserved")
 
 
+def is_finished(workload: Object) -> bool:
+    """Whether Kueue is done with it, also since it could not start the job."""
+    return _holds(workload, "Finished")
+
+
 def _state(workload: Object) -> Any:
+    if is_finished(workload):
+        return "Stopped" if _could_not_start(workload) else "Finished"
     if not is_active(workload):
         return "Stopped"
     return "Admitted" if _holds(workload, "Admitted") and not _holds(workload, "Evicted") else "Waiting"
@@ -86,8 +105,10 @@ def _state(workload: Object) -> Any:
 
 def _reason(workload: Object, state: str) -> str:
     """Kueue's own words."""
-    if state == "Admitted":
+    if state in {"Admitted", "Finished"}:
         return ""
+    if _could_not_start(workload):
+        return f"Kueue could not start it, kitctl restart does: {_message(workload, 'Finished')}"
     if state == "Stopped":
         evicted = _conditions(workload).get("Evicted", {})
         why = evicted.get("message", "") if evicted.get("reason", "").startswith("Deactivated") else ""
@@ -95,7 +116,13 @@ def _reason(workload: Object, state: str) -> str:
     checks = [one for one in workload.get("status", {}).get("admissionChecks") or () if one["state"] != "Ready"]
     if has_quota(workload) and checks:
         return "; ".join(f"admission check {one['name']}: {one.get('message') or one['state']}" for one in checks)
-    return _message(workload, "QuotaReserved")
+    why = _message(workload, "QuotaReserved")
+    preempted = _holds(workload, "Evicted") and _conditions(workload)["Evicted"].get("reason") == "Preempted"
+    return f"preempted; {why}" if preempted and not why.startswith("Preempted") else why
+
+
+def _could_not_start(workload: Object) -> bool:
+    return bool(_conditions(workload).get("Finished", {}).get("reason") == "FailedToStart")
 
 
 def _message(workload: Object, condition: str) -> str:

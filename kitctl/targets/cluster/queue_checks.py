@@ -5,6 +5,7 @@ Users of Kueue may usually read LocalQueues, and not ClusterQueues: what this us
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 
 from kitctl.errors import Forbidden, NotFound, UnsupportedError, UsageError
@@ -15,8 +16,8 @@ from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.resources import Object
 
 
-def check(api: Api, spec: JobSpec, manifest: Object) -> str:
-    """Refuse a job that its queue could never admit; returns why the queue admits nothing for now, if so.
+def check(api: Api, spec: JobSpec, manifest: Object) -> Iterator[str]:
+    """Refuse a job that its queue could never admit; yields what its user should know, in a sentence each.
 
     Args:
         api: the server.
@@ -31,12 +32,13 @@ def check(api: Api, spec: JobSpec, manifest: Object) -> str:
         _check_priority(api, spec)
     with suppress(Forbidden):
         queue = local_queue(api, spec)
-        cluster_queue = api.find("ClusterQueue", None, queue["spec"]["clusterQueue"])
-        if cluster_queue:
+        if stopped := inactive(queue):
+            yield f"{stopped}: the job waits"
+        if cluster_queue := api.find("ClusterQueue", None, queue["spec"]["clusterQueue"]):
             _check_quota(api, spec, manifest, cluster_queue)
-    with suppress(Forbidden):
-        return inactive(local_queue(api, spec))
-    return ""
+    kind = of_spec(spec.kind)
+    if spec.elastic and not kind.queue_admits_fewer:
+        yield f"Kueue starts a {kind.title} with all of its {spec.max_nodes} nodes or not at all"
 
 
 def local_queue(api: Api, spec: JobSpec) -> Object:

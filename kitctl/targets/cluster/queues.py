@@ -6,7 +6,8 @@ Kueue's own role for users may read Workloads but not change them: what needs mo
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from kitctl import names
@@ -14,11 +15,11 @@ from kitctl.errors import Forbidden, KitError, TargetError, UsageError
 from kitctl.facts import QueueFacts
 from kitctl.targets.cluster import kueue
 from kitctl.targets.cluster.api import Api
-from kitctl.targets.cluster.existing import POLL_SECONDS
+from kitctl.targets.cluster.existing import POLL_SECONDS, wait_deleted
 from kitctl.targets.cluster.resources import Object
 
 WORKLOAD_SECONDS: Final = 10.0  # for Kueue to make one
-RIGHT: Final = "ask for the right to patch workloads (ClusterRole kueue-workload-editor-role), or use kitctl delete"
+RIGHT: Final = "ask for the right to change workloads (ClusterRole kueue-workload-editor-role), or use kitctl delete"
 
 
 def facts(api: Api, job: Object) -> QueueFacts | None:
@@ -81,17 +82,45 @@ def stop(api: Api, job: Object) -> None:
 
 def start(api: Api, job: Object) -> None:
     """Put a stopped job back into its queue. Raises as ``stop`` does."""
-    _patch(api, job, kueue.START)
+    if kueue.forget_workload(_now(api, job)):
+        _start_anew(api, job)
+    else:
+        _patch(api, job, kueue.START)
+
+
+def _start_anew(api: Api, job: Object) -> None:
+    """Have Kueue make a new Workload: with one that was stopped, it would restore the mark that is in the way."""
+    found = workload(api, job)
+    if not kueue.is_finished(found):
+        with _explained(job):
+            api.delete(found)
+        wait_deleted(api, found)
+    now = _now(api, job)
+    if change := kueue.forget_workload(now):
+        api.patch(now, change)
 
 
 def _patch(api: Api, job: Object, change: Object) -> None:
     found = workload(api, job)
+    if not kueue.is_finished(found):  # else Kueue makes another one
+        with _explained(job):
+            api.patch(found, change)
+
+
+@contextmanager
+def _explained(job: Object) -> Iterator[None]:
+    """What it means that this user may not change a Workload."""
     try:
-        api.patch(found, change)
+        yield
     except Forbidden as error:
         queue = kueue.queue_of(job)
         what = f"queue {queue!r} decides when this job runs, and you may not change its Workload: {error.message}"
         raise Forbidden(what, fix=RIGHT) from error
+
+
+def _now(api: Api, job: Object) -> Object:
+    where = job["metadata"]
+    return api.get(job["kind"], where["namespace"], where["name"]) | {"kind": job["kind"]}
 
 
 def _find(api: Api, job: Object) -> Object | None:

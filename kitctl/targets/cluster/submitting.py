@@ -67,8 +67,8 @@ def submit(api: Api, submission: Submission, user: str, warn: Callable[[str], No
     claimant = Claimant(user, bool(spec.resume))
     if submission.checks:
         preflight.check(api, spec)
-        if spec.scheduling.queue and (inactive := queue_checks.check(api, spec, manifest)):
-            warn(f"{inactive}: the job waits")
+        for remark in queue_checks.check(api, spec, manifest) if spec.scheduling.queue else ():
+            warn(remark)
         dry_run.dry_run_objects(api, [*children, manifest], claimant, replaces=existing is not None)
         _check_pod(api, spec, manifest, warn)
     if existing is None:

@@ -48,6 +48,7 @@ class ObjectStore:
     """All objects of a cluster."""
 
     namespaces: set[str] = field(default_factory=lambda: {"default", "team", "kube-system"})
+    immutable: frozenset[str] = frozenset({"jobs.batch"})  # whose pod templates cannot be changed
     admission: list[Admission] = field(default_factory=list)
     objects: dict[Key, Object] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -99,7 +100,7 @@ class ObjectStore:
             after = merged(before, change)
             if after["metadata"]["uid"] != before["metadata"]["uid"]:
                 raise Refused(422, f"{key} is invalid: metadata.uid: Invalid value: field is immutable", "Invalid")
-            if key.resource == "jobs.batch" and after["spec"]["template"] != before["spec"]["template"]:
+            if key.resource in self.immutable and after["spec"]["template"] != before["spec"]["template"]:
                 raise Refused(422, f"{key} is invalid: spec.template: field is immutable", "Invalid")
             self._admit(key, after)
             return self._put(key, after, dry_run=dry_run)

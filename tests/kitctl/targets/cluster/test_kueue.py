@@ -41,7 +41,11 @@ def test_a_job_without_a_queue_is_in_none() -> None:
         (workload(), "Waiting", ""),
         (workload(f"QuotaReserved=False: {FULL}"), "Waiting", FULL),
         (workload("QuotaReserved=True", "Admitted=True"), "Admitted", ""),
-        (workload("QuotaReserved=True", "Admitted=True", "Evicted=True: Preempted", reason="Preempted"), "Waiting", ""),
+        (
+            workload("Evicted=True: by x", f"QuotaReserved=False: {FULL}", reason="Preempted"),
+            "Waiting",
+            f"preempted; {FULL}",
+        ),
         (workload("QuotaReserved=False: Preempted to accommodate"), "Waiting", "Preempted to accommodate"),
         (
             workload("QuotaReserved=True", admissionChecks=[{"name": "nodes", "state": "Pending", "message": "soon"}]),
@@ -55,6 +59,12 @@ def test_a_job_without_a_queue_is_in_none() -> None:
             f"{kueue.BY_USER} due to retries",
         ),
         (workload("Evicted=True: Preempted before", active=False, reason="Preempted"), "Stopped", ""),
+        (workload("QuotaReserved=False: Workload has finished", "Finished=True: done"), "Finished", ""),
+        (
+            workload("Finished=True: conflict", reason="FailedToStart"),
+            "Stopped",
+            "Kueue could not start it, kitctl restart does: conflict",
+        ),
     ],
 )
 def test_kueues_own_reason_is_shown(found: Object, state: Any, reason: str) -> None:

@@ -94,6 +94,9 @@ def test_an_elastic_job_needs_room_for_its_minimum(kit: Kit, kueue: ApiServer) -
     assert marks[names.ANNOTATION_MIN_PARALLELISM] == "2"
     output = kit("submit", *QUEUED[2:], "--name", "other", "--kind", "PyTorchJob", "--nodes", "2:4", exit_code=2)
     assert "can never admit 4 such nodes" in output, "Kueue admits a PyTorchJob whole"
+    kueue.store.objects[Key("clusterqueues", "", "main")]["spec"] = quota()
+    output = kit("submit", *QUEUED[2:], "--name", "other", "--kind", "PyTorchJob", "--nodes", "2:4")
+    assert "Kueue starts a PyTorchJob with all of its 4 nodes or not at all" in output
 
 
 @pytest.mark.parametrize(
@@ -123,7 +126,7 @@ def test_a_queue_that_admits_nothing_for_now_lets_the_job_wait(kit: Kit, kueue: 
     stopped = [{"type": "Active", "status": "False", "message": "ClusterQueue is stopped"}]
     kueue.store.objects[Key("localqueues", "default", "team")]["status"] = {"conditions": stopped}
     assert "queue 'team' is inactive: ClusterQueue is stopped: the job waits" in kit("submit", *QUEUED)
-    assert "queue 'team' is inactive" in kit("doctor", *QUEUED, exit_code=1)
+    assert "queue 'team' is inactive" in kit("doctor", *QUEUED)
 
 
 def test_a_user_who_may_not_read_queues_may_submit_to_one(kit: Kit, kueue: ApiServer) -> None:
@@ -201,6 +204,27 @@ def test_a_running_job_is_scaled_only_where_kueue_follows(kit: Kit, kueue: ApiSe
     job = kueue.store.get(JOB)
     assert job["spec"]["parallelism"] == job["spec"]["completions"] == 3
     assert names.ANNOTATION_MIN_PARALLELISM not in job["metadata"]["annotations"]
+
+
+def test_a_mark_of_an_earlier_workload_is_removed_before_the_job_is_started_again(kit: Kit, kueue: ApiServer) -> None:
+    kit("submit", *QUEUED, "--nodes", "2:4")
+    admit(kueue)
+    template = kueue.store.objects[JOB]["spec"]["template"]
+    template["metadata"]["annotations"] = {names.ANNOTATION_WORKLOAD: "an-earlier-one", "other": "stays"}
+    kueue.store.immutable = frozenset()  # while a Job is suspended, as this one is
+    kit("resume", "run")
+    assert kueue.store.get(JOB)["spec"]["template"]["metadata"]["annotations"] == {"other": "stays"}
+    assert kueue.names("workloads") == set(), "Kueue makes a new one"
+
+
+def test_a_job_that_kueue_could_not_start_is_restarted(kit: Kit, kueue: ApiServer) -> None:
+    kit("submit", *QUEUED)
+    found = admit(kueue)
+    ended = {"type": "Finished", "status": "True", "reason": "FailedToStart", "message": "conflict"}
+    kueue.store.objects[WORKLOAD] = found | {"status": {"conditions": [ended]}}
+    assert "Suspended: Kueue could not start it, kitctl restart does: conflict" in kit("status", "run")
+    kit("restart", "run")
+    assert kueue.store.get(WORKLOAD)["spec"]["active"] is True, "Kueue makes another one"
 
 
 def test_a_waiting_job_may_be_scaled(kit: Kit, kueue: ApiServer) -> None:
