@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from kitctl.kinds.train_job import PLAIN_CLAIM, PLAIN_RUNTIME
-from tests.cluster.commands import kitctl, status, until_status
+from tests.cluster.commands import NOWHERE, job, kitctl, status, until_status
 from tests.cluster.jobs import KINDS, Run
 from tests.cluster.kind.images import pushed
 from tests.cluster.kind.settings import SHARED, TRAINER_IMAGE
 from tests.cluster.kubectl import Object, apply, get, kubectl, until
 from tests.cluster.test_faults import delete_pod
+from tests.cluster.test_permissions import FEW_RIGHTS, kit_of_user
 from tests.cluster.toy import ORDER, all_recover, assert_complete_and_exact, has_trained, submit_toy
 from tests.exact import assert_each_sample_counts_once
 
@@ -37,6 +39,17 @@ def test_an_elastic_job_goes_on_without_its_node_0_and_takes_it_back(namespace: 
     page = kitctl("status", run.name, "-n", namespace)
     assert "Succeeded" in page
     assert f"({kind})" in page
+
+
+@pytest.mark.parametrize(("group", "kind"), [("trainer.kubeflow.org", "TrainJob"), ("jobset.x-k8s.io", "JobSet")])
+def test_who_may_not_create_jobs_gets_another_kind(namespace: str, group: str, kind: str, tmp_path: Path) -> None:
+    rights = [{"apiGroups": [group], "resources": ["*"], "verbs": ["*"]}, *FEW_RIGHTS[1:]]
+    limited = kit_of_user(namespace, rights, tmp_path)
+    output = limited("submit", *job("run", namespace, *NOWHERE))
+    assert f"kind: {kind}, since you may not create Jobs in namespace {namespace!r}" in output
+    assert status("run", namespace)["jobKind"] == kind
+    assert "run" in limited("list", "-n", namespace)
+    limited("delete", "run", "-n", namespace)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.commands import job, kitctl, until_status
-from tests.cluster.kubectl import apply, get, kubectl, until
+from tests.cluster.kubectl import Object, apply, get, kubectl, until
 from tests.cluster.test_refusals import kubeconfig_with
 from tests.cluster.test_submit import left
 
@@ -27,11 +27,16 @@ Kit = Callable[..., str]
 @pytest.fixture
 def limited(namespace: str, tmp_path: Path) -> Kit:
     """``kitctl`` for a user with few rights, in this namespace only."""
+    return kit_of_user(namespace, FEW_RIGHTS, tmp_path)
+
+
+def kit_of_user(namespace: str, rules: list[Object], folder: Path) -> Kit:
+    """``kitctl`` for a user with these rights in a namespace."""
     rbac = "rbac.authorization.k8s.io"
     apply(
         namespace,
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "user"}},
-        {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": {"name": "user"}, "rules": FEW_RIGHTS},
+        {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": {"name": "user"}, "rules": rules},
         {
             "apiVersion": f"{rbac}/v1",
             "kind": "RoleBinding",
@@ -41,7 +46,7 @@ def limited(namespace: str, tmp_path: Path) -> Kit:
         },
     )
     token = kubectl("create", "token", "user", "-n", namespace).strip()
-    return partial(kitctl, kubeconfig=kubeconfig_with({"token": token}, namespace, tmp_path))
+    return partial(kitctl, kubeconfig=kubeconfig_with({"token": token}, namespace, folder))
 
 
 def test_a_user_with_few_rights_runs_a_job_and_sees_what_is_missing(namespace: str, limited: Kit) -> None:
