@@ -194,6 +194,8 @@ def _tolerations(spec: JobSpec) -> Iterator[Problem]:
 def _queue(spec: JobSpec) -> Iterator[Problem]:
     if spec.scheduling.workload_priority_class and not spec.scheduling.queue:
         yield Problem.of("scheduling.workloadPriorityClass", "orders the jobs of a queue", "set scheduling.queue, too")
+    if spec.scheduling.queue and not kinds.of_spec(spec.kind).in_queues:
+        yield Problem.of("scheduling.queue", f"a {spec.kind} cannot wait in a queue", "use another kind, or no queue")
 
 
 def _secret(spec: JobSpec) -> Iterator[Problem]:

@@ -105,5 +105,5 @@ def _nearest(name: str) -> str:
 def cli() -> None:
     """Multi-node PyTorch jobs that start, survive and explain themselves.
 
-    One job spec runs as a Kubernetes Indexed Job, as a Kubeflow PyTorchJob, or as processes of this machine.
+    One job spec runs as a Kubernetes Indexed Job, TrainJob or JobSet, or as processes of this machine.
     """

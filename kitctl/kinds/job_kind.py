@@ -78,6 +78,8 @@ class JobKind(ABC):
     """Whether nodes' DNS names are below the job's name without a Service of the job's own."""
     restart_policy: ClassVar[str]
     """Of the pod template; empty: the controller sets it."""
+    in_queues: ClassVar[bool] = True
+    """Whether it may wait in a queue of Kueue."""
     queue_admits_fewer: ClassVar[bool] = False
     """Whether Kueue may start an elastic job with fewer nodes than its maximum, and scale it while it runs."""
     random_suffix: ClassVar[int] = 0

@@ -84,6 +84,7 @@ class TrainJob(JobKind):
     exit_codes = names.EXIT_CODES
     terminal_conditions: ClassVar[Mapping[str, Result]] = {"Complete": "Succeeded", "Failed": "Failed"}
     random_suffix = len("-abcde")
+    in_queues = False
     fixed_size = "the number of nodes of a TrainJob cannot be changed"
     index_label = INDEX
     job_label = SET_NAME

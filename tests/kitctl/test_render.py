@@ -20,12 +20,16 @@ TESTS = Path(__file__).parent.parent
 CASES = sorted((TESTS / "cases").glob("*.yaml"))
 KINDS = tuple(kinds.KINDS)
 SOURCES = {"train.py": "import lib.model\nprint('trained')\n", "lib/model.py": "SIZE = 3\n"}
-BEYOND_RUNTIMES = ("every-option", "pod-group-volcano")  # cases with what a TrainJob leaves to its runtime
+# Cases that a kind refuses: what a TrainJob leaves to its runtime, and queues.
+REFUSED = {
+    "TrainJob": ("every-option", "pod-group-volcano", "elastic-queue"),
+    "JobSet": ("every-option", "elastic-queue"),
+}
 BOTH_KINDS = [
     (case, kind)
     for case in CASES
     for kind in KINDS
-    if not (case.stem.startswith("longest-name") or (kind == "TrainJob" and case.stem in BEYOND_RUNTIMES))
+    if not (case.stem.startswith("longest-name") or case.stem in REFUSED.get(kind, ()))
 ]
 LIMITS = [
     (TESTS / "cases/longest-name-indexed.yaml", "IndexedJob"),

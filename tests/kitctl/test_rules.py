@@ -176,6 +176,10 @@ def test_limits_are_inclusive(changes: dict[str, Any]) -> None:
         ),
         ({"requirements": Requirements(file="r", find_links=("",))}, "requirements.findLinks: has an empty element"),
         ({"backend": "nccl"}, "backend: nccl needs GPUs; fix: set gpusPerNode, or backend: gloo"),
+        *(
+            ({"kind": kind, "scheduling": Scheduling(queue="q")}, f"scheduling.queue: a {kind} cannot wait in a queue")
+            for kind in ("TrainJob", "JobSet")
+        ),
     ],
 )
 def test_each_rule_names_the_field_and_the_fix(changes: dict[str, Any], message: str) -> None:

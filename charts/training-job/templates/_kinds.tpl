@@ -9,6 +9,7 @@ IndexedJob:
   plural: jobs
   podName: "%s-%d" # of a job's name and a node's index: the host name
   fixedSize: "" # why the number of nodes of an existing job cannot be changed
+  inQueues: true # whether it may wait in a queue of Kueue
   headlessService: true # nodes get their DNS names from a Service of the job
   setsTorchrunEnv: false # whether the controller sets PET_*
   podsKnowUid: true # whether pods bear the job's uid; agents ask the API server for it otherwise
@@ -25,6 +26,7 @@ TrainJob:
   podName: "%s-node-0-%d"
   randomSuffix: 6 # characters that names need besides
   fixedSize: the number of nodes of a TrainJob cannot be changed
+  inQueues: false # whether it may wait in a queue
   runtime: kitctl-submit # the cluster training runtime that it refers to
   elasticRuntime: kitctl-submit-elastic # of an elastic job
   problems: training-job.runtimeProblems # what the kind has no place for
@@ -45,6 +47,7 @@ JobSet:
   podName: "%s-node-0-%d"
   randomSuffix: 6 # characters that names need besides
   fixedSize: the number of nodes of a JobSet cannot be changed
+  inQueues: false
   headlessService: true
   setsTorchrunEnv: false
   podsKnowUid: true
@@ -58,6 +61,7 @@ PyTorchJob:
   resource: PyTorchJob
   plural: pytorchjobs
   podName: "%s-worker-%d"
+  inQueues: true
   headlessService: false
   setsTorchrunEnv: true
   podsKnowUid: false

@@ -51,7 +51,11 @@ procsPerNode: {{ $job.ranksPerNode }} ranks are more than {{ $gpus }} GPUs; fix:
 {{- end }}
 
 {{- define "training-job.kindProblems" -}}
-{{- with (include "training-job.kind" . | fromJson).problems }}
+{{- $kind := include "training-job.kind" . | fromJson }}
+{{- if and .Values.scheduling.queue (not $kind.inQueues) }}
+scheduling.queue: a {{ $kind.name }} cannot wait in a queue; fix: use another kind, or no queue
+{{- end }}
+{{- with $kind.problems }}
 {{- include . $ }}
 {{- end }}
 {{- end }}
