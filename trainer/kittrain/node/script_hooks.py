@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from kittrain.node import init_method, jax_cluster
+from kittrain.node import init_method, jax_cluster, late_variables
 from kittrain.system.heartbeat import ScriptWriter
 from kittrain.system.imports import after_import
 from kittrain.torch_private.early import on_default_group
@@ -31,6 +31,7 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
     name = environ.get("KIT_HEARTBEAT_FILE")
     if not name:
         return
+    late_variables.watch()
     after_import("torch.distributed.distributed_c10d", init_method.redirect)
     with suppress(OSError):  # without a heartbeat the script still runs
         writer = ScriptWriter(Path(name))

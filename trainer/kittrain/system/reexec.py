@@ -15,9 +15,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-# Prefixes of variables that are read at start or import: dynamic linker, Python, thread pools, torch.
-READ_EARLY: Final = (
-    *("LD_", "MALLOC_", "GLIBC_TUNABLES", "LANG", "LC_", "PYTHON", "LOGLEVEL"),
+# Prefixes of variables that the dynamic linker, the C library and Python read at start.
+READ_AT_START: Final = ("LD_", "MALLOC_", "GLIBC_TUNABLES", "LANG", "LC_", "PYTHON")
+# Prefixes of variables that thread pools and torch read when they are imported.
+READ_AT_IMPORT: Final = (
+    "LOGLEVEL",
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "NPY_", "NUMEXPR_", "ATEN_"),
     *(
         "TORCH_LOGS",
@@ -51,6 +53,11 @@ def reexec_reason(then: Mapping[str, str], now: Mapping[str, str], folders: Sequ
     return ""
 
 
+def read_at_import(name: str) -> bool:
+    """Whether a variable counts only until torch, and what it needs, is imported."""
+    return name.startswith(READ_AT_IMPORT) and not name.startswith(READ_LATE)
+
+
 def hidden_modules(folder: Path) -> Iterator[str]:
     """Modules in a folder that are hidden by already imported modules of the same name."""
     with suppress(OSError), os.scandir(folder) as entries:
@@ -62,7 +69,7 @@ def hidden_modules(folder: Path) -> Iterator[str]:
 
 
 def _early(name: str) -> bool:
-    return name.startswith(READ_EARLY) and not name.startswith(READ_LATE)
+    return name.startswith(READ_AT_START) or read_at_import(name)
 
 
 def _module_name(entry: os.DirEntry[str]) -> str:
