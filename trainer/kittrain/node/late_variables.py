@@ -9,13 +9,13 @@ import inspect
 import os
 import sys
 import sysconfig
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Final, TypeAlias
 
 from kittrain.system.reexec import read_at_import
 
+Text: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 INSTALLED: Final = frozenset({"site-packages", "dist-packages"})  # in the path of each package
 SETTERS: Final = (os.__file__, "<frozen os>", "<frozen _collections_abc>", __file__)
 STDLIB: Final = sysconfig.get_path("stdlib")
@@ -25,10 +25,10 @@ def watch() -> None:
     """Tell of each such variable once, as soon as a script sets it; does nothing where torch is not imported."""
     if "torch" not in sys.modules:
         return
-    put: Callable[..., None] = os.putenv
+    put = os.putenv
     told: set[str] = set()
 
-    def putenv(name: str | bytes, value: str | bytes) -> None:
+    def putenv(name: Text, value: Text) -> None:
         put(name, value)
         text = os.fsdecode(name)
         if not read_at_import(text) or text in told or os.environ.get(text) == os.fsdecode(value):
