@@ -22,7 +22,7 @@ FROM ${BASE_IMAGE}
 LABEL org.opencontainers.image.title="kitctl trainer" \
       org.opencontainers.image.description="Runs on each node of a kitctl job" \
       org.opencontainers.image.licenses="Apache-2.0"
-# PID 1: forwards SIGTERM only to the agent, and reaps orphans of dead ranks.
+# PID 1: forwards SIGTERM to the pod supervisor alone, and reaps what outlives that.
 COPY --from=build /usr/bin/tini /usr/local/bin/tini
 USER 0
 # A path file instead of PYTHONPATH: jobs may set that one, and the base's own packages come first.

@@ -82,8 +82,6 @@ def test_assignments_follow_the_group_rank_and_rounds_only_grow(tmp_path: Path) 
         "group_rank": 1,
         "ranks": [2, 3],
         "agent_runs": 0,
-        "agent_restarts": 0,
-        "restart_cause": "",
     }
 
     # Node 0 restarts and knows no round; node 1 has group rank 0 now.

@@ -6,12 +6,12 @@ import json
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from kittrain.env import NodeEnv
+from kittrain.node.assignment import assignment
 from kittrain.node.failure_log import FailureLog
 from kittrain.node.recovery import RecoveryTimings
 from kittrain.node.report_sinks import Sink
@@ -59,21 +59,6 @@ class Ranks(Protocol):
         """The progress of a loop of the script's own; empty in the library's."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeAssignment:
-    """A node's part in a round. ``joined`` is by its own host's clock, in Unix seconds."""
-
-    index: int
-    pod: str
-    host: str
-    group_rank: int
-    ranks: tuple[int, int]  # first and last
-    joined: float
-    agent_runs: int  # containers of this node, as far as they left log copies
-    agent_restarts: int  # in this container
-    restart_cause: str  # of the last of these
-
-
 class Reporter:
     """Collects the report of each round; only the agent with group rank 0 writes it.
 
@@ -109,20 +94,9 @@ class Reporter:
         Raises:
             torch.distributed.DistError: the store or another node is lost.
         """
-        assignment = NodeAssignment(
-            index=self._node.node_index,
-            pod=self._node.pod,
-            host=self._node.host,
-            group_rank=group_rank,
-            ranks=ranks,
-            joined=time.time(),
-            agent_runs=self._node.agent_runs,
-            agent_restarts=self._node.agent_restarts,
-            restart_cause=self._node.restart_cause,
-        )
         self._ranks, self._world = ranks, world
         known = {"round": self._round, "failures": self._failures.known, "loaded": self.loaded}
-        store.set(f"kit/node/{group_rank}", json.dumps({"node": asdict(assignment), **known}))
+        store.set(f"kit/node/{group_rank}", json.dumps({"node": assignment(self._node, group_rank, ranks), **known}))
         if group_rank == 0:
             nodes = [json.loads(text) for text in store.multi_get([f"kit/node/{i}" for i in range(group_size)])]
             last, loaded = (max(node[key] for node in nodes) for key in ("round", "loaded"))
