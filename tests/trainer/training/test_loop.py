@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 from torch.nn import functional
 from torch.utils.data import Dataset, TensorDataset
 
@@ -68,6 +69,7 @@ def training(
     run_id: str = "run",
     memory: Path | None = None,
     workers: int | None = None,
+    **options: Any,
 ) -> Iterator[Training]:
     """A model with dropout, an optimizer with state, and a scheduler: all of them have to be restored."""
     every = 1 if memory else None
@@ -84,14 +86,15 @@ def training(
                 time.sleep(0.001)
             return loss(model, batch)
 
-        run = Training(world, model, optimizer, slow_loss, data, epochs=EPOCHS, scheduler=scheduler, on_step=on_step)
+        options |= {"epochs": EPOCHS, "scheduler": scheduler, "on_step": on_step}
+        run = Training(world, model, optimizer, slow_loss, data, **options)
         yield run
 
 
-def straight(workers: int | None = None) -> tuple[list[float], dict[str, Tensor]]:
+def straight(workers: int | None = None, **options: Any) -> tuple[list[float], dict[str, Tensor]]:
     """The losses and the weights of an uninterrupted run."""
     losses: list[float] = []
-    with training(None, lambda step: losses.append(step.loss), workers=workers) as run:
+    with training(None, lambda step: losses.append(step.loss), workers=workers, **options) as run:
         run.fit()
     return losses, run.model.state_dict()
 
@@ -123,6 +126,24 @@ def test_a_resumed_run_has_the_same_bits_wherever_it_was_stopped(tmp_path: Path,
     for name, tensor in second.model.state_dict().items():
         assert torch.equal(tensor, weights[name])
     assert marker.finished(tmp_path, "run")
+
+
+@pytest.mark.parametrize("stop", [1, 6])
+def test_with_float16_the_scale_is_resumed_as_well(tmp_path: Path, stop: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GradScaler.__init__, "__defaults__", ("cuda", 2.0**30, 2.0, 0.5, 2, True))  # overflows at first
+    options: dict[str, Any] = {"autocast": torch.float16, "max_grad_norm": 0.5, "accumulate": 2}
+    losses: dict[int, float] = {}
+    with training(tmp_path, stop_at(stop, losses), **options) as first, pytest.raises(Drained):
+        first.fit()
+    with training(tmp_path, stop_at(0, losses), **options) as second:
+        second.fit()
+    expected, weights = straight(**options)
+    assert [losses[step] for step in sorted(losses)] == expected
+    assert len(set(expected)) > STEPS, "the model is trained"
+    assert second._scaler
+    assert second._scaler.get_scale() != 2.0**30
+    for name, tensor in second.model.state_dict().items():
+        assert torch.equal(tensor, weights[name])
 
 
 def test_a_resume_within_an_epoch_does_not_change_random_numbers_of_workers(tmp_path: Path) -> None:
@@ -395,7 +416,7 @@ def test_the_options_of_a_step_give_the_same_result_as_plain_torch(capsys: pytes
         ({"accumulate": 2, "virtual_ranks": 2}, "exclude each other"),
         ({"accumulate": 2, "ddp": DDPOptions(static_graph=True)}, "static_graph exclude"),
         ({"evaluate_every": 5}, "belong together"),
-        ({"autocast": torch.float16}, "GradScaler"),
+        ({"autocast": torch.float16, "virtual_ranks": 2}, "float16 excludes virtual_ranks"),
     ],
 )
 def test_options_that_exclude_each_other_are_an_error(options: dict[str, Any], message: str) -> None:

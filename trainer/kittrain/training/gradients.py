@@ -29,6 +29,7 @@ from kittrain.world.replicas import DDPOptions, has_sharded_modules
 from kittrain.world.transfer import to_device
 
 Loss = Callable[[nn.Module, Any], Tensor]
+Scale = Callable[[Tensor], Tensor]
 Parts = list[Batch]  # one rank's batches of a step
 MessageSource = Callable[[], StepMessage]  # called as late as possible
 
@@ -57,6 +58,7 @@ class AveragedGradients:
         data: the training data.
         ddp: options of DDP.
         accumulate: batches per rank and step.
+        scale: scales the loss whose gradients are computed, as a GradScaler does; not the one that is reported.
 
     Raises:
         ValueError: a step has fewer samples than batches.
@@ -71,6 +73,7 @@ class AveragedGradients:
         ddp: DDPOptions = DDPOptions(),  # noqa: B008  frozen
         *,
         accumulate: int = 1,
+        scale: Scale | None = None,
     ) -> None:
         batches = world.size * accumulate
         if accumulate > 1 and data.order.batch < batches:
@@ -83,7 +86,7 @@ class AveragedGradients:
         self._sharers = [seen_as(world, world.rank * accumulate + one, batches) for one in range(accumulate)]
         self._batchnorms = batchnorm.local_batchnorms(model)
         self._minimum = batchnorm.min_samples_per_rank(model, data.order.batch, batches)
-        self._step = _StepModule(world, model, loss)
+        self._step = _StepModule(world, model, loss, scale or (lambda given: given))
         self._parallel = world.parallel(self._step, ddp)
         replicated = isinstance(self._parallel, DistributedDataParallel)
         self._piggyback = replicated and ddp.comm_hook is None  # a hook may change the values, e.g. round them
@@ -145,9 +148,10 @@ class _StepModule(nn.Module):
         message: sent with that loss.
     """
 
-    def __init__(self, world: World, model: nn.Module, loss: Loss) -> None:
+    def __init__(self, world: World, model: nn.Module, loss: Loss, scale: Scale) -> None:
         super().__init__()
         self._world = world
+        self._scale = scale
         self._loss = (loss,)  # in a tuple: a loss that is a module must not be registered as a submodule
         self.model = model
         carrier = torch.zeros(5, dtype=torch.float32, device=world.device)
@@ -163,4 +167,4 @@ class _StepModule(nn.Module):
         self._world.heartbeat.beat(Phase.BACKWARD)
         self.local_loss, self.message = loss.detach(), message()
         encoded = self.message.encode(loss, self.carrier.dtype, weight=self._world.size)
-        return loss + (self.carrier * encoded).sum()
+        return self._scale(loss) + (self.carrier * encoded).sum()

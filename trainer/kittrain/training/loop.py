@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -21,7 +22,7 @@ from kittrain.training.step_sync import PendingMean
 from kittrain.training.virtual_ranks import VirtualRanks
 from kittrain.world.data import Data
 from kittrain.world.distributed import World
-from kittrain.world.replicas import DDPOptions
+from kittrain.world.replicas import DDPOptions, has_sharded_modules
 
 OnEpoch = Callable[[int], Mapping[str, float]]
 OnEvaluate = Callable[[int], Mapping[str, float]]
@@ -43,7 +44,8 @@ class Training:
         virtual_ranks: instead of the environment's; unless it is 0, the bits do not depend on the number of ranks.
         accumulate: batches into which each rank's part of a step is divided; their gradients are added up.
         max_grad_norm: gradients are clipped to this norm.
-        autocast: dtype of autocast while the loss is computed, such as ``torch.bfloat16``.
+        autocast: dtype of autocast while the loss is computed, such as ``torch.bfloat16``; with ``torch.float16`` the
+            loss is scaled by a GradScaler, whose state is saved, too.
         ddp: options of DDP, such as ``DDPOptions(find_unused_parameters=True)``; unused by a lone process.
         on_step: called on every rank for every step, in order, once its loss is known, and before a snapshot that
             includes it is committed.
@@ -79,7 +81,9 @@ class Training:
         if self.epochs < 1:
             raise ValueError(f"{self.epochs} epochs: it needs to be 1 or more")
         self._check_options()
-        state = State(model=self.model.to(self.world.device), optimizer=self.optimizer, scheduler=self.scheduler)
+        self._scaler = GradScaler(self.world.device.type) if self.autocast == torch.float16 else None
+        model = self.model.to(self.world.device)
+        state = State(model=model, optimizer=self.optimizer, scheduler=self.scheduler, scaler=self._scaler)
         self._session = Session(
             self.world,
             state,
@@ -128,8 +132,8 @@ class Training:
             raise ValueError("accumulate and static_graph exclude each other: torch's DDP fails in the first step")
         if (self.evaluate_every is None) != (self.on_evaluate is None) or self.evaluate_every == 0:
             raise ValueError("evaluate_every and on_evaluate belong together, and it needs to be 1 or more")
-        if self.autocast == torch.float16:
-            raise ValueError("float16 needs a GradScaler, which Training does not have: use bfloat16, or a Run")
+        if self.autocast == torch.float16 and (self._virtual or has_sharded_modules(self.model)):
+            raise ValueError("float16 excludes virtual_ranks and sharded models, whose overflows differ: use bfloat16")
 
     @property
     def _virtual(self) -> int:
@@ -142,7 +146,10 @@ class Training:
         loss = self.loss if self.autocast is None else self._autocast_loss
         if self._virtual:
             return VirtualRanks(self.world, self.model, loss, self.data, self._virtual)
-        return AveragedGradients(self.world, self.model, loss, self.data, self.ddp, accumulate=self.accumulate)
+        scale = self._scaler.scale if self._scaler else None
+        return AveragedGradients(
+            self.world, self.model, loss, self.data, self.ddp, accumulate=self.accumulate, scale=scale
+        )
 
     def _autocast_loss(self, model: nn.Module, batch: Any) -> Tensor:
         with torch.autocast(self.world.device.type, dtype=self.autocast):
@@ -155,12 +162,22 @@ class Training:
         self.optimizer.zero_grad()
         mean = gradients.backward(parts, self._session.message)
         beat(Phase.UPDATING)
-        if self.max_grad_norm is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.max_grad_norm)
-        self.optimizer.step()
+        self._update()
         if self.scheduler:
             self.scheduler.step()
         return mean
+
+    def _update(self) -> None:
+        """Clip the gradients and change the parameters; with a scaler, not if gradients have overflown."""
+        if self._scaler:
+            self._scaler.unscale_(self.optimizer)
+        if self.max_grad_norm is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.max_grad_norm)
+        if self._scaler:
+            self._scaler.step(self.optimizer)
+            self._scaler.update()
+        else:
+            self.optimizer.step()
 
     def _evaluate(self, epoch: int) -> Mapping[str, float]:
         """The metrics that are due after a step: of the epoch that it ends, and of its own."""
