@@ -38,11 +38,9 @@ def test_a_killed_rank_a_deleted_pod_and_the_loss_of_node_0(namespace: str, kind
 @pytest.mark.usefixtures("gpus")
 @pytest.mark.parametrize("kind", often("PyTorchJob"))
 def test_a_drained_node_and_a_preemption(namespace: str, kind: str) -> None:
-    with priority_below_all_others(namespace):
-        preemptible = kind != "TrainJob"  # its runtime sets the priority
-        priority = ("--priority", namespace) if preemptible else ()
-        (run,) = submit_on_three_nodes(namespace, [kind], "--gpus-per-node", "1", *priority)
-        for disrupt in (drain, preempt) if preemptible else (drain,):
+    with priority_above_all_others(namespace):
+        (run,) = submit_on_three_nodes(namespace, [kind], "--gpus-per-node", "1")
+        for disrupt in (drain, preempt):
             (pod,) = run.pods(1)
             with all_recover(run):
                 disrupt(run, pod["spec"]["nodeName"])
@@ -81,6 +79,7 @@ def drain(run: Run, node: str) -> None:
 def preempt(run: Run, node: str) -> None:
     """A pod of higher priority takes all GPUs of a node for a moment."""
     pod = pod_with_gpus(FAKE_GPUS, node=node)
+    pod["spec"]["priorityClassName"] = run.namespace
     apply(run.namespace, pod)
     # Not `kubectl wait`: on a busy machine its first answer may predate the pod.
     until(lambda: get(run.namespace, "pod", "urgent")["status"]["phase"] == "Succeeded")
@@ -104,9 +103,9 @@ def pod_with_gpus(count: int, *, node: str) -> Object:
 
 
 @contextmanager
-def priority_below_all_others(name: str) -> Iterator[None]:
-    """A PriorityClass whose pods any others preempt."""
-    kubectl("create", "priorityclass", name, "--value=-1")
+def priority_above_all_others(name: str) -> Iterator[None]:
+    """A PriorityClass whose pods preempt any others; not one below 0 for the job, which JobSet cannot start."""
+    kubectl("create", "priorityclass", name, "--value=1")
     try:
         yield
     finally:
