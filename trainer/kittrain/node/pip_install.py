@@ -41,8 +41,13 @@ ENVIRON: Final = {
     "PIP_BREAK_SYSTEM_PACKAGES": "1",  # a folder of its own breaks nothing
     "PIP_USER": "0",
 }
-# Options that a user's environment may have for other uses of pip.
-DROPPED: Final = frozenset({"PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_REQUIRE_VIRTUALENV", "PIP_IGNORE_INSTALLED"})
+# Options that an image or a user may have for other uses of pip. Without a cache it would download all twice.
+DROPPED: Final = frozenset(
+    {
+        *("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_REQUIRE_VIRTUALENV", "PIP_IGNORE_INSTALLED"),
+        *("PIP_NO_CACHE_DIR", "PIP_QUIET", "PIP_DRY_RUN"),
+    }
+)
 SHOWN: Final = ("Downloading ", "Building wheel", "Cloning ", "WARNING: Retrying")  # lines that show progress
 # Lines of pip that do not say what is wrong.
 NOISE: Final = (
@@ -126,7 +131,7 @@ def reason_of(lines: Iterable[str]) -> str:
     if failed := [line for line in lines if TRANSIENT.search(line)]:
         return RETRYING.sub("", failed[-1].strip())
     words = [line.strip().removeprefix("ERROR: ") for line in lines if line.strip() and not line.startswith(NOISE)]
-    told = "; ".join(dict.fromkeys(words[-REASON_LINES:])).replace(":;", ":")
+    told = "; ".join(dict.fromkeys(word.rstrip(".") for word in words[-REASON_LINES:])).replace(":;", ":")
     kept = "(constraint)" in told
     return told + ("; torch and what belongs to it stay as they are in the image" if kept else "")
 

@@ -17,6 +17,7 @@ from kitctl.workdir.collecting import collect
 from tests.kitctl.targets.cluster.apiserver import ApiServer, User
 from tests.kitctl.targets.cluster.clients import Kit
 from tests.kitctl.targets.cluster.objectstore import Key
+from tests.wheels import wheel
 
 WITHOUT_EXEC = [
     {"verbs": ["*"], "apiGroups": [group], "resources": resources}
@@ -107,6 +108,34 @@ def test_a_folder_is_sent_for_the_chart(server: ApiServer, kit: Kit, folder: Pat
     made = server.store.get(Key("configmaps", "default", f"code-{digest[:16]}"))
     assert [*made["binaryData"]] == [f"{digest}.tar.gz"]
     assert made["immutable"]
+
+
+def test_requirements_are_sent_for_the_chart(server: ApiServer, kit: Kit, folder: Path) -> None:
+    (folder / "requirements.txt").write_text("alpha\n")
+    words = ("--requirements", str(folder / "requirements.txt"), "--", "-m", "m")
+    told = kit("sync", *words)
+    value = yaml.safe_load(told.partition("---")[2].partition("requirements of")[0])
+    digest = value["code"]["requirements"]["digest"]
+    assert value == {"code": {"requirements": {"digest": digest, "configMap": f"code-{digest[:16]}"}}}
+    made = server.store.get(Key("configmaps", "default", f"code-{digest[:16]}"))
+    assert [*made["binaryData"]] == [f"{digest}.tar.gz"]
+    assert {"digest", "requirements"} == kit_value(kit("sync", "--workdir", str(folder), *words))
+
+
+def kit_value(told: str) -> set[str]:
+    """The keys of what sync prints, but for the ConfigMap."""
+    text = "".join(f"{line}\n" for line in told.splitlines() if line.startswith(("code:", "  ")))
+    return {*yaml.safe_load(text)["code"]} - {"configMap"}
+
+
+def test_many_wheels_without_a_claim_are_refused(server: ApiServer, kit: Kit, folder: Path) -> None:
+    (folder / "requirements.txt").write_text("alpha\n")
+    wheel(folder / "wheels", "alpha", "1.0", files={"alpha.py": f"# {os.urandom(1 << 20).hex()}"})
+    words = ("--requirements", str(folder / "requirements.txt"), "--find-links", str(folder / "wheels"))
+    told = kit("submit", "--name", "run", "--set", "snapshots.enabled=false", *words, "--", "-m", "m", exit_code=2)
+    assert "requirements: 2 MiB of " in told
+    assert "fix: put the wheels on a volume" in told
+    assert not server.store.items("jobs", "default")
 
 
 @pytest.mark.parametrize(
