@@ -20,6 +20,7 @@ LABEL_COMPONENT: Final = "app.kubernetes.io/component"  # trainer | rendezvous |
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"  # kitctl, or Helm
 LABEL_VERSION: Final = "app.kubernetes.io/version"  # kitctl's version
 LABEL_QUEUE: Final = "kueue.x-k8s.io/queue-name"  # scheduling.queue; read by Kueue
+QUEUE_OF_UNRELEASED: Final = "kitctl-submitting"  # no LocalQueue; without a name, Kueue may give a job its default one
 LABEL_WORKLOAD_PRIORITY: Final = "kueue.x-k8s.io/priority-class"  # scheduling.workloadPriorityClass; read by Kueue
 LABEL_JOB_UID: Final = "kueue.x-k8s.io/job-uid"  # of a Workload: its job's uid; set by Kueue
 ANNOTATION_SPEC_HASH: Final = "kitctl.dev/spec-hash"  # which job an object was rendered from; read by submit

@@ -27,7 +27,6 @@ class JobSet(JobKind):
     exit_codes = names.EXIT_CODES
     terminal_conditions: ClassVar[Mapping[str, Result]] = {"Completed": "Succeeded", "Failed": "Failed"}
     random_suffix = len("-abcde")
-    in_queues = False
     fixed_size = "the number of nodes of a JobSet cannot be changed"
     index_label = INDEX
     downward_env: ClassVar[Mapping[str, str]] = {

@@ -28,7 +28,6 @@ def kitctl_errors(job: dict[str, Any]) -> set[str]:
         {"name": "a" * 62},
         {"name": "a" * 54, "kind": "PyTorchJob", "nodes": 11},
         {"name": "a" * 49, "kind": "JobSet", "nodes": 3},
-        {"kind": "JobSet", "scheduling": {"queue": "research"}},
         {"kind": "TrainJob", "scheduling": {"queue": "research"}},
         {"secrets": {"RANK": "a/b"}},
         {"env": {"A": ""}, "secrets": {"A": "a/b"}},

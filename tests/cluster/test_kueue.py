@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from kitctl import kinds
 from tests.cluster.commands import IDLE, job, kitctl, status, until_status
 from tests.cluster.jobs import KINDS, Run, often
 from tests.cluster.kind.settings import KUEUE_LABEL
@@ -23,6 +24,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 LONG: Final = 10_000  # epochs
+# The kinds that may be in a queue: Indexed Jobs in each test run, the others in long ones.
+QUEUED: Final = [one for one in often("IndexedJob") if kinds.KINDS[str(one.values[0])].in_queues]
 MakeQueue = Callable[..., None]
 
 
@@ -80,7 +83,7 @@ def live(run: Run) -> Object:
     return get(run.namespace, KINDS[run.kind][0], run.name)
 
 
-@pytest.mark.parametrize("kind", often("IndexedJob"))
+@pytest.mark.parametrize("kind", QUEUED)
 def test_a_job_waits_with_the_queues_reason_until_quota_is_freed_for_good(
     namespace: str, make_queue: MakeQueue, kind: str
 ) -> None:
@@ -117,13 +120,14 @@ def test_what_the_queue_could_never_admit_is_refused(namespace: str, make_queue:
 
     assert "no LocalQueue 'other' in namespace" in refused("--queue", "other")
     assert "can never admit 3 such nodes: pods: 3 needed, at most 2" in refused("--nodes", "3")
+    assert "a TrainJob cannot wait in a queue" in refused("--kind", "TrainJob")
     assert "no WorkloadPriorityClass 'urgent'" in refused("--queue-priority", "urgent")
     kubectl("patch", "clusterqueue", namespace, "--type=merge", "-p", '{"spec": {"stopPolicy": "Hold"}}')
     until(lambda: "is inactive" in kitctl("doctor", *job("run", namespace, "--queue", "team")))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", QUEUED)
 def test_a_preempted_job_loses_no_step_and_counts_each_sample_once(
     namespace: str, make_queue: MakeQueue, priorities: tuple[str, str], kind: str
 ) -> None:
@@ -184,6 +188,8 @@ def test_an_admitted_job_grows_and_shrinks_with_its_quota(namespace: str, make_q
     until(lambda: reserved(namespace) == 0)
     with all_recover(run):
         does(run, "resume")
+    with all_recover(run):
+        does(run, "restart")
 
 
 def has_ranks(count: int, state: Object) -> bool:

@@ -21,10 +21,7 @@ CASES = sorted((TESTS / "cases").glob("*.yaml"))
 KINDS = tuple(kinds.KINDS)
 SOURCES = {"train.py": "import lib.model\nprint('trained')\n", "lib/model.py": "SIZE = 3\n"}
 # Cases that a kind refuses: what a TrainJob leaves to its runtime, and queues.
-REFUSED = {
-    "TrainJob": ("every-option", "pod-group-volcano", "elastic-queue"),
-    "JobSet": ("every-option", "elastic-queue"),
-}
+REFUSED = {"TrainJob": ("every-option", "pod-group-volcano", "elastic-queue")}
 BOTH_KINDS = [
     (case, kind)
     for case in CASES

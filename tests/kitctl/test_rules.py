@@ -176,9 +176,9 @@ def test_limits_are_inclusive(changes: dict[str, Any]) -> None:
         ),
         ({"requirements": Requirements(file="r", find_links=("",))}, "requirements.findLinks: has an empty element"),
         ({"backend": "nccl"}, "backend: nccl needs GPUs; fix: set gpusPerNode, or backend: gloo"),
-        *(
-            ({"kind": kind, "scheduling": Scheduling(queue="q")}, f"scheduling.queue: a {kind} cannot wait in a queue")
-            for kind in ("TrainJob", "JobSet")
+        (
+            {"kind": "TrainJob", "scheduling": Scheduling(queue="q")},
+            "scheduling.queue: a TrainJob cannot wait in a queue",
         ),
     ],
 )

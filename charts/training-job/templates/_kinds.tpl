@@ -47,7 +47,7 @@ JobSet:
   podName: "%s-node-0-%d"
   randomSuffix: 6 # characters that names need besides
   fixedSize: the number of nodes of a JobSet cannot be changed
-  inQueues: false
+  inQueues: true
   headlessService: true
   setsTorchrunEnv: false
   podsKnowUid: true

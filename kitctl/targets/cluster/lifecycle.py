@@ -94,10 +94,11 @@ def release(job: Object, queue: str) -> Object:
 
 
 def outside_queue(manifest: Object) -> Object:
-    """A job's manifest without its queue, until its release."""
+    """A job's manifest in a queue that does not exist, until its release puts it into its own."""
     where = manifest["metadata"]
-    labels = {key: value for key, value in where["labels"].items() if key != names.LABEL_QUEUE}
-    return manifest | {"metadata": where | {"labels": labels}}
+    if names.LABEL_QUEUE not in where["labels"]:
+        return manifest
+    return manifest | {"metadata": where | {"labels": where["labels"] | {names.LABEL_QUEUE: names.QUEUE_OF_UNRELEASED}}}
 
 
 def cancelled(now: str) -> Object:

@@ -28,6 +28,7 @@ def check(api: Api, spec: JobSpec, manifest: Object) -> Iterator[str]:
         UsageError: Kueue is not installed, or in an unknown version; there is no such queue or priority class; or the
             queue's quota is too small.
     """
+    kind = of_spec(spec.kind)
     with suppress(Forbidden):
         _check_priority(api, spec)
     with suppress(Forbidden):
@@ -36,7 +37,6 @@ def check(api: Api, spec: JobSpec, manifest: Object) -> Iterator[str]:
             yield f"{stopped}: the job waits"
         if cluster_queue := api.find("ClusterQueue", None, queue["spec"]["clusterQueue"]):
             _check_quota(api, spec, manifest, cluster_queue)
-    kind = of_spec(spec.kind)
     if spec.elastic and not kind.queue_admits_fewer:
         yield f"Kueue starts a {kind.title} with all of its {spec.max_nodes} nodes or not at all"
 

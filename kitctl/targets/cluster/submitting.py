@@ -20,6 +20,7 @@ from kitctl.targets.cluster import (
     code_sending,
     dry_run,
     job_facts,
+    kueue,
     lifecycle,
     preflight,
     queue_checks,
@@ -82,7 +83,7 @@ def submit(api: Api, submission: Submission, user: str, warn: Callable[[str], No
     try:
         _apply_children(api, children, job, claimant)
         code_sending.send(api, job, folders, warn)
-        return _release(api, job, call, spec.scheduling.queue)
+        return _release(api, job, call, spec.scheduling.queue or kueue.queue_of(job))  # Kueue may have a default one
     except KitError:
         if not (existing and existing.partial):
             with suppress(KitError):  # report the first error; the next submit finds the remains

@@ -81,7 +81,8 @@ def test_a_submit_is_partial_until_the_job_is_released(kind: str) -> None:
     assert not suspended(released)
     assert not lifecycle.is_partial_submit(released, digest, "me")
     held = lifecycle.outside_queue(made | {"metadata": made["metadata"] | {"labels": QUEUED}})
-    assert names.LABEL_QUEUE not in held["metadata"]["labels"], "Kueue would start it before its objects exist"
+    assert held["metadata"]["labels"][names.LABEL_QUEUE] != "research", "Kueue would start it before its objects exist"
+    assert lifecycle.outside_queue(made) == made
     queued = merged(held, lifecycle.release(made, "research"))
     assert queued["metadata"]["labels"] == QUEUED
     assert suspended(queued), "that is Kueue's to end"

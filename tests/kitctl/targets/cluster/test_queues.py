@@ -61,8 +61,21 @@ def test_the_job_enters_its_queue_once_everything_that_it_needs_exists(kit: Kit,
     assert job["metadata"]["labels"][names.LABEL_WORKLOAD_PRIORITY] == "high"
     assert job["spec"]["suspend"] is True, "until Kueue resumes it"
     created = [one for one in kueue.requests if one.method == "POST" and one.path.endswith("jobs")]
-    assert names.LABEL_QUEUE not in created[-1].body["metadata"]["labels"]
+    assert created[-1].body["metadata"]["labels"][names.LABEL_QUEUE] == names.QUEUE_OF_UNRELEASED
     assert kueue.written()[-1].startswith("PATCH /apis/batch/v1/")
+
+
+def test_a_default_queue_is_left_to_start_the_job(kit: Kit, kueue: ApiServer) -> None:
+    def default(resource: str, thing: Object) -> None:
+        if resource == "jobs.batch":
+            thing["metadata"].setdefault("labels", {}).setdefault(names.LABEL_QUEUE, "default")
+
+    kueue.store.admission.append(default)
+    kit("submit", "--name", "run")
+    job = kueue.store.get(JOB)
+    assert job["metadata"]["labels"][names.LABEL_QUEUE] == "default"
+    assert job["spec"]["suspend"] is True
+    assert "Pending: waits in queue default" in kit("status", "run")
 
 
 @pytest.mark.parametrize(
