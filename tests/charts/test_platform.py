@@ -88,7 +88,9 @@ def test_a_claim_for_each_job_by_hand_unless_declined(installed: dict[str, dict[
     plain = installed[train_job.PLAIN_RUNTIME]["spec"]["template"]["spec"]
     (policy,) = plain["volumeClaimPolicies"]
     assert policy["templates"][0]["metadata"]["name"] == train_job.PLAIN_CLAIM
-    assert policy["retentionPolicy"] == {"whenDeleted": "Retain"}
+    assert policy["retentionPolicy"] == {"whenDeleted": "Delete"}, "or no second job could have the name"
+    kept = runtimes("--set", "trainingRuntimes.snapshots.keep=true")[train_job.PLAIN_RUNTIME]
+    assert "whenDeleted: Retain" in yaml.safe_dump(kept)
     without = runtimes("--set", "trainingRuntimes.snapshots.enabled=false")[train_job.PLAIN_RUNTIME]
     assert "volumeClaimPolicies" not in without["spec"]["template"]["spec"]
     assert "KIT_SNAPSHOT_DIR" not in yaml.safe_dump(without)

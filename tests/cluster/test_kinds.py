@@ -79,6 +79,8 @@ def test_a_train_job_by_hand_recovers_and_shows_its_progress(namespace: str, pla
     assert trainer_status(plain)["progressPercentage"] == 100
     assert "resuming after step" in kitctl("logs", "plain", "-n", namespace)
     assert status("plain", namespace)["phase"] == "Succeeded"
+    kubectl("delete", "-n", namespace, f"{resource}/plain")
+    until(lambda: not get(namespace, "pvc")["items"])  # else JobSet would start no other job of that name
 
 
 def trainer_status(run: Run) -> dict[str, Any]:

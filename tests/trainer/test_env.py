@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kittrain import env
 from kittrain.env import node_env, rank_env
 from kittrain.variables import EnvError
 
@@ -77,3 +78,16 @@ def test_a_rank_resumes_exactly_or_takes_the_state_alone(told: str, resume: str)
     assert rank_env({"KIT_RESUME": told}).resume == resume
     with pytest.raises(EnvError, match=r"KIT_RESUME='true': not bool \| Literal\['state'\]"):
         rank_env({"KIT_RESUME": "true"})
+
+
+@pytest.mark.parametrize("ranks", ["auto", "gpu"])
+def test_a_launcher_may_leave_the_number_of_ranks_to_the_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: str
+) -> None:
+    monkeypatch.setattr(env, "DEVICES", tmp_path)
+    node = node_env({"PET_NPROC_PER_NODE": ranks})
+    assert (node.procs_per_node, node.gpus_per_node) == (1, 0)
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "null"):
+        (tmp_path / name).touch()
+    node = node_env({"PET_NPROC_PER_NODE": ranks})
+    assert (node.procs_per_node, node.gpus_per_node) == (2, 2)

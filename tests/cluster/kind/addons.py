@@ -96,7 +96,10 @@ def trainer() -> None:
 def platform() -> None:
     """The kit's own chart for the team that owns a cluster: what TrainJobs refer to."""
     chart = HERE.parents[2] / "charts" / "platform"
-    run("helm", "upgrade", "--install", "kit-platform", chart, "-n", "kitctl-system", "--create-namespace")
+    install = ("helm", "upgrade", "--install", "kit-platform", chart, "-n", "kitctl-system", "--create-namespace")
+    if not works(*install, seconds=60):  # parts of a runtime are immutable
+        run("helm", "uninstall", "kit-platform", "-n", "kitctl-system", "--wait", "--timeout=120s")
+        run(*install)
 
 
 def _once(name: str, upstream: str, namespace: str, deployment: str) -> bool:
