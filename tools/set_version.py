@@ -24,6 +24,8 @@ _VERSION: Final = r"(?P<version>[^\s\"]+)"
 WRITTEN: Final = {
     SOURCE: rf'^__version__ = "{_VERSION}"$',
     "charts/training-job/Chart.yaml": rf"^(?:version|appVersion): {_VERSION}(?= |$)",
+    "charts/platform/Chart.yaml": rf"^(?:version|appVersion): {_VERSION}(?= |$)",
+    "charts/platform/values.yaml": rf"^image: kitctl/trainer:{_VERSION}$",
 }
 GENERATED: Final = {
     "charts/training-job/values.yaml": rf'^image: "kitctl/trainer:{_VERSION}"$',

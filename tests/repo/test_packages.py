@@ -85,10 +85,11 @@ def test_the_local_target_reports_missing_packages(bare: Path, tmp_path: Path) -
     assert "fix: " in done.stderr
 
 
-def test_an_installed_kitctl_brings_the_chart_of_its_version(bare: Path) -> None:
-    code = "from importlib.resources import files; print(files('kitctl') / 'charts' / 'training-job')"
+@pytest.mark.parametrize("chart", ["training-job", "platform"])
+def test_an_installed_kitctl_brings_the_charts_of_its_version(bare: Path, chart: str) -> None:
+    code = f"from importlib.resources import files; print(files('kitctl') / 'charts' / '{chart}')"
     done = subprocess.run([bare / "python", "-c", code], check=True, cwd=bare, capture_output=True, text=True)
-    assert chart_files(Path(done.stdout.strip())) == chart_files(ROOT / "charts" / "training-job")
+    assert chart_files(Path(done.stdout.strip())) == chart_files(ROOT / "charts" / chart)
 
 
 def chart_files(folder: Path) -> set[Path]:
