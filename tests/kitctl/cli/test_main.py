@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import kitctl
+from kitctl import templates
 from kitctl.__main__ import main
 from kitctl.cli import VERBS
 
@@ -71,6 +72,7 @@ def test_render_prints_and_does_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    templates._environment.cache_clear()  # that of an earlier test has its cache elsewhere
     code, out, err = run("render", "--nodes", "2", "-o", "name", capsys=capsys)
     assert (code, err) == (0, "")
     assert out.endswith("job.batch/digits\n")
