@@ -6,12 +6,12 @@ Kueue's own role for users may read Workloads but not change them: what needs mo
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
 from kitctl import names
-from kitctl.errors import Forbidden, KitError, TargetError, UsageError
+from kitctl.errors import Forbidden, KitError, TargetError
 from kitctl.facts import QueueFacts
 from kitctl.targets.cluster import kueue
 from kitctl.targets.cluster.api import Api
@@ -46,9 +46,9 @@ def decides(api: Api, job: Object) -> bool:
 
 
 def all_workloads(api: Api, namespace: str | None) -> list[Object]:
-    """All Workloads of a namespace, or of all, as far as this user may read them."""
-    with suppress(Forbidden, UsageError):
-        return api.select("Workload", namespace)
+    """All Workloads of a namespace, or of all, as far as this user may read them, and while Kueue serves them."""
+    with suppress(KitError):
+        return api.select_once("Workload", namespace)
     return []
 
 
@@ -62,7 +62,7 @@ def workload(api: Api, job: Object) -> Object:
     deadline = time.monotonic() + WORKLOAD_SECONDS
     while True:
         where = job["metadata"]
-        found = kueue.workload_of(job, _select(api, job))
+        found = kueue.workload_of(job, _select(job, api.select))
         if found is not None:
             return found | {"kind": "Workload"}
         if time.monotonic() > deadline:
@@ -124,11 +124,12 @@ def _now(api: Api, job: Object) -> Object:
 
 
 def _find(api: Api, job: Object) -> Object | None:
-    with suppress(Forbidden, UsageError):
-        return kueue.workload_of(job, _select(api, job))
+    """The Workload of a job; None also if this user may not read it, or Kueue is away, which converts it."""
+    with suppress(KitError):
+        return kueue.workload_of(job, _select(job, api.select_once))
     return None
 
 
-def _select(api: Api, job: Object) -> list[Object]:
+def _select(job: Object, select: Callable[..., list[Object]]) -> list[Object]:
     where = job["metadata"]
-    return api.select("Workload", where["namespace"], labelSelector=f"{names.LABEL_JOB_UID}={where['uid']}")
+    return select("Workload", where["namespace"], labelSelector=f"{names.LABEL_JOB_UID}={where['uid']}")

@@ -161,6 +161,8 @@ def test_status_shows_position_and_reason(kit: Kit, kueue: ApiServer) -> None:
     assert "waits in queue team: no cpu left" in kit("list", "-o", "wide")
     kueue.plan("pendingworkloads", times=1, answer=(503, {"kind": "Status", "message": "Kueue is away"}))
     assert "waits in queue team: no cpu left" in kit("status", "run"), "at once, without the position"
+    kueue.plan("/workloads$", answer=(500, {"kind": "Status", "message": "conversion webhook failed"}))
+    assert "Pending: waits in queue team\n" in kit("status", "run"), "at once, without the reason"
 
 
 @pytest.mark.parametrize("verb", ["suspend", "cancel"])
