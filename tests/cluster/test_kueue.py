@@ -92,9 +92,8 @@ def test_a_job_waits_with_the_queues_reason_until_quota_is_freed_for_good(
     submit(first, epochs=LONG)
     until(partial(has_trained, first))
     submit(second)
-    waiting = until_status("second", namespace, lambda state: state["queue"]["position"])
+    waiting = until_status("second", namespace, lambda state: "insufficient unused quota for pods" in state["reason"])
     assert (waiting["phase"], waiting["queue"]["position"]) == ("Pending", 1)
-    assert "insufficient unused quota for pods" in waiting["reason"]
     assert "waits in queue team, position 1: couldn't assign flavors" in does(second, "status")
 
     does(first, "suspend")

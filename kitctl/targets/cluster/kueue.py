@@ -117,6 +117,8 @@ def _reason(workload: Object, state: str) -> str:
     if has_quota(workload) and checks:
         return "; ".join(f"admission check {one['name']}: {one.get('message') or one['state']}" for one in checks)
     why = _message(workload, "QuotaReserved")
+    if names.QUEUE_OF_UNRELEASED in why:
+        return ""  # Kueue is about to look at its own queue
     preempted = _holds(workload, "Evicted") and _conditions(workload)["Evicted"].get("reason") == "Preempted"
     return f"preempted; {why}" if preempted and not why.startswith("Preempted") else why
 

@@ -152,6 +152,8 @@ def network() -> None:
     addresses = {node: read("docker", "inspect", "-f", _ADDRESS, node) for node in pods}
     for node, own in pods.items():
         routes = [f"ip route replace {pods[other]} via {addresses[other]}" for other in pods if other != node]
+        # What is sent to a pod that is gone must fail: another network may have its address, and answer.
+        routes += [f"ip route replace unreachable {own}"]
         script = _NETWORK.format(own=own, all=_POD_NETWORK, plugins=_plugins(own), routes="\n".join(routes))
         run("docker", "exec", "-i", node, "bash", "-eux", given=script)
 

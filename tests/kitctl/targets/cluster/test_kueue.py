@@ -40,6 +40,7 @@ def test_a_job_without_a_queue_is_in_none() -> None:
     [
         (workload(), "Waiting", ""),
         (workload(f"QuotaReserved=False: {FULL}"), "Waiting", FULL),
+        (workload(f"QuotaReserved=False: LocalQueue {names.QUEUE_OF_UNRELEASED} doesn't exist"), "Waiting", ""),
         (workload("QuotaReserved=True", "Admitted=True"), "Admitted", ""),
         (
             workload("Evicted=True: by x", f"QuotaReserved=False: {FULL}", reason="Preempted"),
