@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from bench.compare_ranks import BATCH
 from bench.measure import ROOT, Result, interval, save
 
-ROUNDS, STEPS, WARM_UP = 3, 40, 10
+ROUNDS, STEPS, WARM_UP = 3, 14, 4
 LIMIT = 600.0  # seconds until a job must have ended
 PORT = 29431
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from bench.measure import ROOT, Result, interval, save
 from kittrain.system import heartbeat
 
-ROUNDS = 15
-STEPS = 4000
+ROUNDS = 7
+STEPS = 3000
 SHORT_STEP = 8000.0  # microseconds; the goal is a share of it
 PLAIN = """
 import statistics, sys, time
