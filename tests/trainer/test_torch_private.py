@@ -54,7 +54,7 @@ LOG_LEVEL: Final = "_ZN3c1011initLoggingEv"
 
 
 def private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__")
+    return name.startswith("_") and not name.startswith("__") and name != "_"
 
 
 def private_names(tree: ast.AST) -> Iterator[str]:
