@@ -68,7 +68,7 @@ def test_a_permanent_failure_is_not_retried_and_comes_with_its_fix(kit: Kit) -> 
     (kit.folder / "train.py").write_text("import flash_attn\n")
     output = kit.run("submit", "--name", "lacks", "--nodes", "2", "--wait", "train.py", exit_code=100)
     assert "failed (ModuleNotFoundError: No module named 'flash_attn'), which no restart can fix" in output
-    assert "fix: install flash_attn" in output
+    assert "fix: name a file with flash_attn as --requirements" in output
     assert "restart 1" not in kit.run("logs", "lacks")
-    assert "Fix        install flash_attn" in kit.run("status", "lacks")
-    assert "fix: install flash_attn" in kit.run("doctor", "lacks", exit_code=1)
+    assert "Fix        name a file with flash_attn as --requirements" in kit.run("status", "lacks")
+    assert "fix: name a file with flash_attn as --requirements" in kit.run("doctor", "lacks", exit_code=1)
