@@ -57,18 +57,10 @@ class IndexedJob(JobKind):
         count: int = job["spec"]["parallelism"]
         return count
 
-    def suspended(self, job: Object) -> bool:
-        """``spec.suspend``."""
-        return bool(job["spec"].get("suspend", False))
-
     def failed_pods(self, job: Object) -> int:
         """``status.failed``."""
         count: int = job.get("status", {}).get("failed", 0)
         return count
-
-    def suspend(self, *, suspended: bool) -> Object:
-        """Sets ``spec.suspend``."""
-        return {"spec": {"suspend": suspended}}
 
     def scale(self, nodes: int) -> Object:
         """Sets both numbers: the API server refuses to change one without the other."""

@@ -146,9 +146,9 @@ class JobKind(ABC):
     def desired_nodes(self, job: Object) -> int:
         """The number of nodes that it should have now."""
 
-    @abstractmethod
     def suspended(self, job: Object) -> bool:
-        """Whether it is suspended."""
+        """Whether it is suspended: by ``spec.suspend``, where most kinds have it."""
+        return bool(job["spec"].get("suspend", False))
 
     def run_id(self, job: Object) -> str:  # noqa: ARG002 - an override needs it
         """The run's id, where the manifest has to hold one; empty: the job's uid is the id."""
@@ -158,9 +158,9 @@ class JobKind(ABC):
         """How many of its pods have failed so far; 0 where its controller does not count them."""
         return 0
 
-    @abstractmethod
     def suspend(self, *, suspended: bool) -> Object:
         """The merge patch that suspends or resumes a job."""
+        return {"spec": {"suspend": suspended}}
 
     def scale(self, nodes: int) -> Object:
         """The merge patch that sets the number of nodes of an elastic job.

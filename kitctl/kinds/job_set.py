@@ -14,7 +14,27 @@ SET_UID: Final = "jobset.sigs.k8s.io/jobset-uid"  # a label of each pod
 SET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"  # likewise
 
 
-class JobSet(JobKind):
+class JobSetPods(JobKind):
+    """A kind whose pods are those of a JobSet's only Job: named after it, and labelled with the set."""
+
+    random_suffix = len("-abcde")
+    index_label = INDEX
+    downward_env: ClassVar[Mapping[str, str]] = {
+        names.KIT_NODE_INDEX: f"metadata.annotations['{INDEX}']",
+        names.PET_RDZV_ID: f"metadata.labels['{SET_UID}']",
+    }
+    pods_know_uid = True
+
+    def pod_name(self, job: str, index: int) -> str:
+        """Named after its Job, ``<job>-node-0``."""
+        return f"{self.pod_owner(job)}-{index}"
+
+    def pod_owner(self, job: str) -> str:
+        """The only Job of its JobSet."""
+        return f"{job}-{NODE}-0"
+
+
+class JobSet(JobSetPods):
     """A ``jobset.x-k8s.io/v1alpha2`` JobSet. Its Job replaces pods and reads exit codes; the set never recreates it."""
 
     name = "JobSet"
@@ -26,25 +46,10 @@ class JobSet(JobKind):
     template = "jobset"
     exit_codes = names.EXIT_CODES
     terminal_conditions: ClassVar[Mapping[str, Result]] = {"Completed": "Succeeded", "Failed": "Failed"}
-    random_suffix = len("-abcde")
     fixed_size = "the number of nodes of a JobSet cannot be changed"
-    index_label = INDEX
-    downward_env: ClassVar[Mapping[str, str]] = {
-        names.KIT_NODE_INDEX: f"metadata.annotations['{INDEX}']",
-        names.PET_RDZV_ID: f"metadata.labels['{SET_UID}']",
-    }
-    pods_know_uid = True
     sets_torchrun_env = False
     headless_service = True
     restart_policy = "Never"
-
-    def pod_name(self, job: str, index: int) -> str:
-        """Named after its Job, ``<job>-node-0``."""
-        return f"{self.pod_owner(job)}-{index}"
-
-    def pod_owner(self, job: str) -> str:
-        """The only Job of its replicated Job."""
-        return f"{job}-{NODE}-0"
 
     def owns_pod(self, job: Object, pod: Object) -> bool:
         """By the label with its uid: the pods' owner is its Job."""
@@ -63,14 +68,6 @@ class JobSet(JobKind):
         """Its Job's ``parallelism``."""
         count: int = _job_spec(job)["parallelism"]
         return count
-
-    def suspended(self, job: Object) -> bool:
-        """``spec.suspend``."""
-        return bool(job["spec"].get("suspend", False))
-
-    def suspend(self, *, suspended: bool) -> Object:
-        """Sets ``spec.suspend``."""
-        return {"spec": {"suspend": suspended}}
 
 
 def _job_spec(job: Object) -> Object:

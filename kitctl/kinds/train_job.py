@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Final
 
 from kitctl import names
 from kitctl.errors import Problem, SpecError
-from kitctl.kinds.indexed_job import INDEX
-from kitctl.kinds.job_kind import JobKind, Object, Prerequisite, Result, plain_env
-from kitctl.kinds.job_set import NODE, SET_NAME, SET_UID
+from kitctl.kinds.job_kind import Object, Prerequisite, Result, plain_env
+from kitctl.kinds.job_set import NODE, SET_NAME, JobSetPods
 
 MANAGER: Final = "kitctl.dev/kitctl"  # of the patch that the job makes to its runtime
 RUNTIME: Final = "kitctl-submit"  # for jobs that kitctl or its chart renders
@@ -61,7 +60,7 @@ ALIKE: Final = {
 }
 
 
-class TrainJob(JobKind):
+class TrainJob(JobSetPods):
     """A ``trainer.kubeflow.org/v1alpha1`` TrainJob, whose controller makes a JobSet of its runtime and patches."""
 
     name = "TrainJob"
@@ -83,30 +82,15 @@ class TrainJob(JobKind):
     template = "trainjob"
     exit_codes = names.EXIT_CODES
     terminal_conditions: ClassVar[Mapping[str, Result]] = {"Complete": "Succeeded", "Failed": "Failed"}
-    random_suffix = len("-abcde")
     in_queues = False
     fixed_size = "the number of nodes of a TrainJob cannot be changed"
-    index_label = INDEX
     job_label = SET_NAME
     labelled = False
     container = NODE
-    downward_env: ClassVar[Mapping[str, str]] = {
-        names.KIT_NODE_INDEX: f"metadata.annotations['{INDEX}']",
-        names.PET_RDZV_ID: f"metadata.labels['{SET_UID}']",
-    }
-    pods_know_uid = True
     sets_torchrun_env = True
     headless_service = False
     subdomain = True
     restart_policy = ""
-
-    def pod_name(self, job: str, index: int) -> str:
-        """Named after its Job, ``<job>-node-0``."""
-        return f"{self.pod_owner(job)}-{index}"
-
-    def pod_owner(self, job: str) -> str:
-        """The only Job of its JobSet."""
-        return f"{job}-{NODE}-0"
 
     def owns_pod(self, job: Object, pod: Object) -> bool:
         """By the name of its JobSet, whose uid the TrainJob does not have; an earlier job's pods are older."""
@@ -176,14 +160,6 @@ class TrainJob(JobKind):
         inner = job["spec"].get("job") or {}
         count: int = inner.get("completions") or job["spec"].get("trainer", {}).get("numNodes", 1)
         return count
-
-    def suspended(self, job: Object) -> bool:
-        """``spec.suspend``."""
-        return bool(job["spec"].get("suspend", False))
-
-    def suspend(self, *, suspended: bool) -> Object:
-        """Sets ``spec.suspend``."""
-        return {"spec": {"suspend": suspended}}
 
 
 def _is_number(text: str) -> bool:
