@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from bench.cluster import SHELL, job, manifest
-from bench.recovery_jobs import GROUP_TIMEOUT, RESTART_LOOP, TUNED, Rank
+from bench.recovery_jobs import GROUP_TIMEOUT, RESTART_LOOP, TUNED, Rank, await_group, joined
 from bench.recovery_ranks import SNAPSHOT_EVERY
+from kitctl.kinds import KINDS
 from tests.cluster.kind.settings import SHARED
 from tests.cluster.kubectl import get, kubectl
 
@@ -27,10 +28,6 @@ ENV = {
     "USE_LIBUV": "0",
 }
 TORCHRUN = ("--max-restarts=1000", "--monitor-interval=0.1", "-m", "bench.cluster_ranks", "plain")
-INDEX_LABELS = {
-    "IndexedJob": "batch.kubernetes.io/job-completion-index",
-    "PyTorchJob": "training.kubeflow.org/replica-index",
-}
 OBJECTS = "jobs,pytorchjobs,services,configmaps,secrets,roles,rolebindings,serviceaccounts,networkpolicies,pvc"
 
 
@@ -107,24 +104,20 @@ class ClusterJob:
 
     def ranks(self) -> list[Rank]:
         """All ranks that have joined a group, including those that have ended."""
-        for file in SHARED.glob(f"pvc-*_{self.namespace}_{self.name}-snapshots/record/*/*.jsonl"):
-            rank = self._ranks.setdefault(file, Rank(file=file))
-            rank.read_on()
-        return [rank for rank in self._ranks.values() if rank.world]
+        files = SHARED.glob(f"pvc-*_{self.namespace}_{self.name}-snapshots/record/*/*.jsonl")
+        return joined(files, self._ranks)
 
     def await_group(self, size: int, *, steps: int, limit: float) -> bool:
         """Wait up to ``limit`` seconds for a group of this size to take some steps; returns whether it has."""
-        deadline = time.monotonic() + limit
-        while time.monotonic() < deadline:
-            recent = [rank for rank in self.ranks() if rank.steps and rank.steps[-1] > time.monotonic() - 1.0]
-            if len(recent) == size and all(rank.world == size and len(rank.steps) >= steps for rank in recent):
-                return True
-            time.sleep(POLL_SECONDS)
-        return False
+
+        def recent() -> list[Rank]:
+            return [rank for rank in self.ranks() if rank.steps and rank.steps[-1] > time.monotonic() - 1.0]
+
+        return await_group(recent, size, steps=steps, limit=limit)
 
     def pod(self, node: int) -> Manifest:
         """The running pod of a node."""
-        chosen = f"app.kubernetes.io/instance={self.name},{INDEX_LABELS[self.system.kind]}={node}"
+        chosen = f"app.kubernetes.io/instance={self.name},{KINDS[self.system.kind].index_label}={node}"
         (found,) = get(self.namespace, "pods", "-l", chosen, "--field-selector", "status.phase=Running")["items"]
         pod: Manifest = found
         return pod

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -126,6 +126,24 @@ class Rank:
                 vars(self).update(facts)
 
 
+def joined(files: Iterable[Path], known: dict[Path, Rank]) -> list[Rank]:
+    """Read on in all ranks' files, and add new ones to ``known``; returns the ranks that have joined a group."""
+    for file in files:
+        known.setdefault(file, Rank(file=file)).read_on()
+    return [rank for rank in known.values() if rank.world]
+
+
+def await_group(current: Callable[[], Sequence[Rank]], size: int, *, steps: int, limit: float) -> bool:
+    """Wait up to ``limit`` seconds until the current ranks are a group of this size and have taken some steps."""
+    deadline = time.monotonic() + limit
+    while time.monotonic() < deadline:
+        group = current()
+        if len(group) == size and all(rank.world == size and len(rank.steps) >= steps for rank in group):
+            return True
+        time.sleep(POLL_SECONDS)
+    return False
+
+
 class Job:
     """A running job; a context manager that kills all of its processes on exit.
 
@@ -218,20 +236,11 @@ class Job:
 
     def ranks(self) -> list[Rank]:
         """All ranks that have joined a group, including those that have ended."""
-        for file in self._folder.glob("*.jsonl"):
-            rank = self._ranks.setdefault(file, Rank(file=file))
-            rank.read_on()
-        return [rank for rank in self._ranks.values() if rank.world]
+        return joined(self._folder.glob("*.jsonl"), self._ranks)
 
     def await_group(self, size: int, *, steps: int, limit: float) -> bool:
         """Wait up to ``limit`` seconds for a group of this size to take some steps; returns whether it has."""
-        deadline = time.monotonic() + limit
-        while time.monotonic() < deadline:
-            group = [rank for rank in self.ranks() if alive(rank.pid)]
-            if len(group) == size and all(rank.world == size and len(rank.steps) >= steps for rank in group):
-                return True
-            time.sleep(POLL_SECONDS)
-        return False
+        return await_group(lambda: [rank for rank in self.ranks() if alive(rank.pid)], size, steps=steps, limit=limit)
 
 
 def alive(pid: int) -> bool:
