@@ -57,11 +57,13 @@ def test_a_busy_port_hinders_nothing(tmp_path: Path) -> None:
             assert [nodes.wait(0), nodes.wait(1)] == [0, 0], nodes.everything()
 
 
-def test_a_port_that_the_script_sets_hinders_nothing(tmp_path: Path) -> None:
-    lines = "os.environ['MASTER_ADDR'] = 'localhost'\nos.environ['MASTER_PORT'] = '12355'\ndist.init"
-    (tmp_path / "train.py").write_text(SCRIPT.replace("dist.init", lines, 1))
+@pytest.mark.parametrize(("warm", "place"), [("1", "dist.init"), ("0", "import torch,")])
+def test_a_port_that_the_script_sets_hinders_nothing(tmp_path: Path, warm: str, place: str) -> None:
+    lines = f"os.environ['MASTER_ADDR'] = 'localhost'\nos.environ['MASTER_PORT'] = '12355'\n{place}"
+    (tmp_path / "train.py").write_text(SCRIPT.replace(place, lines, 1))
     (tmp_path / "go").touch()
-    with Nodes(tmp_path, str(tmp_path / "train.py"), "env://", str(tmp_path / "go")) as nodes:
+    command = (str(tmp_path / "train.py"), "env://", str(tmp_path / "go"))
+    with Nodes(tmp_path, *command, KIT_WARM_WORKERS=warm) as nodes:
         nodes.start(0, 1)
         assert [nodes.wait(0), nodes.wait(1)] == [0, 0], nodes.everything()
         assert "not at the script's MASTER_ADDR=localhost MASTER_PORT=12355" in nodes.output(0)

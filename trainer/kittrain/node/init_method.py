@@ -24,10 +24,20 @@ NO_MPI: Final = (
 )
 
 
-def redirect(module: ModuleType, environ: Mapping[str, str] = os.environ) -> None:
-    """Wrap ``init_process_group`` of ``torch.distributed.distributed_c10d``, and where it is imported already."""
+def own_address(environ: Mapping[str, str]) -> dict[str, str]:
+    """The job's own address; to be read ahead of the script, which may change it before it imports torch. Pure."""
+    return {name: environ[name] for name in MASTER if name in environ}
+
+
+def redirect(module: ModuleType, started: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> None:
+    """Wrap ``init_process_group`` of ``torch.distributed.distributed_c10d``, and where it is imported already.
+
+    Args:
+        module: this module of torch.
+        started: the job's own address.
+        environ: of the rank.
+    """
     initialize: Callable[..., Any] = module.init_process_group
-    started = {name: environ[name] for name in MASTER if name in environ}
     signature = inspect.signature(initialize)
 
     @functools.wraps(initialize)

@@ -32,7 +32,8 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
     if not name:
         return
     late_variables.watch()
-    after_import("torch.distributed.distributed_c10d", init_method.redirect)
+    started = init_method.own_address(os.environ)
+    after_import("torch.distributed.distributed_c10d", lambda module: init_method.redirect(module, started))
     with suppress(OSError):  # without a heartbeat the script still runs
         writer = ScriptWriter(Path(name))
         after_import("torch.optim.optimizer", lambda module: _watch_optimizers(module, writer))
