@@ -138,7 +138,10 @@ def test_a_reason_leaves_out_what_is_no_reason() -> None:
     [
         ("ERROR: HTTP error 503 while getting http://index", RequirementsUnavailableError),
         ("OSError: [Errno 28] No space left on device", RequirementsUnavailableError),
+        ("ERROR: HTTP error 429 while getting http://index", RequirementsUnavailableError),
+        ("429 Client Error: Too Many Requests for url: http://index", RequirementsUnavailableError),
         ("ERROR: HTTP error 404 while getting http://index", RequirementsError),
+        ("ERROR: bad-1.0-py3-none-any.whl (429 kB) has an invalid wheel", RequirementsError),
     ],
 )
 def test_what_may_be_better_later_is_told_apart(line: str, error: type[Exception]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -58,9 +59,21 @@ def test_where_nothing_can_be_shared_each_node_installs_for_itself(
     node = NodeEnv(requirements=digest, requirements_store=store, packages_dir=tmp_path / "file" / "below")
     folder = required_packages(node, told.append)
     assert folder
-    assert folder.parent == tmp_path / "kit-packages"
+    assert folder.parent == tmp_path / f"kit-packages-{os.getuid()}"
     assert (folder / "alpha.py").is_file()
     assert "installing the requirements for this node alone" in told[0]
+
+
+def test_packages_that_somebody_else_may_have_left_are_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    digest, store = sent(tmp_path, "alpha")
+    open_to_all = tmp_path / f"kit-packages-{os.getuid()}"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    with pytest.raises(RequirementsError, match="other users may have written to it: remove it"):
+        required_packages(NodeEnv(requirements=digest, requirements_store=store), print)
 
 
 @pytest.mark.slow

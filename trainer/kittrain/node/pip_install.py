@@ -68,7 +68,8 @@ NOISE: Final = (
 # What pip says of a network, an index or a disk that may be better later.
 TRANSIENT: Final = re.compile(
     r"connection broken by|Max retries exceeded|timed out|Connection(Reset|Refused)?Error|Could not fetch URL"
-    r"|Temporary failure in name resolution|HTTP error 5\d\d|5\d\d (Server|Client) Error|429 |No space left on device",
+    r"|Temporary failure in name resolution|HTTP error (429|5\d\d)|(429|5\d\d) (Server|Client) Error"
+    r"|No space left on device",
 )
 RETRYING: Final = re.compile(r"^WARNING: (Retrying \(Retry\(.*?\)\) after )?|^ERROR: ")
 REASON_LINES: Final = 12

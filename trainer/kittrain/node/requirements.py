@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 import sysconfig
 import tempfile
@@ -19,12 +20,13 @@ from pathlib import Path
 from typing import Final
 
 from kittrain.env import NodeEnv
-from kittrain.node.pip_install import install, installed_packages
+from kittrain.node.pip_install import RequirementsError, install, installed_packages
 from kittrain.node.workdir import unpack
 from kittrain.system.make_once import make_once
+from kittrain.system.private_folder import private_folder
 from kittrain.system.storage import retry_io
 
-SCRATCH: Final = "kit-packages"  # in the folder for temporary files, which only this pod sees
+SCRATCH: Final = "kit-packages"  # and the user's id: in the folder for temporary files, which only a pod has alone
 KEY_LENGTH: Final = 24
 Log = Callable[[str], None]
 
@@ -49,7 +51,10 @@ def required_packages(node: NodeEnv, log: Log) -> Path | None:
             return _made(node.packages_dir / name, make, log)
         except OSError as error:
             log(f"warning: {error}; installing the requirements for this node alone")
-    folder = Path(tempfile.gettempdir(), SCRATCH, name)
+    try:
+        folder = private_folder(Path(tempfile.gettempdir(), f"{SCRATCH}-{os.getuid()}")) / name
+    except PermissionError as error:
+        raise RequirementsError(f"requirements: {error}") from error
     return retry_io(lambda: _made(folder, make, log), folder, log)
 
 
