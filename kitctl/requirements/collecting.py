@@ -93,7 +93,7 @@ def _wheels(folders: Iterable[Path]) -> Mapping[str, Path]:
             raise wrong(LINKS, f"{folder} has no wheels", "build them: pip wheel -w DIR -r requirements.txt")
         for path in own:
             other = found.setdefault(f"{WHEELS}/{path.name}", path)
-            if other.read_bytes() != path.read_bytes():
+            if other != path and other.read_bytes() != path.read_bytes():
                 raise wrong(LINKS, f"{path.name} is in {other.parent} and in {folder}, and differs", "remove one")
     sizes = {path.name: path.stat().st_size for path in found.values()}
     if (total := sum(sizes.values())) > FOLDER_LIMIT:
