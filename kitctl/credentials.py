@@ -10,45 +10,43 @@ from typing import Final
 from kitctl.code_tree import Sources
 from kitctl.spec import JobSpec
 
+# Patterns are compiled by `re` when they are first used, and kept there: kitctl starts sooner.
 # Names; TOKENIZERS_PARALLELISM and MAX_TOKENS are no credentials.
-_NAME: Final = re.compile(
-    r"_KEY(_|$)|API_?KEY|TOKEN(?!IZ|S(_|$))|SECRET|PASSW(OR)?D|PASSPHRASE|CREDENTIAL", re.IGNORECASE
-)
+_NAME: Final = r"(?i)_KEY(_|$)|API_?KEY|TOKEN(?!IZ|S(_|$))|SECRET|PASSW(OR)?D|PASSPHRASE|CREDENTIAL"
 # Values: the prefixes that providers use so that scanners can find them.
-_VALUE: Final = re.compile(
+_VALUE: Final = (
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----"
     r"|\b(gh[opsur]_|github_pat_|glpat-|hf_|sk-|xox[abpr]-)[A-Za-z0-9_-]{16}"
     r"|\b(AKIA|ASIA)[A-Z0-9]{16}\b"
     r"|\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\."
 )
-_PASSWORD: Final = re.compile(r"://[^/@\s]*:(?!\$\{)[^/@\s]+@")  # in a URL; pip replaces ${NAME} by a variable
+_URL_LOGIN: Final = r"://[^/@\s]*:(?!\$\{)[^/@\s]+@"  # in a URL; pip replaces ${NAME} by a variable
 # One of these is in each text that _VALUE finds.
 _MARKS: Final = ("PRIVATE KEY-----", "gh", "glpat-", "hf_", "sk-", "xox", "AKIA", "ASIA", ".eyJ")
-_FILE: Final = re.compile(
-    r"\.env(\..*)?|\.netrc|\.npmrc|\.pypirc|\.git-credentials|kubeconfig.*|id_(rsa|dsa|ecdsa|ed25519)"
-    r"|.*\.(pem|key|p12|pfx|jks)|.*(credential|secret|password|(?<![a-z])token(?!s|iz)).*(?<!\.py)",
-    re.IGNORECASE,
+_FILE: Final = (
+    r"(?i)\.env(\..*)?|\.netrc|\.npmrc|\.pypirc|\.git-credentials|kubeconfig.*|id_(rsa|dsa|ecdsa|ed25519)"
+    r"|.*\.(pem|key|p12|pfx|jks)|.*(credential|secret|password|(?<![a-z])token(?!s|iz)).*(?<!\.py)"
 )
 
 
 def is_credential_file(path: str, text: str = "") -> bool:
     """Whether a file looks like a credential, by its name or its content."""
     likely = any(mark in text for mark in _MARKS)  # 50 times as fast as the search, which few texts need then
-    return bool(_FILE.fullmatch(PurePath(path).name) or (likely and _VALUE.search(text)))
+    return bool(re.fullmatch(_FILE, PurePath(path).name) or (likely and re.search(_VALUE, text)))
 
 
 def warnings(spec: JobSpec, sources: Sources) -> Iterator[str]:
     """A warning for each variable, argument and file that looks like one, with the fix."""
     for name, value in spec.env.items():
-        if value and (_NAME.search(name) or _VALUE.search(value)):
+        if value and (re.search(_NAME, name) or re.search(_VALUE, value)):
             fix = f"keep it in a Secret: --secret {name}=SECRET/KEY"
             yield f"env.{name} looks like a credential, and is stored in the job as plain text; {fix}"
     for number, value in enumerate(spec.args):
-        if _VALUE.search(value):
+        if re.search(_VALUE, value):
             fix = "keep it in a Secret, and let the script read a variable: --secret NAME=SECRET/KEY"
             yield f"args[{number}] looks like a credential, and is stored in the job as plain text; {fix}"
     urls = (spec.requirements.index_url, *spec.requirements.extra_index_urls)
-    if any(_PASSWORD.search(url) for url in urls):
+    if any(re.search(_URL_LOGIN, url) for url in urls):
         fix = "write ${NAME} in its place, and keep it in a Secret: --secret NAME=SECRET/KEY"
         yield f"an index of requirements has a password, and is stored with the job as plain text; {fix}"
     sent = sources.workdir.credentials if sources.workdir else ()

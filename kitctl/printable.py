@@ -18,33 +18,34 @@ _UNSAFE: Final = (
     r"\u2028\u2029"
     r"\ud800-\udfff"
 )
-_IN_A_LINE: Final = re.compile(f"[{_UNSAFE}]")
-_IN_A_TEXT: Final = re.compile(rf"(?![\n\t])[{_UNSAFE}]")
-_IN_JSON: Final = re.compile(rf"(?![\x00-\x1f])[{_UNSAFE}]")
+# Compiled by `re` when they are first used, and kept there: kitctl starts sooner.
+_IN_A_LINE: Final = f"[{_UNSAFE}]"
+_IN_A_TEXT: Final = rf"(?![\n\t])[{_UNSAFE}]"
+_IN_JSON: Final = rf"(?![\x00-\x1f])[{_UNSAFE}]"
 _COLOUR: Final = r"\x1b\[[0-9;:]*m"  # SGR: only changes how text looks
-_IN_A_LOG: Final = re.compile(rf"{_COLOUR}|(?![\t\r])[{_UNSAFE}]")
+_IN_A_LOG: Final = rf"{_COLOUR}|(?![\t\r])[{_UNSAFE}]"
 _PLAIN: Final = "\x1b[0m"
 
 
 def line(text: str) -> str:
     """One line of a table or a page; line breaks are escaped, too."""
-    return _IN_A_LINE.sub(_escape, text)
+    return re.sub(_IN_A_LINE, _escape, text)
 
 
 def text(text: str) -> str:
     """Text with line breaks and tabs."""
-    return _IN_A_TEXT.sub(_escape, text)
+    return re.sub(_IN_A_TEXT, _escape, text)
 
 
 def log(text: str) -> str:
     """A line of a log: colours stay, and are reset at its end; so do carriage returns, which progress bars use."""
-    shown = _IN_A_LOG.sub(lambda found: found[0] if len(found[0]) > 1 else _escape(found), text)
+    shown = re.sub(_IN_A_LOG, lambda found: found[0] if len(found[0]) > 1 else _escape(found), text)
     return f"{shown}{_PLAIN}" if "\x1b" in shown else shown
 
 
 def json(text: str) -> str:
     r"""Equivalent JSON: what is unsafe in a terminal is written as ``\uXXXX``."""
-    return _IN_JSON.sub(_json_escape, text)
+    return re.sub(_IN_JSON, _json_escape, text)
 
 
 def _escape(found: re.Match[str]) -> str:

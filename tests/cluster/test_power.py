@@ -27,7 +27,7 @@ SHORT: Final = ("--grace-period", "20s")
 
 
 def test_a_node_that_is_off_for_a_moment(namespace: str) -> None:
-    runs = submit_on_three_nodes(namespace, KINDS, *SHORT)
+    runs = submit_on_three_nodes(namespace, KINDS)
     with all_recover(*runs), powered_off(node_without_stores(runs)):
         pass
     for run in runs:
