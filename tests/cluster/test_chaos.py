@@ -1,4 +1,4 @@
-"""Random faults in one job on the cluster: fifty of them for `make chaos`, ten quick ones in each test run."""
+"""Random faults in one job on the cluster: fifty of them for `make chaos`, five quick ones in each test run."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ SLOW: Final[Kinds] = {
 }
 
 
-def test_ten_random_faults_do_not_change_the_result(namespace: str, tmp_path: Path) -> None:
-    run_with_faults(namespace, "PyTorchJob", tmp_path, kinds=KINDS, faults=10, epochs=15)
+def test_five_random_faults_do_not_change_the_result(namespace: str, tmp_path: Path) -> None:
+    run_with_faults(namespace, "PyTorchJob", tmp_path, kinds=KINDS, faults=5, epochs=8)
 
 
 @pytest.mark.long

@@ -119,7 +119,9 @@ def test_foreign_objects_are_not_touched_and_nothing_is_left(namespace: str, kin
     assert names.FIELD_MANAGER not in {entry["manager"] for entry in after["managedFields"]}
 
 
-@pytest.mark.parametrize(("kind", "options"), [("IndexedJob", NOWHERE), ("PyTorchJob", BARE)])
+@pytest.mark.parametrize(
+    ("kind", "options"), [("IndexedJob", NOWHERE), pytest.param("PyTorchJob", BARE, marks=pytest.mark.long)]
+)
 def test_a_submit_killed_before_any_request_is_completed_by_the_next(
     namespace: str, kind: str, options: tuple[str, ...]
 ) -> None:

@@ -44,7 +44,7 @@ def submitted(namespace: str, name: str, folder: Path, seconds: int, *words: str
     )
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE])
+@pytest.mark.parametrize("size", [pytest.param(SMALL, marks=pytest.mark.long), LARGE])
 def test_a_replacement_gets_what_was_submitted_even_if_the_folder_has_changed(
     namespace: str, tmp_path: Path, size: int
 ) -> None:
