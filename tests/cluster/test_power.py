@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from tests.cluster.commands import until_status
-from tests.cluster.jobs import KINDS, Run
+from tests.cluster.jobs import Run
 from tests.cluster.kubectl import kubectl, until
 from tests.cluster.power import powered_off, until_noticed
 from tests.cluster.toy import (
@@ -26,8 +26,12 @@ pytestmark = [pytest.mark.cluster, pytest.mark.alone, pytest.mark.timeout(1500)]
 SHORT: Final = ("--grace-period", "20s")
 
 
-def test_a_node_that_is_off_for_a_moment(namespace: str) -> None:
-    runs = submit_on_three_nodes(namespace, KINDS)
+# Two at a time: three nodes have one without a node 0.
+@pytest.mark.parametrize(
+    "kinds", [("IndexedJob", "TrainJob"), pytest.param(("JobSet", "PyTorchJob"), marks=pytest.mark.long)]
+)
+def test_a_node_that_is_off_for_a_moment(namespace: str, kinds: tuple[str, ...]) -> None:
+    runs = submit_on_three_nodes(namespace, kinds)
     with all_recover(*runs), powered_off(node_without_stores(runs)):
         pass
     for run in runs:
