@@ -105,7 +105,7 @@ class Chaos:
 
     def run(self, kinds: Mapping[str, Kind], *, faults: int, steps: int) -> None:
         """Do so many faults, spread over a job of so many steps; each kind as often as the others, in any order."""
-        schedule = ([*kinds] * faults)[:faults]
+        schedule = (self.chance.sample([*kinds], len(kinds)) * faults)[:faults]
         self.chance.shuffle(schedule)
         overlaps = False
         for number, kind in enumerate(schedule):
