@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, TensorDataset
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, DistributedSampler, IterableDataset, TensorDataset
 
 from kittrain import Data, DDPOptions, Run, Step, Training, World, join
 from kittrain.world.rng import seed_all
@@ -133,10 +134,14 @@ class Branches(nn.Module):
         return outputs
 
 
-def loader_of(bench: Bench, dataset: Dataset[Any] | None = None, **options: Any) -> DataLoader[Any]:
+def loader_of(
+    bench: Bench, dataset: Dataset[Any] | None = None, *, mesh: DeviceMesh | None = None, **options: Any
+) -> DataLoader[Any]:
+    """The samples of a rank; with a mesh of one dimension, those of a place in it."""
     dataset = dataset or samples()
     if not isinstance(dataset, IterableDataset):
-        options["sampler"] = DistributedSampler(dataset, bench.world.size, bench.world.rank, seed=4)
+        size, rank = (mesh.size(), mesh.get_local_rank()) if mesh else (bench.world.size, bench.world.rank)
+        options["sampler"] = DistributedSampler(dataset, size, rank, seed=4)
     return DataLoader(dataset, batch_size=3, **options)
 
 
@@ -223,6 +228,54 @@ def sharded(bench: Bench) -> nn.Module:
     for one in (model[0], model):  # type: ignore[index]
         fully_shard(one, mesh=mesh, mp_policy=policy)
     return tutorial(bench, model, loader_of(bench))
+
+
+def tensor_parallel(bench: Bench) -> nn.Module:
+    """FSDP2 over a mesh of 2 dimensions: each shard is divided by tensor parallelism; both parts see its samples."""
+    model = network()
+    mesh = shard_over_tensor(model, bench.world.size)
+    return tutorial(bench, model, loader_of(bench, mesh=mesh["shard"]))
+
+
+def hybrid(bench: Bench) -> nn.Module:
+    """FSDP2 over a mesh of 2 dimensions: replicas of a sharded model."""
+    model = network()
+    shard_in_replicas(model, bench.world.size)
+    return tutorial(bench, model, loader_of(bench, ConcatDataset([samples(), samples()])))
+
+
+def shard_over_tensor(model: nn.Module, size: int) -> DeviceMesh:
+    """Tensor parallelism between 2 ranks each, FSDP2 between the others; returns the mesh."""
+    mesh = init_device_mesh("cpu", (size // 2, 2), mesh_dim_names=("shard", "tensor"))
+    layers = [name for name, one in model.named_children() if isinstance(one, nn.Linear)]
+    parallelize_module(model, mesh["tensor"], dict(zip(layers, (ColwiseParallel(), RowwiseParallel()), strict=True)))
+    for one in (*model.children(), model):
+        fully_shard(one, mesh=mesh["shard"])
+    return mesh
+
+
+def shard_in_replicas(model: nn.Module, size: int) -> None:
+    """FSDP2 between 2 ranks each, replicated over the others."""
+    mesh = init_device_mesh("cpu", (size // 2, 2), mesh_dim_names=("replicate", "shard"))
+    for one in (*model.children(), model):
+        fully_shard(one, mesh=mesh)
+
+
+def whole_batches(bench: Bench, *, wrap: Callable[[nn.Module, int], object]) -> nn.Module:
+    """Each step takes all samples on each rank, so steps are the same however the model is wrapped."""
+    model: nn.Module = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1))
+    wrapped = wrap(model, bench.world.size)
+    model = wrapped if isinstance(wrapped, nn.Module) else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    inputs, targets = samples().tensors
+    with bench.run(model=model, optimizer=optimizer) as run:
+        for _ in run.steps(STEPS):
+            loss = functional.mse_loss(model(inputs), targets)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            settled(run).step(loss)
+    return model
 
 
 def compiled(bench: Bench) -> nn.Module:
@@ -313,6 +366,13 @@ FITS: dict[str, Loop] = {
     ),
     "accumulated, sharded": lambda bench: fit(bench, dropout=False, accumulate=4, sharded=True),
 }  # all with the same result
+MESHES: dict[str, Loop] = {
+    "alone": lambda bench: whole_batches(bench, wrap=lambda model, _: model),
+    "DDP": lambda bench: whole_batches(bench, wrap=lambda model, _: ddp(model)),
+    "sharded": lambda bench: whole_batches(bench, wrap=lambda model, _: fully_shard(model)),
+    "sharded and tensor parallel": lambda bench: whole_batches(bench, wrap=shard_over_tensor),
+    "sharded and replicated": lambda bench: whole_batches(bench, wrap=shard_in_replicas),
+}  # all with the same steps, up to rounding
 LOOPS: dict[str, Loop] = {
     "fit with all options": lambda bench: fit(bench, **ALL_OPTIONS),
     "ddp": lambda bench: tutorial(bench, ddp(), loader_of(bench)),
@@ -337,6 +397,11 @@ LOOPS: dict[str, Loop] = {
     "stream": lambda bench: tutorial(bench, ddp(), loader_of(bench, Stream(bench.world))),
     "stream with a state": lambda bench: tutorial(bench, ddp(), loader_of(bench, StatefulStream(bench.world))),
 }
+LOOPS_OF_4_RANKS: dict[str, Loop] = {
+    "sharded and tensor parallel, samples": tensor_parallel,
+    "sharded and replicated, samples": hybrid,
+}
+ALL_LOOPS: Final = {**LOOPS, **LOOPS_OF_4_RANKS, **FITS, **MESHES}
 
 
 def train(name: str, folder: Path, parts: dict[str, int | None], *, size: int = 2) -> list[int | None]:
@@ -372,7 +437,7 @@ def _rank(name: str, env: dict[str, str], folder: Path, parts: dict[str, int | N
             env_of_part = replace(world.env, snapshot_dir=folder / part / "snapshots")
             bench = Bench(world=replace(world, env=env_of_part), dies_at=dies_at)
             (folder / part).mkdir(exist_ok=True)
-            state = plain({**LOOPS, **FITS}[name](bench).state_dict())
+            state = plain(ALL_LOOPS[name](bench).state_dict())
             torch.save({"losses": bench.losses, "state": state}, folder / part / f"result-{world.rank}.pt")
 
 

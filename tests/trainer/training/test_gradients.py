@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn import functional
 from torch.utils.data import TensorDataset
 
-from kittrain import Data, DDPOptions, World, join
+from kittrain import Data, DDPOptions, Run, World, evaluate, join
 from kittrain.env import RankEnv
 from kittrain.training.gradients import AveragedGradients
 from kittrain.training.step_sync import Step, StepMessage, StepSync
@@ -143,6 +144,36 @@ def test_a_model_that_is_only_partly_sharded_is_an_error() -> None:
         fully_shard(model[1], mesh=init_device_mesh("cpu", (1,)))
         with pytest.raises(ValueError, match=r"gradients of model.0.weight, model.0.bias: call fully_shard\(model\)"):
             AveragedGradients(world, model, loss, samples_of(torch.float32))
+
+
+@pytest.mark.usefixtures("_one_rank")
+@pytest.mark.parametrize("sharded", [True, False])
+def test_tensor_parallelism_is_an_error_where_each_rank_has_samples_of_its_own(*, sharded: bool) -> None:
+    with join() as world:
+        model = nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 1))
+        mesh = init_device_mesh("cpu", (1, 1), mesh_dim_names=("shard", "tensor"))
+        parallelize_module(model, mesh["tensor"], {"0": ColwiseParallel(), "1": RowwiseParallel()})
+        if sharded:
+            fully_shard(model, mesh=mesh["shard"])
+        data = samples_of(torch.float32)
+        for use in (
+            lambda: AveragedGradients(world, model, loss, data),
+            lambda: evaluate(world, model, TensorDataset(torch.rand(3, 5)), lambda _, batch: batch[0]),
+            lambda: Run(world, model=model, data=data),
+        ):
+            with pytest.raises(ValueError, match=r"0.weight is divided by tensor parallelism"):
+                use()
+
+
+@pytest.mark.usefixtures("_one_rank")
+def test_replicas_of_a_sharded_model_are_no_tensor_parallelism() -> None:
+    skip_without_fsdp_on_cpus()
+    with join() as world:
+        model = nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 1))
+        fully_shard(model, mesh=init_device_mesh("cpu", (1, 1), mesh_dim_names=("replicate", "shard")))
+        gradients = AveragedGradients(world, model, loss, samples_of(torch.float32))
+        gradients.backward(next(gradients.batches(Cursor(), 1)), StepMessage)
+        assert all(one.grad is not None for one in model.parameters())
 
 
 @pytest.mark.usefixtures("_one_rank")

@@ -3,30 +3,53 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from tests.trainer.loops import FITS, LOOPS, STEPS, train
+from tests.trainer.loops import FITS, LOOPS, LOOPS_OF_4_RANKS, STEPS, train
 from tests.trainer.sharded import skip_without_fsdp_on_cpus
+
+# Loops, each with a number of ranks.
+RESUMED_AS = [("sharded and replicated", 4), ("sharded and tensor parallel", 2), ("sharded", 3), ("DDP", 2)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LOOPS)
-def test_a_loop_that_was_killed_and_resumed_ends_with_the_same_bits(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "size"), [*((name, 2) for name in LOOPS), *((name, 4) for name in LOOPS_OF_4_RANKS)])
+def test_a_loop_that_was_killed_and_resumed_ends_with_the_same_bits(tmp_path: Path, name: str, size: int) -> None:
     if "sharded" in name:
         skip_without_fsdp_on_cpus()
-    assert -9 in train(name, tmp_path, {"quiet": None, "killed": 13}), log(tmp_path)
-    assert train(name, tmp_path, {"killed": None}) == [0, 0], log(tmp_path)
+    assert -9 in train(name, tmp_path, {"quiet": None, "killed": 13}, size=size), log(tmp_path)
+    assert train(name, tmp_path, {"killed": None}, size=size) == [0] * size, log(tmp_path)
     (resumed,) = map(int, re.findall(r"resuming after step (\d+)", log(tmp_path)))
     assert 8 < resumed < 12, "within the last epoch, or the third of four"
-    for rank in (0, 1):
+    for rank in range(size):
         expected, found = (load(tmp_path / part / f"result-{rank}.pt") for part in ("quiet", "killed"))
         assert len(expected["losses"]) == STEPS - name.startswith("fit")
         assert found["losses"] == {step: loss for step, loss in expected["losses"].items() if step > resumed}
         torch.testing.assert_close(found["state"], expected["state"], rtol=0, atol=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sharded and tensor parallel", "sharded and replicated"])
+def test_a_model_on_a_mesh_resumes_on_any_other_and_on_any_number_of_ranks(tmp_path: Path, name: str) -> None:
+    skip_without_fsdp_on_cpus()
+    assert train("alone", tmp_path, {"quiet": None}, size=1) == [0], log(tmp_path)
+    expected = load(tmp_path / "quiet" / "result-0.pt")
+    assert -9 in train(name, tmp_path, {"killed": 13}, size=4), log(tmp_path)
+    for other, size in RESUMED_AS:
+        part = f"{other} {size}"
+        shutil.copytree(tmp_path / "killed", tmp_path / part)
+        assert train(other, tmp_path, {part: None}, size=size) == [0] * size, log(tmp_path)
+        found = load(tmp_path / part / "result-0.pt")
+        assert 1 < min(found["losses"]) <= STEPS == max(found["losses"])
+        for step, loss in found["losses"].items():
+            assert loss == pytest.approx(expected["losses"][step], rel=1e-4)
+        state = {name.removeprefix("module."): one for name, one in found["state"].items()}
+        torch.testing.assert_close(state, expected["state"], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow

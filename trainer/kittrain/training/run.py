@@ -29,6 +29,7 @@ from kittrain.training.taken import Taken
 from kittrain.world import rng
 from kittrain.world.data import Data
 from kittrain.world.distributed import World
+from kittrain.world.replicas import refuse_tensor_parallelism
 
 
 class Run:
@@ -50,7 +51,7 @@ class Run:
         steps_done: optimizer steps, including those before a restart.
 
     Raises:
-        ValueError: there is no module, or a name is reserved.
+        ValueError: there is no module, a name is reserved, or ``Data`` is given with tensor parallelism.
         TypeError: an object has no state.
     """
 
@@ -66,6 +67,8 @@ class Run:
         self._own = RankState(world.rank, self._position, separate_streams=False)
         self._plan = Plan()
         state = State(**{name: one for name, one in objects.items() if is_shared(one)})
+        if data:
+            refuse_tensor_parallelism(state.model)
         self._session = Session(
             world,
             state,

@@ -145,7 +145,7 @@ class World:
             options: of DDP.
 
         Raises:
-            ValueError: ``fully_shard`` was applied to parts of the module only.
+            ValueError: ``fully_shard`` was applied to parts of the module only, or it is divided by tensor parallelism.
         """
         return replicate(module, options) if dist.is_initialized() and not is_fully_sharded(module) else module
 

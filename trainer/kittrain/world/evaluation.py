@@ -14,7 +14,7 @@ from kittrain.world.batch_loading import BatchDataset, BatchRequest, Collate, Sa
 from kittrain.world.distributed import World
 from kittrain.world.eval_mode import eval_mode
 from kittrain.world.order import rank_share
-from kittrain.world.replicas import has_sharded_modules, reshard
+from kittrain.world.replicas import has_sharded_modules, refuse_tensor_parallelism, reshard
 from kittrain.world.transfer import to_device
 
 Measure = Callable[[nn.Module, Any], Tensor]
@@ -46,9 +46,10 @@ def evaluate(
         collate: makes a batch of a list of samples; None is torch's default.
 
     Raises:
-        ValueError: there are no samples.
+        ValueError: there are no samples, or the model is divided by tensor parallelism.
     """
     module = model.module if isinstance(model, DistributedDataParallel) else model
+    refuse_tensor_parallelism(module)
     samples = len(dataset)  # type: ignore[arg-type]  # torch's Dataset has no __len__
     if samples < 1:
         raise ValueError("the data set to evaluate has no samples")

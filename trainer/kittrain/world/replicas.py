@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Final
 
+import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
@@ -84,8 +85,10 @@ def is_fully_sharded(model: nn.Module) -> bool:
     """Whether ``fully_shard`` was applied to a whole model, so that it averages its gradients.
 
     Raises:
-        ValueError: it was applied to parts only; names parameters whose gradients would not be averaged.
+        ValueError: it was applied to parts only; names parameters whose gradients would not be averaged. Or layers are
+            divided by tensor parallelism.
     """
+    refuse_tensor_parallelism(model)
     if not has_sharded_modules(model):
         return False
     whole = [name for name, one in model.named_parameters() if one.requires_grad and not isinstance(one, DTensor)]
@@ -96,3 +99,24 @@ def is_fully_sharded(model: nn.Module) -> bool:
             "call fully_shard(model), too, after its parts"
         )
     return True
+
+
+def refuse_tensor_parallelism(model: nn.Module) -> None:
+    """Check that each rank may train on samples of its own.
+
+    Raises:
+        ValueError: a layer is divided by tensor parallelism, whose ranks need the same samples.
+    """
+    sharded = has_sharded_modules(model)
+    for name, one in model.named_parameters():
+        if isinstance(one, DTensor) and not (sharded and _by_samples_only(one)):
+            raise ValueError(
+                f"{name} is divided by tensor parallelism, whose ranks need the same samples, and here each rank gets "
+                "its own: use Run with a loader whose sampler knows the mesh, and evaluate in the script"
+            )
+
+
+def _by_samples_only(parameter: DTensor) -> bool:
+    """Whether a parameter is sharded over all ranks, or over a group of them that has replicas, by ``fully_shard``."""
+    replicated = all(placement.is_replicate() for placement in parameter.placements[:-1])
+    return replicated and parameter.device_mesh.size() == dist.get_world_size()
