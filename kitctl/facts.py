@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -121,6 +122,14 @@ class Report(msgspec.Struct, frozen=True):
     warning: str = ""  # what is probably not as it should be, although the ranks run or have succeeded
 
 
+class Preparation(msgspec.Struct, frozen=True):
+    """What a node does before it joins, as it says itself; ``since`` is Unix seconds by its own clock."""
+
+    pod: str = ""
+    since: float = 0.0
+    what: str = ""
+
+
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about one node; times are Unix seconds."""
 
@@ -166,6 +175,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     failure: Termination | None = None
     nodes: tuple[NodeFacts, ...] = ()
     report: Report | None = None
+    preparing: Mapping[int, Preparation] = {}  # by node; may be left from an earlier process of the node
     reports: bool = True  # whether its agents publish one
     grace_seconds: float = 30.0  # from SIGTERM to SIGKILL
     snapshots: str = ""

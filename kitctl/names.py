@@ -60,6 +60,7 @@ CODE_STORE_COMMAND: Final = ("python", "-P", "-m", "kittrain.code_store")  # the
 SNAPSHOTS_COMMAND: Final = ("python", "-P", "-m", "kittrain.snapshots", "--folder")  # then the folder and the verb
 
 REPORT_KEY: Final = "report"  # of the status ConfigMap: the report as JSON; written by rank 0's agent
+PREPARING_KEY: Final = "preparing-"  # and a node's index: what that node does before it joins
 
 # -- objects beside the job, named after it -------------------------------------------------------------------------
 

@@ -95,7 +95,7 @@ def derive(facts: JobFacts) -> JobState:
         ended=facts.ended,
         progress=report.progress,
         failure=facts.failure,
-        nodes=tuple(_node(node, report, phase, reporting=facts.reports) for node in facts.nodes),
+        nodes=tuple(_node(node, facts, phase) for node in facts.nodes),
         snapshots=facts.snapshots,
         queue=facts.queue,
         slow=report.slow if phase == "Running" else {},
@@ -149,7 +149,15 @@ def _reason(facts: JobFacts, phase: Phase) -> str:
     if phase in TERMINAL_PHASES or phase == "Running":
         return ""
     notes = () if _waits(facts) else (node.note for node in facts.nodes if node.note and not node.alive)
-    return next(iter(notes), facts.note)
+    preparing = (_preparing(node, facts) for node in facts.nodes)
+    return next(filter(None, (*notes, *preparing)), facts.note)
+
+
+def _preparing(node: NodeFacts, facts: JobFacts) -> str:
+    """What the node's current process does before it joins; empty if nothing that takes long. By its own clock."""
+    told = facts.preparing.get(node.index)
+    current = told and node.alive and told.pod == node.pod and told.since >= (node.started or 0.0)
+    return told.what if told and current else ""
 
 
 def _failure_reason(failure: Termination) -> str:
@@ -157,18 +165,19 @@ def _failure_reason(failure: Termination) -> str:
     return failure.reason if failure.node is None else f"node {failure.node}: {failure.reason}"
 
 
-def _node(node: NodeFacts, report: Report, phase: Phase, *, reporting: bool) -> NodeState:
+def _node(node: NodeFacts, facts: JobFacts, phase: Phase) -> NodeState:
+    report = facts.report or Report()
     assignment = report.nodes.get(str(node.index)) if phase == "Running" else None
     first, last = assignment.ranks if assignment else (0, -1)
     return NodeState(
         index=node.index,
-        state=_node_state(node, assigned=assignment is not None or not reporting, phase=phase),
+        state=_node_state(node, assigned=assignment is not None or not facts.reports, phase=phase),
         ranks=tuple(range(first, last + 1)),
         pod=node.pod,
         host=assignment.host if assignment else node.host,
         restarts=_restarts(node, report),
         since=node.started if node.alive else node.ended,
-        reason=_node_reason(node, phase, report),
+        reason=(_preparing(node, facts) if assignment is None else "") or _node_reason(node, phase, report),
     )
 
 

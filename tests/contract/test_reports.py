@@ -11,7 +11,11 @@ from typing import ClassVar
 import msgspec
 
 from kitctl import facts, names
+from kitctl.targets.cluster import reports
+from kitctl.targets.local.folder import JobFolder
+from kittrain.env import NodeEnv
 from kittrain.node import configmap
+from kittrain.node.preparation import preparing
 from kittrain.node.recovery import RANK_PARTS
 from kittrain.node.script_progress import ScriptProgress
 from kittrain.outcome import termination
@@ -84,6 +88,21 @@ def test_kitctl_reads_how_the_group_does(tmp_path: Path) -> None:
 
 def test_kitctl_finds_the_report_where_the_trainer_puts_it() -> None:
     assert configmap.KEY == names.REPORT_KEY
+    assert configmap.PREPARING_KEY == names.PREPARING_KEY
+
+
+def test_kitctl_reads_what_a_node_does_before_it_joins(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path)
+    folder.node(1).path.mkdir(parents=True)
+    with preparing(
+        "installing requirements", NodeEnv(node_index=1, pod="job-1", report=f"file:{folder.report_path}"), print
+    ):
+        told = folder.preparing[1]
+        data = {f"{configmap.PREPARING_KEY}1": (tmp_path / "preparing-1.json").read_text()}
+    assert (told.pod, told.what) == ("job-1", "installing requirements")
+    assert 0 < told.since <= time.time()
+    assert reports.preparing({"data": data}) == {1: told}
+    assert folder.preparing == {}
 
 
 def test_kitctl_reads_a_termination_message() -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from kitctl.facts import JobFacts, NodeAssignment, NodeFacts, Progress, QueueFacts, Report, Termination
+from kitctl.facts import JobFacts, NodeAssignment, NodeFacts, Preparation, Progress, QueueFacts, Report, Termination
 from kitctl.state import derive
 
 
@@ -228,3 +228,34 @@ def test_restarts_within_an_earlier_pod_do_not_count_for_the_current_one(pod: st
 def test_restarts_are_those_of_all_nodes() -> None:
     job = derive(facts(node(0, attempts=2), node(1, attempts=3), gone(2, attempts=0)))
     assert (job.restarts, [place.restarts for place in job.nodes]) == (3, [1, 2, 0])
+
+
+INSTALLS = {1: Preparation(pod="job-1", since=11.0, what="installing requirements")}
+
+
+@pytest.mark.parametrize(
+    ("known", "reason", "of_node"),
+    [
+        (facts(node(0), node(1), preparing=INSTALLS), "installing requirements", "installing requirements"),
+        (facts(gone(0, attempts=0, note="Unschedulable"), node(1), preparing=INSTALLS), "Unschedulable", None),
+        (facts(node(0), node(1, started=12.0), preparing=INSTALLS), "", ""),  # of a process before this one
+        (facts(node(0), node(1, pod="job-1-b"), preparing=INSTALLS), "", ""),
+        (facts(node(0), gone(1), preparing=INSTALLS), "was killed by signal 9", "was killed by signal 9"),
+        (facts(node(0), node(1), preparing=INSTALLS, report=FORMED), "", ""),  # it has joined since
+        (facts(node(0), node(1), preparing=INSTALLS, result="Cancelled"), "", None),
+    ],
+)
+def test_what_a_node_does_before_it_joins_is_shown_while_it_does_so(
+    known: JobFacts, reason: str, of_node: str | None
+) -> None:
+    job = derive(known)
+    assert job.reason == reason
+    if of_node is not None:
+        assert job.nodes[1].reason == of_node
+
+
+def test_a_node_that_prepares_to_join_a_running_job_shows_it_itself() -> None:
+    late = {2: Preparation(pod="job-2", since=31.0, what="installing requirements")}
+    job = derive(facts(node(0), node(1), node(2, started=30.0), node_range="2:3", report=FORMED, preparing=late))
+    assert (job.phase, job.reason) == ("Running", "")
+    assert [place.reason for place in job.nodes] == ["", "", "installing requirements"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
+import tarfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,6 +39,38 @@ def test_they_are_installed_once_and_found_again(kit: Kit) -> None:
     assert logs.count("requirements: alpha-1.5 installed in") == 1
     kit.run("submit", "--name", "two", *words, "--wait", "--", "train.py")
     assert "the requirements are installed already" in kit.run("logs", "two")
+
+
+PROJECT = "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
+BACKEND = """
+import os, time
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    while not os.path.exists(os.environ["GO_ON"]):
+        time.sleep(0.05)
+    raise SystemExit("that is enough")
+"""
+
+
+def test_the_status_says_that_they_are_installed(kit: Kit) -> None:
+    """A package's build waits for this test: the status has to say why no rank starts meanwhile."""
+    (kit.folder / "train.py").touch()
+    (kit.folder / "requirements.txt").write_text("slow\n")
+    go_on = kit.folder / "go-on"
+    with tarfile.open(kit.folder / "slow-1.0.tar.gz", "w:gz") as sdist:
+        for name, text in {"pyproject.toml": PROJECT, "backend.py": BACKEND}.items():
+            info = tarfile.TarInfo(f"slow-1.0/{name}")
+            info.size = len(text)
+            sdist.addfile(info, io.BytesIO(text.encode()))
+    words = ("--requirements", "requirements.txt", "--find-links", ".", "--no-index", "--env", f"GO_ON={go_on}")
+    kit.run("submit", "--name", "job", "--nodes", "2", *words, "--", "train.py")
+    watching = kit.start("wait", "job")
+    state = kit.until("job", lambda state: state["reason"])
+    assert (state["phase"], state["reason"]) == ("Starting", "installing requirements")
+    assert sorted(node["reason"] for node in state["nodes"]) == ["", "installing requirements"], "the other one waits"
+    go_on.touch()
+    told = "".join(watching.communicate(timeout=240))
+    assert "job: Starting (installing requirements)" in told
+    assert "that is enough" in kit.status("job")["reason"]
 
 
 def test_what_cannot_be_installed_is_the_jobs_reason(kit: Kit) -> None:

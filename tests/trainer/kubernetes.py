@@ -52,7 +52,8 @@ class _Api(BaseHTTPRequestHandler):
             found = self.server.objects.get(path)
             status = self._status(found, patch, query)
             if status == 200 and patch and found is not None:
-                found.setdefault("data", {}).update(patch["data"])
+                data = {**found.get("data", {}), **patch["data"]}
+                found["data"] = {key: text for key, text in data.items() if text is not None}  # as a merge patch does
                 version = int(found.setdefault("metadata", {}).get("resourceVersion", "0"))
                 found["metadata"]["resourceVersion"] = str(version + 1)
             body = json.dumps(found if status == 200 else {"kind": "Status", "code": status}).encode()

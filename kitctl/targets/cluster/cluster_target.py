@@ -39,6 +39,7 @@ from kitctl.targets.cluster.existing import wait_deleted
 from kitctl.targets.cluster.kubeconfig import Context
 from kitctl.targets.cluster.log_copies import LogCopies
 from kitctl.targets.cluster.pod_logs import Source
+from kitctl.targets.cluster.reports import report
 from kitctl.targets.cluster.resources import Object
 from kitctl.targets.conflicts import check_scale, snapshots_disabled
 
@@ -76,14 +77,16 @@ class ClusterTarget:
         """All jobs, the oldest first: a request for each kind, one for pods, one for reports."""
         found = finding.jobs(self.api, namespace)
         pods = job_facts.group_by_job(self.api.select("Pod", namespace, labelSelector=finding.PODS)) if found else {}
-        reports = job_facts.group_by_job(self.api.select("ConfigMap", namespace, labelSelector=STATUS)) if found else {}
+        statuses = (
+            job_facts.group_by_job(self.api.select("ConfigMap", namespace, labelSelector=STATUS)) if found else {}
+        )
         queued = any(map(kueue.queue_of, found))
         workloads = queues.all_workloads(self.api, namespace) if queued else []
         found_facts = [
             job_facts.from_objects(
                 job,
                 pods.get(_key(job), ()),
-                job_facts.report(next(iter(reports.get(_key(job), ())), None)) or job_facts.own_report(job),
+                next(iter(statuses.get(_key(job), ())), None),
                 target=self._context.name,
                 now=time.time(),
                 queue=kueue.facts(job, kueue.workload_of(job, workloads)),
@@ -100,11 +103,10 @@ class ClusterTarget:
         kind = of_object(job)
         complete = kind.suspended(job) or len(pods) >= kind.desired_nodes(job)
         warnings = () if complete else events.warning_events(self.api, job)
-        report = job_facts.report(status) or job_facts.own_report(job)
         return job_facts.from_objects(
             job,
             pods,
-            report,
+            status,
             target=self._context.name,
             now=time.time(),
             events=warnings,
@@ -227,7 +229,7 @@ class ClusterTarget:
         return Source(pods=lambda: finding.pods(self.api, found), missing=missing, ended=ended, copies=copies.lines)
 
     def _report(self, namespace: str, name: str) -> Report | None:
-        return job_facts.report(self.api.find("ConfigMap", namespace, names.status_name(name)))
+        return report(self.api.find("ConfigMap", namespace, names.status_name(name)))
 
 
 def _key(job: Object) -> tuple[str, str]:

@@ -10,10 +10,10 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from kitctl import environment, names
-from kitctl.facts import JobFacts, NodeFacts, QueueFacts, Report, Termination
+from kitctl.facts import JobFacts, NodeFacts, QueueFacts, Termination
 from kitctl.kinds import all_kinds, of_object
 from kitctl.kinds.job_kind import plain_env
-from kitctl.targets.cluster import conditions
+from kitctl.targets.cluster import conditions, reports
 from kitctl.targets.cluster.lifecycle import annotations_of
 
 Object: TypeAlias = dict[str, Any]
@@ -27,14 +27,14 @@ CONTAINERS: Final = frozenset(kind.container for kind in all_kinds().values())
 def from_objects(
     job: Object,
     pods: Sequence[Object],
-    report: Report | None,
+    status: Object | None,
     *,
     target: str,
     now: float,
     events: Sequence[Object] = (),
     queue: QueueFacts | None = None,
 ) -> JobFacts:
-    """The facts of a job from its object, pods and report and, options pods are missing, its warning events."""
+    """The facts of a job from its object, pods, status ConfigMap and, if pods are missing, its warning events."""
     kind = of_object(job)
     nodes = _nodes(job, pods, now)
     how, ended, message = result(job)
@@ -51,7 +51,8 @@ def from_objects(
         ended=ended,
         failure=_failure(nodes, pods, message, now) if how == "Failed" else None,
         nodes=nodes,
-        report=report,
+        report=reports.report(status) or reports.own_report(job),
+        preparing=reports.preparing(status),
         reports=bool(environment.read_agent_spec(plain_environment(job)).get("report")),
         grace_seconds=grace_seconds(job),
         snapshots=f"claim {snapshot_claim(job)}" if snapshot_claim(job) else "",
@@ -141,21 +142,6 @@ def has_started(job: Object) -> bool:
 def is_running(pod: Object) -> bool:
     """Whether its container is running, according to its kubelet."""
     return "running" in container_status(pod).get("state", {})
-
-
-def report(config_map: Object | None) -> Report | None:
-    """The latest report of rank 0's agent."""
-    text = ((config_map or {}).get("data") or {}).get(names.REPORT_KEY, "")
-    try:
-        return msgspec.json.decode(text, type=Report)
-    except msgspec.MsgspecError:
-        return None
-
-
-def own_report(job: Object) -> Report | None:
-    """What the job's own status says, where no ConfigMap has a report."""
-    parts = of_object(job).progress(job)
-    return msgspec.convert(parts, Report, strict=False) if parts else None
 
 
 def owner_kinds(thing: Object | None) -> list[str]:

@@ -7,6 +7,7 @@
     runtime.json        what the supervisor chose: the rendezvous port
     result.json         how it ended; absent before
     report.json         published by rank 0's agent
+    preparing-<i>.json  what a node does before it joins; absent while it does nothing that takes long
     supervisor.lock     held by the running supervisor;  supervisor.log  its log
     code/               the folder that was sent, in a store (``code_store``)
     nodes/<i>/workdir/  the node's copy of it
@@ -28,7 +29,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kitctl.errors import SpecError, TargetError
-from kitctl.facts import Report, Termination
+from kitctl.facts import Preparation, Report, Termination
 from kitctl.targets.local.code_store import STORE
 from kitctl.targets.local.locks import is_locked
 from kitctl.targets.local.records import Desired, Exited, Job, Result, Runtime, Started
@@ -147,6 +148,12 @@ class JobFolder:
     def report(self) -> Report | None:
         """The latest report of rank 0's agent."""
         return read(self.report_path, Report)
+
+    @property
+    def preparing(self) -> dict[int, Preparation]:
+        """What nodes do before they join, by node."""
+        found = {node.index: read(self.path / f"preparing-{node.index}.json", Preparation) for node in self.nodes()}
+        return {index: note for index, note in found.items() if note}
 
     def node(self, index: int) -> NodeFolder:
         """Node ``index``, even if it was never started."""

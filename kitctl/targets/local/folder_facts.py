@@ -30,6 +30,7 @@ def from_folder(folder: JobFolder, state: Path) -> JobFacts:
         failure=result.failure if result else None,
         nodes=tuple(_node_facts(job, folder.node(index)) for index in range(count)),
         report=folder.report,
+        preparing=folder.preparing,
         grace_seconds=job.spec.grace_seconds,
         snapshots=str(snapshots or ""),
     )

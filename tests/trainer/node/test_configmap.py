@@ -34,6 +34,14 @@ def test_the_report_is_one_key_and_other_keys_stay(server: ApiServer, sink: Conf
     assert data == {"note": "somebody else's"}
 
 
+def test_what_a_node_does_before_it_joins_is_a_key_of_its_own(server: ApiServer, sink: ConfigMapSink) -> None:
+    sink.put({"round": 1})
+    sink.prepare(12, {"what": "installing requirements"})
+    assert json.loads(server.objects[REPORT]["data"]["preparing-12"]) == {"what": "installing requirements"}
+    sink.prepare(12, None)
+    assert server.objects[REPORT]["data"].keys() == {"report"}
+
+
 def test_a_renewed_token_is_used(server: ApiServer, sink: ConfigMapSink, tmp_path: Path) -> None:
     sink.put({"round": 1})
     server.token = "second"

@@ -130,6 +130,9 @@ class FaultySink:
         if self._error:
             raise OSError(self._error)
 
+    def prepare(self, _node: int, _note: Mapping[str, Any] | None) -> None:
+        raise NotImplementedError
+
 
 def test_an_error_of_the_sink_is_logged_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     sink = FaultySink(error="the volume is full")

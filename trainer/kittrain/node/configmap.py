@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final
 from kittrain.system.apiserver import ApiError, ApiServer
 
 KEY: Final = "report"  # in the ConfigMap's data
+PREPARING_KEY: Final = "preparing-"  # and the node's index
 ERRORS: Final[Mapping[int, str]] = {
     # Why the API server rejects a report, and the fix.
     HTTPStatus.UNAUTHORIZED: "the service account's token was rejected; is the cluster's clock right?",
@@ -26,7 +27,7 @@ class ReportRejectedError(OSError):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigMapSink:
-    """Writes the key :data:`KEY` of a ConfigMap in the pod's namespace."""
+    """Writes the key :data:`KEY` of a ConfigMap in the pod's namespace, and a node's own key while it prepares."""
 
     # The load on the API server equals that of two nodes' leases, which are renewed every 10 s.
     interval: ClassVar[float] = 5.0
@@ -40,8 +41,19 @@ class ConfigMapSink:
         Raises:
             ReportRejectedError: it was rejected.
         """
+        self._set(KEY, json.dumps(report))
+
+    def prepare(self, node: int, note: Mapping[str, Any] | None) -> None:
+        """Replace or remove the node's key.
+
+        Raises:
+            ReportRejectedError: it was rejected.
+        """
+        self._set(f"{PREPARING_KEY}{node}", None if note is None else json.dumps(note))
+
+    def _set(self, key: str, text: str | None) -> None:
         try:
-            self.server.patch("api/v1", "configmaps", self.name, {"data": {KEY: json.dumps(report)}})
+            self.server.patch("api/v1", "configmaps", self.name, {"data": {key: text}})
         except ApiError as error:
             why = f"the ConfigMap {self.name}: {ERRORS.get(error.status, error)}" if error.status else str(error)
             raise ReportRejectedError(why) from error

@@ -28,10 +28,17 @@ class Sink(Protocol):
             OSError: it could not be written; the next one may succeed.
         """
 
+    def prepare(self, node: int, note: Mapping[str, Any] | None) -> None:
+        """Replace what a node says of itself before it joins; None: nothing any more.
+
+        Raises:
+            OSError: it could not be written.
+        """
+
 
 @dataclass(frozen=True)
 class FileSink:
-    """``file:<path>``: a JSON file, replaced atomically."""
+    """``file:<path>``: a JSON file, replaced atomically; ``preparing-<node>.json`` beside it is a node's own."""
 
     interval: ClassVar[float] = 1.0
 
@@ -39,9 +46,15 @@ class FileSink:
 
     def put(self, report: Mapping[str, Any]) -> None:
         """Replace the file."""
-        scratch = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        scratch.write_text(json.dumps(report))
-        scratch.replace(self.path)
+        _replace(self.path, report)
+
+    def prepare(self, node: int, note: Mapping[str, Any] | None) -> None:
+        """Replace or remove the node's file."""
+        path = self.path.with_name(f"preparing-{node}.json")
+        if note is None:
+            path.unlink(missing_ok=True)
+        else:
+            _replace(path, note)
 
 
 @dataclass(frozen=True)
@@ -61,10 +74,21 @@ class Sinks:
         Raises:
             OSError: of the first one that failed.
         """
+        self._each(lambda sink: sink.put(report))
+
+    def prepare(self, node: int, note: Mapping[str, Any] | None) -> None:
+        """Replace what a node says of itself in each.
+
+        Raises:
+            OSError: of the first one that failed.
+        """
+        self._each(lambda sink: sink.prepare(node, note))
+
+    def _each(self, act: Callable[[Sink], None]) -> None:
         failures = []
         for sink in self.sinks:
             try:
-                sink.put(report)
+                act(sink)
             except OSError as error:
                 failures.append(error)
         if failures:
@@ -77,6 +101,12 @@ def sink_of(
     """The sinks that the job spec and the environment name; None if they name none."""
     found = tuple(sink for sink in (_named(address, warn), trainer_status.sink_from(environ)) if sink)
     return found[0] if len(found) == 1 else Sinks(found) if found else None
+
+
+def _replace(path: Path, content: Mapping[str, Any]) -> None:
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch.write_text(json.dumps(content))
+    scratch.replace(path)
 
 
 def _named(address: str | None, warn: Callable[[str], None]) -> Sink | None:

@@ -21,6 +21,7 @@ from typing import Final
 
 from kittrain.env import NodeEnv
 from kittrain.node.pip_install import RequirementsError, install, installed_packages
+from kittrain.node.preparation import INSTALLING, preparing
 from kittrain.node.workdir import unpack
 from kittrain.system.make_once import make_once
 from kittrain.system.private_folder import private_folder
@@ -45,7 +46,7 @@ def required_packages(node: NodeEnv, log: Log) -> Path | None:
         return None
     installed = installed_packages()
     name = key(digest, installed)
-    make = partial(_install, digest, store, installed, log)
+    make = partial(_install_told, node, partial(_install, digest, store, installed, log), log)
     if node.packages_dir:
         try:
             return _made(node.packages_dir / name, make, log)
@@ -70,6 +71,11 @@ def _made(folder: Path, make: Callable[[Path], None], log: Log) -> Path:
         return folder
     make_once(folder, make, waiting=lambda: log("waiting for another node, which installs the requirements"))
     return folder
+
+
+def _install_told(node: NodeEnv, make: Callable[[Path], None], log: Log, folder: Path) -> None:
+    with preparing(INSTALLING, node, log):
+        make(folder)
 
 
 def _install(digest: str, store: Path, installed: Mapping[str, str], log: Log, folder: Path) -> None:

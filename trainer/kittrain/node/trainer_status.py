@@ -62,6 +62,9 @@ class TrainerStatusSink:
         if status != HTTPStatus.OK:
             raise StatusRejectedError(f"status.trainerStatus: HTTP status {status}")
 
+    def prepare(self, node: int, note: Mapping[str, Any] | None) -> None:
+        """A TrainJob's status has no place for it."""
+
 
 def sink_from(environ: Mapping[str, str]) -> TrainerStatusSink | None:
     """The sink of a TrainJob's pod; None in other pods, and where the feature gate is off."""

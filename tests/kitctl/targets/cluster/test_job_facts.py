@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Any
 
 import pytest
 
@@ -140,13 +139,6 @@ def test_a_cancelled_job_has_ended_when_it_was_cancelled() -> None:
     known.job["metadata"]["annotations"][names.ANNOTATION_CANCELLED] = "2026-11-21T15:00:00+00:00"
     told = known.facts()
     assert (told.result, told.ended, told.failure) == ("Cancelled", at("2026-11-21T15:00:00Z"), None)
-
-
-@pytest.mark.parametrize(
-    "config_map", [None, {}, {"data": None}, {"data": {"report": "{"}}, {"data": {"report": "[]"}}]
-)
-def test_a_report_that_is_not_there_yet_is_none(config_map: dict[str, Any] | None) -> None:
-    assert job_facts.report(config_map) is None
 
 
 def test_the_run_id_is_read_from_the_job() -> None:

@@ -1,0 +1,34 @@
+"""Tells the job's status what a node does before it joins the others, as far as that takes long."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from kittrain.env import NodeEnv
+from kittrain.node.report_sinks import Sink, sink_of
+
+INSTALLING: Final = "installing requirements"
+Log = Callable[[str], None]
+
+
+@contextmanager
+def preparing(what: str, node: NodeEnv, log: Log) -> Iterator[None]:
+    """Within the context the status shows that the node does ``what``; a failure to say so is logged only."""
+    sink = sink_of(node.report, log, os.environ)
+    _tell(sink, node, {"pod": node.pod, "since": time.time(), "what": what}, log)
+    try:
+        yield
+    finally:
+        _tell(sink, node, None, log)
+
+
+def _tell(sink: Sink | None, node: NodeEnv, note: Mapping[str, Any] | None, log: Log) -> None:
+    try:
+        if sink:
+            sink.prepare(node.node_index, note)
+    except OSError as error:
+        log(f"warning: the status does not show what this node does: {error}")
