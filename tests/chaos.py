@@ -1,7 +1,7 @@
-"""Random faults in one job: one after the other, over each other, while a round forms, while a snapshot is published.
+"""Inject random faults into one job: in sequence, overlapping, while a round forms, and while a snapshot is published.
 
-For any target; ``Place`` is what it takes of one. A fault is due at a step of the job, not at a time: so all of them
-strike before it ends, however fast the machine is.
+For any target that implements ``ChaosJob``. Faults are scheduled by step, not by time, so that all of them are
+injected before the job ends, however fast the machine is.
 """
 
 from __future__ import annotations
@@ -23,207 +23,213 @@ from kitctl.targets import Target
 from kitctl.view.columns import columns
 from kittrain.snapshots.snapshot import SCRATCH
 
-PATIENCE: Final = 240.0  # seconds for whatever is waited for; far more than it takes
-OVERLAP: Final = 0.25  # how many of the faults strike before the job has recovered from the one before
+TIMEOUT: Final = 240.0  # seconds for each wait; far more than needed
+OVERLAP: Final = 0.25  # share of the faults that are injected before the job has recovered from the previous one
 
-IN_THE_MIDDLE: Final = "in the middle"  # of what a fault was to interrupt
+IN_THE_MIDDLE: Final = "in the middle"  # of the operation that the fault interrupts
 
-# Runs beside the agent of rank 0: kills that rank, or the agent, while a snapshot is half published.
+# Runs on the node of rank 0: kills that rank, or the agent, while a snapshot is half published.
 MID_PUBLISH: Final = f"""
 import os, signal, sys, time
 from pathlib import Path
 from kittrain import fault_injection
-folder, scratch, victim = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+folder, scratch, process = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 agent = int(os.environ.get("AGENT") or fault_injection.agent_here())
-pid = agent if victim == "agent" else fault_injection.rank_of(agent, 0)
+pid = agent if process == "agent" else fault_injection.rank_of(agent, 0)
 before, end = set(folder.glob(scratch)), time.monotonic() + 20
-while not (begun := set(folder.glob(scratch)) - before) and time.monotonic() < end:
+while not (started := set(folder.glob(scratch)) - before) and time.monotonic() < end:
     time.sleep(0.0002)
-print("{IN_THE_MIDDLE}" if begun else "before one began", flush=True)
+print("{IN_THE_MIDDLE}" if started else "before one began", flush=True)
 os.kill(pid, signal.SIGKILL)
 """
 
 
-class Place(Protocol):
-    """A job, and what only its target knows of it."""
+class ChaosJob(Protocol):
+    """A job, and the operations that depend on its target."""
 
     namespace: str
     name: str
     snapshots: Path
-    """As this machine sees them; in ``record`` within it the ranks write down their steps."""
+    """The path on this machine; the ranks record their steps in its subfolder ``record``."""
     folder: str
-    """The same, as nodes see it."""
+    """The path of the same folder on the nodes."""
 
     @property
     def target(self) -> Target:
-        """Where it runs."""
+        """The target that it runs on."""
 
     def python(self, node: int, *arguments: str) -> str:
-        """What a node's Python prints, run beside its agent, whose process id is AGENT, or whom nobody can mistake."""
+        """Run Python on a node; returns its output. AGENT is the agent's process id, unless the node has only one."""
 
 
 class Steps:
-    """How far the ranks are, in their own words (``toy --record``); reads only what is new."""
+    """The newest step that the ranks recorded (``toy --record``). Reads only what was appended since the last call."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._read: dict[Path, int] = {}
         self.newest = (0, 0)  # generation and step
 
-    def look(self) -> None:
-        """Read what they have written since; several threads may."""
+    def update(self) -> None:
+        """Read new records. Thread-safe."""
         for path in self._folder.glob("*.jsonl"):
             begin = self._read.get(path, 0)
             with path.open("rb") as file:
                 file.seek(begin)
                 whole, newline, _ = file.read().rpartition(b"\n")
             self._read[path] = begin + len(whole + newline)
-            for told in map(json.loads, whole.splitlines()):
-                self.newest = max(self.newest, (told["generation"], told["step"]))
+            for record in map(json.loads, whole.splitlines()):
+                self.newest = max(self.newest, (record["generation"], record["step"]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """A fault that was done; ``seconds`` until later ranks had taken a step, or None where nobody waited for that."""
+    """An injected fault; ``seconds`` until the next generation took a step, None if another fault overlapped."""
 
-    kind: str
+    scenario: str
     what: str
     step: int
     seconds: float | None
 
 
 class Chaos:
-    """A job that is struck again and again."""
+    """Injects faults into one job, and records them."""
 
-    def __init__(self, place: Place, chance: Random) -> None:
-        self.place = place
-        self.chance = chance
+    def __init__(self, job: ChaosJob, rng: Random) -> None:
+        self.job = job
+        self.rng = rng
         self.events: list[Event] = []
-        self._steps = Steps(place.snapshots / "record")
-        self._next_look = 0.0
-        self._refusal: Exception | None = None
+        self._steps = Steps(job.snapshots / "record")
+        self._next_check = 0.0
+        self._last_error: Exception | None = None
 
-    def run(self, kinds: Mapping[str, Kind], *, faults: int, steps: int) -> None:
-        """Do so many faults, spread over a job of so many steps; each kind as often as the others, in any order."""
-        schedule = (self.chance.sample([*kinds], len(kinds)) * faults)[:faults]
-        self.chance.shuffle(schedule)
+    def run(self, scenarios: Mapping[str, Scenario], *, faults: int, steps: int) -> None:
+        """Inject faults, evenly spread over the job's steps; all scenarios equally often, in random order."""
+        schedule = (self.rng.sample([*scenarios], len(scenarios)) * faults)[:faults]
+        self.rng.shuffle(schedule)
         overlaps = False
-        for number, kind in enumerate(schedule):
+        for number, scenario in enumerate(schedule):
             if not overlaps:
                 self.until_step(steps * (number + 1) // (faults + 2))
             (generation, step), began = self._steps.newest, time.monotonic()
-            what = kinds[kind](self)
-            overlaps = self.chance.random() < OVERLAP
+            what = scenarios[scenario](self)
+            overlaps = self.rng.random() < OVERLAP
             if not overlaps:
                 self.until(lambda before=generation: self._steps.newest[0] > before)  # type: ignore[misc]
             seconds = None if overlaps else time.monotonic() - began
-            self.events.append(Event(kind=kind, what=what, step=step, seconds=seconds))
+            self.events.append(Event(scenario=scenario, what=what, step=step, seconds=seconds))
 
     def until_step(self, step: int) -> None:
-        """Wait until the job has come so far."""
+        """Wait until the job has reached a step."""
         self.until(lambda: self._steps.newest[1] >= step)
 
     def until(self, condition: Callable[[], object]) -> None:
-        """Wait until a condition holds of the job, which must not end before."""
-        end = time.monotonic() + PATIENCE
+        """Wait until a condition holds; the job must not end before."""
+        end = time.monotonic() + TIMEOUT
         while not self._holds(condition):
-            if time.monotonic() > self._next_look:
+            if time.monotonic() > self._next_check:
                 facts = self.facts()
-                known = f"{facts}\nlast refusal: {self._refusal}\n{self.table()}"
-                assert not facts.result, f"it has ended: {known}"
-                assert time.monotonic() < end, f"not within {PATIENCE:g} s: {known}"
-                self._next_look = time.monotonic() + 1.0
+                details = f"{facts}\nlast error: {self._last_error}\n{self.table()}"
+                assert not facts.result, f"the job has ended: {details}"
+                assert time.monotonic() < end, f"not within {TIMEOUT:g} s: {details}"
+                self._next_check = time.monotonic() + 1.0
             time.sleep(0.05)
 
     def _holds(self, condition: Callable[[], object]) -> bool:
-        self._steps.look()
+        self._steps.update()
         return bool(condition())
 
     def facts(self) -> JobFacts:
-        """What is known about the job."""
-        return self.place.target.job(self.place.namespace, self.place.name)
+        """The job's current facts."""
+        return self.job.target.job(self.job.namespace, self.job.name)
 
     def report(self) -> Report:
-        """What its agents tell."""
+        """The agents' report."""
         return report_of(self.facts())
 
-    def strike(self, fault: str, *, node: int | None = None) -> str:
-        """Strike somebody, as soon as that can be done; whom, in words."""
-        struck: list[FaultInjection] = []
+    def inject(self, fault: str, *, node: int | None = None) -> str:
+        """Inject a fault as soon as a target is available; returns the target."""
+        injected: list[FaultInjection] = []
 
         def done() -> bool:
             try:
-                aimed = self.chance.choice(FaultSelector(fault=fault, node=node).candidates(self.report()))
-                self.place.target.inject_fault(self.place.namespace, self.place.name, aimed)
+                injection = self.rng.choice(FaultSelector(fault=fault, node=node).candidates(self.report()))
+                self.job.target.inject_fault(self.job.namespace, self.job.name, injection)
             except (ConflictError, TargetError, IndexError) as error:
-                self._refusal = error
-                return False  # it is on its way out, or not yet in
-            struck.append(aimed)
+                self._last_error = error
+                return False  # the target is terminating, or has not joined yet
+            injected.append(injection)
             return True
 
         self.until(done)
-        return struck[0].target
+        return injected[0].target
 
     def leader(self) -> int:
         """The node of rank 0."""
-        return next(int(node) for node, place in self.report().nodes.items() if place.group_rank == 0)
+        return next(int(node) for node, assignment in self.report().nodes.items() if assignment.group_rank == 0)
 
     def table(self) -> str:
-        """What has happened."""
+        """The injected faults, one per row."""
         rows = [
-            (str(number), str(event.step), event.kind, event.what, f"{event.seconds:.1f} s" if event.seconds else "-")
+            (
+                str(number),
+                str(event.step),
+                event.scenario,
+                event.what,
+                f"{event.seconds:.1f} s" if event.seconds else "-",
+            )
             for number, event in enumerate(self.events, 1)
         ]
-        return "\n".join(columns(("", "STEP", "FAULT", "STRUCK", "NEXT STEP AFTER"), rows))
+        return "\n".join(columns(("", "STEP", "FAULT", "TARGET", "NEXT STEP AFTER"), rows))
 
 
-Kind: TypeAlias = Callable[[Chaos], str]
+Scenario: TypeAlias = Callable[[Chaos], str]
 
 
 def two_at_once(chaos: Chaos) -> str:
-    """Two of the nodes."""
-    nodes = chaos.chance.sample(sorted(chaos.report().nodes), 2)
-    faults = chaos.chance.choices(["kill-rank", "kill-agent", "preempt"], k=2)
+    """Two nodes at the same time."""
+    nodes = chaos.rng.sample(sorted(chaos.report().nodes), 2)
+    faults = chaos.rng.choices(["kill-rank", "kill-agent", "preempt"], k=2)
     with ThreadPoolExecutor() as pool:
-        struck = pool.map(lambda fault, node: chaos.strike(fault, node=int(node)), faults, nodes)
-    return ", ".join(f"{fault} {victim}" for fault, victim in zip(faults, struck, strict=True))
+        targets = pool.map(lambda fault, node: chaos.inject(fault, node=int(node)), faults, nodes)
+    return ", ".join(f"{fault} {target}" for fault, target in zip(faults, targets, strict=True))
 
 
 def while_a_round_forms(chaos: Chaos) -> str:
-    """So few nodes are left that the rest has to wait for others; meanwhile the one that leads goes as well."""
+    """Leave too few nodes for a round; while the rest waits for others, kill the agent of rank 0's node, too."""
     report, leader = chaos.report(), chaos.leader()
     others = sorted({int(node) for node in report.nodes} - {leader})
     for node in others:
-        chaos.strike("kill-node", node=node)
+        chaos.inject("kill-node", node=node)
     chaos.until(lambda: chaos.report().forming or chaos.report().round != report.round)
     when = IN_THE_MIDDLE if chaos.report().forming else "after it had formed"
-    chaos.strike("kill-agent", node=leader)
+    chaos.inject("kill-agent", node=leader)
     return f"nodes {', '.join(map(str, others))}, then {leader} {when}"
 
 
 def while_a_snapshot_is_published(chaos: Chaos) -> str:
-    """Rank 0, which publishes it, or its agent."""
-    victim, told = chaos.chance.choice(["rank", "agent"]), []
+    """Kill rank 0, which publishes the snapshot, or its agent."""
+    process, outputs = chaos.rng.choice(["rank", "agent"]), []
 
     def done() -> bool:
-        arguments = (chaos.place.folder, f"{SCRATCH}*", victim)
+        arguments = (chaos.job.folder, f"{SCRATCH}*", process)
         try:
-            told.append(chaos.place.python(chaos.leader(), "-P", "-c", MID_PUBLISH, *arguments))
+            outputs.append(chaos.job.python(chaos.leader(), "-P", "-c", MID_PUBLISH, *arguments))
         except (ConflictError, TargetError, StopIteration):
             return False
-        return bool(told[-1])
+        return bool(outputs[-1])
 
     chaos.until(done)
-    return f"{victim} of rank 0, {told[-1]}"
+    return f"{process} of rank 0, {outputs[-1]}"
 
 
-# What may happen to any job; each strikes one of those that train.
-KINDS: Final[Mapping[str, Kind]] = {
-    "rank killed": lambda chaos: chaos.strike("kill-rank"),
-    "agent killed": lambda chaos: chaos.strike("kill-agent"),
-    "node lost": lambda chaos: chaos.strike("kill-node"),
-    "node preempted": lambda chaos: chaos.strike("preempt"),
-    "node 0 lost": lambda chaos: chaos.strike("kill-node", node=0),
+# Scenarios for any job; each hits processes that train.
+SCENARIOS: Final[Mapping[str, Scenario]] = {
+    "rank killed": lambda chaos: chaos.inject("kill-rank"),
+    "agent killed": lambda chaos: chaos.inject("kill-agent"),
+    "node lost": lambda chaos: chaos.inject("kill-node"),
+    "node preempted": lambda chaos: chaos.inject("preempt"),
+    "node 0 lost": lambda chaos: chaos.inject("kill-node", node=0),
     "two at once": two_at_once,
     "while a round forms": while_a_round_forms,
     "during a publish": while_a_snapshot_is_published,

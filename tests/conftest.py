@@ -1,4 +1,4 @@
-"""What every test relies on: a user's home of its own, one thread a process, goldens, and no silent skip under CI."""
+"""Fixtures for all tests: a temporary home, one thread per process, goldens, and no silent skips under CI."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ import pytest
 
 # Ranks of one test share the machine's cores with those of others.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# All tests but those of tests/gpu are of CPUs, also on a machine with a GPU.
+# Only tests/gpu uses a GPU, if the machine has one.
 if os.environ.get("KIT_GPU_TESTS") != "1":
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-# A shell that runs the tests in the background has them, and all that they start, ignore SIGINT.
+# A shell starts background processes with SIGINT ignored, and their children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# No test is timed: a busy machine is no reason to fail.
+# Tests assert no durations: a busy machine is no reason to fail.
 hypothesis.settings.register_profile("kit", deadline=None)
 hypothesis.settings.load_profile("kit")
 
@@ -33,12 +33,14 @@ Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-goldens", action="store_true", help="write tests/golden anew instead of comparing")
+    parser.addoption(
+        "--update-goldens", action="store_true", help="overwrite the files in tests/golden instead of comparing"
+    )
 
 
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test sees, or leaves anything in, the state and the kubeconfig of whoever runs it."""
+    """Tests neither read nor change the user's state folder and kubeconfig."""
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
@@ -48,7 +50,7 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
-    """``golden(path, text)``: the file holds exactly this text; with ``--update-goldens`` it will."""
+    """``golden(path, text)``: asserts that the file contains this text; with ``--update-goldens``, writes it."""
 
     def check(path: Path, text: str) -> None:
         if request.config.getoption("--update-goldens"):
@@ -62,7 +64,7 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """As a user other than root, what needs root is run as root of namespaces of its own: users, mounts and network."""
+    """For other users than root, run tests marked ``needs_root`` as root of new user, mount and network namespaces."""
     if os.getuid() == 0 or not pyfuncitem.get_closest_marker("needs_root"):
         return None
     own = ["unshare", "--user", "--map-root-user", "--mount", "--net"]
@@ -92,7 +94,7 @@ def pytest_make_collect_report(
 
 
 def _never_skipped(report: Report, name: str) -> Report:
-    """Under CI everything that a test needs has been set up, so a skip is a hole in the set-up."""
+    """Under CI all requirements of the tests are set up, so a skip is an error of the set-up."""
     if os.environ.get("CI") and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"{name} was skipped, and CI allows no skips: {report.longrepr}"

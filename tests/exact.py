@@ -1,4 +1,4 @@
-"""Whether a run was exact: its ledger against what its ranks really learned from, its end against a quiet run's."""
+"""Checks that a run is exact: its ledger matches the samples used, and its result that of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from kittrain.world.order import Cursor, Order, Span
 
 TOLERANCE: Final = 1e-5  # relative, of weights and loss: sums over other numbers of ranks round otherwise
 
-Recorded = dict[tuple[int, int], list[int]]  # sample ids by generation and step
+RecordedIds = dict[tuple[int, int], list[int]]  # sample ids by generation and step
 
 
 def assert_each_sample_counts_once(snapshots: Path, records: Path, order: Order, *, epochs: int) -> Ledger:
-    """Check the run that left ``snapshots``, whose ranks wrote ``records`` (``toy --record``); its committed history.
+    """Compare a run's ledger, from ``snapshots``, with its ranks' ``records`` (``toy --record``); return the ledger.
 
-    A step may have been taken several times, by one generation of ranks after another: what counts is the one that was
-    committed, and its samples must be those that the order has for it.
+    Several generations of ranks may have taken the same step. Only the committed one counts, and its samples must be
+    those that the order assigns to that step.
     """
     ledger = committed(snapshots)
     assert audit(ledger, order) == Cursor(epochs, 0)
@@ -42,32 +42,34 @@ def committed(snapshots: Path) -> Ledger:
     return read_manifest(newest).ledger
 
 
-def recorded(folder: Path) -> Recorded:
-    """What each generation's ranks really learned from, step by step, in their own words."""
-    ids: Recorded = {}
+def recorded(folder: Path) -> RecordedIds:
+    """The sample ids that each generation's ranks recorded for each step."""
+    ids: RecordedIds = {}
     for path in folder.glob("*.jsonl"):
         lines = path.read_text().splitlines()
-        for line in lines[:-1] + [last for last in lines[-1:] if last.endswith("}")]:  # the last may be cut by a kill
-            told = json.loads(line)
-            ids.setdefault((told["generation"], told["step"]), []).extend(told["ids"])
+        for line in lines[:-1] + [
+            last for last in lines[-1:] if last.endswith("}")
+        ]:  # a kill may truncate the last one
+            record = json.loads(line)
+            ids.setdefault((record["generation"], record["step"]), []).extend(record["ids"])
     return ids
 
 
-def counted(ledger: Ledger, ids: Recorded, order: Order) -> dict[int, Counter[int]]:
-    """How often each sample of each epoch was learned from in a step that was committed."""
+def counted(ledger: Ledger, ids: RecordedIds, order: Order) -> dict[int, Counter[int]]:
+    """How often each sample of each epoch was used in a committed step."""
     counts: dict[int, Counter[int]] = {}
     for entry in ledger:
         for step in range(entry.first_step, entry.last_step + 1):
-            learned = ids[entry.generation, step]
+            used = ids[entry.generation, step]
             start = (step - 1) % order.steps_per_epoch * order.batch
             expected = order.ids(Span(entry.epoch, start, start + order.batch))
-            assert sorted(learned) == sorted(expected), f"step {step} of generation {entry.generation}: another batch"
-            counts.setdefault(entry.epoch, Counter()).update(learned)
+            assert sorted(used) == sorted(expected), f"step {step} of generation {entry.generation}: another batch"
+            counts.setdefault(entry.epoch, Counter()).update(used)
     return counts
 
 
 def undisturbed(workload: Sequence[str], folder: Path) -> Path:
-    """The snapshots of a run of ``toy`` in one process that nobody disturbs; its records are in ``record``."""
+    """Run ``toy`` in one process without faults; returns its snapshot folder, with its records in ``record``."""
     alone = folder / "alone"
     alone.mkdir()
     command = [sys.executable, *workload, "--record", str(alone / "record")]
@@ -76,7 +78,7 @@ def undisturbed(workload: Sequence[str], folder: Path) -> Path:
 
 
 def assert_ends_as_undisturbed(snapshots: Path, records: Path, alone: Path) -> None:
-    """The last loss and the final weights are those of the run that nobody disturbed."""
+    """The last loss and the final weights equal those of the undisturbed run."""
     last, expected = last_loss(records), last_loss(alone / "record")
     assert abs(last - expected) <= TOLERANCE * abs(expected), f"the last loss is {last} instead of {expected}"
     found = weights(snapshots)
@@ -85,9 +87,9 @@ def assert_ends_as_undisturbed(snapshots: Path, records: Path, alone: Path) -> N
 
 
 def last_loss(records: Path) -> float:
-    """Of the last step that was taken."""
+    """The loss of the last step."""
     lines = [json.loads(line) for path in records.glob("*.jsonl") for line in path.read_text().splitlines()[-1:]]
-    last = max(lines, key=lambda told: (told["step"], told["generation"]))
+    last = max(lines, key=lambda record: (record["step"], record["generation"]))
     return float(last["loss"])
 
 

@@ -10,5 +10,5 @@ _PAGE: Final = Path(__file__).parents[1] / "docs" / "fabrics.md"
 _BLOCK: Final = re.compile(r"^```yaml\n# (\S+)\.yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 RECIPES: Final[dict[str, str]] = dict(_BLOCK.findall(_PAGE.read_text(encoding="utf-8")))
-EXPECTED: Final = 8  # so that none is passed over
+EXPECTED: Final = 8  # so that none is skipped
 assert len(RECIPES) == EXPECTED

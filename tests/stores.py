@@ -1,4 +1,4 @@
-"""Stores of folders that are sent with a job, as kitctl makes them."""
+"""Code stores as kitctl creates them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kitctl.workdir.collecting import collect
 
 
 def stored(folder: Path, store: Path) -> tuple[str, Path]:
-    """The digest of a folder, and the store that it was added to."""
+    """Add a folder to a store; returns the folder's digest and the store."""
     found = collect(folder, ())
     for name in ("blobs", "trees"):
         (store / name).mkdir(parents=True, exist_ok=True)
@@ -20,7 +20,7 @@ def stored(folder: Path, store: Path) -> tuple[str, Path]:
 
 
 def packed(folder: Path, place: Path) -> tuple[str, Path]:
-    """The digest of a folder, and the archive of it."""
+    """Pack a folder; returns its digest and the archive."""
     found = collect(folder, ())
     assert found.archive is not None
     path = place / f"{found.tree.digest}.tar.gz"

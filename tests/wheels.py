@@ -1,4 +1,4 @@
-"""Tiny wheels, made by hand: a wheel is a zip."""
+"""Minimal wheels; a wheel is a zip archive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 def wheel(
     folder: Path, name: str, version: str, *, requires: Sequence[str] = (), files: Mapping[str, str] | None = None
 ) -> Path:
-    """Write a wheel with one module, ``name``, that has its ``VERSION``; returns its path."""
+    """Write a wheel with one module, ``name``, that defines ``VERSION``; returns its path."""
     folder.mkdir(parents=True, exist_ok=True)
     info = f"{name}-{version}.dist-info"
     needs = "".join(f"Requires-Dist: {one}\n" for one in requires)

@@ -1,4 +1,4 @@
-"""The chart as helm renders it, the job as kitctl does, and what may differ between them."""
+"""Manifests of a job rendered by helm and by kitctl, and the differences that are allowed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEMPLATE: Final = ("template", "--no-hooks", "--kube-version", KUBERNETES)
 
 
 def helm(*arguments: str, given: Mapping[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run helm; ``given`` is what ``-f -`` reads."""
+    """Run helm; ``given`` is its standard input."""
     command = [HELM or "helm", *arguments]
     text = json.dumps(given, ensure_ascii=False)
     return subprocess.run(command, check=False, env=ENVIRON, input=text, capture_output=True, text=True)
@@ -37,13 +37,13 @@ def rendered(*arguments: str, release: str = "job", given: Mapping[str, Any] | N
 
 
 def refusal(given: Mapping[str, Any], *arguments: str, release: str = "job") -> list[str]:
-    """The lines that helm prints for values that it refuses."""
+    """The lines of helm's error message."""
     done = helm(*TEMPLATE, release, str(CHART), "-f", "-", *arguments, given=given)
     assert done.returncode != 0, done.stdout
     return done.stderr.splitlines()
 
 
-# -- what may differ: docs/helm.md has the same list ----------------------------------------------------------------
+# -- allowed differences: docs/helm.md has the same list --------------------------------------------------------------
 
 
 def _managed_by(thing: Object) -> None:
@@ -83,7 +83,7 @@ DIFFERENCES: Final[Mapping[str, Callable[[Object], None]]] = {
 
 
 def alike(objects: Iterable[Object], *, but_for: Iterable[str] = DIFFERENCES) -> dict[str, Object]:
-    """Objects by kind and name, without what may differ. Modifies them."""
+    """Objects by kind and name, without the allowed differences. Modifies the objects."""
     found = {f"{thing['kind']} {thing['metadata']['name']}": thing for thing in objects}
     for thing in found.values():
         for difference in but_for:

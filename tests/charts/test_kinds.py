@@ -1,4 +1,4 @@
-"""The chart's table of kinds is kitctl's, and no other template knows one kind from another."""
+"""The chart's table of kinds equals kitctl's, and no other template depends on a kind."""
 
 from __future__ import annotations
 
@@ -50,6 +50,6 @@ def test_a_kind_is_the_same_in_the_chart(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", OTHERS, ids=lambda path: path.name)
-def test_no_other_template_knows_one_kind_from_another(path: Any) -> None:
+def test_no_other_template_depends_on_a_kind(path: Any) -> None:
     code = re.sub(r"{{-? ?/\*.*?\*/ ?-?}}", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert [mark for mark in MARKS if mark in code] == []

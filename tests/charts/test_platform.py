@@ -1,4 +1,4 @@
-"""The chart of what a cluster's team installs: its runtimes treat pods as a job's own object does."""
+"""The platform chart: its runtimes configure pods as the kit's own objects do."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def renamed(policy: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", [train_job.RUNTIME, train_job.ELASTIC_RUNTIME, train_job.PLAIN_RUNTIME])
-def test_a_runtime_treats_its_pods_as_an_indexed_job_does(installed: dict[str, dict[str, Any]], name: str) -> None:
+def test_a_runtime_configures_its_pods_as_an_indexed_job_does(installed: dict[str, dict[str, Any]], name: str) -> None:
     job, own = job_of(installed[name]), render.manifests(JobSpec(name="job"))[-1]["spec"]
     assert {key: job[key] for key in COMMON} == renamed({key: own[key] for key in COMMON})
     pod, template = job["template"]["spec"], own["template"]["spec"]
@@ -57,7 +57,7 @@ def test_an_elastic_job_ends_with_node_0(installed: dict[str, dict[str, Any]]) -
     assert "successPolicy" not in job_of(installed[train_job.RUNTIME])
 
 
-def test_an_agent_of_a_job_by_hand_knows_all_that_it_needs(installed: dict[str, dict[str, Any]]) -> None:
+def test_the_agent_of_a_handwritten_job_has_all_variables(installed: dict[str, dict[str, Any]]) -> None:
     """With the variables that Trainer's torch plugin adds, as Kubernetes expands them."""
     (container,) = job_of(installed[train_job.PLAIN_RUNTIME])["template"]["spec"]["containers"]
     assert container["command"] == ["tini", "--", *names.AGENT_COMMAND, "--"]

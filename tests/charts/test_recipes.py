@@ -1,4 +1,4 @@
-"""The recipes of docs/fabrics.md, and overlays of all kinds: kitctl and the chart render equal pods."""
+"""kitctl and the chart render equal pods for the recipes of docs/fabrics.md and for overlays of all kinds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_kitctl_and_the_chart_give_equal_pods(name: str, kind: str) -> None:
     ],
     ids=str,
 )
-def test_what_is_set_already_is_refused_by_both_and_named(pod: dict[str, Any]) -> None:
+def test_both_reject_a_field_that_is_already_set_and_name_it(pod: dict[str, Any]) -> None:
     job = {"name": "job", "pod": pod}
     with pytest.raises(SpecError) as caught:
         render.manifests(specfile.build(JobRequest(flags=job)))
@@ -59,7 +59,7 @@ def test_what_is_set_already_is_refused_by_both_and_named(pod: dict[str, Any]) -
     ],
     ids=str,
 )
-def test_what_would_break_the_kit_is_refused_with_kitctl_s_words(pod: dict[str, Any]) -> None:
+def test_reserved_fields_are_rejected_with_kitctls_message(pod: dict[str, Any]) -> None:
     with pytest.raises(SpecError) as caught:
         specfile.build(JobRequest(flags={"name": "job", "pod": pod}))
     assert {str(problem) for problem in caught.value.problems} <= set(refusal({"name": "job", "pod": pod}))

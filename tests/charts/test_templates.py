@@ -150,7 +150,7 @@ def test_a_script_is_sent_by_set_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("claim", ["", "team"])
 @pytest.mark.parametrize("size", [1, ARCHIVE_LIMIT])
-def test_a_folder_that_was_sent_is_found_alike(tmp_path: Path, size: int, claim: str) -> None:
+def test_a_sent_folder_is_mounted_as_by_kitctl(tmp_path: Path, size: int, claim: str) -> None:
     (tmp_path / "train.py").write_bytes(os.urandom(size))
     workdir = collect(tmp_path, ())
     place = {"configMap": "job-sources"} if workdir.archive is not None else {}
@@ -164,7 +164,7 @@ def test_a_folder_that_was_sent_is_found_alike(tmp_path: Path, size: int, claim:
 
 @pytest.mark.parametrize("claim", [True, False])
 @pytest.mark.parametrize("size", [1, ARCHIVE_LIMIT])
-def test_requirements_that_were_sent_are_found_alike(tmp_path: Path, size: int, claim: bool) -> None:  # noqa: FBT001
+def test_sent_requirements_are_mounted_as_by_kitctl(tmp_path: Path, size: int, claim: bool) -> None:  # noqa: FBT001
     wheel(tmp_path / "wheels", "alpha", "1.0", files={"alpha.py": f"# {os.urandom(size).hex()}"})
     (tmp_path / "requirements.txt").write_text("alpha\n")
     job: dict[str, Any] = {"name": "job", "command": ["-m", "m"], "snapshots": {"enabled": claim or size > 1}}
@@ -179,10 +179,10 @@ def test_requirements_that_were_sent_are_found_alike(tmp_path: Path, size: int, 
     assert alike(chart) == alike([one for one in ours if one["metadata"]["name"] != "job-requirements"])
 
 
-# -- the chart alone ------------------------------------------------------------------------------------------------
+# -- the chart alone --------------------------------------------------------------------------------------------------
 
 
-def test_scale_is_how_many_nodes_an_elastic_job_has_now() -> None:
+def test_scale_sets_the_current_node_count_of_an_elastic_job() -> None:
     spec = rendered("--set", "scale=3", given={"nodes": "2:4"})[-1]["spec"]
     assert (spec["completions"], spec["parallelism"]) == (3, 3)
     assert spec["successPolicy"] == {"rules": [{"succeededCount": 2}]}

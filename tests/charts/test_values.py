@@ -20,7 +20,7 @@ def test_the_chart_is_of_this_version() -> None:
     assert yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))["appVersion"] == kitctl.__version__
 
 
-def test_the_keys_are_those_of_a_job_file_and_a_few() -> None:
+def test_the_keys_are_those_of_a_job_file_and_a_few_of_the_charts_own() -> None:
     job = json_schema()["$defs"]
     assert SCHEMA.keys() == job.keys()
     for name, section in job.items():

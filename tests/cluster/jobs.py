@@ -92,7 +92,7 @@ class Run:
         return max((step["step"] for step in self._steps()), default=0)
 
     def generation(self) -> int:
-        """How often its ranks were started and took a step."""
+        """The number of its ranks' generations that took a step."""
         return max((step["generation"] for step in self._steps()), default=0)
 
     def _steps(self) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,7 @@ from kitctl.targets import TargetOptions
 from kitctl.targets.cluster import connect, job_facts
 from kitctl.targets.cluster.cluster_target import ClusterTarget
 from kittrain.world.order import Order
-from tests.chaos import IN_THE_MIDDLE, KINDS, Chaos, Event, Kind
+from tests.chaos import IN_THE_MIDDLE, SCENARIOS, Chaos, Event, Scenario
 from tests.cluster.jobs import Run, submit
 from tests.cluster.kind.settings import KUBECONFIG
 from tests.cluster.kubectl import kubectl, until
@@ -26,12 +26,12 @@ from tests.exact import assert_each_sample_counts_once, assert_ends_as_undisturb
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-Kinds: TypeAlias = Mapping[str, Kind]
+Scenarios: TypeAlias = Mapping[str, Scenario]
 ORDER: Final = Order(samples=512, batch=16, seed=5)
 
 
-class ClusterPlace:
-    """A job on the cluster; see ``tests.chaos.Place``."""
+class ClusterJob:
+    """A job on the cluster; see ``tests.chaos.ChaosJob``."""
 
     folder = "/snapshots"
 
@@ -64,9 +64,9 @@ class ClusterPlace:
 def drained(chaos: Chaos) -> str:
     """Drain a Kubernetes node and uncordon it."""
     machine = machine_of_any(chaos)
-    ours = f"app.kubernetes.io/instance={chaos.place.name}"
+    selector = f"app.kubernetes.io/instance={chaos.job.name}"
     try:
-        kubectl("drain", machine, "--pod-selector", ours, "--delete-emptydir-data", "--timeout=90s")
+        kubectl("drain", machine, "--pod-selector", selector, "--delete-emptydir-data", "--timeout=90s")
     finally:
         kubectl("uncordon", machine)
     return machine
@@ -82,12 +82,12 @@ def off_for_a_moment(chaos: Chaos) -> str:
 
 def machine_of_any(chaos: Chaos) -> str:
     """The Kubernetes node of a random node that trains."""
-    assert isinstance(chaos.place, ClusterPlace)
-    place, found = chaos.place, list[str]()
+    assert isinstance(chaos.job, ClusterJob)
+    job, found = chaos.job, list[str]()
 
     def known() -> bool:
         try:
-            found.append(place.machine(int(chaos.chance.choice(sorted(chaos.report().nodes)))))
+            found.append(job.machine(int(chaos.rng.choice(sorted(chaos.report().nodes)))))
         except (ConflictError, IndexError):
             return False
         return True
@@ -96,38 +96,40 @@ def machine_of_any(chaos: Chaos) -> str:
     return found[0]
 
 
-SLOW: Final[Kinds] = {
-    "rank frozen": lambda chaos: chaos.strike("freeze-rank"),
+SLOW: Final[Scenarios] = {
+    "rank frozen": lambda chaos: chaos.inject("freeze-rank"),
     "machine drained": drained,
     "machine off for a moment": off_for_a_moment,
 }
 
 
 def test_five_random_faults_do_not_change_the_result(namespace: str, tmp_path: Path) -> None:
-    run_with_faults(namespace, "PyTorchJob", tmp_path, kinds=KINDS, faults=5, epochs=8)
+    run_with_faults(namespace, "PyTorchJob", tmp_path, scenarios=SCENARIOS, faults=5, epochs=8)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_fifty_random_faults_do_not_change_the_result(namespace: str, tmp_path: Path) -> None:
     """A PyTorchJob: an Indexed Job's controller backs off after each failed pod, soon for minutes."""
-    events = run_with_faults(namespace, "PyTorchJob", tmp_path, kinds={**KINDS, **SLOW}, faults=50, epochs=100)
-    assert any(event.seconds is None for event in events), "some struck before the job had recovered"
-    for kind in ("while a round forms", "during a publish"):
-        assert any(IN_THE_MIDDLE in event.what for event in events if event.kind == kind), kind
+    events = run_with_faults(namespace, "PyTorchJob", tmp_path, scenarios={**SCENARIOS, **SLOW}, faults=50, epochs=100)
+    assert any(event.seconds is None for event in events), "some faults overlap"
+    for scenario in ("while a round forms", "during a publish"):
+        assert any(IN_THE_MIDDLE in event.what for event in events if event.scenario == scenario), scenario
 
 
-def run_with_faults(namespace: str, kind: str, folder: Path, *, kinds: Kinds, faults: int, epochs: int) -> list[Event]:
+def run_with_faults(
+    namespace: str, kind: str, folder: Path, *, scenarios: Scenarios, faults: int, epochs: int
+) -> list[Event]:
     """Inject faults into one job; it completes with the result of an undisturbed one."""
     seed = int(os.environ.get("CHAOS_SEED") or random.randrange(10**6))
     workload = ["-m", "kittrain.workloads.toy", str(epochs), "--seed", str(ORDER.seed)]
     workload += ["--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch)]
     options = ("--nodes", "2:3", "--snapshot-every", "20", "--snapshot-memory-every", "4", "--grace-period", "20s")
-    watched = (*workload, "--step-time", "0.05", "--record", "/snapshots/record")
-    run = submit(namespace, kind, *options, "--hang-timeout", "20s", *watched, name=f"chaos-{namespace}")
+    recorded = (*workload, "--step-time", "0.05", "--record", "/snapshots/record")
+    run = submit(namespace, kind, *options, "--hang-timeout", "20s", *recorded, name=f"chaos-{namespace}")
     until(lambda: has_trained(run), seconds=300)
-    chaos = Chaos(ClusterPlace(run), random.Random(seed))
-    chaos.run(kinds, faults=faults, steps=epochs * ORDER.steps_per_epoch)
+    chaos = Chaos(ClusterJob(run), random.Random(seed))
+    chaos.run(scenarios, faults=faults, steps=epochs * ORDER.steps_per_epoch)
     print(f"seed {seed}\n{chaos.table()}")
     run.wait()
     assert_each_sample_counts_once(run.folder, run.folder / "record", ORDER, epochs=epochs)

@@ -1,4 +1,4 @@
-"""Kinds of job with a controller of their own: what their pods survive, and a TrainJob that somebody writes by hand."""
+"""Kinds with their own controller: which lost pods they survive, and a TrainJob written by hand."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def test_an_elastic_job_goes_on_without_its_node_0_and_takes_it_back(namespace: 
 
 
 @pytest.mark.parametrize(("group", "kind"), [("trainer.kubeflow.org", "TrainJob"), ("jobset.x-k8s.io", "JobSet")])
-def test_who_may_not_create_jobs_gets_another_kind(namespace: str, group: str, kind: str, tmp_path: Path) -> None:
+def test_without_the_right_to_create_jobs_another_kind_is_chosen(
+    namespace: str, group: str, kind: str, tmp_path: Path
+) -> None:
     rights = [{"apiGroups": [group], "resources": ["*"], "verbs": ["*"]}, *FEW_RIGHTS[1:]]
     limited = kit_of_user(namespace, rights, tmp_path)
     output = limited("submit", *job("run", namespace, *NOWHERE))

@@ -109,7 +109,7 @@ def test_a_job_waits_with_the_queues_reason_until_quota_is_freed_for_good(
     until(lambda: reserved(namespace) == 0)
 
 
-def test_what_the_queue_could_never_admit_is_refused(namespace: str, make_queue: MakeQueue) -> None:
+def test_a_job_that_the_queue_could_never_admit_is_rejected(namespace: str, make_queue: MakeQueue) -> None:
     make_queue(2)
 
     def refused(*options: str) -> str:
@@ -159,7 +159,7 @@ def priorities(namespace: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.long
-def test_two_of_four_nodes_train_to_the_end(namespace: str, make_queue: MakeQueue) -> None:
+def test_two_of_four_nodes_complete_the_training(namespace: str, make_queue: MakeQueue) -> None:
     make_queue(2)
     run = Run(namespace=namespace, name="run", kind="IndexedJob")
     submit(run, nodes="2:4", epochs=8)

@@ -102,7 +102,7 @@ def test_a_given_claim_has_a_folder_for_each_job_and_outlives_it(namespace: str)
     kitctl("submit", *job("run", namespace, "--claim", "run-snapshots", "--procs-per-node", "1"), "--wait", *workload)
     kept = list(SHARED.glob(f"pvc-*_{namespace}_run-snapshots/run/step-*/*"))
     assert kept
-    assert {path.stat().st_uid for path in kept} == {1000}, "nobody special wrote them"
+    assert {path.stat().st_uid for path in kept} == {1000}, "written by the job's user"
     output = kitctl("delete", "run", "-n", namespace, "--snapshots", "-y")
     assert "claim 'run-snapshots' stays: it was not made by kitctl submit" in output, "though it is named as if"
     assert [one["metadata"]["name"] for one in get(namespace, "pvc")["items"]] == ["run-snapshots"]

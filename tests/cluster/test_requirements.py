@@ -35,10 +35,10 @@ def submitted(namespace: str, folder: Path, *lines: str, size: int = 1, seconds:
 
 @pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.long), 1 << 20])
 def test_one_pod_installs_and_a_replacement_finds_it(namespace: str, tmp_path: Path, size: int) -> None:
-    told = submitted(namespace, tmp_path, "alpha", size=size, seconds=40)
+    output = submitted(namespace, tmp_path, "alpha", size=size, seconds=40)
     where = "ConfigMap run-requirements" if size == 1 else "claim run-snapshots"
-    assert "requirements.txt and 1 wheel (" in told
-    assert f"sent to {where}" in told
+    assert "requirements.txt and 1 wheel (" in output
+    assert f"sent to {where}" in output
     until(lambda: kitctl("logs", "run", "-n", namespace).count("has 1.5 of /var/run/kitctl.dev/packages/") == 2)
     assert kitctl("logs", "run", "-n", namespace).count("requirements: alpha-1.5 installed in") == 1
     pod = next(one for one in status("run", namespace)["nodes"] if one["index"] == 1)["pod"]
@@ -50,7 +50,7 @@ def test_one_pod_installs_and_a_replacement_finds_it(namespace: str, tmp_path: P
     assert "torch of /var/run" not in logs
 
 
-def test_what_cannot_be_installed_fails_the_job_with_pips_words(namespace: str, tmp_path: Path) -> None:
+def test_a_failed_installation_fails_the_job_with_pips_message(namespace: str, tmp_path: Path) -> None:
     submitted(namespace, tmp_path, "alpha>=2")
     until(lambda: status("run", namespace)["phase"] == "Failed")
     assert "No matching distribution found for alpha>=2" in status("run", namespace)["reason"]

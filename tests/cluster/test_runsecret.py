@@ -1,4 +1,4 @@
-"""The run's Secret, by each way to start a job; objects that are applied twice are two runs."""
+"""The run's Secret, for each way to start a job. Applying the same objects twice makes two runs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_job_that_requires_a_secret_does_not_run_without(namespace: str) -> No
     until_status("run", namespace, lambda state: state["phase"] == "Failed")
     assert f"rendezvousSecret: require: {OPEN}" in kitctl("status", "run", "-n", namespace)
     kubectl("delete", "-n", namespace, "job/run", "--cascade=foreground")
-    patch = json.dumps({"stringData": {"key": "a secret of somebody's own"}})
+    patch = json.dumps({"stringData": {"key": "a secret of the user's own"}})
     kubectl("patch", "-n", namespace, "secret/run-rendezvous", "--type=merge", "-p", patch)
     kubectl("apply", "-f", "-", given=rendered(namespace, "IndexedJob", *options, name="run"))
     Run(namespace=namespace, name="run", kind="IndexedJob").wait()

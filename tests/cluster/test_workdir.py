@@ -45,15 +45,15 @@ def submitted(namespace: str, name: str, folder: Path, seconds: int, *words: str
 
 
 @pytest.mark.parametrize("size", [pytest.param(SMALL, marks=pytest.mark.long), LARGE])
-def test_a_replacement_gets_what_was_submitted_even_if_the_folder_has_changed(
+def test_a_replacement_gets_the_submitted_files_even_if_the_folder_has_changed(
     namespace: str, tmp_path: Path, size: int
 ) -> None:
     folder = tmp_path / "project"
     project(folder, size)
-    told = submitted(namespace, "run", folder, 30)
+    output = submitted(namespace, "run", folder, 30)
     where = "ConfigMap run-sources" if size == SMALL else "claim run-snapshots"
-    assert "23 files (" in told
-    assert f"of {folder} sent to {where}" in told
+    assert "23 files (" in output
+    assert f"of {folder} sent to {where}" in output
     until(lambda: kitctl("logs", "run", "-n", namespace).count("version 1") == 2)
     (folder / "model.py").write_text("VERSION = 2\n")
     pod = next(one for one in status("run", namespace)["nodes"] if one["index"] == 1)["pod"]
@@ -71,19 +71,19 @@ def test_only_what_has_changed_is_sent_again(namespace: str, tmp_path: Path) -> 
     assert "the claim had" not in submitted(namespace, "run", folder, 0)
     kitctl("wait", "run", "-n", namespace)
     (folder / "model.py").write_text("VERSION = 2\n")
-    told = submitted(namespace, "run", folder, 0, "--replace")
-    assert "the claim had all but 1 of them (12 B)" in told
+    output = submitted(namespace, "run", folder, 0, "--replace")
+    assert "the claim had all but 1 of them (12 B)" in output
     kitctl("wait", "run", "-n", namespace)
     assert "version 2" in kitctl("logs", "run", "-n", namespace)
 
 
-def test_a_large_folder_without_a_claim_is_refused_before_anything_is_made(namespace: str, tmp_path: Path) -> None:
+def test_a_large_folder_without_a_claim_is_rejected_before_anything_is_created(namespace: str, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     project(folder, LARGE)
     words = ("--set", "snapshots.enabled=false", "--workdir", str(folder), "--", "train.py", "0")
-    told = kitctl("submit", *job("run", namespace), *words, exit_code=2)
-    assert "more than a ConfigMap can have (900 KiB, packed); the largest files: data/noise.bin (3 MiB)" in told
-    assert "The job has no claim that it could be sent to" in told
+    output = kitctl("submit", *job("run", namespace), *words, exit_code=2)
+    assert "more than a ConfigMap can have (900 KiB, packed); the largest files: data/noise.bin (3 MiB)" in output
+    assert "The job has no claim that it could be sent to" in output
     assert not get(namespace, "jobs,services,serviceaccounts,pvc")["items"][1:], "but the default service account"
 
 
@@ -98,8 +98,8 @@ def test_a_script_alone_can_write_files_too(namespace: str, tmp_path: Path, monk
 
 def test_the_chart_finds_what_was_sent_for_it(namespace: str, tmp_path: Path) -> None:
     project(tmp_path / "project", SMALL)
-    told = kitctl("sync", "-n", namespace, "--workdir", str(tmp_path / "project"), "--", "train.py")
-    code = yaml.safe_load(told.partition("---")[2].partition("23 files")[0])
+    output = kitctl("sync", "-n", namespace, "--workdir", str(tmp_path / "project"), "--", "train.py")
+    code = yaml.safe_load(output.partition("---")[2].partition("23 files")[0])
     values = {"name": "run", "namespace": namespace, "image": pushed(TRAINER_IMAGE), "nodes": 2}
     objects = rendered(given=values | {"command": ["train.py"], "args": ["0"], "workdir": "."} | code)
     kubectl("apply", "--server-side", "-f", "-", given=render.to_json(objects))
@@ -107,7 +107,7 @@ def test_the_chart_finds_what_was_sent_for_it(namespace: str, tmp_path: Path) ->
     assert kitctl("logs", "run", "-n", namespace).count("version 1") == 2
 
 
-def test_outputs_that_are_kept_are_on_the_claim(namespace: str, tmp_path: Path) -> None:
+def test_kept_outputs_are_on_the_claim(namespace: str, tmp_path: Path) -> None:
     project(tmp_path / "project", SMALL)
     submitted(namespace, "run", tmp_path / "project", 0, "--keep-outputs", "--wait")
     (claim,) = SHARED.glob(f"pvc-*_{namespace}_run-snapshots")

@@ -1,4 +1,4 @@
-"""What kitctl sets and what the trainer reads: the one place that imports both sides."""
+"""The environment that kitctl sets is the one that the trainer reads. Only tests/contract imports both packages."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def local_environment(tmp_path: Path, spec: JobSpec = SPEC) -> dict[str, str]:
     return launch.environment(this, {"RANK": "9", "HOME": "/x"})
 
 
-def test_exit_codes_are_stated_twice_and_equal() -> None:
+def test_both_packages_define_the_same_exit_codes() -> None:
     assert names.EXIT_CODES == job_spec.EXIT_CODES
     assert all(kind.exit_codes.keys() == job_spec.EXIT_CODES.keys() for kind in KINDS.values())
     assert names.EXIT_CODES["drained"] == env.WORKER_DRAINED
 
 
-def test_every_variable_that_the_trainer_reads_has_a_name_here() -> None:
+def test_kitctl_names_every_variable_that_the_trainer_reads() -> None:
     modules = (env.__file__, job_spec.__file__)
     named = {name for file in modules for name in re.findall(r'"((?:KIT|PET)_[A-Z_]+)"', Path(file).read_text())}
     own = {one.name for kind in (env.NodeEnv, env.RankEnv) for one in fields(kind)}
@@ -97,23 +97,23 @@ def test_the_local_target_sets_what_a_node_reads(tmp_path: Path) -> None:
     }
     assert {name: node[name] for name in expected} == expected
     assert node["rendezvous_conf"]["join_timeout"] == "1200"
-    assert node["secret_file"] is None, "torch's own rendezvous can prove nothing"
+    assert node["secret_file"] is None, "torch's own rendezvous does not authenticate"
     assert node["rendezvous_conf"]["last_call_timeout"] == "4"
 
 
-def test_nodes_of_the_local_target_have_a_secret_that_is_the_users_alone(tmp_path: Path) -> None:
+def test_nodes_of_the_local_target_have_a_secret_that_only_the_user_can_read(tmp_path: Path) -> None:
     spec = JobSpec(name="job")
     job = Job(spec=spec, run="run-1", created=0.0, folder="/", python="python", version="0")
     folder = create(tmp_path / "job", job, Desired(nodes=1))
     this = launch.Launch(folder=folder, job=job, index=0, attempt=1, port=20000, state=tmp_path)
-    told = launch.environment(this, {})
-    node = env.node_env(told)
+    variables = launch.environment(this, {})
+    node = env.node_env(variables)
     assert node.secret_file == folder.secret_path
     assert stat.S_IMODE(folder.secret_path.stat().st_mode) == 0o600
     found = run_secret(node, pytest.fail)
     assert found
     assert len(found) == 64
-    assert found.decode() not in "".join(told.values()) + (folder.path / "job.json").read_text()
+    assert found.decode() not in "".join(variables.values()) + (folder.path / "job.json").read_text()
     assert create(tmp_path / "next", job, Desired(nodes=1)).secret_path.read_bytes() != found
 
 
@@ -136,11 +136,11 @@ def test_without_snapshots_there_is_no_folder_for_them(tmp_path: Path) -> None:
     assert env.rank_env(local_environment(tmp_path, spec)).snapshot_dir is None
 
 
-def test_each_node_of_one_machine_has_its_own_gpus(tmp_path: Path) -> None:
+def test_nodes_on_one_machine_share_no_gpu(tmp_path: Path) -> None:
     spec = JobSpec(name="job", nodes=4, gpus_per_node=2)
     assert local_environment(tmp_path, spec)["CUDA_VISIBLE_DEVICES"] == "6,7"
 
 
-def test_the_agent_knows_the_version_that_kitctl_has() -> None:
-    """An agent warns of an image of another version."""
+def test_the_agent_has_kitctls_version() -> None:
+    """An agent warns if its image has another version."""
     assert agent.version() == kitctl.__version__

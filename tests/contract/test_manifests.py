@@ -1,4 +1,4 @@
-"""What manifests set is what the trainer reads, for both kinds."""
+"""The environment that manifests set is the one that the trainer reads, for all kinds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SPEC = JobSpec(
     ),
     policy=Policy(max_restarts=5, grace_period="90s"),
 )
-# What the pod's own fields would say on a cluster.
+# Values of the downward API on a cluster.
 FIELDS = {
     "status.podIP": "10.0.0.3",
     "metadata.name": "the-pod",
@@ -80,7 +80,7 @@ def document(variables: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _trainers(job: dict[str, Any]) -> dict[str, str]:
-    """What Trainer's torch plugin adds (trainer 2.2, pkg/runtime/framework/plugins/torch)."""
+    """The variables that Trainer's torch plugin adds (trainer 2.2, pkg/runtime/framework/plugins/torch)."""
     return {
         "PET_NNODES": str(job["trainer"]["numNodes"]),
         "PET_NPROC_PER_NODE": str(job["trainer"]["numProcPerNode"]),
@@ -105,7 +105,7 @@ def _operators(job: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_node_reads_what_was_asked_for(kind: Kind) -> None:
+def test_a_node_reads_the_submitted_values(kind: Kind) -> None:
     node = env.node_env(pod_environment(kind))
     assert (node.job, node.namespace, node.node_index) == ("job", "team", 3)
     assert (node.pod, node.host, node.local_addr) == ("the-pod", "the-machine", "10.0.0.3")
@@ -123,7 +123,7 @@ def test_a_node_reads_what_was_asked_for(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_rank_reads_what_was_asked_for(kind: Kind) -> None:
+def test_a_rank_reads_the_submitted_values(kind: Kind) -> None:
     rank = env.rank_env(pod_environment(kind))
     assert (rank.snapshot_every, rank.snapshot_seconds, rank.resume, rank.virtual_ranks) == (7, 600, "exact", 16)
     assert rank.from_scratch
@@ -146,12 +146,12 @@ def test_the_local_target_declares_what_manifests_declare(tmp_path: Path) -> Non
     assert differ == by_target | {"restart_in_place"}
 
 
-def test_pods_request_what_the_agent_reads() -> None:
+def test_pods_get_the_variables_that_the_agent_reads() -> None:
     node = env.node_env(pod_environment("PyTorchJob"))
     assert (node.owner, node.secret_name) == ("apis/kubeflow.org/v1/pytorchjobs/job", "job-rendezvous")
     assert (str(node.secret_file), node.secret_required) == (f"{names.SECRET_PATH}/{names.SECRET_KEY}", False)
     assert secret.KEY == names.SECRET_KEY
     required = msgspec.structs.replace(SPEC, security=Security(rendezvous_secret="require"))
-    told = _values(render.manifests(required, standalone=False, run="a")[-1]["spec"]["template"])
-    node = env.node_env(told)
+    variables = _values(render.manifests(required, standalone=False, run="a")[-1]["spec"]["template"])
+    node = env.node_env(variables)
     assert (node.owner, node.secret_name, node.secret_required) == (None, None, True)

@@ -1,4 +1,4 @@
-"""What the trainer writes and what kitctl reads of it."""
+"""kitctl reads the reports that the trainer writes."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ def test_kitctl_reads_the_report_of_rank_0_s_agent(tmp_path: Path) -> None:
     place = report.nodes["1"]
     assert (place.pod, place.host, place.group_rank, place.ranks) == ("job-1", "localhost", 0, (0, 1))
     assert place.joined > 0
-    told = json.loads((tmp_path / "report.json").read_text())
-    assert set(told) - set(facts.Report.__struct_fields__) == {"updated"}
+    fields = json.loads((tmp_path / "report.json").read_text())
+    assert set(fields) - set(facts.Report.__struct_fields__) == {"updated"}
     del store
 
 
-def test_kitctl_knows_all_that_is_told_of_progress(tmp_path: Path) -> None:
+def test_kitctl_reads_every_field_of_the_progress(tmp_path: Path) -> None:
     own_loop = ScriptProgress()
     own_loop.add(3, 1.0, 1000.0)
-    with progress_reporter(tmp_path / "progress.json") as telling:
-        telling.begin(3)
-        telling.step(STEP)
-    told = (tmp_path / "progress.json").read_bytes()
-    assert json.loads(told).keys() | own_loop.facts.keys() == set(facts.Progress.__struct_fields__)
-    progress = msgspec.json.decode(told, type=facts.Progress)
+    with progress_reporter(tmp_path / "progress.json") as reporter:
+        reporter.begin(3)
+        reporter.step(STEP)
+    content = (tmp_path / "progress.json").read_bytes()
+    assert json.loads(content).keys() | own_loop.facts.keys() == set(facts.Progress.__struct_fields__)
+    progress = msgspec.json.decode(content, type=facts.Progress)
     assert (progress.step, progress.resumed_from, progress.of_own_loop) == (4, 3, False)
     assert msgspec.convert(own_loop.facts, facts.Progress).of_own_loop
 
 
 class SteppedRanks:
-    """Ranks that have taken a step."""
+    """Ranks that have taken one step."""
 
     script_progress: ClassVar[dict[str, object]] = {}
     loaded: ClassVar[int] = 0
@@ -70,7 +70,7 @@ class SteppedRanks:
         return time.monotonic() + phase
 
 
-def test_kitctl_reads_how_the_group_does(tmp_path: Path) -> None:
+def test_kitctl_reads_the_state_of_the_group(tmp_path: Path) -> None:
     leader = reporter(tmp_path, 0)
     port = free_port()
     store = connect(port, host=True)
@@ -86,7 +86,7 @@ def test_kitctl_reads_how_the_group_does(tmp_path: Path) -> None:
     del store
 
 
-def test_kitctl_finds_the_report_where_the_trainer_puts_it() -> None:
+def test_the_trainer_writes_the_report_where_kitctl_reads_it() -> None:
     assert configmap.KEY == names.REPORT_KEY
     assert configmap.PREPARING_KEY == names.PREPARING_KEY
 
@@ -97,18 +97,24 @@ def test_kitctl_reads_what_a_node_does_before_it_joins(tmp_path: Path) -> None:
     with preparing(
         "installing requirements", NodeEnv(node_index=1, pod="job-1", report=f"file:{folder.report_path}"), print
     ):
-        told = folder.preparing[1]
+        found = folder.preparing[1]
         data = {f"{configmap.PREPARING_KEY}1": (tmp_path / "preparing-1.json").read_text()}
-    assert (told.pod, told.what) == ("job-1", "installing requirements")
-    assert 0 < told.since <= time.time()
-    assert reports.preparing({"data": data}) == {1: told}
+    assert (found.pod, found.what) == ("job-1", "installing requirements")
+    assert 0 < found.since <= time.time()
+    assert reports.preparing({"data": data}) == {1: found}
     assert folder.preparing == {}
 
 
 def test_kitctl_reads_a_termination_message() -> None:
     failure = Failure(rank=3, exit_code=1, error="ValueError: no", traceback="Traceback", time=12)
     ending = Ending(outcome="fatal", reason="rank 3 failed", failure=failure)
-    told = msgspec.json.decode(termination.message(ending, node_index=1), type=facts.Termination)
-    assert (told.outcome, told.reason, told.rank, told.node, told.time) == ("fatal", "rank 3 failed", 3, 1, 12)
-    assert (told.error, told.traceback) == ("ValueError: no", "Traceback")
+    termination_message = msgspec.json.decode(termination.message(ending, node_index=1), type=facts.Termination)
+    assert (
+        termination_message.outcome,
+        termination_message.reason,
+        termination_message.rank,
+        termination_message.node,
+        termination_message.time,
+    ) == ("fatal", "rank 3 failed", 3, 1, 12)
+    assert (termination_message.error, termination_message.traceback) == ("ValueError: no", "Traceback")
     assert set(asdict(ending)) <= {"outcome", "reason", "failure", "node"}

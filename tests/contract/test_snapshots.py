@@ -1,4 +1,4 @@
-"""What the trainer answers beside the snapshots is what kitctl reads."""
+"""kitctl reads the output of the trainer's snapshot commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def answer(folder: Path, *words: str) -> bytes:
 
 
 def keys(value: Any) -> Any:
-    """The form of a value: its keys, and those of what it holds."""
+    """The keys of a value, recursively."""
     match value:
         case dict():
             return {key: keys(one) for key, one in value.items()}
@@ -42,23 +42,23 @@ def keys(value: Any) -> Any:
     ],
     ids=["list", "verify", "show", "prune", "audit"],
 )
-def test_kitctl_knows_all_fields(tmp_path: Path, words: tuple[str, ...], kind: Any) -> None:
+def test_kitctl_reads_every_field(tmp_path: Path, words: tuple[str, ...], kind: Any) -> None:
     runs.run(tmp_path, 2, 5)
     (tmp_path / "step-00000002-g0001" / "manifest.json").write_text("{}")
     runs.run(tmp_path, 1, 7, generation=2)
-    told = answer(tmp_path, *words)
-    known = json.loads(msgspec.json.encode(snapshots.parse(told, kind)))
-    assert without_chain(keys(json.loads(told))) == keys(known)
+    output = answer(tmp_path, *words)
+    known = json.loads(msgspec.json.encode(snapshots.parse(output, kind)))
+    assert without_chain(keys(json.loads(output))) == keys(known)
 
 
 def without_chain(form: Any) -> Any:
-    """The hashes prove something to the trainer alone."""
+    """Remove the hashes, which only the trainer uses."""
     if not isinstance(form, dict):
         return form
     return {key: without_chain(one) for key, one in form.items() if key != "chain"}
 
 
-def test_the_command_is_the_trainer_s() -> None:
+def test_the_trainer_accepts_kitctls_commands() -> None:
     assert names.SNAPSHOTS_COMMAND[3:] == ("kittrain.snapshots", "--folder")
 
 

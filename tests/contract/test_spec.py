@@ -1,4 +1,4 @@
-"""Any job's document arrives as it was meant: through kitctl's YAML, Kubernetes' expansion, and kittrain's reader."""
+"""A job's document survives kitctl's YAML, Kubernetes' variable expansion and kittrain's parser."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.kitctl.test_template_values import expanded
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0") | st.sampled_from("$()<>&\"'\\\n"))
 NUMBER = st.integers(1, 999_999_999)
-HOSTILE = {"HOME": "/root", "KIT_POD": "a-pod", "A": '","job":"another'}  # what ``$(NAME)`` would become
+HOSTILE = {"HOME": "/root", "KIT_POD": "a-pod", "A": '","job":"another'}  # the value that ``$(NAME)`` would expand to
 
 
 def read(spec: JobSpec) -> tuple[NodeEnv, RankEnv]:
-    """What an agent and a rank have of a job that was rendered, applied and started."""
+    """The settings that an agent and a rank read from a job that was rendered, applied and started."""
     objects = list(yaml.safe_load_all(render.to_yaml(render.manifests(spec))))
     variables = {name: value for name, value in env_in(objects).items() if isinstance(value, str)}
     environ = {name: expanded(text, HOSTILE) for name, text in variables.items()}
@@ -52,13 +52,13 @@ def test_any_job_survives_a_round_trip(text: str, number: int, other: int) -> No
     assert (node.max_restarts, node.grace_seconds, node.hang_timeout) == (other, number, float(other))
 
 
-def test_the_format_is_stated_twice_and_equal() -> None:
+def test_both_packages_define_the_same_format() -> None:
     assert job_spec.VERSION == SPEC_VERSION
     assert job_spec.VARIABLE == names.KIT_SPEC
 
 
-def test_an_agent_from_before_the_document_refuses_by_name() -> None:
-    """It checked this one variable against a list of kinds, before anything else of ours."""
+def test_an_agent_older_than_the_document_reports_its_version() -> None:
+    """Such an agent checks only this variable, against a list of kinds, before any other of kitctl's."""
     value = env_in(render.manifests(JobSpec(name="job")))[names.KIT_EXIT_CODES]
     assert value == TOO_OLD
     assert value not in KINDS

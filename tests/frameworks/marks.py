@@ -1,4 +1,4 @@
-"""The marks of all tests here: they start training, and need packages that ``make test`` does not install."""
+"""Marks for all tests of this package: they start training, and need packages that ``make test`` does not install."""
 
 from __future__ import annotations
 

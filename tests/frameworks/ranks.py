@@ -1,4 +1,4 @@
-"""Runs a script of another framework on real ranks, in the environment that ``make test-frameworks`` makes."""
+"""Runs a framework's script on real ranks, in the environment of ``make test-frameworks``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.trainer.worlds import placed
 from tools.test_frameworks import INTERPRETER
 
 SCRIPTS: Final = Path(__file__).parent / "scripts"
-PATIENCE: Final = 500  # seconds; on a busy machine the imports alone take minutes
+TIMEOUT: Final = 500  # seconds; on a busy machine the imports alone take minutes
 DRAINED: Final = 75
 OFFLINE: Final = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": ""}
 
@@ -27,7 +27,7 @@ def run(script: str, folder: Path, *flags: str, size: int = 2) -> list[int]:
     folder.mkdir(exist_ok=True)
     ranks = [_start(script, folder, flags, placed(rank, size, port)) for rank in range(size)]
     try:
-        return [rank.wait(PATIENCE) for rank in ranks]
+        return [rank.wait(TIMEOUT) for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()
@@ -57,7 +57,7 @@ def log(folder: Path, rank: int = 0) -> str:
 
 
 def progress(folder: Path) -> dict[str, Any]:
-    """What rank 0 has reported last."""
+    """Rank 0's latest progress."""
     found: dict[str, Any] = json.loads((folder / "progress-0.json").read_bytes())
     return found
 

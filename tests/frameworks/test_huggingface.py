@@ -53,7 +53,7 @@ def test_on_fewer_ranks_a_step_keeps_its_samples(tmp_path: Path) -> None:
         torch.testing.assert_close(resumed[name], whole[name], rtol=1e-4, atol=1e-5)
 
 
-def test_a_step_that_cannot_keep_its_samples_is_told(tmp_path: Path) -> None:
+def test_a_changed_number_of_samples_per_step_is_a_warning(tmp_path: Path) -> None:
     drained(tmp_path, size=1)
     trained(tmp_path, size=2)
     assert "the size of a step changes" in log(tmp_path)

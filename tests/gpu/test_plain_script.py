@@ -1,4 +1,4 @@
-"""A script that never heard of the kit, on a GPU: float16 with a scaler, torch.compile, and a GPU that hangs."""
+"""A plain PyTorch script on a GPU: float16 with a scaler, torch.compile, and a GPU that hangs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLAIN = Path(__file__).parent / "scripts" / "plain.py"
 
 @pytest.fixture
 def plain(tmp_path: Path) -> Iterator[object]:
-    """``plain(name, *arguments, **env)``: run the script on one node to its end."""
+    """``plain(name, *arguments, **env)``: run the script on one node until it ends."""
     with ExitStack() as stack:
 
         def run(name: str, *arguments: str, **env: str) -> ColdNodes:
@@ -31,13 +31,13 @@ def plain(tmp_path: Path) -> Iterator[object]:
 
 
 def loss(node: ColdNodes) -> str:
-    """What the script printed at its end."""
+    """The loss that the script printed at its end."""
     losses: list[str] = re.findall(r"loss ([\d.]+)", node.output(0))
     return losses[-1]
 
 
 @pytest.mark.parametrize("more", [[], ["--compile"]], ids=["eager", "compiled"])
-def test_a_killed_script_goes_on_from_its_checkpoint_to_the_same_loss(plain, more):
+def test_a_killed_script_continues_from_its_checkpoint_to_the_same_loss(plain, more):
     quiet, killed = plain("quiet", *more), plain("killed", *more, "--killed", "50")
     assert "resumed after step 40" in killed.output(0)
     assert loss(killed) == loss(quiet)
@@ -45,7 +45,7 @@ def test_a_killed_script_goes_on_from_its_checkpoint_to_the_same_loss(plain, mor
     assert killed.report()["progress"]["step"] == 160, "those of the last process"
 
 
-def test_a_gpu_that_never_answers_is_found_and_the_rank_is_started_again(plain):
+def test_a_gpu_that_hangs_is_detected_and_the_rank_is_restarted(plain):
     stuck = plain("stuck", "--stuck", "50", KIT_HANG_TIMEOUT="8", PET_MAX_RESTARTS="0")
     assert "hang: " in stuck.output(0)
     assert "after step 50" in stuck.output(0)

@@ -1,4 +1,4 @@
-"""The grammar of Kubernetes' names, as its documentation words it: stated apart from the kit's patterns."""
+"""The grammar of Kubernetes' names according to its documentation, independent of the kit's patterns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def is_label(name: str) -> bool:
 
 
 def is_subdomain(name: str) -> bool:
-    """RFC 1123 subdomain, whose parts Kubernetes does not limit."""
+    """RFC 1123 subdomain; Kubernetes does not limit the length of its parts."""
     parts = name.split(".")
     return len(name) <= 253 and all(
         part and set(part) <= LOWER | {"-"} and {part[0], part[-1]} <= LOWER for part in parts
@@ -29,13 +29,13 @@ def is_label_value(value: str) -> bool:
 
 
 def is_qualified(key: str) -> bool:
-    """A label's key, a taint's, a resource's."""
+    """The key of a label, a taint or a resource."""
     prefix, slash, name = key.rpartition("/")
     return bool(name) and is_label_value(name) and (is_subdomain(prefix) if slash else True)
 
 
 def violations(thing: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Where an object, or a part of one, breaks the grammar."""
+    """Where an object or a part of it violates the grammar."""
     for key, value in thing.items():
         here = f"{path}.{key}"
         if key in {"labels", "matchLabels", "nodeSelector"} or (key == "selector" and "matchLabels" not in value):

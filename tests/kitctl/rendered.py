@@ -1,4 +1,4 @@
-"""Looking into rendered objects."""
+"""Accessors for rendered objects."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def env_of(spec: JobSpec) -> dict[str, Any]:
 
 
 def document_in(objects: list[Object]) -> dict[str, Any]:
-    """What ``KIT_SPEC`` of rendered pods holds, as the container gets it."""
+    """The value of ``KIT_SPEC`` in rendered pods, after Kubernetes' expansion."""
     document: dict[str, Any] = json.loads(env_in(objects)[names.KIT_SPEC].replace("$$", "$"))
     return document
 

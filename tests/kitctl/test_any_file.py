@@ -1,4 +1,4 @@
-"""Whatever a file holds: a job that Kubernetes' grammar takes, or an error for a person. Never an internal one."""
+"""Any file gives either a job that Kubernetes accepts or an error with a fix, never an internal error."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SCALARS = TEXTS | st.integers(-(10**20), 10**20) | st.sampled_from([None, True, 
 
 
 def values(shape: FieldType) -> st.SearchStrategy[Any]:
-    """What could stand at a place of a job file, right or wrong."""
+    """Values for a key of a job file, valid or not."""
     if shape.fields:
         below = {key: values(part) for key, part in shape.fields.items()}
         return st.fixed_dictionaries({}, optional=below) | SCALARS
@@ -58,13 +58,13 @@ def values(shape: FieldType) -> st.SearchStrategy[Any]:
 
 
 def assert_fixable(error: KitError) -> None:
-    """It is the user's mistake, and says what to do."""
+    """The error is the user's, and has a fix."""
     assert error.exit_code == 2
     assert error.fix or "; fix: " in error.message
 
 
 def check_file(text: bytes) -> None:
-    """See what becomes of a file with these bytes."""
+    """Load a file with these bytes, and check the job or the error."""
     with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
         file.write(text)
         file.flush()
@@ -72,7 +72,7 @@ def check_file(text: bytes) -> None:
 
 
 def check(job: JobRequest) -> None:
-    """A job is refused with a fix, or all its objects, of either kind, have names that Kubernetes takes."""
+    """The job is rejected with a fix, or all its objects, of each kind, have valid names."""
     spec, error = built(job)
     if error is not None:
         assert_fixable(error)
@@ -80,7 +80,7 @@ def check(job: JobRequest) -> None:
     for kind in kinds.KINDS:
         try:
             objects = render.manifests(msgspec.structs.replace(spec, kind=kind, name="a"))
-        except KitError as refused:  # the overlay sets what the template has, or the kind has no place for something
+        except KitError as refused:  # the overlay sets a field of the template, or the kind cannot express something
             assert_fixable(refused)
             continue
         for thing in objects:
@@ -90,7 +90,7 @@ def check(job: JobRequest) -> None:
 
 
 def built(job: JobRequest) -> tuple[JobSpec, KitError | None]:
-    """The job, and why it is none."""
+    """The job, or the error."""
     try:
         return specfile.build(job), None
     except KitError as error:
@@ -107,7 +107,7 @@ def test_any_bytes(text: bytes) -> None:
 
 
 @settings(max_examples=200)
-@example(EVERY_OPTION.index(b"name: ", EVERY_OPTION.index(b"\npod:")), 4, b"nam")  # an item without its key
+@example(EVERY_OPTION.index(b"name: ", EVERY_OPTION.index(b"\npod:")), 4, b"nam")  # an item without a key
 @given(st.integers(0, len(EVERY_OPTION)), st.integers(0, 30), st.binary(max_size=8) | TEXTS.map(str.encode))
 def test_a_good_file_with_a_flaw(start: int, length: int, flaw: bytes) -> None:
     check_file(EVERY_OPTION[:start] + flaw + EVERY_OPTION[start + length :])
@@ -122,7 +122,7 @@ def test_any_values(tree: Any) -> None:
 @settings(max_examples=300)
 @given(st.data())
 def test_any_value_of_one_field(data: st.DataObject) -> None:
-    """Most trees of many values are refused for one of them; so each field is also looked at alone."""
+    """Most trees with many values are rejected because of one of them, so each field is also tested alone."""
     section = data.draw(st.sampled_from(["", *(key for key, part in FieldType(JobSpec).fields.items() if part.fields)]))
     shape = FieldType(JobSpec).fields[section] if section else FieldType(JobSpec)
     key = data.draw(st.sampled_from([*shape.fields]))

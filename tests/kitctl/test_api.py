@@ -1,4 +1,4 @@
-"""Every key that is rendered is one that the Kubernetes API knows, where it is and with its type."""
+"""Every rendered key exists in the Kubernetes API, at that place and with that type."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kitctl import kinds
 
 GOLDENS = sorted((Path(__file__).parent.parent / "golden" / "render").glob("*.yaml"))
 SCALARS: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "bool": bool, "object": (str, int)}
-# Operators' own kinds are no part of the API, and those of schedulers; the pods of the former are.
+# Custom resources are not part of the API, but their pod templates are.
 OUTSIDE = {kind.resource for kind in kinds.KINDS.values() if kind.operator}
 OF_SCHEDULERS = {"PodGroup"}
 
 
 def faults(value: Any, kind: str, path: str) -> list[str]:
-    """What does not fit ``kind``, a type as the generated client names it: V1Job, List[V1EnvVar], Dict[str, str]."""
+    """Keys that do not fit ``kind``, a type as the generated client names it: V1Job, List[V1EnvVar], Dict[str, str]."""
     if inner := re.fullmatch(r"[Ll]ist\[(.+)\]", kind):
         return [fault for number, item in enumerate(value) for fault in faults(item, inner[1], f"{path}[{number}]")]
     if inner := re.fullmatch(r"(?:Dict\[|dict\()str, (.+)[\])]", kind):
@@ -35,7 +35,7 @@ def faults(value: Any, kind: str, path: str) -> list[str]:
     ]
 
 
-def test_the_check_itself_finds_what_is_wrong() -> None:
+def test_the_check_finds_errors() -> None:
     wrong = {
         "kind": "Job",
         "spec": {"completion": 1, "parallelism": "2", "template": {"spec": {"containers": [{"img": "x"}]}}},
@@ -48,7 +48,7 @@ def test_the_check_itself_finds_what_is_wrong() -> None:
 
 
 @pytest.mark.parametrize("golden", GOLDENS, ids=lambda path: path.stem)
-def test_every_key_is_known_to_the_api(golden: Path) -> None:
+def test_every_key_exists_in_the_api(golden: Path) -> None:
     for thing in yaml.safe_load_all(golden.read_text(encoding="utf-8")):
         if thing["kind"] in OUTSIDE:
             template = kinds.of_object(thing).pod_template(thing)

@@ -1,4 +1,4 @@
-"""The Python API, against a fake API server and on this machine."""
+"""The Python API, against a fake API server and with local jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Client:
 
 
 @pytest.mark.slow
-def test_a_job_of_this_machine_from_submit_to_delete(client: Client) -> None:
+def test_a_local_job_from_submit_to_delete(client: Client) -> None:
     job = client.submit(JobSpec(command=("hello.py",)))
     assert (job.name, job.namespace) == ("hello", "default")
     assert job.wait(timeout=120).phase == "Succeeded"
@@ -35,7 +35,7 @@ def test_a_job_of_this_machine_from_submit_to_delete(client: Client) -> None:
         job.state()
 
 
-def test_a_job_of_a_cluster_is_in_the_context_s_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_job_is_in_the_contexts_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with ApiServer() as server:
         client = Client(kubeconfig=server.kubeconfig(tmp_path, token="token"), notify=lambda _: None)

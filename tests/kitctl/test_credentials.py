@@ -16,9 +16,9 @@ KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n"
     ["WANDB_API_KEY", "HF_TOKEN", "TOKEN", "MY_SECRET", "DB_PASSWORD", "AWS_SECRET_ACCESS_KEY", "apikey"],
 )
 def test_names_of_credentials(name: str) -> None:
-    (told,) = warnings(JobSpec(env={name: "x"}), NO_SOURCES)
-    assert told.startswith(f"env.{name} looks like a credential")
-    assert f"--secret {name}=SECRET/KEY" in told
+    (warning,) = warnings(JobSpec(env={name: "x"}), NO_SOURCES)
+    assert warning.startswith(f"env.{name} looks like a credential")
+    assert f"--secret {name}=SECRET/KEY" in warning
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_files_of_credentials(path: str) -> None:
     assert len([*warnings(JobSpec(), Sources(files={path: "x"}))]) == 1
 
 
-def test_what_is_none() -> None:
+def test_what_is_not_a_credential() -> None:
     env = {
         "TOKENIZERS_PARALLELISM": "false",
         "MAX_TOKENS": "512",
@@ -56,12 +56,12 @@ def test_what_is_none() -> None:
     ]
 
 
-def test_render_and_a_dry_run_warn_of_credentials(
+def test_render_and_dry_run_warn_about_credentials(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "mine")
     for verb in (["render"], ["submit", "--dry-run=client"]):
         assert main([*verb, "-e", "WANDB_API_KEY", "-o", "name"]) == 0
-        told = capsys.readouterr().err
-        assert told.count("warning: env.WANDB_API_KEY looks like a credential") == 1
-        assert "mine" not in told
+        stderr = capsys.readouterr().err
+        assert stderr.count("warning: env.WANDB_API_KEY looks like a credential") == 1
+        assert "mine" not in stderr

@@ -1,4 +1,4 @@
-"""Checks: how they are made and told, and what they say about a job that is there."""
+"""Running and printing checks, and the checks of an existing job."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def test_a_checks_error_is_its_verdict() -> None:
     ]
 
 
-def test_without_the_first_no_other_check_is_made() -> None:
+def test_if_the_first_check_fails_no_other_is_run() -> None:
     assert verdicts(TargetError("no answer"), None, first="0") == ["problem"]
     assert verdicts(CheckWarning("slow"), None, first="0") == ["warning", "ok"]
 
 
-def test_a_bug_in_a_check_does_not_keep_the_others_from_being_made() -> None:
+def test_a_bug_in_one_check_does_not_prevent_the_others() -> None:
     assert verdicts(ZeroDivisionError(), None) == ["unknown", "ok"]
     (finding,) = run_checks([("odd", partial(ends, ValueError("'1x' is not a quantity")))])
     assert finding.what == "the check itself failed: ValueError: '1x' is not a quantity"
@@ -45,8 +45,8 @@ def test_a_bug_in_a_check_does_not_keep_the_others_from_being_made() -> None:
 
 
 def test_a_fix_is_printed_below_its_finding() -> None:
-    told = [*lines([Finding(check="quota", verdict="problem", what="too little", fix="ask for less")])]
-    assert told == ["quota         PROBLEM too little", "                      fix: ask for less"]
+    printed = [*lines([Finding(check="quota", verdict="problem", what="too little", fix="ask for less")])]
+    assert printed == ["quota         PROBLEM too little", "                      fix: ask for less"]
     assert [*lines([Finding(check="queue", verdict="ok", what="none")])] == ["queue         ok      none"]
 
 
@@ -73,11 +73,11 @@ def found(job: JobFacts) -> dict[str, Finding]:
 
 
 def test_a_training_job_has_no_warnings() -> None:
-    told = found(facts())
-    assert {finding.verdict for finding in told.values()} == {"ok"}
-    assert told["phase"].what == "running"
-    assert told["nodes"].what == "2 of 2 run"
-    assert told["progress"].what == "step 40, the last snapshot is of step 20"
+    findings = found(facts())
+    assert {finding.verdict for finding in findings.values()} == {"ok"}
+    assert findings["phase"].what == "running"
+    assert findings["nodes"].what == "2 of 2 run"
+    assert findings["progress"].what == "step 40, the last snapshot is of step 20"
 
 
 ABSENT: Final = (node(0, alive=False, attempts=0), node(1, alive=False, attempts=0))
@@ -93,19 +93,23 @@ WRONG: Final = {
 }
 
 
-@pytest.mark.parametrize("told", WRONG)
-def test_a_jobs_problems_are_reported(told: str) -> None:
-    check, _, what = told.partition(": ")
-    finding = found(WRONG[told])[check]
+@pytest.mark.parametrize("expected", WRONG)
+def test_a_jobs_problems_are_reported(expected: str) -> None:
+    check, _, what = expected.partition(": ")
+    finding = found(WRONG[expected])[check]
     assert finding.what == what
     assert finding.verdict == ("problem" if "failed" in what else "warning")
 
 
 def test_the_cause_of_a_failed_job_and_its_fix_are_shown() -> None:
-    told = Termination("fatal", "rank 1 failed (exit code 3: no data)", error="exit code 3: no data", fix="get it")
-    finding = found(facts(result="Failed", failure=told))["phase"]
+    termination = Termination(
+        "fatal", "rank 1 failed (exit code 3: no data)", error="exit code 3: no data", fix="get it"
+    )
+    finding = found(facts(result="Failed", failure=termination))["phase"]
     assert (finding.what, finding.fix) == ("failed: rank 1 failed (exit code 3: no data)", "get it")
-    cut = found(facts(result="Failed", failure=msgspec.structs.replace(told, reason="rank 1 failed", fix="")))["phase"]
+    cut = found(facts(result="Failed", failure=msgspec.structs.replace(termination, reason="rank 1 failed", fix="")))[
+        "phase"
+    ]
     assert cut.what == "failed: rank 1 failed (exit code 3: no data)"
     assert "kitctl logs job" in cut.fix
 
@@ -115,7 +119,7 @@ def test_the_fix_of_a_short_grace_period_would_be_long_enough() -> None:
     assert found(facts(progress=SLOW, grace_seconds=33.0))["grace period"].verdict == "ok"
 
 
-def test_of_many_lost_nodes_a_few_are_named() -> None:
+def test_of_many_lost_nodes_only_the_first_are_named() -> None:
     lost = [node(index, alive=False, note="gone") for index in range(1, 9)]
-    told = found(facts(node(0), *lost))["nodes"].what
-    assert told.startswith("8 of 9 do not run: node 1: gone; node 2: gone; node 3: gone; and 5 more")
+    message = found(facts(node(0), *lost))["nodes"].what
+    assert message.startswith("8 of 9 do not run: node 1: gone; node 2: gone; node 3: gone; and 5 more")

@@ -28,7 +28,7 @@ OLD = Report(
     progress=Progress(step=57, resumed_from=0, resumed_at=21.0),
 )
 FORMING = msgspec.structs.replace(OLD, forming=True)
-FORMED = msgspec.structs.replace(OLD, round=2, formed=101.5)  # still with the progress of the ranks before
+FORMED = msgspec.structs.replace(OLD, round=2, formed=101.5)  # the progress is still that of the previous ranks
 STEPPED = msgspec.structs.replace(FORMED, progress=Progress(step=51, resumed_from=50, resumed_at=102.25))
 
 
@@ -49,7 +49,7 @@ def test_a_selector_matches_the_ranks_that_train(
 
 
 @pytest.mark.parametrize(
-    ("selector", "told"),
+    ("selector", "expected"),
     [
         (FaultSelector(fault="kill-rank", rank=4), "no such node or rank is training"),
         (FaultSelector(fault="kill-rank", rank=0, node=1), "no such node or rank is training"),
@@ -57,8 +57,8 @@ def test_a_selector_matches_the_ranks_that_train(
         (FaultSelector(fault="kill-node", rank=0), "kill-node hits a node, not a rank"),
     ],
 )
-def test_a_selector_without_a_target_is_refused(selector: FaultSelector, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_a_selector_without_a_target_is_refused(selector: FaultSelector, expected: str) -> None:
+    with pytest.raises(UsageError, match=expected):
         selector.check(OLD)
 
 
@@ -69,7 +69,7 @@ def test_a_selector_without_a_target_is_refused(selector: FaultSelector, told: s
         (FORMING, {}),
         (FORMED, {"formed": 1.5}),
         (STEPPED, {"formed": 1.5, "first_step": 2.25, "steps_lost": 7, "recovered": True}),
-        (msgspec.structs.replace(STEPPED, forming=True), {"formed": 1.5}),  # and lost again before anybody looked
+        (msgspec.structs.replace(STEPPED, forming=True), {"formed": 1.5}),  # and lost again before the next poll
     ],
 )
 def test_a_job_has_recovered_with_the_first_step_of_its_next_group(report: Report, seen: dict[str, Any]) -> None:
@@ -130,7 +130,7 @@ def job(report: Report) -> JobFacts:
     return facts(node(0), node(1), report=report)
 
 
-# -- several faults, one after the other -----------------------------------------------------------------------------
+# -- several faults in sequence ---------------------------------------------------------------------------------------
 
 
 class Clock:
@@ -182,11 +182,11 @@ def drilled(monkeypatch: pytest.MonkeyPatch, *, count: int, every: float, **job_
 
 def test_faults_are_as_far_apart_as_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     for every in (60.0, 300.0):
-        times, told = drilled(monkeypatch, count=3, every=every)
-        assert told == 3
+        times, results = drilled(monkeypatch, count=3, every=every)
+        assert results == 3
         assert all(every <= later - earlier < every + 30 for earlier, later in pairwise(times))
 
 
 def test_no_fault_is_injected_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    times, told = drilled(monkeypatch, count=5, every=30.0, ends_after=2)
-    assert (len(times), told) == (2, 2)
+    times, results = drilled(monkeypatch, count=5, every=30.0, ends_after=2)
+    assert (len(times), results) == (2, 2)

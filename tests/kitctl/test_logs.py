@@ -1,4 +1,4 @@
-"""Many streams into one."""
+"""Merging several log streams into one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TIMES = st.integers(0, 999).map(lambda ms: f"2026-01-01T00:00:00.{ms:06}Z")
 
 
 def lines_of(streams: list[list[str]]) -> list[list[Line]]:
-    """Times, a list a node, as lines that say which they are."""
+    """Log lines from one list of times per node; each text identifies its line."""
     return [[Line(time, node, f"{node}.{i}") for i, time in enumerate(times)] for node, times in enumerate(streams)]
 
 
@@ -38,7 +38,7 @@ def test_only_the_prefix_names_a_rank(text: str) -> None:
 
 
 @given(STREAMS)
-def test_merged_lines_are_all_there_and_in_order(streams: list[list[Line]]) -> None:
+def test_merging_loses_no_line_and_sorts_by_time(streams: list[list[Line]]) -> None:
     merged = list(merge(streams))
     assert [line.time for line in merged] == sorted(line.time for line in merged)
     for node, stream in enumerate(streams):
@@ -46,7 +46,7 @@ def test_merged_lines_are_all_there_and_in_order(streams: list[list[Line]]) -> N
 
 
 @given(STREAMS, st.lists(st.integers(1, 5), max_size=20))
-def test_settled_lines_are_all_there_once(streams: list[list[Line]], sizes: list[int]) -> None:
+def test_reordering_returns_each_line_once(streams: list[list[Line]], sizes: list[int]) -> None:
     lines = [line for stream in streams for line in stream]
     batches, rest = [], list(lines)
     for size in sizes:
@@ -76,7 +76,7 @@ def test_filters() -> None:
     assert kept(include=re.compile("loss [12]"), exclude=re.compile("1$")) == [2]
 
 
-def test_lines_of_one_moment_keep_the_order_of_their_node() -> None:
+def test_lines_with_equal_times_keep_their_nodes_order() -> None:
     stream = [Line("2026-01-01T00:00:00Z", 0, text) for text in "cab"]
     other = [Line("2026-01-01T00:00:00Z", 1, "x")]
     assert [line.text for line in merge([other, stream])] == ["c", "a", "b", "x"]

@@ -1,4 +1,4 @@
-"""What several places agree on."""
+"""Reserved names of variables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from kitctl.errors import SpecError
 from kitctl.spec import JobSpec
 
-# What torchrun sets for each rank (its LocalElasticAgent), and Kubernetes for a pod.
+# Variables that torchrun (LocalElasticAgent) sets for each rank, and Kubernetes for each pod.
 LAUNCHERS = [
     *("LOCAL_RANK", "RANK", "GROUP_RANK", "ROLE_RANK"),
     *("LOCAL_WORLD_SIZE", "WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"),
@@ -25,5 +25,5 @@ def test_variables_of_the_launcher_are_reserved(name: str, field: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["MASTER", "PETS", "MY_RANK", "TORCH_LOGS", "TORCH_NCCL_BLOCKING_WAIT"])
-def test_other_names_are(name: str) -> None:
+def test_other_names_are_free(name: str) -> None:
     JobSpec(env={name: "1"})

@@ -1,4 +1,4 @@
-"""What a job adds to its pods is merged, and nothing is overwritten."""
+"""A job's additions to its pods are merged, and overwrite nothing."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def problems(pod: Pod, **fields: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_job_without_additions_is_as_before(kind: str) -> None:
+def test_a_job_without_additions_is_unchanged(kind: str) -> None:
     assert template_of(JobSpec(name="job", kind=kind, pod=Pod())) == template_of(JobSpec(name="job", kind=kind))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_additions_reach_the_pods_and_all_else_stays(kind: str) -> None:
+def test_additions_reach_the_pods_and_change_nothing_else(kind: str) -> None:
     plain = template_of(JobSpec(name="job", kind=kind))
     variable, mount = {"name": "FI_PROVIDER", "value": "efa"}, {"name": "huge", "mountPath": "/huge"}
     main = {"name": "pytorch", "env": [variable], "volumeMounts": [mount]}
@@ -67,7 +67,7 @@ def test_additions_reach_the_pods_and_all_else_stays(kind: str) -> None:
         ({"containers": ["pytorch"]}, "pod.spec.containers[None]: "),
     ],
 )
-def test_what_would_break_the_kit_is_refused_at_construction(spec: dict[str, Any], problem: str) -> None:
+def test_reserved_fields_are_rejected_at_construction(spec: dict[str, Any], problem: str) -> None:
     with pytest.raises(SpecError) as caught:
         JobSpec(pod=Pod(spec=spec))
     assert [one[: len(problem)] for one in caught.value.problems] == [problem]
@@ -108,7 +108,7 @@ def test_a_field_that_is_set_already_is_refused_with_its_owner(pod: Pod, fields:
     assert problem in problems(pod, **fields)[0]
 
 
-def test_what_no_restricted_namespace_admits_is_said_once() -> None:
+def test_fields_that_restricted_namespaces_reject_are_one_warning() -> None:
     assert not overlay.warning(JobSpec(pod=Pod(labels={"a": "b"}, capabilities=("NET_BIND_SERVICE",))))
     pod = Pod(host_network=True, capabilities=("IPC_LOCK",), sidecars=({"name": "a", "image": "b"},))
     spec = JobSpec(pod=pod, volumes=(Volume(mount_path="/dev/x", host_path="/dev/x"),))
@@ -139,7 +139,7 @@ def test_nothing_is_lost_or_overwritten(below: dict[str, Any], above: dict[str, 
 
 
 def contains(whole: Any, part: Any) -> bool:
-    """Whether all of ``part`` is in ``whole``."""
+    """Whether ``whole`` contains all of ``part``."""
     if isinstance(part, dict):
         return isinstance(whole, dict) and all(key in whole and contains(whole[key], part[key]) for key in part)
     if isinstance(part, list):

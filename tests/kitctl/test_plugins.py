@@ -1,4 +1,4 @@
-"""Targets and kinds of other distributions, found by their entry points."""
+"""Targets and kinds from other distributions, found by entry points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a terminal would act on is shown, and nothing else is changed."""
+"""Control characters are escaped, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def test_letters_of_any_script_are_left_alone(plain: str) -> None:
     assert printable.line(plain) == printable.text(plain) == printable.log(plain) == plain
 
 
-def test_a_text_has_lines_and_tabs() -> None:
+def test_a_text_keeps_line_feeds_and_tabs() -> None:
     assert printable.text("a\n\tb\r\x1b[0m") == "a\n\tb\\r\\x1b[0m"
 
 
-def test_a_log_keeps_colours_to_its_own_line_and_carriage_returns() -> None:
+def test_a_log_line_keeps_colours_and_carriage_returns_and_resets_colours_at_its_end() -> None:
     assert printable.log("\r50 %\r100 %") == "\r50 %\r100 %"
     assert printable.log("\x1b[1;31mred" + CLEAR) == "\x1b[1;31mred\\x1b[2J\\x1b[H\x1b[0m"
     assert printable.log(TITLE + "\x1b[38:5:1m") == "\\x1b]0;mine\\x07\x1b[38:5:1m\x1b[0m"
@@ -58,7 +58,7 @@ def test_json_is_equal_and_without_control_codes(text: str) -> None:
 
 
 @given(st.text())
-def test_no_control_character_is_left_and_twice_is_once(text: str) -> None:
+def test_escaping_leaves_no_control_character_and_is_idempotent(text: str) -> None:
     shown = printable.line(text)
     assert not {"Cc", "Zl", "Zp", "Cs"} & {unicodedata.category(letter) for letter in shown}
     assert printable.line(shown) == shown

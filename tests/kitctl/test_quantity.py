@@ -54,7 +54,7 @@ FACTORS: Final[dict[str, Decimal]] = (
 
 
 @given(st.sampled_from(["", "+", "-"]), DIGITS, st.sampled_from(sorted(FACTORS)))
-def test_every_quantity_of_kubernetes_grammar_is_the_number_that_it_says(sign: str, digits: str, suffix: str) -> None:
+def test_every_quantity_of_kubernetes_grammar_has_its_value(sign: str, digits: str, suffix: str) -> None:
     exact = Decimal(f"{sign}{digits}") * FACTORS[suffix]
     assert quantity.amount(sign + digits + suffix) == pytest.approx(float(exact), rel=1e-12, abs=0)
     fits = re.search(QUANTITY, digits + suffix)
@@ -62,7 +62,7 @@ def test_every_quantity_of_kubernetes_grammar_is_the_number_that_it_says(sign: s
 
 
 @given(st.text(alphabet="0123456789.eEKMGTPinumk+- ", max_size=8))
-def test_amounts_that_the_schema_accepts_can_be_read(text: str) -> None:
+def test_amounts_that_the_schema_accepts_can_be_parsed(text: str) -> None:
     if re.search(QUANTITY, text):
         quantity.amount(text)
 

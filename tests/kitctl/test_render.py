@@ -20,7 +20,7 @@ TESTS = Path(__file__).parent.parent
 CASES = sorted((TESTS / "cases").glob("*.yaml"))
 KINDS = tuple(kinds.KINDS)
 SOURCES = {"train.py": "import lib.model\nprint('trained')\n", "lib/model.py": "SIZE = 3\n"}
-# Cases that a kind refuses: what a TrainJob leaves to its runtime, and queues.
+# Cases that a kind rejects: options that a TrainJob's runtime sets, and queues.
 REFUSED = {"TrainJob": ("every-option", "pod-group-volcano", "elastic-queue")}
 BOTH_KINDS = [
     (case, kind)
@@ -77,7 +77,7 @@ def _defaults(section: Any, plain: Any, path: str = "") -> list[str]:
     return found
 
 
-def test_objects_come_in_the_order_in_which_they_are_needed() -> None:
+def test_objects_follow_those_that_they_need() -> None:
     spec = JobSpec(name="job", command=("train.py",))
     kinds = [thing["kind"] for thing in render.manifests(spec, Sources(files=SOURCES))]
     needed = ["ServiceAccount", "Role", "RoleBinding", "Secret", "ConfigMap", "ConfigMap", "PersistentVolumeClaim"]
@@ -85,7 +85,7 @@ def test_objects_come_in_the_order_in_which_they_are_needed() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_object_is_the_jobs_own(kind: Kind) -> None:
+def test_every_object_has_the_jobs_labels(kind: Kind) -> None:
     spec = JobSpec(name="job", namespace="team", kind=kind)
     for thing in render.manifests(spec):
         assert thing["metadata"]["namespace"] == "team"
@@ -105,7 +105,7 @@ def test_auto_without_a_cluster_is_an_indexed_job() -> None:
     assert job_of(JobSpec(name="job"))["kind"] == "Job"
 
 
-# -- what survives, and who may what --------------------------------------------------------------------------------
+# -- exit codes, release and rights -----------------------------------------------------------------------------------
 
 
 def test_a_fatal_exit_fails_the_job_and_a_drained_one_costs_nothing() -> None:
@@ -143,7 +143,7 @@ def test_the_role_is_limited_to_the_jobs_own_objects(kind: Kind) -> None:
 
 
 def rights(objects: list[dict[str, Any]]) -> list[tuple[str, str, tuple[str, ...]]]:
-    """What the pods may do, and with which object."""
+    """The pods' rights, with the objects that each applies to."""
     rules = of_kind(objects, "Role")["rules"]
     assert all(len(rule["resources"]) == len(rule["resourceNames"]) == 1 for rule in rules)
     return [(rule["resources"][0], rule["resourceNames"][0], tuple(rule["verbs"])) for rule in rules]
@@ -171,10 +171,10 @@ def test_a_job_without_a_secret_fails_only_if_it_is_required() -> None:
         assert not any(document[field] for field in ("secret_file", "secret_name", "secret_required"))
     required = JobSpec(name="job", security=Security(rendezvous_secret="require", report_status=False))
     assert document_of(required)["secret_required"] is True
-    assert not document_of(required)["secret_name"], "nobody may fill it"
+    assert not document_of(required)["secret_name"], "no pod has the right to fill it"
 
 
-def test_each_run_of_a_pytorchjob_has_an_id_of_its_own() -> None:
+def test_each_run_of_a_pytorchjob_has_its_own_id() -> None:
     spec = JobSpec(name="job", kind="PyTorchJob")
 
     def rendezvous_id(**given: Any) -> str:
@@ -199,7 +199,7 @@ def test_without_reports_pods_have_no_account() -> None:
     assert not document_of(spec)["report"]
 
 
-def test_snapshots_are_kept_apart_on_a_claim_that_others_use() -> None:
+def test_each_job_has_its_own_folder_on_a_shared_claim() -> None:
     own = JobSpec(name="job")
     shared = JobSpec(name="job", snapshots=Snapshots(claim="shared"))
     assert "subPath" not in mounts_of(own)["snapshots"]
@@ -249,7 +249,7 @@ def host_names(spec: JobSpec, kind: str) -> list[str]:
     return [kinds.of_spec(kind).pod_name(spec.name, index) for index in range(spec.max_nodes)]
 
 
-def test_files_of_any_name_travel() -> None:
+def test_files_of_any_name_are_sent() -> None:
     sources = {"train.py": "a", "lib/train.py": "b", "lib_train.py": "c", "a b/ü.py": "d"}
     objects = render.manifests(JobSpec(name="job", command=("train.py",)), Sources(files=sources))
     held = of_kind(objects, "ConfigMap", "job-sources")["data"]

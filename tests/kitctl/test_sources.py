@@ -1,4 +1,4 @@
-"""The files that travel with a job: what is meant, and what never leaves this machine."""
+"""Files that are sent with a job: which ones a pattern selects, and which ones are never sent."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def travelling(folder: Path, script: str = "train.py", *sync: str) -> dict[str, 
     return dict(sources(JobSpec(name="job", command=(script,), sync=sync), folder).files)
 
 
-def test_a_relative_script_travels_and_an_absolute_one_is_the_images(folder: Path) -> None:
+def test_a_relative_script_is_sent_and_an_absolute_one_is_in_the_image(folder: Path) -> None:
     assert travelling(folder) == {"train.py": "# train.py ü\n"}
     assert travelling(folder, "./train.py") == {"train.py": "# train.py ü\n"}
     assert travelling(folder, "/opt/train.py") == {}
     assert sources(JobSpec(name="job"), folder) == NO_SOURCES, "a module is the image's"
 
 
-def test_folders_and_globs_travel_without_what_is_hidden(folder: Path) -> None:
+def test_folders_and_globs_are_sent_without_hidden_files(folder: Path) -> None:
     assert list(travelling(folder, "train.py", "lib")) == ["lib/deep/layer.py", "lib/model.py", "train.py"]
     assert list(travelling(folder, "train.py", "*.txt", "*.py")) == ["notes.txt", "train.py"]
 
@@ -77,13 +77,13 @@ def test_the_limit_is_in_bytes(folder: Path) -> None:
         travelling(folder, "/x.py", "large.txt")
 
 
-def test_a_script_is_a_path_and_no_pattern(folder: Path) -> None:
+def test_a_script_is_a_path_and_not_a_pattern(folder: Path) -> None:
     for name in ("a[1].py", "a1.py"):
         (folder / name).write_text(name)
     assert travelling(folder, "a[1].py") == {"a[1].py": "a[1].py"}
 
 
-# -- what does not leave this machine ---------------------------------------------------------------------------------
+# -- files that are not sent ------------------------------------------------------------------------------------------
 
 HIDDEN = (".env", ".git/config", "lib/.cache/key", ".ssh/id_rsa")
 
@@ -98,16 +98,16 @@ def secretive(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("pattern", ["*", ".", "**/*", "./", "l*", "lib", "lib/*", "lib/**/*", "**/model.py"])
-def test_hidden_files_do_not_travel_unnamed(secretive: Path, pattern: str) -> None:
+def test_hidden_files_are_sent_only_if_named(secretive: Path, pattern: str) -> None:
     assert "secret" not in travelling(secretive, "/x.py", pattern).values()
 
 
-def test_the_whole_folder_is_all_that_is_not_hidden(secretive: Path) -> None:
+def test_the_whole_folder_excludes_hidden_files(secretive: Path) -> None:
     assert {*travelling(secretive, "/x.py", ".")} == {"train.py", "notes.txt", "lib/model.py", "lib/deep/layer.py"}
 
 
 @pytest.mark.parametrize("pattern", ["?env", ".", "**/config", "*/config", "lib/*/key"])
-def test_a_pattern_that_means_hidden_files_alone_is_an_error(secretive: Path, pattern: str) -> None:
+def test_a_pattern_that_matches_only_hidden_files_is_an_error(secretive: Path, pattern: str) -> None:
     for name in ("train.py", "notes.txt", "lib/model.py", "lib/deep/layer.py"):
         (secretive / name).unlink()
     with pytest.raises(SpecError, match="or only hidden"):
@@ -124,14 +124,14 @@ def test_a_pattern_that_means_hidden_files_alone_is_an_error(secretive: Path, pa
         (".git", {".git/config"}),
     ],
 )
-def test_hidden_files_that_are_named_travel(secretive: Path, pattern: str, found: set[str]) -> None:
+def test_named_hidden_files_are_sent(secretive: Path, pattern: str, found: set[str]) -> None:
     assert {*travelling(secretive, "/x.py", pattern)} == found
 
 
 @pytest.mark.parametrize("target", ["credentials", "../credentials", "{folder}/../credentials", "{folder}/.env"])
 @pytest.mark.parametrize("pattern", ["lib", "lib/*", "**/*.txt", "lib/data.txt", "."])
 def test_a_link_out_of_the_folder_is_not_followed(secretive: Path, target: str, pattern: str) -> None:
-    """As a repository could have it that somebody else wrote."""
+    """A repository by another author may contain one."""
     (secretive.parent / "credentials").write_text("secret")
     linked = secretive / "elsewhere"
     linked.symlink_to(secretive.parent)
@@ -155,7 +155,7 @@ def test_a_link_to_a_folder_or_a_script_is_not_followed(secretive: Path) -> None
             travelling(secretive, *words)
 
 
-def test_a_link_within_the_folder_is_the_file_that_it_leads_to(folder: Path) -> None:
+def test_a_link_within_the_folder_is_sent_as_its_target(folder: Path) -> None:
     (folder / "lib" / "same.py").symlink_to("model.py")
     assert travelling(folder, "/x.py", "lib/same.py") == {"lib/same.py": "# lib/model.py ü\n"}
 
@@ -173,7 +173,7 @@ def test_a_link_within_the_folder_is_the_file_that_it_leads_to(folder: Path) -> 
         ("../train.py", "command: '../train.py' is not below {0}/job"),
     ],
 )
-def test_a_script_is_one_of_the_folder(tmp_path: Path, script: str, message: str) -> None:
+def test_a_script_may_be_in_the_sent_folder(tmp_path: Path, script: str, message: str) -> None:
     (tmp_path / "job").mkdir()
     for name in ("train.py", "key.pem"):
         (tmp_path / "job" / name).write_text("x")
@@ -183,7 +183,7 @@ def test_a_script_is_one_of_the_folder(tmp_path: Path, script: str, message: str
 
 
 @pytest.mark.parametrize("script", ["train.py", "./train.py", "linked.py", "/opt/train.py"])
-def test_a_folder_is_sent_for_a_script_of_it_or_of_the_image(tmp_path: Path, script: str) -> None:
+def test_a_folder_is_sent_whether_the_script_is_in_it_or_in_the_image(tmp_path: Path, script: str) -> None:
     (tmp_path / "train.py").write_text("x")
     (tmp_path / "linked.py").symlink_to("train.py")
     found = sources(JobSpec(name="job", workdir=".", command=(script,)), tmp_path).workdir

@@ -1,4 +1,4 @@
-"""A spec is valid from its construction on."""
+"""A spec is validated at its construction."""
 
 from __future__ import annotations
 

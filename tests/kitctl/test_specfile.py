@@ -89,7 +89,7 @@ def test_a_name_that_was_given_gets_no_suffix() -> None:
     assert build(name="mine", suffix="x7k2").name == "mine"
 
 
-def test_one_size_is_one_spec() -> None:
+def test_spellings_of_one_size_give_one_spec() -> None:
     assert build(nodes="3:3") == build(nodes="3") == build(nodes=3)
     assert build(nodes="2:3").nodes == "2:3"
 
@@ -112,7 +112,7 @@ def test_one_size_is_one_spec() -> None:
         ("nodes=2:4", ("nodes",), "2:4"),
     ],
 )
-def test_set_reaches_any_field_with_the_fields_own_type(setting: str, where: tuple[str, ...], value: object) -> None:
+def test_set_converts_to_the_fields_type(setting: str, where: tuple[str, ...], value: object) -> None:
     found: Any = build(setting)
     for key in where:
         found = found[key] if isinstance(found, dict) else getattr(found, key)
@@ -144,7 +144,7 @@ def test_set_reaches_any_field_with_the_fields_own_type(setting: str, where: tup
         ({"polcy": {}}, "polcy: unknown key; fix: did you mean policy?"),
     ],
 )
-def test_a_wrong_value_is_told_by_field_and_fix(flags: dict[str, Any], problem: str) -> None:
+def test_a_wrong_value_is_an_error_with_its_field_and_a_fix(flags: dict[str, Any], problem: str) -> None:
     assert refused(**flags) == [problem]
 
 
@@ -165,7 +165,7 @@ def test_problems_of_a_file_name_the_file(tmp_path: Path) -> None:
         build(file=path)
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_binary_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_bytes(b"nodes: \xff\n")
     with pytest.raises(UsageError, match=r"job\.yaml"):

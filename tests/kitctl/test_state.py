@@ -1,4 +1,4 @@
-"""From facts to phases."""
+"""Deriving a job's state from its facts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_phases(known: JobFacts, phase: str) -> None:
 
 
 @pytest.mark.parametrize("result", [None, "Succeeded", "Cancelled"])
-def test_a_warning_of_the_agents_is_the_reason_while_all_seems_well(
+def test_an_agents_warning_is_the_reason_of_a_running_job(
     result: Literal["Succeeded", "Cancelled"] | None,
 ) -> None:
     report = msgspec.structs.replace(FORMED, warning="2 ranks train, without a process group")
@@ -80,15 +80,15 @@ def test_a_node_that_joins_later_does_not_make_a_running_job_look_broken() -> No
 
 
 @pytest.mark.parametrize("ahead", [-60.0, 0.0, 60.0])
-def test_a_clock_that_differs_from_the_others_makes_no_running_job_look_broken(ahead: float) -> None:
-    """Node 1's machine: what its kubelet says of its start, and its agent of its seat, are by its own clock."""
+def test_clock_skew_does_not_make_a_running_job_look_broken(ahead: float) -> None:
+    """Node 1's clock is wrong: its kubelet's start time and its agent's join time are both by that clock."""
     nodes = {**FORMED.nodes, "1": NodeAssignment(ranks=(0, 1), joined=15.0 + ahead)}
     report = msgspec.structs.replace(FORMED, nodes=nodes)
     assert derive(facts(node(0), node(1, started=10.0 + ahead), report=report)).phase == "Running"
     assert derive(facts(node(0), node(1, started=16.0 + ahead), report=report)).phase == "Recovering"
 
 
-def test_ranks_are_the_published_ones_and_only_while_they_are_true() -> None:
+def test_ranks_are_shown_only_while_the_report_is_current() -> None:
     assert [place.ranks for place in derive(facts(node(0), node(1), report=FORMED)).nodes] == [(2, 3), (0, 1)]
     assert [place.ranks for place in derive(facts(node(0), gone(1), report=FORMED)).nodes] == [(), ()]
 
@@ -102,11 +102,11 @@ def test_a_failed_job_shows_its_cause() -> None:
 
 
 def test_the_cause_of_a_failed_job_is_shown_once_with_each_nodes_part() -> None:
-    told = Termination(outcome="fatal", reason="rank 1 failed (exit code 3)", rank=1, node=1)
+    reported = Termination(outcome="fatal", reason="rank 1 failed (exit code 3)", rank=1, node=1)
     unfit = Termination(outcome="fatal", reason="2 GPUs requested", node=0)
-    places = [gone(index, exit_code=78, termination=told, note=told.reason) for index in range(2)]
+    places = [gone(index, exit_code=78, termination=reported, note=reported.reason) for index in range(2)]
     lost = gone(2, note="was killed by signal 9")
-    job = derive(facts(*places, lost, result="Failed", failure=told))
+    job = derive(facts(*places, lost, result="Failed", failure=reported))
     assert job.reason == "node 1: rank 1 failed (exit code 3)"
     assert [place.reason for place in job.nodes] == ["ended with node 1", "rank 1 failed", "was killed by signal 9"]
     alone = derive(facts(gone(0, exit_code=78, termination=unfit), result="Failed", failure=unfit))
@@ -142,7 +142,7 @@ def test_a_job_without_a_report_runs_when_its_nodes_do() -> None:
     assert derive(msgspec.structs.replace(known, nodes=alive[:1])).phase == "Starting"
 
 
-# -- a row each for what could be told wrongly ----------------------------------------------------------------------
+# -- phases that are easy to get wrong --------------------------------------------------------------------------------
 
 SLOW = msgspec.structs.replace(FORMED, slow={"3": 1.5})
 DRAINED = Termination(outcome="drained")
@@ -152,7 +152,7 @@ FATAL = Termination(outcome="fatal", reason="rank 1 failed")
 @pytest.mark.parametrize(
     ("known", "phase"),
     [
-        (facts(report=FORMED), "Recovering"),  # every node was lost, and none has left a trace
+        (facts(report=FORMED), "Recovering"),  # every node was lost, and none left a termination message
         (facts(gone(0, attempts=0), gone(1, attempts=0), report=FORMED), "Recovering"),
         (facts(gone(0, attempts=0), gone(1, attempts=0)), "Pending"),
         (facts(gone(0, attempts=0), gone(1, attempts=0), report=Report()), "Pending"),
@@ -179,7 +179,7 @@ def test_a_phase_is_not_forgotten_with_the_nodes(known: JobFacts, phase: str) ->
         (facts(node(0), node(1), report=msgspec.structs.replace(SLOW, forming=True)), [(), ()], {}, 0),
     ],
 )
-def test_ranks_their_number_and_the_slow_ones_are_of_those_that_train(
+def test_ranks_and_stragglers_are_those_of_the_current_round(
     known: JobFacts, ranks: list[tuple[int, ...]], slow: dict[str, float], world_size: int
 ) -> None:
     job = derive(known)

@@ -1,4 +1,4 @@
-"""Compiled templates are kept, and a cache that cannot be used changes nothing."""
+"""The cache of compiled templates; rendering works without it."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ def test_a_damaged_entry_is_replaced(content: bytes) -> None:
     assert entry.read_bytes() == whole
 
 
-def test_a_folder_that_vanishes_or_cannot_be_made_is_done_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_or_unwritable_folder_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = user_cache()
     folder().rmdir()
     assert render("one", cache) == "one"

@@ -17,7 +17,7 @@ from tests.kitctl.rendered import env_of, job_of
 
 
 @pytest.mark.parametrize("kind", ["IndexedJob", "PyTorchJob"])
-def test_a_users_own_variable_wins_and_none_is_given_twice(kind: Kind) -> None:
+def test_a_users_variable_overrides_and_none_is_set_twice(kind: Kind) -> None:
     spec = JobSpec(name="job", kind=kind, env={"NCCL_DEBUG": "TRACE", "PYTHONUNBUFFERED": "0"}, nccl=Nccl(debug="INFO"))
     assert (env_of(spec)["NCCL_DEBUG"], env_of(spec)["PYTHONUNBUFFERED"]) == ("TRACE", "0")
 
@@ -32,14 +32,14 @@ def test_the_operator_sets_torchruns_variables_itself() -> None:
     assert {"key": "join_timeout", "value": "900"} in body["elasticPolicy"]["rdzvConf"]
 
 
-def test_secrets_are_references_and_win_over_ours() -> None:
+def test_secrets_are_references_and_override_the_kits_variables() -> None:
     spec = JobSpec(name="job", secrets={"TOKEN": "hub/token", "NCCL_DEBUG": "net/level"}, nccl=Nccl(debug="INFO"))
     assert env_of(spec)["TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
     assert env_of(spec)["NCCL_DEBUG"] == {"secretKeyRef": {"name": "net", "key": "level"}}
 
 
 def expanded(text: str, variables: dict[str, str]) -> str:
-    """What the kubelet makes of a command, an argument or a variable: ``$$`` is ``$``, ``$(NAME)`` is looked up."""
+    """Kubernetes' expansion of a command, an argument or a variable: ``$$`` is ``$``, ``$(NAME)`` is looked up."""
     return re.sub(
         r"\$(\$|\(([^)]*)\))",
         lambda match: "$" if match[1] == "$" else variables.get(match[2], match[0]),
@@ -50,7 +50,7 @@ def expanded(text: str, variables: dict[str, str]) -> str:
 @example(["$(V1) and $(HOME)", "$$", "costs $5", "$$$(V0)", "$"])
 @settings(max_examples=30)
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0") | st.sampled_from("$()")), max_size=4))
-def test_any_text_reaches_the_process_as_it_was_given(texts: list[str]) -> None:
+def test_any_text_reaches_the_process_unchanged(texts: list[str]) -> None:
     env = {f"V{number}": text for number, text in enumerate(texts)}
     spec = JobSpec(name="job", args=tuple(texts), env=env)
     (job,) = yaml.safe_load_all(render.to_yaml(render.manifests(spec)[-1:]))
@@ -75,16 +75,16 @@ def test_a_deadline_and_a_time_to_live_are_independent(
     policy: Policy, deadline: int | None, ttl: int | None, kind: Kind
 ) -> None:
     spec = job_of(JobSpec(name="job", kind=kind, policy=policy))["spec"]
-    told = spec if kind == "IndexedJob" else spec["runPolicy"]
-    assert (told.get("activeDeadlineSeconds"), told.get("ttlSecondsAfterFinished")) == (deadline, ttl)
+    found = spec if kind == "IndexedJob" else spec["runPolicy"]
+    assert (found.get("activeDeadlineSeconds"), found.get("ttlSecondsAfterFinished")) == (deadline, ttl)
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         (Resources(), {"requests": {"cpu": "100m", "memory": "512Mi"}}),
         (Resources(requests={"memory": "8Gi"}), {"requests": {"cpu": "100m", "memory": "8Gi"}}),
-        # A limit that is lower than what would be asked for by itself: Kubernetes takes the limit as the request.
+        # A limit that is lower than the default request; Kubernetes uses the limit as the request.
         (Resources(limits={"memory": "256Mi"}), {"requests": {"cpu": "100m"}, "limits": {"memory": "256Mi"}}),
         (Resources(limits={"cpu": "50m", "memory": "1Mi"}), {"limits": {"cpu": "50m", "memory": "1Mi"}}),
         (
@@ -93,8 +93,8 @@ def test_a_deadline_and_a_time_to_live_are_independent(
         ),
     ],
 )
-def test_a_pod_without_resources_gets_default_requests(given: Resources, told: dict[str, dict[str, str]]) -> None:
-    assert resources(JobSpec(name="job", resources=given)) == told
+def test_a_pod_without_resources_gets_default_requests(given: Resources, expected: dict[str, dict[str, str]]) -> None:
+    assert resources(JobSpec(name="job", resources=given)) == expected
 
 
 AMOUNTS = st.dictionaries(
@@ -104,10 +104,10 @@ AMOUNTS = st.dictionaries(
 
 @given(AMOUNTS, AMOUNTS)
 def test_default_requests_never_exceed_limits(requests: dict[str, str], limits: dict[str, str]) -> None:
-    told = resources(JobSpec(name="job", resources=Resources(requests=requests, limits=limits)))
-    for name in told.get("requests", {}).keys() & limits.keys():
-        assert told["requests"][name] == requests[name], "only a person's own may be above"
-    promised = {**limits, **told.get("requests", {})}  # what Kubernetes makes of it
+    found = resources(JobSpec(name="job", resources=Resources(requests=requests, limits=limits)))
+    for name in found.get("requests", {}).keys() & limits.keys():
+        assert found["requests"][name] == requests[name], "only the user's own request may be higher"
+    promised = {**limits, **found.get("requests", {})}  # Kubernetes' default for a limit without a request
     assert promised.keys() >= {"cpu", "memory"}, "never without a promise"
     if limits.keys() == {"cpu", "memory"} and all(limits[name] == requests[name] for name in requests):
         assert promised == limits, "the class that is evicted last"

@@ -15,7 +15,7 @@ SPEC = JobSpec(name="job")
 OWN = (templates.folder() / "pod.yaml.j2").read_text()
 
 
-def test_a_changed_template_is_used_and_the_others_stay(tmp_path: Path) -> None:
+def test_a_replaced_template_is_used_with_the_other_defaults(tmp_path: Path) -> None:
     changed = OWN.replace("enableServiceLinks: false", "enableServiceLinks: false\n  hostNetwork: true")
     (tmp_path / "pod.yaml.j2").write_text(changed)
     *plain, job = render.manifests(SPEC)

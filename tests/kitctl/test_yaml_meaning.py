@@ -1,4 +1,4 @@
-"""Rendered YAML means to every reader what the JSON means that is sent."""
+"""All YAML readers read the same values from rendered YAML as from the JSON that is sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kitctl.code_tree import Sources
 from kitctl.spec import JobSpec
 from kitctl.yamlstrict import is_ambiguous
 
-# What an unquoted scalar loses, and what quoting has to survive.
+# Strings that change without quotes, and strings that are hard to quote.
 TRAPS = [
     *("1e-3", "3E-4", "1e3", "yes", "no", "on", "y", "Y", "n", "true", "null", "~", "", "0644", "08", "0x1f", "0o17"),
     *("1_000", "12:30:45", "2:4", ".inf", ".nan", "2001-01-01", "=", "<<", "- a", "? a", "a: b", "a #b", "#", "@", "`"),
@@ -34,7 +34,7 @@ def traps() -> list[dict[str, Any]]:
 
 
 def test_every_string_is_quoted() -> None:
-    """No YAML reader, of whichever version, is left to guess: plain scalars are numbers, booleans or sure text."""
+    """Plain scalars are numbers, booleans or unambiguous text in all versions of YAML."""
     events = list(yaml.parse(render.to_yaml(traps())))
     plain = [event.value for event in events if isinstance(event, yaml.ScalarEvent) and event.style is None]
     strings = {text for text in plain if not re.fullmatch(r"[A-Za-z][-A-Za-z0-9_./]*|[0-9]|[1-9][0-9]*", text)}

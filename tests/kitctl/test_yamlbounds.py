@@ -1,4 +1,4 @@
-"""Files that would never be read to their end, or take everything down with them: each is refused by its line."""
+"""Files that would take too much time or memory to read are rejected with a line number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kitctl.spec import JobSpec
 from kitctl.yamlbounds import DEPTH_LIMIT, SIZE_LIMIT
 
 JOB = FieldType(JobSpec)
-# Ten times ten times ...: ten lines, ten thousand million values.
+# "Billion laughs": ten lines that expand to ten billion values.
 LAUGHS = "A: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{name}: &{name} [{','.join([f'*{below}'] * 10)}]\n" for below, name in zip("abcdefghi", "bcdefghij", strict=True)
 )
@@ -29,32 +29,32 @@ def refused(text: str) -> str:
 
 @pytest.mark.parametrize("depth", [DEPTH_LIMIT + 1, 5_000, 1_000_000])
 @pytest.mark.parametrize(("start", "end"), [("[", "]"), ("{a: ", "}"), ("[", "")])
-def test_nesting_has_an_end(depth: int, start: str, end: str) -> None:
-    """PyYAML's own readers end with a RecursionError, or with the process."""
+def test_deep_nesting_is_rejected(depth: int, start: str, end: str) -> None:
+    """PyYAML's own loaders raise RecursionError, or crash."""
     assert refused(f"args: {start * depth}{end * depth}\n") == f"job.yaml:1: nested more than {DEPTH_LIMIT} deep"
 
 
-def test_blocks_nest_no_deeper() -> None:
+def test_deeply_nested_blocks_are_rejected() -> None:
     assert "nested more than" in refused("".join(f"{' ' * depth}a:\n" for depth in range(5000)))
 
 
 @pytest.mark.parametrize(
     "text", ["env: &a\n  A: *a\n", "args: &a [*a]\n", "env: &a {<<: *a}\n", "&a\nenv: *a\n", "env: &a {? *a : 1}\n"]
 )
-def test_an_alias_does_not_contain_itself(text: str) -> None:
+def test_a_recursive_alias_is_rejected(text: str) -> None:
     assert refused(text).endswith("the alias a contains itself")
 
 
 @pytest.mark.parametrize("text", [LAUGHS, MERGED])
-def test_aliases_of_aliases_do_not_fill_the_memory(text: str) -> None:
+def test_exponential_aliases_are_rejected(text: str) -> None:
     assert refused(text).endswith(f"more than {SIZE_LIMIT} values")
 
 
 @pytest.mark.parametrize("tag", ["!!int x", "!!bool x", "!!timestamp x", '!!binary "####"', "!!set {a}", "!mine x"])
-def test_tags_are_not_allowed(tag: str) -> None:
+def test_tags_are_rejected(tag: str) -> None:
     assert "job.yaml:1: tags are not allowed, as in " in refused(f"resume: {tag}\n")
 
 
-def test_as_much_as_any_job_needs_is_read() -> None:
+def test_a_large_valid_file_is_read() -> None:
     args = ", ".join(["x"] * (SIZE_LIMIT - 10))
     assert len(yamlstrict.read(f"args: [{args}]\n", "job.yaml", JOB)[0]["args"]) == SIZE_LIMIT - 10

@@ -14,7 +14,7 @@ from kitctl.spec import JobSpec
 
 JOB = FieldType(JobSpec)
 
-# Each is something else than text to at least one of: YAML 1.1 (kubectl, Helm, PyYAML), YAML 1.2.
+# Scalars that YAML 1.1 (kubectl, Helm, PyYAML) or YAML 1.2 does not read as text.
 AMBIGUOUS = [
     *("yes", "No", "ON", "off", "y", "N", "true", "False", "null", "Null", "~", ""),
     *("3", "+3", "-3", "0", "0644", "08", "0o17", "0x1F", "0b11", "1_000", "12:30:45", "2:4", "190:20:30.15"),
@@ -56,7 +56,7 @@ def problems(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("scalar", AMBIGUOUS)
-def test_an_unquoted_scalar_that_some_reader_takes_for_no_text_is_refused(scalar: str) -> None:
+def test_an_unquoted_scalar_that_some_reader_does_not_read_as_text_is_rejected(scalar: str) -> None:
     (problem,) = problems(f"env:\n  A: {scalar}\n")
     assert problem.startswith("env.A: ")
     assert "(line 2)" in problem
@@ -71,13 +71,13 @@ def test_the_same_scalar_quoted_is_text(scalar: str) -> None:
 
 
 @pytest.mark.parametrize("scalar", PLAIN)
-def test_sure_text_needs_no_quotes(scalar: str) -> None:
+def test_unambiguous_text_needs_no_quotes(scalar: str) -> None:
     tree, wrong = yamlstrict.read(f"env:\n  A: {scalar}\n", "job.yaml", JOB)
     assert not wrong
     assert tree == {"env": {"A": scalar}}
 
 
-def test_keys_of_free_mappings_are_text_too() -> None:
+def test_keys_of_user_defined_mappings_are_text_too() -> None:
     (problem,) = problems('env:\n  yes: "1"\n')
     assert problem == 'env.yes: yes (line 2) is ambiguous in YAML; fix: quote it: "yes"'
 
@@ -88,15 +88,15 @@ def test_an_elastic_size_has_to_be_quoted() -> None:
     assert yamlstrict.read("nodes: 3\n", "job.yaml", JOB) == ({"nodes": 3}, [])
 
 
-def test_a_number_that_readers_differ_on_is_refused_where_numbers_belong() -> None:
+def test_a_number_that_readers_read_differently_is_rejected() -> None:
     (problem,) = problems("policy:\n  maxRestarts: 010\n")
     assert problem.startswith("policy.maxRestarts: 010 (line 2) is an ambiguous number in YAML")
 
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("false", False), ("require", "require")])
 def test_a_word_or_a_truth_value(text: str, value: object) -> None:
-    told = yamlstrict.read(f"security:\n  networkPolicy: {text}\n", "job.yaml", JOB)
-    assert told == ({"security": {"networkPolicy": value}}, [])
+    parsed = yamlstrict.read(f"security:\n  networkPolicy: {text}\n", "job.yaml", JOB)
+    assert parsed == ({"security": {"networkPolicy": value}}, [])
     assert problems("security:\n  networkPolicy: yes\n"), "which some readers take for true"
 
 
@@ -146,7 +146,7 @@ def test_scalars_of_a_merged_mapping_are_checked_in_a_list_too() -> None:
         ("policy: &a\n  policy: *a\n", "job.yaml:2: the alias a contains itself"),
     ],
 )
-def test_a_job_file_that_is_no_mapping_is_rejected_with_its_line(text: str, message: str) -> None:
+def test_a_job_file_that_is_not_a_mapping_is_rejected_with_its_line(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         yamlstrict.read(text, "job.yaml", JOB)
     assert caught.value.message.startswith(message)
@@ -160,22 +160,22 @@ def test_a_job_file_that_is_no_mapping_is_rejected_with_its_line(text: str, mess
         '{\n\t"args": ["😀", "😀", "\\\\ud83d\\\\ude00", "\\\\😀"]\n}',
     ],
 )
-def test_json_is_read_as_json(written: str) -> None:
+def test_json_is_parsed_as_json(written: str) -> None:
     tree, wrong = yamlstrict.read(written, "job.json", JOB)
     assert not wrong
     assert tree == json.loads(written) == {"args": ["😀", "😀", r"\ud83d\ude00", "\\😀"]}
 
 
-def test_other_text_is_no_json_and_keeps_its_backslashes() -> None:
+def test_text_that_is_not_json_keeps_its_backslashes() -> None:
     assert yamlstrict.read(r"args: ['\ud83d\ude00']", "job.yaml", JOB)[0] == {"args": [r"\ud83d\ude00"]}
 
 
-def test_a_number_that_is_too_long_to_be_one_is_refused() -> None:
+def test_a_number_with_too_many_digits_is_rejected() -> None:
     (problem,) = problems(f"nodes: {'9' * 5000}\n")
     assert "is ambiguous in YAML" in problem
 
 
-def test_parsing_refuses_a_key_that_is_given_twice() -> None:
+def test_duplicate_keys_are_rejected() -> None:
     with pytest.raises(yaml.YAMLError, match="duplicate key"):
         yamlstrict.parse("a:\n  b: 1\n  b: 1\n")
     assert yamlstrict.parse("---\n{}\n---\n# nothing\n---\na: 1\n") == [{}, {"a": 1}]
@@ -188,7 +188,7 @@ def test_parsing_refuses_a_key_that_is_given_twice() -> None:
         lambda parts: st.lists(parts) | st.dictionaries(st.text(st.characters(codec="utf-8")), parts),
     )
 )
-def test_any_value_is_read_back(value: object) -> None:
+def test_any_value_survives_a_round_trip(value: object) -> None:
     assert list(yaml.safe_load_all(yamlstrict.write([{"value": value}]))) == [{"value": value}]
 
 

@@ -1,4 +1,4 @@
-"""Complete jobs on the local target, driven by the command line as a user would."""
+"""Complete jobs on the local target, run by the command line as by a user."""
 
 from __future__ import annotations
 

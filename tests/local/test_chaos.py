@@ -13,7 +13,7 @@ import pytest
 from kitctl.errors import ConflictError
 from kitctl.targets.local.local_target import LocalTarget
 from kittrain.world.order import Order
-from tests.chaos import KINDS, Chaos
+from tests.chaos import SCENARIOS, Chaos
 from tests.exact import assert_each_sample_counts_once, assert_ends_as_undisturbed, undisturbed
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ WORKLOAD = ["-m", "kittrain.workloads.toy", str(EPOCHS), "--seed", "5"]
 WORKLOAD += ["--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch)]
 
 
-class LocalPlace:
-    """A job of the local target; see ``tests.chaos.Place``."""
+class LocalJob:
+    """A job of the local target; see ``tests.chaos.ChaosJob``."""
 
     namespace = "default"
 
@@ -51,13 +51,13 @@ class LocalPlace:
 @pytest.mark.timeout(600)
 def test_ten_random_faults_do_not_change_the_result(kit: Kit) -> None:
     seed = int(os.environ.get("CHAOS_SEED") or random.randrange(10**6))
-    place = LocalPlace(kit, "chaos")
-    records = place.snapshots / "record"
+    job = LocalJob(kit, "chaos")
+    records = job.snapshots / "record"
     options = ("--nodes", "2:3", "--snapshot-every", "20", "--snapshot-memory-every", "4", *WORKLOAD)
-    kit.run("submit", "--name", place.name, *options, "--step-time", "0.05", "--record", str(records))
-    chaos = Chaos(place, random.Random(seed))
-    chaos.run(KINDS, faults=FAULTS, steps=STEPS)
+    kit.run("submit", "--name", job.name, *options, "--step-time", "0.05", "--record", str(records))
+    chaos = Chaos(job, random.Random(seed))
+    chaos.run(SCENARIOS, faults=FAULTS, steps=STEPS)
     print(f"seed {seed}\n{chaos.table()}")
-    kit.until(place.name, lambda state: state["phase"] == "Succeeded")
-    assert_each_sample_counts_once(place.snapshots, records, ORDER, epochs=EPOCHS)
-    assert_ends_as_undisturbed(place.snapshots, records, undisturbed(WORKLOAD, kit.folder))
+    kit.until(job.name, lambda state: state["phase"] == "Succeeded")
+    assert_each_sample_counts_once(job.snapshots, records, ORDER, epochs=EPOCHS)
+    assert_ends_as_undisturbed(job.snapshots, records, undisturbed(WORKLOAD, kit.folder))

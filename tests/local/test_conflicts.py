@@ -1,4 +1,4 @@
-"""Requests that are refused leave nothing behind."""
+"""Rejected requests leave nothing behind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_second_job_of_a_name_is_an_error_and_the_first_runs_on(kit: Kit) -> None:
+def test_a_second_job_of_the_same_name_is_an_error_and_the_first_continues(kit: Kit) -> None:
     words = ["-m", "kittrain.workloads.toy", "100", "--step-time", "0.1"]
     kit.run("submit", "--name", "mine", *words)
     run = kit.job("mine").job.run

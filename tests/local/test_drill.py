@@ -16,19 +16,19 @@ TOY = ["-m", "kittrain.workloads.toy", "200", "--samples", "512", "--batch_size"
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_each_fault_is_injected_and_its_recovery_measured(kit: Kit) -> None:
-    kit.run("submit", "--name", "struck", "--nodes", "2:3", "--snapshot-every", "20", *TOY)
-    kit.until("struck", trains)
-    refused = kit.run("drill", "struck", "--fault", "kill-rank", "--rank", "3", exit_code=2)
+    kit.run("submit", "--name", "drilled", "--nodes", "2:3", "--snapshot-every", "20", *TOY)
+    kit.until("drilled", trains)
+    refused = kit.run("drill", "drilled", "--fault", "kill-rank", "--rank", "3", exit_code=2)
     assert "choose among ranks 0 to 2 on nodes 0, 1, 2" in refused
-    assert "confirmation needed" in kit.run("drill", "struck", "--fault", "kill-rank", exit_code=2)
+    assert "confirmation needed" in kit.run("drill", "drilled", "--fault", "kill-rank", exit_code=2)
 
-    output = kit.run("drill", "struck", "--fault", "kill-rank", "--rank", "1", "--count", "2", "--every", "1s", "-y")
+    output = kit.run("drill", "drilled", "--fault", "kill-rank", "--rank", "1", "--count", "2", "--every", "1s", "-y")
     assert "SIGKILL to one rank" in output
     assert output.count("kill-rank   rank 1 (node 1)") == 2
-    assert "rank 1 failed (killed by SIGKILL)" in kit.run("logs", "struck", "--node", "1")
+    assert "rank 1 failed (killed by SIGKILL)" in kit.run("logs", "drilled", "--node", "1")
     for fault in ("kill-agent", "kill-node", "preempt"):
-        kit.until("struck", trains)
-        recovery = drill(kit, "struck", "--fault", fault, "--node", "0")
+        kit.until("drilled", trains)
+        recovery = drill(kit, "drilled", "--fault", fault, "--node", "0")
         assert recovery["recovered"]
         assert recovery["target"] == "node 0"
         assert recovery["firstStep"] >= recovery["formed"] > 0

@@ -1,4 +1,4 @@
-"""What the command line reports of a job that fails."""
+"""Messages of the command line about a failed job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ dist.barrier()
 CAUSE = "exit code 3: no data in /data/x"
 
 
-def test_a_cause_is_reported_per_failure_and_at_the_end_with_rank_node_and_last_lines(kit: Kit) -> None:
+def test_each_failure_and_the_end_have_a_cause_with_rank_node_and_last_lines(kit: Kit) -> None:
     (kit.folder / "train.py").write_text(SCRIPT)
     words = ("--name", "fails", "--nodes", "3", "--max-restarts", "2", "--follow", "train.py")
     follower = kit.start("submit", *words)

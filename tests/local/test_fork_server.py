@@ -35,7 +35,7 @@ def test_lost_nodes_are_forked_again_and_start_cold_once_the_server_is_lost(kit:
     os.killpg(third, signal.SIGKILL)
     assert "kittrain.agent" in command(started(kit, 1, attempt=4))
     assert "no fork server" in (kit.job("forked").path / "supervisor.log").read_text()
-    assert kit.job("forked").node(0).attempts == 1, "nobody else noticed"
+    assert kit.job("forked").node(0).attempts == 1, "no other node is restarted"
     kit.until("forked", lambda job: job["phase"] == "Running" and job["progress"]["step"])
     kit.run("cancel", "forked")
 

@@ -1,4 +1,4 @@
-"""Nodes are killed repeatedly: the run ends, and every sample was counted exactly once."""
+"""Nodes are killed repeatedly: the run completes, and every sample counts exactly once."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ WORKLOAD = f"-m kittrain.workloads.toy {EPOCHS} --samples {SAMPLES} --batch_size
 def test_five_kills_and_every_sample_is_counted_exactly_once(kit: Kit) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     records = kit.folder / "records"
     observed = [*WORKLOAD, "--step-time", "0.05", "--record", str(records)]
     kit.run("submit", "--name", "kills", "--nodes", "3", "--snapshot-every", "10", *observed)
-    victims = [0, *chance.choices(range(3), k=4)]
-    chance.shuffle(victims)
+    victims = [0, *rng.choices(range(3), k=4)]
+    rng.shuffle(victims)
     for number, victim in enumerate(victims):
-        step = STEPS * (number + 1) // 7 + chance.randrange(10)
+        step = STEPS * (number + 1) // 7 + rng.randrange(10)
         kit.until("kills", partial(reached, step))
         os.killpg(kit.agent("kills", victim), signal.SIGKILL)
         kit.until("kills", partial(lost, number + 1))

@@ -1,4 +1,4 @@
-"""Ranks in an environment of the user's, where nothing of kitctl is installed."""
+"""Ranks in a user's environment without kitctl."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ dist.destroy_process_group()
 @pytest.fixture
 def environment(tmp_path: Path) -> Path:
     """An environment with torch and what torch needs, as links to this one's."""
-    place = tmp_path / "theirs"
+    place = tmp_path / "other"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
     (packages,) = (place / "lib").glob("python*/site-packages")
     for path in Path(sysconfig.get_path("purelib")).iterdir():
@@ -44,13 +44,13 @@ def environment(tmp_path: Path) -> Path:
 @pytest.mark.timeout(600)
 def test_ranks_run_in_an_environment_without_the_kit(kit: Kit, environment: Path) -> None:
     (kit.folder / "train.py").write_text(SCRIPT)
-    job = ("--name", "theirs", "--nodes", "2", "--python", "theirs/bin/python")
+    job = ("--name", "other", "--nodes", "2", "--python", "other/bin/python")
     kit.run("submit", *job, "--wait", "--", "train.py")
-    logs = kit.run("logs", "theirs")
+    logs = kit.run("logs", "other")
     for rank in range(2):
         assert f"rank {rank} sum 2 prefix {environment} found ['kittrain']" in logs
     assert "warning" not in logs
-    assert "no snapshots" in kit.run("snapshots", "list", "theirs")
+    assert "no snapshots" in kit.run("snapshots", "list", "other")
 
 
 @pytest.mark.slow
@@ -58,8 +58,8 @@ def test_an_interpreter_without_torch_is_refused_before_the_job_starts(kit: Kit)
     (kit.folder / "train.py").write_text("")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(kit.folder / "empty")], check=True)
     words = ("submit", "--name", "job", "--python")
-    told = kit.run(*words, "empty/bin/python", "--", "train.py", exit_code=2)
-    assert f"python: {kit.folder}/empty/bin/python has no torch" in told
+    output = kit.run(*words, "empty/bin/python", "--", "train.py", exit_code=2)
+    assert f"python: {kit.folder}/empty/bin/python has no torch" in output
     assert "python: no interpreter 'absent'" in kit.run(*words, "absent", "--", "train.py", exit_code=2)
     assert "is no Python that works" in kit.run(*words, "/bin/false", "--", "train.py", exit_code=2)
     assert "no jobs" in kit.run("list").lower()

@@ -1,4 +1,4 @@
-"""Packages that a job's script needs: installed once for its nodes, into the user's cache."""
+"""A job's requirements are installed once for all its nodes, into the user's cache."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def prepared(kit: Kit, *lines: str) -> tuple[str, ...]:
     return ("--requirements", "requirements.txt", "--find-links", "wheels", "--no-index")
 
 
-def test_they_are_installed_once_and_found_again(kit: Kit) -> None:
+def test_they_are_installed_once_and_reused(kit: Kit) -> None:
     words = prepared(kit, "alpha>=1")
-    told = kit.run("submit", "--name", "one", "--nodes", "2", *words, "--wait", "--", "train.py")
-    assert f"requirements of {kit.folder / 'requirements.txt'} and 1 wheel (" in told
+    output = kit.run("submit", "--name", "one", "--nodes", "2", *words, "--wait", "--", "train.py")
+    assert f"requirements of {kit.folder / 'requirements.txt'} and 1 wheel (" in output
     logs = kit.run("logs", "one")
     (folder,) = packages_home().glob("[!.]*")
     for rank in range(2):
@@ -45,35 +45,35 @@ PROJECT = "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-pat
 BACKEND = """
 import os, time
 def build_wheel(folder, config_settings=None, metadata_directory=None):
-    while not os.path.exists(os.environ["GO_ON"]):
+    while not os.path.exists(os.environ["CONTINUE"]):
         time.sleep(0.05)
-    raise SystemExit("that is enough")
+    raise SystemExit("the build fails")
 """
 
 
-def test_the_status_says_that_they_are_installed(kit: Kit) -> None:
-    """A package's build waits for this test: the status has to say why no rank starts meanwhile."""
+def test_the_status_shows_that_they_are_being_installed(kit: Kit) -> None:
+    """A package's build waits for the test; meanwhile the status has the reason why no rank starts."""
     (kit.folder / "train.py").touch()
     (kit.folder / "requirements.txt").write_text("slow\n")
-    go_on = kit.folder / "go-on"
+    release = kit.folder / "release"
     with tarfile.open(kit.folder / "slow-1.0.tar.gz", "w:gz") as sdist:
         for name, text in {"pyproject.toml": PROJECT, "backend.py": BACKEND}.items():
             info = tarfile.TarInfo(f"slow-1.0/{name}")
             info.size = len(text)
             sdist.addfile(info, io.BytesIO(text.encode()))
-    words = ("--requirements", "requirements.txt", "--find-links", ".", "--no-index", "--env", f"GO_ON={go_on}")
+    words = ("--requirements", "requirements.txt", "--find-links", ".", "--no-index", "--env", f"CONTINUE={release}")
     kit.run("submit", "--name", "job", "--nodes", "2", *words, "--", "train.py")
-    watching = kit.start("wait", "job")
+    waiting = kit.start("wait", "job")
     state = kit.until("job", lambda state: state["reason"])
     assert (state["phase"], state["reason"]) == ("Starting", "installing requirements")
-    assert sorted(node["reason"] for node in state["nodes"]) == ["", "installing requirements"], "the other one waits"
-    go_on.touch()
-    told = "".join(watching.communicate(timeout=240))
-    assert "job: Starting (installing requirements)" in told
-    assert "that is enough" in kit.status("job")["reason"]
+    assert sorted(node["reason"] for node in state["nodes"]) == ["", "installing requirements"], "the other node waits"
+    release.touch()
+    output = "".join(waiting.communicate(timeout=240))
+    assert "job: Starting (installing requirements)" in output
+    assert "the build fails" in kit.status("job")["reason"]
 
 
-def test_what_cannot_be_installed_is_the_jobs_reason(kit: Kit) -> None:
+def test_a_failed_installation_is_the_jobs_reason(kit: Kit) -> None:
     words = prepared(kit, "alpha>=2")
     kit.run("submit", "--name", "job", *words, "--wait", "--", "train.py", exit_code=100)
     status = kit.status("job")
@@ -95,7 +95,7 @@ def test_bad_input_is_refused_before_the_job_starts(kit: Kit) -> None:
 
 def test_an_interpreter_without_pip_is_refused(kit: Kit) -> None:
     words = prepared(kit, "alpha")
-    place = kit.folder / "theirs"
+    place = kit.folder / "no-pip"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
     (packages,) = (place / "lib").glob("python*/site-packages")
     (packages / "torch").mkdir()
@@ -103,6 +103,6 @@ def test_an_interpreter_without_pip_is_refused(kit: Kit) -> None:
     info = packages / "torch-2.9.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.9.0\n")
-    told = kit.run("submit", "--python", "theirs/bin/python", *words, "--", "train.py", exit_code=2)
-    assert "has no pip, which installs the requirements" in told
-    assert "-m ensurepip" in told
+    output = kit.run("submit", "--python", "no-pip/bin/python", *words, "--", "train.py", exit_code=2)
+    assert "has no pip, which installs the requirements" in output
+    assert "-m ensurepip" in output

@@ -63,7 +63,7 @@ def test_snapshots_are_managed_and_their_history_audited_and_tampering_is_found(
 
 
 def without(ledger: Ledger, number: int) -> Ledger:
-    """The ledger without one entry, its chain recomputed as a forger would."""
+    """The ledger without one entry, and with a recomputed hash chain."""
     done: Ledger = ()
     for entry in ledger[:number] + ledger[number + 1 :]:
         done = (*done, entry.chained(done[-1].chain if done else ""))

@@ -1,4 +1,4 @@
-"""A folder that is sent with a job: each node has a copy of its own, which stays as it was submitted."""
+"""A folder that is sent with a job: each node has its own copy of the submitted state."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def project(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_node_that_starts_again_gets_what_was_submitted(kit: Kit) -> None:
+def test_a_restarted_node_gets_the_submitted_files(kit: Kit) -> None:
     folder, signal_file = kit.folder / "project", kit.folder / "go"
     project(folder)
     job = ("--name", "sent", "--nodes", "2", "--workdir", "project")
-    told = kit.run("submit", *job, "--", "train.py", str(signal_file))
-    assert f"3 files (524 B) of {folder} sent to {kit.job('sent').code_store}" in told
+    output = kit.run("submit", *job, "--", "train.py", str(signal_file))
+    assert f"3 files (524 B) of {folder} sent to {kit.job('sent').code_store}" in output
     kit.until("sent", lambda _: kit.run("logs", "sent").count("version 1") == 2)
     (folder / "model.py").write_text("VERSION = 2\n")
     os.killpg(kit.agent("sent", 1), signal.SIGKILL)
@@ -59,7 +59,7 @@ def test_a_node_that_starts_again_gets_what_was_submitted(kit: Kit) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_jobs_share_equal_files_and_a_deleted_one_leaves_none(kit: Kit) -> None:
+def test_jobs_share_equal_files_and_deleting_one_removes_its_own(kit: Kit) -> None:
     folder, signal_file = kit.folder / "project", kit.folder / "go"
     project(folder)
     signal_file.touch()
@@ -77,7 +77,7 @@ def test_jobs_share_equal_files_and_a_deleted_one_leaves_none(kit: Kit) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_outputs_that_are_kept_outlive_the_job(kit: Kit) -> None:
+def test_kept_outputs_outlive_the_job(kit: Kit) -> None:
     folder, signal_file = kit.folder / "project", kit.folder / "go"
     project(folder)
     signal_file.touch()

@@ -1,4 +1,4 @@
-"""Every ``kitctl`` command in a document or in a verb's help is one that kitctl understands."""
+"""Every ``kitctl`` command in the docs and in a verb's help is valid."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JOB_FILE = "name: digits\nnodes: 2\n"
 
 
 def commands() -> Iterator[str]:
-    """Each line of a shell block, and each example of a verb."""
+    """The lines of shell blocks, and the examples of verbs."""
     for page in PAGES:
         for block in BLOCK.findall(page.read_text(encoding="utf-8")):
             yield from block.replace("\\\n", " ").splitlines()
@@ -33,7 +33,7 @@ def commands() -> Iterator[str]:
 
 
 def kitctl_calls() -> list[list[str]]:
-    """What follows ``kitctl`` in them, up to a pipe or another command."""
+    """The arguments of ``kitctl`` in a command, up to a pipe or the next command."""
     calls = []
     for command in commands():
         words = shlex.split(command.strip(), comments=True)
@@ -45,7 +45,7 @@ def kitctl_calls() -> list[list[str]]:
 
 @pytest.fixture(autouse=True)
 def _somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder with the files that the examples speak of."""
+    """A folder with the files that the examples use."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job.yaml").write_text(JOB_FILE)
     for script in ("train.py", "multinode.py"):
@@ -56,7 +56,7 @@ def _somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("call", kitctl_calls(), ids=" ".join)
-def test_an_example_is_understood(call: list[str]) -> None:
+def test_an_example_is_valid(call: list[str]) -> None:
     command: click.Command = cli
     while isinstance(command, click.Group):
         word, *call = call
@@ -68,7 +68,7 @@ def test_an_example_is_understood(call: list[str]) -> None:
 
 def test_unsupported_grammar_is_noticed() -> None:
     with pytest.raises(click.UsageError):
-        test_an_example_is_understood(["submit", "--knodes", "3"])
+        test_an_example_is_valid(["submit", "--knodes", "3"])
 
 
 @pytest.mark.parametrize("call", [call for call in kitctl_calls() if call[:1] == ["render"]], ids=" ".join)
@@ -85,7 +85,7 @@ def test_there_are_examples() -> None:
     assert len(kitctl_calls()) > 2 * len(VERBS)
 
 
-def test_the_readme_has_its_two_commands() -> None:
+def test_the_readme_starts_with_its_two_commands() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert re.search(r"^make demo ", readme, re.MULTILINE)

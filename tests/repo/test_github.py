@@ -1,4 +1,4 @@
-"""Files that GitHub reads and no linter here knows: issue forms, the pull request template, Dependabot's settings."""
+"""Files that only GitHub validates: issue forms, the pull request template, Dependabot's settings."""
 
 from __future__ import annotations
 

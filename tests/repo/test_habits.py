@@ -1,4 +1,4 @@
-"""Habits that no linter checks: exceptions are argued, and nothing of the machine it was written on gets in."""
+"""Conventions that no linter checks: exceptions have a reason, modules are documented and short."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PYPROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 SOURCES = sorted(path for folder in ("kitctl", "trainer", "tools", "bench") for path in (ROOT / folder).rglob("*.py"))
-LONGEST_MODULE = 280  # lines; what is longer does two things
+LONGEST_MODULE = 280  # lines; longer modules do two things
 
 
 def test_every_lint_exception_and_every_dependency_has_a_reason() -> None:
@@ -29,7 +29,7 @@ def test_a_module_has_a_docstring_and_is_short(path: Path) -> None:
     assert text.count("\n") <= LONGEST_MODULE
 
 
-def test_every_make_target_is_explained() -> None:
+def test_every_make_target_is_documented() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     phony = set(re.findall(r"^\.PHONY: ([a-z-]+)", makefile, re.MULTILINE))
     shown = subprocess.run(["make", "help"], check=True, cwd=ROOT, capture_output=True, text=True).stdout

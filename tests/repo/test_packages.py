@@ -1,4 +1,4 @@
-"""Installed packages work alone: kitctl without torch, the trainer without kitctl, the wheel with its templates."""
+"""Installed packages work alone: kitctl without torch, kittrain without kitctl, the wheel with its templates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.xdist_group("packages")  # one process builds the bare environment, and all its tests use it
+pytestmark = pytest.mark.xdist_group("packages")  # the tests share one bare environment, so they run in one process
 
 
 @pytest.fixture(scope="module")
@@ -143,5 +143,5 @@ def test_modules_that_run_without_torch_do_not_import_it(module: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_blocking_blocks() -> None:
+def test_blocked_packages_cannot_be_imported() -> None:
     assert imports("import kittrain.rendezvous.backend", "torch").returncode == 1

@@ -1,4 +1,4 @@
-"""A release: one version in all files, a workflow that builds everything, and publishes only where that is set up."""
+"""Releases: one version in all files; the workflow builds everything, and publishes only if that is configured."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_publishing_waits_for_the_tests(job: str) -> None:
     assert "tests" in RELEASE["jobs"][job]["needs"]
 
 
-def test_nothing_is_published_without_a_tag_and_a_setting() -> None:
+def test_publishing_requires_a_tag_and_a_setting() -> None:
     assert RELEASE["jobs"]["pypi"]["if"] == "github.ref_type == 'tag' && vars.RELEASE_PYPI == 'true'"
     assert RELEASE["jobs"]["github-release"]["if"] == "github.ref_type == 'tag'"
     (push,) = (step for step in steps("chart") if "helm push" in step.get("run", ""))

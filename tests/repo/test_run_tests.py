@@ -1,4 +1,4 @@
-"""What `make test` reports when there can be no cluster, and when a background command is slow or fails."""
+"""What `make test` reports if no cluster can be created, or if a background command is slow or fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``make setup`` on a machine that lacks something: it reports what. (Every other test shows that it works.)"""
+"""``make setup`` reports what a machine lacks. (All other tests show that it works.)"""
 
 from __future__ import annotations
 

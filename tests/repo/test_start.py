@@ -1,4 +1,4 @@
-"""What a command imports before it has to: the start of the command line is bought by importing late."""
+"""Modules that a command imports: late imports keep the start of the command line fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes to the machine: announced, declined by a variable or at a terminal, and listed for the cluster."""
+"""Changes to the machine are announced, can be declined by a variable or a prompt, and are listed for the cluster."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_user_at_a_terminal_is_asked(answer: str, *, allowed: bool, monkeypatc
     assert system_changes.allowed("start a docker daemon") is allowed
 
 
-def test_the_end_of_the_input_is_a_no(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_end_of_input_declines(monkeypatch: pytest.MonkeyPatch) -> None:
     def end(_: str) -> str:
         raise EOFError
 
@@ -46,7 +46,7 @@ def test_the_end_of_the_input_is_a_no(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def _bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linux with Go and root, and nothing that the cluster needs besides."""
+    """Linux with Go and root, and nothing else that the cluster needs."""
     monkeypatch.setattr(host, "STATE", tmp_path)
     monkeypatch.setattr(host, "has_go", lambda: True)
     monkeypatch.setattr(host, "is_root", lambda: True)
@@ -72,7 +72,7 @@ def test_declining_is_an_obstacle_that_names_the_changes(monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("_bare_machine")
-def test_where_docker_answers_declining_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_declining_is_no_obstacle_if_docker_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "_answers", lambda: True)
     monkeypatch.setenv(system_changes.VARIABLE, "1")
     (tmp_path / "stamp").mkdir()

@@ -1,4 +1,4 @@
-"""The scripts in the trainer's guide are ones that train."""
+"""The scripts in the trainer's guide run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training loops of scripts' own, each with a run around it, and how to run one of them on real ranks."""
+"""Training loops of scripts, each with a run around it, and how to run one of them on real ranks."""
 
 from __future__ import annotations
 

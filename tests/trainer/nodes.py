@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, Self
 from tests.trainer.warm_agents import WarmAgent, search_path, warm_agent_server
 
 SCRIPTS = Path(__file__).parent / "scripts"
-PATIENCE = 150.0  # seconds until a test fails
+TIMEOUT = 150.0  # seconds until a test fails
 
 
 class Nodes:
@@ -100,7 +100,7 @@ class Nodes:
     def wait(self, index: int) -> int:
         """The exit code of a node's agent."""
         try:
-            return self._running[index].wait(PATIENCE)
+            return self._running[index].wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"node {index} did not end:\n{self.everything()}") from None
 
@@ -122,7 +122,7 @@ class Nodes:
 
     def until_true(self, condition: Callable[[], bool], what: str) -> None:
         """Wait for a condition."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not condition():
             assert time.monotonic() < deadline, f"no {what}:\n{self.everything()}"
             time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The store on a claim: says what it lacks, and takes only what is what its name says."""
+"""The code store on a claim: it lists missing files, and accepts only content that matches its digest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def send(folder: Path, store: Path) -> tuple[str, int]:
-    """Send a folder with the commands that run in the helper pod; its digest, and how many files were sent."""
+    """Send a folder with the helper pod's commands; returns its digest and the number of files sent."""
     tree = collect(folder, ()).tree
     sizes = {file.sha256: file.size for file in tree.files.values()}
     asked = json.dumps(sizes).encode() + b"\nmore"
@@ -53,7 +53,7 @@ def test_only_what_has_changed_is_sent_and_both_states_can_be_unpacked(folder: P
     assert (tmp_path / "b" / "lib" / "2.py").read_text() == "X = 2\n"
 
 
-def test_what_was_cut_short_is_sent_again(folder: Path, tmp_path: Path) -> None:
+def test_an_interrupted_transfer_is_repeated(folder: Path, tmp_path: Path) -> None:
     tree = collect(folder, ()).tree
     whole = b"".join(tar_pieces(tree, tree.paths, lambda path: (folder / path).read_bytes()))
     with pytest.raises(StoreError, match="no whole archive"):
@@ -69,7 +69,7 @@ def test_what_was_cut_short_is_sent_again(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../x", "blobs/x", "/tmp/x", "blobs/" + "0" * 64, "trees/" + "0" * 64])
-def test_nothing_else_is_taken(tmp_path: Path, name: str) -> None:
+def test_other_content_is_rejected(tmp_path: Path, name: str) -> None:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
         member = tarfile.TarInfo(name)

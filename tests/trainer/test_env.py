@@ -1,4 +1,4 @@
-"""A node's and a rank's environment: what is read, what is assumed, and what is refused by name."""
+"""The environments of a node and of a rank: parsed values, defaults, and errors that name the variable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kittrain.env import node_env, rank_env
 from kittrain.variables import EnvError
 
 
-def test_nothing_set_is_one_lone_process() -> None:
+def test_without_variables_there_is_one_process() -> None:
     node, rank = node_env({}), rank_env({})
     assert (node.min_nodes, node.max_nodes, node.procs_per_node, node.hosts_rendezvous) == (1, 1, 1, True)
     assert (rank.rank, rank.world_size, rank.snapshot_dir, rank.resume) == (0, 1, None, "")
@@ -32,13 +32,13 @@ def test_the_index_falls_back_to_the_job_controllers() -> None:
     ("job", "image", "backend"),
     [("auto", "", "auto"), ("auto", "gloo", "gloo"), ("nccl", "gloo", "nccl"), ("gloo", "", "gloo")],
 )
-def test_the_image_decides_a_backend_only_where_the_job_leaves_it_open(job: str, image: str, backend: str) -> None:
+def test_the_images_backend_is_used_only_if_the_job_sets_none(job: str, image: str, backend: str) -> None:
     environ = {"KIT_BACKEND": job} | ({"KIT_AUTO_BACKEND": image} if image else {})
     assert rank_env(environ).backend == backend
     assert node_env(environ).backend == backend
 
 
-def test_of_nodes_that_differ_each_has_its_own_number_of_ranks() -> None:
+def test_unequal_nodes_have_their_own_numbers_of_ranks() -> None:
     def procs(index: int) -> int:
         document = json.dumps({"version": 1, "procs_per_node": 4, "procs_by_node": [2, 4]})
         return node_env({"KIT_SPEC": document, "KIT_NODE_INDEX": str(index)}).procs_per_node
@@ -73,9 +73,9 @@ def test_impossible_values_are_rejected_by_name(name: str, value: str) -> None:
         node_env({name: value})
 
 
-@pytest.mark.parametrize(("told", "resume"), [("", ""), ("1", "exact"), ("state", "state")])
-def test_a_rank_resumes_exactly_or_takes_the_state_alone(told: str, resume: str) -> None:
-    assert rank_env({"KIT_RESUME": told}).resume == resume
+@pytest.mark.parametrize(("value", "resume"), [("", ""), ("1", "exact"), ("state", "state")])
+def test_a_rank_resumes_exactly_or_takes_the_state_alone(value: str, resume: str) -> None:
+    assert rank_env({"KIT_RESUME": value}).resume == resume
     with pytest.raises(EnvError, match=r"KIT_RESUME='true': not bool \| Literal\['state'\]"):
         rank_env({"KIT_RESUME": "true"})
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kitctl.targets.local import shim
-from tests.trainer.nodes import PATIENCE
+from tests.trainer.nodes import TIMEOUT
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_an_agent_whose_environment_changes_the_interpreter_starts_a_new_one(tmp
     with (tmp_path / "log").open("wb") as log:
         server = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
     server.communicate(json.dumps(request).encode() + b"\n")
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while "ended" not in (output := (tmp_path / "log").read_text()):
         assert time.monotonic() < deadline, output
         time.sleep(0.05)

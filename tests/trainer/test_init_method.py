@@ -1,4 +1,4 @@
-"""Scripts that name a file or a port for their process group start, and start again."""
+"""Scripts that use a file or a port for their process group start, and restart."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("warm", ["1", "0"])
-def test_a_stale_file_hinders_no_later_round(tmp_path: Path, warm: str) -> None:
+def test_a_stale_file_does_not_block_later_rounds(tmp_path: Path, warm: str) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "meet").write_bytes(b"left by a round that was killed")
     command = (str(tmp_path / "train.py"), f"file://{tmp_path / 'meet'}", str(tmp_path / "go"))
@@ -47,7 +47,7 @@ def test_a_stale_file_hinders_no_later_round(tmp_path: Path, warm: str) -> None:
     assert "note: init_process_group meets at this job's own address instead of file://" in output
 
 
-def test_a_busy_port_hinders_nothing(tmp_path: Path) -> None:
+def test_a_busy_port_does_not_matter(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "go").touch()
     with socket.create_server(("127.0.0.1", 0)) as busy:
@@ -58,7 +58,7 @@ def test_a_busy_port_hinders_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("warm", "place"), [("1", "dist.init"), ("0", "import torch,")])
-def test_a_port_that_the_script_sets_hinders_nothing(tmp_path: Path, warm: str, place: str) -> None:
+def test_a_port_that_the_script_sets_does_not_matter(tmp_path: Path, warm: str, place: str) -> None:
     lines = f"os.environ['MASTER_ADDR'] = 'localhost'\nos.environ['MASTER_PORT'] = '12355'\n{place}"
     (tmp_path / "train.py").write_text(SCRIPT.replace(place, lines, 1))
     (tmp_path / "go").touch()

@@ -1,4 +1,4 @@
-"""The job's document: what is read, what wins over it, and what is refused by name."""
+"""The job document: parsed values, overrides, and errors that name the field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A script that never heard of the kit: its steps are shown, and its hangs and failures are recovered from."""
+"""A plain PyTorch script: its progress is shown, and it recovers from hangs and failures."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_rank_that_hangs_is_named(tmp_path: Path) -> None:
         assert hang.endswith("; started again"), "the first time is not charged"
 
 
-def test_a_script_that_goes_on_from_what_it_saved_has_its_restarts_again(tmp_path: Path) -> None:
+def test_a_script_that_continues_from_a_new_checkpoint_resets_its_restarts(tmp_path: Path) -> None:
     with plain(tmp_path, FAULT="kill", FAULTS="4", EPOCHS="6", PET_MAX_RESTARTS="1") as nodes:
         nodes.start(0, 1)
         assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
@@ -56,7 +56,7 @@ def test_a_script_that_goes_on_from_what_it_saved_has_its_restarts_again(tmp_pat
 
 
 @pytest.mark.parametrize("script", [{"FAULT": "kill", "NO_SNAPSHOT": "1"}, {"FAULT": "raise"}])
-def test_a_script_that_begins_anew_or_fails_at_the_same_place_is_given_up(
+def test_a_script_that_starts_over_or_fails_at_the_same_step_is_given_up(
     tmp_path: Path, script: dict[str, str]
 ) -> None:
     with plain(tmp_path, FAULTS="9", EPOCHS="9", PET_MAX_RESTARTS="2", **script) as nodes:
@@ -65,7 +65,7 @@ def test_a_script_that_begins_anew_or_fails_at_the_same_place_is_given_up(
         assert nodes.end(1)["reason"].endswith("no restart left of 2")
 
 
-def test_a_certain_bug_is_tried_twice(tmp_path: Path) -> None:
+def test_a_deterministic_error_is_retried_once(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print('started')\nlod_data()\n")
     with Nodes(tmp_path, str(tmp_path / "train.py"), nodes="1") as nodes:
         nodes.start(0)

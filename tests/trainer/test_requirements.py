@@ -1,4 +1,4 @@
-"""Ranks import a job's requirements however they start, and so do their workers; the agent does not."""
+"""Ranks and their workers import a job's requirements, however they are started; the agent does not."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_ranks_and_their_workers_find_them(tmp_path: Path, warm: str) -> None:
     assert "new interpreter" not in output
 
 
-def test_a_newer_version_of_what_is_imported_already_is_found(tmp_path: Path) -> None:
+def test_a_newer_version_of_an_already_imported_package_is_used(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import typing_extensions as t; print('found', getattr(t, 'VERSION', None))")
     wheel(tmp_path / "sent", "typing_extensions", "99.0")
     with Nodes(
@@ -74,7 +74,7 @@ def test_a_newer_version_of_what_is_imported_already_is_found(tmp_path: Path) ->
     assert "typing_extensions.py in " in output
 
 
-def test_what_cannot_be_installed_ends_the_node_for_good(tmp_path: Path) -> None:
+def test_a_failed_installation_is_fatal_for_the_node(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     wheel(tmp_path / "sent", "alpha", "1.5")
     with Nodes(tmp_path, str(tmp_path / "train.py"), nodes="1", **requirements(tmp_path, "alpha>2")) as nodes:

@@ -1,4 +1,4 @@
-"""The names of torch that it does not document stand in one module. Tells which of them a version of torch lacks."""
+"""Private names of torch are used in one module only; reports those that the installed version lacks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PACKAGE: Final = Path(torch_private.__file__).parent
 # Private names that are not torch's: of the standard library, and of kittrain's step_sync.
 OTHERS_NAMES: Final = {"_exit", "_fields", "_run_exitfuncs", "_set_native_id", "_shutdown", "_wait"}
 
-# What the package imports or names.
+# Names that the package imports or mentions.
 MODULES: Final = ("torch._dynamo", "torch._subclasses.fake_tensor")
 RENDEZVOUS_NAMES: Final = ("_Action", "_RendezvousContext")
 # Hooks that torch's agent calls on itself, with the arguments that kittrain relies on.

@@ -13,7 +13,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from tests.trainer.nodes import PATIENCE, free_port
+from tests.trainer.nodes import TIMEOUT, free_port
 
 # Ranks are forked from this server, so its imports are free. Each child imports pytest, as the parent's main module,
 # and torch imports its compiler at the first optimizer step.
@@ -84,7 +84,7 @@ def fork(target: Callable[..., None], *args: Any) -> BaseProcess:
 
 def finish(process: BaseProcess) -> int | None:
     """Wait for the exit code, negative if killed by a signal."""
-    process.join(PATIENCE)
+    process.join(TIMEOUT)
     if process.exitcode is None:
         process.kill()
     return process.exitcode

@@ -1,4 +1,4 @@
-"""Every command of docs/from-tutorial-to-cluster.md runs, on the local target, and prints what its comment says."""
+"""The commands of docs/from-tutorial-to-cluster.md run on the local target, and print what their comments say."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLOCKS = re.findall(r"^```sh\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
 
 
 def commands(block: str) -> Iterator[tuple[list[str], str]]:
-    """Words, and what has to be printed."""
+    """Each command's arguments, and its expected output."""
     for line in block.splitlines():
         command, _, comment = line.partition("#")
         yield shlex.split(command), comment.partition("prints: ")[2].strip()

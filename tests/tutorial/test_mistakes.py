@@ -1,4 +1,4 @@
-"""What goes wrong in scripts as tutorials have them, and how the same comes out right with the kit."""
+"""Mistakes in scripts from tutorials, and the correct result with the kit."""
 
 from __future__ import annotations
 

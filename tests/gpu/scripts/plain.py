@@ -1,4 +1,4 @@
-"""A script that never heard of the kit: mixed precision in float16 with a GradScaler, compiled, a checkpoint by hand.
+"""A plain PyTorch script: mixed precision in float16 with a GradScaler, compiled, with its own checkpoints.
 
 python plain.py OUTPUT [--compile] [--stuck STEP]
 """

@@ -1,4 +1,4 @@
-"""All printing and all questions go through one module."""
+"""Only one module of the command line prints and prompts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kitctl.errors import UsageError
 VERBS = Path(cli.__file__).parent
 
 
-def test_no_other_module_prints_or_asks() -> None:
-    """Otherwise output of ranks could control a terminal, or something irreversible happen without a question."""
+def test_no_other_module_prints_or_prompts() -> None:
+    """Otherwise ranks' output could control the terminal, or an irreversible action run without a prompt."""
     modules = [*VERBS.glob("*.py"), VERBS.parent / "__main__.py"]
     printing = [path.name for path in modules if re.search(r"click\.(echo|secho|confirm)|\bprint\(", path.read_text())]
     assert printing == ["common.py"]
@@ -41,7 +41,7 @@ def test_without_a_terminal_nothing_is_installed(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("answer", "goes_on"), [("y", True), ("n", False), ("", False)])
-def test_in_a_terminal_the_user_is_asked(answer: str, monkeypatch: pytest.MonkeyPatch, *, goes_on: bool) -> None:
+def test_in_a_terminal_the_user_is_prompted(answer: str, monkeypatch: pytest.MonkeyPatch, *, goes_on: bool) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda _prompt: answer)
     if goes_on:

@@ -1,4 +1,4 @@
-"""What cannot be undone is asked about first."""
+"""Irreversible deletions need confirmation, and delete nothing else."""
 
 from __future__ import annotations
 
@@ -35,17 +35,19 @@ def test_snapshots_are_not_deleted_without_a_terminal(capsys: pytest.CaptureFixt
     assert main(["status", "job"]) == 102
 
 
-def test_deleting_a_job_alone_asks_nothing_and_keeps_its_snapshots(capsys: pytest.CaptureFixture[str]) -> None:
+def test_deleting_only_the_job_needs_no_confirmation_and_keeps_its_snapshots(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["delete", "job"]) == 0
     assert "its snapshots stay" in capsys.readouterr().err
     assert kept()
 
 
-# -- what is removed -------------------------------------------------------------------------------------------------
+# -- removing snapshots -----------------------------------------------------------------------------------------------
 
 
 def snapshots_of(name: str, claim: str = "") -> Path:
-    """A folder of snapshots as a job of that name would have left it."""
+    """Create the snapshot folder of a job of that name."""
     path = launch.stored_dir(state_home(), "default", name, claim)
     (path / "step-1").mkdir(parents=True)
     return path

@@ -1,4 +1,4 @@
-"""Which arguments of ``kitctl doctor`` are kitctl's, and which are a script's."""
+"""Which arguments of ``kitctl doctor`` are its own, and which belong to a script."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def parsed(*args: str) -> tuple[object, tuple[str, ...]]:
     ],
     ids=" ".join,
 )
-def test_options_after_a_jobs_name_are_kitctls(args: tuple[str, ...]) -> None:
+def test_options_after_a_jobs_name_are_kitctls_own(args: tuple[str, ...]) -> None:
     assert parsed(*args) == ("json", ("digits",))
 
 
@@ -41,7 +41,7 @@ def test_options_after_a_jobs_name_are_kitctls(args: tuple[str, ...]) -> None:
     ],
     ids=" ".join,
 )
-def test_options_after_a_command_are_its_own(
+def test_options_after_a_command_belong_to_the_command(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "existing").touch()
@@ -49,5 +49,5 @@ def test_options_after_a_command_are_its_own(
     assert parsed(*words) == (None, words)
 
 
-def test_two_dashes_begin_a_command() -> None:
+def test_two_dashes_start_a_command() -> None:
     assert parsed("--", "digits", "-o", "json") == (None, ("digits", "-o", "json"))

@@ -1,4 +1,4 @@
-"""``kitctl init`` writes a script of one's own, that kitctl can submit."""
+"""``kitctl init`` writes a copy of a workload's script, which kitctl can submit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def kitctl(*words: str) -> Result:
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_the_script_is_the_workloads_with_its_own_name_in_the_examples(name: str) -> None:
+def test_the_script_is_the_workloads_with_the_new_name_in_its_examples(name: str) -> None:
     assert kitctl("init", name, "mine.py").output.startswith("mine.py\n")
     text = Path("mine.py").read_text()
     assert f"kittrain.workloads.{name}" not in text
@@ -41,7 +41,7 @@ def test_the_default_file_is_named_after_the_workload() -> None:
     assert kitctl("render", "-o", "name", "--", "mnist.py").exit_code == 0
 
 
-def test_a_file_is_replaced_only_by_force() -> None:
+def test_a_file_is_overwritten_only_with_force() -> None:
     Path("mnist.py").write_text("mine\n")
     with pytest.raises(ConflictError, match=r"mnist.py exists"):
         kitctl("init", "mnist")
@@ -50,7 +50,7 @@ def test_a_file_is_replaced_only_by_force() -> None:
     assert "ConvNet" in Path("mnist.py").read_text()
 
 
-def test_what_cannot_be_written_is_an_error() -> None:
+def test_an_unwritable_file_is_an_error() -> None:
     with pytest.raises(UsageError, match="cannot be written"):
         kitctl("init", "mnist", "no/folder/here.py")
     with pytest.raises(UsageError, match="unknown workload 'imagenet'; there are allreduce, digits"):

@@ -1,4 +1,4 @@
-"""What each verb prints with `-o json` is what docs/output.schema.json describes."""
+"""The output of each verb with `-o json` conforms to docs/output.schema.json."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ RESULT = FaultResult(
 
 
 def strict_schema() -> dict[str, Any]:
-    """The schema, but a key that it does not describe is an error."""
+    """The schema, but unknown keys are errors."""
     schema = output_schema()
     for definition in schema["$defs"].values():
         definition["additionalProperties"] = False
@@ -118,7 +118,7 @@ def printed(*words: str, capsys: pytest.CaptureFixture[str], exit_code: int = 0)
 
 
 def valid(text: str) -> dict[str, Any]:
-    """The object, which must be of the schema, and each part of it, too."""
+    """Validate the object, and each of its parts, against the schema; returns it."""
     document: dict[str, Any] = json.loads(text)
     schema = strict_schema()
     jsonschema.Draft202012Validator(schema).validate(document)

@@ -1,4 +1,4 @@
-"""All jobs, and some of them."""
+"""Listing jobs, with and without filters."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_jobs_of_a_phase(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("damage", ['{"x": 1}', "", "{", '{"spec": {"snapshots": {"claim": "../.."}}}'])
-def test_a_job_that_cannot_be_read_hides_no_other(damage: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreadable_job_does_not_hide_others(damage: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = state_home() / "jobs" / "default" / "ill" / "job.json"
     path.write_text(damage)
     assert main(["list", "-o", "name"]) == 0

@@ -1,4 +1,4 @@
-"""The ranks' words, in a terminal and in a pipe."""
+"""`kitctl logs` in a terminal and in a pipe."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from kitctl.__main__ import main
 from kitctl.targets.local.locks import acquire_lock
 from kitctl.targets.local.records import Result
-from tests.kitctl.localjobs import ended_job, running_job, say
+from tests.kitctl.localjobs import append_line, ended_job, running_job
 
 LINES = (
     "[rank 0]: \x1b[31mred\x1b[2J and \x1b]0;owned\x07",
@@ -27,7 +27,7 @@ def _job() -> None:
 
 
 def in_a_terminal(*words: str) -> str:
-    """What a command writes to a terminal."""
+    """The output of a command that runs in a terminal."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "kitctl", *words, "--target", "local"]
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE) as process:
@@ -36,7 +36,7 @@ def in_a_terminal(*words: str) -> str:
         try:
             while piece := os.read(ours, 4096):
                 seen += piece
-        except OSError:  # Linux' way to say that the other side is closed
+        except OSError:  # EIO: the other end is closed
             pass
     os.close(ours)
     assert process.returncode == 0
@@ -52,13 +52,13 @@ def test_in_a_terminal_lines_keep_colours_but_no_other_codes() -> None:
     ]
 
 
-def test_in_a_pipe_a_title_stays_as_it_was_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_in_a_pipe_terminal_codes_are_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["logs", "job", "--target", "local"]) == 0
     assert "\x1b]0;owned\x07" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         ((), "abc"),
         (("--tail", "1"), "c"),
@@ -69,24 +69,24 @@ def test_in_a_pipe_a_title_stays_as_it_was_written(capsys: pytest.CaptureFixture
     ],
 )
 @pytest.mark.parametrize("follow", [(), ("-f",)])
-def test_a_tail_is_the_last_lines_of_those_that_are_wanted(
-    words: tuple[str, ...], told: str, follow: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+def test_tail_counts_the_lines_that_match_the_filters(
+    words: tuple[str, ...], expected: str, follow: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     ended_job("abc", lines=("a", "b", "c"))
     assert main(["logs", "abc", *follow, *words, "--target", "local"]) == 0
-    assert capsys.readouterr().out == "".join(f"{letter}\n" for letter in told)
+    assert capsys.readouterr().out == "".join(f"{letter}\n" for letter in expected)
 
 
-def test_following_goes_on_after_the_tail_until_the_job_ends() -> None:
+def test_follow_continues_after_the_tail_until_the_job_ends() -> None:
     job = running_job("growing", lines=("a", "b"))
     command = [sys.executable, "-m", "kitctl", "logs", "-f", "growing", "--tail", "1", "--target", "local"]
     with (
-        acquire_lock(job.lock),  # this test supervises it
+        acquire_lock(job.lock),  # the test acts as the supervisor
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process,
     ):
         assert process.stdout is not None
         assert process.stdout.readline() == "b\n"
-        say(job, "c")
+        append_line(job, "c")
         assert process.stdout.readline() == "c\n"
         job.write(Result(phase="Succeeded", time=200.0))
         assert process.stdout.read() == ""

@@ -1,4 +1,4 @@
-"""The command line as a whole: messages, exit codes, and that nothing is left behind."""
+"""The whole command line: messages, exit codes, and no files left behind."""
 
 from __future__ import annotations
 
@@ -68,17 +68,17 @@ def test_invalid_input_names_field_and_fix_and_creates_nothing(
     assert not Path(os.environ["XDG_STATE_HOME"]).exists()
 
 
-def test_render_prints_and_does_nothing_else(
+def test_render_has_no_effect_but_its_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    templates._environment.cache_clear()  # that of an earlier test has its cache elsewhere
+    templates._environment.cache_clear()  # the cached one uses an earlier test's cache folder
     code, out, err = run("render", "--nodes", "2", "-o", "name", capsys=capsys)
     assert (code, err) == (0, "")
     assert out.endswith("job.batch/digits\n")
     assert not list(tmp_path.iterdir())
     (cache,) = Path(os.environ["XDG_CACHE_HOME"], "kitctl").iterdir()
-    assert cache.stat().st_mode & 0o777 == 0o700, "a compiled template is code, which nobody else may leave"
+    assert cache.stat().st_mode & 0o777 == 0o700, "a compiled template is code: other users must not write it"
 
 
 def test_an_unknown_verb_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,7 +137,7 @@ def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["render"]) == 130
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+def test_a_closed_pipe_is_not_an_error() -> None:
     command = ["bash", "-c", '"$0" -m kitctl schema | head -c 1', sys.executable]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("{", "")

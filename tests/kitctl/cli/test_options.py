@@ -95,7 +95,7 @@ def test_spellings_of_other_tools_are_accepted(alias: str, value: str, documente
     assert alias not in help_of("submit").split()
 
 
-def test_every_alias_is_of_a_documented_option() -> None:
+def test_every_alias_belongs_to_a_documented_option() -> None:
     documented = {spelling for flag in FLAGS for spelling in flag.spellings.split()}
     assert {f"--{name}" for name in ALIASES.values()} <= documented
     assert not {f"--{alias}" for alias in ALIASES} & documented
@@ -193,7 +193,7 @@ def defaults(section: str) -> dict[str, Any]:
     }
 
 
-# Defaults that help describes in words.
+# Defaults that the help describes in prose.
 WORDS = {
     "--name": "from the script's name",
     "--namespace": "the context's",

@@ -1,4 +1,4 @@
-"""The program of a job: workloads, launch lines, and what is told about them."""
+"""The job's program: workloads, launch lines, and the messages about them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kitctl.cli.program import program
 from kitctl.errors import UsageError
 
 
-def test_a_workload_is_a_module_and_all_words_are_its_arguments() -> None:
+def test_a_workload_is_a_module_and_gets_all_arguments() -> None:
     expected = {"nodes": 3, "command": ["-m", "kittrain.workloads.toy"], "args": ["5", "1"]}
     assert program(["5", "1"], {"nodes": 3}, "toy") == expected
     assert program([], {}, "mnist") == {"command": ["-m", "kittrain.workloads.mnist"], "args": []}
@@ -25,7 +25,7 @@ def test_an_unknown_workload_is_an_error_that_lists_them() -> None:
     assert caught.value.fix == "did you mean mnist?"
 
 
-def test_without_words_the_job_files_command_stays() -> None:
+def test_without_arguments_the_job_files_command_is_used() -> None:
     assert program([], {"nodes": 3}, None) == {"nodes": 3}
 
 
@@ -35,15 +35,15 @@ def test_a_module_needs_a_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "expected"),
     [
         ({}, "kitctl submit --nodes 2 --procs-per-node 4 -- train.py"),
         ({"nodes": 3}, "kitctl submit --nodes 3 --procs-per-node 4 -- train.py"),
         ({"policy": {"ttl": "1h"}}, "kitctl submit --nodes 2 --procs-per-node 4 -- train.py"),
     ],
 )
-def test_a_launch_line_is_told_as_it_is_read_and_flags_win(
-    flags: dict[str, Any], told: str, capsys: pytest.CaptureFixture[str]
+def test_the_parsed_launch_line_is_printed_and_flags_override_it(
+    flags: dict[str, Any], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["torchrun", "--nnodes", "2", "--nproc-per-node", "4", "--rdzv-id", "1", "train.py"]
     fields = program(words, flags, None)
@@ -51,11 +51,11 @@ def test_a_launch_line_is_told_as_it_is_read_and_flags_win(
     assert (fields["procsPerNode"], fields["command"], fields["args"]) == (4, ["train.py"], [])
     assert fields.get("policy") == flags.get("policy")
     output = capsys.readouterr()
-    assert output.err == f"read as: {told}\n  left out, as kitctl sets it: --rdzv-id\n"
+    assert output.err == f"read as: {expected}\n  left out, as kitctl sets it: --rdzv-id\n"
     assert output.out == ""
 
 
-def test_a_script_that_takes_its_local_rank_gets_it(
+def test_a_script_with_a_local_rank_argument_gets_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""A job's page, of what ranks have written themselves."""
+"""`kitctl status` with output of ranks in it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_watching_in_a_pipe_shows_each_phase_once_and_ends_with_the_job() -> Non
     job = running_job("watched")
     command = [sys.executable, "-m", "kitctl", "status", "-w", "watched", "--exit-code"]
     with (
-        acquire_lock(job.lock),  # this test supervises it
+        acquire_lock(job.lock),  # the test acts as the supervisor
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process,
     ):
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""What each kind of job is, and that nothing else in kitctl knows one kind from another."""
+"""Properties of each kind of job; no other module of kitctl depends on a particular kind."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kitctl.spec import JobSpec
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "kitctl"
 OTHERS = sorted(path for path in PACKAGE.rglob("*.py") if (PACKAGE / "kinds") not in path.parents)
-# What names a kind wherever it stands; `Job` and `jobs` are words of other things too, unless something is compared.
+# Strings that name a kind in any context. `Job` and `jobs` have other meanings, too, except in comparisons.
 NAMES = {kind.name for kind in KINDS.values()} | {kind.template for kind in KINDS.values()}
 COMPARED = NAMES | {kind.resource for kind in KINDS.values()} | {kind.plural for kind in KINDS.values()}
-# Parts of text that only one kind's manifests, API paths and labels have.
+# Substrings that only occur in one kind's manifests, API paths and labels.
 MARKS = ["batch/v1", "batch.kubernetes.io", "kubeflow.org", "pytorchReplicaSpecs", "runPolicy", "elasticPolicy"]
 
 
@@ -40,7 +40,7 @@ def without_docstrings(tree: ast.Module) -> ast.Module:
 
 
 def knowledge_of_kinds(source: str) -> list[str]:
-    """What a module states that belongs into a kind's own."""
+    """Strings of a module that depend on a kind and belong in that kind's module."""
     tree = without_docstrings(ast.parse(source))
     compared = [text for node in ast.walk(tree) if isinstance(node, ast.Compare) for text in strings(node)]
     matched = [text for node in ast.walk(tree) if isinstance(node, ast.MatchValue) for text in strings(node)]
@@ -57,11 +57,11 @@ def knowledge_of_kinds(source: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", OTHERS, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_no_other_module_knows_one_kind_from_another(path: Path) -> None:
+def test_no_other_module_depends_on_a_kind(path: Path) -> None:
     assert knowledge_of_kinds(path.read_text(encoding="utf-8")) == []
 
 
-def test_templates_know_no_kind_but_their_own() -> None:
+def test_templates_depend_on_no_kind_but_their_own() -> None:
     own = {f"{kind.template}.yaml.j2" for kind in KINDS.values()}
     for path in (ROOT / "manifests").glob("*.j2"):
         text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A TrainJob: what its runtime has to have, what it has no place for, and what is read of one that others wrote."""
+"""TrainJob: requirements for its runtime, options that it rejects, and the status of handwritten ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def problems(**fields: Any) -> set[str]:
     return {problem.partition(":")[0] for problem in caught.value.problems}
 
 
-def test_all_that_a_runtime_sets_is_refused_at_once_by_its_key() -> None:
+def test_all_options_that_the_runtime_sets_are_rejected_together_by_key() -> None:
     policy = Policy(backoff_limit=3, ttl="1h", grace_period="5m")
     scheduling = Scheduling(priority_class="high", scheduler="volcano")
     given = {"policy": policy, "scheduling": scheduling, "env_from": (EnvSource(secret="tokens"),)}
@@ -43,7 +43,7 @@ def test_all_that_a_runtime_sets_is_refused_at_once_by_its_key() -> None:
     }
 
 
-def test_additions_to_pods_that_a_patch_has_no_place_for_are_refused() -> None:
+def test_pod_additions_that_a_patch_cannot_express_are_rejected() -> None:
     sidecar = {"name": "side", "image": "side"}
     assert problems(pod=Pod(sidecars=(sidecar,), host_network=True)) == {
         *("pod.spec.initContainers", "pod.spec.hostNetwork", "pod.spec.dnsPolicy"),
@@ -52,14 +52,14 @@ def test_additions_to_pods_that_a_patch_has_no_place_for_are_refused() -> None:
     assert problems(pod=Pod(spec={"containers": [probe]})) == {"pod.spec.containers[pytorch].startupProbe"}
 
 
-def test_additions_that_a_patch_has_a_place_for_are_in_it() -> None:
+def test_pod_additions_that_a_patch_can_express_are_in_it() -> None:
     pod = Pod(labels={"team": "vision"}, spec={"volumes": [{"name": "big", "emptyDir": {}}]})
     template = KIND.pod_template(render.manifests(JobSpec(name="job", kind="TrainJob", pod=pod))[-1])
     assert template["metadata"]["labels"]["team"] == "vision"
     assert {"name": "big", "emptyDir": {}} in template["spec"]["volumes"]
 
 
-def test_a_deadline_is_the_jobs_own() -> None:
+def test_a_deadline_is_a_field_of_the_job() -> None:
     job = render.manifests(JobSpec(name="job", kind="TrainJob", policy=Policy(deadline="1h")))[-1]
     assert job["spec"]["activeDeadlineSeconds"] == 3600
 
@@ -79,11 +79,11 @@ def test_a_job_with_files_runs_in_their_folder() -> None:
         ({"numNodes": 3, "env": [{"name": "KIT_SPEC", "value": json.dumps({"min_nodes": 1})}]}, "1:3"),
     ],
 )
-def test_the_range_of_a_job_by_hand(trainer: dict[str, Any], nodes: str) -> None:
+def test_the_node_range_of_a_handwritten_job(trainer: dict[str, Any], nodes: str) -> None:
     assert KIND.nodes(plain(**trainer)) == nodes
 
 
-def test_metrics_that_are_no_numbers_are_left_out() -> None:
+def test_metrics_that_are_not_numbers_are_omitted() -> None:
     metrics = [{"name": "step", "value": "3"}, {"name": "note", "value": "warm"}, {"name": "f1", "value": "0.5"}]
     job = plain() | {"status": {"trainerStatus": {"metrics": metrics}}}
     assert KIND.progress(job)["progress"] == {"step": 3, "eta_seconds": None, "metrics": {"f1": 0.5}}
@@ -91,7 +91,7 @@ def test_metrics_that_are_no_numbers_are_left_out() -> None:
     assert KIND.progress(plain() | {"status": {"trainerStatus": {"metrics": metrics[1:]}}}) == {}, "another trainer's"
 
 
-def test_a_pod_belongs_to_the_job_that_is_older_than_it() -> None:
+def test_a_pod_belongs_to_a_job_only_if_it_is_younger() -> None:
     job = plain()
     job["metadata"]["creationTimestamp"] = "2026-01-01T00:00:10Z"
     labels = {SET_NAME: "plain"}

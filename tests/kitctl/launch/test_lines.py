@@ -1,4 +1,4 @@
-"""Other launchers' lines, as documents and people write them, are read; what cannot be read says what to write."""
+"""Parsing launch lines of other launchers; errors contain a line that works."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kitctl.launch import lines
 from kitctl.launch.launchers import LAUNCHERS
 
 READ: dict[str, tuple[dict[str, Any], str]] = {
-    # torchrun, as the tutorials have it
+    # torchrun, as in tutorials
     "torchrun --standalone --nproc_per_node=2 3.torchrun.py 50 10": ({"procsPerNode": 2}, "3.torchrun.py 50 10"),
     "torchrun --nproc_per_node=2 --nnode=2 --node_rank=0 multinode.py 50 10": (
         {"nodes": 2, "procsPerNode": 2},
@@ -43,7 +43,7 @@ READ: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "nohup env A=b time torchrun a.py": ({"env": {"A": "b"}}, "a.py"),
     "NCCL_DEBUG=INFO torchrun a.py K=V": ({"env": {"NCCL_DEBUG": "INFO"}}, "a.py K=V"),
-    # by the number of all ranks
+    # by world size
     "accelerate launch --multi_gpu --num_machines 2 --num_processes 8 --mixed_precision bf16 a.py --x 1": (
         {"nodes": 2, "procsPerNode": 4, "env": {"ACCELERATE_MIXED_PRECISION": "bf16"}},
         "a.py --x 1",
@@ -76,7 +76,7 @@ READ: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("line", READ)
-def test_a_line_is_read(line: str) -> None:
+def test_a_launch_line_is_parsed(line: str) -> None:
     fields, program = READ[line]
     read = lines.parse(shlex.split(line))
     assert read is not None
@@ -84,7 +84,7 @@ def test_a_line_is_read(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["train.py --nnodes 2", "-m pkg.torchrun", "lib/python.py", "a=b.py", ""])
-def test_a_script_or_a_module_is_no_other_launchers_line(line: str) -> None:
+def test_a_script_or_a_module_is_not_a_launch_line(line: str) -> None:
     assert lines.parse(shlex.split(line)) is None
 
 
@@ -115,14 +115,14 @@ def test_a_script_or_a_module_is_no_other_launchers_line(line: str) -> None:
         ("A=B train.py", "A=B comes before the script", "-e A=B"),
     ],
 )
-def test_what_cannot_be_read_says_what_to_write(line: str, message: str, fix: str) -> None:
+def test_an_unsupported_line_is_an_error_with_a_line_that_works(line: str, message: str, fix: str) -> None:
     with pytest.raises(UsageError) as caught:
         lines.parse(shlex.split(line))
     assert message in caught.value.message
     assert fix in caught.value.fix
 
 
-def test_flags_of_kitctl_size_a_line_that_has_one_number_only() -> None:
+def test_kitctls_flags_complete_a_line_with_only_one_number() -> None:
     read = lines.parse(shlex.split("mpirun -np 8 python a.py"), {"nodes": 4})
     assert read is not None
     assert read.fields == {"nodes": 4, "procsPerNode": 2}
@@ -131,20 +131,20 @@ def test_flags_of_kitctl_size_a_line_that_has_one_number_only() -> None:
     assert read.fields == {}
 
 
-def test_what_kitctl_sets_is_told() -> None:
+def test_options_that_kitctl_sets_itself_are_reported() -> None:
     read = lines.parse(shlex.split("torchrun --node_rank=1 --rdzv-id 5 --tee 3 a.py"))
     assert read is not None
     assert read.left_out == ["--node_rank", "--rdzv-id", "--tee"]
 
 
-def test_the_equivalent_line_is_read_alike() -> None:
+def test_the_equivalent_line_gives_the_same_job() -> None:
     read = lines.parse(shlex.split("A='b c' torchrun --nnodes 2:3 --nproc-per-node 4 --max-restarts 9 a.py 'x y'"))
     assert read is not None
     expected = "kitctl submit --nodes 2:3 --procs-per-node 4 --max-restarts 9 -e 'A=b c' -- a.py 'x y'"
     assert read.equivalent(read.fields) == expected
 
 
-def test_only_launchers_that_give_the_local_rank_as_an_argument_do() -> None:
+def test_only_launchers_that_pass_the_local_rank_make_it_an_argument() -> None:
     assert {name for name, launcher in LAUNCHERS.items() if launcher.local_rank} == {
         "deepspeed",
         "torch.distributed.launch",

@@ -1,4 +1,4 @@
-"""A script that declares an argument for its local rank gets it, once, in its own spelling."""
+"""A script that declares an argument for its local rank gets it once, in the spelling that it declares."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def test_the_argument_of_the_script(source: str, args: list[str], expected: list
     assert with_local_rank(args, source) == expected
 
 
-def test_a_launcher_adds_its_own_if_the_script_does_not_show_one() -> None:
+def test_a_launcher_adds_its_own_spelling_if_the_script_declares_none() -> None:
     assert with_local_rank(["1"], "", "--local-rank") == [f"--local-rank={MACRO}", "1"]
     assert with_local_rank(["1"], UNDERSCORE, "--local-rank") == [f"--local_rank={MACRO}", "1"]

@@ -1,4 +1,4 @@
-"""What is sent of a job's requirements: one file, and the wheels of this machine."""
+"""Collecting a job's requirements: one file, and local wheels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def text(found: SentFolder, name: str = "requirements.txt") -> list[str]:
     return content(found, name).decode().splitlines()
 
 
-def test_files_and_wheels_go_along(tmp_path: Path) -> None:
+def test_files_and_wheels_are_sent(tmp_path: Path) -> None:
     wheel(tmp_path / "wheels", "alpha", "1.0")
     (tmp_path / "requirements.txt").write_text("\ufeff-c limits.txt\nalpha\n--find-links https://host/links\n", "utf-8")
     (tmp_path / "limits.txt").write_text("alpha<2\n")
@@ -45,7 +45,7 @@ def test_files_and_wheels_go_along(tmp_path: Path) -> None:
     assert "requirements of " in sent(found, "there")
 
 
-def test_comments_change_nothing(tmp_path: Path) -> None:
+def test_comments_do_not_change_the_digest(tmp_path: Path) -> None:
     digests = set()
     for line in ("alpha", "alpha  # because", "\n\nalpha"):
         (tmp_path / "requirements.txt").write_text(line)
@@ -71,7 +71,7 @@ def test_a_project_with_an_extra(tmp_path: Path) -> None:
         ("good.txt", ("one", "two"), "alpha-1.0-py3-none-any.whl is in "),
     ],
 )
-def test_what_is_wrong_is_told(tmp_path: Path, file: str, links: tuple[str, ...], words: str) -> None:
+def test_an_error_names_its_cause(tmp_path: Path, file: str, links: tuple[str, ...], words: str) -> None:
     (tmp_path / "empty.txt").write_text("# nothing\n")
     (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "good.txt").write_text("alpha\n")
@@ -103,7 +103,7 @@ def test_pods_find_them(tmp_path: Path, size: int, claim: bool) -> None:  # noqa
     assert json.dumps(document).count(found.requirements.tree.digest) == (2 if small else 1)
 
 
-def test_a_password_in_an_index_is_warned_of() -> None:
+def test_a_password_in_an_index_url_is_a_warning() -> None:
     def warnings(url: str) -> list[str]:
         section = Requirements(file="r.txt", index_url=url)
         return [*credentials.warnings(JobSpec(name="job", requirements=section), Sources())]

@@ -1,4 +1,4 @@
-"""Requirements files are read as pip reads them, with all that they name."""
+"""Requirements files are parsed as pip parses them, including the files that they name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read(path: PurePath) -> str:
     return FILES[str(path).replace("more/../", "")]
 
 
-def test_all_that_a_file_names_is_one_list() -> None:
+def test_a_file_and_those_that_it_includes_become_one_list() -> None:
     found = read_file(PurePath("requirements.txt"), read)
     assert found.lines == [
         "alpha>=1",
@@ -40,7 +40,7 @@ def test_all_that_a_file_names_is_one_list() -> None:
     assert found.links == ["more/wheels", "https://host/links", "wheels"]
 
 
-def test_lines_are_counted_from_where_they_begin() -> None:
+def test_a_continued_line_has_the_number_of_its_first_line() -> None:
     assert [*logical_lines("a \\\nb\n# c\\\nd\ne\\")] == [(1, "a b"), (4, "d"), (5, "e")]
 
 
@@ -60,9 +60,9 @@ def test_lines_are_counted_from_where_they_begin() -> None:
         ("-", "is not an option"),
     ],
 )
-def test_what_cannot_be_sent_is_told_with_its_line(line: str, words: str) -> None:
+def test_what_cannot_be_sent_is_an_error_with_its_line(line: str, words: str) -> None:
     with pytest.raises(SpecError) as raised:
         read_file(PurePath("file.txt"), lambda _path: f"numpy\n{line}\n")
-    told = str(raised.value)
-    assert words in told
-    assert told.startswith("invalid job:\n  requirements.file: file.txt, line 2: ")
+    message = str(raised.value)
+    assert words in message
+    assert message.startswith("invalid job:\n  requirements.file: file.txt, line 2: ")

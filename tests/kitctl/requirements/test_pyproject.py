@@ -1,4 +1,4 @@
-"""The dependencies of a pyproject.toml are requirements."""
+"""Dependencies of a pyproject.toml as requirements."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_extras_are_added(extras: list[str], lines: list[str]) -> None:
         (PROJECT, ["local"], "is a path on this machine"),
     ],
 )
-def test_what_is_wrong_is_told(text: str, extras: list[str], words: str) -> None:
+def test_an_error_names_its_cause(text: str, extras: list[str], words: str) -> None:
     with pytest.raises(SpecError, match=r"requirements\.file: pyproject\.toml") as raised:
         dependencies(text, "pyproject.toml", extras)
     assert words in str(raised.value)

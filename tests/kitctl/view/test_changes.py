@@ -1,4 +1,4 @@
-"""The difference between an object as it is and as it would be."""
+"""The diff between an object and its desired state."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def test_no_changes_print_nothing() -> None:
 
 
 def test_changes_are_a_unified_diff_with_the_objects_name() -> None:
-    told = list(changes.lines(OBJECT, OBJECT | {"spec": {"ports": [1, 29400]}}))
-    assert told[:2] == ["--- Service/run\n", "+++ Service/run\n"]
-    assert [line for line in told[3:] if line[0] in "+-"] == ["+  - 1\n"]
-    assert all(line.endswith("\n") for line in told)
+    diff = list(changes.lines(OBJECT, OBJECT | {"spec": {"ports": [1, 29400]}}))
+    assert diff[:2] == ["--- Service/run\n", "+++ Service/run\n"]
+    assert [line for line in diff[3:] if line[0] in "+-"] == ["+  - 1\n"]
+    assert all(line.endswith("\n") for line in diff)
 
 
-def test_a_new_object_is_all_new() -> None:
+def test_a_new_object_is_all_additions() -> None:
     head, name, _, *body = changes.lines(None, OBJECT)
     assert (head, name) == ("--- /dev/null\n", "+++ Service/run\n")
     assert body

@@ -1,4 +1,4 @@
-"""Snapshots and audits as a person reads them."""
+"""Text output for snapshots and audits."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_list_shows_each_snapshot_and_its_problem() -> None:
     assert "0123456789abcdef" in view.table([Snapshot(**facts())], NOW, wide=True)[1]
 
 
-def test_a_page_shows_tensors_and_history() -> None:
+def test_details_show_tensors_and_history() -> None:
     more: dict[str, Any] = {
         "job": "digits",
         "position": 32,
@@ -72,7 +72,7 @@ LINE = (
 )
 
 
-def told(audit: Audit) -> list[str]:
+def printed(audit: Audit) -> list[str]:
     return audit_view.page(audit, wide=False)
 
 
@@ -91,14 +91,14 @@ def proof(**changes: Any) -> Proof:
 def test_a_proof_is_one_line() -> None:
     audit = Audit(proofs=(proof(), proof()), unusable=())
     assert audit.holds
-    assert told(audit) == [LINE]
+    assert printed(audit) == [LINE]
     assert audit_view.page(audit, wide=True)[1:] == view.ledger(ENTRIES)
 
 
-def test_each_order_of_the_data_has_its_own_line() -> None:
+def test_each_data_order_has_its_own_line() -> None:
     part = EarlierData(samples=48, batch=8, seed=1, before=0, epochs=1, position=16, counted=64, steps=8)
     newest = proof(before=1, epochs=1, counted=96, steps=6, earlier=(part,))
-    earlier, present = told(Audit(proofs=(newest,), unusable=()))
+    earlier, present = printed(Audit(proofs=(newest,), unusable=()))
     assert earlier == (
         "proved: 1 epoch of 48 samples in batches of 8, seed 1, and 16 of epoch 2, which then started over: 64 "
         "samples, each counted exactly once, in 8 steps; then training continued in a new order of the data"
@@ -108,10 +108,10 @@ def test_each_order_of_the_data_has_its_own_line() -> None:
     )
 
 
-def test_a_broken_chain_is_shown_where_it_breaks() -> None:
+def test_a_broken_chain_is_shown_with_its_step() -> None:
     audit = Audit(proofs=(proof(broken="entry 1: the hash chain is broken", entry=1), proof()), unusable=())
     assert not audit.holds
-    first, _, zero, one, *_ = told(audit)
+    first, _, zero, one, *_ = printed(audit)
     assert first == "broken in step-00000010-g0003: entry 1: the hash chain is broken"
     assert "here" not in zero
     assert one.startswith("1 <- here")
@@ -121,10 +121,10 @@ def test_a_snapshot_without_a_proof_does_not_affect_the_others() -> None:
     damaged = Snapshot(**facts(**UNKNOWN, condition="damaged", reason="manifest.json is missing"))
     audit = Audit(proofs=(proof(),), unusable=(damaged,))
     assert not audit.holds
-    assert told(audit)[0] == "unusable: step-00000120-g0002: manifest.json is missing"
-    assert told(audit)[1].startswith("proved: ")
+    assert printed(audit)[0] == "unusable: step-00000120-g0002: manifest.json is missing"
+    assert printed(audit)[1].startswith("proved: ")
 
 
 def test_without_a_snapshot_nothing_is_proved() -> None:
-    assert told(Audit(proofs=(), unusable=())) == ["no snapshots"]
+    assert printed(Audit(proofs=(), unusable=())) == ["no snapshots"]
     assert not Audit(proofs=(), unusable=()).holds

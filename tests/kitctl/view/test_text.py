@@ -1,4 +1,4 @@
-"""What a person reads."""
+"""Text output of `status` and `list`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ RUNNING = JobState(
 )
 
 
-def test_a_page_shows_stragglers_and_the_last_recovery() -> None:
+def test_status_shows_stragglers_and_the_last_recovery() -> None:
     recovery = RecoveryTimings(cause="node 1, pod digits-1 is lost", stop=0.02, form=0.1, first_step=1.5)
     job = msgspec.structs.replace(RUNNING, slow={"3": 1.8, "7": 1.42}, last_recovery=recovery)
     page = job_page(job, now=200.0)
@@ -52,7 +52,7 @@ def test_a_page_shows_stragglers_and_the_last_recovery() -> None:
     assert "Recovery   in 1.6 s (stop 0.0, form 0.1, first step 1.5) after: node 1, pod digits-1 is lost" in page
 
 
-def test_a_job_s_page() -> None:
+def test_the_status_of_a_job() -> None:
     assert job_page(RUNNING, now=200.0) == [
         "Job        default/digits",
         "Phase      Running",
@@ -68,12 +68,12 @@ def test_a_job_s_page() -> None:
     ]
 
 
-def test_a_script_with_a_loop_of_its_own_has_no_snapshots_to_speak_of() -> None:
+def test_for_a_script_with_its_own_loop_no_snapshots_are_shown() -> None:
     page = job_page(replace(RUNNING, progress=Progress(step=30, steps_per_second=17.42)), now=200.0)
     assert not any(line.startswith("Snapshot") for line in page)
 
 
-@pytest.mark.parametrize("step", [None, 0])  # nothing told yet, and told before there was one
+@pytest.mark.parametrize("step", [None, 0])  # no report yet, and a report without a snapshot
 def test_a_job_without_a_snapshot_is_reported(step: int | None) -> None:
     progress = msgspec.structs.replace(RUNNING.progress, snapshot_step=step)
     assert "Snapshot   none yet, in /snapshots" in job_page(replace(RUNNING, progress=progress), now=200.0)
@@ -97,7 +97,7 @@ def test_a_failed_job_without_a_traceback_shows_its_last_lines_and_the_fix() -> 
     assert failure_lines(Termination(outcome="fatal", node=0, error="exit code 3")) == failure_lines(None) == []
 
 
-def test_a_page_shows_how_often_and_why_ranks_have_failed() -> None:
+def test_status_shows_the_number_and_causes_of_failures() -> None:
     nodata = PastFailure(time=1.0, node=1, rank=1, cause="exit code 3: no data")
     other = PastFailure(time=2.0, node=0, rank=0, cause="KeyError: 'x'")
     page = job_page(replace(RUNNING, failures=(nodata, other, nodata)), now=200.0)
@@ -107,7 +107,7 @@ def test_a_page_shows_how_often_and_why_ranks_have_failed() -> None:
     assert "Failures   ...; rank 0 of node 0 (1); rank 0 of node 0 (2); rank 0 of node 0 (3)" in page
 
 
-def test_the_list_has_a_line_a_job() -> None:
+def test_the_list_has_one_line_per_job() -> None:
     assert job_list([RUNNING], now=200.0) == [
         "NAME     PHASE     NODES   RANKS   STEP   LOSS     RESTARTS   AGE",
         "digits   Running   2/2     4       120    0.1235   1          1m40s",
@@ -123,7 +123,7 @@ def test_unknown_facts_are_left_out() -> None:
 
 
 @given(st.lists(st.tuples(st.text("ab ", max_size=5), st.text("ab", min_size=1, max_size=5)), max_size=5))
-def test_columns_begin_at_the_same_place(rows: list[tuple[str, str]]) -> None:
+def test_columns_are_aligned(rows: list[tuple[str, str]]) -> None:
     lines = columns(("FIRST", "SECOND"), rows)
     place = lines[0].index("SECOND")
     assert [line[place:] for line in lines[1:]] == [second for _, second in rows]
@@ -135,7 +135,7 @@ def replace(job: JobState, **changes: object) -> JobState:
     return JobState(**{**fields, **changes})
 
 
-def test_of_many_nodes_those_that_are_not_as_most_are_shown() -> None:
+def test_of_many_nodes_only_the_unusual_ones_are_shown() -> None:
     places = [
         NodeState(index=i, state="Running", ranks=(i,), pod=f"p-{i}", host="h", restarts=0, since=1.0, reason="")
         for i in range(1000)

@@ -1,4 +1,4 @@
-"""What is sent of a folder: with git and without, and what never is."""
+"""Which files of a folder are sent, with git and without."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def paths(found: SentFolder) -> set[str]:
     return {*found.tree.files, *found.tree.links}
 
 
-def test_git_decides_and_untracked_files_are_sent(repository: Path) -> None:
+def test_git_selects_the_files_and_untracked_ones_are_sent(repository: Path) -> None:
     write(repository, "train.py", "lib/model.py", "new.py", "data/big.bin", ".gitignore", "old.py", ".github/x.yml")
     (repository / ".gitignore").write_text("data/\n")
     write(repository, "weights.bin", content=b"\xff\x00\xfe")
@@ -56,7 +56,7 @@ def test_ignored_files_that_are_tracked_are_sent(repository: Path) -> None:
     assert "model.bin" in paths(collect(repository, ()))
 
 
-def test_without_git_gitignore_files_count_all_the_same(tmp_path: Path) -> None:
+def test_without_git_gitignore_files_are_respected(tmp_path: Path) -> None:
     write(tmp_path, "train.py", "data/a", "lib/model.py", "lib/out/b", "lib/x.log", "keep/out/c")
     (tmp_path / ".gitignore").write_text("data\n")
     (tmp_path / "lib" / ".gitignore").write_text("out/\n*.log\n")
@@ -99,7 +99,7 @@ def test_hidden_files_and_credentials_are_sent_only_if_named(repository: Path) -
     assert set(named.credentials) == {".env", "key.pem"}
 
 
-def test_what_is_ignored_is_sent_if_it_is_named(repository: Path) -> None:
+def test_ignored_files_are_sent_if_named(repository: Path) -> None:
     write(repository, "train.py", "data/a", "data/b")
     (repository / ".gitignore").write_text("data/\n")
     (repository / ".kitignore").write_text("train.py\n")
@@ -121,7 +121,7 @@ def test_repositories_environments_and_caches_are_never_sent(repository: Path, *
     assert "venv/pyvenv.cfg" in found.left_out[NEVER]
 
 
-def test_a_folder_that_is_an_environment_itself_is_sent(tmp_path: Path) -> None:
+def test_a_folder_that_is_itself_an_environment_is_sent(tmp_path: Path) -> None:
     write(tmp_path, "train.py", "pyvenv.cfg")
     assert "train.py" in paths(collect(tmp_path, ()))
 
@@ -146,14 +146,14 @@ def test_a_folder_of_a_repository_that_ignores_it_is_sent(repository: Path) -> N
     assert paths(collect(repository / "runs" / "one", ())) == {"train.py"}
 
 
-def test_a_hooks_variables_do_not_lead_to_its_repository(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_a_git_hook_are_ignored(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(repository, "train.py", "x.tmp")
     (repository / ".gitignore").write_text("*.tmp\n")
     monkeypatch.setenv("GIT_DIR", "/nowhere")
     assert paths(collect(repository, ())) == {"train.py"}
 
 
-def test_a_repositorys_settings_start_no_program(repository: Path) -> None:
+def test_a_repositorys_settings_run_no_program(repository: Path) -> None:
     write(repository, "train.py")
     hook = repository.parent / "hook.sh"
     hook.write_text(f"#!/bin/sh\ntouch {repository}/started\n")
@@ -185,7 +185,7 @@ def test_links_inside_are_kept_as_links(repository: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["../outside", "/etc/hosts", "hop", "lib/../../outside"])
-def test_a_link_that_leads_out_is_refused(tmp_path: Path, target: str) -> None:
+def test_a_link_out_of_the_folder_is_rejected(tmp_path: Path, target: str) -> None:
     folder = tmp_path / "job"
     write(folder, "train.py", "lib/x.py")
     write(tmp_path, "outside")
@@ -217,7 +217,7 @@ def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         collect(tmp_path, ())
 
 
-def test_what_cannot_be_sent_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_sent_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="is not a folder"):
         collect(tmp_path / "absent", ())
     with pytest.raises(SpecError, match="has no files to send"):
@@ -232,7 +232,7 @@ def test_what_cannot_be_sent_is_told(tmp_path: Path) -> None:
         collect(tmp_path, ())
 
 
-def test_a_folder_has_one_digest_whatever_the_order_and_time(tmp_path: Path) -> None:
+def test_the_digest_does_not_depend_on_order_and_times(tmp_path: Path) -> None:
     first, second = tmp_path / "a", tmp_path / "b"
     write(first, "train.py", "lib/model.py")
     write(second, "lib/model.py", "train.py")
@@ -250,7 +250,7 @@ def test_a_large_folder_has_no_archive(tmp_path: Path) -> None:
     assert collect(tmp_path, ()).archive is not None, "zeros can be packed"
 
 
-def test_what_is_sent_is_told_in_a_line(repository: Path) -> None:
+def test_a_summary_of_the_sent_files_is_one_line(repository: Path) -> None:
     write(repository, "train.py", ".a", ".b", ".c", ".d")
     (repository / "link").symlink_to("train.py")
     assert sent(collect(repository, ()), "the moon") == (
@@ -260,14 +260,14 @@ def test_what_is_sent_is_told_in_a_line(repository: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["!", "\\"])
-def test_a_line_that_is_no_pattern_is_told(tmp_path: Path, line: str) -> None:
+def test_an_invalid_pattern_is_an_error(tmp_path: Path, line: str) -> None:
     write(tmp_path, "train.py")
     (tmp_path / ".kitignore").write_text(f"*.csv\n{line}\n")
     with pytest.raises(SpecError, match=r"\.kitignore: Invalid git pattern"):
         collect(tmp_path, ())
 
 
-def test_what_is_named_behind_a_link_is_the_link(tmp_path: Path) -> None:
+def test_a_named_path_below_a_link_is_sent_as_the_link(tmp_path: Path) -> None:
     folder = tmp_path / "job"
     write(folder, "lib/x.py", "train.py")
     (folder / "linked").symlink_to("lib")

@@ -1,4 +1,4 @@
-"""Imports of neighbouring files that are not sent are found before the job is submitted."""
+"""Imports of local files that are not sent are found before the job is submitted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def unsent(command: tuple[str, ...], *sent: str, **files: str) -> set[str]:
     return {one.path for one in unsent_imports(command, sent, there.get)}
 
 
-def test_all_that_is_imported_directly_or_not_is_found() -> None:
+def test_direct_and_indirect_imports_are_found() -> None:
     modules = {"model.py", "late.py", "lib/deep/layer.py"}
     modules |= {f"lib/{name}.py" for name in ("__init__", "data", "shared", "tools")}
     assert unsent(("train.py",), "train.py") == modules
@@ -60,7 +60,7 @@ def test_a_module_imports_from_the_folder_itself() -> None:
         "x = 'import model'",
     ],
 )
-def test_what_is_no_import_is_passed_over(text: str) -> None:
+def test_other_statements_are_skipped(text: str) -> None:
     assert unsent(("run.py",), "run.py", run=text) == set()
 
 
@@ -68,12 +68,12 @@ def test_an_import_in_a_try_statement_counts() -> None:
     assert unsent(("run.py",), "run.py", run="try:\n    import model\nexcept ImportError:\n    pass\n") >= {"model.py"}
 
 
-def test_modules_that_import_each_other_come_to_an_end() -> None:
+def test_circular_imports_are_handled() -> None:
     assert unsent(("a.py",), "a.py", a="import b", b="import a") == {"b.py"}
 
 
 @pytest.mark.parametrize("command", [("/opt/train.py",), ("../train.py",)])
-def test_scripts_elsewhere_are_not_looked_at(command: tuple[str, ...]) -> None:
+def test_scripts_outside_the_folder_are_skipped(command: tuple[str, ...]) -> None:
     assert unsent(command) == set()
 
 
@@ -82,12 +82,12 @@ def test_a_warning_has_the_place_and_the_fix(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text("")
     (tmp_path / ".kitignore").write_text("model.py\n")
     spec = JobSpec(name="job", command=("train.py",))
-    (told,) = import_warnings(spec, Sources(files={"train.py": ""}), tmp_path)
-    assert told == (
+    (warning,) = import_warnings(spec, Sources(files={"train.py": ""}), tmp_path)
+    assert warning == (
         "modules of this folder are imported, but not sent with the job: model.py (in train.py, line 2); "
         "--workdir . sends the folder"
     )
-    (told,) = import_warnings(spec, Sources(workdir=collect(tmp_path, ())), Path("/"))
-    assert told.endswith("model.py (in train.py, line 2); name them with --sync")
+    (warning,) = import_warnings(spec, Sources(workdir=collect(tmp_path, ())), Path("/"))
+    assert warning.endswith("model.py (in train.py, line 2); name them with --sync")
     (tmp_path / ".kitignore").unlink()
     assert not [*import_warnings(spec, Sources(workdir=collect(tmp_path, ())), Path("/"))]

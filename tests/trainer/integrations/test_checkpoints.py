@@ -1,4 +1,4 @@
-"""Which of a framework's checkpoints a run goes on from, and what it does on another number of ranks."""
+"""The framework checkpoint that a run resumes from, and resuming on another number of ranks."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def test_pruning_keeps_the_newest_and_what_is_being_written(tmp_path: Path) -> N
         (Marker(step=1, ranks=2), 4, None),
     ],
 )
-def test_a_step_keeps_its_batches_where_they_can_be_shared(
+def test_a_step_keeps_its_batches_if_the_ranks_can_share_them(
     marker: Marker | None, ranks: int, accumulation: int | None
 ) -> None:
     assert kept_accumulation(marker, ranks) == accumulation
 
 
-def test_a_change_is_told() -> None:
+def test_a_changed_global_batch_is_a_warning() -> None:
     before = Marker(step=1, ranks=4)
     assert not position_note(before, 4)
     assert not position_note(None, 4)

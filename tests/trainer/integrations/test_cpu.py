@@ -1,4 +1,4 @@
-"""Accelerate is told of CPUs only where there is nothing else, and nobody has said otherwise."""
+"""Accelerate is configured for CPUs only without an accelerator and without settings of the user's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from kittrain.integrations.cpu import VARIABLES, tell_accelerate
 
 
-def test_what_the_user_says_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_the_user_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     environ = {"ACCELERATE_USE_CPU": "false"}
     tell_accelerate(environ)

@@ -26,12 +26,12 @@ def sink(tmp_path: Path) -> ConfigMapSink:
 
 
 def test_the_report_is_one_key_and_other_keys_stay(server: ApiServer, sink: ConfigMapSink) -> None:
-    server.objects[REPORT]["data"]["note"] = "somebody else's"
+    server.objects[REPORT]["data"]["note"] = "another client's"
     sink.put({"round": 1, "progress": {"loss": 0.5}})
     sink.put({"round": 2})
     data = server.objects[REPORT]["data"]
     assert json.loads(data.pop("report")) == {"round": 2}
-    assert data == {"note": "somebody else's"}
+    assert data == {"note": "another client's"}
 
 
 def test_what_a_node_does_before_it_joins_is_a_key_of_its_own(server: ApiServer, sink: ConfigMapSink) -> None:

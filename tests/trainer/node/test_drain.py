@@ -31,7 +31,7 @@ def test_an_interruptible_wait_is_aborted(drain: Drain, number: signal.Signals) 
         wait()
 
 
-def test_elsewhere_it_is_recorded_and_the_next_wait_does_not_begin(drain: Drain) -> None:
+def test_elsewhere_it_is_recorded_and_the_next_wait_does_not_start(drain: Drain) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     noted = drain.requested_at
     os.kill(os.getpid(), signal.SIGTERM)

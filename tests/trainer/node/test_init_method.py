@@ -1,4 +1,4 @@
-"""Addresses that a script gives for its process group are of one start; the job's own are used instead."""
+"""A script's own init_method is replaced by the job's address, since it is only valid for one start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RANK = {"RANK": "1", "WORLD_SIZE": "4"}
         {"init_method": "file:///shared/file"},
     ],
 )
-def test_a_group_of_all_ranks_meets_at_the_jobs_own_address(given: dict[str, Any]) -> None:
+def test_a_group_of_all_ranks_uses_the_jobs_address(given: dict[str, Any]) -> None:
     found, remark = adapted({"backend": "gloo", **given}, RANK)
     assert found == {"backend": "gloo"}
     assert f"instead of {given['init_method']}" in remark
@@ -36,11 +36,11 @@ def test_a_group_of_all_ranks_meets_at_the_jobs_own_address(given: dict[str, Any
         ({"init_method": "tcp://h:1", "store": object(), "rank": 1, "world_size": 4}, RANK),
     ],
 )
-def test_other_arguments_stay(given: dict[str, Any], environ: dict[str, str]) -> None:
+def test_other_arguments_are_kept(given: dict[str, Any], environ: dict[str, str]) -> None:
     assert adapted(given, environ) == (given, "")
 
 
-def test_a_group_of_other_processes_is_left_alone_and_told() -> None:
+def test_a_group_of_other_processes_is_unchanged_with_a_warning() -> None:
     given = {"init_method": "file:///shared/file", "rank": 0, "world_size": 4}
     found, remark = adapted(given, RANK)
     assert found == given
@@ -48,7 +48,7 @@ def test_a_group_of_other_processes_is_left_alone_and_told() -> None:
 
 
 @pytest.mark.parametrize("backend", ["mpi", "MPI", "cpu:mpi,cuda:nccl"])
-def test_mpi_gets_a_clear_answer(backend: str) -> None:
+def test_mpi_is_an_error_with_a_fix(backend: str) -> None:
     with pytest.raises(RuntimeError, match=r"kitctl starts the ranks, not mpirun.*gloo"):
         adapted({"backend": backend}, RANK)
 

@@ -1,4 +1,4 @@
-"""A script is told of variables that it sets for torch once torch is imported."""
+"""A script is warned about environment variables that it sets after torch, which reads them, was imported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ watch()
 TORCH = "sys.modules['torch'] = types.ModuleType('torch')"
 
 
-def told(tmp_path: Path, script: str, torch: str = TORCH) -> list[str]:
+def warnings_of(tmp_path: Path, script: str, torch: str = TORCH) -> list[str]:
     path = tmp_path / "train.py"
     path.write_text(PRELUDE.format(torch=torch) + script)
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -37,8 +37,8 @@ def told(tmp_path: Path, script: str, torch: str = TORCH) -> list[str]:
         "os.putenv('TORCH_LOGS', '4')",
     ],
 )
-def test_it_is_told_where_and_what_to_do(tmp_path: Path, line: str) -> None:
-    (one,) = told(tmp_path, f"for _ in range(2):\n    {line}\n")
+def test_the_warning_has_the_line_and_the_fix(tmp_path: Path, line: str) -> None:
+    (one,) = warnings_of(tmp_path, f"for _ in range(2):\n    {line}\n")
     assert one.startswith("warning: train.py:7 sets ")
     assert "kitctl submit --env " in one
     assert "KIT_WARM_WORKERS=0" in one
@@ -48,23 +48,23 @@ def test_it_is_told_where_and_what_to_do(tmp_path: Path, line: str) -> None:
     "line",
     ["os.environ['OMP_NUM_THREADS'] = '1'", "os.environ['CUDA_VISIBLE_DEVICES'] = '0'", "del os.environ['HOME']"],
 )
-def test_what_changes_nothing_or_still_counts_is_not_told(tmp_path: Path, line: str) -> None:
-    assert not told(tmp_path, line)
+def test_no_warning_if_the_variable_is_unchanged_or_still_effective(tmp_path: Path, line: str) -> None:
+    assert not warnings_of(tmp_path, line)
 
 
-def test_a_rank_that_imports_torch_later_is_told_nothing(tmp_path: Path) -> None:
-    assert not told(tmp_path, "os.environ['OMP_NUM_THREADS'] = '4'", torch="")
+def test_no_warning_if_torch_is_imported_later(tmp_path: Path) -> None:
+    assert not warnings_of(tmp_path, "os.environ['OMP_NUM_THREADS'] = '4'", torch="")
 
 
-def test_a_package_that_sets_one_is_left_alone(tmp_path: Path) -> None:
+def test_no_warning_for_a_package_that_sets_one(tmp_path: Path) -> None:
     packages = tmp_path / "site-packages"
     packages.mkdir()
     (packages / "other.py").write_text("import os; os.environ['OMP_NUM_THREADS'] = '4'")
-    assert not told(tmp_path, f"sys.path.append({str(packages)!r}); import other")
+    assert not warnings_of(tmp_path, f"sys.path.append({str(packages)!r}); import other")
 
 
 @pytest.mark.slow
-def test_a_warm_rank_is_told_and_a_cold_one_is_not(tmp_path: Path) -> None:
+def test_a_warm_rank_is_warned_and_a_cold_one_is_not(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import os\nos.environ['OMP_NUM_THREADS'] = '3'\nimport torch\n")
     found = []
     for warm in ("1", "0"):

@@ -1,4 +1,4 @@
-"""Requirements are installed beside the interpreter's packages, none of which is replaced."""
+"""Requirements are installed beside the interpreter's packages and replace none of them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def tried(sent: Path, *lines: str) -> tuple[list[str], Path]:
 
 
 @pytest.mark.slow
-def test_what_is_missing_is_installed_and_torch_stays(sent: Path) -> None:
+def test_missing_packages_are_installed_and_torch_is_kept(sent: Path) -> None:
     added, folder = tried(sent, "alpha")
     assert added == ["alpha-1.0", "beta-2.1"]
     assert sorted(path.name for path in folder.glob("*.py")) == ["alpha.py", "beta.py"]
@@ -51,7 +51,7 @@ def test_what_is_missing_is_installed_and_torch_stays(sent: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_torch_needs_is_the_images_business(sent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchs_own_requirements_are_not_installed(sent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = sent.parent / "theirs" / "torchaudio-9.9+vendor.dist-info"
     theirs.mkdir(parents=True)
     (theirs / "METADATA").write_text(
@@ -64,7 +64,7 @@ def test_what_torch_needs_is_the_images_business(sent: Path, monkeypatch: pytest
 
 
 @pytest.mark.slow
-def test_nothing_is_installed_where_all_is_there(sent: Path) -> None:
+def test_nothing_is_installed_if_all_requirements_are_met(sent: Path) -> None:
     added, folder = tried(sent, "numpy", "torch")
     assert not added
     assert not [*folder.iterdir()]
@@ -81,7 +81,7 @@ def test_nothing_is_installed_where_all_is_there(sent: Path) -> None:
         (f"beta==2.1 --hash=sha256:{'0' * 64}", "DO NOT MATCH THE HASHES"),
     ],
 )
-def test_what_cannot_be_installed_is_told_in_pips_words(sent: Path, line: str, words: str) -> None:
+def test_a_failed_installation_is_an_error_with_pips_message(sent: Path, line: str, words: str) -> None:
     with pytest.raises(RequirementsError) as raised:
         tried(sent, line)
     assert words in str(raised.value)
@@ -95,7 +95,7 @@ def test_hashes_are_verified(sent: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_index_that_does_not_answer_may_answer_later(sent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_index_is_retryable(sent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_RETRIES", "1")
     (sent / "requirements.txt").write_text(f"{UNREACHABLE}\nabsent\n")
     with pytest.raises(RequirementsUnavailableError, match=r"installed: connection broken by .*Connection refused"):
@@ -103,12 +103,12 @@ def test_an_index_that_does_not_answer_may_answer_later(sent: Path, monkeypatch:
 
 
 @pytest.mark.slow
-def test_the_jobs_own_constraints_count(sent: Path) -> None:
+def test_the_jobs_constraints_apply(sent: Path) -> None:
     (sent / "constraints.txt").write_text("beta<2\n")
     assert tried(sent, "beta")[0] == ["beta-1.0"]
 
 
-def test_an_interpreter_without_pip_is_told(sent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interpreter_without_pip_is_an_error(sent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(RequirementsError, match="has no pip; fix: "):
         install(sent, sent, {}, print)
@@ -117,7 +117,7 @@ def test_an_interpreter_without_pip_is_told(sent: Path, monkeypatch: pytest.Monk
         install(sent, sent, {"pip": "9.0.1"}, print)
 
 
-def test_a_reason_leaves_out_what_is_no_reason() -> None:
+def test_the_reason_omits_pips_other_output() -> None:
     lines = [
         "Looking in indexes: http://index",
         "Collecting absent",
@@ -144,7 +144,7 @@ def test_a_reason_leaves_out_what_is_no_reason() -> None:
         ("ERROR: bad-1.0-py3-none-any.whl (429 kB) has an invalid wheel", RequirementsError),
     ],
 )
-def test_what_may_be_better_later_is_told_apart(line: str, error: type[Exception]) -> None:
+def test_retryable_errors_are_recognized(line: str, error: type[Exception]) -> None:
     with pytest.raises(error, match="installed: "):
         pip_install._fail([line], 1, print)
 

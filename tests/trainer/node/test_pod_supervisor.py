@@ -1,4 +1,4 @@
-"""The parent of a pod's agent: what it passes on, when it starts the agent again, and how the container then ends."""
+"""The pod supervisor: signals that it forwards, when it restarts the agent, and how the container ends."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from kittrain.outcome.restarts import MAX_RESTARTS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pods run Linux")
 
-PATIENCE = 60.0  # seconds until a test fails
-# A supervisor whose agents do what the test says: agent number N runs the N-th word, the last one again and again.
+TIMEOUT = 60.0  # seconds until a test fails
+# A supervisor of fake agents: agent number N calls the function named by the N-th argument; later ones repeat the last.
 PROGRAM = """
 import os, signal, subprocess, sys, time
 from kittrain.env import node_env
@@ -59,10 +59,10 @@ def leaving(_):
 def advancing(_):
     (node.snapshot_dir / f"step-{time.monotonic_ns():020}-g0001").mkdir()
     return killed(_)
-def told(_):
+def reporting(_):
     node.termination_log.write_text('{"reason": "the storage is gone"}')
     return 76
-def asked(_):
+def printing(_):
     print("message", node.termination_log.read_bytes(), flush=True)
     return 0
 def succeeded(supervision):
@@ -102,12 +102,12 @@ class Container:
     folder: Path
 
     def wait(self) -> list[str]:
-        """Its lines, once it has ended."""
-        output, _ = self.process.communicate(timeout=PATIENCE)
+        """Wait for its end; returns its output lines."""
+        output, _ = self.process.communicate(timeout=TIMEOUT)
         return output.splitlines()
 
     def line(self) -> str:
-        """Its next line."""
+        """Its next output line."""
         assert self.process.stdout
         return self.process.stdout.readline().rstrip("\n")
 
@@ -119,7 +119,7 @@ class Container:
 
 
 class Start(Protocol):
-    """Starts the container whose agents do what the words say."""
+    """Start a container whose agents call these functions of PROGRAM, in order."""
 
     def __call__(self, *agents: str) -> Container: ...
 
@@ -159,7 +159,9 @@ def test_an_agent_that_ends_for_good_ends_the_container_with_its_code(container:
         ("crashed", "the agent was killed by SIGSEGV"),
     ],
 )
-def test_any_other_end_starts_the_agent_again_which_knows_why(container: Start, end: str, cause: str) -> None:
+def test_after_any_other_exit_the_agent_is_restarted_and_knows_the_cause(
+    container: Start, end: str, cause: str
+) -> None:
     here = container(end, "done")
     first, *_, second = here.wait()
     assert here.process.returncode == 0
@@ -168,27 +170,27 @@ def test_any_other_end_starts_the_agent_again_which_knows_why(container: Start, 
 
 
 @pytest.mark.slow
-def test_a_crash_loop_ends_the_container_which_tells_it(container: Start) -> None:
+def test_a_crash_loop_ends_the_container_and_is_reported(container: Start) -> None:
     here = container("killed")
     lines = here.wait()
     assert here.process.returncode == 128 + signal.SIGKILL
     assert sum(line.startswith("agent ") for line in lines) == MAX_RESTARTS + 1
-    told = "the agent was killed by SIGKILL; it was started again in place 10 times without a new snapshot"
-    assert lines[-1] == f"[agent 0]: retryable: {told}"
-    assert (here.message["outcome"], here.message["reason"]) == ("retryable", told)
+    reason = "the agent was killed by SIGKILL; it was started again in place 10 times without a new snapshot"
+    assert lines[-1] == f"[agent 0]: retryable: {reason}"
+    assert (here.message["outcome"], here.message["reason"]) == ("retryable", reason)
 
 
 @pytest.mark.slow
-def test_a_loop_of_retryable_ends_keeps_the_agents_own_message(container: Start) -> None:
-    here = container("told")
+def test_repeated_retryable_exits_keep_the_agents_own_message(container: Start) -> None:
+    here = container("reporting")
     lines = here.wait()
     assert here.process.returncode == EXIT_CODES["retryable"]
     assert lines[-1].startswith("[agent 0]: retryable: the storage is gone; it was started again in place 10 times")
     assert here.message == {"reason": "the storage is gone"}
 
 
-def test_a_restart_is_told_the_agents_reason_and_starts_with_an_empty_message(container: Start) -> None:
-    _, second, message = container("told", "asked").wait()
+def test_a_restarted_agent_gets_the_reason_and_an_empty_message(container: Start) -> None:
+    _, second, message = container("reporting", "printing").wait()
     assert second.split(maxsplit=3)[3] == "the storage is gone"
     assert message == "message b''"
 
@@ -230,7 +232,7 @@ def test_a_stop_between_two_agents_ends_the_container(container: Start) -> None:
     assert len(lines) <= 1
 
 
-def test_what_an_agent_leaves_behind_is_killed(container: Start) -> None:
+def test_processes_that_an_agent_leaves_are_killed(container: Start) -> None:
     here = container("leaving", "done")
     _, left, _ = here.wait()
     with pytest.raises(ProcessLookupError):
@@ -258,7 +260,7 @@ def test_agents_die_with_the_supervisor(container: Start) -> None:
     agent = int(here.line().split()[2])
     here.process.kill()
     here.wait()
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while Path(f"/proc/{agent}").exists() and "Z" not in Path(f"/proc/{agent}/stat").read_text().split()[2]:
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""A job's requirements are installed once, wherever its nodes can share them."""
+"""A job's requirements are installed once, in a place that its nodes share if possible."""
 
 from __future__ import annotations
 
@@ -38,33 +38,31 @@ def test_one_node_installs_and_the_others_wait(tmp_path: Path) -> None:
     digest, store = sent(tmp_path, "alpha")
     command = [sys.executable, "-c", NODE, digest, str(store), str(tmp_path / "packages")]
     nodes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    told = [node.communicate()[0] for node in nodes]
-    assert sum("requirements: alpha-1.0 installed in " in text for text in told) == 1
-    assert sum("waiting for another node, which installs the requirements" in text for text in told) == 2
-    (folder,) = {text.splitlines()[-1] for text in told}
+    outputs = [node.communicate()[0] for node in nodes]
+    assert sum("requirements: alpha-1.0 installed in " in text for text in outputs) == 1
+    assert sum("waiting for another node, which installs the requirements" in text for text in outputs) == 2
+    (folder,) = {text.splitlines()[-1] for text in outputs}
     assert sorted(path.name for path in Path(folder).glob("*.py")) == ["alpha.py"]
     later = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert later.splitlines() == ["the requirements are installed already", folder]
 
 
 @pytest.mark.slow
-def test_where_nothing_can_be_shared_each_node_installs_for_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_shared_storage_each_node_installs_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     sent(tmp_path, "alpha")
     digest, store = packed(tmp_path / "sent", tmp_path)
     (tmp_path / "file").touch()
-    told: list[str] = []
+    messages: list[str] = []
     node = NodeEnv(requirements=digest, requirements_store=store, packages_dir=tmp_path / "file" / "below")
-    folder = required_packages(node, told.append)
+    folder = required_packages(node, messages.append)
     assert folder
     assert folder.parent == tmp_path / f"kit-packages-{os.getuid()}"
     assert (folder / "alpha.py").is_file()
-    assert "installing the requirements for this node alone" in told[0]
+    assert "installing the requirements for this node alone" in messages[0]
 
 
-def test_packages_that_somebody_else_may_have_left_are_not_used(
+def test_packages_that_another_user_may_have_written_are_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -90,7 +88,7 @@ def test_a_job_without_requirements_has_no_folder() -> None:
     assert required_packages(NodeEnv(), print) is None
 
 
-def test_the_folder_is_named_after_all_that_it_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folders_name_depends_on_everything_that_affects_its_content(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {key("a", {"torch": "2.6"}), key("b", {"torch": "2.6"}), key("a", {"torch": "2.7"}), key("a", {})}
     monkeypatch.setattr("sysconfig.get_platform", lambda: "other")
     assert len(names | {key("a", {})}) == 5

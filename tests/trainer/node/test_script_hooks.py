@@ -1,4 +1,4 @@
-"""The hooks see what a script does with torch, and change nothing."""
+"""The hooks observe a script's use of torch, and change nothing."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def test_a_process_group_is_seen_however_it_was_formed_and_after_it_is_gone(tmp_
         assert run(tmp_path, script.format(call)).group == 1
 
 
-def test_a_script_without_torch_runs_without_it(tmp_path: Path) -> None:
+def test_a_script_without_torch_does_not_import_it(tmp_path: Path) -> None:
     assert run(tmp_path, "import sys; assert 'torch' not in sys.modules").step == 0
 
 
-def test_what_a_script_loads_before_its_first_step_is_known_by_its_time(tmp_path: Path) -> None:
+def test_the_time_of_a_file_loaded_before_the_first_step_is_recorded(tmp_path: Path) -> None:
     script = """
     import os, torch
     from pathlib import Path

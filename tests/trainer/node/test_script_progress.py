@@ -1,4 +1,4 @@
-"""Steps and speed of a script with a loop of its own."""
+"""Steps and speed of a script with its own loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_there_is_no_progress_before_the_first_step() -> None:
 
 def test_the_speed_is_that_of_the_last_half_minute() -> None:
     progress = ScriptProgress()
-    for tick in range(1, 401):  # 4 looks a second; 8 steps a second, then 2
+    for tick in range(1, 401):  # 4 samples per second; 8 steps per second, then 2
         now = tick / 4
         progress.add(2 * tick if tick <= 200 else 400 + (tick - 200) // 2, now, 1000 + now)
     assert progress.facts["step"] == 500
@@ -25,7 +25,7 @@ def test_the_speed_is_that_of_the_last_half_minute() -> None:
     assert len(progress._samples) <= 2 * WINDOW + 2
 
 
-def test_a_script_that_stands_still_slows_down() -> None:
+def test_the_speed_of_a_stopped_script_decreases() -> None:
     progress = ScriptProgress()
     for second in range(11):
         progress.add(1 + second, float(second), 0.0)
@@ -44,7 +44,7 @@ def test_a_script_that_stands_still_slows_down() -> None:
         (5, 0, 1, ""),
     ],
 )
-def test_ranks_that_train_apart_are_warned_of(steps: int, group: int, world: int, warning: str) -> None:
+def test_ranks_that_train_independently_are_a_warning(steps: int, group: int, world: int, warning: str) -> None:
     found = without_group(steps=steps, group=group, world=world)
     assert found.startswith(warning)
     assert bool(found) == bool(warning)

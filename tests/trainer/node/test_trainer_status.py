@@ -1,4 +1,4 @@
-"""Progress in the status of a TrainJob: what is posted, to a real TLS server, and what its refusals say."""
+"""Progress in the status of a TrainJob, posted to a real TLS server, and rejected posts."""
 
 from __future__ import annotations
 
@@ -90,13 +90,13 @@ def test_progress_and_metrics_are_posted_with_the_pods_token(sink: TrainerStatus
     }
 
 
-def test_a_report_without_progress_says_only_when() -> None:
+def test_a_report_without_progress_has_only_its_time() -> None:
     (status,) = status_of({"updated": "now", "progress": None}).values()
     assert status == {"metrics": [], "lastUpdatedTime": "now"}
     assert "progressPercentage" not in status_of({"updated": "now", "progress": {"step": 3}})["trainerStatus"]
 
 
-def test_a_refusal_names_the_field(sink: TrainerStatusSink, server: Server) -> None:
+def test_a_rejected_report_is_an_error_with_the_field(sink: TrainerStatusSink, server: Server) -> None:
     server.answer = 403
     with pytest.raises(StatusRejectedError, match=r"status\.trainerStatus: HTTP status 403"):
         sink.put(REPORT)
@@ -117,7 +117,7 @@ def test_a_server_of_another_authority_is_not_trusted(sink: TrainerStatusSink, s
     assert not server.posted
 
 
-def test_where_the_gate_is_off_there_is_no_such_sink(tmp_path: Path) -> None:
+def test_without_the_feature_gate_there_is_no_such_sink(tmp_path: Path) -> None:
     on = {trainer_status.URL: "https://x:1/y", trainer_status.CA: "/ca", trainer_status.TOKEN: "/token"}
     assert sink_of(None, pytest.fail, {}) is None
     named = TrainerStatusSink(url="https://x:1/y", ca=Path("/ca"), token=Path("/token"))

@@ -1,4 +1,4 @@
-"""A node's working folder: what is stored is unpacked once, verified, and left alone from then on."""
+"""A node's working folder: unpacked from the store once, verified, and not changed afterwards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.stores import packed, stored
 
 @pytest.fixture(params=["folder", "archive"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
-    """The digest and the store of a folder with a script, a program, an empty file, bytes and links."""
+    """The digest and store of a folder with a script, a program, an empty file, binary data and links."""
     folder = tmp_path / "job"
     (folder / "lib" / "deep").mkdir(parents=True)
     (folder / "train.py").write_text("print('ü')\n", encoding="utf-8")
@@ -31,7 +31,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
     return packed(folder, tmp_path) if request.param == "archive" else stored(folder, tmp_path / "store")
 
 
-def test_every_file_is_there_as_it_was(store: tuple[str, Path], tmp_path: Path) -> None:
+def test_every_file_is_unpacked_unchanged(store: tuple[str, Path], tmp_path: Path) -> None:
     unpack(*store, tmp_path / "out")
     out, sent = tmp_path / "out", tmp_path / "job"
     names = {str(path.relative_to(sent)) for path in sent.rglob("*")}
@@ -44,7 +44,9 @@ def test_every_file_is_there_as_it_was(store: tuple[str, Path], tmp_path: Path) 
     assert (out / "weights" / "w.bin").stat().st_size == 256 * 9
 
 
-def test_what_a_script_writes_stays_and_the_store_is_not_read_again(store: tuple[str, Path], tmp_path: Path) -> None:
+def test_files_that_a_script_writes_are_kept_and_the_store_is_not_read_again(
+    store: tuple[str, Path], tmp_path: Path
+) -> None:
     unpack(*store, tmp_path / "out")
     (tmp_path / "out" / "train.py").write_text("mine")
     (tmp_path / "out" / "snapshot.pt").write_text("1")
@@ -63,7 +65,7 @@ def test_an_interrupted_attempt_is_repeated(store: tuple[str, Path], tmp_path: P
     assert (out / "weights").readlink() == Path("lib/deep")
 
 
-def test_another_content_is_refused(tmp_path: Path) -> None:
+def test_content_with_another_digest_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / "train.py").write_text("one")
     digest, store = stored(tmp_path / "job", tmp_path / "store")
@@ -82,7 +84,7 @@ def test_another_content_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / workdir.MARKER).exists()
 
 
-def test_a_damaged_archive_is_told(tmp_path: Path) -> None:
+def test_a_damaged_archive_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.tar.gz").write_bytes(b"\x1f\x8b damaged")
     with pytest.raises(CodeError, match=r"x\.tar\.gz is damaged"):
         unpack("0" * 64, tmp_path / "x.tar.gz", tmp_path / "out")
@@ -146,7 +148,7 @@ def test_a_mounted_config_map_is_copied_to_a_writable_folder(tmp_path: Path, mon
     assert Path("train.py").read_text() == "mine", "an agent that starts again in the pod copies nothing"
 
 
-def test_outputs_that_are_kept_are_there_for_a_node_that_replaces_another(tmp_path: Path) -> None:
+def test_a_replacement_node_finds_the_kept_outputs(tmp_path: Path) -> None:
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / "train.py").write_text("1")
     digest, store = stored(tmp_path / "job", tmp_path / "store")

@@ -174,7 +174,7 @@ def own_loop(steps: int, loaded: int, error: str = "ValueError: no") -> ScriptRo
         (own_loop(90, 6), own_loop(120, 5), False),  # an older file
     ],
 )
-def test_a_script_comes_further_if_it_goes_on_from_a_newer_file(
+def test_a_script_that_loads_a_newer_checkpoint_has_made_progress(
     before: ScriptRound, now: ScriptRound, *, further: bool
 ) -> None:
     assert now.is_further_than(before) == further
@@ -188,7 +188,7 @@ def test_a_newer_checkpoint_of_a_script_resets_the_budget() -> None:
     assert not budget.charge("own", script=own_loop(40, 19))
 
 
-def test_whether_a_script_came_further_is_a_guess_and_so_its_failures_are_limited() -> None:
+def test_a_scripts_progress_is_a_guess_so_its_failures_are_limited() -> None:
     budget = Budget(max_restarts=1, max_script_failures=10)
     assert [budget.charge("own", script=own_loop(number, number)) for number in range(11)] == [*[True] * 10, False]
 
@@ -202,7 +202,7 @@ def test_whether_a_script_came_further_is_a_guess_and_so_its_failures_are_limite
         (-9, "hang: rank 1 has been in compute for 31 s", "hang"),
     ],
 )
-def test_what_is_kept_of_a_script_s_round(exit_code: int, error: str, kept: str) -> None:
+def test_the_record_of_a_scripts_round(exit_code: int, error: str, kept: str) -> None:
     cause = Failure(rank=1, exit_code=exit_code, error=error, time=0)
     assert script_round(cause, steps=3, loaded=5) == ScriptRound(steps=3, loaded=5, error=kept)
     assert script_round(cause, steps=0, loaded=5) is None
@@ -222,7 +222,7 @@ def test_what_is_kept_of_a_script_s_round(exit_code: int, error: str, kept: str)
         ("killed by SIGKILL", False, False),
     ],
 )
-def test_the_same_failure_may_be_hopeless(error: str, *, once: bool, twice: bool) -> None:
+def test_a_repeated_failure_may_be_final(error: str, *, once: bool, twice: bool) -> None:
     first = Failure(rank=0, exit_code=1, error=error, traceback="at line 3", time=1)
     assert is_hopeless(first, None) == once
     assert is_hopeless(replace(first, rank=1, time=2), first) == twice

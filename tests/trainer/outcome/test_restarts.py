@@ -1,4 +1,4 @@
-"""How often, and after which delay, a pod's agent is started again."""
+"""How often a pod's agent is restarted, and after which delay."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kittrain.outcome.failures import NO_SNAPSHOT
-from kittrain.outcome.restarts import LONG_LIFE, MAX_DELAY, MAX_RESTARTS, PATIENCE, RestartBudget
+from kittrain.outcome.restarts import GIVE_UP_AFTER, LONG_LIFE, MAX_DELAY, MAX_RESTARTS, RestartBudget
 
 Snapshot = tuple[int, int] | None
 OLD: Snapshot = (1, 100)
@@ -45,14 +45,14 @@ def test_storage_that_does_not_answer_is_no_progress_and_hides_none() -> None:
     assert budget.count == 1
 
 
-def test_an_agent_that_gives_up_late_needs_another_machine_unless_it_got_anywhere() -> None:
-    assert RestartBudget(OLD).charge(OLD, lived=PATIENCE, gave_up=True) is None
-    assert RestartBudget(OLD).charge(NEW, lived=PATIENCE, gave_up=True) == 0.0
-    assert RestartBudget(OLD).charge(OLD, lived=PATIENCE / 2, gave_up=True) == 0.0
-    assert RestartBudget(OLD).charge(OLD, lived=PATIENCE, gave_up=False) == 0.0
+def test_an_agent_that_gives_up_late_ends_its_pod_unless_it_made_progress() -> None:
+    assert RestartBudget(OLD).charge(OLD, lived=GIVE_UP_AFTER, gave_up=True) is None
+    assert RestartBudget(OLD).charge(NEW, lived=GIVE_UP_AFTER, gave_up=True) == 0.0
+    assert RestartBudget(OLD).charge(OLD, lived=GIVE_UP_AFTER / 2, gave_up=True) == 0.0
+    assert RestartBudget(OLD).charge(OLD, lived=GIVE_UP_AFTER, gave_up=False) == 0.0
 
 
-def test_ends_that_are_far_apart_are_no_crash_loop() -> None:
+def test_exits_that_are_far_apart_are_no_crash_loop() -> None:
     assert used_up().charge(OLD, lived=LONG_LIFE, gave_up=False) == 0.0
     assert used_up().charge(OLD, lived=LONG_LIFE, gave_up=True) is None
 

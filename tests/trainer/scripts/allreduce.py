@@ -1,4 +1,4 @@
-"""Every rank tells the sum of all ranks."""
+"""Every rank prints the sum of all ranks."""
 
 import torch
 import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""A network with everything that depends on how samples are shared out: BatchNorm, dropout, a short last batch.
+"""A network with everything that depends on the distribution of samples: BatchNorm, dropout, a short last batch.
 
 curve.py LOSSES [--virtual-ranks N]: the loss of each step goes to a file, in all its bits.
 """

@@ -1,4 +1,4 @@
-"""Trains with torch alone, as PyTorch's DDP tutorial does: it saves each epoch and goes on from there.
+"""Trains with torch alone, as PyTorch's DDP tutorial does: it saves each epoch, and resumes from the last one.
 
 FAULT names what rank FAULTY does after STEPS optimizer steps of this process, FAULTS times in all.
 """

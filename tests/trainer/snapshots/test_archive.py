@@ -19,7 +19,7 @@ from kittrain.snapshots.fence import Fence, Fenced
 from kittrain.system.storage import StorageUnavailableError
 from tests.trainer import saved
 from tests.trainer.mounts import make_read_only, tmpfs
-from tests.trainer.nodes import PATIENCE
+from tests.trainer.nodes import TIMEOUT
 from tests.trainer.saved import archive, continued, manifest, publish, save, write_shards
 from tests.trainer.storage import UNREADABLE, failing, short_retries
 from tests.trainer.worlds import finish, fork
@@ -99,7 +99,7 @@ def test_a_claim_succeeds_while_a_fenced_off_writer_still_writes(tmp_path: Path)
     """The fenced-off writer keeps creating its folder and shards."""
     writer = fork(write_for_ever, tmp_path)
     try:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not any(tmp_path.glob(".tmp-step-*")):
             assert time.monotonic() < deadline, "the writer has not started"
         assert [archive(tmp_path).claim() for _ in range(100)] == list(range(1, 101))

@@ -32,7 +32,7 @@ from tests.trainer.storage import failing, no_free_descriptors, short_retries
 from tests.trainer.worlds import finish, fork
 
 ORDER = Order(samples=100, batch=1)
-NOBODY = 65534
+NOBODY_UID = 65534
 
 
 class Run:
@@ -267,7 +267,7 @@ def restore_as_nobody(folder: Path, message: str) -> None:
     if os.getuid() == 0:
         for parent in folder.parents[:3]:
             parent.chmod(0o755)
-        os.setuid(NOBODY)
+        os.setuid(NOBODY_UID)
     with pytest.raises(SnapshotError, match=message):
         Run(folder).restore()
 

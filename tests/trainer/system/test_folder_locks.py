@@ -81,7 +81,7 @@ def test_a_recently_changed_folder_stays(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_was_never_locked_stays(tmp_path: Path) -> None:
-    """A folder of another version or a user, a file, or a link to somebody's data."""
+    """A folder of another version, another user's folder, a file, or a link to other data."""
     data = tmp_path / "data"
     data.mkdir()
     (data / folder_locks.LOCK_FILE).touch()

@@ -51,7 +51,7 @@ def test_an_action_follows_an_import_that_comes_later(tmp_path: Path, monkeypatc
     assert seen == [3, 4], "it is imported already"
 
 
-def test_a_module_that_does_not_exist_raises_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_module_raises_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     after_import("there_is_no_such_module", lambda _: None)
     with pytest.raises(ModuleNotFoundError, match="there_is_no_such_module"):

@@ -1,4 +1,4 @@
-"""A folder that several processes need is made once, and is never seen incomplete."""
+"""A folder that several processes need is created once, and is never seen incomplete."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def start(folder: Path, seconds: float) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
 
 
-def test_of_several_processes_one_makes_it_and_all_see_it_complete(tmp_path: Path) -> None:
+def test_one_of_several_processes_creates_it_and_all_see_it_complete(tmp_path: Path) -> None:
     folder = tmp_path / "cache" / "set"
     folder.parent.mkdir()
     processes = [start(folder, 0.5) for _ in range(6)]

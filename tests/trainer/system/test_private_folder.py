@@ -1,4 +1,4 @@
-"""A folder among other users' is used only if nobody else can have put anything into it."""
+"""A folder in a shared parent is used only if no other user can have written to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from kittrain.system.private_folder import private_folder
 
 
-def test_it_is_made_for_this_user_alone_and_found_again(tmp_path: Path) -> None:
+def test_it_is_created_for_this_user_only_and_reused(tmp_path: Path) -> None:
     for _ in range(2):
         assert private_folder(tmp_path / "own").stat().st_mode & 0o777 == 0o700
 

@@ -133,7 +133,7 @@ class Curriculum(Sampler[int]):
 
 
 class Epochs(SequentialSampler):
-    """Starts at the epoch that it is told."""
+    """Starts at the epoch of the last ``set_epoch``."""
 
     epoch = 0
 
@@ -266,7 +266,7 @@ def test_nothing_is_loaded_again(tmp_path: Path) -> None:
     assert len(loader.dataset.loaded) == EPOCHS * SAMPLES - 3 * 3
 
 
-def test_a_script_that_tells_its_sampler_the_epoch_itself_is_not_overruled() -> None:
+def test_a_script_that_sets_its_samplers_epoch_is_not_overridden() -> None:
     sampler = Epochs(range(6))
     world = attach(env=RankEnv())
     first = []
@@ -308,7 +308,7 @@ def test_two_loaders_at_once_and_one_after_the_other(tmp_path: Path) -> None:
     assert len(expected) - len(found) == 7
 
 
-def test_what_cannot_be_exact_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_inexact_resume_is_one_warning(capsys: pytest.CaptureFixture[str]) -> None:
     for name, make in LOADERS.items():
         loop(None, make)
         notes = capsys.readouterr().out.count("read again and dropped")

@@ -1,4 +1,4 @@
-"""A loop of a script's own ends with the same bits, whether or not it was interrupted within an epoch."""
+"""A script's own loop ends with the same bits, whether or not it was interrupted within an epoch."""
 
 from __future__ import annotations
 

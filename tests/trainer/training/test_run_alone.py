@@ -1,4 +1,4 @@
-"""A run of one process: what it is given, what it says, where its loop is, and what it refuses."""
+"""A run of one process: its objects, its reports, the position of its loop, and its errors."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_several_modules_without_a_main_one_are_the_model_together(tmp_path: Pat
     assert names == ["judge.weight", "judge.bias", "maker.weight", "maker.bias"]
 
 
-def test_a_changed_module_or_optimizer_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_a_changed_module_or_optimizer_is_an_error_that_names_it(tmp_path: Path) -> None:
     with Run(world(tmp_path), model=nn.Linear(1, 1), other=nn.Linear(1, 1)) as run:
         run.step()
     with (
@@ -136,7 +136,7 @@ def test_a_changed_module_or_optimizer_is_an_error_that_says_so(tmp_path: Path) 
         pass
 
 
-def test_an_object_that_is_new_in_a_run_starts_as_it_is(tmp_path: Path) -> None:
+def test_a_new_object_keeps_its_initial_state(tmp_path: Path) -> None:
     with Run(world(tmp_path), model=nn.Linear(1, 1), dropped=Average()) as run:
         run.step()
     new = Average()
@@ -183,7 +183,7 @@ def data() -> Data:
     return Data(TensorDataset(torch.arange(10.0)), batch=3)
 
 
-def test_data_have_to_be_given_to_the_run_and_used_to_the_end() -> None:
+def test_data_must_be_passed_to_the_run_and_used_up() -> None:
     with pytest.raises(ValueError, match="one Data"):
         Run(world(), model=nn.Linear(1, 1), train=data(), more=data())
     with Run(world(), model=nn.Linear(1, 1)) as run, pytest.raises(ValueError, match="pass the Data to Run"):
@@ -197,7 +197,7 @@ def test_data_have_to_be_given_to_the_run_and_used_to_the_end() -> None:
             next(epochs)
 
 
-def test_the_ledger_of_data_counts_samples_and_that_of_others_steps(tmp_path: Path) -> None:
+def test_the_ledger_counts_samples_with_data_and_steps_without(tmp_path: Path) -> None:
     def manifest(folder: Path, given: dict[str, Any], source: Any) -> Any:
         with Run(world(folder), model=nn.Linear(1, 1), **given) as run:
             for _ in run.epochs(2):
@@ -229,7 +229,7 @@ def test_progress_and_metrics(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "epoch 2/3 done loss 0.5000 accuracy 0.7500 rate 0.1000" in capsys.readouterr().out
 
 
-def test_a_run_that_is_left_early_has_finished_and_one_that_failed_has_not(tmp_path: Path) -> None:
+def test_leaving_a_run_early_finishes_it_and_an_error_does_not(tmp_path: Path) -> None:
     with Run(world(tmp_path), model=nn.Linear(1, 1)) as run:
         for done in run.steps(100):
             run.step()

@@ -1,4 +1,4 @@
-"""A snapshot that is due at the last step, and the last snapshot, are of one step, and do not spoil each other."""
+"""The last snapshot and one that is due at the last step have the same step, and do not interfere."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from kittrain.env import RankEnv
 from kittrain.training.step_sync import StepMessage
 from kittrain.training.virtual_ranks import TreeNode, VirtualRanks, children, cover, tree_sum
 from kittrain.world.order import Cursor, rank_share
-from tests.trainer.nodes import PATIENCE, free_port
+from tests.trainer.nodes import TIMEOUT, free_port
 from tests.trainer.worlds import Ranks, finish, fork, placed
 
 VIRTUAL = 6
@@ -91,7 +91,7 @@ def write_losses(rank: int, size: int, port: int, out: Path) -> None:
 def test_the_same_curve_across_a_kill_and_a_resize(tmp_path: Path) -> None:
     ranks = runner(tmp_path / "killed", rest="0.05")
     ranks.start(2)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while len(read(ranks.folder)) < 8:
         assert time.monotonic() < deadline, ranks.log.read_text()
         time.sleep(0.05)

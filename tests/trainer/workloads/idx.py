@@ -49,7 +49,7 @@ def serve(folder: Path) -> Iterator[tuple[str, list[str]]]:
                 super().do_GET()
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -58,5 +58,5 @@ def serve(folder: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def expect(monkeypatch: pytest.MonkeyPatch, digests: dict[str, str]) -> None:
-    """Let torchvision expect these files instead of the real ones."""
+    """Make torchvision expect these files instead of the real ones."""
     monkeypatch.setattr("torchvision.datasets.MNIST.resources", [*digests.items()])

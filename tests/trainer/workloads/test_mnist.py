@@ -40,7 +40,7 @@ def test_it_learns_and_resumes_on_another_number_of_ranks(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_images_that_cannot_be_had_end_it_with_the_fix(tmp_path: Path) -> None:
+def test_unavailable_images_are_an_error_with_a_fix(tmp_path: Path) -> None:
     mirror = ["--mirror", "http://127.0.0.1:9/"]
     ranks = Ranks(tmp_path, "kittrain.workloads.mnist", "--dataset", "MNIST", "--data", str(tmp_path), *mirror)
     assert ranks.run(1) == [1]

@@ -1,4 +1,4 @@
-"""The images are found where they are, downloaded once, and an error says what to do."""
+"""Finding and downloading the images; errors have a fix."""
 
 from __future__ import annotations
 

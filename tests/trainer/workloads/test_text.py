@@ -1,4 +1,4 @@
-"""The text workload learns, and its passages are what it says."""
+"""The text workload learns, and its passages have the documented properties."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from kittrain.env import RankEnv
 from kittrain.world.distributed import DistributedError, World, choose_backend, join, wait_for_rank_0
-from tests.trainer.nodes import PATIENCE, free_port
+from tests.trainer.nodes import TIMEOUT, free_port
 
 CPU, GPU_0, GPU_1 = torch.device("cpu"), torch.device("cuda", 0), torch.device("cuda", 1)
 
@@ -70,7 +70,7 @@ def test_other_ranks_wait_until_rank_0_listens() -> None:
         with pytest.raises(TimeoutError):
             waiting.result(0.2)
         with socket.create_server(("127.0.0.1", port)):
-            waiting.result(PATIENCE)
+            waiting.result(TIMEOUT)
 
 
 def check(world: World) -> None:

@@ -1,4 +1,4 @@
-"""MNIST on every rank: by torchvision, as tutorials have it, and by the kit."""
+"""Load MNIST on every rank: by torchvision, as in tutorials, and by the kit."""
 
 import json
 import os

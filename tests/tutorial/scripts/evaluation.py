@@ -1,4 +1,4 @@
-"""Accuracy over all ranks: by DistributedSampler and all_gather, as tutorials have it, and by ``evaluate``."""
+"""Accuracy over all ranks: by DistributedSampler and all_gather, as in tutorials, and by ``evaluate``."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The structure of PyTorch's multi-node DDP tutorial, on CPUs, with the mistakes that its copies have.
+"""The structure of PyTorch's multi-node DDP tutorial, on CPUs, with the mistakes of scripts that copy it.
 
 torchrun --nnodes=2 --nproc_per_node=2 multinode.py 50 10
 """

@@ -11,7 +11,9 @@ MAX_RESTARTS: Final = 10  # without progress; then the pod ends, and its control
 FIRST_DELAY: Final = 0.1  # seconds before the second restart without progress; the first one comes at once
 MAX_DELAY: Final = 1.0  # seconds
 LONG_LIFE: Final = 3600.0  # seconds; ends that are so far apart are no crash loop
-PATIENCE: Final = 300.0  # seconds; an agent that gave up after that waited for what another machine may have
+GIVE_UP_AFTER: Final = (
+    300.0  # seconds; an agent that gave up this late waited for something that another machine may have
+)
 
 
 @dataclass
@@ -39,7 +41,7 @@ class RestartBudget:
         advanced = self.newest > before
         if advanced or (lived >= LONG_LIFE and not gave_up):
             self.count = 0
-        if self.count >= MAX_RESTARTS or (gave_up and lived >= PATIENCE and not advanced):
+        if self.count >= MAX_RESTARTS or (gave_up and lived >= GIVE_UP_AFTER and not advanced):
             return None
         self.count += 1
         self.total += 1

@@ -31,13 +31,13 @@ REVIEWS: Final = frozenset({"selfsubjectrulesreviews", "selfsubjectreviews"})
 
 @dataclass(frozen=True)
 class User:
-    """The user of a token; without rules they may do everything."""
+    """The user of a token; without rules, everything is allowed."""
 
     name: str = "somebody"
     rules: Sequence[Object] | None = None
 
     def may(self, verb: str, group: str, plural: str) -> bool:
-        """Whether one of the rules allows it."""
+        """Whether a rule allows it."""
         asked = {"verbs": verb, "apiGroups": group, "resources": plural}
         return self.rules is None or any(
             all({part, "*"} & {*rule[key]} for key, part in asked.items()) for rule in self.rules
@@ -46,7 +46,7 @@ class User:
 
 @dataclass(frozen=True)
 class Request:
-    """A request of a client."""
+    """A received request."""
 
     method: str
     path: str
@@ -83,11 +83,11 @@ class ApiServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.store = ObjectStore()
         self.users: dict[str, User] = {"token": User()}
-        self.logs: dict[str, list[str]] = {}  # by the pod's name; each line with its time
+        self.logs: dict[str, list[str]] = {}  # by pod name; each line starts with its time
         self.version: Object = {"major": "1", "minor": "33", "gitVersion": "v1.33.1"}
-        self.operator = True  # whether it knows the kinds of job that are not its own
+        self.operator = True  # whether it serves the kinds of job that are custom resources
         self.groups = {kind.group: [kind.api_version.rpartition("/")[2]] for kind in KINDS.values() if kind.operator}
-        self.kueue: Sequence[str] = ()  # the versions of Kueue's API; none: it is not installed
+        self.kueue: Sequence[str] = ()  # versions of Kueue's API; empty: not installed
         self.pending: list[Object] = []  # Workloads in a queue, as Kueue's API for positions lists them
         self.requests: list[Request] = []
         self.faults: list[Fault] = []
@@ -118,11 +118,11 @@ class ApiServer(ThreadingHTTPServer):
         return self.store.create(Key(resource, namespace, name), body)
 
     def names(self, resource: str, namespace: str = "default") -> set[str]:
-        """The names of all objects of a kind."""
+        """The names of all objects of a resource."""
         return {key.name for key in self.store.objects if key[:2] == (resource, namespace)}
 
     def written(self) -> list[str]:
-        """The requests that change something."""
+        """The requests that changed something."""
         return [
             str(one)
             for one in self.requests
@@ -130,7 +130,7 @@ class ApiServer(ThreadingHTTPServer):
         ]
 
     def kubeconfig(self, folder: Path, *, token: str = "token", user: str = "user", url: str = "") -> Path:
-        """A kubeconfig for it."""
+        """Write a kubeconfig for this server; returns its path."""
         known = {
             "clusters": [{"name": "fake", "cluster": {"server": url or self.url}}],
             "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": user}}],
@@ -230,7 +230,7 @@ class Handler(BaseHTTPRequestHandler):
         return self._execute(request, key, where["sub"])
 
     def _versions_of(self, group: str) -> Sequence[str]:
-        """The versions in which the server has a group; none: it is not one of those that may be missing."""
+        """The served versions of an API group; empty if it is not installed."""
         if group.endswith("kueue.x-k8s.io"):
             return self.server.kueue
         return self.server.groups.get(group, ()) if self.server.operator else ()

@@ -1,4 +1,4 @@
-"""kitctl on the fake API server: by its command line, and by its target."""
+"""kitctl on the fake API server: the command line, and the target alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.kitctl.targets.cluster.apiserver import ApiServer
 
 @dataclass
 class Kit:
-    """kitctl on one server."""
+    """kitctl with a kubeconfig for one server."""
 
     server: ApiServer
     folder: Path
@@ -37,7 +37,7 @@ class Kit:
         return printed
 
     def target(self, token: str = "token") -> ClusterTarget:
-        """The target, without a command line."""
+        """The target without the command line."""
         path = self.server.kubeconfig(self.folder, token=token)
         found = Client(target="cluster", kubeconfig=path, notify=lambda _: None).target
         assert isinstance(found, ClusterTarget)

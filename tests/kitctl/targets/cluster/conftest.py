@@ -1,4 +1,4 @@
-"""A small API server, and kitctl as somebody uses it there."""
+"""Fixtures: a fake API server, and kitctl for it."""
 
 from __future__ import annotations
 

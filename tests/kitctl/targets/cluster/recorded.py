@@ -1,4 +1,4 @@
-"""Jobs as a real cluster had them: ``objects/*.json`` are kubectl's answers, without what nobody reads."""
+"""Jobs recorded on a real cluster: ``objects/*.json`` are kubectl's output, without unused fields."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Object = dict[str, Any]
 
 
 class Recorded(NamedTuple):
-    """What the API server has of one job."""
+    """The objects of one job."""
 
     job: Object
     pods: list[Object]
@@ -21,10 +21,10 @@ class Recorded(NamedTuple):
     events: list[Object]
 
     def facts(self, *, now: float = 0.0) -> JobFacts:
-        """What kitctl reads from it at that time."""
+        """The facts that kitctl derives from the objects at that time."""
         return job_facts.from_objects(self.job, self.pods, self.config_map, target="kind", now=now, events=self.events)
 
 
 def recorded(name: str) -> Recorded:
-    """The job of that file."""
+    """Read the job in that file."""
     return Recorded(**json.loads(Path(__file__).with_name("objects").joinpath(f"{name}.json").read_text()))

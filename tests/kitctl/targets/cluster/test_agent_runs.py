@@ -1,4 +1,4 @@
-"""Whose lines are no longer with a pod."""
+"""Which agent runs have lines that no pod's log has any more."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TEXTS = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=12)
 
 @given(TEXTS, st.integers(0, 11), st.floats(0.0, 3.0))
 def test_after_a_broken_connection_no_line_is_lost(texts: list[str], at: int, delay: float) -> None:
-    """Each line is kept some time before its kubelet takes note of it."""
+    """The copy's time of a line is shortly before the kubelet's."""
     at = min(at, len(texts) - 1)
     kept = [line(second, f"{second} {text}") for second, text in enumerate(texts)]
     last = line(at + delay, kept[at].text)
@@ -85,7 +85,7 @@ def report_of(*agent_runs: int, joined: float = 15.5) -> Report:
         ({}, [pod(0, 10), pod(1, 20)], report_of(1, 1), 1),  # one was replaced, and has not joined yet
         ({}, [pod(0, 10), pod(1, 10, ended=True), pod(1, 15)], report_of(1, 2), 0),  # its first pod is still there
         ({}, [pod(0, 10)], report_of(1, 1), 1),
-        ({}, [pod(0, 10), pod(1, 10)], report_of(0, 0), 0),  # nothing is kept
+        ({}, [pod(0, 10), pod(1, 10)], report_of(0, 0), 0),  # there are no log copies
         ({}, [], report_of(0, 0), 2),
         ({}, [pod(0, 10, ended=True, leaving=True)], report_of(1), 1),  # its kubelet may have removed its log
         ({}, [], None, 1),

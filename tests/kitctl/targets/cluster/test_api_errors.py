@@ -1,4 +1,4 @@
-"""What an API server says no with becomes an error with its fix; the bodies are what a real one sent."""
+"""Error responses of an API server become errors with a fix. The bodies are those of a real server."""
 
 from __future__ import annotations
 
@@ -49,28 +49,28 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("status", "message", "error", "fix"), ANSWERS, ids=lambda value: str(value)[:30])
-def test_each_answer_has_its_error_and_its_fix(status: int, message: str, error: type[KitError], fix: str) -> None:
-    told = error_from_status(status, json.dumps({"kind": "Status", "message": message}).encode(), "Job")
-    assert type(told) is error
-    assert told.message.startswith("Job: ")
-    assert message in told.message
-    assert fix in told.fix
-    assert bool(fix) == bool(told.fix)
+def test_each_response_has_its_error_and_its_fix(status: int, message: str, error: type[KitError], fix: str) -> None:
+    found = error_from_status(status, json.dumps({"kind": "Status", "message": message}).encode(), "Job")
+    assert type(found) is error
+    assert found.message.startswith("Job: ")
+    assert message in found.message
+    assert fix in found.fix
+    assert bool(fix) == bool(found.fix)
 
 
-def test_a_kind_that_the_server_does_not_know_is_answered_in_plain_text() -> None:
-    told = error_from_status(404, b"404 page not found\n", "PyTorchJob")
-    assert type(told) is UnsupportedError
-    assert told.message == "PyTorchJob: 404 page not found"
-    assert "install Kubeflow's training operator, or use --kind IndexedJob" in told.fix
+def test_the_plain_text_404_for_an_unknown_kind_is_recognized() -> None:
+    found = error_from_status(404, b"404 page not found\n", "PyTorchJob")
+    assert type(found) is UnsupportedError
+    assert found.message == "PyTorchJob: 404 page not found"
+    assert "install Kubeflow's training operator, or use --kind IndexedJob" in found.fix
     assert "--kind" not in error_from_status(404, b"404 page not found\n", "LocalQueue").fix
 
 
 @pytest.mark.parametrize("body", [b"<html>404 page not found</html>", b"", b'{"message": "not found"}', b"Not Found"])
 def test_a_404_page_of_a_proxy_is_not_a_missing_object(body: bytes) -> None:
-    told = error_from_status(404, body, "Job")
-    assert type(told) is TargetError
-    assert "not from an API server" in told.message
+    found = error_from_status(404, body, "Job")
+    assert type(found) is TargetError
+    assert "not from an API server" in found.message
 
 
 CAUSES = [
@@ -83,13 +83,13 @@ CAUSES = [
 
 @pytest.mark.parametrize(("cause", "fix"), CAUSES, ids=lambda value: str(value)[:30])
 @pytest.mark.parametrize("known", [True, False])
-def test_a_connection_that_can_never_be_made_is_not_tried_again(cause: Exception, fix: str, *, known: bool) -> None:
-    told = unreachable("https://here", cause, known=known)
-    assert type(told) is TargetError
-    assert fix in told.fix
+def test_a_connection_that_can_never_succeed_is_not_retried(cause: Exception, fix: str, *, known: bool) -> None:
+    found = unreachable("https://here", cause, known=known)
+    assert type(found) is TargetError
+    assert fix in found.fix
 
 
-def test_a_server_that_has_answered_before_may_answer_again() -> None:
+def test_a_connection_to_a_server_that_has_answered_is_retried() -> None:
     cut, silent = ProtocolError("Connection aborted."), ReadTimeoutError(HTTPConnectionPool("here"), "/", "timed out")
     assert type(unreachable("here", cut)) is Unavailable, "there is somebody"
     assert type(unreachable("here", silent)) is TargetError

@@ -1,4 +1,4 @@
-"""Whose a claim for snapshots is: it is neither taken nor deleted by the mere name of a job."""
+"""Ownership of snapshot claims: a job with the same name neither uses nor deletes the claim of another user."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def _users(server: ApiServer) -> None:
     server.users |= {"alice": User("alice"), "bob": User("bob")}
 
 
-def test_the_claim_that_a_job_made_is_deleted_with_it_when_asked(server: ApiServer, kit: Kit) -> None:
+def test_the_claim_that_a_job_created_is_deleted_with_it_on_request(server: ApiServer, kit: Kit) -> None:
     kit.submit()
-    told = kit("delete", "run", "--snapshots", "-y")
-    assert "run: deleted with its snapshots" in told
+    output = kit("delete", "run", "--snapshots", "-y")
+    assert "run: deleted with its snapshots" in output
     assert server.names(PVC) == set()
 
 
-def test_it_stays_otherwise_and_the_next_job_of_its_maker_takes_it_up(server: ApiServer, kit: Kit) -> None:
+def test_otherwise_it_is_kept_and_the_same_users_next_job_uses_it(server: ApiServer, kit: Kit) -> None:
     kit.submit("alice")
     assert "its snapshots stay" in kit("delete", "run")
     kit.submit("alice")
@@ -39,18 +39,18 @@ def test_it_stays_otherwise_and_the_next_job_of_its_maker_takes_it_up(server: Ap
 
 
 @pytest.mark.parametrize("made", [{}, OURS], ids=["of one's own", "as if rendered by kitctl"])
-def test_a_claim_that_was_given_stays_even_if_it_is_named_like_one_that_is_made(
+def test_a_given_claim_is_kept_even_if_it_has_the_name_of_a_created_one(
     server: ApiServer, kit: Kit, made: dict[str, Any]
 ) -> None:
     server.put(PVC, "run-snapshots", metadata=made, **CLAIM)
     kit.submit(snapshots={"claim": "run-snapshots"})
-    told = kit("delete", "run", "--snapshots", "-y")
+    output = kit("delete", "run", "--snapshots", "-y")
     assert server.names(PVC) == {"run-snapshots"}
-    assert "claim 'run-snapshots' stays: it was not made by kitctl submit" in told
-    assert "kubectl delete pvc -n default run-snapshots" in told
+    assert "claim 'run-snapshots' stays: it was not made by kitctl submit" in output
+    assert "kubectl delete pvc -n default run-snapshots" in output
 
 
-def test_a_claim_of_an_earlier_job_that_is_given_to_a_later_one_stays(server: ApiServer, kit: Kit) -> None:
+def test_an_earlier_jobs_claim_that_is_given_to_a_later_one_is_kept(server: ApiServer, kit: Kit) -> None:
     kit.submit()
     kit("delete", "run")
     kit.submit(snapshots={"claim": "run-snapshots"})
@@ -58,7 +58,7 @@ def test_a_claim_of_an_earlier_job_that_is_given_to_a_later_one_stays(server: Ap
     assert server.names(PVC) == {"run-snapshots"}
 
 
-def test_another_user_does_not_get_it_by_the_name_of_the_job(server: ApiServer, kit: Kit) -> None:
+def test_another_users_job_of_the_same_name_does_not_get_the_claim(server: ApiServer, kit: Kit) -> None:
     kit.submit("alice")
     kit("delete", "run", token="alice")
     with pytest.raises(ConflictError, match=r"claim 'run-snapshots' keeps another job's snapshots.*alice") as caught:
@@ -68,8 +68,8 @@ def test_another_user_does_not_get_it_by_the_name_of_the_job(server: ApiServer, 
 
 
 @pytest.mark.parametrize("checks", [True, False])
-def test_a_job_is_not_replaced_by_one_that_may_not_have_its_claim(server: ApiServer, kit: Kit, *, checks: bool) -> None:
-    """It would be deleted for nothing."""
+def test_a_job_is_not_replaced_by_one_that_may_not_use_its_claim(server: ApiServer, kit: Kit, *, checks: bool) -> None:
+    """The replaced job would be deleted in vain."""
     kit.submit("alice")
     with pytest.raises(ConflictError, match="keeps another job's snapshots"):
         kit.target("bob").submit(kit.submission(replace=True, checks=checks))
@@ -91,11 +91,11 @@ def test_an_unowned_claim_is_used_only_with_resume(server: ApiServer, kit: Kit) 
     kit.submit(resume=True)
 
 
-def test_one_that_a_job_has_taken_up_while_its_earlier_job_was_deleted_stays(server: ApiServer, kit: Kit) -> None:
+def test_a_claim_that_a_new_job_uses_while_the_old_one_is_deleted_is_kept(server: ApiServer, kit: Kit) -> None:
     kit.submit()
     server.plan("DELETE .*/persistentvolumeclaims/run-snapshots", before=lambda: kit.submit(resume=True))
-    told = kit("delete", "run", "--snapshots", "-y", exit_code=2)
-    assert "try again: it was being changed" in told
+    output = kit("delete", "run", "--snapshots", "-y", exit_code=2)
+    assert "try again: it was being changed" in output
     assert server.names(PVC) == {"run-snapshots"}
 
 

@@ -1,4 +1,4 @@
-"""What doctor finds on a cluster, whatever quantities, versions and rights it has."""
+"""The checks of `kitctl doctor` on a cluster, with any quantities, versions and rights."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ NO_POLICIES = [
 
 
 def findings(kit: Kit, *words: str, exit_code: int = 0) -> dict[str, Any]:
-    told, _, _ = kit("doctor", "-o", "json", *words, exit_code=exit_code).partition("\nerror:")
-    return {finding["name"]: finding for finding in json.loads(told[told.index("{") :])["checks"]}
+    output, _, _ = kit("doctor", "-o", "json", *words, exit_code=exit_code).partition("\nerror:")
+    return {finding["name"]: finding for finding in json.loads(output[output.index("{") :])["checks"]}
 
 
 def quota(server: ApiServer, hard: dict[str, str], used: dict[str, str] | None = None) -> None:
     server.put("resourcequotas", "team", status={"hard": hard, "used": used or {}})
 
 
-def test_a_job_that_could_run_meets_no_problem(server: ApiServer, kit: Kit) -> None:
+def test_a_job_that_could_run_has_no_problems(server: ApiServer, kit: Kit) -> None:
     found = findings(kit, "--nodes", "2")
     assert {name for name, one in found.items() if one["result"] != "ok"} == set()
     assert found["server"]["message"].endswith("Kubernetes v1.33.1")
@@ -60,19 +60,19 @@ def test_a_check_without_permission_does_not_stop_the_others(server: ApiServer, 
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
+    ("version", "expected"),
     [
         ({"major": "1", "minor": "30", "gitVersion": "v1.30.9"}, "runs Kubernetes 1.30, which is too old"),
         ({"major": "1", "minor": "30+", "gitVersion": "v1.30.9-eks"}, "runs Kubernetes 1.30, which is too old"),
     ],
 )
-def test_a_server_that_is_too_old_is_the_one_finding(
-    server: ApiServer, kit: Kit, version: dict[str, str], told: str
+def test_a_server_that_is_too_old_is_the_only_finding(
+    server: ApiServer, kit: Kit, version: dict[str, str], expected: str
 ) -> None:
     server.version = version
     found = findings(kit, exit_code=1)
     assert found.keys() == {"server"}
-    assert told in found["server"]["message"]
+    assert expected in found["server"]["message"]
     assert found["server"]["fix"] == "use 1.31 or later"
 
 
@@ -84,8 +84,8 @@ def test_a_server_without_a_version_is_checked_too(server: ApiServer, kit: Kit, 
 
 
 def test_the_network_policy_is_shown(kit: Kit) -> None:
-    told = findings(kit, "--name", "run")["network"]
-    assert told["message"] == "the job gets a policy; whether it is enforced depends on the cluster's network plugin"
+    network = findings(kit, "--name", "run")["network"]
+    assert network["message"] == "the job gets a policy; whether it is enforced depends on the cluster's network plugin"
     kit.submit()
     assert "policy 'run' exists" in findings(kit, "--name", "run")["network"]["message"]
     off = findings(kit, "--set", "security.networkPolicy=false")["network"]
@@ -97,13 +97,13 @@ def test_without_the_right_to_policies_a_job_runs_unless_it_requires_one(server:
     require = ("--set", "security.networkPolicy=require")
     assert findings(kit)["network"]["result"] == "warning"
     assert findings(kit, *require, exit_code=1)["network"]["result"] == "problem"
-    told = kit("submit", "--name", "strict", *require, exit_code=2)
-    assert "security.networkPolicy: require, and you may not create network policies in namespace 'default'" in told
-    assert "fix: ask for this right, or set it to true" in told
+    output = kit("submit", "--name", "strict", *require, exit_code=2)
+    assert "security.networkPolicy: require, and you may not create network policies in namespace 'default'" in output
+    assert "fix: ask for this right, or set it to true" in output
     assert server.written() == []
     assert "other pods of the cluster can reach the job's ports" in kit("submit", "--name", "run")
 
 
-def test_a_policy_that_is_required_is_made_where_it_may_be(server: ApiServer, kit: Kit) -> None:
+def test_a_required_policy_is_created_if_it_is_allowed(server: ApiServer, kit: Kit) -> None:
     kit.submit(security={"networkPolicy": "require"})
     assert server.names("networkpolicies") == {"run"}

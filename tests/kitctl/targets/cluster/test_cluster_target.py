@@ -1,4 +1,4 @@
-"""Verbs of the command line against a small API server: what they print, and which objects they act on."""
+"""The command line on a fake API server: what verbs print, and which objects they act on."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.kitctl.targets.cluster.apiserver import ApiServer
 from tests.kitctl.targets.cluster.clients import Kit
 from tests.kitctl.targets.cluster.objectstore import Key, Object
 
-NO_CLAIM: Final[dict[str, Any]] = {"snapshots": {"enabled": False}}  # so no copies of logs are looked for there
+NO_CLAIM: Final[dict[str, Any]] = {"snapshots": {"enabled": False}}  # so there are no log copies to read
 TIMES = [f"2026-01-01T00:00:0{second}.000000000Z" for second in range(4)]
 
 
 def pod(server: ApiServer, job: str = "run", node: int = 0) -> Object:
-    """A pod of a job that runs, and has said four things."""
+    """A running pod of a job, with four log lines."""
     labels = {
         names.LABEL_NAME: names.APP_NAME,
         names.LABEL_COMPONENT: "trainer",
@@ -43,7 +43,7 @@ def test_jobs_are_listed_by_phase(server: ApiServer, kit: Kit) -> None:
     assert server.names("jobs.batch") == {"waits", "ends"}
 
 
-def test_logs_have_their_times_when_asked_and_begin_when_asked(server: ApiServer, kit: Kit) -> None:
+def test_logs_have_timestamps_and_a_start_time_on_request(server: ApiServer, kit: Kit) -> None:
     kit.submit()
     pod(server)
     assert kit("logs", "run").splitlines() == [f"[rank 0]: line {number}" for number in range(4)]
@@ -51,14 +51,14 @@ def test_logs_have_their_times_when_asked_and_begin_when_asked(server: ApiServer
     assert kit("logs", "run", "--since-time", TIMES[2]).splitlines() == ["[rank 0]: line 2", "[rank 0]: line 3"]
 
 
-def test_following_with_a_tail_begins_with_the_last_lines_and_repeats_none(server: ApiServer, kit: Kit) -> None:
+def test_follow_with_tail_starts_with_the_last_lines_and_repeats_none(server: ApiServer, kit: Kit) -> None:
     kit.submit(**NO_CLAIM)
     key = Key("pods", "default", "run-0")
     pod(server)
     ended = {"name": names.CONTAINER, "state": {"terminated": {"exitCode": 0, "finishedAt": TIMES[3]}}}
 
     def go_on() -> None:
-        """Between the tail and what follows: one more line, and the end."""
+        """After the tail was read: log one more line, and end the job."""
         server.logs["run-0"].append("2026-01-01T00:00:09.000000000Z [rank 0]: last")
         server.store.patch(key, {"status": {"containerStatuses": [ended]}}, apply=False)
         complete = {"type": "Complete", "status": "True", "lastTransitionTime": "2026-01-01T00:00:10Z"}
@@ -67,8 +67,8 @@ def test_following_with_a_tail_begins_with_the_last_lines_and_repeats_none(serve
 
     server.plan("GET .*/pods/run-0/log", times=1)
     server.plan("GET .*/pods/run-0/log", before=go_on)
-    told = kit("logs", "run", "-f", "--tail", "2").splitlines()
-    assert told == ["[rank 0]: line 2", "[rank 0]: line 3", "[rank 0]: last"]
+    output = kit("logs", "run", "-f", "--tail", "2").splitlines()
+    assert output == ["[rank 0]: line 2", "[rank 0]: line 3", "[rank 0]: last"]
 
 
 def test_a_followed_log_continues_after_its_connection_broke(server: ApiServer, kit: Kit) -> None:
@@ -86,15 +86,15 @@ def test_a_followed_log_continues_after_its_connection_broke(server: ApiServer, 
         )
 
     server.plan("GET .*/pods/run-0$", before=end)
-    told = [line for line in kit("logs", "run", "-f").splitlines() if line.startswith("[rank")]
-    assert told == [f"[rank 0]: line {number}" for number in range(4)]
+    lines = [line for line in kit("logs", "run", "-f").splitlines() if line.startswith("[rank")]
+    assert lines == [f"[rank 0]: line {number}" for number in range(4)]
 
 
 @pytest.mark.timeout(60)
-def test_a_pod_on_a_lost_machine_does_not_delay_the_end_of_a_job(
+def test_a_pod_on_a_lost_node_does_not_delay_the_end_of_a_job(
     server: ApiServer, kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its log is asked of the kubelet there, for which the API server says that nobody answers, without end."""
+    """The API server cannot reach that node's kubelet for the pod's log, and reports this on each request."""
     monkeypatch.setattr(transport, "RETRY_SECONDS", 0.1)
     kit.submit(**NO_CLAIM)
     pod(server)

@@ -1,4 +1,4 @@
-"""A folder that is sent with a job: small ones are a ConfigMap, and what could not be sent is refused first."""
+"""Sending a folder with a job: small ones are a ConfigMap, and errors are found before anything is created."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def large(folder: Path) -> None:
     (folder / "noise.bin").write_bytes(os.urandom(ARCHIVE_LIMIT + 1))
 
 
-def test_a_small_folder_is_one_object_of_the_job(server: ApiServer, kit: Kit, folder: Path) -> None:
-    told = kit("submit", "--name", "run", "--workdir", str(folder), "--", "train.py")
-    assert f"2 files (13 B) of {folder} sent to ConfigMap run-sources" in told
+def test_a_small_folder_is_one_configmap_of_the_job(server: ApiServer, kit: Kit, folder: Path) -> None:
+    output = kit("submit", "--name", "run", "--workdir", str(folder), "--", "train.py")
+    assert f"2 files (13 B) of {folder} sent to ConfigMap run-sources" in output
     made = server.store.get(Key("configmaps", "default", "run-sources"))
     ((key, packed),) = made["binaryData"].items()
     digest = collect(folder, ()).tree.digest
@@ -56,13 +56,13 @@ def test_a_small_folder_is_one_object_of_the_job(server: ApiServer, kit: Kit, fo
         assert archive.getnames()[-1] == f"trees/{digest}.json"
 
 
-def test_a_difference_of_the_folder_is_a_few_words(kit: Kit, folder: Path) -> None:
+def test_a_changed_folder_is_a_short_line_in_the_diff(kit: Kit, folder: Path) -> None:
     words = ("--name", "run", "--workdir", str(folder), "--", "train.py")
     kit("submit", *words)
     (folder / "model.py").write_text("X = 1\n")
-    told = kit("diff", *words, exit_code=1)
-    assert "characters" in told
-    assert max(map(len, told.splitlines())) < 4000
+    output = kit("diff", *words, exit_code=1)
+    assert "characters" in output
+    assert max(map(len, output.splitlines())) < 4000
 
 
 @pytest.mark.parametrize(
@@ -72,38 +72,40 @@ def test_a_difference_of_the_folder_is_a_few_words(kit: Kit, folder: Path) -> No
         ((), "You may not send it to the job's claim"),
     ],
 )
-def test_what_could_not_be_sent_is_refused_before_anything_is_made(
+def test_a_folder_that_cannot_be_sent_is_rejected_before_anything_is_created(
     server: ApiServer, kit: Kit, folder: Path, words: tuple[str, ...], message: str
 ) -> None:
     server.users["limited"] = User(rules=WITHOUT_EXEC)
     large(folder)
     job = ("--name", "run", *words, "--workdir", str(folder), "--", "train.py")
-    told = kit("submit", *job, token="limited", exit_code=2 if words else 1)
-    assert "more than a ConfigMap can have (900 KiB, packed); the largest files: noise.bin (900 KiB), train.py" in told
-    assert message in told
+    output = kit("submit", *job, token="limited", exit_code=2 if words else 1)
+    assert (
+        "more than a ConfigMap can have (900 KiB, packed); the largest files: noise.bin (900 KiB), train.py" in output
+    )
+    assert message in output
     assert not server.store.items("jobs", "default")
     assert not server.store.items("configmaps", "default")
 
 
-def test_large_folders_are_told_where_objects_are_only_printed(kit: Kit, folder: Path) -> None:
+def test_a_dry_run_warns_of_a_folder_too_large_for_a_configmap(kit: Kit, folder: Path) -> None:
     large(folder)
-    told = kit("submit", "--dry-run=client", "--workdir", str(folder), "--", "train.py")
-    assert "too large for a ConfigMap: such pods find it once kitctl submit has sent it" in told
-    assert names.CODE_SUB_PATH in told
+    output = kit("submit", "--dry-run=client", "--workdir", str(folder), "--", "train.py")
+    assert "too large for a ConfigMap: such pods find it once kitctl submit has sent it" in output
+    assert names.CODE_SUB_PATH in output
 
 
 def test_modules_that_are_not_sent_are_named(kit: Kit, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    told = kit("submit", "--name", "run", "--", "train.py")
-    assert "not sent with the job: model.py (in train.py, line 1); --workdir . sends the folder" in told
+    output = kit("submit", "--name", "run", "--", "train.py")
+    assert "not sent with the job: model.py (in train.py, line 1); --workdir . sends the folder" in output
     assert "not sent with the job" not in kit("submit", "--name", "other", "--workdir", ".", "--", "train.py")
 
 
 def test_a_folder_is_sent_for_the_chart(server: ApiServer, kit: Kit, folder: Path) -> None:
-    told = kit("sync", "--workdir", str(folder), "--", "train.py")
-    assert kit("sync", "--workdir", str(folder), "--", "train.py") == told, "it is there already"
+    output = kit("sync", "--workdir", str(folder), "--", "train.py")
+    assert kit("sync", "--workdir", str(folder), "--", "train.py") == output, "it is there already"
     digest = collect(folder, ()).tree.digest
-    value = yaml.safe_load(told.partition("---")[2].partition("2 files")[0])
+    value = yaml.safe_load(output.partition("---")[2].partition("2 files")[0])
     assert value == {"code": {"digest": digest, "configMap": f"code-{digest[:16]}"}}
     made = server.store.get(Key("configmaps", "default", f"code-{digest[:16]}"))
     assert [*made["binaryData"]] == [f"{digest}.tar.gz"]
@@ -113,8 +115,8 @@ def test_a_folder_is_sent_for_the_chart(server: ApiServer, kit: Kit, folder: Pat
 def test_requirements_are_sent_for_the_chart(server: ApiServer, kit: Kit, folder: Path) -> None:
     (folder / "requirements.txt").write_text("alpha\n")
     words = ("--requirements", str(folder / "requirements.txt"), "--", "-m", "m")
-    told = kit("sync", *words)
-    value = yaml.safe_load(told.partition("---")[2].partition("requirements of")[0])
+    output = kit("sync", *words)
+    value = yaml.safe_load(output.partition("---")[2].partition("requirements of")[0])
     digest = value["code"]["requirements"]["digest"]
     assert value == {"code": {"requirements": {"digest": digest, "configMap": f"code-{digest[:16]}"}}}
     made = server.store.get(Key("configmaps", "default", f"code-{digest[:16]}"))
@@ -122,9 +124,9 @@ def test_requirements_are_sent_for_the_chart(server: ApiServer, kit: Kit, folder
     assert {"digest", "requirements"} == kit_value(kit("sync", "--workdir", str(folder), *words))
 
 
-def kit_value(told: str) -> set[str]:
-    """The keys of what sync prints, but for the ConfigMap."""
-    text = "".join(f"{line}\n" for line in told.splitlines() if line.startswith(("code:", "  ")))
+def kit_value(expected: str) -> set[str]:
+    """The keys under ``kit`` that sync prints, without the ConfigMap's."""
+    text = "".join(f"{line}\n" for line in expected.splitlines() if line.startswith(("code:", "  ")))
     return {*yaml.safe_load(text)["code"]} - {"configMap"}
 
 
@@ -132,9 +134,9 @@ def test_many_wheels_without_a_claim_are_refused(server: ApiServer, kit: Kit, fo
     (folder / "requirements.txt").write_text("alpha\n")
     wheel(folder / "wheels", "alpha", "1.0", files={"alpha.py": f"# {os.urandom(1 << 20).hex()}"})
     words = ("--requirements", str(folder / "requirements.txt"), "--find-links", str(folder / "wheels"))
-    told = kit("submit", "--name", "run", "--set", "snapshots.enabled=false", *words, "--", "-m", "m", exit_code=2)
-    assert "requirements: 2 MiB of " in told
-    assert "fix: put the wheels on a volume" in told
+    output = kit("submit", "--name", "run", "--set", "snapshots.enabled=false", *words, "--", "-m", "m", exit_code=2)
+    assert "requirements: 2 MiB of " in output
+    assert "fix: put the wheels on a volume" in output
     assert not server.store.items("jobs", "default")
 
 
@@ -146,9 +148,9 @@ def test_many_wheels_without_a_claim_are_refused(server: ApiServer, kit: Kit, fo
         (("--workdir", "{0}", "--target", "local", "--"), "use --target cluster"),
     ],
 )
-def test_what_cannot_be_sent_for_the_chart_is_told(
+def test_a_folder_that_cannot_be_sent_for_the_chart_is_an_error(
     kit: Kit, folder: Path, words: tuple[str, ...], message: str
 ) -> None:
     large(folder)
-    told = kit("sync", *(word.format(folder) for word in words), "/opt/train.py", exit_code=2)
-    assert message in told.replace("\n", "; ")
+    output = kit("sync", *(word.format(folder) for word in words), "/opt/train.py", exit_code=2)
+    assert message in output.replace("\n", "; ")

@@ -1,4 +1,4 @@
-"""Why something is not simply running, in the words that Kubernetes left."""
+"""The reason why an object is not running as desired, from its conditions and events."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def test_the_schedulers_reason() -> None:
 
 
 def test_an_image_that_cannot_be_pulled_has_a_fix() -> None:
-    told = note(recorded("no-image").pods[0])
-    assert "no/such:image" in told
-    assert told.endswith("(check the image's name, and the cluster's right to pull it)")
+    text = note(recorded("no-image").pods[0])
+    assert "no/such:image" in text
+    assert text.endswith("(check the image's name, and the cluster's right to pull it)")
 
 
 def test_a_pod_that_stays_after_its_grace_period_is_stuck() -> None:
@@ -44,14 +44,14 @@ def test_a_pod_that_stays_after_its_grace_period_is_stuck() -> None:
     assert "kubectl taint node kitctl-worker3 node.kubernetes.io/out-of-service" in stuck
 
 
-def test_a_pod_that_ended_and_stays_is_held_by_its_controller_not_by_its_machine() -> None:
+def test_an_ended_pod_that_stays_is_kept_by_its_controller_not_by_its_node() -> None:
     pod = recorded("leaving").pods[1]
     over = datetime.fromisoformat(pod["metadata"]["deletionTimestamp"]).timestamp()
     pod["status"]["containerStatuses"][0]["state"] = {"terminated": {"reason": "Error", "exitCode": 75}}
     assert note(pod, now=over + 60).startswith("has ended, and is replaced once Kubernetes' Job controller notices")
 
 
-def test_a_container_that_took_too_much_memory_names_its_limit() -> None:
+def test_the_reason_of_an_oom_kill_has_the_memory_limit() -> None:
     resources = {"limits": {"memory": "512Mi"}}
     pod = {"metadata": {}, "status": {}, "spec": {"containers": [{"name": names.CONTAINER, "resources": resources}]}}
     state = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
@@ -59,7 +59,7 @@ def test_a_container_that_took_too_much_memory_names_its_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "told"),
+    ("state", "expected"),
     [
         ({"waiting": {"reason": "ContainerCreating"}}, ""),
         ({"waiting": {"reason": "InvalidImageName", "message": "no"}}, "InvalidImageName: no (check the image's name)"),
@@ -68,10 +68,10 @@ def test_a_container_that_took_too_much_memory_names_its_limit() -> None:
         ({"terminated": {"exitCode": 1}}, ""),
     ],
 )
-def test_reasons_of_the_kubelet(state: dict[str, Any], told: str) -> None:
+def test_reasons_of_the_kubelet(state: dict[str, Any], expected: str) -> None:
     pod = recorded("running").pods[0]
     pod["status"]["containerStatuses"][0]["state"] = state
-    assert note(pod) == told
+    assert note(pod) == expected
 
 
 def test_a_disruption_and_an_eviction() -> None:

@@ -1,4 +1,4 @@
-"""What the server would refuse is found before anything is made, or deleted."""
+"""Objects that the server would reject are found before anything is created or deleted."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ WITHOUT_PODS = [
         "resources": ["services", "configmaps", "serviceaccounts", "persistentvolumeclaims", "limitranges", "nodes"],
     },
 ]
-# What plug-ins of a real API server say of a pod, and what is told to do about it.
+# Messages of a real API server's admission plug-ins about a pod, and part of the fix.
 # fmt: off
 REFUSED: list[tuple[str, str, str]] = [
     ("a quota", "failed quota: all: must specify limits.cpu for: pytorch; limits.memory for: pytorch",
         "resources.limits.cpu, resources.limits.memory"),
-    ("a quota, as told by older servers", "failed quota: all: must specify limits.memory",
+    ("a quota of older servers", "failed quota: all: must specify limits.memory",
         "add resources.limits.memory to the job"),
     ("a quota of requests", "failed quota: all: must specify memory for: pytorch",
         "add resources.requests.memory to the job"),
@@ -54,19 +54,19 @@ def test_admission_errors_of_a_pod_are_reported_by_submit_and_doctor(
     server: ApiServer, kit: Kit, message: str, fix: str
 ) -> None:
     refuse_pods(server, message)
-    told = kit("submit", "--name", "run", exit_code=2)
-    assert message in told
-    assert fix in told.partition("fix: ")[2]
+    output = kit("submit", "--name", "run", exit_code=2)
+    assert message in output
+    assert fix in output.partition("fix: ")[2]
     assert server.written() == []
-    told = kit("doctor", exit_code=1)
-    assert "pods          PROBLEM" in told
-    assert fix in told
+    output = kit("doctor", exit_code=1)
+    assert "pods          PROBLEM" in output
+    assert fix in output
 
 
 def test_a_webhook_that_denies_a_pod(server: ApiServer, kit: Kit) -> None:
     refuse_pods(server, 'admission webhook "policy.example" denied the request: no team label', 400)
-    told = kit("submit", "--name", "run", exit_code=2)
-    assert "denied the request: no team label\nfix: a policy of this cluster forbids it" in told
+    output = kit("submit", "--name", "run", exit_code=2)
+    assert "denied the request: no team label\nfix: a policy of this cluster forbids it" in output
 
 
 def test_a_webhook_without_dry_runs_does_not_block_a_submit(server: ApiServer, kit: Kit) -> None:
@@ -79,10 +79,10 @@ def test_a_webhook_without_dry_runs_does_not_block_a_submit(server: ApiServer, k
     assert server.names("jobs.batch") == {"run"}
 
 
-def test_pods_for_which_there_is_no_quota_now_may_wait_for_it(server: ApiServer, kit: Kit) -> None:
+def test_pods_beyond_the_current_quota_may_wait(server: ApiServer, kit: Kit) -> None:
     refuse_pods(server, "exceeded quota: small, requested: pods=1, used: pods=3, limited: pods=3")
-    told = kit("submit", "--name", "run")
-    assert "its pods wait until there is room for them: Pod: " in told
+    output = kit("submit", "--name", "run")
+    assert "its pods wait until there is room for them: Pod: " in output
     assert server.names("jobs.batch") == {"run"}
 
 
@@ -90,14 +90,14 @@ def test_a_user_who_may_not_create_pods_can_submit(server: ApiServer, kit: Kit) 
     server.users["token"] = User(rules=WITHOUT_PODS)
     kit.submit()
     assert server.names("jobs.batch") == {"run"}
-    told = kit("doctor", "--name", "other")
-    assert 'pods          unknown permission denied: Pod: pods is forbidden: User "somebody" cannot create' in told
+    output = kit("doctor", "--name", "other")
+    assert 'pods          unknown permission denied: Pod: pods is forbidden: User "somebody" cannot create' in output
 
 
 def test_limits_of_the_server_are_checked_before_anything_is_created(
     server: ApiServer, kit: Kit, tmp_path: Path
 ) -> None:
-    """The kit's own rules know nothing of a user's templates."""
+    """A user's templates are not covered by the kit's own rules."""
     own = (templates.folder() / "pod.yaml.j2").read_text()
     tmp_path.joinpath("pod.yaml.j2").write_text(own.replace("{{ job.labels.pod }}", "{disk: a b}"))
     with pytest.raises(UsageError, match="a valid label must be"):
@@ -105,7 +105,7 @@ def test_limits_of_the_server_are_checked_before_anything_is_created(
     assert server.written() == []
 
 
-def test_a_job_that_is_replaced_is_not_deleted_for_one_that_cannot_be(server: ApiServer, kit: Kit) -> None:
+def test_a_job_is_not_deleted_if_its_replacement_would_be_rejected(server: ApiServer, kit: Kit) -> None:
     kit.submit()
     uid = server.store.get(Key("jobs.batch", "default", "run"))["metadata"]["uid"]
     refuse_pods(server, "violates PodSecurity")
@@ -113,10 +113,8 @@ def test_a_job_that_is_replaced_is_not_deleted_for_one_that_cannot_be(server: Ap
     assert server.store.get(Key("jobs.batch", "default", "run"))["metadata"]["uid"] == uid
 
 
-def test_a_quota_that_the_old_job_uses_up_does_not_keep_the_new_one_from_replacing_it(
-    server: ApiServer, kit: Kit
-) -> None:
-    """A full quota is told before a name that is taken."""
+def test_a_quota_used_up_by_the_old_job_does_not_prevent_its_replacement(server: ApiServer, kit: Kit) -> None:
+    """The server reports an exceeded quota before a name that exists."""
 
     def plugin(resource: str, thing: Object) -> None:
         new = not thing["metadata"].get("uid")

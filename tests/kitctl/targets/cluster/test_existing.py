@@ -1,4 +1,4 @@
-"""Objects that change, or come and go, while they are being created, taken up or waited for."""
+"""Objects that change, appear or vanish while kitctl creates, adopts or waits for them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_status_update_by_a_controller_is_no_conflict(server: ApiServer, kit: 
     assert annotations_of(job(server))[names.ANNOTATION_RELEASED] == "true"
 
 
-def test_a_job_that_changes_without_end_is_given_up(server: ApiServer, kit: Kit) -> None:
+def test_a_job_that_changes_all_the_time_is_given_up(server: ApiServer, kit: Kit) -> None:
     def change() -> None:
         server.store.patch(JOB, {"status": {"observed": True}}, apply=False)
 
@@ -53,14 +53,14 @@ def test_a_job_that_is_deleted_before_its_release(server: ApiServer, kit: Kit) -
 def test_a_claim_that_is_being_deleted_is_awaited_and_created_again(server: ApiServer, kit: Kit) -> None:
     server.put(CLAIM.resource, CLAIM.name, metadata={"finalizers": ["pvc-protection"]}, spec={"accessModes": []})
     old = server.store.delete(CLAIM, {})["metadata"]["uid"]
-    server.plan("GET .*/run-snapshots$", times=4)  # looked at before, and while it goes
+    server.plan("GET .*/run-snapshots$", times=4)  # read before, and while it is terminating
     server.plan("GET .*/run-snapshots$", before=lambda: server.store.remove(CLAIM))
     kit.submit(nodes=1, snapshots={"accessMode": "ReadWriteMany"})
     assert server.store.get(CLAIM)["metadata"]["uid"] != old
 
 
 def test_the_children_of_a_job_that_is_gone_are_waited_for(server: ApiServer, kit: Kit) -> None:
-    """As the garbage collector leaves them for a moment."""
+    """The garbage collector leaves them for a moment."""
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "run", "uid": "gone"}
     labels = {names.LABEL_NAME: names.APP_NAME}
     key = Key("services", "default", "run")
@@ -72,7 +72,7 @@ def test_the_children_of_a_job_that_is_gone_are_waited_for(server: ApiServer, ki
     assert owned["uid"] == job(server)["metadata"]["uid"]
 
 
-def test_one_of_its_name_that_was_made_since_is_not_waited_for(server: ApiServer, kit: Kit) -> None:
+def test_a_new_object_of_the_same_name_is_not_waited_for(server: ApiServer, kit: Kit) -> None:
     kit.submit()
     first = job(server) | {"kind": "Job"}
     server.store.remove(JOB)
@@ -83,7 +83,7 @@ def test_one_of_its_name_that_was_made_since_is_not_waited_for(server: ApiServer
 
 
 def test_a_request_during_a_quota_update_is_retried(server: ApiServer, kit: Kit) -> None:
-    """Two creates at once make it say conflict, though there is no such object."""
+    """The quota controller answers concurrent creations with a conflict, although no such object exists."""
     left = [2]
 
     def plugin(resource: str, thing: Object) -> None:

@@ -1,4 +1,4 @@
-"""The short-lived pod beside a claim: what it takes from the job's pods, and what it asks for."""
+"""The short-lived helper pod that mounts a claim: fields that it copies from the job's pods, and its requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_helper_uses_the_jobs_pull_secrets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         (Resources(), {"requests": {"cpu": "100m", "memory": "512Mi"}}),
         (
@@ -38,6 +38,6 @@ def test_the_helper_uses_the_jobs_pull_secrets() -> None:
         ),
     ],
 )
-def test_the_helper_requests_little_and_no_gpu(given: Resources, told: dict[str, Any]) -> None:
+def test_the_helper_requests_little_and_no_gpu(given: Resources, expected: dict[str, Any]) -> None:
     (container,) = spec_of(resources=given, gpus_per_node=4)["containers"]
-    assert container["resources"] == told, "and for no GPU"
+    assert container["resources"] == expected, "and for no GPU"

@@ -1,4 +1,4 @@
-"""From the objects of real jobs to what is known about them, and to what a person is told."""
+"""Facts derived from the objects of real jobs, and the state that is shown for them."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ def run_id(name: str) -> str:
 
 
 def test_a_job_that_runs() -> None:
-    told = recorded("running").facts()
-    assert (told.name, told.namespace, told.kind) == ("leaves", "team", "IndexedJob")
-    assert (told.node_range, told.desired_nodes, told.suspended, told.result) == ("2", 2, False, None)
-    assert told.created == at("2026-11-21T14:19:42Z")
-    assert told.snapshots == "claim leaves-snapshots"
-    assert [(node.index, node.pod, node.host, node.alive) for node in told.nodes] == [
+    known = recorded("running").facts()
+    assert (known.name, known.namespace, known.kind) == ("leaves", "team", "IndexedJob")
+    assert (known.node_range, known.desired_nodes, known.suspended, known.result) == ("2", 2, False, None)
+    assert known.created == at("2026-11-21T14:19:42Z")
+    assert known.snapshots == "claim leaves-snapshots"
+    assert [(node.index, node.pod, node.host, node.alive) for node in known.nodes] == [
         (0, "leaves-0-ntnjj", "kitctl-worker", True),
         (1, "leaves-1-g5d6j", "kitctl-worker3", True),
     ]
-    assert [node.started for node in told.nodes] == [at("2026-11-21T14:19:57Z"), at("2026-11-21T14:19:58Z")]
-    assert [node.attempts for node in told.nodes] == [1, 1]
-    page = state.derive(told)
+    assert [node.started for node in known.nodes] == [at("2026-11-21T14:19:57Z"), at("2026-11-21T14:19:58Z")]
+    assert [node.attempts for node in known.nodes] == [1, 1]
+    page = state.derive(known)
     assert (page.phase, page.world_size) == ("Running", 2)
     assert [node.ranks for node in page.nodes] == [(1,), (0,)]
 
 
 def test_a_pod_that_is_being_deleted_is_not_alive() -> None:
-    told = recorded("leaving").facts(now=at("2026-11-21T14:20:51Z"))
-    assert [(node.alive, node.note) for node in told.nodes] == [(True, ""), (False, "is being deleted")]
-    page = state.derive(told)
+    known = recorded("leaving").facts(now=at("2026-11-21T14:20:51Z"))
+    assert [(node.alive, node.note) for node in known.nodes] == [(True, ""), (False, "is being deleted")]
+    page = state.derive(known)
     assert (page.phase, page.reason) == ("Recovering", "is being deleted")
 
 
@@ -55,18 +55,18 @@ def test_only_a_pod_that_has_ended_and_is_being_deleted_loses_its_logs() -> None
 
 
 def test_a_failed_job_shows_the_agents_reason() -> None:
-    told = recorded("failed-pytorchjob").facts()
-    assert (told.kind, told.node_range, told.result) == ("PyTorchJob", "2", "Failed")
-    assert told.ended == at("2026-11-21T14:13:39Z")
-    assert told.failure is not None
-    assert (told.failure.rank, told.failure.node) == (1, 1)
-    assert told.failure.error == "ValueError: failing at step 1, as --fail-at asked"
-    assert "in observe" in told.failure.traceback
-    assert [(node.index, node.exit_code) for node in told.nodes] == [(0, None), (1, 78)]
-    assert state.derive(told).nodes[1].state == "Failed"
+    known = recorded("failed-pytorchjob").facts()
+    assert (known.kind, known.node_range, known.result) == ("PyTorchJob", "2", "Failed")
+    assert known.ended == at("2026-11-21T14:13:39Z")
+    assert known.failure is not None
+    assert (known.failure.rank, known.failure.node) == (1, 1)
+    assert known.failure.error == "ValueError: failing at step 1, as --fail-at asked"
+    assert "in observe" in known.failure.traceback
+    assert [(node.index, node.exit_code) for node in known.nodes] == [(0, None), (1, 78)]
+    assert state.derive(known).nodes[1].state == "Failed"
 
 
-def test_of_several_failures_the_earliest_counts() -> None:
+def test_the_earliest_of_several_failures_counts() -> None:
     known = recorded("failed-pytorchjob")
     other = json.loads(json.dumps(known.pods[1]).replace("1795270403", "1795270402").replace("rank 1", "rank 0"))
     other["metadata"]["labels"][REPLICA_INDEX] = "0"
@@ -104,10 +104,10 @@ def test_the_last_pods_end_is_shown_after_too_many_losses() -> None:
 
 
 def test_a_job_without_pods_still_lists_its_nodes() -> None:
-    told = recorded("quota").facts()
-    assert [(node.index, node.pod, node.attempts) for node in told.nodes] == [(0, "quota-0", 0), (1, "quota-1", 0)]
-    assert 'pods "quota-0-' in told.note
-    assert "exceeded quota: small" in state.derive(told).reason
+    known = recorded("quota").facts()
+    assert [(node.index, node.pod, node.attempts) for node in known.nodes] == [(0, "quota-0", 0), (1, "quota-1", 0)]
+    assert 'pods "quota-0-' in known.note
+    assert "exceeded quota: small" in state.derive(known).reason
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def test_a_job_without_pods_still_lists_its_nodes() -> None:
     ],
 )
 def test_pods_that_cannot_start_show_the_reason(name: str, attempts: list[int], reason: str) -> None:
-    told = recorded(name).facts()
-    assert [node.attempts for node in told.nodes] == attempts
-    page = state.derive(told)
+    known = recorded(name).facts()
+    assert [node.attempts for node in known.nodes] == attempts
+    page = state.derive(known)
     assert page.phase == "Pending"
     assert reason in page.reason
 
@@ -137,8 +137,8 @@ def test_the_youngest_pod_determines_a_nodes_state() -> None:
 def test_a_cancelled_job_has_ended_when_it_was_cancelled() -> None:
     known = recorded("failed-pytorchjob")
     known.job["metadata"]["annotations"][names.ANNOTATION_CANCELLED] = "2026-11-21T15:00:00+00:00"
-    told = known.facts()
-    assert (told.result, told.ended, told.failure) == ("Cancelled", at("2026-11-21T15:00:00Z"), None)
+    found = known.facts()
+    assert (found.result, found.ended, found.failure) == ("Cancelled", at("2026-11-21T15:00:00Z"), None)
 
 
 def test_the_run_id_is_read_from_the_job() -> None:

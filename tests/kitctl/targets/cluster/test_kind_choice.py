@@ -1,4 +1,4 @@
-"""Which kind ``auto`` becomes, what a kind needs, and what it refuses: before anything is created or changed."""
+"""Which kind ``auto`` selects, and rejecting kinds that the cluster lacks before anything is created or changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GROUPS: Final = {"TrainJob": "trainer.kubeflow.org", "JobSet": "jobset.x-k8s.io"
 
 
 def may_create(*kinds: str) -> User:
-    """A user who may create these kinds, and no Jobs."""
+    """A user who may create these kinds, but no Jobs."""
     groups = [*BESIDES, *(GROUPS[kind] for kind in kinds)]
     return User(rules=[{"verbs": ["*"], "apiGroups": groups, "resources": ["*"]}])
 
@@ -30,7 +30,7 @@ def runtime(server: ApiServer, metadata: Object = OURS) -> None:
 
 
 def no_webhook(server: ApiServer, plural: str) -> None:
-    """The controller of a kind is not alive, so nobody answers for its webhook."""
+    """The controller of a kind is down, so its webhook does not respond."""
     message = 'failed calling webhook "x": failed to call webhook: Post "https://x": connection refused'
     server.plan(f"POST .*/{plural}", times=9999, answer=(500, {"kind": "Status", "message": message}))
 
@@ -39,7 +39,7 @@ def made(server: ApiServer) -> set[str]:
     return {kind for kind, resource in RESOURCES.items() if server.names(resource)}
 
 
-def test_whoever_may_create_jobs_gets_an_indexed_job_without_a_question(server: ApiServer, kit: Kit) -> None:
+def test_a_user_who_may_create_jobs_gets_an_indexed_job_without_further_requests(server: ApiServer, kit: Kit) -> None:
     runtime(server)
     assert "kind:" not in kit("submit", "--name", "run")
     assert server.names("jobs.batch") == {"run"}
@@ -50,25 +50,27 @@ def test_whoever_may_create_jobs_gets_an_indexed_job_without_a_question(server: 
     ("allowed", "kind"),
     [(["TrainJob", "JobSet", "PyTorchJob"], "TrainJob"), (["PyTorchJob", "JobSet"], "JobSet"), (["PyTorchJob"],) * 2],
 )
-def test_the_first_kind_that_works_and_why(server: ApiServer, kit: Kit, allowed: list[str], kind: Any) -> None:
+def test_the_first_kind_that_works_is_chosen_and_the_reason_shown(
+    server: ApiServer, kit: Kit, allowed: list[str], kind: Any
+) -> None:
     runtime(server)
     server.users["token"] = may_create(*allowed)
     (kind,) = [kind] if isinstance(kind, str) else kind
-    told = kit("submit", "--name", "run")
-    assert f"kind: {kind}, since you may not create Jobs in namespace 'default'" in told
-    assert ("PyTorchJob is legacy: Kubeflow replaces it by TrainJob" in told) is (kind == "PyTorchJob")
+    output = kit("submit", "--name", "run")
+    assert f"kind: {kind}, since you may not create Jobs in namespace 'default'" in output
+    assert ("PyTorchJob is legacy: Kubeflow replaces it by TrainJob" in output) is (kind == "PyTorchJob")
     assert made(server) == {kind}
     assert "run" in kit("list", "-o", "name")
 
 
-def test_a_kind_whose_runtime_is_missing_is_passed_over(server: ApiServer, kit: Kit) -> None:
+def test_a_kind_without_its_runtime_is_skipped(server: ApiServer, kit: Kit) -> None:
     server.users["token"] = may_create(*RESOURCES)
-    told = kit("submit", "--name", "run")
-    assert "TrainJob cannot be used: kind: a TrainJob needs the ClusterTrainingRuntime 'kitctl-submit'" in told
+    output = kit("submit", "--name", "run")
+    assert "TrainJob cannot be used: kind: a TrainJob needs the ClusterTrainingRuntime 'kitctl-submit'" in output
     assert made(server) == {"JobSet"}
 
 
-def test_a_kind_whose_controller_is_not_alive_is_passed_over(
+def test_a_kind_without_a_running_controller_is_skipped(
     server: ApiServer, kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport, "RETRY_SECONDS", 0.1)
@@ -76,13 +78,13 @@ def test_a_kind_whose_controller_is_not_alive_is_passed_over(
     server.users["token"] = may_create(*RESOURCES)
     no_webhook(server, "trainjobs")
     no_webhook(server, "jobsets")
-    told = kit("submit", "--name", "run")
-    assert "JobSet cannot be used:" in told
-    assert "connection refused" in told
+    output = kit("submit", "--name", "run")
+    assert "JobSet cannot be used:" in output
+    assert "connection refused" in output
     assert made(server) == {"PyTorchJob"}
 
 
-def test_a_kind_that_cannot_hold_the_job_is_passed_over(server: ApiServer, kit: Kit) -> None:
+def test_a_kind_that_cannot_express_the_job_is_skipped(server: ApiServer, kit: Kit) -> None:
     runtime(server)
     server.users["token"] = may_create(*RESOURCES)
     assert "policy.ttl: a TrainJob leaves this to its runtime" in kit(
@@ -92,46 +94,46 @@ def test_a_kind_that_cannot_hold_the_job_is_passed_over(server: ApiServer, kit: 
 
 
 def test_a_train_job_without_the_runtime_is_refused(server: ApiServer, kit: Kit) -> None:
-    told = kit("submit", "--name", "run", "--kind", "TrainJob", exit_code=2)
-    assert "a TrainJob needs the ClusterTrainingRuntime 'kitctl-submit', which this cluster does not have" in told
-    assert "fix: have it installed: helm install kit-platform charts/platform" in told
+    output = kit("submit", "--name", "run", "--kind", "TrainJob", exit_code=2)
+    assert "a TrainJob needs the ClusterTrainingRuntime 'kitctl-submit', which this cluster does not have" in output
+    assert "fix: have it installed: helm install kit-platform charts/platform" in output
     assert server.written() == []
 
 
 def test_a_runtime_that_is_not_the_kits_is_refused(server: ApiServer, kit: Kit) -> None:
     runtime(server, {})
-    told = kit("submit", "--name", "run", "--kind", "TrainJob", exit_code=2)
-    assert "needs the ClusterTrainingRuntime 'kitctl-submit' of the kit, and that one is not the kit's" in told
+    output = kit("submit", "--name", "run", "--kind", "TrainJob", exit_code=2)
+    assert "needs the ClusterTrainingRuntime 'kitctl-submit' of the kit, and that one is not the kit's" in output
     assert server.written() == []
 
 
 def test_a_runtime_of_another_version_is_refused(server: ApiServer, kit: Kit) -> None:
     runtime(server, {"labels": {"kitctl.dev/runtime": "2"}})
-    told = kit("submit", "--name", "run", "--kind", "TrainJob", exit_code=2)
-    assert "'kitctl-submit' in version 1, and that one has version 2" in told
-    assert "fix: use kitctl and charts/platform of one release" in told
+    output = kit("submit", "--name", "run", "--kind", "TrainJob", exit_code=2)
+    assert "'kitctl-submit' in version 1, and that one has version 2" in output
+    assert "fix: use kitctl and charts/platform of one release" in output
     assert server.written() == []
 
 
 @pytest.mark.parametrize("kind", RESOURCES)
 def test_a_definition_of_another_version_is_refused(server: ApiServer, kit: Kit, kind: str) -> None:
     server.groups[GROUPS[kind]] = ["v7", "v8beta1"]
-    told = kit("submit", "--name", "run", "--kind", kind, exit_code=2)
-    assert f"the cluster serves {kind}s as v7, v8beta1, and kitctl knows v1" in told
+    output = kit("submit", "--name", "run", "--kind", kind, exit_code=2)
+    assert f"the cluster serves {kind}s as v7, v8beta1, and kitctl knows v1" in output
     assert server.written() == []
 
 
 @pytest.mark.parametrize("kind", RESOURCES)
 def test_a_kind_that_is_not_installed_is_refused(server: ApiServer, kit: Kit, kind: str) -> None:
     server.operator = False
-    told = kit("submit", "--name", "run", "--kind", kind, exit_code=2)
-    assert "fix: the cluster does not know this kind of object; install " in told
+    output = kit("submit", "--name", "run", "--kind", kind, exit_code=2)
+    assert "fix: the cluster does not know this kind of object; install " in output
     assert server.written() == []
 
 
-def test_doctor_says_what_is_missing(kit: Kit) -> None:
-    told = kit("doctor", "--kind", "TrainJob", exit_code=1)
-    assert "needs the ClusterTrainingRuntime 'kitctl-submit', which this cluster does not have" in told
+def test_doctor_reports_what_is_missing(kit: Kit) -> None:
+    output = kit("doctor", "--kind", "TrainJob", exit_code=1)
+    assert "needs the ClusterTrainingRuntime 'kitctl-submit', which this cluster does not have" in output
 
 
 @pytest.mark.parametrize("kind", ["TrainJob", "JobSet"])
@@ -139,13 +141,13 @@ def test_a_job_of_a_fixed_size_is_not_scaled(server: ApiServer, kit: Kit, kind: 
     runtime(server)
     kit.submit(kind=kind, nodes="2:4")
     before = server.written()
-    told = kit("scale", "run", "--nodes", "3", exit_code=2)
-    assert f"'run' is a {kind}: the number of nodes of a {kind} cannot be changed" in told
-    assert "fix: submit it with --replace --resume and other --nodes" in told
+    output = kit("scale", "run", "--nodes", "3", exit_code=2)
+    assert f"'run' is a {kind}: the number of nodes of a {kind} cannot be changed" in output
+    assert "fix: submit it with --replace --resume and other --nodes" in output
     assert server.written() == before
 
 
-def test_a_train_job_that_somebody_wrote_is_shown_with_its_own_status(server: ApiServer, kit: Kit) -> None:
+def test_a_handwritten_train_job_is_shown_with_its_own_status(server: ApiServer, kit: Kit) -> None:
     spec = {"runtimeRef": {"name": PLAIN_RUNTIME}, "trainer": {"numNodes": 2, "image": "team/image"}}
     metrics = {"world_size": "4", "step": "50", "total_steps": "200", "loss": "0.25", "accuracy": "0.5", "note": "hi"}
     status = {"metrics": [{"name": name, "value": value} for name, value in metrics.items()]}

@@ -1,4 +1,4 @@
-"""What a person is told whose kubeconfig, context or API server is not what it should be. No cluster needed."""
+"""Messages about a wrong kubeconfig, context or API server address. Needs no cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONTEXTS = {"one": "default", "two": "team"}
 
 @pytest.fixture
 def closed() -> Iterator[int]:
-    """A port that nobody listens at, and that nobody else gets."""
+    """A port on which nothing listens, and which no other process gets."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
@@ -25,7 +25,7 @@ def closed() -> Iterator[int]:
 
 @pytest.fixture
 def kubeconfig(tmp_path: Path, closed: int) -> Path:
-    """Two contexts of a cluster that is not there."""
+    """Two contexts of a cluster that does not exist."""
     clusters = [{"name": "c", "cluster": {"server": f"https://127.0.0.1:{closed}"}}]
     contexts = [
         {"name": name, "context": {"cluster": "c", "user": "u", "namespace": namespace}}
@@ -63,21 +63,21 @@ VERBS = [
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
 def test_a_server_that_does_not_answer(verb: list[str], kubeconfig: Path, closed: int, capsys) -> None:
     assert main([verb[0], "--kubeconfig", str(kubeconfig), *verb[1:]]) == 1
-    told = capsys.readouterr()
-    assert f"error: the cluster at https://127.0.0.1:{closed} cannot be reached" in told.err
-    assert "fix: check network, VPN and context" in told.err
-    assert "Traceback" not in told.err
-    assert "secret-token" not in told.err
-    assert told.out == ""
+    output = capsys.readouterr()
+    assert f"error: the cluster at https://127.0.0.1:{closed} cannot be reached" in output.err
+    assert "fix: check network, VPN and context" in output.err
+    assert "Traceback" not in output.err
+    assert "secret-token" not in output.err
+    assert output.out == ""
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
-def test_no_such_context_names_those_that_exist(verb: list[str], kubeconfig: Path, capsys) -> None:
+def test_an_unknown_context_is_an_error_that_lists_the_known_ones(verb: list[str], kubeconfig: Path, capsys) -> None:
     flags = ["--kubeconfig", str(kubeconfig), "--context", "three"]
     assert main([verb[0], *flags, *verb[1:]]) == 2
-    told = capsys.readouterr().err
-    assert "three" in told
-    assert "fix: choose one of its contexts with --context: one, two" in told
+    stderr = capsys.readouterr().err
+    assert "three" in stderr
+    assert "fix: choose one of its contexts with --context: one, two" in stderr
 
 
 # fmt: off
@@ -98,22 +98,22 @@ def test_a_broken_kubeconfig(text: str, tmp_path: Path, capsys) -> None:
     path = tmp_path / "config"
     path.write_text(text)
     assert main(["list", "--kubeconfig", str(path)]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("error: the kubeconfig cannot be used: ")
-    assert "fix: " in told
+    stderr = capsys.readouterr().err
+    assert stderr.startswith("error: the kubeconfig cannot be used: ")
+    assert "fix: " in stderr
 
 
 @pytest.mark.parametrize("text", NOT_A_KUBECONFIG.values(), ids=NOT_A_KUBECONFIG.keys())
-def test_a_file_that_is_no_kubeconfig(text: str, tmp_path: Path, capsys) -> None:
+def test_a_file_that_is_not_a_kubeconfig(text: str, tmp_path: Path, capsys) -> None:
     test_a_broken_kubeconfig(text, tmp_path, capsys)
 
 
-def test_a_kubeconfig_that_is_not_there(tmp_path: Path, capsys) -> None:
+def test_a_missing_kubeconfig(tmp_path: Path, capsys) -> None:
     assert main(["list", "--kubeconfig", str(tmp_path / "absent")]) == 2
     assert "absent" in capsys.readouterr().err
 
 
-def test_the_context_has_the_namespace(kubeconfig: Path) -> None:
+def test_the_namespace_comes_from_the_context(kubeconfig: Path) -> None:
     from kitctl.client import Client  # noqa: PLC0415 - with the client, a quarter of a second
 
     for context, namespace in [(None, "default"), *CONTEXTS.items()]:

@@ -1,4 +1,4 @@
-"""Workloads of Kueue: which one counts, what it says, and what may be scaled."""
+"""Kueue's Workloads: which one counts, its reason, and when a job may be scaled."""
 
 from __future__ import annotations
 

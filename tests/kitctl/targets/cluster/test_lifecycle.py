@@ -1,4 +1,4 @@
-"""Who owns what, and the patches of a job's life."""
+"""Ownership of objects, and the patches of a job's lifecycle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUEUED = {names.LABEL_NAME: names.APP_NAME, names.LABEL_QUEUE: "research"}
 
 
 def job(kind: str = "auto", *, uid: str = "new", **metadata: Any) -> Object:
-    """A job as submit creates it, as the API server would answer."""
+    """A job as submit creates it and the API server returns it."""
     made = render.manifests(JobSpec(name="run", kind=kind, nodes="2:4"), suspended=True)[-1]
     return made | {"metadata": made["metadata"] | {"uid": uid} | metadata}
 
@@ -27,7 +27,7 @@ def child(kind: str, **metadata: Any) -> Object:
 
 
 def merged(thing: Object, patch: Object) -> Object:
-    """JSON merge patch, as RFC 7386 has it."""
+    """Apply a JSON merge patch (RFC 7386)."""
     both = {
         key: merged(thing.get(key) or {}, value) if isinstance(value, dict) else value for key, value in patch.items()
     }
@@ -53,9 +53,9 @@ def test_children_are_owned_and_claims_are_not() -> None:
     ("found", "belongs", "leaving"),
     [
         (child("Service", ownerReferences=owner("new")), True, False),
-        (child("Service", ownerReferences=owner("old")), False, True),  # the garbage collector is about to come
+        (child("Service", ownerReferences=owner("old")), False, True),  # the garbage collector will delete it
         (child("Service", ownerReferences=owner("old", "other")), False, False),
-        (child("Service", ownerReferences=owner("old"), labels={}), False, False),  # not ours
+        (child("Service", ownerReferences=owner("old"), labels={}), False, False),  # not kitctl's
         (child("Service"), False, False),
         (child("Service", labels={}), False, False),
         (child("Service", deletionTimestamp="2026-01-01T00:00:00Z", labels={}), False, True),
@@ -72,7 +72,7 @@ def test_a_submit_is_partial_until_the_job_is_released(kind: str) -> None:
     made = lifecycle.mark_pending(job(kind), "call", "me")
     digest = lifecycle.annotations_of(made)[names.ANNOTATION_SPEC_HASH]
     assert suspended(made)
-    assert not lifecycle.is_partial_submit(job(kind), digest, "me"), "rendered, and applied by somebody else"
+    assert not lifecycle.is_partial_submit(job(kind), digest, "me"), "rendered by kitctl, but applied by another client"
     assert lifecycle.is_partial_submit(made, digest, "me")
     assert not lifecycle.is_partial_submit(made, digest, "you")
     assert not lifecycle.is_partial_submit(made, "another", "me")
@@ -97,8 +97,8 @@ def test_suspend_cancel_and_undo_the_cancel(kind: str) -> None:
     assert suspended(stopped)
     cancelled = merged(stopped, lifecycle.cancelled("2026-01-01T00:00:00+00:00"))
     seen = cancelled | {"metadata": cancelled["metadata"] | {"creationTimestamp": "2026-01-01T00:00:00Z"}}
-    told = job_facts.from_objects(seen, [], None, target="here", now=0)
-    assert (told.result, told.ended) == ("Cancelled", 1767225600.0)
+    known = job_facts.from_objects(seen, [], None, target="here", now=0)
+    assert (known.result, known.ended) == ("Cancelled", 1767225600.0)
     assert merged(cancelled, lifecycle.UNCANCELLED | of_object(made).suspend(suspended=False)) == running
 
 

@@ -1,4 +1,4 @@
-"""What a namespace has for pods that say nothing themselves reaches a job's pods, too."""
+"""A namespace's defaults for pods also apply to a job's pods."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def test_a_private_image_is_pulled_with_the_default_accounts_secret(server: ApiS
 
 
 @pytest.mark.usefixtures("registry")
-def test_secrets_that_are_named_are_the_only_ones(server: ApiServer, kit: Kit) -> None:
+def test_named_pull_secrets_replace_the_accounts(server: ApiServer, kit: Kit) -> None:
     kit("submit", "--name", "run", "--pull-secret", "mine", "--pull-secret", "ours")
     assert pod(server)["imagePullSecrets"] == [{"name": "mine"}, {"name": "ours"}]
 
 
 @pytest.mark.usefixtures("registry")
 @pytest.mark.parametrize("security", [{"serviceAccount": "trainers"}, {"reportStatus": False}])
-def test_an_account_that_is_there_gives_its_own(server: ApiServer, kit: Kit, security: dict[str, Any]) -> None:
+def test_an_existing_account_adds_its_own_pull_secrets(server: ApiServer, kit: Kit, security: dict[str, Any]) -> None:
     server.put("serviceaccounts", "trainers")
     kit.submit(security=security)
     assert "imagePullSecrets" not in pod(server)
@@ -59,7 +59,7 @@ def test_unreadable_namespace_defaults_are_skipped(server: ApiServer, kit: Kit) 
     assert "imagePullSecrets" not in pod(server)
 
 
-def test_requests_are_those_of_the_namespace_where_it_has_some(server: ApiServer, kit: Kit) -> None:
+def test_requests_default_to_the_namespaces(server: ApiServer, kit: Kit) -> None:
     limit_range(server, default={"memory": "256Mi"}, defaultRequest={"memory": "128Mi", "ephemeral-storage": "1Gi"})
     kit.submit()
     assert pod(server)["containers"][0]["resources"] == {"requests": {"cpu": "100m", "memory": "128Mi"}}
@@ -73,7 +73,7 @@ def test_the_jobs_resources_override_the_namespaces_defaults(server: ApiServer, 
 
 
 def test_a_partial_submit_is_recognized_again(server: ApiServer, kit: Kit) -> None:
-    """What was inherited is part of the job's digest, so it has to be inherited again."""
+    """The defaults are part of the job's digest, so they must be read again."""
     limit_range(server, defaultRequest={"memory": "128Mi"})
 
     server.plan("POST .*/services$", answer=(403, {"kind": "Status", "message": "cannot"}))

@@ -1,4 +1,4 @@
-"""What a user may make, read from the rules that the API server lists."""
+"""What a user may create, from the rules that the API server lists."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def permissions(*rules: dict[str, Any], incomplete: bool = False) -> Permissions
         ({"verbs": ["create"]}, False),  # server-side apply is a patch, too
         ({"apiGroups": [""]}, False),
         ({"resources": ["jobs/status"]}, False),
-        ({"resourceNames": ["one"]}, False),  # no new ones
+        ({"resourceNames": ["one"]}, False),  # but no creation
     ],
 )
 def test_one_rule_must_allow_verb_group_and_resource(change: dict[str, Any], *, may: bool) -> None:
     assert permissions(JOBS | change).may_apply("Job") is may
 
 
-def test_rules_add_up() -> None:
+def test_rules_are_combined() -> None:
     parts = [JOBS | {"verbs": [verb]} for verb in ("create", "patch")]
     assert permissions(*parts).may_apply("Job")
     assert not permissions(parts[0]).may_apply("Job")

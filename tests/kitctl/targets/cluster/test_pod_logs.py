@@ -1,4 +1,4 @@
-"""Reading the logs of pods, and the copies of those that are deleted."""
+"""Reading the logs of pods, and the log copies of deleted ones."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def at(second: float, text: str) -> str:
 
 
 def run(command: Sequence[str]) -> Iterator[bytes]:
-    """Runs a command of the helper pod on this machine."""
+    """Run a helper pod's command on this machine."""
     assert command[0] == "python"
     yield subprocess.run([sys.executable, *command[1:]], check=True, capture_output=True).stdout
 
 
 class Job:
-    """A job's pods on the server, and its claim, a folder."""
+    """A job's pods on the server, and its claim, which is a folder."""
 
     def __init__(self, server: ApiServer, claim: Path) -> None:
         self.server, self.claim = server, claim
@@ -48,7 +48,7 @@ class Job:
         self.copies = LogCopies(None, {**JOB, "spec": {"template": pod}}, lambda _: None)  # type: ignore[arg-type]
 
     def pod(self, name: str, node: int, second: int, *said: str, running: bool = False) -> None:
-        """A pod that has logged these lines, one a second."""
+        """Create a pod that has logged these lines, one per second."""
         state: dict[str, Any] = {"startedAt": f"2026-11-22T10:00:{second:02}Z"}
         self.server.put(
             "pods",
@@ -64,13 +64,13 @@ class Job:
         self.server.logs[name] = [at(second + more + 0.5, text) for more, text in enumerate(said)]
 
     def copy(self, pod: str, node: int, second: int, *said: str) -> None:
-        """The copy that its agent wrote: each line a moment before it is logged."""
+        """Create the agent's log copy of these lines; their times are shortly before the kubelet's."""
         path = log_copy_path(self.claim, node_index=node, pod=pod, begun=BEGUN + second + 0.25)
         path.parent.mkdir(exist_ok=True)
         path.write_text("".join(at(second + more + 0.4, text) + "\n" for more, text in enumerate(said)))
 
     def source(self, ends: int = 1) -> Source:
-        """Its logs; the job has ended at poll number ``ends``, and its second pod is deleted before."""
+        """The job's logs. Poll number ``ends`` reports the job's end; node 1's second pod is deleted before."""
 
         def ended() -> bool:
             self.polls += 1
@@ -87,7 +87,7 @@ class Job:
 
 @pytest.fixture
 def job(server: ApiServer, tmp_path: Path) -> Job:
-    """Node 1 is in its second pod; the first is gone."""
+    """A job whose node 1 has its second pod; the first one was deleted."""
     job = Job(server, tmp_path)
     job.pod("run-0-a", 0, 1, "zero", "two")
     job.pod("run-1-b", 1, 11, "again", "last?")
@@ -98,7 +98,7 @@ def job(server: ApiServer, tmp_path: Path) -> Job:
 
 
 def test_pods_and_copies_are_merged_without_duplicates(job: Job, kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(JOB["status"], "failed", 3)  # type: ignore[arg-type]  # two of them are there
+    monkeypatch.setitem(JOB["status"], "failed", 3)  # type: ignore[arg-type]  # two of them exist
     merged = list(logs.merge(lines(kit.target().api, job.source())))
     assert [(line.node, line.text) for line in merged] == [
         *((0, "zero"), (1, "one"), (0, "two"), (1, "three"), (1, "again"), (1, "last?"))
@@ -109,15 +109,15 @@ def test_no_copies_are_read_while_all_pods_exist(job: Job, kit: Kit) -> None:
     assert len(lines(kit.target().api, job.source())) == 2
 
 
-def test_following_reads_a_replaced_pod_too(job: Job, kit: Kit) -> None:
+def test_follow_reads_a_replacement_pod_too(job: Job, kit: Kit) -> None:
     job.pod("run-1-c", 1, 20, "third run", running=False)
-    told = [line.text for batch in follow(kit.target().api, job.source(ends=3)) for line in batch]
-    assert sorted(told) == sorted(["zero", "two", "again", "last?", "third run"]), "all pods were read whole"
+    texts = [line.text for batch in follow(kit.target().api, job.source(ends=3)) for line in batch]
+    assert sorted(texts) == sorted(["zero", "two", "again", "last?", "third run"]), "all pods were read whole"
 
 
-def test_following_reads_the_copy_of_a_pod_that_is_deleted_meanwhile(job: Job, kit: Kit) -> None:
+def test_follow_reads_the_copy_of_a_pod_that_is_deleted_meanwhile(job: Job, kit: Kit) -> None:
     job.server.store.objects.pop(Key("pods", "default", "run-1-b"))
     job.pod("run-1-b", 1, 11, "again", "last?", running=True)
-    told = [line.text for batch in follow(kit.target().api, job.source(ends=3)) for line in batch]
-    assert sorted(told[:4]) == ["again", "last?", "two", "zero"]
-    assert told[4:] == ["one", "three", "why it failed"]
+    texts = [line.text for batch in follow(kit.target().api, job.source(ends=3)) for line in batch]
+    assert sorted(texts[:4]) == ["again", "last?", "two", "zero"]
+    assert texts[4:] == ["one", "three", "why it failed"]

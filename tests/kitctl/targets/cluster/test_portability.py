@@ -1,4 +1,4 @@
-"""A cluster can be used from a machine that no job could run on: Windows has neither ``fcntl`` nor process groups."""
+"""The cluster target works where no local job can run: Windows has neither ``fcntl`` nor process groups."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ sys.exit(main())
 
 
 def run(*words: str, kubeconfig: Path | None = None) -> tuple[int, str]:
-    """What a verb says there, and its exit code."""
+    """The exit code and output of a verb there."""
     environ = {**os.environ, "KITCTL_DEBUG": "1"} | ({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {})
     command = [sys.executable, "-c", WITHOUT, *words]
     done = subprocess.run(command, env=environ, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
@@ -43,7 +43,7 @@ def run(*words: str, kubeconfig: Path | None = None) -> tuple[int, str]:
 
 def test_a_job_is_submitted_watched_and_deleted(server: ApiServer, tmp_path: Path) -> None:
     kubeconfig = server.kubeconfig(tmp_path)
-    for words, told in (
+    for words, expected in (
         (("submit", "--name", "run"), "job 'run' submitted"),
         (("status", "run"), "default/run"),
         (("list", "-o", "name"), "run\n"),
@@ -52,14 +52,14 @@ def test_a_job_is_submitted_watched_and_deleted(server: ApiServer, tmp_path: Pat
         (("wait", "run"), "'run' was cancelled"),
         (("delete", "run"), "run: deleted"),
     ):
-        code, said = run(*words, kubeconfig=kubeconfig)
-        assert code == (103 if words[0] == "wait" else 0), said
-        assert told in said
+        code, output = run(*words, kubeconfig=kubeconfig)
+        assert code == (103 if words[0] == "wait" else 0), output
+        assert expected in output
 
 
 @pytest.mark.parametrize("words", [("list",), ("submit",), ("status", "run")])
 def test_the_local_target_is_an_error_there(words: tuple[str, ...]) -> None:
-    code, said = run(*words, "--target", "local")
-    assert code == 2, said
-    assert "error: the local target runs on Linux and macOS" in said
-    assert "fix: use a cluster: --target cluster" in said
+    code, output = run(*words, "--target", "local")
+    assert code == 2, output
+    assert "error: the local target runs on Linux and macOS" in output
+    assert "fix: use a cluster: --target cluster" in output

@@ -1,4 +1,4 @@
-"""Jobs in a queue of Kueue: refused before anything is created, and stopped, started and scaled by their Workload."""
+"""Jobs in a queue of Kueue: rejected before anything is created; stopped, started and scaled by their Workload."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.kitctl.targets.cluster.objectstore import Key, Object
 JOB = Key("jobs.batch", "default", "run")
 WORKLOAD = Key("workloads", "default", "job-run")
 QUEUED = ("--name", "run", "--queue", "team")
-# What Kueue's role for users allows, and kitctl's for submitting.
+# The rules of Kueue's role for users, and of kitctl's role for submitting.
 READ = {"verbs": ["get", "list"], "apiGroups": ["*"], "resources": ["*"]}
 JOBS = {"verbs": ["*"], "apiGroups": ["batch", ""], "resources": ["*"]}
 
@@ -28,7 +28,7 @@ def quota(cpu: str = "8", **spec: Any) -> Object:
 
 @pytest.fixture
 def kueue(server: ApiServer) -> ApiServer:
-    """The server with Kueue, and a queue."""
+    """The server with Kueue and one queue."""
     server.kueue = ("v1beta1", "v1beta2")
     server.put("localqueues", "team", spec={"clusterQueue": "main"})
     server.put("clusterqueues", "main", "", spec=quota())
@@ -36,7 +36,7 @@ def kueue(server: ApiServer) -> ApiServer:
 
 
 def admit(server: ApiServer, *conditions: str, active: bool = True) -> Object:
-    """Make the job's Workload, as Kueue would."""
+    """Create the job's Workload, as Kueue would."""
     labels = {names.LABEL_JOB_UID: server.store.get(JOB)["metadata"]["uid"]}
     status = [{"type": one, "status": "True", "message": ""} for one in conditions]
     return server.put(
@@ -88,7 +88,7 @@ def test_a_default_queue_is_left_to_start_the_job(kit: Kit, kueue: ApiServer) ->
         (("--nodes", "2", "--queue-priority", "urgent"), quota(), "no WorkloadPriorityClass 'urgent'; there are none"),
     ],
 )
-def test_what_the_queue_could_never_admit_is_refused(
+def test_a_job_that_the_queue_could_never_admit_is_rejected(
     kit: Kit, kueue: ApiServer, options: tuple[str, ...], spec: Object, message: str
 ) -> None:
     kueue.put("nodes", "machine", "", status={"allocatable": {"nvidia.com/gpu": "8"}})
@@ -199,7 +199,7 @@ def test_a_workload_that_kueue_never_makes_is_reported(kit: Kit, monkeypatch: py
     assert "Kueue has made no Workload for 'run'" in kit("suspend", "run", exit_code=1)
 
 
-def test_where_kueue_is_gone_a_job_is_stopped_by_itself(kit: Kit, kueue: ApiServer) -> None:
+def test_if_kueue_was_uninstalled_the_job_itself_is_suspended(kit: Kit, kueue: ApiServer) -> None:
     kit("submit", *QUEUED)
     kueue.store.objects[JOB]["spec"]["suspend"] = False
     kueue.kueue = ()
@@ -221,7 +221,7 @@ def test_a_running_job_is_scaled_only_where_kueue_follows(kit: Kit, kueue: ApiSe
     assert names.ANNOTATION_MIN_PARALLELISM not in job["metadata"]["annotations"]
 
 
-def test_a_mark_of_an_earlier_workload_is_removed_before_the_job_is_started_again(kit: Kit, kueue: ApiServer) -> None:
+def test_an_earlier_workloads_annotation_is_removed_before_the_job_is_restarted(kit: Kit, kueue: ApiServer) -> None:
     kit("submit", *QUEUED, "--nodes", "2:4")
     admit(kueue)
     template = kueue.store.objects[JOB]["spec"]["template"]
@@ -253,7 +253,7 @@ def test_a_waiting_job_may_be_scaled(kit: Kit, kueue: ApiServer) -> None:
     ("group", "path"),
     [("coscheduling", "scheduling.x-k8s.io/v1alpha1"), ("volcano", "scheduling.volcano.sh/v1beta1")],
 )
-def test_a_pod_group_is_created_with_the_job_where_there_are_any(
+def test_a_pod_group_is_created_with_the_job_if_the_cluster_serves_them(
     kit: Kit, server: ApiServer, group: str, path: str
 ) -> None:
     words = ("submit", "--name", "run", "--nodes", "2:4", "--set", f"scheduling.podGroup={group}")

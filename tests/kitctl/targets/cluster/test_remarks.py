@@ -3,9 +3,9 @@ from __future__ import annotations
 from tests.kitctl.targets.cluster.clients import Kit
 
 
-def test_possible_credentials_are_warned_of_before_they_are_stored(kit: Kit) -> None:
-    told = kit("submit", "--name", "run", "-e", "HF_TOKEN=mine", "-e", "LR=1", "-o", "yaml")
-    assert told.count("warning: ") == 1
-    assert "env.HF_TOKEN looks like a credential" in told
-    assert "--secret HF_TOKEN=SECRET/KEY" in told
+def test_possible_credentials_are_a_warning_before_they_are_stored(kit: Kit) -> None:
+    output = kit("submit", "--name", "run", "-e", "HF_TOKEN=mine", "-e", "LR=1", "-o", "yaml")
+    assert output.count("warning: ") == 1
+    assert "env.HF_TOKEN looks like a credential" in output
+    assert "--secret HF_TOKEN=SECRET/KEY" in output
     assert "warning: " not in kit("submit", "--name", "other", "--secret", "HF_TOKEN=hub/token")

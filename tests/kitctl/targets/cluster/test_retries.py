@@ -5,13 +5,13 @@ import pytest
 from kitctl.targets.cluster import retries
 
 
-def test_each_pause_is_twice_as_long_as_the_one_before_up_to_a_limit() -> None:
+def test_each_delay_is_twice_the_previous_one_up_to_a_limit() -> None:
     longest = [retries.pause(attempt, 0.0, 0.0) for attempt in range(8)]
     assert longest == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
     assert retries.pause(10_000, 0.0, 0.0) == 8.0
 
 
-def test_chance_takes_off_up_to_a_half() -> None:
+def test_jitter_subtracts_up_to_half() -> None:
     assert retries.pause(3, 0.0, 1.0) == 1.0
     assert 1.0 < retries.pause(3, 0.0, 0.5) < 2.0
 

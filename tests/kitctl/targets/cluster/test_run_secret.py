@@ -1,4 +1,4 @@
-"""The Secret of a run: made with it, gone with it, shown to nobody, and gone without by who may not make it."""
+"""The Secret of a run: created and deleted with it, never printed, and omitted without the right to create it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def value(server: ApiServer, name: str = "run") -> str:
 
 
 @pytest.mark.parametrize("kind", ["IndexedJob", "PyTorchJob"])
-def test_each_job_has_a_secret_that_goes_with_it(server: ApiServer, kit: Kit, kind: str) -> None:
+def test_each_job_has_a_secret_that_is_deleted_with_it(server: ApiServer, kit: Kit, kind: str) -> None:
     kit.submit(kind=kind)
     kit.submit(kind=kind, name="other")
     assert len(value(server)) == len(value(server, "other")) == 64
@@ -61,17 +61,17 @@ def test_a_continued_submit_keeps_the_secret(server: ApiServer, kit: Kit) -> Non
     assert value(server) == before
 
 
-def test_its_value_is_in_nothing_that_is_printed(server: ApiServer, kit: Kit) -> None:
-    told = kit("submit", "--name", "run", "--nodes", "2")
-    told += kit("diff", "--name", "run", "--nodes", "2", "--image", "other:1", exit_code=1)
-    told += kit("submit", "--name", "run", "--nodes", "2", "--dry-run=server", "-o", "yaml")
-    told += kit("status", "run", "-o", "json") + kit("doctor", "run")
-    told += "".join(str(one) for key, one in server.store.objects.items() if key.resource != "secrets")
-    assert value(server) not in told
-    assert base64.b64encode(value(server).encode()).decode() not in told
+def test_its_value_is_never_printed(server: ApiServer, kit: Kit) -> None:
+    output = kit("submit", "--name", "run", "--nodes", "2")
+    output += kit("diff", "--name", "run", "--nodes", "2", "--image", "other:1", exit_code=1)
+    output += kit("submit", "--name", "run", "--nodes", "2", "--dry-run=server", "-o", "yaml")
+    output += kit("status", "run", "-o", "json") + kit("doctor", "run")
+    output += "".join(str(one) for key, one in server.store.objects.items() if key.resource != "secrets")
+    assert value(server) not in output
+    assert base64.b64encode(value(server).encode()).decode() not in output
 
 
-def test_a_change_of_a_secret_shows_none_of_its_values() -> None:
+def test_a_diff_of_a_secret_shows_no_values() -> None:
     before = {"kind": "Secret", "data": {"key": "c2VjcmV0"}}
     shown = mask(Change(before=before, after={"kind": "Secret", "data": {"key": "b3RoZXI="}}))
     assert (shown.before, shown.after) == ({"kind": "Secret", "data": {"key": "***"}},) * 2
@@ -82,8 +82,8 @@ def test_a_change_of_a_secret_shows_none_of_its_values() -> None:
 
 def test_without_the_right_to_secrets_there_is_a_warning_or_an_error(server: ApiServer, kit: Kit) -> None:
     server.users["token"] = User(rules=WITHOUT_SECRETS)
-    told = kit("submit", "--name", "run", "--nodes", "2", "--no-checks")
-    assert "you may not create Secrets in namespace 'default': anyone who can reach node 0" in told
+    output = kit("submit", "--name", "run", "--nodes", "2", "--no-checks")
+    assert "you may not create Secrets in namespace 'default': anyone who can reach node 0" in output
     pod = server.store.get(Key("jobs.batch", "default", "run"))["spec"]["template"]["spec"]
     assert "secret" not in {volume["name"] for volume in pod["volumes"]}
     rules = server.store.get(Key("roles", "default", "run"))["rules"]

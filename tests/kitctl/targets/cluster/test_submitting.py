@@ -1,4 +1,4 @@
-"""Submitting against a server that others use, too, and that loses answers."""
+"""Submitting to a server with other clients, and with lost responses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def job(server: ApiServer, kind: str = "IndexedJob") -> Object:
 
 
 def children(server: ApiServer) -> dict[str, set[str]]:
-    """The uids of the owners of everything but jobs and claims, by resource and name."""
+    """The owner uids of all objects except jobs and claims, by resource and name."""
     return {
         f"{key.resource}/{key.name}": {one["uid"] for one in thing["metadata"].get("ownerReferences", [])}
         for key, thing in server.store.objects.items()
@@ -33,7 +33,7 @@ def children(server: ApiServer) -> dict[str, set[str]]:
 
 
 def at_once(*calls: Any) -> list[KitError | None]:
-    """What each of several calls raises that are made at one instant."""
+    """The errors of calls that run concurrently."""
 
     def outcome(call: Any) -> KitError | None:
         try:
@@ -47,16 +47,16 @@ def at_once(*calls: Any) -> list[KitError | None]:
 
 
 def test_a_user_with_all_rights_gets_no_warnings(kit: Kit) -> None:
-    told = kit("submit", "--name", "run").splitlines()
-    assert told[0] == "job 'run' submitted"
-    assert [line.split()[:2] for line in told[1:]] == [["kitctl", "logs"], ["kitctl", "status"]]
+    output = kit("submit", "--name", "run").splitlines()
+    assert output[0] == "job 'run' submitted"
+    assert [line.split()[:2] for line in output[1:]] == [["kitctl", "logs"], ["kitctl", "status"]]
 
 
 @pytest.mark.parametrize("kind", JOBS)
 @pytest.mark.parametrize("second", [{"args": ["other"]}, {}], ids=["another job", "the very same"])
 def test_two_submits_at_once_have_one_winner(server: ApiServer, kit: Kit, kind: str, second: dict[str, Any]) -> None:
     server.users |= {"alice": User("alice"), "bob": User("bob")}
-    barrier = threading.Barrier(2)  # both have looked, and found nothing
+    barrier = threading.Barrier(2)  # both have checked, and found no job
     server.plan(CREATES_A_JOB, times=2, before=lambda: barrier.wait(30))
     calls = [
         lambda: kit.submit("alice", kind=kind),
@@ -76,15 +76,15 @@ def test_two_submits_at_once_have_one_winner(server: ApiServer, kit: Kit, kind: 
 
 
 def test_a_concurrent_submit_takes_over_or_fails(server: ApiServer, kit: Kit) -> None:
-    """The first one waits before it releases the job; meanwhile the second one goes on with it."""
+    """The first one is delayed before it releases the job; meanwhile the second one continues that submit."""
     server.plan("PATCH .*/jobs/run$", before=kit.submit)
     with pytest.raises(ConflictError, match="submitted by another client in the meantime"):
         kit.submit()
-    assert annotations_of(job(server))[names.ANNOTATION_RELEASED] == "true", "it is there, and runs"
+    assert annotations_of(job(server))[names.ANNOTATION_RELEASED] == "true", "the job is released"
 
 
 def cut_short(server: ApiServer, kit: Kit, token: str) -> str:
-    """A submit that loses its connection for good before it can release the job; the job's uid."""
+    """Submit, and lose the connection before the job is released; returns the job's uid."""
     server.plan("(PATCH|DELETE) .*/jobs/run$", times=99, lost="before")
     target = kit.target(token)
     target.retry_seconds = 0
@@ -125,7 +125,7 @@ def test_lost_responses_do_not_change_the_result(server: ApiServer, kit: Kit, ki
 
 
 def test_a_job_that_was_recreated_in_between_is_not_changed(server: ApiServer, kit: Kit) -> None:
-    """Each verb has looked at a job; when it acts, there is another one of that name."""
+    """Each verb reads the job; before its write, the job is replaced by another one of that name."""
     for verb, request in (
         ("delete", "DELETE .*/jobs/run"),
         ("cancel", "PATCH .*/jobs/run"),
@@ -139,8 +139,8 @@ def test_a_job_that_was_recreated_in_between_is_not_changed(server: ApiServer, k
             kit.submit()
 
         server.plan(request, before=again)
-        told = kit(verb, "run", exit_code=2)
-        assert "it was deleted and created again meanwhile" in told, verb
+        output = kit(verb, "run", exit_code=2)
+        assert "it was deleted and created again meanwhile" in output, verb
         after = job(server)
         assert after["metadata"]["uid"] != first
         assert not after["spec"].get("suspend"), verb

@@ -1,4 +1,4 @@
-"""What answers in place of the API server, or now and then nothing: named, or tried again."""
+"""Servers that are not API servers, and servers that are unavailable: errors, and retries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOGIN = (200, "<html><title>Log in to continue</title></html>")
 STATUS = {"kind": "Status", "message": "the server is overloaded", "reason": "ServiceUnavailable"}
 VERBS = [("list",), ("status", "run"), ("submit", "--name", "run"), ("delete", "run"), ("logs", "run"), ("doctor",)]
 # fmt: off
-# What is answered, and what is told of it.
+# The server's answer, and part of the error message.
 NO_API: list[tuple[str, dict[str, Any], str]] = [
     ("a login page", {"answer": LOGIN, "headers": {"Content-Type": "text/html"}},
         "no JSON object (HTTP 200, text/html): <html><title>Log in"),
@@ -36,30 +36,32 @@ NO_API: list[tuple[str, dict[str, Any], str]] = [
 # fmt: on
 
 
-@pytest.mark.parametrize(("fault", "told"), [row[1:] for row in NO_API], ids=[row[0] for row in NO_API])
-def test_a_server_that_is_no_api_server_has_a_fix(
-    server: ApiServer, kit: Kit, fault: dict[str, Any], told: str
+@pytest.mark.parametrize(("fault", "expected"), [row[1:] for row in NO_API], ids=[row[0] for row in NO_API])
+def test_a_server_that_is_not_an_api_server_is_an_error_with_a_fix(
+    server: ApiServer, kit: Kit, fault: dict[str, Any], expected: str
 ) -> None:
     server.plan(".", times=999, **fault)
     words = kit("list", exit_code=1)
-    assert told in words
+    assert expected in words
     assert "HTTPS_PROXY and NO_PROXY" in words or "write https://" in words
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
-def test_every_verb_reports_a_server_that_is_no_api_server(server: ApiServer, kit: Kit, verb: tuple[str, ...]) -> None:
+def test_every_verb_reports_a_server_that_is_not_an_api_server(
+    server: ApiServer, kit: Kit, verb: tuple[str, ...]
+) -> None:
     server.plan(".", times=999, answer=LOGIN)
     assert "does not seem to be a Kubernetes API server" in kit(*verb, exit_code=1)
     assert server.names("jobs.batch") == set()
 
 
-def test_https_where_none_is_spoken(server: ApiServer, kit: Kit) -> None:
-    told = kit("list", exit_code=1, url=server.url.replace("http:", "https:"))
-    assert "fix: no TLS at this address: check the server's address" in told
+def test_https_to_a_server_without_tls(server: ApiServer, kit: Kit) -> None:
+    output = kit("list", exit_code=1, url=server.url.replace("http:", "https:"))
+    assert "fix: no TLS at this address: check the server's address" in output
 
 
-def test_a_page_that_is_not_found_is_not_an_object_that_is_gone(server: ApiServer, kit: Kit) -> None:
-    """A delete waits until its job is gone: what a proxy cannot find is not gone."""
+def test_a_proxys_404_does_not_mean_that_an_object_is_gone(server: ApiServer, kit: Kit) -> None:
+    """A delete waits until the API server reports its job as gone."""
     kit.submit()
     server.plan("GET .*/jobs/run", answer=(404, "<html>not found</html>"))
     assert "not from an API server" in kit("delete", "run", exit_code=1)
@@ -75,9 +77,9 @@ def test_a_request_to_an_unavailable_server_is_retried(server: ApiServer, kit: K
 def test_an_outage_and_its_end_are_logged_once(server: ApiServer, kit: Kit) -> None:
     kit.submit()
     server.plan("GET", times=3, answer=(503, STATUS))
-    told = kit("status", "run")
-    assert told.count("the server is overloaded: retrying for up to ") == 1
-    assert told.count("the cluster answers again") == 1
+    output = kit("status", "run")
+    assert output.count("the server is overloaded: retrying for up to ") == 1
+    assert output.count("the cluster answers again") == 1
 
 
 def test_retry_after_is_respected(server: ApiServer, kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,13 +91,13 @@ def test_retry_after_is_respected(server: ApiServer, kit: Kit, monkeypatch: pyte
     assert 7.0 in slept  # other threads may sleep, too
 
 
-def test_a_server_that_stays_away_is_given_up_and_named(
+def test_a_server_that_stays_unavailable_is_an_error(
     server: ApiServer, kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport, "RETRY_SECONDS", 0.5)
     server.plan(".", times=999, answer=(503, "<html>no upstream</html>"))
-    told = kit("list", exit_code=1)
-    assert "HTTP 503, not from an API server: <html>no upstream</html>" in told
+    output = kit("list", exit_code=1)
+    assert "HTTP 503, not from an API server: <html>no upstream</html>" in output
 
 
 def test_warnings_of_the_server_are_shown_once(server: ApiServer, kit: Kit) -> None:
@@ -114,7 +116,7 @@ def test_a_rejected_request_is_not_retried(server: ApiServer, kit: Kit) -> None:
 def test_watching_continues_after_an_outage(
     server: ApiServer, kit: Kit, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others would have given up: their patience is none here."""
+    """Other verbs would fail at once: their retry time is set to 0."""
     kit.submit()
     key = Key("jobs.batch", "default", "run")
 
@@ -122,13 +124,13 @@ def test_watching_continues_after_an_outage(
         server.store.patch(key, cancelled("2026-01-01T00:00:00Z"), apply=False)
 
     monkeypatch.setattr(transport, "RETRY_SECONDS", 0.0)
-    report = "GET .*/configmaps/run-status"  # the first request of each look
+    report = "GET .*/configmaps/run-status"  # the first request of each poll
     server.plan(report, times=0 if words[0] == "logs" else 1)
     server.plan(report, times=3, answer=(503, STATUS))
     server.plan(report, lost="before")
     server.plan(report, before=end)
-    told = kit(*words, exit_code=103 if words[0] == "wait" else 0)
-    assert "retrying for up to" in told
+    output = kit(*words, exit_code=103 if words[0] == "wait" else 0)
+    assert "retrying for up to" in output
 
 
 def test_a_wait_with_a_timeout_includes_outages(server: ApiServer, kit: Kit) -> None:
@@ -152,13 +154,13 @@ def test_a_refused_connection_is_retried_once_the_server_has_answered(kit: Kit, 
 
 
 def test_many_requests_log_one_outage_once(server: ApiServer, kit: Kit) -> None:
-    told: list[str] = []
+    warnings: list[str] = []
     target = kit.target()
-    target.api.transport._warn = told.append
+    target.api.transport._warn = warnings.append
     server.plan("GET", times=8, answer=(503, STATUS))
     threads = [threading.Thread(target=target.jobs, args=("default",)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum("retrying for" in line for line in told) == 1
+    assert sum("retrying for" in line for line in warnings) == 1

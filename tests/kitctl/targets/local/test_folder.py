@@ -1,4 +1,4 @@
-"""A job's folder: whole or absent, and who is alive."""
+"""A job's folder: files are complete or absent, and locks show which processes live."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_written_file_is_read_back(tmp_path: Path) -> None:
     assert (folder.path.stat().st_mode & 0o077) == 0, "env may hold what is private"
 
 
-def test_a_second_job_of_a_name_leaves_the_first_as_it_was(tmp_path: Path) -> None:
+def test_a_second_job_of_the_same_name_does_not_change_the_first(tmp_path: Path) -> None:
     create(tmp_path / "job", job("first"), Desired(nodes=2))
     with pytest.raises(FileExistsError):
         create(tmp_path / "job", job("second"), Desired(nodes=3))
@@ -54,7 +54,7 @@ def test_a_half_written_file_counts_as_absent(tmp_path: Path) -> None:
     assert read(path, Started) is None
 
 
-def test_a_lock_is_gone_in_the_moment_its_holder_is_killed(tmp_path: Path) -> None:
+def test_a_lock_is_released_when_its_holder_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None

@@ -13,7 +13,7 @@ from kitctl.targets.local import interpreter
 
 
 def answering(folder: Path, answer: str) -> str:
-    """An interpreter that answers the probe so."""
+    """An interpreter that prints this when it is probed."""
     path = folder / "python"
     path.write_text(f"#!/bin/sh\necho '{answer}'\n")
     path.chmod(0o755)
@@ -43,7 +43,7 @@ def test_an_interpreter_is_found_by_path_or_by_name(tmp_path: Path, monkeypatch:
         ("nonsense", "is no Python that works: "),
     ],
 )
-def test_what_an_interpreter_lacks_is_told(tmp_path: Path, answer: str, message: str) -> None:
+def test_what_an_interpreter_lacks_is_reported(tmp_path: Path, answer: str, message: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
         interpreter.check(answering(tmp_path, answer))
     assert message in caught.value.message
@@ -51,19 +51,19 @@ def test_what_an_interpreter_lacks_is_told(tmp_path: Path, answer: str, message:
 
 
 @pytest.mark.parametrize("torch", ["2.6.0", "2.10.0+cu130", "3.0.0a0+git123"])
-def test_newer_versions_will_do(tmp_path: Path, torch: str) -> None:
+def test_newer_versions_are_accepted(tmp_path: Path, torch: str) -> None:
     python = answering(tmp_path, f'{{"python": [3, 14], "torch": "{torch}"}}')
     assert interpreter.check(python) == f"{python} has torch {torch}"
 
 
-def test_the_library_is_lent_alone(tmp_path: Path) -> None:
+def test_only_the_trainer_library_is_added_to_its_path(tmp_path: Path) -> None:
     folder = interpreter.lend_library(tmp_path)
     assert interpreter.lend_library(tmp_path) == folder
     assert {path.name.partition("-")[0] for path in folder.iterdir()} == {"kittrain"}
     assert (folder / "kittrain" / "agent.py").is_file()
 
 
-def test_the_path_of_a_job_is_kept_behind_ours() -> None:
+def test_the_jobs_pythonpath_follows_the_kits() -> None:
     assert interpreter.with_library({"A": "b"}, "") == {"A": "b"}
     assert interpreter.with_library({}, "/x") == {"PYTHONPATH": "/x"}
     assert interpreter.with_library({"PYTHONPATH": "/y"}, "/x") == {"PYTHONPATH": f"/x{os.pathsep}/y"}

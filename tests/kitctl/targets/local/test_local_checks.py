@@ -1,4 +1,4 @@
-"""What is looked at on this machine before a job runs here."""
+"""Checks of this machine before a job runs on it."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def found(folder: Path, spec: JobSpec | None = None) -> dict[str, Finding]:
 
 
 def test_this_machine_could_run_the_default_workload(tmp_path: Path) -> None:
-    told = found(tmp_path)
-    assert [name for name, finding in told.items() if finding.verdict == "problem"] == []
-    assert "module kittrain.workloads.digits" in told["script"].what
-    assert str(tmp_path) in told["disk"].what
+    findings = found(tmp_path)
+    assert [name for name, finding in findings.items() if finding.verdict == "problem"] == []
+    assert "module kittrain.workloads.digits" in findings["script"].what
+    assert str(tmp_path) in findings["disk"].what
     assert not (tmp_path / "state").exists(), "nothing is made"
 
 
@@ -81,12 +81,12 @@ def test_submit_fails_without_required_parts(tmp_path: Path, monkeypatch: pytest
         local_checks.require_runnable(submission(tmp_path))
 
 
-def test_options_that_mean_nothing_here_are_named(tmp_path: Path) -> None:
+def test_options_without_effect_on_this_target_are_named(tmp_path: Path) -> None:
     spec = specfile.build(JobRequest(file=EVERY_OPTION))
-    (told,) = local_checks.remarks(submission(tmp_path, spec))
+    (remark,) = local_checks.remarks(submission(tmp_path, spec))
     defaults = {"snapshots.accessMode", "security.profile", "security.reportStatus"}  # in that file, too
     named = [field for field in local_checks.IGNORED if field not in defaults]
-    assert told == f"the local target ignores what only a cluster has: {', '.join(named)}"
+    assert remark == f"the local target ignores what only a cluster has: {', '.join(named)}"
     assert local_checks.remarks(submission(tmp_path, JobSpec(name="job", nodes=3, env={"A": "b"}, resume=True))) == []
     other = JobSpec(name="job", secrets={"A": "b/c"}, scheduling=Scheduling(queue="q"))
     assert local_checks.remarks(submission(tmp_path, other)) == [
@@ -94,8 +94,8 @@ def test_options_that_mean_nothing_here_are_named(tmp_path: Path) -> None:
     ]
 
 
-def test_each_field_means_something_here_or_is_ignored_on_purpose() -> None:
-    """A new field has to be put on one side."""
+def test_each_field_is_either_used_or_ignored_on_purpose() -> None:
+    """A new field must be added to one of the two."""
     heard = {"version", "name", "namespace", "nodes", "gpusPerNode", "procsPerNode", "command", "args", "env", "sync"}
     heard |= {"workdir", "python", "keepOutputs"}
     heard |= {f"requirements.{key}" for key in ("file", "indexUrl", "extraIndexUrls", "findLinks", "noIndex")}
@@ -133,7 +133,7 @@ def test_a_submit_warns_about_ignored_options(
         "q",
     ]
     assert main(words) == 0
-    told = capsys.readouterr().err
-    assert told.count("warning: ") == 1
-    assert "image, secrets, volumes, scheduling" in told
+    stderr = capsys.readouterr().err
+    assert stderr.count("warning: ") == 1
+    assert "image, secrets, volumes, scheduling" in stderr
     assert len(started) == 1

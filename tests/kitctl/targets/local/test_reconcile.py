@@ -1,4 +1,4 @@
-"""What the supervisor decides, case by case."""
+"""The supervisor's decisions, case by case."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ELASTIC = JobSpec(name="job", nodes="2:4")
 
 
 def node(index: int, *, code: int | None = None, signal: int | None = None, **more: Any) -> Observed:
-    """A node that has ended, with a code, by a signal, or without a trace (neither)."""
+    """A node that ended with an exit code, by a signal, or with neither recorded."""
     exited = Exited(time=NOW - 60, code=code, signal=signal) if code is not None or signal else None
     started = Started(time=NOW - 90, pid=1, restarts=0)
     fields: dict[str, Any] = {
@@ -64,7 +64,7 @@ def test_a_lost_node_is_started_again(lost: Observed) -> None:
     assert decide(THREE, [running(0), lost, running(2)]) == [Start(1)]
 
 
-def test_a_node_that_is_lost_again_and_again_comes_back_later_each_time() -> None:
+def test_the_restart_delay_of_a_node_grows_with_each_loss() -> None:
     pauses = [pause(node(0, signal=9, consecutive_losses=row)) for row in range(1, 9)]
     assert pauses == sorted(pauses)
     assert pauses[0] < 1
@@ -72,7 +72,7 @@ def test_a_node_that_is_lost_again_and_again_comes_back_later_each_time() -> Non
     assert decide(THREE, [running(0), soon, running(2)]) == []
 
 
-def test_a_drained_node_comes_back_at_once() -> None:
+def test_a_drained_node_is_restarted_at_once() -> None:
     assert pause(node(0, code=75, consecutive_losses=3)) == 0
 
 
@@ -86,7 +86,7 @@ def test_a_fatal_node_stops_the_others_then_fails_the_job_with_the_first_failure
     assert (finish.result.phase, finish.result.failure) == ("Failed", first)
 
 
-def test_a_stopped_node_is_killed_when_its_grace_is_over() -> None:
+def test_a_stopped_node_is_killed_after_its_grace_period() -> None:
     spec = JobSpec(name="job", nodes=2, policy=Policy(grace_period="30s"))
     patient = [running(0, stopping_since=NOW - 29), running(1, stopping_since=NOW - 31)]
     assert decide(spec, patient, cancelled=True) == [Stop(1, hard=True)]
@@ -129,7 +129,7 @@ def test_cancelling_ends_the_job_only_when_nothing_runs() -> None:
     assert finish.result.phase == "Cancelled"
 
 
-def test_a_restart_replaces_nodes_of_before_and_forgives_their_failure() -> None:
+def test_a_restart_replaces_earlier_nodes_and_resets_their_failures() -> None:
     nodes = [running(0), node(1, code=78), node(2, code=0)]
     assert decide(THREE, nodes, restarts=1) == [Stop(0), Start(1), Start(2)]
 

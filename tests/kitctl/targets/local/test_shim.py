@@ -42,9 +42,9 @@ def alive(pid: int) -> bool:
 )
 def test_it_records_how_the_agent_ended(tmp_path: Path, command: str, end: dict[str, int]) -> None:
     start(tmp_path, "sh", "-c", command).wait(WAIT_SECONDS)
-    told = json.loads((tmp_path / "1.exit.json").read_text())
-    assert {key: told[key] for key in end} == end
-    assert ("code" in told) != ("signal" in told)
+    recorded = json.loads((tmp_path / "1.exit.json").read_text())
+    assert {key: recorded[key] for key in end} == end
+    assert ("code" in recorded) != ("signal" in recorded)
 
 
 def test_it_logs_both_streams_line_by_line_with_times(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_it_holds_its_lock_while_the_agent_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="child subreapers are Linux'; elsewhere ranks watch their agent")
-def test_a_killed_agent_takes_everything_below_it_along(tmp_path: Path) -> None:
+def test_the_descendants_of_a_killed_agent_are_killed(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     tree = f"(setsid sh -c 'echo $$ >> {pids}; sleep 60' & setsid sh -c 'echo $$ >> {pids}; sleep 60' & sleep 60)"
     process = start(tmp_path, "sh", "-c", f"echo $$ >> {pids}; {tree}; true")

@@ -1,4 +1,4 @@
-"""A fork server that does not do its part: nodes start without it."""
+"""Nodes start without the fork server if it fails."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("server", [MUTE, GONE, NEVER_READY, "exit 1"])
-def test_a_node_starts_cold_where_the_server_does_not_answer(tmp_path: Path, server: str) -> None:
+def test_a_node_starts_cold_if_the_fork_server_does_not_respond(tmp_path: Path, server: str) -> None:
     python = tmp_path / "python.sh"
     python.write_text(f'#!/bin/sh\ncase "$*" in *kittrain.forkserver*) {server} ;; *) echo cold "$@";; esac\n')
     python.chmod(0o755)

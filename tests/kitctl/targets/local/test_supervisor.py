@@ -1,4 +1,4 @@
-"""The supervisor and its shims: real processes, real signals; the agent is a shell script that does as it is told."""
+"""The supervisor and its shims, with real processes and signals; the agent is a shell script."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalTar
 
 
 def begin(target: LocalTarget, script: str, *, name: str = "job", spec: JobSpec | None = None) -> JobFolder:
-    """A job whose agents run ``script`` ($KIT_NODE_INDEX says which node), supervised."""
+    """A supervised job whose agents run ``script``; $KIT_NODE_INDEX is the node."""
     spec = spec or JobSpec(name=name, nodes=2)
     agent = target.state / f"{spec.name}.sh"
     agent.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def begin(target: LocalTarget, script: str, *, name: str = "job", spec: JobSpec 
     return JobFolder(target.state / "jobs" / "default" / spec.name)
 
 
-def eventually(check: Callable[[], object], why: str = "it never came true") -> None:
+def eventually(check: Callable[[], object], why: str = "the condition never held") -> None:
     deadline = time.monotonic() + WAIT_SECONDS
     while not check():
         assert time.monotonic() < deadline, why
@@ -55,11 +55,11 @@ def eventually(check: Callable[[], object], why: str = "it never came true") -> 
 
 def up(folder: JobFolder, *indexes: int) -> bool:
     nodes = [folder.node(index) for index in indexes]
-    return all(node.alive() and node.started(node.attempts) and said_ready(node) for node in nodes)
+    return all(node.alive() and node.started(node.attempts) and is_ready(node) for node in nodes)
 
 
-def said_ready(node: NodeFolder) -> bool:
-    """Whether the script has come to where it takes a signal as it should."""
+def is_ready(node: NodeFolder) -> bool:
+    """Whether the script has installed its signal handlers."""
     return "ready" in node.log(node.attempts).read_text()
 
 
@@ -71,7 +71,7 @@ def agent_pid(folder: JobFolder, index: int) -> int:
 
 
 def supervisor_pid(folder: JobFolder) -> int:
-    """The supervisor's process id, which the kit itself never needs."""
+    """The supervisor's process id, which the kit itself does not record."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             parts = path.read_bytes().split(b"\0")
@@ -93,10 +93,10 @@ def test_a_node_killed_by_sigkill_is_started_again(target: LocalTarget) -> None:
     eventually(lambda: up(folder, 0, 1))
     os.killpg(agent_pid(folder, 1), signal.SIGKILL)
     eventually(lambda: folder.node(1).attempts == 2 and up(folder, 0, 1))
-    assert folder.node(0).attempts == 1, "the other one is left alone"
+    assert folder.node(0).attempts == 1, "the other node is not restarted"
 
 
-def test_nodes_outlive_a_killed_supervisor_and_the_next_command_brings_another(target: LocalTarget) -> None:
+def test_nodes_outlive_a_killed_supervisor_and_the_next_command_starts_another(target: LocalTarget) -> None:
     folder = begin(target, SLEEP)
     eventually(lambda: up(folder, 0, 1))
     pids = agent_pid(folder, 0), agent_pid(folder, 1)
@@ -106,7 +106,7 @@ def test_nodes_outlive_a_killed_supervisor_and_the_next_command_brings_another(t
     eventually(lambda: not folder.node(1).alive())
     target.job("default", "job")
     eventually(lambda: folder.node(1).attempts == 2 and up(folder, 0, 1))
-    assert agent_pid(folder, 0) == pids[0], "node 0 never noticed"
+    assert agent_pid(folder, 0) == pids[0], "node 0 keeps running"
 
 
 def test_an_agent_whose_shim_was_killed_does_not_run_beside_its_replacement(target: LocalTarget) -> None:
@@ -120,11 +120,11 @@ def test_an_agent_whose_shim_was_killed_does_not_run_beside_its_replacement(targ
 
 
 def test_a_fatal_node_fails_the_job_and_the_reason_is_kept(target: LocalTarget) -> None:
-    told = '{"outcome":"fatal","reason":"rank 1 failed (ValueError: no)","rank":1,"node":1,"time":5.0}'
+    message = '{"outcome":"fatal","reason":"rank 1 failed (ValueError: no)","rank":1,"node":1,"time":5.0}'
     folder = begin(
         target,
         f"""[ $KIT_NODE_INDEX = 0 ] && {{ {SLEEP}; }}
-        echo '{told}' > "$KIT_TERMINATION_LOG"; exit 78""",
+        echo '{message}' > "$KIT_TERMINATION_LOG"; exit 78""",
     )
     eventually(lambda: folder.result)
     job = state.derive(target.job("default", "job"))
@@ -165,9 +165,9 @@ def test_restart_replaces_every_node_of_a_running_job(target: LocalTarget) -> No
 
 
 def test_restart_starts_a_failed_job_again_but_not_one_that_succeeded(target: LocalTarget) -> None:
-    folder = begin(target, 'if [ -e "${KIT_TERMINATION_LOG%/nodes/*}/mended" ]; then exit 0; else exit 78; fi')
+    folder = begin(target, 'if [ -e "${KIT_TERMINATION_LOG%/nodes/*}/fixed" ]; then exit 0; else exit 78; fi')
     eventually(lambda: folder.result)
-    Path(f"{folder.path}/mended").touch()
+    Path(f"{folder.path}/fixed").touch()
     target.restart("default", "job")
     eventually(lambda: state.derive(target.job("default", "job")).phase == "Succeeded")
     with pytest.raises(ConflictError, match="has succeeded"):
@@ -201,7 +201,7 @@ def test_delete_leaves_nothing_but_the_snapshots(target: LocalTarget) -> None:
         target.job("default", "job")
 
 
-def test_two_jobs_have_ports_of_their_own(target: LocalTarget) -> None:
+def test_two_jobs_have_different_ports(target: LocalTarget) -> None:
     one, two = begin(target, SLEEP, name="one"), begin(target, SLEEP, name="two")
     eventually(lambda: up(one, 0, 1) and up(two, 0, 1))
     assert one.runtime != two.runtime
