@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -48,8 +50,21 @@ def test_each_job_is_waited_for_and_has_an_expectation_or_a_successor() -> None:
         assert bool(expected) == ("--follow" in words), words
 
 
+PYTHON = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+
+
+def test_the_lines_that_load_weights_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    saved, model = nn.Linear(2, 1), nn.Linear(2, 1)
+    torch.save(nn.DataParallel(saved).state_dict(), "checkpoint.pt")
+    seen = {"torch": torch, "model": model}
+    exec(PYTHON[0], seen)
+    torch.testing.assert_close(seen["state"], dict(saved.state_dict()), rtol=0, atol=0)
+    torch.testing.assert_close(model.weight, saved.weight, rtol=0, atol=0)
+
+
 def test_the_script_in_the_guide_is_the_one_that_is_tested() -> None:
-    (shown,) = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+    shown = PYTHON[-1]
     text = (SCRIPTS / "multinode_kit.py").read_text(encoding="utf-8")
     assert text.endswith(shown)
     assert text.removesuffix(shown).endswith('"""\n\n')

@@ -132,3 +132,12 @@ def test_a_checkpoint_with_module_in_its_names_does_not_fit_and_model_pt_does(tm
     output = run(tmp_path, "multinode_kit", "1")
     plain.load_state_dict(torch.load(tmp_path / "model.pt", weights_only=True))
     assert plain.weight.tolist() == [weights(output)]
+
+
+def test_weights_saved_under_any_wrapping_are_loaded_under_any_other(tmp_path: Path) -> None:
+    output = run(tmp_path, "checkpoints", str(tmp_path))
+    found = re.findall(r"^rank (\d): (\S+ to \S+), (\w+): (\w+)$", output, re.MULTILINE)
+    assert len(set(found)) == 2 * 4 * (4 + 3)
+    assert {equal for *_, equal in found} == {"True"}
+    assert "module.0.weight" in torch.load(tmp_path / "DDP.pt", weights_only=True)
+    assert "the file has 35 of 63 numbers" in output
