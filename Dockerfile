@@ -28,9 +28,13 @@ USER 0
 # A path file instead of PYTHONPATH: jobs may set that one, and the base's own packages come first.
 RUN python -c 'import site; open(site.getsitepackages()[0] + "/kitctl.pth", "w").write("/opt/kitctl\n")'
 COPY --from=build /opt/kitctl /opt/kitctl
+# Ahead of torch's own, for pods whose command was replaced by it.
+COPY trainer/image/torchrun /opt/kitctl/image/torchrun
+ENV PATH=/opt/kitctl/image:$PATH
 # Works with any user id and a read-only root: nothing needs a user name or a home, and only /tmp is written.
 ENV HOME=/tmp USER=trainer PYTHONUNBUFFERED=1
-USER 1000:1000
 WORKDIR /workspace
+RUN chmod 1777 /workspace
+USER 1000:1000
 ENTRYPOINT ["tini", "--"]
 CMD ["python", "-P", "-m", "kittrain.agent", "--", "-m", "kittrain.workloads.digits"]

@@ -1,0 +1,77 @@
+"""torchrun in the trainer image: what its command lines mean for a node, and when torch's own runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from torch.distributed.run import get_args_parser
+
+from kittrain import torchrun
+
+SCRIPT = "import os, sys; print('rank', os.environ['RANK'], 'run', os.environ.get('KIT_RUN_ID'), sys.argv[1:])\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "command", "ignored"),
+    [
+        ("train.py", "train.py", ""),
+        ("train.py --lr 1 -m x", "train.py --lr 1 -m x", ""),
+        ("-m package.train --lr 1", "-m package.train --lr 1", ""),
+        ("--module package.train", "-m package.train", ""),
+        ("--nnodes 2 --nproc_per_node=4 train.py a", "train.py a", "--nnodes 2 --nproc_per_node=4"),
+        ("--standalone --nproc-per-node 2 -m train", "-m train", "--standalone --nproc-per-node 2"),
+        ("--rdzv-backend c10d --rdzv_endpoint=a:1 -- train.py", "train.py", "--rdzv-backend c10d --rdzv_endpoint=a:1"),
+        ("", "", ""),
+        ("--nnodes", "", "--nnodes"),
+    ],
+)
+def test_a_command_line(words: str, command: str, ignored: str) -> None:
+    assert torchrun.parse(words.split()) == (command.split(), ignored.split())
+
+
+def test_flags_are_those_of_torchs_own() -> None:
+    """Which of its options take no value."""
+    known = [action for action in get_args_parser()._actions if action.nargs == 0]
+    flags = {option.replace("_", "-") for action in known for option in action.option_strings}
+    assert flags - {"-h", "--help"} <= torchrun.FLAGS | torchrun.MODULE | {torchrun.PROGRAM}
+
+
+def test_a_program_that_is_no_script_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert torchrun.main(["--no_python", "echo", "x"], {"KIT_RENDEZVOUS_HOST": "host"}) == 2
+    assert "start a Python script or module" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("environ", "is_node"),
+    [({}, "no"), ({"KIT_RENDEZVOUS_HOST": "a"}, "yes"), ({"KIT_RENDEZVOUS_HOST": "a", "RANK": "0"}, "no")],
+)
+def test_a_rank_and_a_shell_get_torchs_own(environ: dict[str, str], is_node: str) -> None:
+    assert torchrun.is_node(environ) is (is_node == "yes")
+
+
+def run(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    (folder / "train.py").write_text(SCRIPT)
+    command = [sys.executable, "-P", "-m", "kittrain.torchrun", *words]
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("KIT_", "PET_"))}
+    return subprocess.run(command, cwd=folder, env=inherited | environ, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+def test_in_a_pod_it_is_the_nodes_agent(tmp_path: Path) -> None:
+    pod = {"KIT_RENDEZVOUS_HOST": "localhost", "KIT_NODE_INDEX": "0", "PET_NNODES": "1", "PET_NPROC_PER_NODE": "2"}
+    done = run(tmp_path, "--nnodes=3", "train.py", "a", **pod, PET_RDZV_ID="mine")
+    assert done.returncode == 0, done.stderr
+    assert "ignored: --nnodes=3" in done.stderr
+    for rank in range(2):
+        assert f"[rank {rank}]: rank {rank} run mine ['a']" in done.stdout
+
+
+@pytest.mark.slow
+def test_elsewhere_it_is_torchs_own(tmp_path: Path) -> None:
+    done = run(tmp_path, "--standalone", "--nproc-per-node", "1", "train.py", "a")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "rank 0 run None ['a']\n"

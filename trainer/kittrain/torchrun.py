@@ -1,0 +1,74 @@
+"""``torchrun`` in the trainer image: in a pod of the kit's runtime the node's agent, anywhere else torch's own.
+
+A TrainJob may replace the command of its runtime's container: Kubeflow's SDK writes ``bash -c "... torchrun x.py"``.
+This takes the place of torch's launcher there, so that such a job recovers, resumes and reports like any other.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from kittrain import agent
+
+# Options without a value (torch.distributed.run); each other option has one.
+FLAGS: Final = frozenset({"--standalone", "--run-path", "--use-env", "--virtual-local-rank"})
+MODULE: Final = frozenset({"-m", "--module"})
+PROGRAM: Final = "--no-python"
+TORCHRUN: Final = ("-P", "-m", "torch.distributed.run")
+
+
+class NotPythonError(Exception):
+    """The ranks are to run a program that is no Python script."""
+
+
+def main(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
+    """Run a node of the job, or torch's launcher in place of this process; returns the exit code."""
+    if not is_node(environ):
+        os.execv(sys.executable, [sys.executable, *TORCHRUN, *arguments])  # noqa: S606  what the user called
+    try:
+        command, ignored = parse(arguments)
+    except NotPythonError:
+        _log(f"{PROGRAM} is not supported here: start a Python script or module")
+        return 2
+    if ignored:
+        _log(f"the job's runtime sets nodes and ranks; ignored: {' '.join(ignored)}")
+    return agent.start(["--", *command])
+
+
+def is_node(environ: Mapping[str, str]) -> bool:
+    """Whether this is a pod's own command, and neither outside of a job nor called by one of its ranks."""
+    return "KIT_RENDEZVOUS_HOST" in environ and "RANK" not in environ
+
+
+def parse(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The agent's command, and the options that have no effect here.
+
+    Raises:
+        NotPythonError: the command is no Python script or module.
+    """
+    words, ignored, module = list(arguments), list[str](), list[str]()
+    while words and words[0].startswith("-"):
+        option = words.pop(0)
+        if option == "--":
+            break
+        name = option.replace("_", "-")
+        if name == PROGRAM:
+            raise NotPythonError
+        if name in MODULE:
+            module = ["-m"]
+            continue
+        ignored.append(option)
+        if "=" not in name and name not in FLAGS and words:
+            ignored.append(words.pop(0))
+    return [*module, *words], ignored
+
+
+def _log(text: str) -> None:
+    sys.stderr.write(f"torchrun: {text}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
