@@ -21,7 +21,8 @@ class Output(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Snapshot(Output, frozen=True, kw_only=True):
     """A snapshot; what follows from its manifest is None where that cannot be trusted.
 
-    ``created`` is Unix seconds, ``size`` bytes; ``epoch``, from 1, is that of its last step.
+    ``created`` is Unix seconds, ``size`` bytes; ``epoch``, from 1, is that of its last step, and None, too, where the
+    order of the data is not known.
     """
 
     name: str
@@ -69,7 +70,7 @@ class Tensor(Output, frozen=True, kw_only=True):
 
 
 class SnapshotDetails(Snapshot, frozen=True, kw_only=True):
-    """A snapshot with the contents of its manifest."""
+    """A snapshot with the contents of its manifest; ``samples`` is 0 if the order of the data is not known."""
 
     job: str
     position: int
@@ -87,7 +88,7 @@ class EarlierData(Output, frozen=True, kw_only=True):
     """The part of a history that used another order of the data."""
 
     samples: int
-    """Samples of an epoch."""
+    """Samples of an epoch. 0: the order of the data is not known, and only steps are counted."""
     batch: int
     """Samples of a step."""
     seed: int
@@ -116,7 +117,7 @@ class Proof(Output, frozen=True, kw_only=True):
     position: int
     """Samples of one more epoch."""
     samples: int
-    """Samples of an epoch."""
+    """Samples of an epoch. 0: the order of the data is not known, and only steps are counted."""
     counted: int
     """Samples that were counted exactly once."""
     steps: int
@@ -132,6 +133,11 @@ class Proof(Output, frozen=True, kw_only=True):
     ledger: tuple[LedgerEntry, ...]
     """The history."""
 
+    @property
+    def has_samples(self) -> bool:
+        """Whether the history says which samples all of its steps took."""
+        return bool(self.samples) and all(part.samples for part in self.earlier)
+
 
 class Audit(Output, frozen=True, kw_only=True):
     """The proofs of all snapshots, the newest first; ``unusable`` are the snapshots that cannot be read."""
@@ -142,7 +148,8 @@ class Audit(Output, frozen=True, kw_only=True):
     @property
     def holds(self) -> bool:
         """Whether there is a history, and all of it is proved."""
-        return bool(self.proofs) and not self.unusable and not any(proof.broken for proof in self.proofs)
+        proved = all(proof.has_samples and not proof.broken for proof in self.proofs)
+        return bool(self.proofs) and not self.unusable and proved
 
 
 def parse(answer: bytes, kind: type[T]) -> T:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kitctl.snapshot_client import SnapshotClient
 
 EPILOG = """\b
-Exit codes: 0 proved, 1 not.
+Exit codes: 0 proved, 1 not, or nothing to prove: no snapshots, or batches that do not come from kittrain.Data.
 
 \b
 Examples:

@@ -23,12 +23,14 @@ def table(found: Sequence[Snapshot], now: float, *, wide: bool = False) -> list[
 
 def page(one: SnapshotDetails, now: float) -> list[str]:
     """One snapshot: its manifest, the model's tensors, and its history."""
+    where = f", in epoch {one.epoch} after {one.position} of {one.samples} samples"
+    data = f"{one.samples} samples in batches of {one.batch}, seed {one.seed}"
     facts = [
         ("Snapshot", one.name),
         ("Job", f"{one.job}, run {one.run}"),
-        ("Step", f"{one.step}, in epoch {one.epoch} after {one.position} of {one.samples} samples"),
+        ("Step", f"{one.step}{where if one.samples else ''}"),
         ("Taken by", f"generation {one.generation}, {pluralize(one.world_size or 0, 'rank')}, torch {one.torch}"),
-        ("Data", f"{one.samples} samples in batches of {one.batch}, seed {one.seed}"),
+        ("Data", data if one.samples else "from a loader of the script's own"),
         ("Age", "-" if one.created is None else duration(now - one.created)),
         ("Size", format_bytes(one.size)),
         ("Resumed from", one.parent or "the start"),

@@ -8,9 +8,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from torch import nn
 
 from kitctl import names, snapshots
 from kitctl.errors import TargetError
+from kitctl.view import audit as audit_view
+from kitctl.view import snapshots as view
+from kittrain import Run, attach
+from kittrain.env import RankEnv
 from kittrain.snapshots.__main__ import VERBS, parser
 from tests.trainer import runs
 
@@ -56,6 +61,26 @@ def without_chain(form: Any) -> Any:
     if not isinstance(form, dict):
         return form
     return {key: without_chain(one) for key, one in form.items() if key != "chain"}
+
+
+def test_a_loop_with_a_loader_of_its_own_has_snapshots_and_nothing_to_prove(tmp_path: Path) -> None:
+    with Run(attach(env=RankEnv(run_id="run", snapshot_dir=tmp_path)), model=nn.Linear(1, 1)) as run:
+        for _ in run.steps(4):
+            run.step()
+    audit = snapshots.parse(answer(tmp_path, "audit"), snapshots.Audit)
+    assert not audit.holds
+    (line,) = audit_view.page(audit, wide=False)
+    assert line == (
+        "nothing to prove: which samples a step took is not recorded, since the script takes its batches from a loader "
+        "of its own; 4 steps in one unbroken history, by 1 generation (0 restarts; 1 rank), in 1 entry; "
+        "from step-00000004-g0001"
+    )
+    assert "Run(..., data=data)" in audit_view.fix(audit)
+    (listed,) = snapshots.parse(answer(tmp_path, "list"), list[snapshots.Snapshot])
+    assert (listed.step, listed.epoch) == (4, None)
+    shown = "\n".join(view.page(snapshots.parse(answer(tmp_path, "show"), snapshots.SnapshotDetails), 0.0))
+    assert "Step           4\n" in shown
+    assert "Data           from a loader of the script's own" in shown
 
 
 def test_the_trainer_accepts_kitctls_commands() -> None:

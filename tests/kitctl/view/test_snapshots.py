@@ -126,5 +126,27 @@ def test_a_snapshot_without_a_proof_does_not_affect_the_others() -> None:
 
 
 def test_without_a_snapshot_nothing_is_proved() -> None:
-    assert printed(Audit(proofs=(), unusable=())) == ["no snapshots"]
-    assert not Audit(proofs=(), unusable=()).holds
+    none = Audit(proofs=(), unusable=())
+    assert printed(none) == ["nothing to prove: there are no snapshots, which hold the record of the samples"]
+    assert not none.holds
+    assert audit_view.fix(none).startswith("ask again after the first snapshot of Training or Run; ")
+
+
+def test_without_the_order_of_the_data_only_steps_are_printed() -> None:
+    own = proof(epochs=0, position=0, samples=0, counted=0)
+    audit = Audit(proofs=(own, own), unusable=())
+    assert not audit.holds
+    (line,) = printed(audit)
+    assert line.startswith("nothing to prove: which samples a step took is not recorded, since the script takes its")
+    assert "; 10 steps in one unbroken history, by 3 generations (2 restarts; 2 -> 1 -> 2 ranks), in 3 ent" in line
+    assert audit_view.fix(audit).startswith("take the batches from kittrain.Data")
+
+
+def test_a_history_that_began_without_it_is_not_proved_as_a_whole() -> None:
+    part = EarlierData(samples=0, batch=0, seed=0, before=0, epochs=0, position=0, counted=0, steps=8)
+    audit = Audit(proofs=(proof(earlier=(part,)),), unusable=())
+    assert not audit.holds
+    earlier, present = printed(audit)
+    assert earlier.startswith("not recorded: the samples of 8 steps, since the script")
+    assert present.startswith("proved: 2 epochs")
+    assert "submit --from-scratch" in audit_view.fix(audit)

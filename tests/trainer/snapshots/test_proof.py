@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kittrain.snapshots.ledger import Ledger, extend
 from kittrain.snapshots.proof import Proof, prove
 from kittrain.snapshots.snapshot import Manifest, read_manifest
-from kittrain.world.order import Cursor
+from kittrain.world.order import STEPS, Cursor
 from tests.trainer import runs, saved
 
 
@@ -93,3 +94,22 @@ def test_a_history_that_diverges_from_its_parents_shows_where(ledger: Ledger, en
     proof = prove(child, {parent.name: parent})
     assert proof.entry == entry
     assert "differs from that of" in proof.broken
+
+
+def test_without_an_order_of_the_data_steps_are_counted_and_no_samples() -> None:
+    ledger = extend((), STEPS, 1, Cursor(), Cursor(0, 3), world_size=2)
+    own: dict[str, Any] = {
+        "cursor": Cursor(0, 3),
+        "samples": STEPS.samples,
+        "batch": STEPS.batch,
+        "seed": STEPS.seed,
+        "ledger": ledger,
+    }
+    manifest = replace(saved.manifest(3), **own, data=STEPS.fingerprint)
+    proof = alone(manifest)
+    assert (proof.broken, proof.samples, proof.counted, proof.epochs, proof.position) == ("", 0, 0, 0, 0)
+    assert (proof.steps, proof.generations) == (3, 1)
+    then = extend(ledger, saved.ORDER, 2, Cursor(), cursor(2), world_size=2, earlier=(manifest.segment,))
+    later = alone(saved.manifest(2, generation=2, ledger=then, earlier=(manifest.segment,)))
+    assert (later.broken, later.samples, later.counted, later.steps) == ("", 10, 8, 2)
+    assert [(part.samples, part.counted, part.steps) for part in later.earlier] == [(0, 0, 3)]

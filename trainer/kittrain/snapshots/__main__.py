@@ -124,19 +124,26 @@ def _row(info: SnapshotInfo) -> dict[str, Any]:
         "step": info.step,
         "generation": info.generation,
         "size": info.size,
-        "epoch": manifest and manifest.cursor.epoch + (manifest.cursor.position > 0),
+        "epoch": _epoch(manifest) if manifest else None,
         "run": manifest and manifest.run,
         "world_size": manifest and manifest.world_size,
         "created": manifest and manifest.created,
     }
 
 
+def _epoch(manifest: Manifest) -> int | None:
+    """The epoch of the last step, from 1; None if the order of the data is not known."""
+    reached = manifest.cursor
+    return reached.epoch + (reached.position > 0) if manifest.segment.order.is_known else None
+
+
 def _details(manifest: Manifest) -> dict[str, Any]:
+    known = manifest.segment.order.is_known
     return {
         "job": manifest.job,
-        "position": manifest.cursor.position,
-        "samples": manifest.samples,
-        "batch": manifest.batch,
+        "position": manifest.cursor.position if known else 0,
+        "samples": manifest.samples if known else 0,
+        "batch": manifest.batch if known else 0,
         "seed": manifest.seed,
         "torch": manifest.torch,
         "parent": manifest.parent.name if manifest.parent else "",

@@ -15,7 +15,7 @@ class Part:
     """A part of a history in one order of the data. An epoch that it does not complete starts over in the next one.
 
     Attributes:
-        samples: size of the data set.
+        samples: size of the data set; 0: the order of the data is not known, so only steps are counted.
         batch: samples in a step.
         seed: of the order.
         before: epochs before it, in other orders.
@@ -44,7 +44,7 @@ class Proof:
         before: epochs before its current order of the data.
         epochs: that are complete in this order.
         position: samples of the epoch after those.
-        samples: size of the data set.
+        samples: size of the data set; 0: the order of the data is not known, so only steps are counted.
         counted: samples counted once, over all of these epochs.
         steps: optimizer steps that took them.
         earlier: the earlier parts of the history, in other orders.
@@ -97,18 +97,27 @@ def _parts(manifest: Manifest) -> Iterator[Part]:
     for segment in (*manifest.earlier, manifest.segment):
         entries = manifest.ledger[first : segment.entries]
         reached = manifest.cursor if segment == manifest.segment else _end(entries, segment, start)
-        epochs = reached.epoch - start.epoch
-        yield Part(
-            samples=segment.samples,
-            batch=segment.batch,
-            seed=segment.seed,
-            before=start.epoch,
-            epochs=epochs,
-            position=reached.position,
-            counted=epochs * segment.samples + reached.position,
-            steps=segment.order.step(reached) - segment.order.step(start),
-        )
+        steps = segment.order.step(reached) - segment.order.step(start)
+        yield _part(segment, start, reached, steps) if segment.order.is_known else _steps_only(start, steps)
         start, first = new_order_start(reached), segment.entries
+
+
+def _part(segment: Segment, start: Cursor, reached: Cursor, steps: int) -> Part:
+    epochs = reached.epoch - start.epoch
+    return Part(
+        samples=segment.samples,
+        batch=segment.batch,
+        seed=segment.seed,
+        before=start.epoch,
+        epochs=epochs,
+        position=reached.position,
+        counted=epochs * segment.samples + reached.position,
+        steps=steps,
+    )
+
+
+def _steps_only(start: Cursor, steps: int) -> Part:
+    return Part(samples=0, batch=0, seed=0, before=start.epoch, epochs=0, position=0, counted=0, steps=steps)
 
 
 def _end(entries: Sequence[Entry], segment: Segment, start: Cursor) -> Cursor:

@@ -8,10 +8,9 @@ from typing import Final
 
 from kittrain.world.data import Batch, Data
 from kittrain.world.distributed import World
-from kittrain.world.order import Cursor, Order
+from kittrain.world.order import STEPS, Cursor
 
 ENDLESS: Final = sys.maxsize  # epochs
-STEPS: Final = Order(samples=1 << 53, batch=1)  # of a run whose data have no known order: one epoch of steps
 
 
 class Taken:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kittrain.world.seeds import derive_seed
 
@@ -57,6 +57,11 @@ class Order:
     dataset: str = ""
 
     @property
+    def is_known(self) -> bool:
+        """Whether it says which samples a step takes; ``STEPS`` does not."""
+        return (self.samples, self.batch) != (STEPS.samples, STEPS.batch)
+
+    @property
     def steps_per_epoch(self) -> int:
         """Optimizer steps in an epoch, including a short last one."""
         return -(-self.samples // self.batch)
@@ -86,6 +91,9 @@ class Order:
         """The ids of a span's samples, in order."""
         ids: list[int] = _permutation(self.seed, span.epoch, self.samples)[span.start : span.stop].tolist()
         return ids
+
+
+STEPS: Final = Order(samples=1 << 53, batch=1)  # of a run whose data have no known order: one epoch of steps
 
 
 def rank_share(items: Sequence[Any], rank: int, size: int, *, minimum: int = 1) -> Sequence[Any]:
