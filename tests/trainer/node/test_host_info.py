@@ -25,9 +25,9 @@ def node(**env: str) -> NodeEnv:
     return node_env({"PET_NNODES": "2", "PET_RDZV_ENDPOINT": "job-0.job:29400", **env})
 
 
-def host(*, local_addr: str = "10.1.2.3", shm_bytes: int = 1 << 31) -> HostInfo:
+def host(*, local_addr: str = "10.1.2.3", shm_bytes: int = 1 << 31, accelerated: bool = True) -> HostInfo:
     known = {"127.0.0.1": "lo", "10.1.2.3": "eth0", "192.168.7.1": "docker0"}
-    return HostInfo(local_addr=local_addr, interfaces=known, shm_bytes=shm_bytes)
+    return HostInfo(local_addr=local_addr, interfaces=known, shm_bytes=shm_bytes, accelerated=accelerated)
 
 
 def test_the_interface_is_that_of_the_route() -> None:
@@ -44,6 +44,10 @@ def test_accelerate_uses_cpus_where_the_job_does() -> None:
     assert (env["ACCELERATE_USE_CPU"], env["ACCELERATE_TORCH_DEVICE"]) == ("true", "cpu")
     for settings in ({}, {"KIT_BACKEND": "gloo", "KIT_GPUS_PER_NODE": "1"}, {"KIT_BACKEND": "nccl"}):
         assert "ACCELERATE_USE_CPU" not in launch_settings(node(**settings), host(), {}).env
+    bare = host(accelerated=False)
+    assert launch_settings(node(), bare, {}).env["ACCELERATE_USE_CPU"] == "true"
+    for settings in ({"KIT_GPUS_PER_NODE": "1"}, {"KIT_BACKEND": "nccl"}):
+        assert "ACCELERATE_USE_CPU" not in launch_settings(node(**settings), bare, {}).env
     given = {"ACCELERATE_USE_CPU": "false"}
     assert "ACCELERATE_USE_CPU" not in launch_settings(node(KIT_BACKEND="gloo"), host(), given).env
 
@@ -104,5 +108,5 @@ def test_loopback_is_found() -> None:
 
 
 def test_a_given_address_is_used() -> None:
-    assert inspect(node(PET_LOCAL_ADDR="10.0.0.7")).local_addr == "10.0.0.7"
-    assert inspect(node(PET_RDZV_ENDPOINT="name.invalid:29400")).local_addr == ""
+    assert inspect(node(PET_LOCAL_ADDR="10.0.0.7"), accelerated=True).local_addr == "10.0.0.7"
+    assert inspect(node(PET_RDZV_ENDPOINT="name.invalid:29400"), accelerated=True).local_addr == ""

@@ -39,6 +39,7 @@ class HostInfo:
     local_addr: str  # the address at which other nodes reach this one
     interfaces: Mapping[str, str]  # address -> interface
     shm_bytes: int | None  # size of /dev/shm; None if it does not exist
+    accelerated: bool  # whether torch may find something else than CPUs to compute on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +63,14 @@ def check_gpus(node: NodeEnv, *, visible: int) -> None:
         )
 
 
-def inspect(node: NodeEnv) -> HostInfo:
-    """Inspect the host; node 0's name must resolve by now."""
+def inspect(node: NodeEnv, *, accelerated: bool) -> HostInfo:
+    """Inspect the host; node 0's name must resolve by now. ``accelerated`` is what torch says."""
     shm = Path("/dev/shm")  # noqa: S108  only its size is read
     return HostInfo(
         local_addr=node.local_addr or source_address(node.rendezvous_host, node.rendezvous_port),
         interfaces=interfaces(),
         shm_bytes=shutil.disk_usage(shm).total if shm.is_dir() else None,
+        accelerated=accelerated,
     )
 
 
@@ -78,7 +80,8 @@ def launch_settings(node: NodeEnv, host: HostInfo, environ: Mapping[str, str]) -
     interface = node.interface or host.interfaces.get(host.local_addr)
     if interface:
         env |= {name: interface for name in INTERFACE_VARIABLES if name not in environ}
-    if node.backend == "gloo" and not node.gpus_per_node:
+    on_cpus = node.backend == "gloo" or (node.backend == "auto" and not host.accelerated)
+    if on_cpus and not node.gpus_per_node:
         env |= {name: value for name, value in ACCELERATE_ON_CPUS.items() if name not in environ}
     if node.gpus_per_node and node.backend != "gloo":
         env |= {name: value for name, value in _flight_recorder(node).items() if name not in environ}

@@ -147,7 +147,7 @@ class Supervisor:
         self._joined, self._waiting_for = False, ""
         if ending := self._connect(backend, deadline):
             return ending
-        host = host_info.inspect(self._node)
+        host = host_info.inspect(self._node, accelerated=may_have_accelerator())
         self._apply_launch_settings(host)
         with self._drain.interruptible():
             self._starter.prepare()
@@ -218,6 +218,12 @@ class Supervisor:
 
     def _log(self, text: str) -> None:
         log(self._node.node_index, text)
+
+
+def may_have_accelerator() -> bool:
+    """Whether torch may find something else than CPUs to compute on; initializes nothing, counts only GPUs of CUDA."""
+    built_for = torch.accelerator.current_accelerator()
+    return built_for is not None and (built_for.type != "cuda" or torch.cuda.device_count() > 0)
 
 
 def is_unresolved(error: BaseException | None) -> bool:
