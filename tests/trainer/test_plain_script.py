@@ -48,8 +48,9 @@ def test_a_rank_that_hangs_is_named(tmp_path: Path) -> None:
         assert hang.endswith("; started again"), "the first time is not charged"
 
 
-def test_a_script_that_continues_from_a_new_checkpoint_resets_its_restarts(tmp_path: Path) -> None:
-    with plain(tmp_path, FAULT="kill", FAULTS="4", EPOCHS="6", PET_MAX_RESTARTS="1") as nodes:
+@pytest.mark.parametrize("form", ["torch.save", "dcp"])
+def test_a_script_that_continues_from_a_new_checkpoint_resets_its_restarts(tmp_path: Path, form: str) -> None:
+    with plain(tmp_path, FAULT="kill", FAULTS="4", EPOCHS="6", PET_MAX_RESTARTS="1", FORMAT=form) as nodes:
         nodes.start(0, 1)
         assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
         assert nodes.output(1).count("failed (killed by SIGKILL), restart 1 of 1") == 4

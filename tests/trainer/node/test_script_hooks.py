@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 
 from kittrain.node.script_hooks import VARIABLE
-from kittrain.system.heartbeat import HeartbeatState, Phase, prepare
+from kittrain.system.heartbeat import Phase
+from tests.trainer.hooked import run
 
 pytestmark = pytest.mark.slow
 
@@ -26,16 +24,6 @@ for _ in range(3):
         optimizer.step()
 assert not [finder for finder in sys.meta_path if "kittrain" in type(finder).__module__ and "optim" in finder._name]
 """
-
-
-def run(folder: Path, script: str, **env: str) -> HeartbeatState:
-    """What the agent reads after a cold rank has run a script."""
-    (folder / "train.py").write_text(dedent(script))
-    file = prepare(folder / "heartbeat")
-    rank = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-P", "-m", "kittrain.node.worker", "train.py"]
-    subprocess.run(command, cwd=folder, env={"PATH": "", "KIT_HEARTBEAT_FILE": str(file), **rank, **env}, check=True)
-    return HeartbeatState.read(file)
 
 
 def test_optimizer_steps_are_counted_in_a_rank_that_imports_torch_later(tmp_path: Path) -> None:
@@ -62,24 +50,3 @@ def test_a_process_group_is_seen_however_it_was_formed_and_after_it_is_gone(tmp_
 
 def test_a_script_without_torch_does_not_import_it(tmp_path: Path) -> None:
     assert run(tmp_path, "import sys; assert 'torch' not in sys.modules").step == 0
-
-
-def test_the_time_of_a_file_loaded_before_the_first_step_is_recorded(tmp_path: Path) -> None:
-    script = """
-    import os, torch
-    from pathlib import Path
-    for name, seconds in (("old", 5), ("new", 7), ("newest", 9)):
-        torch.save({"a": torch.ones(2)}, name)
-        os.utime(name, (seconds, seconds))
-    with open("old", "rb") as opened:
-        torch.load(opened)
-    with open("new", "rb") as opened:
-        buffer = __import__("io").BytesIO(opened.read())
-    assert torch.load(buffer)["a"].tolist() == [1, 1]
-    torch.load(Path("new"), weights_only=True)
-    optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
-    optimizer.step()
-    torch.load(f="newest")
-    assert torch.load is torch.serialization.load
-    """
-    assert run(tmp_path, script).loaded == 7_000_000_000

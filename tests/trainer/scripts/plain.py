@@ -47,8 +47,16 @@ torch.manual_seed(0)
 model = DistributedDataParallel(nn.Linear(4, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 first = 0
+if sharded := os.environ.get("FORMAT") == "dcp":
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import get_state_dict
 if snapshot.exists():
-    state = torch.load(snapshot, weights_only=True)
+    state = {"model": model.module.state_dict(), "epoch": 0}
+    if sharded:
+        get_state_dict(model, optimizer)  # takes a step, to create the optimizer's state
+        dcp.load(state, checkpoint_id=snapshot.read_text())
+    else:
+        state = torch.load(snapshot, weights_only=True)
     model.module.load_state_dict(state["model"])
     first = state["epoch"]
     print(f"resumed at epoch {first}", flush=True)
@@ -62,8 +70,14 @@ for epoch in range(first, EPOCHS):
         taken += 1
         if taken == at and due():
             fail()
+    state = {"model": model.module.state_dict(), "epoch": epoch + 1}
+    if sharded:
+        dcp.save(state, checkpoint_id=folder / f"epoch-{epoch}")
     if dist.get_rank() == 0 and "NO_SNAPSHOT" not in os.environ:
-        torch.save({"model": model.module.state_dict(), "epoch": epoch + 1}, folder / "scratch.pt")
+        if sharded:
+            (folder / "scratch.pt").write_text(str(folder / f"epoch-{epoch}"))
+        else:
+            torch.save(state, folder / "scratch.pt")
         (folder / "scratch.pt").replace(snapshot)
     dist.barrier()
 print(f"took {taken} steps", flush=True)

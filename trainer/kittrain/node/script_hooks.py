@@ -6,16 +6,14 @@ into the rank's heartbeat file. ``KIT_SCRIPT_HOOKS=0`` leaves them out.
 
 from __future__ import annotations
 
-import functools
 import os
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Final
 
-from kittrain.node import init_method, jax_cluster, late_variables
+from kittrain.node import init_method, jax_cluster, late_variables, script_loads
 from kittrain.system.heartbeat import ScriptWriter
 from kittrain.system.imports import after_import
 from kittrain.torch_private.early import on_default_group
@@ -38,7 +36,7 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
         writer = ScriptWriter(Path(name))
         after_import("torch.optim.optimizer", lambda module: _watch_optimizers(module, writer))
         after_import("torch.distributed.distributed_c10d", lambda module: _watch_groups(module, writer))
-        after_import("torch.serialization", lambda module: _watch_loads(module, writer))
+        script_loads.watch(writer.file_loaded)
 
 
 def _watch_optimizers(module: ModuleType, writer: ScriptWriter) -> None:
@@ -52,25 +50,3 @@ def _watch_groups(module: ModuleType, writer: ScriptWriter) -> None:
     """Write the size of each process group that becomes the default one."""
     if not on_default_group(module, lambda group: writer.group_formed(group.size())):
         writer.group_formed(int(os.environ.get("WORLD_SIZE", "1")))  # assume that the ranks form a group
-
-
-def _watch_loads(module: ModuleType, writer: ScriptWriter) -> None:
-    """Wrap ``torch.load``: a file that it reads before the first step may be the checkpoint of an earlier round."""
-    load: Callable[..., Any] = module.load
-
-    @functools.wraps(load)
-    def load_and_tell(*args: Any, **kwargs: Any) -> Any:
-        loaded = load(*args, **kwargs)
-        with suppress(OSError, TypeError, ValueError):  # no file: a buffer, or a stream of another library
-            writer.file_loaded(_changed(args[0] if args else kwargs["f"]))
-        return loaded
-
-    module.load = load_and_tell  # type: ignore[attr-defined]
-    if getattr(sys.modules["torch"], "load", None) is load:  # torch is imported already
-        sys.modules["torch"].load = load_and_tell  # type: ignore[attr-defined]
-
-
-def _changed(file: Any) -> int:
-    """When a file, given by its path or opened, was last changed, in nanoseconds."""
-    descriptor = getattr(file, "fileno", None)
-    return (os.fstat(descriptor()) if descriptor else Path(file).stat()).st_mtime_ns

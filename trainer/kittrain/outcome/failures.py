@@ -99,7 +99,7 @@ class ScriptRound:
 
     Attributes:
         steps: optimizer steps that its ranks have taken.
-        loaded: when the newest file that it loaded before its first step was last changed, in nanoseconds; 0: none.
+        loaded: when the newest file that it loaded before its second step was last changed, in nanoseconds; 0: none.
         error: of the rank that failed; empty if it was killed from outside.
     """
 

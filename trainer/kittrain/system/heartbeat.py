@@ -109,8 +109,11 @@ class ScriptWriter:
         self._enter(Phase.PREPARING)
 
     def file_loaded(self, changed: int) -> None:
-        """The script has loaded a file that was last changed then; after the first step it is no restart's."""
-        if not self._calls:
+        """The script has loaded a file that was last changed then; in the middle of training it is no restart's.
+
+        One step may come before: torch takes it to create an optimizer's state, for ``torch.distributed.checkpoint``.
+        """
+        if self._steps <= 1:
             self._loaded = max(self._loaded, changed)
             self._write()
 
@@ -143,7 +146,7 @@ class HeartbeatState:
         busy: seconds in which it did not wait for others; 0 in phase SCRIPT.
         first: by phase, when it first began, in ``time.monotonic()``; 0: not yet.
         group: ranks of the largest process group that it has joined; 0: none.
-        loaded: when the newest file that it loaded before its first step was last changed, in nanoseconds; 0: none.
+        loaded: when the newest file that it loaded before its second step was last changed, in nanoseconds; 0: none.
     """
 
     beats: int
