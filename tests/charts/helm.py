@@ -17,6 +17,7 @@ from tests.cluster.kind.settings import ENVIRON
 Object = dict[str, Any]
 
 CHART: Final = Path(__file__).parents[2] / "charts" / "training-job"
+PLATFORM: Final = CHART.parent / "platform"
 HELM: Final = shutil.which("helm", path=ENVIRON["PATH"])
 KUBERNETES: Final = "1.31"  # passed to helm: one built without its release's linker flags assumes an older version
 TEMPLATE: Final = ("template", "--no-hooks", "--kube-version", KUBERNETES)

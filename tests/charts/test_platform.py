@@ -12,17 +12,22 @@ from kitctl.kinds import KINDS, train_job
 from kitctl.spec import JobSpec
 from kittrain import env, torchrun
 from kittrain.system.child_processes import SUPERVISOR
-from tests.charts.helm import CHART, KUBERNETES, helm
+from tests.charts.helm import KUBERNETES, PLATFORM, helm
 
-PLATFORM = CHART.parent / "platform"
 COMMON = ("completionMode", "backoffLimit", "podReplacementPolicy", "podFailurePolicy")
 PODS = ("restartPolicy", "enableServiceLinks", "terminationGracePeriodSeconds")
+RENDER = ("template", "kit-platform", str(PLATFORM), "--kube-version", KUBERNETES)
+
+
+def rendered(*arguments: str) -> list[dict[str, Any]]:
+    done = helm(*RENDER, *arguments)
+    assert done.returncode == 0, done.stderr
+    return [one for one in yaml.safe_load_all(done.stdout) if one]
 
 
 def runtimes(*arguments: str) -> dict[str, dict[str, Any]]:
-    done = helm("template", "kit-platform", str(PLATFORM), "--kube-version", KUBERNETES, *arguments)
-    assert done.returncode == 0, done.stderr
-    return {one["metadata"]["name"]: one for one in yaml.safe_load_all(done.stdout) if one}
+    found = rendered(*arguments)
+    return {one["metadata"]["name"]: one for one in found if one["kind"] == "ClusterTrainingRuntime"}
 
 
 def job_of(runtime: dict[str, Any]) -> dict[str, Any]:
@@ -104,6 +109,6 @@ def test_without_trainer_nothing_is_installed() -> None:
 
 
 def test_a_mistyped_value_is_refused() -> None:
-    done = helm("template", "x", str(PLATFORM), "--kube-version", KUBERNETES, "--set", "trainingRuntime.enabled=false")
+    done = helm(*RENDER, "--set", "trainingRuntime.enabled=false")
     assert done.returncode != 0
     assert "trainingRuntime" in done.stderr

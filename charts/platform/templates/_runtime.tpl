@@ -2,10 +2,7 @@
 
 {{- define "platform.metadata" -}}
 labels:
-  app.kubernetes.io/name: kitctl-platform
-  app.kubernetes.io/instance: {{ .Release.Name | toJson }}
-  app.kubernetes.io/managed-by: {{ .Release.Service | toJson }}
-  app.kubernetes.io/version: {{ .Chart.AppVersion | toJson }}
+  {{- include "platform.labels" . | nindent 2 }}
   trainer.kubeflow.org/framework: torch
   kitctl.dev/runtime: "1" # which version of this kitctl knows
 {{- end }}

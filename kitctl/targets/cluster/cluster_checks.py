@@ -17,11 +17,12 @@ from kitctl.errors import Forbidden, UnsupportedError, UsageError
 from kitctl.quantity import amount, format_bytes
 from kitctl.spec import JobSpec
 from kitctl.targets import Submission
-from kitctl.targets.cluster import code_sending, dry_run, kind_choice, preflight, queue_checks, submitting
+from kitctl.targets.cluster import code_sending, dry_run, kind_choice, preflight, queue_checks, rights, submitting
 from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.resources import Object
 
 OLDEST: Final = (1, 31)  # what a job's fields need: docs/cluster.md
+ASK: Final = "ask for these permissions (docs/platform.md has a role for users)"
 DNS: Final = "k8s-app in (kube-dns, coredns)"
 
 
@@ -64,13 +65,14 @@ def _server(api: Api) -> str:
 
 def _rights(api: Api, spec: JobSpec) -> str:
     missing: list[str] = []
-    allowed = preflight.degrade_to_permissions(api, spec, missing.append)
-    kind = kinds.of_spec(allowed.kind).resource
-    if not preflight.permissions(api, spec.namespace).may_apply(kind, "Service", "ConfigMap"):
-        what = f"you may not create {kind}s, services and config maps in namespace {spec.namespace!r}"
-        raise UsageError(what, fix="ask for these permissions, or choose another namespace with -n")
+    adapted = preflight.degrade_to_permissions(api, spec, missing.append)
+    kind, allowed = kinds.of_spec(adapted.kind), preflight.permissions(api, spec.namespace)
+    if not allowed.may_apply(kind.resource, "Service", "ConfigMap"):
+        what = f"you may not create {kind.resource}s, services and config maps in namespace {spec.namespace!r}"
+        raise UsageError(what, fix=f"{ASK}, or choose another namespace with -n")
+    missing += rights.lacking(allowed, rights.AFTERWARDS + (rights.QUEUEING if spec.scheduling.queue else ()), kind)
     if missing:
-        raise CheckWarning("; ".join(missing), fix="ask for these permissions, or run without")
+        raise CheckWarning("; ".join(missing), fix=f"{ASK}, or run without")
     return f"all permissions for such a job in namespace {spec.namespace!r}"
 
 

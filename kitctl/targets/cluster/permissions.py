@@ -18,16 +18,17 @@ class Permissions:
 
     def may_apply(self, *kinds: str) -> bool:
         """Whether objects of all these kinds may be created; an incomplete list forbids nothing."""
-        return bool(self.status.get("incomplete")) or all(self._allows(verb, kind) for kind in kinds for verb in NEEDED)
+        asked = [RESOURCES[kind] for kind in kinds]
+        return all(self.has(verb, one.group, one.plural) for one in asked for verb in NEEDED)
 
     @property
     def may_run_commands(self) -> bool:
         """Whether a helper pod may be created, and commands be run in it; an incomplete list forbids nothing."""
-        asked = self._permits("create", "", "pods") and self._permits("create", "", "pods/exec")
-        return bool(self.status.get("incomplete")) or asked
+        return self.has("create", "", "pods") and self.has("create", "", "pods/exec")
 
-    def _allows(self, verb: str, kind: str) -> bool:
-        return self._permits(verb, RESOURCES[kind].group, RESOURCES[kind].plural)
+    def has(self, verb: str, group: str, resource: str) -> bool:
+        """Whether a verb is allowed on a resource (``pods``, ``pods/exec``); an incomplete list forbids nothing."""
+        return bool(self.status.get("incomplete")) or self._permits(verb, group, resource)
 
     def _permits(self, verb: str, group: str, resource: str) -> bool:
         asked = {"verbs": verb, "apiGroups": group, "resources": resource}
