@@ -12,3 +12,9 @@ _BLOCK: Final = re.compile(r"^```yaml\n# (\S+)\.yaml\n(.*?)^```", re.MULTILINE |
 RECIPES: Final[dict[str, str]] = dict(_BLOCK.findall(_PAGE.read_text(encoding="utf-8")))
 EXPECTED: Final = 8  # so that none is skipped
 assert len(RECIPES) == EXPECTED
+
+# The strictest Pod Security level that admits each, by the page's table.
+LEVELS: Final = ("restricted", "baseline", "privileged")
+_ROW: Final = re.compile(rf"^\| `(\S+)\.yaml` \| `({'|'.join(LEVELS)})` \|", re.MULTILINE)
+LEVEL: Final[dict[str, str]] = dict(_ROW.findall(_PAGE.read_text(encoding="utf-8")))
+assert LEVEL.keys() == RECIPES.keys()

@@ -169,6 +169,7 @@ def test_queues_have_the_version_of_the_cluster(served: list[str], version: str,
     queues = {"clusterQueues": {"training": {"cohort": "all", "quotas": {"default": {"cpu": 8}}}}}
     options = [word for one in served for word in ("--api-versions", f"kueue.x-k8s.io/{one}")]
     queue = objects(*options, queues=queues)["ClusterQueue/training"]
+    assert "namespaceSelector" not in queue["spec"], "Kueue refuses an empty list of namespaces"
     assert queue["apiVersion"] == f"kueue.x-k8s.io/{version}"
     assert queue["spec"][field] == "all"
 

@@ -7,6 +7,8 @@ import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +16,9 @@ from tests.cluster.kind import host
 from tests.cluster.kind.settings import STATE
 from tests.cluster.kind.steps import works
 from tests.cluster.kubectl import kubectl
+
+if TYPE_CHECKING:
+    from tests.cluster.release import Release
 
 collect_ignore_glob = [] if os.environ.get("KITCTL_CLUSTER_TESTS") == "1" else ["test_*.py"]
 
@@ -54,6 +59,16 @@ def restricted_namespace() -> Iterator[str]:
     kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
     yield name
     kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def release(namespace: str, tmp_path: Path) -> Iterator[Release]:
+    """A release of the platform chart for this namespace; not installed yet."""
+    from tests.cluster.release import Release  # noqa: PLC0415 - it imports modules of tests
+
+    made = Release(namespace, tmp_path)
+    yield made
+    made.uninstall()
 
 
 @pytest.fixture

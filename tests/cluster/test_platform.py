@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
-from tests.charts.helm import PLATFORM, helm
+from kitctl import names
 from tests.cluster.commands import job, kitctl, status, until_status
-from tests.cluster.kind.settings import SHARED
-from tests.cluster.kubectl import Object, get, kubectl
-from tests.cluster.test_permissions import Kit
-from tests.cluster.test_refusals import kubeconfig_with
+from tests.cluster.kind.images import pushed
+from tests.cluster.kind.settings import KUEUE_LABEL, SHARED, TRAINER_IMAGE
+from tests.cluster.kubectl import Object, apply, get, kubectl, until
+from tests.cluster.release import CLAIM, FORBIDDEN, Release
+from tests.cluster.test_kinds import train_job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
-CLAIM: Final = "kitctl-shared"
-FORBIDDEN: Final = "is forbidden: User"
 # A script that goes on once the test makes a file in the job's folder on the claim.
 WAITS: Final = """
 import os, pathlib, time
@@ -28,47 +24,6 @@ while not pathlib.Path(os.environ["KIT_SNAPSHOT_DIR"], "go").exists():
     time.sleep(0.2)
 print("went on")
 """
-
-
-@dataclass
-class Release:
-    """A release of the chart with names of its own, for one namespace."""
-
-    namespace: str
-    folder: Path
-    team: Object = field(default_factory=dict)
-
-    def apply(self, **values: Any) -> str:
-        """Install or upgrade it, with what ``team`` says of its namespace; returns what helm says."""
-        given = {"namePrefix": self.namespace, "trainingRuntimes": {"enabled": False}, **values}
-        return self._helm("upgrade", "--install", str(PLATFORM), given | {"namespaces": {self.namespace: self.team}})
-
-    def uninstall(self) -> str:
-        return self._helm("uninstall", "--ignore-not-found")
-
-    def _helm(self, *command: Any) -> str:
-        *words, last = command
-        given = [last] if isinstance(last, str) else ["-f", "-"]
-        done = helm(words[0], "kit", *words[1:], *given, "-n", self.namespace, given=last)
-        assert done.returncode == 0, done.stderr
-        return done.stdout + done.stderr
-
-    def person(self, name: str) -> Kit:
-        """``kitctl`` for a ServiceAccount of the namespace, which has no rights by itself."""
-        kubectl("create", "serviceaccount", name, "-n", self.namespace)
-        token = kubectl("create", "token", name, "-n", self.namespace).strip()
-        (home := self.folder / name).mkdir()
-        return partial(kitctl, kubeconfig=kubeconfig_with({"token": token}, self.namespace, home))
-
-    def account(self, name: str) -> str:
-        return f"{self.namespace}/{name}"
-
-
-@pytest.fixture
-def release(namespace: str, tmp_path: Path) -> Iterator[Release]:
-    made = Release(namespace, tmp_path)
-    yield made
-    made.uninstall()
 
 
 @pytest.fixture
@@ -109,3 +64,61 @@ def test_a_users_job_outlives_the_release_that_gave_the_rights(namespace: str, r
     until_status("run", namespace, lambda state: state["phase"] == "Succeeded")
     assert "went on" in kitctl("logs", "run", "-n", namespace)
     assert get(namespace, "pvc", CLAIM)["status"]["phase"] == "Bound"
+
+
+@pytest.mark.long
+def test_jobs_in_a_queue_of_the_release_go_on_and_wait(namespace: str, release: Release, waits: str) -> None:
+    kubectl("label", "namespace", namespace, f"{KUEUE_LABEL}=true")
+    release.team = {"sharedClaim": True, "queue": namespace}
+    release.apply(queues=queue(namespace, pods=1), sharedClaim={"size": "1Gi"})
+    for name in ("first", "second"):
+        kitctl("submit", *job(name, namespace, "--claim", CLAIM, "--queue", namespace), "--", waits)
+        until_status("first", namespace, lambda state: state["worldSize"])
+    assert status("second", namespace)["queue"]["state"] == "Waiting"
+    release.apply(queues=queue(namespace, pods=1, cpu="50"), sharedClaim={"size": "1Gi"})
+    release.uninstall()
+    goes_on(namespace, "first")
+    until_status("first", namespace, lambda state: state["phase"] == "Succeeded")
+    assert status("second", namespace)["phase"] == "Pending"
+    until(lambda: not kubectl("get", "clusterqueue,resourceflavor", "-o", "name", "--ignore-not-found", namespace))
+    release.apply(queues=queue(namespace, pods=1), sharedClaim={"size": "1Gi"})
+    until_status("second", namespace, lambda state: state["worldSize"])
+    goes_on(namespace, "second")
+    until_status("second", namespace, lambda state: state["phase"] == "Succeeded")
+
+
+def queue(name: str, *, pods: int, cpu: str = "100") -> Object:
+    """Values for a ClusterQueue with room for so many nodes."""
+    quotas = {name: {"cpu": cpu, "memory": "100Gi", "pods": str(pods)}}
+    return {"flavors": {name: {}}, "clusterQueues": {name: {"quotas": quotas}}}
+
+
+@pytest.mark.long
+def test_a_train_job_goes_on_without_the_release_of_its_runtime(namespace: str, release: Release) -> None:
+    release.apply(trainingRuntimes={"enabled": True}, image=pushed(TRAINER_IMAGE))
+    trainer = {"numNodes": 1, "args": ["-m", "kittrain.workloads.toy", "50", "--samples", "64", "--step-time", "0.2"]}
+    plain = train_job("plain", {"runtimeRef": {"name": namespace}, "trainer": trainer})
+    plain["metadata"]["labels"] = {names.LABEL_NAME: names.APP_NAME}  # as the runtime is not one that kitctl knows
+    apply(namespace, plain)
+    until_status("plain", namespace, lambda state: state["progress"]["step"])
+    release.apply(trainingRuntimes={"enabled": True, "sharedMemory": "1Gi"}, image=pushed(TRAINER_IMAGE))
+    release.uninstall()
+    state = status("plain", namespace)
+    assert (state["phase"], state["restarts"]) == ("Running", 0)
+    until_status("plain", namespace, lambda state: state["phase"] == "Succeeded")
+    kubectl("delete", "trainjob.trainer.kubeflow.org", "-n", namespace, "plain")
+    until(lambda: not kubectl("get", "clustertrainingruntime", "-o", "name", "--ignore-not-found", namespace))
+
+
+@pytest.mark.long
+def test_a_namespace_that_the_release_made_outlives_it(release: Release) -> None:
+    name = f"{release.namespace}-made"
+    made = {"create": True, "podSecurity": "baseline", "labels": {"team": "vision"}, "sharedClaim": True}
+    try:
+        release.apply(namespaces={name: made}, sharedClaim={"size": "1Gi"})
+        release.uninstall()
+        assert get("", "namespace", name)["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "baseline"
+        assert get(name, "pvc", CLAIM)["spec"]["resources"]["requests"] == {"storage": "1Gi"}
+        release.apply(namespaces={name: made}, sharedClaim={"size": "1Gi"})
+    finally:
+        kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from kitctl import render, specfile
 from kitctl.job_request import JobRequest
 from kitctl.kinds import KINDS, of_object
 from tests.cluster.commands import job, kitctl
-from tests.cluster.kubectl import get, kubectl
-from tests.recipes import RECIPES
+from tests.cluster.kind.settings import ENVIRON
+from tests.cluster.kubectl import Object, get, kubectl
+from tests.recipes import LEVEL, LEVELS, RECIPES
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 PRIVILEGED = "pod-security.kubernetes.io/enforce=privileged"
@@ -45,14 +47,37 @@ def test_the_server_accepts_each_recipe(namespace: str) -> None:
     kubectl("label", "--overwrite", "namespace", namespace, PRIVILEGED)
     for name, recipe in RECIPES.items():
         for kind in KINDS.keys() - {"TrainJob"}:  # its pods are the runtime's
-            given = {"name": name, "kind": kind, "namespace": namespace, **yaml.safe_load(recipe)}
-            objects = render.manifests(specfile.build(JobRequest(flags=given)))
-            pod = {"apiVersion": "v1", "kind": "Pod", **of_object(objects[-1]).pod_template(objects[-1])}
-            metadata = pod["metadata"] | {"name": name, "namespace": namespace}
-            spec = pod["spec"] | {"serviceAccountName": "default", "restartPolicy": "Never"}
-            both = render.to_json([*objects, pod | {"metadata": metadata, "spec": spec}])
+            objects = objects_of(recipe, name, kind, namespace)
+            both = render.to_json([*objects, pod_of(objects[-1], name)])
             apply = ("apply", "--server-side", "--validate=strict", "--dry-run=server", "-f", "-")
             assert len(kubectl(*apply, given=both).splitlines()) == len(objects) + 1
+
+
+def test_the_strictest_level_that_admits_each_recipe_is_that_of_the_table(namespace: str) -> None:
+    pods = [pod_of(objects_of(recipe, name, "IndexedJob", namespace)[-1], name) for name, recipe in RECIPES.items()]
+    strictest: dict[str, str] = {}
+    for level in LEVELS:
+        kubectl("label", "--overwrite", "namespace", namespace, f"pod-security.kubernetes.io/enforce={level}")
+        create = ["kubectl", "create", "--dry-run=server", "-o", "name", "-f", "-"]
+        done = subprocess.run(
+            create, check=False, env=ENVIRON, input=render.to_json(pods), capture_output=True, text=True
+        )
+        for name in done.stdout.split():
+            strictest.setdefault(name.removeprefix("pod/"), level)
+    assert strictest == LEVEL
+
+
+def objects_of(recipe: str, name: str, kind: str, namespace: str) -> list[Object]:
+    given = {"name": name, "kind": kind, "namespace": namespace, **yaml.safe_load(recipe)}
+    return render.manifests(specfile.build(JobRequest(flags=given)))
+
+
+def pod_of(made: Object, name: str) -> Object:
+    """A pod of a job, for the namespace's default ServiceAccount."""
+    template = of_object(made).pod_template(made)
+    metadata = template["metadata"] | {"name": name, "namespace": made["metadata"]["namespace"]}
+    spec = template["spec"] | {"serviceAccountName": "default", "restartPolicy": "Never"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def test_a_pod_with_additions_trains_to_the_end(namespace: str, tmp_path: Path) -> None:

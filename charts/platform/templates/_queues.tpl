@@ -1,15 +1,18 @@
 {{/* Parts of a ClusterQueue. */}}
 
-{{/* The selector of the namespaces that have a queue. Takes namespaces and queue. */}}
+{{/* The selector of the namespaces that have a queue; without any, none may use it. Takes namespaces and queue. */}}
 {{- define "platform.members" -}}
 {{- $found := list }}
 {{- range $namespace, $one := .namespaces }}
 {{- if eq (($one | default dict).queue | default "") $.queue }}
 {{- $found = append $found $namespace }}
 {{- end }}
-{{- end -}}
-matchExpressions:
-  - {key: kubernetes.io/metadata.name, operator: In, values: {{ toJson $found }}}
+{{- end }}
+{{- if $found -}}
+namespaceSelector:
+  matchExpressions:
+    - {key: kubernetes.io/metadata.name, operator: In, values: {{ toJson $found }}}
+{{- end }}
 {{- end }}
 
 {{/* The quotas of its flavors, which have the same resources. Takes the queue's name, and quotas by flavor. */}}

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, Self
 from urllib.parse import parse_qsl, urlsplit
 
 from kitctl.kinds import KINDS
+from kitctl.targets.cluster.rights import Right
 from tests.kitctl.targets.cluster.objectstore import Key, Object, ObjectStore, Refused
 
 Body = Object | str | bytes
@@ -27,6 +28,15 @@ PATH: Final = re.compile(
     r"(?:/(?P<name>[^/]+))?(?:/(?P<sub>[^/]+))?"
 )
 REVIEWS: Final = frozenset({"selfsubjectrulesreviews", "selfsubjectreviews"})
+
+
+def needed_right(method: str, path: str) -> Right | None:
+    """The right that a request takes; None: everybody has it."""
+    where = PATH.fullmatch(path)
+    if where is None or where["plural"] in REVIEWS:
+        return None
+    verb = VERBS[method] if where["name"] or method != "GET" else "list"
+    return Right(verb, where["group"] or "", where["plural"] + (f"/{where['sub']}" if where["sub"] else ""))
 
 
 @dataclass(frozen=True)
