@@ -47,7 +47,8 @@ def test_a_drained_node_and_a_preemption(namespace: str, kind: str) -> None:
         assert_complete_and_exact(run)
 
 
-@pytest.mark.parametrize("kind", often("IndexedJob"))
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_elastic_job_completes_without_its_last_node(namespace: str, kind: str) -> None:
     run = submit_toy(namespace, kind, "--nodes", "2:4", "--set", "scheduling.spread=require", epochs=2)
     assert_complete_and_exact(run, epochs=2)

@@ -27,7 +27,7 @@ LONG: Final = 20  # epochs: the lost node comes back before the others are done
 DATA: Final = ("--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch), "--step-time", "0.2")
 
 
-@pytest.mark.parametrize("kind", ["TrainJob", "JobSet"])
+@pytest.mark.parametrize("kind", [pytest.param("TrainJob", marks=pytest.mark.long), "JobSet"])
 def test_an_elastic_job_goes_on_without_its_node_0_and_takes_it_back(namespace: str, kind: str) -> None:
     run = submit_toy(namespace, kind, "--nodes", "2:3", epochs=LONG)
     until_status(run.name, namespace, lambda state: state["worldSize"] == 3)

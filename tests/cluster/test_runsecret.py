@@ -29,7 +29,7 @@ def trains_again(run: Run) -> bool:
     return len(list(run.folder.glob(".finished-*"))) > 1
 
 
-@pytest.mark.parametrize("kind", often("IndexedJob", "PyTorchJob"))
+@pytest.mark.parametrize("kind", often("IndexedJob"))
 def test_manifests_applied_twice_are_two_runs_with_one_secret(namespace: str, kind: str) -> None:
     objects = rendered(namespace, kind, *SHORT, name="run")
     run = Run(namespace=namespace, name="run", kind=kind)
@@ -51,7 +51,7 @@ def test_manifests_applied_twice_are_two_runs_with_one_secret(namespace: str, ki
     assert filled not in run.logs() + json.dumps(get(namespace, "configmap", "run-status"))
 
 
-@pytest.mark.parametrize("kind", often("IndexedJob", "PyTorchJob"))
+@pytest.mark.parametrize("kind", often("IndexedJob"))
 def test_a_submitted_job_has_its_secret_mounted(namespace: str, kind: str) -> None:
     output = kitctl("submit", *job_of("run", namespace, "--kind", kind, *SHORT))
     filled = value(namespace)

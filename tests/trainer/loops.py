@@ -390,7 +390,7 @@ LOOPS: dict[str, Loop] = {
     "steps": steps,
     "Data": counted,
     "random samples": lambda bench: tutorial(bench, ddp(), loader_of(bench, Noisy())),
-    "workers": lambda bench: tutorial(bench, ddp(), loader_of(bench, Noisy(), num_workers=2)),
+    "workers": lambda bench: tutorial(bench, ddp(), loader_of(bench, Noisy(), num_workers=1)),
     "persistent workers": lambda bench: tutorial(
         bench, ddp(), loader_of(bench, Noisy(), num_workers=1, persistent_workers=True)
     ),

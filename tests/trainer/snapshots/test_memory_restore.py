@@ -83,7 +83,7 @@ def test_a_killed_rank_loses_a_few_steps_and_a_lost_node_those_since_the_snapsho
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["replicated", "sharded"])
+@pytest.mark.parametrize("kind", [pytest.param("replicated", marks=pytest.mark.long), "sharded"])
 def test_any_number_of_ranks_resumes_and_all_skip_damaged_copies(tmp_path: Path, kind: Kind) -> None:
     snapshots, alone, memory = tmp_path / "run" / "snapshots", tmp_path / "alone" / "snapshots", tmp_path / "memory"
     for folder in (snapshots, alone):

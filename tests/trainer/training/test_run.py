@@ -14,11 +14,18 @@ from tests.trainer.loops import FITS, LOOPS, LOOPS_OF_4_RANKS, STEPS, train
 from tests.trainer.sharded import skip_without_fsdp_on_cpus
 
 # Loops, each with a number of ranks.
+LONG = ("persistent workers", "random samples")  # "workers" has random samples, too
 RESUMED_AS = [("sharded and replicated", 4), ("sharded and tensor parallel", 2), ("sharded", 3), ("DDP", 2)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "size"), [*((name, 2) for name in LOOPS), *((name, 4) for name in LOOPS_OF_4_RANKS)])
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        *(pytest.param(name, 2, marks=[pytest.mark.long] * (name in LONG)) for name in LOOPS),
+        *((name, 4) for name in LOOPS_OF_4_RANKS),
+    ],
+)
 def test_a_loop_that_was_killed_and_resumed_ends_with_the_same_bits(tmp_path: Path, name: str, size: int) -> None:
     if "sharded" in name:
         skip_without_fsdp_on_cpus()

@@ -24,7 +24,10 @@ def loss(ranks: Ranks) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "more"), [(3, []), (2, ["--sharded"])], ids=["plain, on 3 ranks", "sharded"])
+@pytest.mark.parametrize(
+    ("size", "more"),
+    [pytest.param(3, [], id="plain, on 3 ranks", marks=pytest.mark.long), pytest.param(2, ["--sharded"], id="sharded")],
+)
 def test_a_sharded_run_that_recomputes_resumes(tmp_path: Path, size: int, more: list[str]) -> None:
     skip_without_fsdp_on_cpus()
     ranks = Ranks(tmp_path, "kittrain.workloads.lm", *SMALL, "--epochs", "1", KIT_RESUME="1", KIT_SNAPSHOT_EVERY="20")

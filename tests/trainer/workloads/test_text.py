@@ -16,7 +16,9 @@ ACCURACY = re.compile(r"^accuracy ([\d.]+) % on (\d+) test passages of 4 librari
 
 @pytest.mark.slow
 def test_it_learns(tmp_path: Path) -> None:
-    ranks = Ranks(tmp_path, "kittrain.workloads.text", "--epochs", "1", "--layers", "1", "--width", "32")
+    ranks = Ranks(
+        tmp_path, "kittrain.workloads.text", "--epochs", "1", "--layers", "1", "--width", "32", "--length", "32"
+    )
     assert ranks.run(2) == [0, 0]
     found = ACCURACY.search(ranks.log.read_text())
     assert found is not None, ranks.log.read_text()
