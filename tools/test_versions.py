@@ -113,7 +113,7 @@ def install(pair: Pair, log: Path) -> None:
     index = os.environ.get("TORCH_INDEX_URL")
     source = ("--extra-index-url", index, "--index-strategy", "unsafe-best-match") if index else ()
     pin = "torch" if pair.torch == NEWEST else f"torch=={pair.torch}"
-    packages = ("-e", ".[trainer]", pin, *test_requirements())
+    packages = ("-e", ".[trainer]", pin, "pip", *test_requirements())  # uv's environments have no pip of their own
     if _uv(log, "pip", "install", "--compile-bytecode", "--python", pair.interpreter, *source, *packages):
         raise Unavailable(_last_error(log))
 
