@@ -47,20 +47,20 @@ fault_injection.main()
 
 
 def killed_agent(job: ClusterJob) -> float:
-    """SIGKILL to a node's agent and its ranks; returns the time."""
+    """Send SIGKILL to a node's agent and its ranks; returns the time."""
     code = KILL_AGENT if job.system.loop == "trainer" else KILL_ALL
     return float(job.python(NODE, code, "KILL").split()[0])
 
 
 def deleted_pod(job: ClusterJob) -> float:
-    """A pod is deleted, as by a drain of its machine; returns the time."""
+    """Delete a pod, as a drain of its Kubernetes node does; returns the time."""
     pod, moment = job.pod(NODE)["metadata"]["name"], time.monotonic()
     kubectl("delete", "pod", "-n", job.namespace, pod, "--wait=false")
     return moment
 
 
 def lost_machine(job: ClusterJob) -> float:
-    """To the other nodes, the machine of a node is lost: its packets end without a word; returns the time.
+    """Drop all packets of a node, so that the others lose it without a closed connection; returns the time.
 
     To Kubernetes it is well, which would replace the pod of a machine without power only after five minutes.
     """

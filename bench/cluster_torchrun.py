@@ -1,6 +1,6 @@
 """torchrun in a pod of the test cluster: ``python -m bench.cluster_torchrun RDZV_CONF TORCHRUN_OPTIONS...``.
 
-Debian's torch has no libuv, which torchrun's store asks for; and each node is told whether it hosts the store.
+Debian's torch has no libuv, which torchrun's store requires. An option says whether a node hosts it.
 """
 
 from __future__ import annotations

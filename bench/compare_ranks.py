@@ -52,7 +52,7 @@ def main(way: str, out: Path, steps: int) -> None:
 
 
 def parallelized(way: str, model: lm.GPT) -> nn.Module:
-    """The model as ``way`` has it."""
+    """The model, wrapped for ``way``."""
     if way == "ddp":
         return DistributedDataParallel(model)
     if way == "fsdp2":

@@ -134,7 +134,7 @@ Trial = tuple[float, float, float]  # stall and total in seconds, slowdown of st
 
 
 def snapshot_trials(device: str, layers: int, folder: Path) -> dict[str, list[Trial]]:
-    """All methods in turn in each round; the first round is not counted."""
+    """Measure all methods in turn, in several rounds; the first round is not counted."""
     world = World(env=RankEnv(snapshot_dir=folder, snapshot_keep=1), device=torch.device(device))
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo", store=dist.HashStore(), rank=0, world_size=1

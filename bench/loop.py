@@ -32,7 +32,7 @@ def main() -> None:
             "and an exchange of stop requests at each step, but no snapshots) and as many of a bare DDP loop, in the "
             "same processes. A pair's overhead in throughput is computed from the median steps of its blocks. The "
             "table has the median over the launches of the median over their pairs, with a 95 % interval: launches "
-            "differ by more than pairs, as memory is laid out anew. Goal: at most 2 %.",
+            "differ by more than pairs, as the memory layout differs. Goal: at most 2 %.",
             columns=("bare DDP, ms per step", "trainer, ms per step", "overhead in throughput", "interval"),
             rows=[
                 (

@@ -32,7 +32,7 @@ ORDER: Final = Order(samples=1_000_000, batch=1)
 EXPORTS: Final = ("pt", "safetensors")
 WORLDS: Final = {"1 rank": (1, {}), "2 ranks, DDP": (2, {}), "1 rank, without a copy": (1, {"KIT_SNAPSHOT_COPY": "0"})}
 PARTS: Final = (
-    "a snapshot is begun",
+    "a snapshot begins",
     "it is written and published",
     "model.pt is written",
     "restored",

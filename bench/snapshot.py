@@ -91,7 +91,7 @@ def measured(disk: str, folder: Path) -> list[Trial]:
 
 
 def rounds(disk: str, methods: Methods, step: Callable[[], None]) -> Iterator[Trial]:
-    """All methods in turn in each round; the first round is not counted."""
+    """Measure all methods in turn, in several rounds; the first round is not counted."""
     named: dict[str, Method] = {
         "memory copy": methods.copy,
         "write + fsync": methods.write,

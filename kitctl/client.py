@@ -1,4 +1,4 @@
-"""The Python API: submit jobs, and find those that are there, on this machine or on a cluster.
+"""The Python API: submit and find jobs, on this machine or on a cluster.
 
     from kitctl import Client, JobSpec
 

@@ -49,7 +49,7 @@ class CodeTree:
 
     @cached_property
     def digest(self) -> str:
-        """What identifies the tree: the SHA-256 of how it is stored."""
+        """Identifies the tree: the SHA-256 of its stored form."""
         return hashlib.sha256(self.encoded).hexdigest()
 
     @property

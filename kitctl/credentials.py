@@ -1,4 +1,4 @@
-"""Find what looks like a credential in a job: everyone who may read the job's objects could read it. Pure."""
+"""Find likely credentials in a job: everyone who may read the job's objects could read them. Pure."""
 
 from __future__ import annotations
 

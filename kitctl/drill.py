@@ -18,7 +18,7 @@ from kitctl.faults import FAULTS, FaultInjection, FaultResult
 from kitctl.targets import Target
 
 POLL_SECONDS: Final = 0.25  # shorter than elsewhere: a drill is short, and so is what it measures
-TIMINGS_SECONDS: Final = 6.0  # a little more than a cluster's agents take between two reports
+TIMINGS_SECONDS: Final = 6.0  # a little longer than the interval between two reports on a cluster
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ class Drill:
         injected_at, last_step = time.time(), 0
         self.target.inject_fault(self.namespace, self.name, injection)
         while True:
-            if report_of(now).progress.resumed_at == report_of(before).progress.resumed_at:  # still the old ranks'
+            if report_of(now).progress.resumed_at == report_of(before).progress.resumed_at:  # from the old ranks
                 last_step = max(last_step, report_of(now).progress.step or 0)
             now = self.target.job(self.namespace, self.name)
             result = assess(injection, injected_at, before, now, last_step)

@@ -24,7 +24,7 @@ FORMER: Final = {"report": "KIT_REPORT", "log_dir": "KIT_LOG_DIR"}  # variables 
 
 
 def torchrun_env(spec: JobSpec) -> dict[str, str]:
-    """What torchrun reads. Kubeflow's operator sets these itself, from ``elasticPolicy``."""
+    """Torchrun's variables. Kubeflow's operator sets these itself, from ``elasticPolicy``."""
     return {
         names.PET_NNODES: str(spec.nodes),
         names.PET_NPROC_PER_NODE: str(spec.ranks_per_node),
@@ -36,7 +36,7 @@ def torchrun_env(spec: JobSpec) -> dict[str, str]:
 
 
 def common_env(spec: JobSpec) -> dict[str, str]:
-    """What NCCL, torch and former agents read on every target; a variable that would be empty is left out."""
+    """Variables for NCCL, torch and former agents on every target; empty ones are omitted."""
     found = {
         names.KIT_EXIT_CODES: TOO_OLD,
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # rank 0's store must not be the rendezvous' own
@@ -166,7 +166,7 @@ def _snapshots(spec: JobSpec) -> dict[str, Any]:
 
 
 def _downward_api(kind: JobKind) -> dict[str, str]:
-    """What only the pod itself knows, from the downward API."""
+    """Values that only the pod itself knows, from the downward API."""
     return {
         names.PET_LOCAL_ADDR: "status.podIP",
         names.KIT_POD: "metadata.name",

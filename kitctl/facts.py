@@ -123,7 +123,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Preparation(msgspec.Struct, frozen=True):
-    """What a node does before it joins, as it says itself; ``since`` is Unix seconds by its own clock."""
+    """What a node does before it joins, as it reports it; ``since`` is Unix seconds by its own clock."""
 
     pod: str = ""
     since: float = 0.0
@@ -148,9 +148,9 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a job stands in a queue of the cluster.
+    """A job's position in a queue of the cluster.
 
-    ``Stopped``: it does not wait, until somebody resumes it. ``position`` is 1 for the job that is next.
+    ``Stopped``: it does not wait until a user resumes it. ``position`` is 1 for the job that is next.
     """
 
     name: str

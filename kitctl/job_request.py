@@ -1,4 +1,4 @@
-"""What the command line asks for, before it is checked: the interface between ``cli`` and ``specfile``. Pure."""
+"""The job that a command line requests, before validation: the interface between ``cli`` and ``specfile``. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class JobRequest(NamedTuple):
-    """A job file, and the flags that override it. Not a dataclass: making one slows down `submit --help`."""
+    """A job file, and the flags that override it. Not a dataclass: defining one slows down `submit --help`."""
 
     file: Path | None = None
     """The job file; ``-`` is standard input."""

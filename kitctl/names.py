@@ -40,7 +40,7 @@ APP_NAME: Final = "kitctl-job"
 
 # -- the container ------------------------------------------------------------------------------------------------
 CONTAINER: Final = "pytorch"  # required by Kubeflow's operator
-PORT_NAME: Final = "pytorchjob-port"  # likewise
+PORT_NAME: Final = "pytorchjob-port"  # required by Kubeflow's operator
 RENDEZVOUS_PORT: Final = 29400  # torchrun's default
 SNAPSHOT_PATH: Final = "/snapshots"
 SECRET_PATH: Final = "/var/run/secrets/kitctl.dev"  # where the run's secret is mounted
@@ -111,9 +111,9 @@ KIT_EXIT_CODES: Final = "KIT_EXIT_CODES"  # agents older than KIT_SPEC fail with
 KIT_AUTO_BACKEND: Final = "KIT_AUTO_BACKEND"  # set by an image: the backend for `auto`
 KIT_WARM_WORKERS: Final = "KIT_WARM_WORKERS"  # set by an image or a job: "0" starts each rank as a new interpreter
 KIT_SCRIPT_HOOKS: Final = (
-    "KIT_SCRIPT_HOOKS"  # likewise: "0" disables the hooks in torch's optimizers and process groups
+    "KIT_SCRIPT_HOOKS"  # set by an image or a job: "0" disables the hooks in torch's optimizers and process groups
 )
-KIT_RESTART_IN_PLACE: Final = "KIT_RESTART_IN_PLACE"  # likewise: "0" ends a pod with its agent
+KIT_RESTART_IN_PLACE: Final = "KIT_RESTART_IN_PLACE"  # set by an image or a job: "0" ends a pod with its agent
 KIT_MEMORY_ROOT: Final = "KIT_MEMORY_ROOT"  # set by an image: the folder for in-memory copies, instead of /dev/shm
 
 # Settings of torchrun's c10d rendezvous: a dead node is noticed after 5 x 1 s instead of the default 3 x 5 s.

@@ -1,4 +1,4 @@
-"""What a job adds to its pods beyond what the kit renders: merged into the pod template. Pure.
+"""A job's additions to its pods, merged into the rendered pod template. Pure.
 
 Maps are merged; lists of objects with a name (containers, volumes, env, ports, resource claims) and mounts (by path)
 are merged item by item; anything else is added. Nothing is overwritten: a field that the kit or another key of the job
@@ -51,7 +51,7 @@ OWNERS: Final = {  # which key of the job sets a field of the template, by the b
 
 
 def of_spec(spec: JobSpec) -> dict[str, Any]:
-    """What a job adds to its pods, as a part of a pod template.
+    """A job's additions to its pods, as a partial pod template.
 
     Raises:
         SpecError: ``pod.metadata`` or ``pod.spec`` has a field that another key of ``pod`` sets.
@@ -61,7 +61,7 @@ def of_spec(spec: JobSpec) -> dict[str, Any]:
 
 
 def warning(spec: JobSpec) -> str:
-    """What of a job's pods no namespace admits that enforces a Pod Security level; empty: nothing."""
+    """Fields of a job's pods that namespaces with a Pod Security level reject; empty: none."""
     of_host = [{"name": volume.mount_path, "hostPath": {}} for volume in spec.volumes if volume.host_path]
     pod = of_spec(spec).get("spec", {})
     if not (found := pod_rules.privileges(pod | {"volumes": [*pod.get("volumes", ()), *of_host]})):
@@ -83,7 +83,7 @@ def apply(template: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, 
 
 
 def _plain(pod: Pod) -> dict[str, Any]:
-    """What the plain keys stand for."""
+    """The fields that the plain keys stand for."""
     claims = [
         _filled({"name": one.name, "resourceClaimName": one.claim, "resourceClaimTemplateName": one.template})
         for one in pod.resource_claims
@@ -111,7 +111,7 @@ def _filled(mapping: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _merge_into(target: dict[str, Any], above: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    """Add ``above`` to a mapping; yields a problem for each field that is there already."""
+    """Add ``above`` to a mapping; yields a problem for each field that exists already."""
     for key, value in above.items():
         where = f"{path}.{key}"
         if key not in target:
@@ -140,7 +140,7 @@ def _merge_items(target: list[Any], above: list[Any], key: str, path: str) -> It
 
 
 def conflict(path: str) -> Problem:
-    """The problem of a field that is set already."""
+    """The problem of a field that is already set."""
     owner = next((owner for start, owner in OWNERS.items() if path.startswith(start)), "")
     if not owner:
         return Problem.of(path, "is set by the kit, which needs it as it is", "remove it")

@@ -1,4 +1,4 @@
-"""What other distributions add to kitctl, by entry points: targets and kinds of jobs.
+"""Extensions of kitctl by other distributions, via entry points: targets and kinds of jobs.
 
 Looking them up reads the metadata of every installed distribution, so it is done only when a built-in one does not fit.
 """

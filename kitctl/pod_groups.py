@@ -1,4 +1,4 @@
-"""The plugins that start a job's pods only together: a table. Pure."""
+"""A table of gang scheduling plugins, which start a job's pods only together. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checks of a job's ``pod``: what would break the kit, and which Pod Security level the pods need. Pure."""
+"""The checks of a job's ``pod``: fields that would break the kit, and the Pod Security level that it needs. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BASELINE: Final = frozenset({
 
 
 def problems(spec: JobSpec) -> Iterator[Problem]:
-    """What would break the kit, whatever the template holds."""
+    """Additions that would break the kit, whatever the template contains."""
     for field in _POD_FIELDS:
         if field in spec.pod.spec:
             yield Problem.of(f"pod.spec.{field}", _KIT, "remove it")
@@ -61,7 +61,7 @@ def _containers(pod: Pod) -> Iterator[Problem]:
 
 
 def privileges(pod: Mapping[str, Any]) -> list[str]:
-    """What of a pod's spec the Pod Security levels ``baseline`` and ``restricted`` forbid, in words."""
+    """Fields of a pod's spec that the Pod Security levels ``baseline`` and ``restricted`` forbid, in words."""
     found = [field for field in _HOST_FIELDS if pod.get(field)]
     found += [f"volume {one.get('name')} of the host" for one in _items(pod.get("volumes")) if "hostPath" in one]
     for container in [*_items(pod.get("initContainers")), *_items(pod.get("containers"))]:
@@ -74,5 +74,5 @@ def privileges(pod: Mapping[str, Any]) -> list[str]:
 
 
 def _items(value: Any) -> list[Mapping[str, Any]]:
-    """The objects of a list; none of anything else, which the API server refuses."""
+    """The objects of a list; empty for other values, which the API server rejects."""
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []

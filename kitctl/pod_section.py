@@ -20,7 +20,7 @@ class ResourceClaim(Section, frozen=True, kw_only=True):
 
 
 class Pod(Section, frozen=True, kw_only=True):
-    """What is added to the pods. Nothing that the kit or another key sets is overwritten: that is an error."""
+    """Additions to the pods. They must not overwrite anything that the kit or another key sets: that is an error."""
 
     labels: dict[LabelKey, LabelValue] = {}
     """Labels of the pods."""

@@ -23,7 +23,7 @@ _MAX_NODES = 100_000  # limit of an Indexed Job
 
 
 def problems(spec: JobSpec) -> Iterator[Problem]:
-    """What is wrong with a spec whose fields have the right types."""
+    """The problems of a spec whose fields have the right types."""
     for rule in RULES:
         yield from rule(spec)
 

@@ -1,4 +1,4 @@
-"""What can be asked of a job's snapshots: the trainer's snapshot tool, run where they are."""
+"""Operations on a job's snapshots: runs the trainer's snapshot tool where the snapshots are."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SnapshotClient:
         return self._query(Audit, "audit")
 
     def prunable(self, keep: int, *, damaged: bool = False) -> list[Snapshot]:
-        """What ``prune`` would delete: all but the newest ``keep`` valid ones; with ``damaged`` those, too."""
+        """The snapshots that ``prune`` would delete: all but the ``keep`` newest valid ones; damaged ones on request."""
         return self._query(list[Snapshot], *_prune(keep, damaged))
 
     def prune(self, keep: int, chosen: list[Snapshot], *, damaged: bool = False) -> list[Snapshot]:

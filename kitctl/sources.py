@@ -18,7 +18,7 @@ SOURCES_LIMIT: Final = 900 * 1024  # bytes; they are sent in a ConfigMap, which 
 
 
 def sources(spec: JobSpec, folder: Path) -> Sources:
-    """What is sent with a job that is submitted from ``folder``.
+    """The files that are sent with a job that is submitted from ``folder``.
 
     Raises:
         SpecError: a file is missing, outside the folder or hidden, or they are too large together; without ``workdir``

@@ -155,9 +155,9 @@ def _reason(facts: JobFacts, phase: Phase) -> str:
 
 def _preparing(node: NodeFacts, facts: JobFacts) -> str:
     """What the node's current process does before it joins; empty if nothing that takes long. By its own clock."""
-    told = facts.preparing.get(node.index)
-    current = told and node.alive and told.pod == node.pod and told.since >= (node.started or 0.0)
-    return told.what if told and current else ""
+    preparation = facts.preparing.get(node.index)
+    current = preparation and node.alive and preparation.pod == node.pod and preparation.since >= (node.started or 0.0)
+    return preparation.what if preparation and current else ""
 
 
 def _failure_reason(failure: Termination) -> str:

@@ -18,7 +18,7 @@ from kitctl.quantity import seconds
 from kitctl.sections import EnvSource
 from kitctl.spec import JobSpec
 
-# Of pods without any. A pod without requests is evicted first when memory runs short.
+# Default requests. A pod without requests is evicted first when memory runs short.
 DEFAULT_REQUESTS: Final = {"cpu": "100m", "memory": "512Mi"}
 
 

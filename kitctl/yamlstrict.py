@@ -138,7 +138,7 @@ class _UniqueLoader(_Loader):  # type: ignore[misc]  # the base is chosen at imp
         return super().construct_mapping(node, deep)
 
 
-class _QuotingDumper(_Dumper):  # type: ignore[misc]  # likewise
+class _QuotingDumper(_Dumper):  # type: ignore[misc]  # the base is chosen at import time
     """Writes every string in double quotes, and no aliases, since not every reader follows them."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's

@@ -15,7 +15,7 @@ Schema = dict[str, Any]
 INTRO: Final = """\
 # Written by `make docs`: the keys of a job file (docs/job-file.md) with their defaults, and those of the chart alone.
 """
-# What is otherwise in a chart than in a job file.
+# Differences between a chart's values and a job file.
 CHANGED: Final[Mapping[str, Schema]] = {
     "name": {"description": "Name of the job. Empty: the release's."},
     "namespace": {"default": "", "description": "Namespace it runs in. Empty: the release's."},
@@ -83,7 +83,7 @@ def values_schema() -> Schema:
 
 
 def values_yaml() -> str:
-    """The defaults, each below what it means."""
+    """The defaults, each below its description."""
     schema = values_schema()
     return INTRO + "".join(_lines(schema["$defs"]["JobSpec"], schema["$defs"], indent=""))
 

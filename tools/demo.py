@@ -26,7 +26,7 @@ def main() -> int:
 
 
 def kill_one(job: LocalJob, node: int) -> None:
-    """Kill a node once there is a snapshot to come back to."""
+    """Kill a node once a snapshot exists."""
     if job.wait_for(lambda job: bool(job.report.progress.snapshot_step)):
         job.kill(node)
         print(f"demo: node {node} killed (SIGKILL to its whole process group); watch it come back", flush=True)
@@ -39,7 +39,7 @@ def run(*arguments: str) -> int:
 
 
 def show(*arguments: str) -> None:
-    """Print a command as a person would type it."""
+    """Print a command as a user would type it."""
     print(f"\n$ kitctl {' '.join(arguments)}", flush=True)
 
 

@@ -79,7 +79,7 @@ env:
 
 
 def main(*, check: bool) -> int:
-    """Write the pages, or say which of them are stale."""
+    """Write the pages, or report which of them are stale."""
     stale = {path: text for path, text in pages().items() if not path.exists() or path.read_text("utf-8") != text}
     for path, text in stale.items():
         if not check:

@@ -1,4 +1,4 @@
-"""A job of the local target as demo and benchmarks handle it: by kitctl's own command line, and a kill from outside."""
+"""A job of the local target for the demo and the benchmarks: runs kitctl's command line, and kills nodes."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class LocalJob:
 
     @property
     def folder(self) -> JobFolder:
-        """Its files."""
+        """The job's folder."""
         return JobFolder(state_home() / "jobs" / "default" / self.name)
 
     @property
     def report(self) -> Report:
-        """What its agents say of it."""
+        """Its agents' report."""
         return self.folder.report or Report()
 
     def wait_for(self, reached: Callable[[LocalJob], bool]) -> bool:
@@ -56,5 +56,5 @@ class LocalJob:
 
 
 def kitctl(*arguments: str, stdout: int | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a kitctl command; its standard error goes where ours goes."""
+    """Run a kitctl command, with this process's stderr."""
     return subprocess.run([sys.executable, "-m", "kitctl", *arguments], check=False, stdout=stdout, text=True)

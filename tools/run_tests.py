@@ -82,7 +82,7 @@ def main(parts: Sequence[str]) -> int:
 
 
 def _cluster_obstacle() -> str:
-    """Why there can be no cluster, the user's refusal included; empty if there can."""
+    """Why no cluster can be created, including the user's refusal; empty if it can."""
     if obstacle := host.obstacle():
         return obstacle
     return "" if system_changes.allowed(*host.planned_changes()) else "changes to this machine were declined"

@@ -23,7 +23,7 @@ from tools import setup
 
 FOLDER: Final = Path(".cache/versions")
 NEWEST: Final = "newest"
-# The oldest torch that is promised, one in between (the image's), and the newest; and each Python with the newest.
+# The oldest supported torch, the image's, and the newest; and each Python with the newest torch.
 DEFAULT: Final = ("3.11:2.6.0", "3.11:2.9.1", "3.11:newest", "3.12:newest", "3.13:newest", "3.14:newest")
 TEST_PACKAGES: Final = frozenset({"hypothesis", "libfaketime", "pytest", "pytest-timeout", "pytest-xdist"})
 PYTEST: Final = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-rfE")
@@ -64,7 +64,7 @@ class Row(NamedTuple):
 
 
 class Unavailable(Exception):
-    """A pair cannot be installed here; says why."""
+    """A pair cannot be installed here; the message has the reason."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -153,7 +153,7 @@ def _output(pair: Pair, code: str) -> str:
 
 
 def _last_error(log: Path) -> str:
-    """The reason that uv gave, in one line and without its drawings."""
+    """The reason in uv's output, in one line and without its drawings."""
     words = log.read_text(encoding="utf-8").partition("error:")[2] or log.read_text(encoding="utf-8")
     return " ".join(re.sub(r"[^\x20-\x7e]", " ", words).split())[:300]
 

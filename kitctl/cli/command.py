@@ -14,7 +14,7 @@ GROUPS: Final = (
     *("Job", "Resources", "Environment", "Snapshots", "Scheduling", "Failures", "Network"),
     *("Fault", "Filter", "Submit", "Wait", "Target", "Output", "Other"),
 )
-# What people try, from torchrun, Slurm and kubectl: accepted for the documented option, and not shown in help.
+# Spellings of torchrun, Slurm and kubectl: accepted for the documented option, and not shown in help.
 ALIASES: Final = {
     "nnodes": "nodes",
     "num-nodes": "nodes",
@@ -75,7 +75,7 @@ def option(*names: str, group: str = "Other", **attributes: Any) -> Callable[[F]
 
 
 def documented_spelling(word: str) -> str:
-    """``--nnodes`` as ``--nodes``; a word that is no alias stays."""
+    """``--nnodes`` as ``--nodes``; other words are unchanged."""
     return f"--{_documented(word[2:])}" if word.startswith("--") else word
 
 

@@ -24,7 +24,7 @@ def echo(text: str, *, nl: bool = True) -> None:
 
 
 def echo_log(line: str) -> None:
-    """Print a line of a rank's log: unchanged, but for what could control a terminal."""
+    """Print a line of a rank's log; in a terminal without codes that could control it."""
     click.echo(printable.log(line) if sys.stdout.isatty() else line)
 
 
@@ -34,7 +34,7 @@ def info(text: str) -> None:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something that cannot be undone; ``yes`` skips the question.
+    """Ask for confirmation of an irreversible action; ``yes`` skips the prompt.
 
     Raises:
         UsageError: stdin is not a terminal.

@@ -39,7 +39,7 @@ _LEGACY: Final = ", ".join(kind.name for kind in KINDS.values() if kind.legacy)
 _KIND: Final = f"One of {', '.join((AUTO, *KINDS))}; {_LEGACY} is legacy."
 _MEMORY: Final = "resources.requests.memory resources.limits.memory"
 
-# One line a flag, by group: spellings, fields, metavar, default, help, parser.
+# One line per flag, by group: spellings, fields, metavar, default, help, parser.
 # fmt: off
 _TABLE: Final[tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]] = (
     ("Job", (

@@ -1,4 +1,4 @@
-"""``kitctl init``: a script of one's own, from a workload."""
+"""``kitctl init``: a new script, copied from a workload."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Examples:
 @click.argument("file", required=False)
 @option("--force", is_flag=True, help="Replace the file if it exists.")
 def command(workload: str, file: str | None, force: bool) -> None:
-    """Write a workload's script, as a starting point of your own: allreduce, digits, mnist, text, lm or toy.
+    """Write a workload's script, as a starting point: allreduce, digits, mnist, text, lm or toy.
 
     FILE is WORKLOAD.py if it is not given.
     """

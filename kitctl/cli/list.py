@@ -1,4 +1,4 @@
-"""``kitctl list``: all jobs, one a line."""
+"""``kitctl list``: all jobs, one per line."""
 
 from __future__ import annotations
 

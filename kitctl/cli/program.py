@@ -1,4 +1,4 @@
-"""The program of a job, from the words after the options: a script, a module or another launcher's line."""
+"""The program of a job, from the arguments after the options: a script, a module or another launcher's line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def program(words: Sequence[str], flags: Mapping[str, Any], workload: str | None) -> dict[str, Any]:
-    """The fields of a job that the words and the flags set; flags win. Without words the job file's command stays.
+    """The fields of a job that arguments and flags set; flags win. Without arguments, the job file's command stays.
 
     Raises:
         UsageError: the words are no program, or there is no such workload.
@@ -66,4 +66,4 @@ def _source(command: Sequence[str]) -> str:
     try:
         return Path(command[0]).read_text(encoding="utf-8") if command[0].endswith(".py") else ""
     except (OSError, UnicodeDecodeError):
-        return ""  # sources says what is wrong with it
+        return ""  # reported by sources

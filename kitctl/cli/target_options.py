@@ -1,4 +1,4 @@
-"""The options that select a target and a job, and what verbs get for them."""
+"""The options that select a target and a job, and the objects that verbs get for them."""
 
 from __future__ import annotations
 

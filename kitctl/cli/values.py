@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-_MAX_DIGITS = 18  # of any number that a field accepts
+_MAX_DIGITS = 18  # enough for any number that a field accepts
 
 
 def parse_int(text: str) -> int | str:
-    """A number, if it is one; ``2:4`` and ``auto`` stay text, which the spec checks."""
+    """A number, if the text is one; ``2:4`` and ``auto`` stay text, which the spec checks."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS else text
 
 

@@ -48,7 +48,7 @@ def wait_until_end(job: Job, timeout: float | None) -> None:
 
 
 def detach(name: str) -> None:
-    """Ctrl-C while watching: the job goes on; print how to come back.
+    """Ctrl-C while watching: the job continues; print how to watch it again.
 
     Raises:
         SystemExit: 130, the exit code after SIGINT.

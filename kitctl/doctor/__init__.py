@@ -1,6 +1,6 @@
 """Runs the checks of ``kitctl doctor``, each with a finding and its fix: before a job runs, or while it does.
 
-Here are ``run_checks``, which runs any checks, and the checks of a running job (``job``). The checks of a cluster and
+Defined here: ``run_checks`` for any checks, and the checks of a running job (``job``). The checks of a cluster and
 of this machine belong to the targets (``targets/cluster/cluster_checks``, ``targets/local/local_checks``).
 """
 

@@ -1,4 +1,4 @@
-"""Checks of an existing job, by the facts that its target knows. Pure."""
+"""Checks of an existing job, based on the facts from its target. Pure."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _progress(facts: JobFacts, job: JobState) -> str:
 
 
 def _grace(facts: JobFacts) -> str:
-    """Whether a node that gets SIGTERM has enough time to finish its step and take a snapshot."""
+    """Whether the grace period is long enough for a step and a snapshot."""
     progress = facts.report.progress if facts.report else None
     if progress is None or not progress.snapshot_seconds:
         return f"{facts.grace_seconds:.0f} s; no snapshot has been measured yet"

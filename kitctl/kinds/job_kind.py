@@ -1,4 +1,4 @@
-"""What every kind of job states: its manifest, its pods, its status, and the patches that change it. Pure."""
+"""The interface of all kinds of job: manifest, pods, status, and the patches that change them. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DNS_LABEL: Final = 63  # characters at most, by RFC 1035
 
 
 class Prerequisite(NamedTuple):
-    """An object of the cluster that jobs of a kind refer to; its label has the version of what kitctl expects of it."""
+    """An object of the cluster that jobs of a kind refer to; its label has the version that kitctl expects."""
 
     resource: str
     api_version: str
@@ -123,7 +123,7 @@ class JobKind(ABC):
         return bool(job["metadata"].get("labels", {}).get(names.LABEL_NAME) == names.APP_NAME)
 
     def progress(self, job: Object) -> Object:  # noqa: ARG002 - an override needs it
-        """What its own status says of the training, as parts of a report; empty where it has no place for that."""
+        """The training progress from the job's own status, as parts of a report; empty if it has no such field."""
         return {}
 
     def complete(self, job: Object) -> Object:
@@ -151,11 +151,11 @@ class JobKind(ABC):
         return bool(job["spec"].get("suspend", False))
 
     def run_id(self, job: Object) -> str:  # noqa: ARG002 - an override needs it
-        """The run's id, where the manifest has to hold one; empty: the job's uid is the id."""
+        """The run's id, if the manifest has to contain one; empty: the job's uid is the id."""
         return ""
 
     def failed_pods(self, job: Object) -> int:  # noqa: ARG002 - an override needs it
-        """How many of its pods have failed so far; 0 where its controller does not count them."""
+        """The number of its pods that have failed so far; 0 if its controller does not count them."""
         return 0
 
     def suspend(self, *, suspended: bool) -> Object:

@@ -11,7 +11,7 @@ from kitctl.kinds.job_kind import JobKind, Object, Result, plain_env
 
 NODE: Final = "node"  # the name of its one replicated Job
 SET_UID: Final = "jobset.sigs.k8s.io/jobset-uid"  # a label of each pod
-SET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"  # likewise
+SET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"  # a label of each pod
 
 
 class JobSetPods(JobKind):

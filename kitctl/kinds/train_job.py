@@ -1,4 +1,4 @@
-"""The TrainJob of Kubeflow Trainer 2: a runtime that the cluster's team installs, and the job's own part. Pure."""
+"""The TrainJob of Kubeflow Trainer 2: a runtime that administrators install, and each job's own part. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from kitctl.kinds.job_set import NODE, SET_NAME, JobSetPods
 
 MANAGER: Final = "kitctl.dev/kitctl"  # of the patch that the job makes to its runtime
 RUNTIME: Final = "kitctl-submit"  # for jobs that kitctl or its chart renders
-ELASTIC_RUNTIME: Final = "kitctl-submit-elastic"  # likewise: the job ends with node 0, without nodes that never came
-PLAIN_RUNTIME: Final = "kitctl"  # for a TrainJob that somebody writes by hand
+ELASTIC_RUNTIME: Final = "kitctl-submit-elastic"  # for elastic jobs, which end with node 0
+PLAIN_RUNTIME: Final = "kitctl"  # for handwritten TrainJobs
 PLAIN_CLAIM: Final = "kitctl-snapshots"  # the claim template of PLAIN_RUNTIME; a claim is named <template>-<job>
 GRACE_SECONDS: Final = 60  # of both runtimes
 
@@ -30,7 +30,7 @@ REPORTED: Final = (
     "steps_per_second",
     "snapshot_step",
 )
-# What the runtime sets for all jobs, of the Job, its pods and their container: the key of a job file, and its value.
+# Fields of the Job, its pods and their container that the runtime sets for all jobs: the job file's key, and the value.
 RUNTIMES_OWN: Final[Mapping[str, tuple[str, object]]] = {
     "backoffLimit": ("policy.backoffLimit", 100),
     "ttlSecondsAfterFinished": ("policy.ttl", None),
@@ -39,7 +39,7 @@ RUNTIMES_OWN: Final[Mapping[str, tuple[str, object]]] = {
     "schedulerName": ("scheduling.scheduler", None),
     "envFrom": ("envFrom", None),
 }
-# Fields that a TrainJob has a place for, and those whose value the runtime has as well.
+# Fields that a TrainJob can express, and those whose value the runtime sets as well.
 PATCHED: Final = (
     "serviceAccountName",
     "imagePullSecrets",
@@ -137,7 +137,7 @@ class TrainJob(JobSetPods):
         return {"world_size": world_size, "progress": progress}
 
     def pod_template(self, job: Object) -> Object:
-        """What is known of it: the job's own part, and of the runtime's what jobs are asked for."""
+        """The known part of it: the job's own patch, and of the runtime's part what the job's fields require."""
         if "job" in job["spec"]:  # not yet complete
             template: Object = job["spec"]["job"]["template"]
             return template
@@ -151,8 +151,8 @@ class TrainJob(JobSetPods):
     def nodes(self, job: Object) -> str:
         """The range that its agents read; a TrainJob has none."""
         env, most = plain_env(self.pod_template(job)), self.desired_nodes(job)
-        asked = json.loads(env.get(names.KIT_SPEC, "{}").replace("$$", "$"))
-        low = int(env.get("KIT_MIN_NODES") or asked.get("min_nodes") or most)
+        document = json.loads(env.get(names.KIT_SPEC, "{}").replace("$$", "$"))
+        low = int(env.get("KIT_MIN_NODES") or document.get("min_nodes") or most)
         return str(most) if low == most else f"{low}:{most}"
 
     def desired_nodes(self, job: Object) -> int:
@@ -170,7 +170,7 @@ def _is_number(text: str) -> bool:
 
 
 def _refused(part: str, found: Mapping[str, Any]) -> Iterator[Problem]:
-    """What of a Job, its pod or its container a TrainJob has no place for."""
+    """Fields of a Job, its pod or its container that a TrainJob cannot express."""
     prefix = {"job": "", "pod": "pod.spec.", "container": f"pod.spec.containers[{names.CONTAINER}]."}[part]
     for field in found.keys() - CARRIED[part] - ALIKE[part]:
         key, value = RUNTIMES_OWN.get(field, (f"{prefix}{field}", None))
@@ -210,7 +210,7 @@ def _own_patch(job: Object) -> Object | None:
 
 
 def _plain_patch(job: Object) -> Object:
-    """What a job that was written by hand gets from its runtime, with the job's own variables."""
+    """What a handwritten job gets from its runtime, with the job's own variables."""
     claim = {"name": "snapshots", "persistentVolumeClaim": {"claimName": f"{PLAIN_CLAIM}-{job['metadata']['name']}"}}
     mount = {"name": "snapshots", "mountPath": names.SNAPSHOT_PATH}
     own = job["spec"].get("trainer", {}).get("env", ())

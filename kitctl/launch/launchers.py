@@ -1,4 +1,4 @@
-"""Other launchers, and what each of their options means here: tables for ``launch_lines``."""
+"""Other launchers, and the meaning of their options: tables for ``launch.lines``."""
 
 from __future__ import annotations
 

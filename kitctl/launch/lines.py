@@ -1,4 +1,4 @@
-"""Command lines of other launchers, as people paste them, as fields of a job.
+"""Parses command lines of other launchers into fields of a job.
 
     kitctl submit -- torchrun --nnodes 2 --nproc-per-node 4 train.py 50 10
 
@@ -26,7 +26,7 @@ _PYTHON_VALUES: Final = frozenset({"-W", "-X"})
 
 @dataclass
 class LaunchLine:
-    """What a pasted line asks for.
+    """The job that a pasted line describes.
 
     Attributes:
         fields: of a job file, without ``command`` and ``args``.
@@ -55,7 +55,7 @@ _FLAGS: Final = {"nodes": "--nodes", "gpusPerNode": "--gpus-per-node", "procsPer
 
 
 def parse(words: Sequence[str], given: Mapping[str, Any] = MappingProxyType({})) -> LaunchLine | None:
-    """What a line asks for; None if it starts with a script or a module, as kitctl's own do.
+    """The job that a line describes; None if it starts with a script or a module, as kitctl's own arguments do.
 
     Args:
         words: of the line.
@@ -100,10 +100,10 @@ def _launch(name: str, words: tuple[str, ...], line: LaunchLine, given: Mapping[
         if words[:1] != ("launch",):
             raise UsageError("accelerate: only `accelerate launch` starts a script", fix=f"use {EXAMPLE}")
         words = words[1:]
-    asked, words = _read_options(line, launcher, words)
+    settings, words = _read_options(line, launcher, words)
     line.local_rank = launcher.local_rank
-    line.fields |= size(name, asked, given)
-    if "module" in asked:
+    line.fields |= size(name, settings, given)
+    if "module" in settings:
         words = ("-m", *words)
     if launcher.python and words and _PYTHON.fullmatch(PurePath(words[0]).name):
         words = _python(words[1:])
@@ -128,7 +128,7 @@ def _read_options(
     line: LaunchLine, launcher: Launcher, words: tuple[str, ...]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Values by meaning, and the words from the program on."""
-    asked: dict[str, str] = {}
+    settings: dict[str, str] = {}
     rest = words
     while rest and rest[0].startswith("-") and rest[0] != "--":
         spelling, sign, value = rest[0].partition("=")
@@ -138,8 +138,8 @@ def _read_options(
             raise UsageError(f"{line.launcher}: {spelling} needs a value", fix=f"use a line like {EXAMPLE}")
         value = value if sign else " ".join(rest[1 : 1 + following])
         rest = rest[1 + following :]
-        _take(line, asked, option, spelling, value)
-    return asked, rest[1:] if rest[:1] == ("--",) else rest
+        _take(line, settings, option, spelling, value)
+    return settings, rest[1:] if rest[:1] == ("--",) else rest
 
 
 def _find(name: str, launcher: Launcher, spelling: str) -> Option:
@@ -153,8 +153,8 @@ def _find(name: str, launcher: Launcher, spelling: str) -> Option:
     raise UsageError(f"{name}: kitctl does not know the option {spelling}", fix=f"leave it out, or use {EXAMPLE}")
 
 
-def _take(line: LaunchLine, asked: dict[str, str], option: Option, spelling: str, value: str) -> None:
-    """Note what an option asks for."""
+def _take(line: LaunchLine, settings: dict[str, str], option: Option, spelling: str, value: str) -> None:
+    """Record an option's value."""
     if option.meaning == "unsupported":
         what = f"{line.launcher}: {spelling} is not handed to the ranks"
         raise UsageError(what, fix="leave it out, and make the setting in the script itself")
@@ -166,4 +166,4 @@ def _take(line: LaunchLine, asked: dict[str, str], option: Option, spelling: str
             raise UsageError(f"{line.launcher}: {spelling} {value} copies a variable", fix=f"use kitctl's -e {value}")
         _environment((pair,), line)
     else:
-        asked[option.meaning] = value
+        settings[option.meaning] = value

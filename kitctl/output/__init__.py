@@ -1,4 +1,4 @@
-"""What ``-o json`` prints: one versioned object per command, as types, and how they are made.
+"""The output of ``-o json``: one versioned object per command, as types, and functions that create them.
 
 What lives here: the format that scripts rely on; within one ``apiVersion`` keys are only added. The docstring under a
 field is its documentation, and its description in the schema. What never does: printing, and finding out the values.

@@ -1,4 +1,4 @@
-"""The requirements of a job's script, read where it is submitted and sent with it; pip itself runs in the nodes.
+"""The requirements of a job's script: read on submission, and sent with the job; pip runs in the nodes.
 
-What does not belong here: choosing versions, and anything that an index has to be asked for.
+What does not belong here: choosing versions, and requests to an index.
 """

@@ -1,4 +1,4 @@
-"""Collects what is sent of a job's requirements: one file, and the wheels of folders of this machine."""
+"""Collects a job's requirements for sending: one file, and the wheels of local folders."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PYPROJECT: Final = re.compile(r"(.*\.toml)(?:\[([^\]]*)\])?")
 
 
 def collect(section: Section, folder: Path) -> SentFolder:
-    """What is sent of the requirements of a job that is submitted from ``folder``.
+    """Collect the requirements of a job that is submitted from ``folder``.
 
     Raises:
         SpecError: a file is missing or not understood, or the wheels are too large together.
@@ -69,7 +69,7 @@ def _read(path: PurePath) -> str:
 
 
 def _local(base: Path, link: str) -> Path | None:
-    """The folder of this machine that is meant; None for a URL, and for a folder that only the nodes have.
+    """The local folder of a link; None for a URL, and for a folder that only the nodes have.
 
     Raises:
         SpecError: it is a relative path to no folder.

@@ -1,4 +1,4 @@
-"""Reads requirements files as pip does, as far as that is needed to send them: one file in the end. Pure."""
+"""Parses requirements files as pip does, as far as needed to send them as one file. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LONG: Final = {
     "-i": "--index-url",
     "--pypi-url": "--index-url",
 }
-# Options of pip's requirements files that go along as they are.
+# Options of pip's requirements files that are sent unchanged.
 _KEPT: Final = frozenset(
     {
         *("--index-url", "--extra-index-url", "--no-index", "--pre", "--prefer-binary", "--no-binary", "--only-binary"),
@@ -37,7 +37,7 @@ _KEPT: Final = frozenset(
 
 @dataclass
 class Requirements:
-    """What a requirements file asks for, with what it names by ``-r`` and ``-c``.
+    """The requirements in a file, and in those that it includes by ``-r`` and ``-c``.
 
     ``links`` are the values of ``--find-links``, seen from the folder of the first file.
     """

@@ -162,7 +162,7 @@ class Target(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedTarget:
-    """Which target, and why: ``reason`` is for the person when nobody asked for it by name."""
+    """The target; ``reason`` explains the choice if the user named none."""
 
     name: str
     reason: str = ""
@@ -182,7 +182,7 @@ def resolve_target(options: TargetOptions, environ: Mapping[str, str] = os.envir
 
 
 class TargetPackage(Protocol):
-    """What the package of a target has."""
+    """The functions of a target's package."""
 
     @staticmethod
     def connect(options: TargetOptions) -> Target:

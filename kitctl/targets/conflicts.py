@@ -1,4 +1,4 @@
-"""The refusals that all targets have in common, in the same words."""
+"""Errors that all targets share, with the same messages."""
 
 from __future__ import annotations
 

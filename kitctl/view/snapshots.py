@@ -22,7 +22,7 @@ def table(found: Sequence[Snapshot], now: float, *, wide: bool = False) -> list[
 
 
 def page(one: SnapshotDetails, now: float) -> list[str]:
-    """One snapshot: its manifest, the model's tensors, and its history."""
+    """The details of one snapshot: its manifest, the model's tensors, and its history."""
     where = f", in epoch {one.epoch} after {one.position} of {one.samples} samples"
     data = f"{one.samples} samples in batches of {one.batch}, seed {one.seed}"
     facts = [

@@ -1,4 +1,4 @@
-"""Collects what is sent of a folder."""
+"""Collects the files of a folder for sending."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIELD = "workdir"
 
 
 def collect(folder: Path, sync: Sequence[str]) -> SentFolder:
-    """What is sent of a folder; ``sync`` names files in it that would be left out.
+    """Collect a folder's files; ``sync`` names files that would be left out.
 
     Raises:
         SpecError: there is no such folder, it is too large, a link leads out of it, or ``sync`` names nothing.

@@ -81,7 +81,7 @@ def _imported(text: str, path: str) -> Iterator[tuple[int, str]]:
     """The modules that a file may import, absolute, with their lines; ``a.b`` stands for ``from a import b``, too."""
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError):  # what runs the script will say so
+    except (SyntaxError, ValueError):  # running the script will show this error
         return
     package = path.split("/")[:-1]
     for node in _statements(tree):

@@ -78,7 +78,7 @@ def ignore_rules(folder: Path) -> IgnoreRules:
 
 
 def sent_again(folder: Path, found: Listing, rules: IgnoreRules) -> list[Candidate]:
-    """What git ignores and a line of ``.kitignore`` that begins with ``!`` names; ignored folders are searched."""
+    """Files that git ignores and a line of ``.kitignore`` with ``!`` includes; ignored folders are searched."""
     if not rules.adds:
         return []
     paths = [path for ignored in found.ignored for path in _below(folder, ignored)]

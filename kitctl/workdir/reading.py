@@ -49,7 +49,7 @@ def largest(sizes: Mapping[str, int]) -> str:
 
 
 def _check(folder: Path, stats: Mapping[str, os.stat_result]) -> None:
-    """Refuse what cannot be sent before anything is read."""
+    """Raise an error for what cannot be sent, before anything is read."""
     fix = "list what training does not need in .kitignore, or put data on a volume"
     if not stats:
         raise wrong("workdir", f"{folder} has no files to send", "choose the folder that has the script")

@@ -1,4 +1,4 @@
-"""Says what is sent of a folder, and what is not, in a line. Pure."""
+"""Summarizes in a line which files of a folder are sent, and which are not. Pure."""
 
 from __future__ import annotations
 

@@ -23,12 +23,12 @@ def at(second: int, text: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for (node, pod, begun), text in {
+    for (node, pod, started), text in {
         (1, "run-1-a", 100.25): at(1, "[rank 1]: one") + at(4, "[rank 1]: four") + "cut",
         (1, "run-1-b", 200.0): at(5, "[rank 1]: five"),
         (0, "run-0-a", 100.0): at(2, "[agent 0]: two") + at(6, "[rank 0]: six"),
     }.items():
-        path = log_copy_path(tmp_path, node_index=node, pod=pod, begun=begun)
+        path = log_copy_path(tmp_path, node_index=node, pod=pod, started=started)
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
     (tmp_path / "node-1" / "nccl-trace-rank-9").write_text("not a log\n")
@@ -38,9 +38,9 @@ def folder(tmp_path: Path) -> Path:
 
 def test_the_runs_are_listed(folder: Path) -> None:
     assert list(map(json.loads, log_copies(str(folder), "--list").stdout.splitlines())) == [
-        {"node": 0, "begun": 100.0, "pod": "run-0-a", "file": "node-0/100000-run-0-a.log"},
-        {"node": 1, "begun": 100.25, "pod": "run-1-a", "file": "node-1/100250-run-1-a.log"},
-        {"node": 1, "begun": 200.0, "pod": "run-1-b", "file": "node-1/200000-run-1-b.log"},
+        {"node": 0, "started": 100.0, "pod": "run-0-a", "file": "node-0/100000-run-0-a.log"},
+        {"node": 1, "started": 100.25, "pod": "run-1-a", "file": "node-1/100250-run-1-a.log"},
+        {"node": 1, "started": 200.0, "pod": "run-1-b", "file": "node-1/200000-run-1-b.log"},
     ]
 
 

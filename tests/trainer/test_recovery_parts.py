@@ -9,8 +9,8 @@ import pytest
 from kittrain.node.recovery import RecoveryTimings
 from kittrain.system.heartbeat import Phase
 
-BEGUN = {Phase.JOINING: 13.0, Phase.PREPARING: 13.5, Phase.DATA: 14.5, Phase.SYNCING: 16.5}
-MOMENTS = dict.fromkeys(Phase, 0.0) | BEGUN
+PHASE_TIMES = {Phase.JOINING: 13.0, Phase.PREPARING: 13.5, Phase.DATA: 14.5, Phase.SYNCING: 16.5}
+MOMENTS = dict.fromkeys(Phase, 0.0) | PHASE_TIMES
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ def main(arguments: list[str], supervision: Supervision | None = None) -> int:
         return _misconfigured(error)
     if supervision:
         node = replace(node, agent_restarts=supervision.restart.count, restart_cause=supervision.restart.cause)
-    with _log_copy(node, supervision.begun if supervision else time.time()) as log_copy:
+    with _log_copy(node, supervision.started if supervision else time.time()) as log_copy:
         if node.agent_restarts:
             log(node.node_index, f"started again in place, restart {node.agent_restarts}: {node.restart_cause}")
         ending = _run(node, command, drain, log_copy, supervision)
@@ -84,9 +84,9 @@ def main(arguments: list[str], supervision: Supervision | None = None) -> int:
 
 
 @contextmanager
-def _log_copy(node: NodeEnv, begun: float) -> Iterator[LogCopy | None]:
+def _log_copy(node: NodeEnv, started: float) -> Iterator[LogCopy | None]:
     """Copy this node's output to the log folder, if there is one."""
-    log_copy = open_log_copy(node, partial(log, node.node_index), begun=begun)
+    log_copy = open_log_copy(node, partial(log, node.node_index), started=started)
     if log_copy is None:
         yield None
         return

@@ -38,8 +38,8 @@ class NodeEnv(JobSpec):
     termination_log: Path | None = None
     packages: Path | None = None  # where the script's requirements are installed; set by the agent
     agent_runs: int = 0  # containers of this node, this one included, as far as they left log copies; set by the agent
-    agent_restarts: int = 0  # in this container; likewise
-    restart_cause: str = ""  # how the agent before this one ended; likewise
+    agent_restarts: int = 0  # in this container; set by the agent
+    restart_cause: str = ""  # how the previous agent ended; set by the agent
 
     @property
     def hosts_rendezvous(self) -> bool:
@@ -109,14 +109,14 @@ def rank_env(environ: Mapping[str, str] = os.environ) -> RankEnv:
 
 
 def _own(by_node: Sequence[int], index: int) -> int:
-    """The number of ranks of a node, of nodes that differ."""
+    """The number of ranks of a node, if nodes differ."""
     if index >= len(by_node):
         raise EnvError(f"{job_spec.VARIABLE}: procs_by_node: none for node {index}: {by_node}")
     return by_node[index]
 
 
 def _launcher(environ: Mapping[str, str]) -> dict[str, Any]:
-    """What torchrun's own variables give: what the document leaves out, and all for an agent without one."""
+    """The values of torchrun's own variables: those that the document omits, and all for an agent without one."""
     low, _, high = (environ.get("PET_NNODES") or "1").partition(":")
     host, _, port = (environ.get("PET_RDZV_ENDPOINT") or "127.0.0.1:29400").rpartition(":")
     ranks = environ.get("PET_NPROC_PER_NODE") or "1"
@@ -134,12 +134,12 @@ def _launcher(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _gpus() -> int:
-    """How many GPUs this container has: what ``auto`` means where a launcher leaves their number open."""
+    """The number of GPUs in this container, for a launcher's ``auto``."""
     return sum(path.name[len("nvidia") :].isdecimal() for path in DEVICES.glob("nvidia*"))
 
 
 def _with_backend(values: dict[str, Any]) -> dict[str, Any]:
-    """What the job says; where it leaves it open, what the image says: one without GPUs means gloo."""
+    """The job's backend; if it sets none, the image's: one without GPUs uses gloo."""
     if values.get("backend", "auto") == "auto":
         values["backend"] = values.get("auto_backend", "auto")
     return values

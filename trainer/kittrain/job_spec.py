@@ -49,9 +49,9 @@ class JobSpec:
     rendezvous_host: str = "127.0.0.1"
     rendezvous_port: int = 29400
     rendezvous_conf: Mapping[str, str] = field(default_factory=dict)  # as PET_RDZV_CONF
-    owner: str | None = None  # <group>/<version>/<resource>/<name>, whose uid tells runs apart; None: the run id does
+    owner: str | None = None  # <group>/<version>/<resource>/<name>, whose uid identifies the run; None: the run id does
     secret_file: Path | None = None
-    secret_name: str | None = None  # of the Secret that the first agent fills; None: it is filled, or nobody may
+    secret_name: str | None = None  # of the Secret that the first agent fills; None: it is filled, or no agent may
     secret_required: bool = False
     exit_codes: ExitCodes = field(default_factory=lambda: EXIT_CODES)
     max_restarts: int = 3
@@ -68,7 +68,7 @@ class JobSpec:
     model_file: bool = True
     memory_every: int | None = None  # steps; None: no copies of the state in main memory
     resume: Resume = ""
-    from_scratch: bool = False  # begin anew where no snapshot can be used, instead of an error
+    from_scratch: bool = False  # start from scratch if no snapshot is usable, instead of an error
     virtual_ranks: int = 0
     log_dir: Path | None = None  # per-rank logs that outlive the pod
     code: str | None = None  # digest of the folder that was sent with the job; None: none was
@@ -92,7 +92,7 @@ def _exit_codes(codes: Mapping[str, int]) -> Mapping[str, int]:
 
 
 RESUME: Final[Mapping[bool | str, Resume]] = {False: "", True: "exact", "state": "state"}
-# Types that JSON does not have: the type of the document's value, and what makes ours of it.
+# Types that JSON does not have: the type of the document's value, and its conversion.
 CONVERTED: Final[Mapping[Any, tuple[Any, Callable[[Any], Any]]]] = {
     Path | None: (str, Path),
     Resume: (bool | Literal["state"], RESUME.__getitem__),
@@ -147,8 +147,8 @@ def document(environ: Mapping[str, str]) -> dict[str, Any] | None:
         older = f"the image's kittrain is {'older' if version > VERSION else 'newer'} than {kitctl}"
         raise EnvError(f"{VARIABLE}: version {version}, and this kittrain reads {VERSION}: {older}; {FIX}")
     known = _hints(JobSpec)
-    if asked := [name for name, value in found.items() if name not in known and value not in (None, "", False, 0)]:
-        raise EnvError(f"{VARIABLE}: {', '.join(asked)}: not known: the image's kittrain is older than {kitctl}; {FIX}")
+    if extra := [name for name, value in found.items() if name not in known and value not in (None, "", False, 0)]:
+        raise EnvError(f"{VARIABLE}: {', '.join(extra)}: not known: the image's kittrain is older than {kitctl}; {FIX}")
     return found
 
 

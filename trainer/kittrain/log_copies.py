@@ -1,7 +1,7 @@
 """Lists and prints the copies of the nodes' logs that lie beside the snapshots (``kittrain.node.log_copy``).
 
 ``python -m kittrain.log_copies FOLDER --list`` prints each run of an agent as a line of JSON: ``node``, ``pod``,
-``begun`` (Unix seconds) and ``file``. ``python -m kittrain.log_copies FOLDER [FILE...]`` prints the lines of these
+``started`` (Unix seconds) and ``file``. ``python -m kittrain.log_copies FOLDER [FILE...]`` prints the lines of these
 files, or of all, sorted by time, each as ``<node> <time> <text>``.
 """
 
@@ -22,10 +22,10 @@ _TIMED: Final = re.compile(rb"\d{4}-\d\d-\d\dT\S+Z ")
 
 @dataclass(frozen=True, kw_only=True)
 class AgentRun:
-    """One run of a node's agent; ``file`` is relative to the folder, ``begun`` in Unix seconds."""
+    """One run of a node's agent; ``file`` is relative to the folder, ``started`` in Unix seconds."""
 
     node: int
-    begun: float
+    started: float
     pod: str
     file: str
 
@@ -40,8 +40,8 @@ def agent_runs(folder: Path) -> list[AgentRun]:
         return []
     files = (f"{node.name}/{path.name}" for node in folder.iterdir() if node.is_dir() for path in node.iterdir())
     found = filter(None, map(_FILE.fullmatch, files))
-    runs = [AgentRun(node=int(one[1]), begun=int(one[2]) / 1000, pod=one[3], file=one[0]) for one in found]
-    return sorted(runs, key=lambda run: (run.node, run.begun))
+    runs = [AgentRun(node=int(one[1]), started=int(one[2]) / 1000, pod=one[3], file=one[0]) for one in found]
+    return sorted(runs, key=lambda run: (run.node, run.started))
 
 
 def lines(folder: Path, runs: Iterable[AgentRun]) -> Iterator[bytes]:

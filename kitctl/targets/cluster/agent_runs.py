@@ -16,10 +16,10 @@ from kitctl.targets.cluster.resources import Object
 
 
 class AgentRun(msgspec.Struct, frozen=True):
-    """One run of an agent with a log copy, as ``kittrain.log_copies --list`` prints it; ``begun`` in Unix seconds."""
+    """One run of an agent with a log copy, as ``kittrain.log_copies --list`` prints it; ``started`` in Unix seconds."""
 
     node: int
-    begun: float
+    started: float
     pod: str
     file: str
 
@@ -46,7 +46,7 @@ def unread_runs(runs: Iterable[AgentRun], read: Sequence[ReadLog]) -> list[tuple
     """
     found = []
     for run in runs:
-        logs = [one for one in read if one.pod == run.pod and one.started <= run.begun]
+        logs = [one for one in read if one.pod == run.pod and one.started <= run.started]
         latest = max(logs, key=lambda one: one.started, default=None)
         if latest is None or not latest.whole:
             found.append((run, latest.last if latest else None))

@@ -87,7 +87,7 @@ class Api:
         return self._list(kind, namespace, query)[0]
 
     def select_once(self, kind: str, namespace: str | None = None, **query: str) -> list[Object]:
-        """As ``select``, but the first failure counts: for an add-on's objects, which the add-on itself may serve."""
+        """As ``select``, without retries: for an add-on's objects, which the add-on itself may serve."""
         return self._list(kind, namespace, query, retried=False)[0]
 
     def pages(self, kind: str, size: int) -> Iterator[list[Object]]:

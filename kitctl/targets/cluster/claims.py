@@ -1,8 +1,8 @@
-"""Who a claim for snapshots belongs to: recorded on the claim, checked before a job uses it and before it is deleted.
+"""Ownership of claims for snapshots: recorded on the claim, checked before a job uses it and before it is deleted.
 
 A claim outlives its job, so it has no owner reference. Two annotations stand in for it: the user who created it, and
-the uid of the job that has it now. Nobody gets another user's claim by the mere name of a job, and nobody deletes a
-claim that was not made for the job.
+the uid of the job that has it now. A job's name alone gives no access to another user's claim, and a claim is only
+deleted with the job that it was created for.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def check(found: Object, claimant: Claimant) -> None:
 
 
 def remove(api: Api, job: Object, user: str, warn: Callable[[str], None]) -> bool:
-    """Delete the claim that was made for a job, which is deleted by now; warns if it stays. Whether it is deleted."""
+    """Delete the claim that was created for a deleted job. Returns whether it is deleted; warns if not."""
     namespace, name = job["metadata"]["namespace"], job_facts.snapshot_claim(job)
     found = api.find(KIND, namespace, name) if name else None
     if found is None:

@@ -77,7 +77,7 @@ def _rights(api: Api, spec: JobSpec) -> str:
 
 
 def _sent(api: Api, submission: Submission, field: str) -> str:
-    """Where a folder that goes along would be."""
+    """The place for a folder that is sent with the job."""
     folder = next((one for one in submission.sources.folders if one.key == field), None)
     if folder is None:
         return "none is sent"

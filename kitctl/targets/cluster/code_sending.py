@@ -39,7 +39,7 @@ PIECE_BYTES: Final = 1 << 18
 
 
 def check(api: Api, spec: JobSpec, sent: SentFolder) -> None:
-    """Refuse a folder that could not be sent.
+    """Raise an error for a folder that could not be sent.
 
     Raises:
         UsageError: it is too large for a ConfigMap, and the job has no claim.
@@ -59,7 +59,7 @@ def check(api: Api, spec: JobSpec, sent: SentFolder) -> None:
 
 
 def send(api: Api, job: Object, folders: Sequence[SentFolder], notify: Callable[[str], None]) -> None:
-    """Send what the claim lacks, and say how much that is; small folders are in ConfigMaps already.
+    """Send the files that the claim lacks, and report how much that is; small folders are in ConfigMaps already.
 
     Raises:
         KitError: it could not be sent, or a folder has changed.
@@ -83,10 +83,10 @@ def _send(run: helper_pod.RunCommand, folder: SentFolder, claim: str) -> str:
     sizes = {file.sha256: file.size for file in tree.files.values()}
     missing = b"".join(run((*store, "missing"), [json.dumps(sizes).encode() + b"\n"])).decode().split()
     b"".join(run((*store, "receive"), _frames(tar_pieces(tree, missing, partial(content, folder)))))
-    told = sent(folder, f"claim {claim}")
+    line = sent(folder, f"claim {claim}")
     size = format_bytes(sum(sizes[digest] for digest in missing))
     had = f"the claim had all but {len(missing)} of them ({size})" if missing else "the claim had all of them"
-    return told if len(missing) == len(sizes) else f"{told}; {had}"
+    return line if len(missing) == len(sizes) else f"{line}; {had}"
 
 
 def publish(api: Api, submission: Submission, notify: Callable[[str], None]) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _config_map(namespace: str, name: str, folder: SentFolder) -> Object:
 
 
 def shorten(change: Change) -> Change:
-    """A change whose packed folder is a few words; its key has the digest."""
+    """A change in which a packed folder is replaced by a short summary; its key has the digest."""
     return replace(change, before=_shortened(change.before), after=_shortened(change.after))
 
 

@@ -19,7 +19,7 @@ TRIES: Final = 8  # two clients that change one object in turns both succeed lon
 
 
 def create_once(api: Api, manifest: Object) -> Object:
-    """Create an object that bears this call's id; a retry after a lost response finds the object that it created.
+    """Create an object with this call's id; a retry after a lost response finds the object that it created.
 
     Raises:
         ConflictError: another object of that name exists.

@@ -132,8 +132,8 @@ def _writable(mount: Object) -> Object:
 def _resources(given: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
     """Small requests, and the job's limits, since a quota may require both."""
     limits = {name: most for name, most in given.get("limits", {}).items() if name in DEFAULT_REQUESTS}
-    asked = {**limits, **given.get("requests", {})}
-    least = {name: min(few, asked.get(name, few), key=amount) for name, few in DEFAULT_REQUESTS.items()}
+    requested = {**limits, **given.get("requests", {})}
+    least = {name: min(few, requested.get(name, few), key=amount) for name, few in DEFAULT_REQUESTS.items()}
     return {"requests": least} | ({"limits": limits} if limits else {})
 
 

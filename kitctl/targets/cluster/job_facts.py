@@ -198,7 +198,7 @@ def _node(number: int, pods: Sequence[Object], now: float) -> NodeFacts:
 
 
 def _how_ended(pod: Object, now: float) -> str:
-    """Why a node's pod ended, as far as it is known."""
+    """Why a node's pod ended, if known."""
     state = container_status(pod).get("state", {})
     ended = _termination((state.get("terminated") or {}).get("message", ""))
     return conditions.pod_reason(pod, state, now) or (ended.reason if ended else "")

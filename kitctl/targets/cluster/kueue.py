@@ -1,4 +1,4 @@
-"""What Kueue's objects say about a job: whether it waits, was admitted or stopped, and why. Pure.
+"""Facts about a job from Kueue's objects: whether it waits, was admitted or stopped, and why. Pure.
 
 Kueue makes a Workload for a job in a queue, reserves quota for it, and then resumes the job. It would start a job again
 that was suspended by its own field, since its quota is still reserved: ``spec.active`` of the Workload stops it.
@@ -38,7 +38,7 @@ def workload_of(job: Object, workloads: Sequence[Object]) -> Object | None:
 
 
 def facts(job: Object, workload: Object | None, position: int | None = None) -> QueueFacts | None:
-    """Where a job stands in its queue; None: it is in none.
+    """A job's position in its queue; None: it is in none.
 
     Args:
         job: its object.
@@ -62,7 +62,7 @@ def is_scalable(job: Object) -> bool:
 
 
 def forget_workload(job: Object) -> Object:
-    """The patch of a suspended Indexed Job without a mark of an earlier Workload; empty: there is none.
+    """The patch that removes an earlier Workload's annotation from a suspended Indexed Job; empty: there is none.
 
     Kueue 0.15 does not start a job with such a mark, and leaves one behind when it stops a job that was scaled up.
     """
@@ -104,7 +104,7 @@ def _state(workload: Object) -> Any:
 
 
 def _reason(workload: Object, state: str) -> str:
-    """Kueue's own words."""
+    """Kueue's own message."""
     if state in {"Admitted", "Finished"}:
         return ""
     if _could_not_start(workload):

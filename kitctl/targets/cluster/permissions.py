@@ -31,8 +31,8 @@ class Permissions:
         return bool(self.status.get("incomplete")) or self._permits(verb, group, resource)
 
     def _permits(self, verb: str, group: str, resource: str) -> bool:
-        asked = {"verbs": verb, "apiGroups": group, "resources": resource}
+        wanted = {"verbs": verb, "apiGroups": group, "resources": resource}
         return any(
-            not rule.get("resourceNames") and all({part, "*"} & {*rule.get(key, ())} for key, part in asked.items())
+            not rule.get("resourceNames") and all({part, "*"} & {*rule.get(key, ())} for key, part in wanted.items())
             for rule in self.status.get("resourceRules", ())
         )

@@ -23,7 +23,7 @@ RIGHT: Final = "ask for the right to change workloads (ClusterRole kueue-workloa
 
 
 def facts(api: Api, job: Object) -> QueueFacts | None:
-    """Where a job stands in its queue, with its position; None: it is in none."""
+    """A job's position in its queue; None: it is in none."""
     if not kueue.queue_of(job):
         return None
     workload = _find(api, job)
@@ -81,15 +81,15 @@ def stop(api: Api, job: Object) -> None:
 
 
 def start(api: Api, job: Object) -> None:
-    """Put a stopped job back into its queue. Raises as ``stop`` does."""
+    """Return a stopped job to its queue. Raises as ``stop`` does."""
     if kueue.forget_workload(_now(api, job)):
-        _start_anew(api, job)
+        _replace_workload(api, job)
     else:
         _patch(api, job, kueue.START)
 
 
-def _start_anew(api: Api, job: Object) -> None:
-    """Have Kueue make a new Workload: with one that was stopped, it would restore the mark that is in the way."""
+def _replace_workload(api: Api, job: Object) -> None:
+    """Have Kueue create a new Workload: a stopped one would restore the annotation that prevents the start."""
     found = workload(api, job)
     if not kueue.is_finished(found):
         with _explained(job):
@@ -109,7 +109,7 @@ def _patch(api: Api, job: Object, change: Object) -> None:
 
 @contextmanager
 def _explained(job: Object) -> Iterator[None]:
-    """What it means that this user may not change a Workload."""
+    """Add the consequence to the error that this user may not change a Workload."""
     try:
         yield
     except Forbidden as error:

@@ -51,7 +51,7 @@ def obstacles(queue: Object, others: Sequence[Object] | None, pod: Mapping[str, 
 
 
 def _too_little(wanted: Mapping[str, float], most: Sequence[Mapping[str, float]]) -> Iterator[str]:
-    """For each resource that is short, in the flavor that has most of it; else that no flavor has enough of all."""
+    """The resources that are short, in the flavor that has most of each; else that no single flavor is sufficient."""
     best = {name: max((flavor.get(name, 0.0) for flavor in most), default=0.0) for name in wanted}
     short = [name for name, one in wanted.items() if one > best[name]]
     for name in short:

@@ -1,4 +1,4 @@
-"""What a job's agents report, from its status ConfigMap or from its own status. Pure."""
+"""The agents' reports, from a job's status ConfigMap or from its own status. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def report(config_map: Object | None) -> Report | None:
 
 
 def own_report(job: Object) -> Report | None:
-    """What the job's own status says, where no ConfigMap has a report."""
+    """A report from the job's own status, if no ConfigMap has one."""
     parts = of_object(job).progress(job)
     return msgspec.convert(parts, Report, strict=False) if parts else None
 

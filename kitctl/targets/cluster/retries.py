@@ -13,7 +13,7 @@ LONGEST_RETRY_AFTER_SECONDS: Final = 60.0
 
 
 def pause(attempt: int, retry_after_seconds: float, jitter: float) -> float:
-    """Seconds until the next try: doubled each time, less up to a half by jitter, so that clients spread.
+    """Seconds until the next try: doubled each time, minus up to half as jitter, so that clients spread.
 
     Args:
         attempt: number of failures before this one.

@@ -49,7 +49,7 @@ def stop(api: Api, job: Object, marks: Object | None = None) -> None:
 
 
 def start(api: Api, job: Object, marks: Object) -> None:
-    """Start a stopped job again, or put it back into its queue. Arguments and errors are those of ``stop``."""
+    """Start a stopped job, or return it to its queue. Arguments and errors are those of ``stop``."""
     if queues.decides(api, job):
         api.patch(job, marks)
         queues.start(api, job)

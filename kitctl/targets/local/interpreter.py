@@ -1,4 +1,4 @@
-"""The interpreter that runs a job's nodes: kitctl's own, or one of the user's (``python``), to which kittrain is lent.
+"""The interpreter that runs a job's nodes: kitctl's own, or one of the user's (``python``) with kittrain added.
 
 The user's environment has torch and what the script needs. kittrain is put on its path alone, without kitctl's other
 packages, so that none of these hides one of the user's.
@@ -50,7 +50,7 @@ def find(python: str, folder: Path) -> str:
 
 
 def check(python: str, *, pip: bool = False) -> str:
-    """What an interpreter of the user has; ``pip``: whether it needs pip, to install requirements.
+    """Check that a user's interpreter is suitable; ``pip``: whether it needs pip, to install requirements.
 
     Raises:
         UnsupportedError: it lacks torch or pip, or it or its torch is too old.
@@ -68,8 +68,8 @@ def check(python: str, *, pip: bool = False) -> str:
     return f"{python} has torch {torch}"
 
 
-def lend_library(state: Path) -> Path:
-    """A folder with nothing but kittrain, and what says which version it is, as links.
+def link_library(state: Path) -> Path:
+    """A folder with links to kittrain and its metadata, and nothing else.
 
     Raises:
         UnsupportedError: kitctl was installed without kittrain.

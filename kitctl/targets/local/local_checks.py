@@ -71,7 +71,7 @@ def _given(tree: Mapping[str, Any], field: str) -> bool:
 
 
 def require_runnable(submission: Submission) -> None:
-    """Refuse a job that could only fail later.
+    """Raise an error for a job that could only fail later.
 
     Raises:
         UnsupportedError: this interpreter lacks torch or the trainer.

@@ -187,7 +187,7 @@ class LocalTarget:
         if stored:
             remove(stored)
         trash = folder.path.with_name(f".gone-{uuid.uuid4().hex}")
-        folder.path.rename(trash)  # atomic: nobody sees a partially deleted job
+        folder.path.rename(trash)  # atomic: no command sees a partially deleted job
         shutil.rmtree(trash, ignore_errors=True)
         code_store.remove_unused(self.state)
         return snapshots

@@ -1,4 +1,4 @@
-"""What is recorded of a job when it is submitted."""
+"""The record of a job, which is written on submission."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def new_job(submission: Submission, path: Path, state: Path) -> Job:
         created=time.time(),
         folder=str(path if sources.workdir else submission.folder),
         python=interpreter.find(spec.python, submission.folder),
-        library=str(interpreter.lend_library(state)) if spec.python else "",
+        library=str(interpreter.link_library(state)) if spec.python else "",
         version=kitctl.__version__,
         code=_digest(sources.workdir),
         requirements=_digest(sources.requirements),

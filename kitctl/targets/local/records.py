@@ -14,7 +14,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What was submitted.
 
     ``python`` is the interpreter that runs the nodes, ``folder`` where they start, and ``code`` the digest of the
-    folder that was sent; empty: none was. ``requirements`` is that of the script's requirements, likewise, and
+    folder that was sent; empty: none was. ``requirements`` is that of the script's requirements, or empty, and
     ``packages`` the folder in which they are installed. ``library`` is a folder to add to its path; empty: none is.
     """
 

@@ -30,7 +30,7 @@ def until(condition: Callable[[], object]) -> None:
 
 def test_each_run_has_a_file_of_lines_with_their_time(tmp_path: Path) -> None:
     for run in (1, 2):
-        path = log_copy_path(tmp_path, node_index=3, pod="digits-3-x7k2p", begun=1_700_000_000.5 + run)
+        path = log_copy_path(tmp_path, node_index=3, pod="digits-3-x7k2p", started=1_700_000_000.5 + run)
         copy = LogCopy(path, log=pytest.fail)
         assert copy.agent_runs == run
         copy.write(b"[rank 0]: early\n[rank 1]: early\n")

@@ -1,4 +1,4 @@
-"""What a node does before it joins is told for as long as it does so."""
+"""A node's preparation is in the report for as long as it takes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kittrain.env import NodeEnv
 from kittrain.node.preparation import preparing
 
 
-def test_it_is_told_until_it_is_over_however_it_ends(tmp_path: Path) -> None:
+def test_it_is_reported_until_it_ends_or_fails(tmp_path: Path) -> None:
     node = NodeEnv(node_index=1, pod="job-1", report=f"file:{tmp_path}/report.json")
     notes = []
 
@@ -28,7 +28,7 @@ def test_it_is_told_until_it_is_over_however_it_ends(tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
-def test_that_it_cannot_be_told_is_a_warning(tmp_path: Path) -> None:
+def test_a_failed_report_is_a_warning(tmp_path: Path) -> None:
     warnings: list[str] = []
     with preparing("installing requirements", NodeEnv(report=f"file:{tmp_path}/absent/report.json"), warnings.append):
         pass
@@ -36,6 +36,6 @@ def test_that_it_cannot_be_told_is_a_warning(tmp_path: Path) -> None:
     assert "the status does not show what this node does" in warnings[0]
 
 
-def test_a_node_that_reports_nowhere_tells_nothing() -> None:
+def test_a_node_without_a_report_reports_nothing() -> None:
     with preparing("installing requirements", NodeEnv(), pytest.fail):
         pass

@@ -35,7 +35,7 @@ class Run:
         self.snapshots: list[Manifest] = []
         self.copies: list[Manifest] = []
         self.away: list[Manifest] = []
-        self.begun: int | None = None
+        self.pending: int | None = None
         self.base = 0
         self.parent: Parent | None = None
         self.ledger: Ledger = ()
@@ -53,14 +53,14 @@ class Run:
         return made
 
     def begin(self) -> None:
-        self.begun = self.step
+        self.pending = self.step
 
     def publish(self) -> None:
-        if self.begun is not None and self.begun > self.base:
-            made = self.manifest(self.begun)
+        if self.pending is not None and self.pending > self.base:
+            made = self.manifest(self.pending)
             self.snapshots.append(made)
             self.base, self.parent, self.ledger = made.step, runs.parent(made), made.ledger
-        self.begun = None
+        self.pending = None
 
     def copy(self) -> None:
         if self.step > self.base:
@@ -81,7 +81,7 @@ class Run:
         self.ledger, self.parent = manifest.ledger if manifest else (), runs.parent(parent) if parent else None
         self.step = self.base = manifest.step if manifest else 0
         self.taken = takers(self.ledger)
-        self.generation, self.begun = self.generation + 1, None
+        self.generation, self.pending = self.generation + 1, None
 
     def check(self, found: Manifest | None, published: Manifest | None, copies: list[Manifest]) -> None:
         if found:

@@ -13,9 +13,9 @@ from typing import Any
 
 from accelerate import skip_first_batches
 
-from kittrain.integrations.cpu import tell_accelerate
+from kittrain.integrations.cpu import configure_accelerate
 
-tell_accelerate()  # a script imports this module before it makes an Accelerator, which reads the variables
+configure_accelerate()  # a script imports this module before it makes an Accelerator, which reads the variables
 
 
 class ResumableLoader:

@@ -1,4 +1,4 @@
-"""The checkpoints that a framework writes: which is the newest that all ranks have completed."""
+"""Checkpoints written by a framework: finding the newest that all ranks have completed."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def complete(checkpoint: Path, marker: Marker) -> None:
 
 
 def kept_accumulation(marker: Marker | None, ranks: int) -> int | None:
-    """Batches of each rank in a step with which steps keep their size on this number of ranks; None: none does."""
+    """Batches per rank and step that keep the size of a step on this number of ranks; None: impossible."""
     if marker is None or marker.ranks * marker.accumulation % ranks:
         return None
     return marker.ranks * marker.accumulation // ranks
 
 
 def position_note(marker: Marker | None, ranks: int) -> str:
-    """What changes for a run that goes on with another number of ranks; empty if nothing does."""
+    """The changes for a run that continues with another number of ranks; empty if there are none."""
     if marker is None or marker.ranks == ranks:
         return ""
     if accumulation := kept_accumulation(marker, ranks):

@@ -1,4 +1,4 @@
-"""Tells Accelerate that it computes on CPUs: the Hugging Face Trainer and Accelerate itself read it from variables."""
+"""Configures Accelerate, and the Hugging Face Trainer, for CPUs by their environment variables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VARIABLES: Final = {
 }
 
 
-def tell_accelerate(environ: MutableMapping[str, str] = os.environ) -> None:
+def configure_accelerate(environ: MutableMapping[str, str] = os.environ) -> None:
     """Set the variables on a machine without accelerators, unless the user has. Call it before Accelerate starts."""
     if not torch.accelerator.is_available():
         for name, value in VARIABLES.items():

@@ -15,7 +15,7 @@ from transformers import TrainerCallback
 from kittrain.env import rank_env
 from kittrain.integrations import checkpoints
 from kittrain.integrations.checkpoints import Marker, kept_accumulation, position_note
-from kittrain.integrations.cpu import tell_accelerate
+from kittrain.integrations.cpu import configure_accelerate
 from kittrain.integrations.framework_run import FrameworkRun, joined
 from kittrain.system.heartbeat import Phase
 from kittrain.world.distributed import World
@@ -23,7 +23,7 @@ from kittrain.world.distributed import World
 FOLDER: Final = "huggingface"  # in the snapshot folder
 ADVICE: Final = "on CPUs, use TrainingArguments(use_cpu=True) or the environment variable ACCELERATE_USE_CPU=true"
 
-tell_accelerate()  # a script imports this module before it makes TrainingArguments, which read the variables
+configure_accelerate()  # a script imports this module before it makes TrainingArguments, which read the variables
 
 
 class KitCallback(TrainerCallback):

@@ -121,15 +121,15 @@ class KitCallback(Callback):
         if step == self._step:  # a batch that is accumulated
             return
         self._step = step
-        asked = run.step(
+        requests = run.step(
             step,
             epoch=trainer.current_epoch,
             samples=_size(batch) * trainer.accumulate_grad_batches,
             loss=outputs["loss"] if isinstance(outputs, Mapping) and "loss" in outputs else None,
             due=self._schedule.time_due,
         )
-        stops = asked.stop and not trainer.fit_loop.epoch_loop.batch_progress.is_last_batch
-        if self._folder and (stops or self._schedule.is_due(step, time_due=asked.due)):
+        stops = requests.stop and not trainer.fit_loop.epoch_loop.batch_progress.is_last_batch
+        if self._folder and (stops or self._schedule.is_due(step, time_due=requests.due)):
             self._save(trainer, self._folder, step)
         if stops:
             run.drain(step)

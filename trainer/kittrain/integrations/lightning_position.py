@@ -1,4 +1,4 @@
-"""Where a Lightning Trainer is in its data: the Trainer counts batches, but begins the data anew when it resumes.
+"""The position of a Lightning Trainer in its data: it counts batches, but restarts the data when it resumes.
 
 A map-style DataLoader goes on at its position without loading what comes before; of any other loader the batches before
 are read again and dropped, unless it has a state of its own, which the Trainer restores.
@@ -62,7 +62,7 @@ class Position:
         self._first = False
 
     def go(self) -> None:
-        """Go to the restored position, if there is one."""
+        """Move to the restored position, if there is one."""
         state, self.restored = self.restored, None
         loop = self._trainer.fit_loop
         taken = loop.batch_idx + 1
@@ -86,7 +86,7 @@ class Position:
         fetcher.fetched = 0
 
     def loaded(self) -> None:
-        """The first batch after the position has been loaded: undo what was drawn on the way."""
+        """The first batch after the position was loaded: undo the random draws made while skipping."""
         if self._now:
             rng.restore(self._now)
         self._now = None
@@ -98,7 +98,7 @@ class Position:
         self._shortened = None
 
     def _skip(self, loaders: list[Any], batches: int) -> bool:
-        """Let the loader start after this number of batches; False: it cannot."""
+        """Make the loader start after this number of batches; False: it cannot."""
         for sampler in chain.from_iterable(samplers(one) for one in loaders):
             if callable(getattr(sampler, "set_epoch", None)):
                 sampler.set_epoch(self._trainer.current_epoch)

@@ -56,7 +56,7 @@ class AgentProcess:
         self.stopped = False  # whether a stop signal came, which the agent got as well
         self._agent = agent
         self._name = own_name()
-        self._begun = time.time()
+        self._started = time.time()
         self._orders: LineStream | None = None  # to successors of the agent that was forked last
         self._pid = 0
 
@@ -74,7 +74,7 @@ class AgentProcess:
         return End(code=code, lived=lived, out_of_memory=explained)
 
     def _succeed(self, restart: Restart) -> bool:
-        """Have the last agent's successor go on, if it left one; kills whatever else it left."""
+        """Let the last agent's successor take over, if there is one; kill all other processes that it left."""
         successor = self._successor.get()
         if not self._orders or successor not in children():
             kill_children()
@@ -97,7 +97,7 @@ class AgentProcess:
         supervision = Supervision(
             agent=self._agent,
             supervisor=os.getpid(),
-            begun=self._begun,
+            started=self._started,
             name=self._name,
             successor=self._successor,
             orders=theirs,

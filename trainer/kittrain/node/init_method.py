@@ -1,4 +1,4 @@
-"""Has a script's process group meet where the agent says, whatever address the script gives.
+"""Replaces the address that a script gives for its process group by the agent's.
 
 A script that was written for one start names a file (``file://``) or a port (``tcp://``, or its own ``MASTER_PORT``). A
 file that a killed round has left makes the next one wait for ever, and a port may be taken, or be another machine's.
@@ -44,7 +44,7 @@ def redirect(module: ModuleType, started: Mapping[str, str], environ: Mapping[st
     def init_process_group(*args: Any, **kwargs: Any) -> Any:
         try:
             given = signature.bind(*args, **kwargs).arguments
-        except TypeError:  # torch tells it better
+        except TypeError:  # torch's own error is better
             return initialize(*args, **kwargs)
         given, remark = adapted(given, environ)
         if changed := set_by_script(given, environ, started):
@@ -61,7 +61,7 @@ def redirect(module: ModuleType, started: Mapping[str, str], environ: Mapping[st
 
 
 def adapted(given: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
-    """The arguments that torch gets, and what to say about them; empty if they are the given ones. Pure.
+    """The arguments for torch, and a message about the changes; empty if there are none. Pure.
 
     Raises:
         RuntimeError: the backend is mpi.

@@ -36,7 +36,7 @@ def register(module: ModuleType) -> None:
 
         @classmethod
         def get_coordinator_address(cls, timeout_secs: int | None = None, **options: Any) -> str:
-            """Of process 0, at a port that it chooses and tells the others."""
+            """Process 0's address, with a port that it chooses and sends to the others."""
             return coordinator(timeout_secs or TIMEOUT, options.get("override_coordinator_port"))
 
         @classmethod

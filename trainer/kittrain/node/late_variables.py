@@ -1,6 +1,6 @@
-"""Tells of variables that a script sets for torch once torch is imported, as it is in a rank that is forked warm.
+"""Warns about environment variables that a script sets for torch after torch was imported, as in a warm rank.
 
-``os.environ["OMP_NUM_THREADS"] = "4"`` ahead of ``import torch`` counts in a new interpreter, and not there.
+``os.environ["OMP_NUM_THREADS"] = "4"`` before ``import torch`` works in a new interpreter, but not in a warm rank.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ STDLIB: Final = sysconfig.get_path("stdlib")
 
 
 def watch() -> None:
-    """Tell of each such variable once, as soon as a script sets it; does nothing where torch is not imported."""
+    """Warn once about each such variable when a script sets it. Does nothing if torch is not imported."""
     if "torch" not in sys.modules:
         return
     put = os.putenv
-    told: set[str] = set()
+    warned: set[str] = set()
 
     def putenv(name: Text, value: Text) -> None:
         put(name, value)
         text = os.fsdecode(name)
-        if not read_at_import(text) or text in told or os.environ.get(text) == os.fsdecode(value):
+        if not read_at_import(text) or text in warned or os.environ.get(text) == os.fsdecode(value):
             return
         if place := script_place(inspect.currentframe()):
-            told.add(text)
+            warned.add(text)
             sys.stderr.write(f"warning: {late(text, os.fsdecode(value), place)}\n")
 
     os.putenv = putenv  # what ``os.environ`` calls
 
 
 def late(name: str, value: str, place: str) -> str:
-    """What to say of a variable that is set too late, and the fix. Pure."""
+    """The warning about a variable that is set too late, with the fix. Pure."""
     fix = f"kitctl submit --env {name}={value}, or --env KIT_WARM_WORKERS=0 to start each rank as a new interpreter"
     return f"{place} sets {name}, which has no effect: torch is imported already and has read it; fix: {fix}"
 

@@ -21,22 +21,22 @@ LIMIT: Final = 8 << 20  # bytes buffered for the volume; further lines are dropp
 CLOSE_TIMEOUT: Final = 5.0  # seconds to write the rest when the node ends
 
 
-def log_copy_path(log_dir: Path, *, node_index: int, pod: str, begun: float) -> Path:
-    """The file for one run of a node's agent; ``begun`` in Unix seconds."""
-    return log_dir / f"node-{node_index}" / f"{begun * 1000:.0f}-{pod}.log"
+def log_copy_path(log_dir: Path, *, node_index: int, pod: str, started: float) -> Path:
+    """The file for one run of a node's agent; ``started`` in Unix seconds."""
+    return log_dir / f"node-{node_index}" / f"{started * 1000:.0f}-{pod}.log"
 
 
-def open_log_copy(node: NodeEnv, log: Callable[[str], None], *, begun: float) -> LogCopy | None:
+def open_log_copy(node: NodeEnv, log: Callable[[str], None], *, started: float) -> LogCopy | None:
     """The copy for this run of the agent; None without a log folder.
 
     Args:
         node: the node's environment.
         log: called with the volume's first error.
-        begun: when the run began, in Unix seconds. An agent that is started again in its pod continues the run.
+        started: when the run began, in Unix seconds. An agent that is started again in its pod continues the run.
     """
     if node.log_dir is None:
         return None
-    path = log_copy_path(node.log_dir, node_index=node.node_index, pod=node.pod, begun=begun)
+    path = log_copy_path(node.log_dir, node_index=node.node_index, pod=node.pod, started=started)
     return LogCopy(path, log=log)
 
 

@@ -24,8 +24,8 @@ from typing import Any, Final
 from kittrain.system.parent_death import die_with_parent
 
 REQUIREMENTS: Final = "requirements.txt"  # in the folder that is sent
-CONSTRAINTS: Final = "constraints.txt"  # likewise
-DECLARED: Final = ".declared"  # in it, for pip alone: what is said of packages that are never replaced
+CONSTRAINTS: Final = "constraints.txt"  # in the folder that is sent
+DECLARED: Final = ".declared"  # in it, for pip alone: metadata of packages that are never replaced
 OLDEST_PIP: Final = (22, 2)  # the first with --report
 # Never replaced: torch, what is built for one version of it, and this package.
 KEPT: Final = frozenset({"torch", "torchvision", "torchaudio", "triton", "numpy", "kittrain"})
@@ -38,7 +38,7 @@ ENVIRON: Final = {
     "PIP_PROGRESS_BAR": "off",
     "PIP_NO_COLOR": "1",
     "PIP_ROOT_USER_ACTION": "ignore",
-    "PIP_BREAK_SYSTEM_PACKAGES": "1",  # a folder of its own breaks nothing
+    "PIP_BREAK_SYSTEM_PACKAGES": "1",  # a separate folder breaks nothing
     "PIP_USER": "0",
 }
 # Options that an image or a user may have for other uses of pip. Without a cache it would download all twice.
@@ -49,7 +49,7 @@ DROPPED: Final = frozenset(
     }
 )
 SHOWN: Final = ("Downloading ", "Building wheel", "Cloning ", "WARNING: Retrying")  # lines that show progress
-# Lines of pip that do not say what is wrong.
+# Lines of pip that do not explain an error.
 NOISE: Final = (
     *SHOWN,
     *("Looking in ", "Collecting ", "Processing ", "Requirement already satisfied", "Using cached", "Saved ", "["),
@@ -65,7 +65,7 @@ NOISE: Final = (
         "  Using cached",
     ),
 )
-# What pip says of a network, an index or a disk that may be better later.
+# Pip's messages about a network, an index or a disk that may recover.
 TRANSIENT: Final = re.compile(
     r"connection broken by|Max retries exceeded|timed out|Connection(Reset|Refused)?Error|Could not fetch URL"
     r"|Temporary failure in name resolution|HTTP error (429|5\d\d)|(429|5\d\d) (Server|Client) Error"
@@ -127,14 +127,14 @@ def install(sent: Path, folder: Path, installed: Mapping[str, str], log: Callabl
 
 
 def reason_of(lines: Iterable[str]) -> str:
-    """What pip's output says of a failure, in one line; of a failed network alone that. Pure."""
+    """The reason of a failure from pip's output, in one line; of a failed network only that. Pure."""
     lines = [*lines]
     if failed := [line for line in lines if TRANSIENT.search(line)]:
         return RETRYING.sub("", failed[-1].strip())
     words = [line.strip().removeprefix("ERROR: ") for line in lines if line.strip() and not line.startswith(NOISE)]
-    told = "; ".join(dict.fromkeys(word.rstrip(".") for word in words[-REASON_LINES:])).replace(":;", ":")
-    kept = "(constraint)" in told
-    return told + ("; torch and what belongs to it stay as they are in the image" if kept else "")
+    message = "; ".join(dict.fromkeys(word.rstrip(".") for word in words[-REASON_LINES:])).replace(":;", ":")
+    kept = "(constraint)" in message
+    return message + ("; torch and what belongs to it stay as they are in the image" if kept else "")
 
 
 def _check_pip(installed: Mapping[str, str]) -> None:
@@ -167,7 +167,7 @@ def _declare(kept: Mapping[str, str], folder: Path) -> None:
 
 
 def _options(requirements: Path) -> list[str]:
-    """The options that say where packages are, which the build of a package may need, too."""
+    """The options for package indexes, which the build of a package may need, too."""
     return [line for line in requirements.read_text("utf-8").splitlines() if OPTION.match(line)]
 
 

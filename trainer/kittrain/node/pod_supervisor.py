@@ -73,7 +73,7 @@ class _Supervisor:
             restart = Restart(count=self._budget.total, cause=cause)
 
     def _final_codes(self) -> set[int]:
-        """Codes that end the pod. After a drain the node makes room, or its machine is needed."""
+        """Codes that end the pod. After a drain, the Kubernetes node is needed for something else."""
         return {self._node.exit_codes[outcome] for outcome in ("done", "drained", "fatal")}
 
     def _gave_up(self, end: End) -> bool:
@@ -90,12 +90,12 @@ class _Supervisor:
         return self._node.exit_codes["drained"]
 
     def _give_up(self, end: End, cause: str) -> int:
-        """End the pod: it is replaced, and counted, by its controller. An agent's own message stays."""
+        """End the pod: its controller replaces and counts it. An agent's own message is kept."""
         count = self._budget.count
-        told = f"{cause}; it was started again in place {count} times without a new snapshot" if count else cause
-        log(self._node.node_index, f"retryable: {told}")
+        message = f"{cause}; it was started again in place {count} times without a new snapshot" if count else cause
+        log(self._node.node_index, f"retryable: {message}")
         if not self._gave_up(end):
-            self._write(Ending(outcome="retryable", reason=told))
+            self._write(Ending(outcome="retryable", reason=message))
         return self._exit_code(end)
 
     def _cause(self, end: End) -> str:
@@ -106,7 +106,7 @@ class _Supervisor:
         return end.description
 
     def _clear_message(self) -> None:
-        """What an earlier agent wrote must not explain how this pod ends."""
+        """Remove an earlier agent's message, which must not explain how this pod ends."""
         if self._node.termination_log:
             with suppress(OSError):
                 self._node.termination_log.write_bytes(b"")

@@ -1,4 +1,4 @@
-"""Tells the job's status what a node does before it joins the others, as far as that takes long."""
+"""Reports what a node does before it joins the others, if that takes long."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Log = Callable[[str], None]
 
 @contextmanager
 def preparing(what: str, node: NodeEnv, log: Log) -> Iterator[None]:
-    """Within the context the status shows that the node does ``what``; a failure to say so is logged only."""
+    """Report that the node does ``what`` within the context; a failed report is only logged."""
     sink = sink_of(node.report, log, os.environ)
-    _tell(sink, node, {"pod": node.pod, "since": time.time(), "what": what}, log)
+    _report(sink, node, {"pod": node.pod, "since": time.time(), "what": what}, log)
     try:
         yield
     finally:
-        _tell(sink, node, None, log)
+        _report(sink, node, None, log)
 
 
-def _tell(sink: Sink | None, node: NodeEnv, note: Mapping[str, Any] | None, log: Log) -> None:
+def _report(sink: Sink | None, node: NodeEnv, note: Mapping[str, Any] | None, log: Log) -> None:
     try:
         if sink:
             sink.prepare(node.node_index, note)

@@ -59,7 +59,7 @@ class FileSink:
 
 @dataclass(frozen=True)
 class Sinks:
-    """Several sinks; one that fails does not keep the report from the others."""
+    """Several sinks; an error of one does not affect the others."""
 
     sinks: tuple[Sink, ...]
 

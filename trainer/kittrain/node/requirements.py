@@ -46,7 +46,7 @@ def required_packages(node: NodeEnv, log: Log) -> Path | None:
         return None
     installed = installed_packages()
     name = key(digest, installed)
-    make = partial(_install_told, node, partial(_install, digest, store, installed, log), log)
+    make = partial(_install_reported, node, partial(_install, digest, store, installed, log), log)
     if node.packages_dir:
         try:
             return _made(node.packages_dir / name, make, log)
@@ -73,7 +73,7 @@ def _made(folder: Path, make: Callable[[Path], None], log: Log) -> Path:
     return folder
 
 
-def _install_told(node: NodeEnv, make: Callable[[Path], None], log: Log, folder: Path) -> None:
+def _install_reported(node: NodeEnv, make: Callable[[Path], None], log: Log, folder: Path) -> None:
     with preparing(INSTALLING, node, log):
         make(folder)
 

@@ -1,4 +1,4 @@
-"""What heartbeats tell of a script with a loop of its own: its steps and speed, and whether its ranks know each other.
+"""Progress of a script with its own loop, from heartbeats: steps, speed, and whether its ranks form a group.
 
 Pure: no clocks, no files.
 """
@@ -20,7 +20,7 @@ class ScriptProgress:
         self._began: float | None = None  # Unix seconds
 
     def add(self, steps: int, now: float, clock: float) -> None:
-        """Add how many steps have been taken so far; ``clock`` is in Unix seconds."""
+        """Add the number of steps taken so far; ``clock`` is in Unix seconds."""
         if not steps:
             return
         self._began = self._began or clock
@@ -32,7 +32,7 @@ class ScriptProgress:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """As rank 0's progress file has them in the library's loop; empty before the first step."""
+        """The progress, as in the progress file of the library's loop; empty before the first step."""
         if not self._samples:
             return {}
         (since, before), (now, steps) = self._samples[0], self._samples[-1]
@@ -41,7 +41,7 @@ class ScriptProgress:
 
 
 def without_group(*, steps: int, group: int, world: int) -> str:
-    """A warning if ranks take optimizer steps without knowing each other; empty if all is well or unknown.
+    """A warning if ranks train without a common process group; empty if they have one, or if it is unknown.
 
     Args:
         steps: that were taken.

@@ -54,7 +54,7 @@ class Supervision:
     Attributes:
         agent: runs an agent; returns its exit code.
         supervisor: the supervisor's process id.
-        begun: when the supervisor started, in Unix seconds.
+        started: when the supervisor started, in Unix seconds.
         name: the process name of agents.
         successor: shared with the supervisor.
         orders: the agents' end of the connection on which the supervisor has a successor take over.
@@ -63,7 +63,7 @@ class Supervision:
 
     agent: Callable[[Supervision], int]
     supervisor: int
-    begun: float
+    started: float
     name: str
     successor: SuccessorId
     orders: socket.socket

@@ -1,4 +1,4 @@
-"""Writes the progress to ``status.trainerStatus`` of a TrainJob, through the status server of Kubeflow Trainer.
+"""Writes the progress to ``status.trainerStatus`` of a TrainJob, via the status server of Kubeflow Trainer.
 
 Trainer sets three variables and mounts a token into the pods of a TrainJob where its feature gate TrainJobStatus is on
 (Trainer 2.2 and later). Standard library only.
@@ -33,7 +33,7 @@ class StatusRejectedError(OSError):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerStatusSink:
-    """Posts what a TrainJob's status has a place for."""
+    """Posts the parts of a report that a TrainJob's status can hold."""
 
     interval: ClassVar[float] = 5.0  # seconds, as for a ConfigMap
 
@@ -63,7 +63,7 @@ class TrainerStatusSink:
             raise StatusRejectedError(f"status.trainerStatus: HTTP status {status}")
 
     def prepare(self, node: int, note: Mapping[str, Any] | None) -> None:
-        """A TrainJob's status has no place for it."""
+        """Does nothing: a TrainJob's status has no field for it."""
 
 
 def sink_from(environ: Mapping[str, str]) -> TrainerStatusSink | None:

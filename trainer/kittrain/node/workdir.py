@@ -170,7 +170,7 @@ def _read_tree(store: Store, digest: str) -> CodeTree:
 
 
 def _emptied(folder: Path, name: str) -> Path:
-    """The place for a file or link, with its folder and without what an interrupted attempt has left there.
+    """The path for a file or link, with its folder, and without leftovers of an interrupted attempt.
 
     Raises:
         CodeError: it is outside of the folder.

@@ -63,7 +63,7 @@ def run(command: list[str]) -> None:
 
 
 def run_script(script: str) -> None:
-    """Run a file as the module ``__main__``, which stays: threads, exit handlers and pickles may still need it.
+    """Run a file as the module ``__main__``, and keep the module: threads, exit handlers and pickles may need it.
 
     ``runpy.run_path`` takes it away, and gives it a relative ``__file__``, which is of no use to a script that changes
     its folder, as hydra does.

@@ -108,7 +108,7 @@ class ScriptRound:
     error: str = ""
 
     def is_further_than(self, before: ScriptRound) -> bool:
-        """Whether the script has come further since an earlier failure: it went on from a newer file than then.
+        """Whether the script has made progress since an earlier failure: it loaded a newer file at its start.
 
         The same error after the same number of steps is no progress: some scripts repeat, and save again, the last part
         of what they have saved.

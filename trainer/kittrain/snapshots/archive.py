@@ -74,7 +74,7 @@ class Archive:
         Raises:
             Fenced: a newer generation has taken over.
             OSError: it could not be published; all earlier ones are still there.
-            CorruptError: the shards are not what the ranks wrote; likewise.
+            CorruptError: the shards are not what the ranks wrote; all earlier snapshots are still there.
         """
         snapshot.write_manifest(scratch, manifest)
         for _ in snapshot.open_shards(scratch, manifest):

@@ -9,7 +9,7 @@ from kittrain.snapshots.shards import CorruptError
 from kittrain.snapshots.snapshot import IncompatibleError, Manifest
 from kittrain.world.order import Order
 
-_DIGEST_SHOWN = 12  # characters of a digest in messages: enough to tell two apart
+_DIGEST_SHOWN = 12  # characters of a digest in messages: enough to distinguish two
 
 
 class OrderMismatchError(IncompatibleError):

@@ -58,7 +58,7 @@ class SnapshotManager:
         self._memory = MemoryCopies(world)
         self._pending: Pending | None = None
         self._publishing: Future[None] | None = None
-        self._begun: Cursor | None = None  # of the last snapshot of this process
+        self._last_cursor: Cursor | None = None  # of the last snapshot of this process
         self._reached = Cursor()  # of the last state to save or resumed from
         self._on_disk = True  # whether that state is a snapshot on disk, as opposed to an in-memory copy
         self.generation = 0
@@ -156,7 +156,7 @@ class SnapshotManager:
         if self._folder is None:
             return
         began = time.monotonic()
-        self._begun, self._reached, self._on_disk = cursor, cursor, True
+        self._last_cursor, self._reached, self._on_disk = cursor, cursor, True
         if self._pending and self._pending.cursor == cursor:
             metrics = {**self._pending.metrics, **metrics}
             self._writer.reports()  # its folder is written anew
@@ -209,7 +209,7 @@ class SnapshotManager:
 
     def _is_committed(self, cursor: Cursor) -> bool:
         """Whether a snapshot of that state is published. Collective."""
-        if self._pending or self._begun != cursor:
+        if self._pending or self._last_cursor != cursor:
             return False
         if self._publishing:
             self._publishing.result()

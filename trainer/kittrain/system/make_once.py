@@ -1,4 +1,4 @@
-"""Makes a folder once, however many processes need it: one makes it, the others wait. Standard library only."""
+"""Creates a folder once, however many processes need it: one creates it, the others wait. Standard library only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WAIT_SECONDS: Final = 0.1  # between attempts to lock
 
 
 def make_once(folder: Path, make: Callable[[Path], None], *, waiting: Callable[[], None] | None = None) -> None:
-    """Make a folder unless it exists; it appears complete or not at all.
+    """Create a folder unless it exists; it appears complete or not at all.
 
     A process that dies meanwhile leaves the work to the next one. Works between machines if they share the file system
     and its locks.

@@ -1,4 +1,4 @@
-"""A folder of this user's in a place where others may write, too, such as ``/tmp``."""
+"""A private folder of this user in a place where others may write, too, such as ``/tmp``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 def private_folder(folder: Path) -> Path:
-    """Create a folder that only this user may enter, unless it is there.
+    """Create a folder that only this user can access, unless it exists.
 
     Raises:
-        PermissionError: it is a link, another user's, or others may write to it: what is in it may be anybody's.
+        PermissionError: it is a link, belongs to another user, or others may write to it.
         OSError: it cannot be created.
     """
     folder.mkdir(mode=0o700, exist_ok=True)

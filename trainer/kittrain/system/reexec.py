@@ -54,7 +54,7 @@ def reexec_reason(then: Mapping[str, str], now: Mapping[str, str], folders: Sequ
 
 
 def read_at_import(name: str) -> bool:
-    """Whether a variable counts only until torch, and what it needs, is imported."""
+    """Whether torch, or a library that it needs, reads a variable only at its import."""
     return name.startswith(READ_AT_IMPORT) and not name.startswith(READ_LATE)
 
 

@@ -31,7 +31,7 @@ class LoaderPass:
         positioned: of that loader, if it is a map-style DataLoader.
         epoch: number of the pass, from 0 on.
         rank: this one.
-        told: the epoch that each sampler was last told, by its id; is updated.
+        sampler_epochs: the epoch that each sampler was last set to, by its id; is updated.
     """
 
     def __init__(
@@ -41,13 +41,13 @@ class LoaderPass:
         *,
         epoch: int,
         rank: int,
-        told: dict[int, int],
+        sampler_epochs: dict[int, int],
     ) -> None:
         self._loader = loader
         self._positioned = positioned
         self._epoch = epoch
         self._rank = rank
-        self._told = told
+        self._sampler_epochs = sampler_epochs
         self._stateful = stateful_part(loader)
         self._taken = 0
         self._start: Position = {}
@@ -119,12 +119,12 @@ class LoaderPass:
             yield batch
 
     def _set_epoch(self) -> None:
-        """Tell samplers their epoch, as torch's DistributedSampler needs, unless the script does it."""
+        """Set the samplers' epoch, as torch's DistributedSampler needs, unless the script does it."""
         for one in (*samplers(self._loader), getattr(self._loader, "dataset", None)):
             if callable(getattr(one, "set_epoch", None)):
-                if getattr(one, "epoch", None) in {None, self._told.get(id(one), 0)}:
+                if getattr(one, "epoch", None) in {None, self._sampler_epochs.get(id(one), 0)}:
                     one.set_epoch(self._epoch)
-                self._told[id(one)] = self._epoch
+                self._sampler_epochs[id(one)] = self._epoch
 
 
 def stateful_part(loader: Any) -> Any:

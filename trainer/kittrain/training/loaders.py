@@ -1,4 +1,4 @@
-"""The loaders that a loop takes its batches from: their passes, positions, and what is said about them once."""
+"""The loaders that a loop takes its batches from: their passes, positions, and warnings about them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Loaders:
         self._world = world
         self._resumed = resumed
         self._positioned: dict[int, tuple[Any, PositionedLoader]] = {}  # with the original, so that its id is unique
-        self._told: dict[int, int] = {}
+        self._sampler_epochs: dict[int, int] = {}
         self._warned: set[int] = set()
         self._passes: list[LoaderPass] = []
         self._saved: list[Position] = []
@@ -40,8 +40,8 @@ class Loaders:
         return self._passes[0].length if self._passes else None
 
     @property
-    def begun(self) -> bool:
-        """Whether a pass of this epoch has begun."""
+    def started(self) -> bool:
+        """Whether a pass of this epoch has started."""
         return bool(self._passes)
 
     def restore(self, saved: list[Position], *, ranks: int) -> None:
@@ -49,7 +49,7 @@ class Loaders:
         self._saved, self._ranks = list(saved), ranks
 
     def positions(self) -> list[Position]:
-        """Where the passes of this epoch are; those that have not begun yet stay as restored."""
+        """Where the passes of this epoch are; those that have not started yet stay as restored."""
         return [one.position() for one in self._passes] + self._saved
 
     def end_epoch(self) -> None:
@@ -87,7 +87,7 @@ class Loaders:
             known = self._positioned.get(id(loader)) or (loader, PositionedLoader(loader))  # type: ignore[arg-type]
             self._positioned[id(loader)] = known
             positioned = known[1]
-        return LoaderPass(loader, positioned, epoch=epoch, rank=self._world.rank, told=self._told)
+        return LoaderPass(loader, positioned, epoch=epoch, rank=self._world.rank, sampler_epochs=self._sampler_epochs)
 
     def _batches(self, one: LoaderPass, saved: Position | None) -> Iterator[Any]:
         if saved is None:

@@ -237,8 +237,8 @@ class Run:
             raise RuntimeError("enter the run first: with Run(...) as run:")
 
     def _note_untracked(self) -> None:
-        """Say once if the position within an epoch is unknown."""
-        if self._in_epochs and not self._noted and not self._taken.known and not self._loaders.begun:
+        """Warn once if the position within an epoch is unknown."""
+        if self._in_epochs and not self._noted and not self._taken.known and not self._loaders.started:
             self._noted = True
             self._world.print(
                 "note: the batches do not come from Run.batches(), so a run that is interrupted within an epoch "

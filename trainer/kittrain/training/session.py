@@ -1,4 +1,4 @@
-"""What happens around the steps of a run, whoever computes them: restore, exchange, snapshots, drain, reports.
+"""What surrounds the steps of any training loop: restore, exchange, snapshots, drain, reports.
 
 ``Training.fit()`` and ``Run`` both train in a session.
 """

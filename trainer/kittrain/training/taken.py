@@ -1,4 +1,4 @@
-"""What a loop has taken from ``Data`` since its last step, and the data cursor after it."""
+"""The samples that a loop has taken from ``Data`` since its last step, and the data cursor after it."""
 
 from __future__ import annotations
 

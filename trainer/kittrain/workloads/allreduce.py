@@ -123,7 +123,7 @@ def _time(world: World, tensor: torch.Tensor, repeats: int) -> float:
 
 
 def _wait_for_device(world: World) -> None:
-    """Wait until a GPU has done what was asked of it: collectives on it are asynchronous."""
+    """Wait until a GPU is idle: collectives on it are asynchronous."""
     if world.device.type == "cuda":
         torch.cuda.synchronize(world.device)
 

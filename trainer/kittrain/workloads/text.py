@@ -1,4 +1,4 @@
-"""Trains a transformer to tell whose documentation a passage is: Python's, NumPy's, scikit-learn's or PyTorch's.
+"""Trains a transformer to classify passages of documentation: Python's, NumPy's, scikit-learn's or PyTorch's.
 
     torchrun --nproc-per-node 2 -m kittrain.workloads.text
     kitctl submit --nodes 3 --gpus-per-node 4 -m kittrain.workloads.text --model bert
@@ -45,7 +45,7 @@ PYTHON: Final = (
 PASSAGES: Final = 5000  # of each library
 SHORTEST: Final = 60  # characters of a passage
 TEST_EVERY: Final = 5  # every fifth file is for evaluation only
-WORDS: Final = 8192  # that can be told apart; 0 is padding
+WORDS: Final = 8192  # size of the vocabulary; 0 is padding
 DOCSTRING: Final = re.compile(r'"""(.*?)"""', re.DOTALL)
 NAMES: Final = re.compile(r"python|numpy|\bnp\b|scikit-learn|sklearn|scipy|pytorch|torch", re.IGNORECASE)
 WORD: Final = re.compile(r"[a-z]+|\d|[^\sa-z\d]")
@@ -82,7 +82,7 @@ class Classifier(nn.Module):
     def __init__(self, args: argparse.Namespace) -> None:
         super().__init__()
         self.words = nn.Embedding(WORDS, args.width, padding_idx=0)
-        nn.init.normal_(self.words.weight, std=0.02)  # torch's 1 learns training words by heart
+        nn.init.normal_(self.words.weight, std=0.02)  # torch's default of 1 overfits
         self.positions = nn.Parameter(torch.randn(args.length, args.width) * 0.02)
         layer = nn.TransformerEncoderLayer(
             args.width, args.heads, 4 * args.width, activation="gelu", batch_first=True, norm_first=True

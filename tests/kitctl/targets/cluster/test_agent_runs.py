@@ -15,8 +15,8 @@ from kitctl.logs import Line
 from kitctl.targets.cluster.agent_runs import AgentRun, ReadLog, count_missing, lines_after, unread_runs
 
 
-def life(begun: float, pod: str = "run-0-a", node: int = 0) -> AgentRun:
-    return AgentRun(node=node, begun=begun, pod=pod, file=f"node-{node}/{begun * 1000:.0f}-{pod}.log")
+def life(started: float, pod: str = "run-0-a", node: int = 0) -> AgentRun:
+    return AgentRun(node=node, started=started, pod=pod, file=f"node-{node}/{started * 1000:.0f}-{pod}.log")
 
 
 def line(second: float, text: str) -> Line:

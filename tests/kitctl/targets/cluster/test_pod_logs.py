@@ -23,7 +23,7 @@ from tests.kitctl.targets.cluster.apiserver import ApiServer
 from tests.kitctl.targets.cluster.clients import Kit
 from tests.kitctl.targets.cluster.objectstore import Key
 
-BEGUN = 1_795_341_600  # 2026-11-22T10:00:00Z
+STARTED = 1_795_341_600  # 2026-11-22T10:00:00Z
 JOB = {"kind": "Job", "metadata": {"name": "run"}, "status": {"startTime": "2026-11-22T10:00:00Z"}}
 
 
@@ -65,7 +65,7 @@ class Job:
 
     def copy(self, pod: str, node: int, second: int, *said: str) -> None:
         """Create the agent's log copy of these lines; their times are shortly before the kubelet's."""
-        path = log_copy_path(self.claim, node_index=node, pod=pod, begun=BEGUN + second + 0.25)
+        path = log_copy_path(self.claim, node_index=node, pod=pod, started=STARTED + second + 0.25)
         path.parent.mkdir(exist_ok=True)
         path.write_text("".join(at(second + more + 0.4, text) + "\n" for more, text in enumerate(said)))
 

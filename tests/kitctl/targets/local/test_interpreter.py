@@ -57,8 +57,8 @@ def test_newer_versions_are_accepted(tmp_path: Path, torch: str) -> None:
 
 
 def test_only_the_trainer_library_is_added_to_its_path(tmp_path: Path) -> None:
-    folder = interpreter.lend_library(tmp_path)
-    assert interpreter.lend_library(tmp_path) == folder
+    folder = interpreter.link_library(tmp_path)
+    assert interpreter.link_library(tmp_path) == folder
     assert {path.name.partition("-")[0] for path in folder.iterdir()} == {"kittrain"}
     assert (folder / "kittrain" / "agent.py").is_file()
 
