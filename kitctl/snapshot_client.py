@@ -39,7 +39,7 @@ class SnapshotClient:
         return self._query(Audit, "audit")
 
     def prunable(self, keep: int, *, damaged: bool = False) -> list[Snapshot]:
-        """The snapshots that ``prune`` would delete: all but the ``keep`` newest valid ones; damaged ones on request."""
+        """The snapshots that ``prune`` would delete: all but the ``keep`` newest valid ones; damaged ones if asked."""
         return self._query(list[Snapshot], *_prune(keep, damaged))
 
     def prune(self, keep: int, chosen: list[Snapshot], *, damaged: bool = False) -> list[Snapshot]:

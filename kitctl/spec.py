@@ -111,7 +111,7 @@ class JobSpec(Section, frozen=True, kw_only=True):
     security: Security = Security()
     """Permissions of the pods."""
     pod: Pod = Pod()
-    """What is added to the pods."""
+    """Additions to the pods."""
 
     def __post_init__(self) -> None:
         """Check all fields; equal jobs get equal specs, however they are written.

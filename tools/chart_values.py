@@ -39,7 +39,7 @@ CHART_ONLY: Final[Schema] = {
         "type": "object",
         "additionalProperties": {"type": "string"},
         "default": {},
-        "description": "Files that travel with the job, text by relative path: "
+        "description": "Files that are sent with the job,  text by relative path: "
         "``--set-file 'sources.train\\.py=train.py'``.",
     },
     "code": {
@@ -65,7 +65,7 @@ CHART_ONLY: Final[Schema] = {
     "keepSnapshots": {
         "type": "boolean",
         "default": True,
-        "description": "Whether the claim that was made for snapshots outlives ``helm uninstall``.",
+        "description": "Whether the claim that is created for snapshots outlives ``helm uninstall``.",
     },
 }
 

@@ -156,7 +156,7 @@ def _find(name: str, launcher: Launcher, spelling: str) -> Option:
 def _take(line: LaunchLine, settings: dict[str, str], option: Option, spelling: str, value: str) -> None:
     """Record an option's value."""
     if option.meaning == "unsupported":
-        what = f"{line.launcher}: {spelling} is not handed to the ranks"
+        what = f"{line.launcher}: {spelling} is not passed to the ranks"
         raise UsageError(what, fix="leave it out, and make the setting in the script itself")
     if option.meaning == "set by kitctl":
         line.left_out.append(spelling)

@@ -87,7 +87,7 @@ def test_the_longest_name_is_as_long_as_kitctl_s() -> None:
         ({"nodes": "2:4", "scale": 5}, "scale: 5 is outside nodes, 2:4; fix: give 2 to 4"),
         ({"nodes": "2:4", "scale": 1}, "scale: 1 is outside nodes, 2:4; fix: give 2 to 4"),
         ({"nodes": 3, "scale": 4}, "scale: 4 nodes are not the 3 of nodes, which is fixed; fix: leave scale out"),
-        ({"command": ["a/b.py"]}, "command: a/b.py does not travel with the chart by itself; fix: add --set-file "),
+        ({"command": ["a/b.py"]}, "command: a/b.py is not sent by the chart; fix: add --set-file "),
         ({"command": ["a/b.py"]}, "'sources.a/b\\.py=a/b.py'"),
         ({"workdir": "."}, "workdir: a chart cannot read the folder; fix: kitctl sync sends it"),
         ({"requirements": {"file": "r.txt"}}, "requirements: a chart cannot read the file; fix: kitctl sync sends it"),

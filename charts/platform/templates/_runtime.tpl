@@ -1,4 +1,4 @@
-{{/* What both runtimes have in common: a Job of one pod a node, as manifests/job-spec.yaml.j2 has it. */}}
+{{/* The common part of both runtimes: a Job with one pod per node, as in manifests/job-spec.yaml.j2. */}}
 
 {{- define "platform.metadata" -}}
 labels:

@@ -1,6 +1,6 @@
 {{/* The environment of a node: the twin of kitctl/environment.py. */}}
 
-{{/* torchrun's knobs of the rendezvous, as JSON: [{key, value}] */}}
+{{/* torchrun's settings of the rendezvous, as JSON: [{key, value}] */}}
 {{- define "training-job.rendezvousConf" -}}
 {{- list
   (dict "key" "join_timeout" "value" (include "training-job.seconds" .Values.rendezvous.joinTimeout))
@@ -11,7 +11,7 @@
   (dict "key" "close_timeout" "value" "5") | toJson }}
 {{- end }}
 
-{{/* What torchrun reads. Kubeflow's operator sets these itself, from elasticPolicy. */}}
+{{/* torchrun's variables. Kubeflow's operator sets these itself, from elasticPolicy. */}}
 {{- define "training-job.torchrunEnv" -}}
 {{- $job := include "training-job.job" . | fromJson }}
 {{- $conf := list }}
@@ -103,7 +103,7 @@ PYTHONUNBUFFERED: "1"
 {{- toJson $spec }}
 {{- end }}
 
-{{/* What agents, torch and NCCL read besides; a variable that would be empty is left out. */}}
+{{/* Further variables for agents, torch and NCCL; empty ones are omitted. */}}
 {{- define "training-job.commonEnv" -}}
 KIT_SPEC: {{ include "training-job.agentSpec" . | toJson }}
 KIT_TERMINATION_LOG: /dev/termination-log
@@ -126,7 +126,7 @@ NCCL_P2P_DISABLE: "1"
 {{- end }}
 {{- end }}
 
-{{/* A pod's variables whose values are known here, as JSON: the user's own win over ours, secrets over both. */}}
+{{/* A pod's variables whose values are known here, as JSON: the user's override the kit's, secrets override both. */}}
 {{- define "training-job.env" -}}
 {{- $job := include "training-job.job" . | fromJson }}
 {{- $texts := include "training-job.commonEnv" . | fromYaml }}

@@ -1,4 +1,4 @@
-{{/* What a Job of one pod a node, by index, has, equal to manifests/job-spec.yaml.j2. */}}
+{{/* The spec of an Indexed Job with one pod per node, equal to manifests/job-spec.yaml.j2. */}}
 {{- define "training-job.jobSpec" -}}
 {{- $job := include "training-job.job" . | fromJson }}
 {{- $size := $job.size }}

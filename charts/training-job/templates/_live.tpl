@@ -1,4 +1,4 @@
-{{/* The job as it exists on the cluster. `helm template` asks no cluster: the result is empty. */}}
+{{/* The job as it exists on the cluster. `helm template` has no cluster: the result is empty. */}}
 
 {{/* The job that this release runs, as JSON; {} if it runs none. */}}
 {{- define "training-job.live" -}}
@@ -11,7 +11,7 @@
 {{- end }}
 {{- end }}
 
-{{/* Digest of everything that running pods are made from, and of what the kind fixes besides: an upgrade must not change it. */}}
+{{/* Digest of the pod template, and of the kind's other immutable fields: an upgrade must not change it. */}}
 {{- define "training-job.podDigest" -}}
 {{- $job := include "training-job.job" . | fromJson }}
 {{- $parts := list (include "training-job.podTemplate" .) (include "training-job.torchrunEnv" .) .Values.sources }}

@@ -14,7 +14,7 @@ passed on as JSON, whose numbers stay whole.
 {{- end }}
 {{- end }}
 
-{{/* The additions, as a part of a pod template: what the plain keys of pod stand for, with its metadata and spec. */}}
+{{/* The additions as a partial pod template: the fields of pod's plain keys, with its metadata and spec. */}}
 {{- define "training-job.overlay" -}}
 {{- $pod := .Values.pod }}
 {{- $main := dict }}

@@ -31,7 +31,7 @@ scale: {{ $size }} nodes are not the {{ $max }} of nodes, which is fixed; fix: l
 {{- else if and (ne $size $max) $job.kind.fixedSize }}
 scale: {{ $job.kind.fixedSize }}; fix: leave scale out
 {{- else if or (lt $size $min) (gt $size $max) }}
-scale: {{ $size }} is outside nodes, {{ .Values.nodes }}; fix: give {{ $min }} to {{ $max }}, or install the job anew with other nodes
+scale: {{ $size }} is outside nodes, {{ .Values.nodes }}; fix: give {{ $min }} to {{ $max }}, or reinstall the job with other nodes
 {{- end }}
 {{- end }}
 
@@ -194,7 +194,7 @@ backend: nccl needs GPUs; fix: set gpusPerNode, or backend: gloo
 {{- with first .Values.command }}
 {{- $script := clean . }}
 {{- if not (or (hasPrefix "-" .) (hasPrefix "/" .) (hasKey $.Values.sources $script) $.Values.code.digest) }}
-command: {{ . }} does not travel with the chart by itself; fix: add --set-file 'sources.{{ replace "." "\\." $script }}={{ $script }}', or give an absolute path in the image
+command: {{ . }} is not sent by the chart; fix: add --set-file 'sources.{{ replace "." "\\." $script }}={{ $script }}', or give an absolute path in the image
 {{- end }}
 {{- end }}
 {{- if and .Values.workdir (not .Values.code.digest) }}

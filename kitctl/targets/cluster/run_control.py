@@ -35,7 +35,7 @@ def stop(api: Api, job: Object, marks: Object | None = None) -> None:
     Args:
         api: the server.
         job: its object.
-        marks: a patch of the job that goes along.
+        marks: a further patch of the job.
 
     Raises:
         Forbidden: it is in a queue, and this user may not change Workloads.

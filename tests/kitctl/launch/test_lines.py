@@ -96,7 +96,7 @@ def test_a_script_or_a_module_is_not_a_launch_line(line: str) -> None:
         ("torchrun --nnodes", "--nnodes needs a value", "kitctl submit"),
         ("torchrun --frob 2 a.py", "does not know the option --frob", "leave it out"),
         ("torchrun --n 2 a.py", "does not know the option --n", "leave it out"),
-        ("torchrun --rdzv 2 --no-python ls", "--no-python is not handed to the ranks", "in the script"),
+        ("torchrun --rdzv 2 --no-python ls", "--no-python is not passed to the ranks", "in the script"),
         ("torchrun --nproc-per-node gpu a.py", "how many GPUs a node has", "--gpus-per-node N"),
         ("torchrun --nproc-per-node cpu a.py", "how many CPUs a node has", "--procs-per-node N"),
         ("accelerate config", "only `accelerate launch`", "kitctl submit"),
