@@ -175,7 +175,7 @@ def test_queues_have_the_version_of_the_cluster(served: list[str], version: str,
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         ({"namespaces": {"team-a": {"podSecurity": "baseline"}}}, "fix: set create=true for a new namespace, or use"),
         ({"namespaces": {"team-a": {"podSecurity": "strict", "create": True}}}, "podSecurity"),
@@ -192,5 +192,5 @@ def test_queues_have_the_version_of_the_cluster(served: list[str], version: str,
     ],
     ids=str,
 )
-def test_what_would_not_work_is_refused_with_what_is_wrong(values: Object, told: str) -> None:
-    assert told in refusal(**values)
+def test_values_that_cannot_work_are_rejected_with_the_reason(values: Object, message: str) -> None:
+    assert message in refusal(**values)

@@ -93,7 +93,7 @@ TEXTS = ["<a> & b", "$(HOME) $$ $(", "a \"b\" 'c' \\", "a\nb\t", "{{ .Values }}"
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_the_document_holds_any_text_as_it_is(text: str) -> None:
+def test_the_document_contains_any_text_unchanged(text: str) -> None:
     job = {"name": "job", "nccl": {"interface": text}, "snapshots": {"path": f"/{text}"}}
     chart = rendered(given=job)
     agent = node_env({names.KIT_SPEC: expanded(env_in(chart)[names.KIT_SPEC], {"HOME": "/root"})})

@@ -47,9 +47,7 @@ def test_a_release_is_tested_scaled_uninstalled_and_reinstalled(namespace: str, 
     assert "nodes: 1, ranks: 1" in run_helm(namespace, "test", "run")
     secret = get(namespace, "secret", "run-rendezvous")["data"]["key"]
     upgraded(namespace, "scale=2")
-    assert get(namespace, "secret", "run-rendezvous")["data"]["key"] == secret, (
-        "the new node proves to know the old one"
-    )
+    assert get(namespace, "secret", "run-rendezvous")["data"]["key"] == secret, "the new node has the same secret"
     until(lambda: len(run.report()["nodes"]) == 2)
     assert "nodes: 2, ranks: 2" in run_helm(namespace, "test", "run")
     until(lambda: run.step() > ORDER.steps_per_epoch)
@@ -59,7 +57,7 @@ def test_a_release_is_tested_scaled_uninstalled_and_reinstalled(namespace: str, 
     installed(namespace, kind, resume=True, args=TOY)
     assert_complete_and_exact(run)
     generations = {entry.generation for entry in committed(run.folder)}
-    assert min(generations) <= before < max(generations), "both installs have had their part in it"
+    assert min(generations) <= before < max(generations), "the ranks of both releases took steps"
 
 
 @pytest.mark.long

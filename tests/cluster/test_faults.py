@@ -135,4 +135,4 @@ def assert_the_report_is_up_to_date(run: Run) -> None:
     report = run.report()
     assert report["progress"]["step"] == report["progress"]["total_steps"]
     pods = {pod["metadata"]["name"] for pod in run.pods() if pod["status"]["phase"] == "Succeeded"}
-    assert {place["pod"] for place in report["nodes"].values()} == pods
+    assert {assignment["pod"] for assignment in report["nodes"].values()} == pods

@@ -28,7 +28,7 @@ DATA: Final = ("--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch)
 
 
 @pytest.mark.parametrize("kind", [pytest.param("TrainJob", marks=pytest.mark.long), "JobSet"])
-def test_an_elastic_job_goes_on_without_its_node_0_and_takes_it_back(namespace: str, kind: str) -> None:
+def test_an_elastic_job_continues_without_its_node_0_which_then_rejoins(namespace: str, kind: str) -> None:
     run = submit_toy(namespace, kind, "--nodes", "2:3", epochs=LONG)
     until_status(run.name, namespace, lambda state: state["worldSize"] == 3)
     until(partial(has_trained, run, steps=5))

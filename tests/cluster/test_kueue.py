@@ -101,7 +101,7 @@ def test_a_job_waits_with_the_queues_reason_until_quota_is_freed_for_good(
     assert_complete_and_exact(second, epochs=1)
     assert phase(second) == "Succeeded"
     until(lambda: reserved(namespace) == 0)
-    assert phase(first) == "Suspended", "Kueue has room for it, and lets it be"
+    assert phase(first) == "Suspended", "Kueue has quota for it, and does not start it"
     with all_recover(first):
         does(first, "resume")
     does(first, "cancel")

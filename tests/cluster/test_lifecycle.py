@@ -41,7 +41,7 @@ def test_an_elastic_job_through_every_verb(namespace: str, kind: str) -> None:
 
     does(run, "cancel")
     assert phase(run) == ("Cancelled", 0)
-    assert "[rank 0]: resuming after step" in does(run, "logs"), "its agents have kept them on the claim"
+    assert "[rank 0]: resuming after step" in does(run, "logs"), "its agents copied them to the claim"
     does(run, "wait", exit_code=103)
     assert "kitctl restart starts a cancelled job" in does(run, "resume", exit_code=2)
     with all_recover(run):

@@ -48,9 +48,9 @@ def test_a_users_job_outlives_the_release_that_gave_the_rights(namespace: str, r
     until_status("run", namespace, lambda state: state["worldSize"])
     assert "Running" in user("status", "run")
     for words in (("list", "-A"), ("list", "-n", "default"), ("delete", "run", "-n", "default")):
-        told = user(*words, exit_code=1)
-        assert FORBIDDEN in told
-        assert "fix: ask for this right, or use a namespace where you have it" in told
+        output = user(*words, exit_code=1)
+        assert FORBIDDEN in output
+        assert "fix: ask for this right, or use a namespace where you have it" in output
 
     assert FORBIDDEN in second("list", exit_code=1)
     release.team["roles"]["user"]["serviceAccounts"].append(release.account("second"))

@@ -65,12 +65,12 @@ def test_a_node_that_never_comes_back(namespace: str) -> None:
 def node_without_stores(runs: list[Run]) -> str:
     """A Kubernetes node with a pod of each of these jobs, but no node 0, which has the rendezvous."""
     stores = {pod["spec"]["nodeName"] for run in runs for pod in run.pods(0)}
-    places = [{pod["spec"]["nodeName"] for pod in run.pods()} for run in runs]
-    shared: set[str] = set.intersection(*places) - stores
+    hosts = [{pod["spec"]["nodeName"] for pod in run.pods()} for run in runs]
+    shared: set[str] = set.intersection(*hosts) - stores
     return min(shared)
 
 
 def reason_of(pod: str, state: dict[str, Any]) -> str:
     """The reason that ``kitctl status`` shows for a pod."""
-    (place,) = (place for place in state["nodes"] if place["pod"] == pod)
-    return str(place["reason"])
+    (one,) = (one for one in state["nodes"] if one["pod"] == pod)
+    return str(one["reason"])

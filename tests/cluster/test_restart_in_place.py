@@ -33,8 +33,8 @@ def test_losses_of_an_agent_in_a_row_do_not_wait(namespace: str, kind: str, loss
     for _ in range(losses):
         with all_recover(run):
             kills.append(kill_agent(run, before["metadata"]["name"]))
-    (place,) = (node for node in status(run.name, namespace)["nodes"] if node["index"] == 1)
-    assert (place["restarts"], place["reason"]) == (losses, "before: the agent was killed by SIGKILL")
+    (state,) = (node for node in status(run.name, namespace)["nodes"] if node["index"] == 1)
+    assert (state["restarts"], state["reason"]) == (losses, "before: the agent was killed by SIGKILL")
     assert_complete_and_exact(run, epochs=8)
     (pod,) = run.pods(1)
     assert pod["metadata"]["uid"] == before["metadata"]["uid"]

@@ -154,7 +154,7 @@ def test_a_partly_submitted_job_reports_it_and_can_be_deleted(namespace: str) ->
     assert 1 < len(left(namespace)) < 8
     cut = status("run", namespace)
     assert (cut["phase"], cut["reason"]) == ("Suspended", "submit was interrupted: run it again, or kitctl delete")
-    assert "already exists" in kitctl(*words, "--nodes", "2", exit_code=2), "that is another job"
+    assert "already exists" in kitctl(*words, "--nodes", "2", exit_code=2), "another job was created"
     kitctl("delete", "run", "-n", namespace)
     until(lambda: left(namespace) <= {"PersistentVolumeClaim/run-snapshots"})
 

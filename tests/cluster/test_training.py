@@ -62,9 +62,9 @@ def here(*words: str) -> str:
 def assert_each_pod_has_the_logs_of_its_ranks(run: Run) -> None:
     pods = run.pods()
     assert len({pod["spec"]["nodeName"] for pod in pods}) == 3
-    for index, place in run.report()["nodes"].items():
-        said = kubectl("logs", "-n", run.namespace, place["pod"])
-        ranks = set(map(int, re.findall(r"^\[rank (\d+)\]: ", said, re.MULTILINE)))
+    for index, assignment in run.report()["nodes"].items():
+        text = kubectl("logs", "-n", run.namespace, assignment["pod"])
+        ranks = set(map(int, re.findall(r"^\[rank (\d+)\]: ", text, re.MULTILINE)))
         assert ranks == set(range(4 * int(index), 4 * int(index) + 4))
 
 

@@ -112,4 +112,4 @@ def test_kept_outputs_are_on_the_claim(namespace: str, tmp_path: Path) -> None:
     submitted(namespace, "run", tmp_path / "project", 0, "--keep-outputs", "--wait")
     (claim,) = SHARED.glob(f"pvc-*_{namespace}_run-snapshots")
     assert len([*claim.glob("outputs/*/node-[01]/snapshot.pt")]) == 2
-    assert kitctl("snapshots", "list", "run", "-n", namespace), "they are no snapshots, and in the way of none"
+    assert kitctl("snapshots", "list", "run", "-n", namespace), "outputs are not listed as snapshots"

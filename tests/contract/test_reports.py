@@ -37,9 +37,14 @@ def test_kitctl_reads_the_report_of_rank_0_s_agent(tmp_path: Path) -> None:
     report = msgspec.json.decode((tmp_path / "report.json").read_bytes(), type=facts.Report)
     assert (report.run, report.round, report.world_size, report.forming) == ("run-1", 1, 4, False)
     assert report.formed > 0
-    place = report.nodes["1"]
-    assert (place.pod, place.host, place.group_rank, place.ranks) == ("job-1", "localhost", 0, (0, 1))
-    assert place.joined > 0
+    node = report.nodes["1"]
+    assert (node.pod, node.host, node.group_rank, node.ranks) == (
+        "job-1",
+        "localhost",
+        0,
+        (0, 1),
+    )
+    assert node.joined > 0
     fields = json.loads((tmp_path / "report.json").read_text())
     assert set(fields) - set(facts.Report.__struct_fields__) == {"updated"}
     del store

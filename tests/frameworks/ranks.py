@@ -33,8 +33,8 @@ def run(script: str, folder: Path, *flags: str, size: int = 2) -> list[int]:
             rank.kill()
 
 
-def _start(script: str, folder: Path, flags: Sequence[str], place: dict[str, str]) -> subprocess.Popen[bytes]:
-    rank = place["RANK"]
+def _start(script: str, folder: Path, flags: Sequence[str], variables: dict[str, str]) -> subprocess.Popen[bytes]:
+    rank = variables["RANK"]
     own = {
         "KIT_BACKEND": "gloo",
         "TORCHELASTIC_RUN_ID": "run",
@@ -47,7 +47,7 @@ def _start(script: str, folder: Path, flags: Sequence[str], place: dict[str, str
     }
     command = [str(INTERPRETER), "-m", "kittrain.node.worker", str(SCRIPTS / script), *flags]
     with (folder / f"log-{rank}").open("ab") as log:
-        env = {**os.environ, **place, **own, **OFFLINE}
+        env = {**os.environ, **variables, **own, **OFFLINE}
         return subprocess.Popen(command, cwd=folder, env=env, stdout=log, stderr=log)
 
 

@@ -55,7 +55,7 @@ def node(index: int, **facts: Any) -> NodeFacts:
     return NodeFacts(**known | facts)
 
 
-def facts(*places: NodeFacts, progress: Progress | None = None, **more: Any) -> JobFacts:
+def facts(*given: NodeFacts, progress: Progress | None = None, **more: Any) -> JobFacts:
     report = Report(
         formed=5.0,
         world_size=2,
@@ -64,7 +64,7 @@ def facts(*places: NodeFacts, progress: Progress | None = None, **more: Any) -> 
     )
     known: dict[str, Any] = {"name": "job", "namespace": "n", "target": "t", "kind": "IndexedJob"}
     known |= {"node_range": "2", "desired_nodes": 2}
-    known |= {"created": 0.0, "report": report, "snapshots": "claim c", "nodes": places or (node(0), node(1))}
+    known |= {"created": 0.0, "report": report, "snapshots": "claim c", "nodes": given or (node(0), node(1))}
     return JobFacts(**known | more)
 
 

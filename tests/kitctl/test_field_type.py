@@ -22,12 +22,12 @@ def test_text_is_distinguished_from_numbers() -> None:
     assert at("image").is_text
     assert at("env", "ANY").is_text
     assert at("policy", "deadline").is_text, "optional text is text"
-    assert at("nccl", "debug").is_text, "so is one of some words"
+    assert at("nccl", "debug").is_text, "a literal of strings is text"
     assert not at("nodes").is_text
     assert not at("procsPerNode").is_text
     assert not at("gpusPerNode").is_text
     assert not at("resume").is_text
-    assert not at("security", "networkPolicy").is_text, "it may be a truth value"
+    assert not at("security", "networkPolicy").is_text, "it may be a boolean"
 
 
 def test_sections_lists_and_mappings_are_distinguished() -> None:

@@ -58,7 +58,7 @@ def test_every_quantity_of_kubernetes_grammar_has_its_value(sign: str, digits: s
     exact = Decimal(f"{sign}{digits}") * FACTORS[suffix]
     assert quantity.amount(sign + digits + suffix) == pytest.approx(float(exact), rel=1e-12, abs=0)
     fits = re.search(QUANTITY, digits + suffix)
-    assert fits, "a job file takes it, too"
+    assert fits, "a job file accepts it, too"
 
 
 @given(st.text(alphabet="0123456789.eEKMGTPinumk+- ", max_size=8))

@@ -183,11 +183,11 @@ def test_each_run_of_a_pytorchjob_has_its_own_id() -> None:
 
     assert rendezvous_id(standalone=False, run="one") == "job-one"
     assert rendezvous_id(standalone=False, run="two") == "job-two"
-    assert rendezvous_id() == rendezvous_id(), "equal objects: the job's uid tells runs apart"
+    assert rendezvous_id() == rendezvous_id(), "equal objects: the job's uid distinguishes runs"
     assert document_of(spec)["owner"] == "apis/kubeflow.org/v1/pytorchjobs/job"
     submitted = document_in(render.manifests(spec, standalone=False, run="one"))
     assert not submitted.get("owner")
-    assert not document_of(JobSpec(name="job"))["owner"], "an Indexed Job's pods bear its uid"
+    assert not document_of(JobSpec(name="job"))["owner"], "an Indexed Job's pods have its uid"
 
 
 def test_without_reports_pods_have_no_account() -> None:

@@ -19,7 +19,7 @@ def gone(index: int, **more: Any) -> NodeFacts:
     return node(index, **{"alive": False, "ended": 50.0, "signal": 9, "note": "was killed by signal 9", **more})
 
 
-def facts(*places: NodeFacts, **more: Any) -> JobFacts:
+def facts(*found: NodeFacts, **more: Any) -> JobFacts:
     known: dict[str, Any] = {
         "name": "job",
         "namespace": "default",
@@ -28,7 +28,7 @@ def facts(*places: NodeFacts, **more: Any) -> JobFacts:
         "node_range": "2",
         "desired_nodes": 2,
     }
-    return JobFacts(**{**known, "created": 1.0, "nodes": places, **more})
+    return JobFacts(**{**known, "created": 1.0, "nodes": found, **more})
 
 
 FORMED = Report(
@@ -76,7 +76,7 @@ def test_an_agents_warning_is_the_reason_of_a_running_job(
 def test_a_node_that_joins_later_does_not_make_a_running_job_look_broken() -> None:
     job = derive(facts(node(0), node(1), node(2, started=30.0), node_range="2:3", report=FORMED))
     assert job.phase == "Running"
-    assert [place.state for place in job.nodes] == ["Running", "Running", "Joining"]
+    assert [one.state for one in job.nodes] == ["Running", "Running", "Joining"]
 
 
 @pytest.mark.parametrize("ahead", [-60.0, 0.0, 60.0])
@@ -89,8 +89,8 @@ def test_clock_skew_does_not_make_a_running_job_look_broken(ahead: float) -> Non
 
 
 def test_ranks_are_shown_only_while_the_report_is_current() -> None:
-    assert [place.ranks for place in derive(facts(node(0), node(1), report=FORMED)).nodes] == [(2, 3), (0, 1)]
-    assert [place.ranks for place in derive(facts(node(0), gone(1), report=FORMED)).nodes] == [(), ()]
+    assert [one.ranks for one in derive(facts(node(0), node(1), report=FORMED)).nodes] == [(2, 3), (0, 1)]
+    assert [one.ranks for one in derive(facts(node(0), gone(1), report=FORMED)).nodes] == [(), ()]
 
 
 def test_a_failed_job_shows_its_cause() -> None:
@@ -104,19 +104,19 @@ def test_a_failed_job_shows_its_cause() -> None:
 def test_the_cause_of_a_failed_job_is_shown_once_with_each_nodes_part() -> None:
     reported = Termination(outcome="fatal", reason="rank 1 failed (exit code 3)", rank=1, node=1)
     unfit = Termination(outcome="fatal", reason="2 GPUs requested", node=0)
-    places = [gone(index, exit_code=78, termination=reported, note=reported.reason) for index in range(2)]
+    failed = [gone(index, exit_code=78, termination=reported, note=reported.reason) for index in range(2)]
     lost = gone(2, note="was killed by signal 9")
-    job = derive(facts(*places, lost, result="Failed", failure=reported))
+    job = derive(facts(*failed, lost, result="Failed", failure=reported))
     assert job.reason == "node 1: rank 1 failed (exit code 3)"
-    assert [place.reason for place in job.nodes] == ["ended with node 1", "rank 1 failed", "was killed by signal 9"]
+    assert [one.reason for one in job.nodes] == ["ended with node 1", "rank 1 failed", "was killed by signal 9"]
     alone = derive(facts(gone(0, exit_code=78, termination=unfit), result="Failed", failure=unfit))
-    assert [place.reason for place in alone.nodes] == ["failed"]
+    assert [one.reason for one in alone.nodes] == ["failed"]
 
 
 def test_a_restarted_node_shows_how_its_last_run_ended() -> None:
     again = node(0, attempts=2, before="OOMKilled (exit code 137)")
     lost = gone(1, attempts=2, before="OOMKilled (exit code 137)")
-    reasons = [place.reason for place in derive(facts(again, lost, report=FORMED)).nodes]
+    reasons = [one.reason for one in derive(facts(again, lost, report=FORMED)).nodes]
     assert reasons == ["before: OOMKilled (exit code 137)", "was killed by signal 9"]
 
 
@@ -138,7 +138,7 @@ def test_a_job_without_a_report_runs_when_its_nodes_do() -> None:
         nodes=alive,
     )
     state = derive(known)
-    assert (state.phase, [place.state for place in state.nodes]) == ("Running", ["Running", "Running"])
+    assert (state.phase, [one.state for one in state.nodes]) == ("Running", ["Running", "Running"])
     assert derive(msgspec.structs.replace(known, nodes=alive[:1])).phase == "Starting"
 
 
@@ -183,11 +183,11 @@ def test_ranks_and_stragglers_are_those_of_the_current_round(
     known: JobFacts, ranks: list[tuple[int, ...]], slow: dict[str, float], world_size: int
 ) -> None:
     job = derive(known)
-    assert ([place.ranks for place in job.nodes], job.slow, job.world_size) == (ranks, slow, world_size)
+    assert ([one.ranks for one in job.nodes], job.slow, job.world_size) == (ranks, slow, world_size)
 
 
 @pytest.mark.parametrize(
-    ("place", "more", "state", "since"),
+    ("one", "more", "state", "since"),
     [
         (node(0), {"report": FORMED}, "Running", 10.0),
         (node(0), {}, "Joining", 10.0),
@@ -201,21 +201,21 @@ def test_ranks_and_stragglers_are_those_of_the_current_round(
         (gone(0, termination=FATAL), {}, "Failed", 50.0),
     ],
 )
-def test_a_nodes_line(place: NodeFacts, more: dict[str, Any], state: str, since: float | None) -> None:
+def test_a_nodes_line(one: NodeFacts, more: dict[str, Any], state: str, since: float | None) -> None:
     nodes = {"0": NodeAssignment(ranks=(0, 1))}
     report = {"report": msgspec.structs.replace(more["report"], nodes=nodes)} if "report" in more else {}
-    (line,) = derive(facts(place, **(more | report))).nodes
+    (line,) = derive(facts(one, **(more | report))).nodes
     assert (line.state, line.since) == (state, since)
 
 
 def restarted(pod: str, joined: float = 20.0) -> Report:
-    place = NodeAssignment(pod=pod, joined=joined, agent_restarts=2, restart_cause="the agent was killed by SIGKILL")
-    return Report(run="r", round=3, formed=20.0, nodes={"0": place, "1": NodeAssignment(pod="job-1", joined=20.0)})
+    one = NodeAssignment(pod=pod, joined=joined, agent_restarts=2, restart_cause="the agent was killed by SIGKILL")
+    return Report(run="r", round=3, formed=20.0, nodes={"0": one, "1": NodeAssignment(pod="job-1", joined=20.0)})
 
 
 def test_restarts_within_a_pod_count_and_are_explained() -> None:
     job = derive(facts(node(0, attempts=2, before="OOMKilled"), node(1), report=restarted("job-0")))
-    assert (job.phase, job.restarts, [place.restarts for place in job.nodes]) == ("Running", 3, [3, 0])
+    assert (job.phase, job.restarts, [one.restarts for one in job.nodes]) == ("Running", 3, [3, 0])
     assert job.nodes[0].reason == "before: the agent was killed by SIGKILL"
 
 
@@ -227,7 +227,7 @@ def test_restarts_within_an_earlier_pod_do_not_count_for_the_current_one(pod: st
 
 def test_restarts_are_those_of_all_nodes() -> None:
     job = derive(facts(node(0, attempts=2), node(1, attempts=3), gone(2, attempts=0)))
-    assert (job.restarts, [place.restarts for place in job.nodes]) == (3, [1, 2, 0])
+    assert (job.restarts, [one.restarts for one in job.nodes]) == (3, [1, 2, 0])
 
 
 INSTALLS = {1: Preparation(pod="job-1", since=11.0, what="installing requirements")}
@@ -258,4 +258,4 @@ def test_a_node_that_prepares_to_join_a_running_job_shows_it_itself() -> None:
     late = {2: Preparation(pod="job-2", since=31.0, what="installing requirements")}
     job = derive(facts(node(0), node(1), node(2, started=30.0), node_range="2:3", report=FORMED, preparing=late))
     assert (job.phase, job.reason) == ("Running", "")
-    assert [place.reason for place in job.nodes] == ["", "", "installing requirements"]
+    assert [one.reason for one in job.nodes] == ["", "", "installing requirements"]

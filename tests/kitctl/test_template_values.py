@@ -108,7 +108,7 @@ def test_default_requests_never_exceed_limits(requests: dict[str, str], limits: 
     for name in found.get("requests", {}).keys() & limits.keys():
         assert found["requests"][name] == requests[name], "only the user's own request may be higher"
     promised = {**limits, **found.get("requests", {})}  # Kubernetes' default for a limit without a request
-    assert promised.keys() >= {"cpu", "memory"}, "never without a promise"
+    assert promised.keys() >= {"cpu", "memory"}, "requests are never empty"
     if limits.keys() == {"cpu", "memory"} and all(limits[name] == requests[name] for name in requests):
         assert promised == limits, "the class that is evicted last"
 

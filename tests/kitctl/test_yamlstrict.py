@@ -97,7 +97,7 @@ def test_a_number_that_readers_read_differently_is_rejected() -> None:
 def test_a_word_or_a_truth_value(text: str, value: object) -> None:
     parsed = yamlstrict.read(f"security:\n  networkPolicy: {text}\n", "job.yaml", JOB)
     assert parsed == ({"security": {"networkPolicy": value}}, [])
-    assert problems("security:\n  networkPolicy: yes\n"), "which some readers take for true"
+    assert problems("security:\n  networkPolicy: yes\n"), "some readers read it as true"
 
 
 def test_null_is_allowed_where_a_field_may_be_absent() -> None:

@@ -55,8 +55,8 @@ def test_an_elastic_job_through_every_verb(kit: Kit) -> None:
     kit.run("wait", "life", exit_code=103)
     kit.run("restart", "life")
     trains(kit, "life", ranks=2)
-    said = kit.run("logs", "life", "--include", "resuming after step")
-    assert len(said.splitlines()) >= 4, "after resume, twice scale, and restart; once more for a node that comes late"
+    logs = kit.run("logs", "life", "--include", "resuming after step")
+    assert len(logs.splitlines()) >= 4, "after resume, two scales, and restart; once more for a late node"
     kit.run("delete", "life")
     kit.run("status", "life", exit_code=102)
     assert list(kit.snapshots("life").glob("step-*")), "snapshots outlive the job"
@@ -74,7 +74,7 @@ def test_resume_continues_an_earlier_job_of_the_name(kit: Kit) -> None:
     assert "resuming after step 8, in epoch 3" in kit.run("logs", "again")
     kit.run("delete", "again")
     kit.run("submit", "--name", "again", "--wait", *words, "2")
-    assert "resuming" not in kit.run("logs", "again"), "without --resume a job begins at the beginning"
+    assert "resuming" not in kit.run("logs", "again"), "without --resume a job starts from scratch"
 
 
 @pytest.mark.slow

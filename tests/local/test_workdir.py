@@ -53,7 +53,7 @@ def test_a_restarted_node_gets_the_submitted_files(kit: Kit) -> None:
     assert "version 2" not in logs
     assert logs.count("read b'\\xff\\x00'") == 2
     for index in range(2):
-        assert f"in {kit.job('sent').node(index).workdir}" in logs, "each node has a folder of its own"
+        assert f"in {kit.job('sent').node(index).workdir}" in logs, "each node has its own folder"
     assert not (folder / "starts").exists(), "nothing is written to the folder that was sent"
 
 

@@ -25,7 +25,7 @@ def test_every_lint_exception_and_every_dependency_has_a_reason() -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_module_has_a_docstring_and_is_short(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert text.startswith(('"""', "#!")), "no docstring says what lives here"
+    assert text.startswith(('"""', "#!")), "the docstring is missing"
     assert text.count("\n") <= LONGEST_MODULE
 
 

@@ -61,8 +61,8 @@ def test_a_declined_debian_package_is_not_installed(
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.setenv(system_changes.VARIABLE, "1")
     setup._need_kubectl()
-    said, missing = capsys.readouterr().out.splitlines()
-    assert said == "KIT_NO_SYSTEM is set: will not install the Debian package kubernetes-client"
+    announcement, missing = capsys.readouterr().out.splitlines()
+    assert announcement == "KIT_NO_SYSTEM is set: will not install the Debian package kubernetes-client"
     assert "kubectl is not on PATH" in missing
 
 

@@ -40,11 +40,11 @@ def test_without_a_terminal_nothing_is_installed(monkeypatch: pytest.MonkeyPatch
     common.confirm("delete all?", yes=True)
 
 
-@pytest.mark.parametrize(("answer", "goes_on"), [("y", True), ("n", False), ("", False)])
-def test_in_a_terminal_the_user_is_prompted(answer: str, monkeypatch: pytest.MonkeyPatch, *, goes_on: bool) -> None:
+@pytest.mark.parametrize(("answer", "confirmed"), [("y", True), ("n", False), ("", False)])
+def test_in_a_terminal_the_user_is_prompted(answer: str, monkeypatch: pytest.MonkeyPatch, *, confirmed: bool) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda _prompt: answer)
-    if goes_on:
+    if confirmed:
         common.confirm("delete all?", yes=False)
         return
     with pytest.raises(click.Abort):

@@ -29,7 +29,7 @@ def test_snapshots_are_not_deleted_without_a_terminal(capsys: pytest.CaptureFixt
     assert main(["delete", "job", "--snapshots"]) == 2
     assert "give -y (--yes)" in capsys.readouterr().err
     assert kept()
-    assert main(["status", "job"]) == 0, "the job is there as it was"
+    assert main(["status", "job"]) == 0, "the job is unchanged"
     assert main(["delete", "job", "--snapshots", "-y"]) == 0
     assert not kept()
     assert main(["status", "job"]) == 102
@@ -74,7 +74,7 @@ def test_the_target_of_a_link_is_not_removed(link: str, tmp_path: Path, capsys: 
     assert main(["delete", "job", "--snapshots", "-y"]) == 2
     assert f"remove it yourself: {precious.parent}" in capsys.readouterr().err
     assert precious.is_dir()
-    assert main(["status", "job"]) == 0, "the job is there as it was"
+    assert main(["status", "job"]) == 0, "the job is unchanged"
 
 
 def test_links_inside_are_removed_and_not_followed(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_an_unreadable_job_does_not_hide_others(damage: str, capsys: pytest.Capt
     assert f"warning: {path} cannot be read: " in shown.err
     assert main(["status", "ill"]) == 1
     assert f"error: {path} cannot be read: " in capsys.readouterr().err
-    assert main(["delete", "ill"]) == 0, "what has ended can be deleted all the same"
+    assert main(["delete", "ill"]) == 0, "an ended job can still be deleted"
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_output_of_ranks_is_shown_but_not_interpreted(
     assert r"\x1b[2J\x1b]0;owned\x07[red]\u202e" in shown
     assert not {"\x1b", "\x07", "\u202e"} & {*shown}
     rows = [line for line in shown.splitlines() if line.startswith("other")]
-    assert not rows, "a line break has forged a row"
+    assert not rows, "a line break has created a row"
 
 
 def test_json_has_the_text_itself(capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,7 @@ def test_the_report_is_one_key_and_other_keys_stay(server: ApiServer, sink: Conf
     assert data == {"note": "another client's"}
 
 
-def test_what_a_node_does_before_it_joins_is_a_key_of_its_own(server: ApiServer, sink: ConfigMapSink) -> None:
+def test_what_a_node_does_before_it_joins_is_a_separate_key(server: ApiServer, sink: ConfigMapSink) -> None:
     sink.put({"round": 1})
     sink.prepare(12, {"what": "installing requirements"})
     assert json.loads(server.objects[REPORT]["data"]["preparing-12"]) == {"what": "installing requirements"}

@@ -33,7 +33,7 @@ def main(losses: str, virtual: str, rest: str) -> None:
             world,
             model,
             torch.optim.AdamW(model.parameters(), lr=0.01),
-            loss_behind(float(rest)),
+            loss_of(float(rest)),
             Data(samples, batch=32),
             epochs=4,
             virtual_ranks=int(virtual),
@@ -41,7 +41,7 @@ def main(losses: str, virtual: str, rest: str) -> None:
         ).fit()
 
 
-def loss_behind(seconds: float):
+def loss_of(seconds: float):
     def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
         time.sleep(seconds)
         inputs, targets = batch

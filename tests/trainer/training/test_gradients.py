@@ -148,7 +148,7 @@ def test_a_model_that_is_only_partly_sharded_is_an_error() -> None:
 
 @pytest.mark.usefixtures("_one_rank")
 @pytest.mark.parametrize("sharded", [True, False])
-def test_tensor_parallelism_is_an_error_where_each_rank_has_samples_of_its_own(*, sharded: bool) -> None:
+def test_tensor_parallelism_is_an_error_if_each_rank_has_its_own_samples(*, sharded: bool) -> None:
     with join() as world:
         model = nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 1))
         mesh = init_device_mesh("cpu", (1, 1), mesh_dim_names=("shard", "tensor"))

@@ -44,7 +44,7 @@ def _watch(owner: Any, name: str, file_of: Callable[..., Any], loaded: Loaded) -
         return
 
     @functools.wraps(load)
-    def load_and_tell(*args: Any, **kwargs: Any) -> Any:
+    def load_and_record(*args: Any, **kwargs: Any) -> Any:
         result = load(*args, **kwargs)
         with suppress(Exception):  # no file but a buffer, or another library's stream: the script has what it wants
             loaded(_changed(file_of(*args, **kwargs)))
@@ -52,7 +52,7 @@ def _watch(owner: Any, name: str, file_of: Callable[..., Any], loaded: Loaded) -
 
     for holder in (owner, *_packages(owner)):
         if vars(holder).get(name) is load:
-            setattr(holder, name, load_and_tell)
+            setattr(holder, name, load_and_record)
 
 
 def _packages(owner: Any) -> Iterator[ModuleType]:

@@ -91,7 +91,7 @@ def test_a_connection_that_can_never_succeed_is_not_retried(cause: Exception, fi
 
 def test_a_connection_to_a_server_that_has_answered_is_retried() -> None:
     cut, silent = ProtocolError("Connection aborted."), ReadTimeoutError(HTTPConnectionPool("here"), "/", "timed out")
-    assert type(unreachable("here", cut)) is Unavailable, "there is somebody"
+    assert type(unreachable("here", cut)) is Unavailable, "the server has answered before"
     assert type(unreachable("here", silent)) is TargetError
     assert type(unreachable("here", silent, known=True)) is Unavailable
 

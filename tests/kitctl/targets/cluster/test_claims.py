@@ -64,7 +64,7 @@ def test_another_users_job_of_the_same_name_does_not_get_the_claim(server: ApiSe
     with pytest.raises(ConflictError, match=r"claim 'run-snapshots' keeps another job's snapshots.*alice") as caught:
         kit.submit("bob")
     assert "--resume" in caught.value.fix
-    assert server.names("jobs.batch") == set(), "nothing stays"
+    assert server.names("jobs.batch") == set(), "no object is left"
 
 
 @pytest.mark.parametrize("checks", [True, False])

@@ -41,7 +41,7 @@ def test_a_job_that_could_run_has_no_problems(server: ApiServer, kit: Kit) -> No
 def test_quotas_in_any_form(server: ApiServer, kit: Kit, memory: str, verdict: str) -> None:
     quota(server, {"requests.memory": memory, "requests.cpu": "1e3"}, {"requests.cpu": "100n"})
     found = findings(kit, "--nodes", "2", exit_code=1 if verdict == "problem" else 0)
-    assert found["quota"]["result"] == verdict, "two nodes ask for 1 Gi without saying so"
+    assert found["quota"]["result"] == verdict, "two nodes request 1 Gi by default"
 
 
 def test_gpus_of_nodes_in_any_form(server: ApiServer, kit: Kit) -> None:

@@ -33,11 +33,11 @@ WITHOUT_EXEC = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "project"
-    place.mkdir()
-    (place / "train.py").write_text("import model\n")
-    (place / "model.py").write_text("")
-    return place
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "train.py").write_text("import model\n")
+    (project / "model.py").write_text("")
+    return project
 
 
 def large(folder: Path) -> None:
@@ -103,7 +103,7 @@ def test_modules_that_are_not_sent_are_named(kit: Kit, folder: Path, monkeypatch
 
 def test_a_folder_is_sent_for_the_chart(server: ApiServer, kit: Kit, folder: Path) -> None:
     output = kit("sync", "--workdir", str(folder), "--", "train.py")
-    assert kit("sync", "--workdir", str(folder), "--", "train.py") == output, "it is there already"
+    assert kit("sync", "--workdir", str(folder), "--", "train.py") == output, "it exists already"
     digest = collect(folder, ()).tree.digest
     value = yaml.safe_load(output.partition("---")[2].partition("2 files")[0])
     assert value == {"code": {"digest": digest, "configMap": f"code-{digest[:16]}"}}

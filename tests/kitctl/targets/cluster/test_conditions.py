@@ -89,7 +89,7 @@ def test_a_waiting_job_shows_its_reason(name: str, holder: str) -> None:
     suspended = job["spec"] if holder == "spec" else job["spec"]["runPolicy"]
     assert conditions.job_reason(job, None, []) == ""
     suspended["suspend"] = True
-    assert conditions.job_reason(job, None, []) == "", "somebody suspended it"
+    assert conditions.job_reason(job, None, []) == "", "a user suspended it"
     job["metadata"]["annotations"][names.ANNOTATION_RELEASED] = "false"
     assert "submit was interrupted" in conditions.job_reason(job, None, [])
     job["metadata"]["annotations"][names.ANNOTATION_RELEASED] = "true"

@@ -47,7 +47,7 @@ def test_a_job_that_is_deleted_before_its_release(server: ApiServer, kit: Kit) -
     server.plan("PATCH .*/jobs/run$", before=lambda: server.store.remove(JOB))
     with pytest.raises(ConflictError, match="was deleted or submitted by another client in the meantime"):
         kit.submit()
-    assert server.names("services") == set(), "what was made for it has gone with it"
+    assert server.names("services") == set(), "its other objects are deleted with it"
 
 
 def test_a_claim_that_is_being_deleted_is_awaited_and_created_again(server: ApiServer, kit: Kit) -> None:

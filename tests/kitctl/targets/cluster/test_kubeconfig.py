@@ -39,7 +39,7 @@ def kubeconfig(tmp_path: Path, closed: int) -> Path:
 
 
 def test_a_server_that_accepts_but_does_not_answer(kubeconfig: Path, closed: int, monkeypatch, capsys) -> None:
-    assert transport.CONNECT_SECONDS < 10, "that is how long somebody waits for this"
+    assert transport.CONNECT_SECONDS < 10, "the user waits this long"
     monkeypatch.setattr(transport, "CONNECT_SECONDS", 0.2)
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))

@@ -80,9 +80,9 @@ def test_without_the_right_to_read_workloads_the_job_itself_shows_whether_it_wai
 def test_the_position_counts_from_one_and_only_while_it_waits() -> None:
     waits, admitted = workload("QuotaReserved=False: full"), workload("Admitted=True")
     pending = [{"metadata": {"name": name}, "positionInClusterQueue": n} for n, name in ((0, "x"), (3, "job-0"))]
-    place = kueue.position_of(waits, pending)
-    assert place == 3
-    found = [kueue.facts(job(), one, place) for one in (waits, admitted)]
+    before = kueue.position_of(waits, pending)
+    assert before == 3
+    found = [kueue.facts(job(), one, before) for one in (waits, admitted)]
     assert [one.position for one in found if one] == [4, None]
     assert kueue.position_of(waits, []) is None
 

@@ -85,7 +85,7 @@ def test_a_submit_is_partial_until_the_job_is_released(kind: str) -> None:
     assert lifecycle.outside_queue(made) == made
     queued = merged(held, lifecycle.release(made, "research"))
     assert queued["metadata"]["labels"] == QUEUED
-    assert suspended(queued), "that is Kueue's to end"
+    assert suspended(queued), "only Kueue releases it"
     assert not lifecycle.is_partial_submit(queued, digest, "me")
 
 

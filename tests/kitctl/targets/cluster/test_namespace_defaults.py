@@ -35,7 +35,7 @@ def registry(server: ApiServer) -> None:
 @pytest.mark.usefixtures("registry")
 def test_a_private_image_is_pulled_with_the_default_accounts_secret(server: ApiServer, kit: Kit) -> None:
     kit.submit()
-    assert pod(server)["serviceAccountName"] == "run", "which has no secrets of its own"
+    assert pod(server)["serviceAccountName"] == "run", "the account has no pull secrets"
     assert pod(server)["imagePullSecrets"] == [{"name": "registry"}]
 
 

@@ -47,7 +47,7 @@ class Job:
         pod = {"spec": {"containers": [{"env": env}]}}
         self.copies = LogCopies(None, {**JOB, "spec": {"template": pod}}, lambda _: None)  # type: ignore[arg-type]
 
-    def pod(self, name: str, node: int, second: int, *said: str, running: bool = False) -> None:
+    def pod(self, name: str, node: int, second: int, *lines: str, running: bool = False) -> None:
         """Create a pod that has logged these lines, one per second."""
         state: dict[str, Any] = {"startedAt": f"2026-11-22T10:00:{second:02}Z"}
         self.server.put(
@@ -61,13 +61,13 @@ class Job:
                 ]
             },
         )
-        self.server.logs[name] = [at(second + more + 0.5, text) for more, text in enumerate(said)]
+        self.server.logs[name] = [at(second + more + 0.5, text) for more, text in enumerate(lines)]
 
-    def copy(self, pod: str, node: int, second: int, *said: str) -> None:
+    def copy(self, pod: str, node: int, second: int, *lines: str) -> None:
         """Create the agent's log copy of these lines; their times are shortly before the kubelet's."""
         path = log_copy_path(self.claim, node_index=node, pod=pod, started=STARTED + second + 0.25)
         path.parent.mkdir(exist_ok=True)
-        path.write_text("".join(at(second + more + 0.4, text) + "\n" for more, text in enumerate(said)))
+        path.write_text("".join(at(second + more + 0.4, text) + "\n" for more, text in enumerate(lines)))
 
     def source(self, ends: int = 1) -> Source:
         """The job's logs. Poll number ``ends`` reports the job's end; node 1's second pod is deleted before."""

@@ -171,7 +171,7 @@ def test_a_queued_job_is_stopped_by_its_workload(kit: Kit, kueue: ApiServer, ver
     running(kueue)
     kit(verb, "run")
     assert kueue.store.get(WORKLOAD)["spec"]["active"] is False
-    assert kueue.store.get(JOB)["spec"]["suspend"] is False, "that is Kueue's to set, once it knows"
+    assert kueue.store.get(JOB)["spec"]["suspend"] is False, "only Kueue sets it, later"
     page = kit("status", "run")
     assert ("Cancelled" if verb == "cancel" else "Suspended") in page
     kit("restart" if verb == "cancel" else "resume", "run")

@@ -13,7 +13,7 @@ from kitctl.targets.cluster import reports
 @pytest.mark.parametrize(
     "config_map", [None, {}, {"data": None}, {"data": {"report": "{"}}, {"data": {"report": "[]"}}]
 )
-def test_a_report_that_is_not_there_yet_is_none(config_map: dict[str, Any] | None) -> None:
+def test_a_missing_report_is_none(config_map: dict[str, Any] | None) -> None:
     assert reports.report(config_map) is None
     assert reports.preparing(config_map) == {}
 

@@ -87,7 +87,7 @@ def test_without_the_right_to_secrets_there_is_a_warning_or_an_error(server: Api
     pod = server.store.get(Key("jobs.batch", "default", "run"))["spec"]["template"]["spec"]
     assert "secret" not in {volume["name"] for volume in pod["volumes"]}
     rules = server.store.get(Key("roles", "default", "run"))["rules"]
-    assert [rule["resources"] for rule in rules] == [["configmaps"]], "a right that its maker has not cannot be given"
+    assert [rule["resources"] for rule in rules] == [["configmaps"]], "a user cannot grant a right that they lack"
     with pytest.raises(UsageError, match=r"security\.rendezvousSecret: require, and you may not create Secrets"):
         kit.submit(name="strict", security={"rendezvousSecret": "require"})
     assert Key("jobs.batch", "default", "strict") not in server.store.objects

@@ -37,7 +37,7 @@ def test_a_written_file_is_read_back(tmp_path: Path) -> None:
     assert folder.job == job()
     assert folder.desired == Desired(nodes=4)
     assert folder.result is None
-    assert (folder.path.stat().st_mode & 0o077) == 0, "env may hold what is private"
+    assert (folder.path.stat().st_mode & 0o077) == 0, "env may contain secrets"
 
 
 def test_a_second_job_of_the_same_name_does_not_change_the_first(tmp_path: Path) -> None:

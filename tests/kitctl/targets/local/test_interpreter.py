@@ -25,7 +25,7 @@ def test_an_interpreter_is_found_by_path_or_by_name(tmp_path: Path, monkeypatch:
     there = answering(tmp_path, "")
     (tmp_path / "env").mkdir()
     (tmp_path / "env" / "python").symlink_to(there)
-    assert interpreter.find("env/python", tmp_path) == f"{tmp_path}/env/python", "an environment is known by its link"
+    assert interpreter.find("env/python", tmp_path) == f"{tmp_path}/env/python", "links are not resolved"
     assert interpreter.find(there, Path("/")) == there
     monkeypatch.setenv("PATH", str(tmp_path / "env"))
     assert interpreter.find("python", Path("/")) == f"{tmp_path}/env/python"

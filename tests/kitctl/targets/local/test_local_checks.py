@@ -39,7 +39,7 @@ def test_this_machine_could_run_the_default_workload(tmp_path: Path) -> None:
     assert [name for name, finding in findings.items() if finding.verdict == "problem"] == []
     assert "module kittrain.workloads.digits" in findings["script"].what
     assert str(tmp_path) in findings["disk"].what
-    assert not (tmp_path / "state").exists(), "nothing is made"
+    assert not (tmp_path / "state").exists(), "nothing is created"
 
 
 @pytest.mark.parametrize(

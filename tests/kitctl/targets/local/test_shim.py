@@ -26,7 +26,7 @@ def start(folder: Path, *command: str) -> subprocess.Popen[bytes]:
 def eventually(check: Callable[[], object]) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
     while not check():
-        assert time.monotonic() < deadline, "it never came true"
+        assert time.monotonic() < deadline, "the condition never held"
         time.sleep(0.01)
 
 
@@ -66,7 +66,7 @@ def test_it_holds_its_lock_while_the_agent_runs(tmp_path: Path) -> None:
     eventually(lambda: node.alive() and node.started(1))
     started = node.started(1)
     assert started is not None
-    assert os.getsid(started.pid) == started.pid, "a session of its own"
+    assert os.getsid(started.pid) == started.pid, "the agent has its own session"
     os.kill(started.pid, signal.SIGTERM)
     process.wait(WAIT_SECONDS)
     assert not node.alive()

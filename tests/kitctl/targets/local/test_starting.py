@@ -31,8 +31,8 @@ def test_a_node_starts_cold_if_the_fork_server_does_not_respond(tmp_path: Path, 
     python.write_text(f'#!/bin/sh\ncase "$*" in *kittrain.forkserver*) {server} ;; *) echo cold "$@";; esac\n')
     python.chmod(0o755)
     job = Job(spec=JobSpec(), run="run", created=0.0, folder=str(tmp_path), python=str(python), version="0")
-    said: list[str] = []
-    starter = Starter(job, said.append)
+    warnings: list[str] = []
+    starter = Starter(job, warnings.append)
     while not starter.ready(ENV):
         time.sleep(0.01)
 
@@ -41,9 +41,9 @@ def test_a_node_starts_cold_if_the_fork_server_does_not_respond(tmp_path: Path, 
     while not node.exited(1):
         time.sleep(0.01)
     assert "cold -P -m kittrain.agent -- " in node.log(1).read_text()
-    assert len(said) == 1
-    assert "imports torch itself from now on" in said[0]
+    assert len(warnings) == 1
+    assert "imports torch itself from now on" in warnings[0]
 
     starter.start(node, 2, restarts=0, env=ENV)
-    assert len(said) == 1, "it is not asked again"
+    assert len(warnings) == 1, "the server is not used again"
     starter.close()
