@@ -39,7 +39,7 @@ CHART_ONLY: Final[Schema] = {
         "type": "object",
         "additionalProperties": {"type": "string"},
         "default": {},
-        "description": "Files that are sent with the job,  text by relative path: "
+        "description": "Files that are sent with the job, text by relative path: "
         "``--set-file 'sources.train\\.py=train.py'``.",
     },
     "code": {
