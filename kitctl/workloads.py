@@ -14,7 +14,7 @@ WORKLOADS: Final = {
     "allreduce": "check that all ranks reach each other, and measure how fast",
     "digits": "a small network on scikit-learn's handwritten digits",
     "mnist": "a convolutional network on MNIST or Fashion-MNIST",
-    "text": "a transformer that tells libraries' documentation apart",
+    "text": "a transformer that classifies documentation by library",
     "lm": "a small GPT on Python's reference pages, optionally sharded",
     "toy": "a linear regression, to try out launches",
 }

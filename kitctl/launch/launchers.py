@@ -40,7 +40,7 @@ class Launcher(NamedTuple):
     python: bool = False
     """Whether its program starts with ``python``."""
     local_rank: str = ""
-    """The argument that tells each rank its local rank, if the launcher adds one."""
+    """The argument with the local rank that the launcher adds for each rank, if any."""
 
 
 def _options(meaning: Meaning, names: str, values: int = 1) -> dict[str, Option]:

@@ -100,7 +100,7 @@ def test_a_script_or_a_module_is_not_a_launch_line(line: str) -> None:
         ("torchrun --nproc-per-node gpu a.py", "how many GPUs a node has", "--gpus-per-node N"),
         ("torchrun --nproc-per-node cpu a.py", "how many CPUs a node has", "--procs-per-node N"),
         ("accelerate config", "only `accelerate launch`", "kitctl submit"),
-        ("accelerate launch --config_file x a.py", "--config_file is not handed", "in the script"),
+        ("accelerate launch --config_file x a.py", "--config_file is not passed", "in the script"),
         ("accelerate launch --num_machines 2 --num_processes 3 a.py", "3 ranks are not the same number", "both"),
         ("mpirun -np eight python a.py", "eight ranks", "both numbers"),
         ("mpirun -np 4 -N 0 python a.py", "4 ranks are not the same number for each of 0", "both numbers"),

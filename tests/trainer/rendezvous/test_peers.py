@@ -168,13 +168,13 @@ def test_many_nodes_may_connect_at_once_from_one_address(hub: HubThread) -> None
 
 def test_the_secret_and_the_run_id_are_not_visible_in_the_process_list() -> None:
     port = free_port()
-    node = node_env({"PET_NNODES": "2", "PET_RDZV_ENDPOINT": f"127.0.0.1:{port}", "PET_RDZV_ID": "run-of-nobodys"})
-    with hub_process(node, RendezvousSettings(), secret=b"nobody's business") as process:
+    node = node_env({"PET_NNODES": "2", "PET_RDZV_ENDPOINT": f"127.0.0.1:{port}", "PET_RDZV_ID": "hidden-run-id"})
+    with hub_process(node, RendezvousSettings(), secret=b"a hidden secret!!") as process:
         with HubClient(("127.0.0.1", port)) as member:
-            member.authenticate(Key(b"nobody's business", "run-of-nobodys"))  # it has read its configuration by now
+            member.authenticate(Key(b"a hidden secret!!", "hidden-run-id"))  # it has read its configuration by now
         shown = Path(f"/proc/{process.pid}/cmdline").read_bytes() + Path(f"/proc/{process.pid}/environ").read_bytes()
     assert b"kittrain.rendezvous" in shown
-    assert b"nobody" not in shown
+    assert b"hidden" not in shown
 
 
 def peak_memory(pid: int) -> int:

@@ -159,7 +159,7 @@ class SnapshotManager:
         self._last_cursor, self._reached, self._on_disk = cursor, cursor, True
         if self._pending and self._pending.cursor == cursor:
             metrics = {**self._pending.metrics, **metrics}
-            self._writer.reports()  # its folder is written anew
+            self._writer.reports()  # its folder is replaced
         elif self._pending:
             self._publish(self._pending)
         folder = self._folder / f"{snapshot.SCRATCH}{snapshot.name(self._order.step(cursor), self.generation)}"

@@ -43,7 +43,7 @@ def needed_right(method: str, path: str) -> Right | None:
 class User:
     """The user of a token; without rules, everything is allowed."""
 
-    name: str = "somebody"
+    name: str = "alice"
     rules: Sequence[Object] | None = None
 
     def may(self, verb: str, group: str, plural: str) -> bool:

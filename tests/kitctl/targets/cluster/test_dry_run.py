@@ -91,7 +91,7 @@ def test_a_user_who_may_not_create_pods_can_submit(server: ApiServer, kit: Kit) 
     kit.submit()
     assert server.names("jobs.batch") == {"run"}
     output = kit("doctor", "--name", "other")
-    assert 'pods          unknown permission denied: Pod: pods is forbidden: User "somebody" cannot create' in output
+    assert 'pods          unknown permission denied: Pod: pods is forbidden: User "alice" cannot create' in output
 
 
 def test_limits_of_the_server_are_checked_before_anything_is_created(
