@@ -1,4 +1,4 @@
-"""Tells of the files that any script loads, which may be its checkpoint: torch's own formats, and safetensors.
+"""Records the files that a script loads, which may be its checkpoint: torch's own formats, and safetensors.
 
 Each function is wrapped once its module has been imported; a script that does not use it never imports it.
 """
