@@ -19,7 +19,9 @@ ROOT: Final = Path(__file__).parents[1]
 FOLDER: Final = ROOT / ".cache" / "frameworks"
 INTERPRETER: Final = FOLDER / "bin" / "python"
 READY: Final = FOLDER / "ready"  # the packages that were installed
-PACKAGES: Final = ("transformers[torch]>=4.57", "accelerate>=1.10", "lightning>=2.5", "jax[cpu]>=0.6")
+PACKAGES: Final = (
+    *("transformers[torch]>=4.57", "datasets>=4.0", "accelerate>=1.10", "lightning>=2.5", "jax[cpu]>=0.6"),
+)
 PYTEST: Final = (sys.executable, "-m", "pytest", "-rs", "-m", "frameworks", "tests/frameworks")
 
 
