@@ -28,7 +28,7 @@ ENV = {
     "USE_LIBUV": "0",
 }
 TORCHRUN = ("--max-restarts=1000", "--monitor-interval=0.1", "-m", "bench.cluster_ranks", "plain")
-OBJECTS = "jobs,pytorchjobs,services,configmaps,secrets,roles,rolebindings,serviceaccounts,networkpolicies,pvc"
+OBJECTS = "jobs,jobsets,pytorchjobs,services,configmaps,secrets,roles,rolebindings,serviceaccounts,networkpolicies,pvc"
 
 
 def in_a_loop(made: Manifest) -> None:
@@ -41,6 +41,15 @@ def as_kubeflow_does(made: Manifest) -> None:
     worker = made["spec"]["pytorchReplicaSpecs"]["Worker"]
     worker["restartPolicy"] = "OnFailure"
     _run_torchrun(worker["template"], ())
+
+
+def as_a_job_set_does(made: Manifest) -> None:
+    """The pods of a JobSet run torchrun, and their kubelets start them again."""
+    (nodes,) = made["spec"]["replicatedJobs"]
+    job = nodes["template"]["spec"]
+    del job["podFailurePolicy"]  # Kubernetes allows one only where kubelets start nothing again
+    job["template"]["spec"]["restartPolicy"] = "OnFailure"
+    _run_torchrun(job["template"], ())
 
 
 def _run_torchrun(template: Manifest, prefix: tuple[str, ...]) -> None:
@@ -69,8 +78,10 @@ class System:
 SYSTEMS: Mapping[str, System] = {
     "kitctl": System(),
     "kitctl, not in place": System(options=("--env", "KIT_RESTART_IN_PLACE=0")),
+    "kitctl, JobSet": System(kind="JobSet"),
     "kitctl, PyTorchJob": System(kind="PyTorchJob"),
     "torchrun, Indexed Job": System(loop="plain", change=in_a_loop),
+    "torchrun, JobSet": System(kind="JobSet", loop="plain", change=as_a_job_set_does),
     "torchrun, PyTorchJob": System(kind="PyTorchJob", loop="plain", change=as_kubeflow_does),
 }
 
@@ -98,7 +109,7 @@ class ClusterJob:
         options = (*COMMON, *self.system.options, "--kind", self.system.kind, *FILES)
         module = ("-m", "bench.cluster_ranks", self.system.loop)
         made: Manifest = json.loads(manifest([*job(self.name, self.namespace, nodes=self.nodes), *options, *module]))
-        (found,) = (one for one in made["items"] if one["kind"] in {"Job", "PyTorchJob"})
+        (found,) = (one for one in made["items"] if one["kind"] in {"Job", "JobSet", "PyTorchJob"})
         self.system.change(found)
         return made
 

@@ -21,8 +21,8 @@ order that alternates; controllers wait longer after each. "Not in place": `KIT_
 without the pod supervisor. torchrun runs a script that saves and renames, in pods that kitctl rendered, with
 `--max-restarts=1000 --monitor-interval=0.1 --rdzv-conf={TUNED}`, `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1`,
 `TORCH_ELASTIC_WORKER_IDENTICAL=1` and a process-group timeout of {GROUP_TIMEOUT} s: in an Indexed Job whose container
-restarts it in a loop, and in a PyTorchJob with `restartPolicy: OnFailure`. Medians with 95 % intervals; the systems
-alternate within each round. Dead: no step within 240 s."""
+restarts it in a loop, and in a JobSet and a PyTorchJob with `restartPolicy: OnFailure`. Medians with 95 % intervals;
+the systems alternate within each round. Dead: no step within 240 s."""
 
 
 @dataclass(frozen=True, kw_only=True)
