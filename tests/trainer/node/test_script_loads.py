@@ -64,9 +64,9 @@ def test_functions_imported_earlier_are_wrapped_too(tmp_path: Path, monkeypatch:
     torch.load(tmp_path / "file")
     torch.serialization.load(tmp_path / "file")
     state = {"a": torch.ones(2)}
-    dcp.save(state, checkpoint_id=tmp_path / "folder", no_dist=True)
+    dcp.save(state, checkpoint_id=tmp_path / "folder")
     os.utime(tmp_path / "folder" / ".metadata", (4, 4))
-    dcp.load(state, checkpoint_id=tmp_path / "folder", no_dist=True)
+    dcp.load(state, checkpoint_id=tmp_path / "folder")
     assert set(seen) == {3_000_000_000, 4_000_000_000}
     with pytest.raises(FileNotFoundError):
         torch.load(tmp_path / "none")

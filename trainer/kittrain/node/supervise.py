@@ -222,7 +222,10 @@ class Supervisor:
 
 def may_have_accelerator() -> bool:
     """Whether torch may find something else than CPUs to compute on; initializes nothing, counts only GPUs of CUDA."""
-    built_for = torch.accelerator.current_accelerator()
+    try:
+        built_for = torch.accelerator.current_accelerator()
+    except RuntimeError:  # torch 2.6's way to say None
+        return False
     return built_for is not None and (built_for.type != "cuda" or torch.cuda.device_count() > 0)
 
 
