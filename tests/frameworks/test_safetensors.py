@@ -22,7 +22,7 @@ for name, seconds in (("old", 5), ("new", 7)):
 """
 
 
-def test_the_time_of_a_file_is_recorded_whichever_function_loads_it(tmp_path: Path) -> None:
+def test_every_function_that_loads_a_file_records_its_time(tmp_path: Path) -> None:
     for loads, seconds in (
         ("load_file('old')", 5),
         ("load_file(filename='new')", 7),

@@ -1,4 +1,4 @@
-"""Runs a script in a cold rank, with the hooks, for tests."""
+"""Runs a script in a cold rank with the hooks, for tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kittrain.system.heartbeat import HeartbeatState, prepare
 
 
 def run(folder: Path, script: str, *, python: str | Path = sys.executable, **env: str) -> HeartbeatState:
-    """What the agent reads after a cold rank has run a script."""
+    """Run a script in a cold rank; returns what the agent reads afterwards."""
     (folder / "train.py").write_text(dedent(script))
     file = prepare(folder / "heartbeat")
     rank = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "OMP_NUM_THREADS": "1"}

@@ -1,4 +1,4 @@
-"""torchrun in the trainer image: what its command lines mean for a node, and when torch's own runs."""
+"""torchrun in the trainer image: how a node parses its command lines, and when torch's own runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_flags_are_those_of_torchs_own() -> None:
     assert flags - {"-h", "--help"} <= torchrun.FLAGS | torchrun.MODULE | {torchrun.PROGRAM}
 
 
-def test_a_program_that_is_no_script_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_that_is_not_a_script_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert torchrun.main(["--no_python", "echo", "x"], {"KIT_RENDEZVOUS_HOST": "host"}) == 2
     assert "start a Python script or module" in capsys.readouterr().err
 
@@ -71,7 +71,7 @@ def test_in_a_pod_it_is_the_nodes_agent(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_elsewhere_it_is_torchs_own(tmp_path: Path) -> None:
+def test_outside_of_a_pod_it_is_torchs_own(tmp_path: Path) -> None:
     done = run(tmp_path, "--standalone", "--nproc-per-node", "1", "train.py", "a")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "rank 0 run None ['a']\n"

@@ -75,7 +75,7 @@ def main() -> None:
             equal = is_equal(load(other, files[one]), expected)
             print(f"rank {rank}: {one} to {other}, {load.__name__}: {equal}", flush=True)
 
-    # Mistake: a sharded model is saved as any other, by one rank, which has its own shard only.
+    # Mistake: a sharded model is saved by one rank, which has only its own shard.
     sharded = network(seed=1)
     fully_shard(sharded)
     if rank == 0:

@@ -38,7 +38,7 @@ def watch(loaded: Loaded) -> None:
 
 
 def _watch(owner: Any, name: str, file_of: Callable[..., Any], loaded: Loaded) -> None:
-    """Wrap a function of a module or a class, whose arguments tell the file."""
+    """Wrap a function of a module or a class; the file is taken from its arguments."""
     load: Callable[..., Any] | None = getattr(owner, name, None)
     if load is None:  # another version, or a module of the script's own by this name
         return
@@ -46,7 +46,7 @@ def _watch(owner: Any, name: str, file_of: Callable[..., Any], loaded: Loaded) -
     @functools.wraps(load)
     def load_and_record(*args: Any, **kwargs: Any) -> Any:
         result = load(*args, **kwargs)
-        with suppress(Exception):  # no file but a buffer, or another library's stream: the script has what it wants
+        with suppress(Exception):  # a buffer or another library's stream, not a file
             loaded(_changed(file_of(*args, **kwargs)))
         return result
 

@@ -1,4 +1,4 @@
-"""What is read of a job's status ConfigMap."""
+"""Reading a job's status ConfigMap."""
 
 from __future__ import annotations
 
