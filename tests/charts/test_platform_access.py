@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -194,3 +195,20 @@ def test_queues_have_the_version_of_the_cluster(served: list[str], version: str,
 )
 def test_values_that_cannot_work_are_rejected_with_the_reason(values: Object, message: str) -> None:
     assert message in refusal(**values)
+
+
+def test_the_example_of_the_guide_is_complete() -> None:
+    page = (PLATFORM.parents[1] / "docs" / "platform.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```yaml\n# platform.yaml\n(.*?)```", page, re.DOTALL)
+    found = objects(**yaml.safe_load(example))
+    assert found.keys() >= {
+        *("Namespace/vision", "RoleBinding/vision/kitctl-user", "ClusterRoleBinding/kitctl-admin"),
+        *("PersistentVolumeClaim/vision/kitctl-shared", "LocalQueue/vision/training", "ClusterQueue/training"),
+        *("ResourceFlavor/h100", "WorkloadPriorityClass/urgent"),
+    }
+
+
+@pytest.mark.parametrize("part", ["namespaces", "roles", "queues", "sharedClaim"])
+def test_a_section_with_nothing_in_it_is_none(part: str) -> None:
+    found = objects(**{part: None})
+    assert ("ClusterRole/kitctl-user" in found) is (part != "roles")

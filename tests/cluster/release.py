@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+import pytest
 
 from tests.charts.helm import PLATFORM, helm
 from tests.cluster.commands import kitctl
@@ -46,6 +49,19 @@ class Release:
         token = kubectl("create", "token", name, "-n", self.namespace).strip()
         (home := self.folder / name).mkdir()
         return partial(kitctl, kubeconfig=kubeconfig_with({"token": token}, self.namespace, home))
+
+    def kubectl_as(self, name: str, *words: str) -> str:
+        """Output of kubectl for a person of this namespace."""
+        return kubectl(*words, f"--as=system:serviceaccount:{self.namespace}:{name}", *self._in(words))
+
+    def refused(self, name: str, *words: str) -> str:
+        """The message for what a person may not do with kubectl."""
+        with pytest.raises(AssertionError) as caught:
+            self.kubectl_as(name, *words)
+        return str(caught.value)
+
+    def _in(self, words: Sequence[str]) -> list[str]:
+        return [] if "-n" in words else ["-n", self.namespace]
 
     def account(self, name: str) -> str:
         """A ServiceAccount as the chart's values name it."""

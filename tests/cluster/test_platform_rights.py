@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,11 +16,12 @@ from kitctl.targets.cluster.api import Api
 from kitctl.targets.cluster.rights import Right
 from kitctl.targets.cluster.transport import Transport
 from tests.charts.test_platform_access import granted
-from tests.cluster.commands import NOWHERE, job, until_status
+from tests.cluster.commands import IDLE, NOWHERE, job, until_status
 from tests.cluster.jobs import KINDS, SCALABLE
 from tests.cluster.kind.settings import KUEUE_LABEL
 from tests.cluster.kubectl import Object, get, kubectl, until
 from tests.cluster.release import CLAIM, Release
+from tests.cluster.test_kueue import uses
 from tests.cluster.test_permissions import Kit
 from tests.kitctl.targets.cluster.apiserver import needed_right
 
@@ -78,7 +81,7 @@ def test_users_can_do_all_that_kitctl_does_and_nothing_besides(
 def trains_and_is_disturbed(namespace: str, user: Kit) -> None:
     """All verbs, with a job that trains."""
     options = job("run", namespace, "--nodes", "1:2", "--procs-per-node", "1", "--snapshot-every", "20")
-    assert "unknown" not in user("doctor", *options, "--gpus-per-node", "1")
+    assert results(user("doctor", *options, "--gpus-per-node", "1", "-o", "json")) == {"ok"}
     user("submit", *options, *TOY)
     until_status("run", namespace, lambda state: state["worldSize"] == 2 and (state["progress"]["step"] or 0) > 20)
     user("diff", *options, *TOY)
@@ -96,6 +99,11 @@ def trains_and_is_disturbed(namespace: str, user: Kit) -> None:
     user("audit", "run")
     assert "deleted" in user("delete", "run", "--snapshots", "-y")
     assert not get(namespace, "pvc", "-l", "app.kubernetes.io/instance=run")["items"]
+
+
+def results(report: str) -> set[str]:
+    """What the checks of doctor found; ``unknown`` is one that a right was missing for."""
+    return {check["result"] for check in json.loads(report)["checks"]}
 
 
 def sends_a_large_folder(namespace: str, user: Kit, folder: Path) -> None:
@@ -127,8 +135,9 @@ def waits_in_a_queue(namespace: str, user: Kit) -> None:
         until_status(name, namespace, lambda state: state["queue"]["state"] == "Admitted")
     user("submit", *job("third", namespace, "--nodes", "2", *where))
     until(lambda: "position 1" in user("status", "third"))
-    for number in ("1", "2"):
-        user("scale", "first", "--nodes", number)
+    for nodes in (1, 2):
+        user("scale", "first", "--nodes", str(nodes))
+        until(partial(uses, namespace, nodes + 2))  # those of the second job, too
     for verb in ("suspend", "resume", "restart", "cancel", "delete"):
         user(verb, "first")
     for wrong in (("--queue", "absent"), ("--queue-priority", "absent")):
@@ -146,3 +155,47 @@ def queues(name: str) -> Object:
     quotas = {name: {"cpu": "100", "memory": "100Gi", "pods": "2"}}
     both = {one: {"cohort": name, "quotas": quotas} for one in (name, f"{name}-other")}
     return {"flavors": {name: {}}, "clusterQueues": both, "priorities": {f"{name}-high": 10}}
+
+
+def test_admins_look_after_everybodys_jobs_and_what_the_chart_installs(namespace: str, release: Release) -> None:
+    admin, user = release.person("admin"), release.person("user")
+    release.team = {"queue": namespace, "roles": {"user": {"serviceAccounts": [release.account("user")]}}}
+    everywhere = {"admin": {"serviceAccounts": [release.account("admin")]}}
+    release.apply(roles=everywhere, queues=queues(namespace), trainingRuntimes={"enabled": True})
+    user("submit", *job("run", namespace, *IDLE))
+    assert namespace in admin("list", "-A")
+    assert results(admin("doctor", *job("other", "default"), "-o", "json")) == {"ok"}
+    for verb in ("status", "suspend", "resume", "restart", "cancel", "delete"):
+        admin(verb, "run")
+
+    changes = {"clusterqueue": {"stopPolicy": "Hold"}, "resourceflavor": {"nodeLabels": {"a": "b"}}}
+    for kind, change in changes.items():
+        release.kubectl_as("admin", "patch", kind, namespace, "--type=merge", "-p", json.dumps({"spec": change}))
+    release.kubectl_as("admin", "label", "clustertrainingruntime", namespace, "seen=yes")
+    release.kubectl_as("admin", "delete", "localqueue", namespace)
+    bind = ("create", "rolebinding", "third", f"--serviceaccount={namespace}:third")
+    release.kubectl_as("admin", *bind, f"--clusterrole={namespace}-user")
+    assert "no jobs in namespace" in release.person("third")("list")
+    assert "attempting to grant RBAC permissions not currently held" in release.refused(
+        "admin", *bind, "--clusterrole=cluster-admin"
+    )
+    assert "cannot delete resource" in release.refused("admin", "delete", "node", "absent")
+
+
+def test_users_cannot_give_more_than_they_have_nor_change_the_cluster(namespace: str, release: Release) -> None:
+    release.person("user")
+    release.team = {"roles": {"user": {"serviceAccounts": [release.account("user")]}}}
+    release.apply(queues=queues(namespace))
+    bind = ("create", "rolebinding", "mine", f"--serviceaccount={namespace}:default")
+    granting = "attempting to grant RBAC permissions not currently held"
+    for role in ("edit", f"{namespace}-admin"):
+        assert granting in release.refused("user", *bind, f"--clusterrole={role}")
+    for words in (
+        ("delete", "clusterqueue", namespace),
+        ("drain", "kitctl-worker"),
+        ("get", "secrets"),
+        ("get", "pods", "-n", "default"),
+        ("create", "clusterrolebinding", "mine", f"--clusterrole={namespace}-user", "--user=me"),
+        ("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=privileged", "--overwrite"),
+    ):
+        assert "is forbidden: User" in release.refused("user", *words), words

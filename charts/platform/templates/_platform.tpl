@@ -30,14 +30,14 @@ annotations: {helm.sh/resource-policy: keep}
 
 {{/* Everybody with a role anywhere, as a JSON list of subjects, each once. */}}
 {{- define "platform.everybody" -}}
-{{- $roles := list .Values.roles }}
+{{- $roles := list (.Values.roles | default dict) }}
 {{- range .Values.namespaces }}
 {{- $roles = append $roles (dig "roles" dict (. | default dict)) }}
 {{- end }}
 {{- $found := list }}
 {{- range $roles }}
 {{- range list .user .admin }}
-{{- $found = concat $found (include "platform.subjects" . | fromJsonArray) }}
+{{- $found = concat $found (include "platform.subjects" (. | default dict) | fromJsonArray) }}
 {{- end }}
 {{- end }}
 {{- $found | uniq | toJson }}

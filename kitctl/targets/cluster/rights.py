@@ -82,11 +82,11 @@ def of(uses: Iterable[Use], kinds: Iterable[JobKind]) -> set[Right]:
 
 
 def lacking(allowed: Permissions, uses: Iterable[Use], kind: JobKind) -> Iterator[str]:
-    """What a user cannot do with a job of a kind, and the rights that it takes, in a sentence for each use."""
+    """What a user cannot do with a job of a kind, and the rights that they lack for it, in a line for each use."""
     for use in uses:
         missing = sorted(f"{right.verb} {right.resource}" for right in of([use], [kind]) if not allowed.has(*right))
         if missing:
-            yield f"you may not {', '.join(missing)}: you cannot {use.what}"
+            yield f"{use.what}: you may not {', '.join(missing)}"
 
 
 def _of_use(use: Use, jobs: Iterable[str]) -> Iterator[Right]:
