@@ -106,7 +106,7 @@ def test_any_bytes(text: bytes) -> None:
     check_file(text)
 
 
-@settings(max_examples=200)
+@settings(max_examples=50)
 @example(EVERY_OPTION.index(b"name: ", EVERY_OPTION.index(b"\npod:")), 4, b"nam")  # an item without a key
 @given(st.integers(0, len(EVERY_OPTION)), st.integers(0, 30), st.binary(max_size=8) | TEXTS.map(str.encode))
 def test_a_good_file_with_a_flaw(start: int, length: int, flaw: bytes) -> None:
@@ -119,7 +119,7 @@ def test_any_values(tree: Any) -> None:
     check_file(json.dumps(tree).encode())
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.data())
 def test_any_value_of_one_field(data: st.DataObject) -> None:
     """Most trees with many values are rejected because of one of them, so each field is also tested alone."""

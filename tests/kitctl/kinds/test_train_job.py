@@ -12,7 +12,6 @@ import yaml
 from kitctl import render
 from kitctl.code_tree import Sources
 from kitctl.errors import SpecError
-from kitctl.kinds import train_job
 from kitctl.kinds.job_set import SET_NAME
 from kitctl.kinds.train_job import TrainJob
 from kitctl.pod_section import Pod
@@ -103,10 +102,6 @@ def test_a_pod_belongs_to_a_job_only_if_it_is_younger() -> None:
     assert [KIND.owns_pod(job, pod) for pod in (earlier, own, other)] == [False, True, False]
 
 
-def test_the_names_in_the_platform_chart_are_those_that_kitctl_knows() -> None:
-    texts = [path.read_text() for path in (PLATFORM / "templates").glob("training-runtime*.yaml")]
-    both = "".join(texts)
-    for name in (train_job.RUNTIME, train_job.ELASTIC_RUNTIME, train_job.PLAIN_RUNTIME, train_job.PLAIN_CLAIM):
-        assert name in both
+def test_the_platform_chart_has_the_trainer_image_of_this_version() -> None:
     values = yaml.safe_load((PLATFORM / "values.yaml").read_text())
     assert values["image"] == JobSpec().image
