@@ -83,6 +83,20 @@ for _ in range(3):
 """
 
 
+@pytest.mark.parametrize("late", [{}, {"SLEEP_LATE": "1"}], ids=["before the forward pass", "before the update"])
+def test_a_slow_rank_of_a_plain_script_is_named(tmp_path: Path, late: dict[str, str]) -> None:
+    conf = "keep_alive_interval=1,keep_alive_max_attempt=1"  # one check per second
+    with plain(tmp_path, PET_RDZV_CONF=conf, STEPS="40", EPOCHS="1", **late) as nodes:
+        nodes.start(0)
+        nodes.start(1, STEP_SECONDS="0.2")
+        nodes.until(0, "rank 1 is slow: ")
+        assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
+        assert "rank 0 is slow" not in nodes.output(0)
+        report = nodes.report()
+        assert report["busy"]["1"] > 0.1 > report["busy"]["0"]
+        assert list(report["slow"]) == ["1"]
+
+
 def test_ranks_that_never_form_a_group_succeed_with_a_warning(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(ALONE)
     with Nodes(tmp_path, str(tmp_path / "train.py")) as nodes:

@@ -49,6 +49,7 @@ IGNORED: Final = "_ddp_params_and_buffers_to_ignore"
 WAITS: Final = (early.RUN_BACKWARD, early.BROADCAST_BUFFERS, early.BROADCAST_MODEL, early.COMPARE_MODELS)
 TIMEOUT: Final = "_set_pg_timeout"
 SET_GROUP: Final = "_update_default_pg"
+COUNT_COLLECTIVES: Final = ("_world", "_get_sequence_number_for_group")
 ITERATOR: Final = "_iterator"
 LOG_LEVEL: Final = "_ZN3c1011initLoggingEv"
 
@@ -134,6 +135,7 @@ def test_every_private_name_of_the_package_is_tested_here() -> None:
         TIMEOUT,
         LOG_LEVEL,
         SET_GROUP,
+        *COUNT_COLLECTIVES,
         ITERATOR,
         EXTRA_STATE,
         *WRAPPED_MODULES,
@@ -203,3 +205,17 @@ def test_torchs_library_reads_the_log_level() -> None:
 
 def test_process_groups_are_set_by_one_function() -> None:
     assert list(inspect.signature(getattr(distributed_c10d, SET_GROUP)).parameters) == ["pg"]
+
+
+def test_collectives_are_counted_in_all_groups() -> None:
+    assert early.collectives_begun(None) == early.collectives_begun(distributed_c10d) == 0
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        counts = [early.collectives_begun(distributed_c10d)]
+        groups: tuple[Any, ...] = (None, dist.new_group([0]))
+        for group in groups:
+            dist.all_reduce(torch.ones(1), group=group)
+            counts.append(early.collectives_begun(distributed_c10d))
+        assert counts[0] < counts[1] < counts[2]
+    finally:
+        dist.destroy_process_group()

@@ -9,6 +9,7 @@ import pytest
 from kittrain.node.script_hooks import VARIABLE
 from kittrain.system.heartbeat import Phase
 from tests.trainer.hooked import run
+from tests.trainer.nodes import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -50,3 +51,60 @@ def test_a_process_group_is_seen_however_it_was_formed_and_after_it_is_gone(tmp_
 
 def test_a_script_without_torch_does_not_import_it(tmp_path: Path) -> None:
     assert run(tmp_path, "import sys; assert 'torch' not in sys.modules").step == 0
+
+
+BUSY = """
+import time, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+dist.init_process_group("gloo")
+model = torch.nn.Linear(2, 1)
+model = {wrapped}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(4):
+    time.sleep(0.05)
+    {before}
+    model(checkpoint(torch.sin, torch.ones(1, 2, requires_grad=True), use_reentrant=True)).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "before", "timed"),
+    [
+        ("DistributedDataParallel(model)", "", 2),  # of 3: DDP rebuilds its buckets after the first step
+        ("DistributedDataParallel(model)", "dist.barrier()", 0),
+        ("DistributedDataParallel(model)", "dist.all_reduce(torch.ones(1), async_op=True).wait()", 0),
+    ],
+    ids=["none", "a barrier", "an all-reduce"],
+)
+def test_the_time_between_backward_passes_is_busy_unless_a_collective_was_called(
+    tmp_path: Path, wrapped: str, before: str, timed: int
+) -> None:
+    seen = run(tmp_path, BUSY.format(wrapped=wrapped, before=before), MASTER_PORT=str(free_port()))
+    assert (seen.step, seen.timed) == (4, timed)
+    assert 0.05 * timed <= seen.busy < 0.05 * timed + 2
+
+
+def test_ranks_without_a_process_group_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    seen = run(tmp_path, TRAIN)
+    assert (seen.step, seen.timed, seen.busy) == (3, 0, 0.0)
+
+
+def test_compiled_steps_run_with_the_hooks(tmp_path: Path) -> None:
+    script = """
+    import torch
+    model = torch.nn.Linear(2, 1)
+    torch.nn.init.ones_(model.weight)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    @torch.compile(backend="eager")
+    def step():
+        optimizer.zero_grad()
+        loss = model(torch.ones(1, 2)).sum()
+        loss.backward()
+        optimizer.step()
+    step()
+    step()
+    torch.testing.assert_close(model.weight, torch.full((1, 2), 0.8))
+    """
+    assert run(tmp_path, script).step == 2

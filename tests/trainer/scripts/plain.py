@@ -63,9 +63,11 @@ if snapshot.exists():
 taken = 0
 for epoch in range(first, EPOCHS):
     for _step in range(STEPS):
-        time.sleep(SECONDS)
+        late = "SLEEP_LATE" in os.environ
+        time.sleep(0 if late else SECONDS)
         optimizer.zero_grad()
         model(torch.ones(8, 4)).sum().backward()
+        time.sleep(SECONDS if late else 0)
         optimizer.step()
         taken += 1
         if taken == at and due():

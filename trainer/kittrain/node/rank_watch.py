@@ -132,11 +132,7 @@ class RankWatch:
         self._polled = now
         self._read(passed)
         self._sample(now)
-        progress = {
-            number: (rank.beat.step, rank.beat.busy)
-            for number, rank in self._ranks.items()
-            if rank.beat.phase is not Phase.SCRIPT  # it is unknown when it waits
-        }
+        progress = {number: (rank.beat.timed, rank.beat.busy) for number, rank in self._ranks.items()}
         stalled = all(rank.still > rank.limit(self._timeout) for rank in self._ranks.values())
         frozen = any(map(self._stopped, self._ranks.values()))
         self._rendezvous.heartbeat(stalled=stalled, frozen=frozen, progress=progress)

@@ -1,24 +1,27 @@
-"""Hooks in a rank's process that show what any script does: its optimizer steps, its group, and what it goes on from.
+"""Hooks in a rank's process that show what any script does: its steps, its group, and when it is busy.
 
-A script need not know of them: they are called by torch, change nothing, and cost a few microseconds a step. They write
-into the rank's heartbeat file. ``KIT_SCRIPT_HOOKS=0`` leaves them out.
+A script need not know of them: they are called by torch, change nothing, and cost about ten microseconds a step. They
+write into the rank's heartbeat file. ``KIT_SCRIPT_HOOKS=0`` leaves them out.
 """
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 from kittrain.node import init_method, jax_cluster, late_variables, script_loads
 from kittrain.system.heartbeat import ScriptWriter
 from kittrain.system.imports import after_import
-from kittrain.torch_private.early import on_default_group
+from kittrain.torch_private.early import collectives_begun, on_default_group
 
 VARIABLE: Final = "KIT_SCRIPT_HOOKS"
+C10D: Final = "torch.distributed.distributed_c10d"
 
 
 def install(environ: Mapping[str, str] = os.environ) -> None:
@@ -31,11 +34,12 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
         return
     late_variables.watch()
     started = init_method.own_address(os.environ)
-    after_import("torch.distributed.distributed_c10d", lambda module: init_method.redirect(module, started))
+    after_import(C10D, lambda module: init_method.redirect(module, started))
     with suppress(OSError):  # without a heartbeat the script still runs
         writer = ScriptWriter(Path(name))
         after_import("torch.optim.optimizer", lambda module: _watch_optimizers(module, writer))
-        after_import("torch.distributed.distributed_c10d", lambda module: _watch_groups(module, writer))
+        after_import(C10D, lambda module: _watch_groups(module, writer))
+        after_import("torch.autograd", lambda module: _watch_backward(module, writer))
         script_loads.watch(writer.file_loaded)
 
 
@@ -44,6 +48,27 @@ def _watch_optimizers(module: ModuleType, writer: ScriptWriter) -> None:
         writer.optimizer_called(id(optimizer))
 
     module.register_optimizer_step_post_hook(called)
+
+
+def _watch_backward(module: ModuleType, writer: ScriptWriter) -> None:
+    """Wrap what ``Tensor.backward`` calls: gradients are averaged in it, so ranks wait for each other there."""
+    backward: Callable[..., Any] = module.backward
+    running = False
+
+    @functools.wraps(backward)
+    def timed_backward(*args: Any, **kwargs: Any) -> Any:
+        nonlocal running
+        if running:  # within another one, as by activation checkpointing
+            return backward(*args, **kwargs)
+        running = True
+        writer.backward_began(collectives_begun(sys.modules.get(C10D)))
+        try:
+            return backward(*args, **kwargs)
+        finally:
+            running = False
+            writer.backward_ended(collectives_begun(sys.modules.get(C10D)))
+
+    module.backward = timed_backward  # type: ignore[attr-defined]
 
 
 def _watch_groups(module: ModuleType, writer: ScriptWriter) -> None:

@@ -44,7 +44,8 @@ _IS_BUSY: Final = tuple(phase in BUSY for phase in Phase)  # hashing an enum mem
 _NOW: Final = struct.Struct("<QQQd")  # beats, finished steps, phase, busy seconds
 _FIRST: Final = struct.Struct(f"<{len(Phase)}d")  # time.monotonic() when each phase first began; 0: not yet
 _MOMENT: Final = struct.Struct("<d")  # one of these
-_SCRIPT: Final = struct.Struct("<QQQQ")  # calls of optimizers, steps, largest process group, newest checkpoint
+# Calls of optimizers, steps, largest process group, newest checkpoint, timed backward passes, busy seconds before them.
+_SCRIPT: Final = struct.Struct("<QQQQQd")
 _SCRIPT_AT: Final = _NOW.size + _FIRST.size
 SIZE: Final = _SCRIPT_AT + _SCRIPT.size
 
@@ -87,7 +88,9 @@ class ScriptWriter:
 
     def __init__(self, file: Path) -> None:
         self._page = _open(file)
-        self._calls = self._steps = self._group = self._loaded = 0
+        self._calls = self._steps = self._group = self._loaded = self._timed = 0
+        self._busy = self._since = 0.0  # seconds; when the last backward pass ended
+        self._collectives = 0  # when it ended
         self._called: set[int] = set()  # optimizers that were called in the current step
         self._enter(Phase.JOINING)
 
@@ -101,6 +104,20 @@ class ScriptWriter:
         self._write()
         if self._calls == 1:
             self._enter(Phase.SCRIPT)
+
+    def backward_began(self, collectives: int) -> None:
+        """A backward pass begins; before it the rank was busy, unless it has waited in a collective.
+
+        Args:
+            collectives: that this rank has begun; 0: unknown.
+        """
+        if collectives and collectives == self._collectives:
+            self._timed += 1
+            self._busy += time.monotonic() - self._since
+
+    def backward_ended(self, collectives: int) -> None:
+        """It has ended. What the rank does from now on delays the others in the next one."""
+        self._since, self._collectives = time.monotonic(), collectives
 
     def group_formed(self, size: int) -> None:
         """The ranks have formed a process group of this size."""
@@ -118,7 +135,8 @@ class ScriptWriter:
             self._write()
 
     def _write(self) -> None:
-        _SCRIPT.pack_into(self._page, _SCRIPT_AT, self._calls, self._steps, self._group, self._loaded)
+        counts = self._calls, self._steps, self._group, self._loaded, self._timed
+        _SCRIPT.pack_into(self._page, _SCRIPT_AT, *counts, self._busy)
 
     def _enter(self, phase: Phase) -> None:
         """Set when a phase began, unless the library's loop has."""
@@ -143,7 +161,8 @@ class HeartbeatState:
         beats: changes whenever the rank moves.
         step: finished optimizer steps; in phase SCRIPT those of this process.
         phase: what it is doing.
-        busy: seconds in which it did not wait for others; 0 in phase SCRIPT.
+        busy: seconds in which it did not wait for others, in all timed steps.
+        timed: steps whose busy seconds are known; in phase SCRIPT backward passes.
         first: by phase, when it first began, in ``time.monotonic()``; 0: not yet.
         group: ranks of the largest process group that it has joined; 0: none.
         loaded: when the newest file that it loaded before its second step was last changed, in nanoseconds; 0: none.
@@ -156,6 +175,7 @@ class HeartbeatState:
     first: tuple[float, ...]
     group: int = 0
     loaded: int = 0
+    timed: int = 0
 
     @classmethod
     def read(cls, file: Path) -> Self:
@@ -167,13 +187,13 @@ class HeartbeatState:
         page = file.read_bytes()
         beats, step, number, busy = _NOW.unpack_from(page)
         first: tuple[float, ...] = _FIRST.unpack_from(page, _NOW.size)
-        calls, steps, group, loaded = _SCRIPT.unpack_from(page, _SCRIPT_AT)
+        calls, steps, group, loaded, timed, script_busy = _SCRIPT.unpack_from(page, _SCRIPT_AT)
         phase = Phase(number)
         if calls and phase < Phase.RESTORING:  # the library's loop has not begun
-            beats, step, phase = beats + calls, steps, Phase.SCRIPT
+            beats, step, phase, busy = beats + calls, steps, Phase.SCRIPT, script_busy
         else:
-            first = (*first[: Phase.SCRIPT], 0.0)
-        return cls(beats=beats, step=step, phase=phase, busy=busy, first=first, group=group, loaded=loaded)
+            first, timed = (*first[: Phase.SCRIPT], 0.0), step
+        return cls(beats=beats, step=step, phase=phase, busy=busy, first=first, group=group, loaded=loaded, timed=timed)
 
 
 def prepare(file: Path) -> Path:

@@ -42,6 +42,18 @@ def on_default_group(distributed_c10d: ModuleType, formed: Callable[[Any], objec
     return True
 
 
+def collectives_begun(distributed_c10d: ModuleType | None) -> int:
+    """How many collectives this rank has begun, in all of its process groups; 0 if there are none, or it is unknown.
+
+    Torch has no public name for a group's sequence number.
+    """
+    try:
+        groups = distributed_c10d._world.pg_map  # type: ignore[union-attr]  # noqa: SLF001
+        return sum(group._get_sequence_number_for_group() for group in groups)  # noqa: SLF001
+    except (AttributeError, RuntimeError):
+        return 0
+
+
 def read_log_level() -> None:
     """Make torch read TORCH_CPP_LOG_LEVEL again, in a forked process. There is no Python API for that."""
     name = "TORCH_CPP_LOG_LEVEL"
