@@ -27,9 +27,8 @@ SHORT: Final = ("--grace-period", "20s")
 
 
 # Two at a time: three nodes have one without a node 0.
-@pytest.mark.parametrize(
-    "kinds", [("IndexedJob", "TrainJob"), pytest.param(("JobSet", "PyTorchJob"), marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("kinds", [("IndexedJob", "TrainJob"), ("JobSet", "PyTorchJob")])
+@pytest.mark.long
 def test_a_node_that_is_off_for_a_moment(namespace: str, kinds: tuple[str, ...]) -> None:
     runs = submit_on_three_nodes(namespace, kinds)
     with all_recover(*runs), powered_off(node_without_stores(runs)):

@@ -45,6 +45,7 @@ def test_losses_of_an_agent_in_a_row_do_not_wait(namespace: str, kind: str, loss
     assert_each_line_is_read_once(run, losses)
 
 
+@pytest.mark.long
 def test_a_crash_loop_ends_the_pod_and_is_the_jobs_reason(namespace: str) -> None:
     """The ten restarts are those of the pod; the controller has none left."""
     limits = ("--max-restarts", "1", "--set", "policy.backoffLimit=0")

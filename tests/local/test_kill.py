@@ -16,7 +16,7 @@ from tests.exact import assert_each_sample_counts_once, assert_ends_as_undisturb
 if TYPE_CHECKING:
     from tests.local.conftest import Kit
 
-EPOCHS, SAMPLES, BATCH = 6, 512, 16
+EPOCHS, SAMPLES, BATCH = 4, 512, 16
 ORDER = Order(samples=SAMPLES, batch=BATCH, seed=3)
 STEPS = EPOCHS * ORDER.steps_per_epoch
 WORKLOAD = f"-m kittrain.workloads.toy {EPOCHS} --samples {SAMPLES} --batch_size {BATCH} --seed 3".split()
@@ -24,17 +24,17 @@ WORKLOAD = f"-m kittrain.workloads.toy {EPOCHS} --samples {SAMPLES} --batch_size
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_five_kills_and_every_sample_is_counted_exactly_once(kit: Kit) -> None:
+def test_three_kills_and_every_sample_is_counted_exactly_once(kit: Kit) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
     records = kit.folder / "records"
     observed = [*WORKLOAD, "--step-time", "0.05", "--record", str(records)]
     kit.run("submit", "--name", "kills", "--nodes", "3", "--snapshot-every", "10", *observed)
-    victims = [0, *rng.choices(range(3), k=4)]
+    victims = [0, *rng.choices(range(3), k=2)]
     rng.shuffle(victims)
     for number, victim in enumerate(victims):
-        step = STEPS * (number + 1) // 7 + rng.randrange(10)
+        step = STEPS * (number + 1) // 5 + rng.randrange(10)
         kit.until("kills", partial(reached, step))
         os.killpg(kit.agent("kills", victim), signal.SIGKILL)
         kit.until("kills", partial(lost, number + 1))

@@ -77,7 +77,7 @@ def test_a_permanent_failure_is_fatal_with_the_first_ranks_traceback(tmp_path: P
     assert "worker.py" not in output
 
 
-@pytest.mark.parametrize("rendezvous", ["hub", "c10d"])
+@pytest.mark.parametrize("rendezvous", ["hub", pytest.param("c10d", marks=pytest.mark.long)])
 @pytest.mark.parametrize("failing", [0, 1])
 def test_all_nodes_end_with_the_reason_of_the_one_that_fails_permanently(
     tmp_path: Path, failing: int, rendezvous: str

@@ -45,7 +45,7 @@ def script(folder: Path, text: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("rendezvous", ["hub", "c10d"])
+@pytest.mark.parametrize("rendezvous", ["hub", pytest.param("c10d", marks=pytest.mark.long)])
 def test_a_plain_script_that_saves_and_exits_with_0_resumes(tmp_path: Path, rendezvous: str) -> None:
     with Nodes(tmp_path, script(tmp_path, PLAIN), nodes="1", KIT_RENDEZVOUS=rendezvous) as nodes:
         nodes.start(0)
@@ -126,7 +126,14 @@ def test_training_that_ends_its_last_epoch_when_the_signal_arrives_is_done(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("leaving", "how"), [(0, {}), (1, {}), (1, {"ALONE": "1"}), (1, {"KIT_RENDEZVOUS": "c10d"})], ids=str
+    ("leaving", "how"),
+    [
+        (0, {}),
+        (1, {}),
+        (1, {"ALONE": "1"}),
+        pytest.param(1, {"KIT_RENDEZVOUS": "c10d"}, marks=pytest.mark.long),
+    ],
+    ids=str,
 )
 def test_ranks_that_exit_with_0_when_one_node_drains_finish_on_neither(
     tmp_path: Path, leaving: int, how: dict[str, str]

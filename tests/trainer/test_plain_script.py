@@ -18,7 +18,7 @@ def plain(folder: Path, **env: str) -> Nodes:
     return Nodes(folder, PLAIN, OUTPUT=str(folder), **env)
 
 
-@pytest.mark.parametrize("warm", ["0", "1"])
+@pytest.mark.parametrize("warm", [pytest.param("0", marks=pytest.mark.long), "1"])
 def test_steps_and_speed_are_reported(tmp_path: Path, warm: str) -> None:
     with plain(tmp_path, KIT_WARM_WORKERS=warm) as nodes:
         nodes.start(0, 1)
@@ -48,7 +48,7 @@ def test_a_rank_that_hangs_is_named(tmp_path: Path) -> None:
         assert hang.endswith("; started again"), "the first time is not charged"
 
 
-@pytest.mark.parametrize("form", ["torch.save", "dcp"])
+@pytest.mark.parametrize("form", [pytest.param("torch.save", marks=pytest.mark.long), "dcp"])
 def test_a_script_that_continues_from_a_new_checkpoint_resets_its_restarts(tmp_path: Path, form: str) -> None:
     with plain(tmp_path, FAULT="kill", FAULTS="4", EPOCHS="6", PET_MAX_RESTARTS="1", FORMAT=form) as nodes:
         nodes.start(0, 1)
@@ -83,7 +83,13 @@ for _ in range(3):
 """
 
 
-@pytest.mark.parametrize("late", [{}, {"SLEEP_LATE": "1"}], ids=["before the forward pass", "before the update"])
+@pytest.mark.parametrize(
+    "late",
+    [
+        pytest.param({}, id="before the forward pass"),
+        pytest.param({"SLEEP_LATE": "1"}, id="before the update", marks=pytest.mark.long),
+    ],
+)
 def test_a_slow_rank_of_a_plain_script_is_named(tmp_path: Path, late: dict[str, str]) -> None:
     conf = "keep_alive_interval=1,keep_alive_max_attempt=1"  # one check per second
     with plain(tmp_path, PET_RDZV_CONF=conf, STEPS="40", EPOCHS="1", **late) as nodes:

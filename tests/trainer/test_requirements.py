@@ -43,7 +43,7 @@ def requirements(folder: Path, *lines: str) -> dict[str, str]:
     return {"KIT_REQUIREMENTS": digest} | places
 
 
-@pytest.mark.parametrize("warm", ["1", "0"])
+@pytest.mark.parametrize("warm", ["1", pytest.param("0", marks=pytest.mark.long)])
 def test_ranks_and_their_workers_find_them(tmp_path: Path, warm: str) -> None:
     wheel(tmp_path / "sent", "alpha", "1.5")
     wheel(tmp_path / "sent", "shared", "1.0", files={"shared.py": "WHERE = 'packages'\n"})

@@ -53,7 +53,7 @@ def test_an_elastic_job_grows_and_shrinks_without_losing_a_step(tmp_path: Path) 
     assert len(set(steps)) == 2
 
 
-@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("lost", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_survivor_continues_alone_and_the_lost_node_rejoins(tmp_path: Path, lost: int) -> None:
     survivor = 1 - lost
     start = Nodes if lost else ColdNodes  # node 0 must not rejoin before the survivor has run alone

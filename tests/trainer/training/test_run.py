@@ -41,7 +41,9 @@ def test_a_loop_that_was_killed_and_resumed_ends_with_the_same_bits(tmp_path: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["sharded and tensor parallel", "sharded and replicated"])
+@pytest.mark.parametrize(
+    "name", ["sharded and tensor parallel", pytest.param("sharded and replicated", marks=pytest.mark.long)]
+)
 def test_a_model_on_a_mesh_resumes_on_any_other_and_on_any_number_of_ranks(tmp_path: Path, name: str) -> None:
     skip_without_fsdp_on_cpus()
     assert train("alone", tmp_path, {"quiet": None}, size=1) == [0], log(tmp_path)

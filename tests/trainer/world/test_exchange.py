@@ -109,7 +109,7 @@ def train_without_pickle(env: dict[str, str], kind: sharded.Kind, epochs: int, l
         sharded.run_rank(env, kind, epochs, None, log)
 
 
-@pytest.mark.parametrize(("kind", "folders"), [("replicated", 1), ("replicated", 2), ("sharded", 1)])
+@pytest.mark.parametrize(("kind", "folders"), [("replicated", 2), ("sharded", 1)])
 def test_training_saving_and_restoring_unpickle_nothing(tmp_path: Path, kind: sharded.Kind, folders: int) -> None:
     if kind == "sharded":
         sharded.skip_without_fsdp_on_cpus()
