@@ -25,6 +25,7 @@ SCRIPT = "import os, sys; print('rank', os.environ['RANK'], 'run', os.environ.ge
         ("--nnodes 2 --nproc_per_node=4 train.py a", "train.py a", "--nnodes 2 --nproc_per_node=4"),
         ("--standalone --nproc-per-node 2 -m train", "-m train", "--standalone --nproc-per-node 2"),
         ("--rdzv-backend c10d --rdzv_endpoint=a:1 -- train.py", "train.py", "--rdzv-backend c10d --rdzv_endpoint=a:1"),
+        ("-t3 -r 3 train.py", "train.py", "-t3 -r 3"),
         ("", "", ""),
         ("--nnodes", "", "--nnodes"),
     ],

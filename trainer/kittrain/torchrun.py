@@ -61,9 +61,14 @@ def parse(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             module = ["-m"]
             continue
         ignored.append(option)
-        if "=" not in name and name not in FLAGS and words:
+        if takes_next(name) and words:
             ignored.append(words.pop(0))
     return [*module, *words], ignored
+
+
+def takes_next(option: str) -> bool:
+    """Whether the next word is an option's value, which ``--tee=3``, ``-t3`` and flags have no need of."""
+    return option not in FLAGS and "=" not in option and (option.startswith("--") or len(option) == len("-t"))
 
 
 def _log(text: str) -> None:
