@@ -9,15 +9,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Final
-
-from kittrain import agent
+from typing import Final, NoReturn
 
 # Options without a value (torch.distributed.run); each other option has one.
 FLAGS: Final = frozenset({"--standalone", "--run-path", "--use-env", "--virtual-local-rank"})
 MODULE: Final = frozenset({"-m", "--module"})
 PROGRAM: Final = "--no-python"
 TORCHRUN: Final = ("-P", "-m", "torch.distributed.run")
+AGENT: Final = ("-P", "-m", "kittrain.agent", "--")
 
 
 class NotPythonError(Exception):
@@ -25,9 +24,9 @@ class NotPythonError(Exception):
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
-    """Run a node of the job, or torch's launcher in place of this process; returns the exit code."""
+    """Become a node's agent, or torch's launcher; returns an exit code only for an error."""
     if not is_node(environ):
-        os.execv(sys.executable, [sys.executable, *TORCHRUN, *arguments])  # noqa: S606  what the user called
+        _become(*TORCHRUN, *arguments)
     try:
         command, ignored = parse(arguments)
     except NotPythonError:
@@ -35,7 +34,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> i
         return 2
     if ignored:
         _log(f"the job's runtime sets nodes and ranks; ignored: {' '.join(ignored)}")
-    return agent.start(["--", *command])
+    _become(*AGENT, *command)
 
 
 def is_node(environ: Mapping[str, str]) -> bool:
@@ -69,6 +68,11 @@ def parse(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 def takes_next(option: str) -> bool:
     """Whether the next word is an option's value, which ``--tee=3``, ``-t3`` and flags have no need of."""
     return option not in FLAGS and "=" not in option and (option.startswith("--") or len(option) == len("-t"))
+
+
+def _become(*arguments: str) -> NoReturn:
+    """Replace this process: what looks for agents knows them by their command line."""
+    os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606  what the user called
 
 
 def _log(text: str) -> None:
