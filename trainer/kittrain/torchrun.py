@@ -34,7 +34,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> i
         return 2
     if ignored:
         _log(f"the job's runtime sets nodes and ranks; ignored: {' '.join(ignored)}")
-    _become(*AGENT, *command)
+    return _become(*AGENT, *command)
 
 
 def is_node(environ: Mapping[str, str]) -> bool:
