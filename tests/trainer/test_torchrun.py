@@ -11,6 +11,7 @@ import pytest
 from torch.distributed.run import get_args_parser
 
 from kittrain import torchrun
+from kittrain.fault_injection import AGENT
 
 SCRIPT = "import os, sys; print('rank', os.environ['RANK'], 'run', os.environ.get('KIT_RUN_ID'), sys.argv[1:])\n"
 
@@ -54,8 +55,8 @@ def test_a_rank_and_a_shell_get_torchs_own(environ: dict[str, str], is_node: str
     assert torchrun.is_node(environ) is (is_node == "yes")
 
 
-def run(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    (folder / "train.py").write_text(SCRIPT)
+def run(folder: Path, *words: str, script: str = SCRIPT, **environ: str) -> subprocess.CompletedProcess[str]:
+    (folder / "train.py").write_text(script)
     command = [sys.executable, "-P", "-m", "kittrain.torchrun", *words]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("KIT_", "PET_"))}
     return subprocess.run(command, cwd=folder, env=inherited | environ, capture_output=True, text=True, check=False)
@@ -69,6 +70,14 @@ def test_in_a_pod_it_is_the_nodes_agent(tmp_path: Path) -> None:
     assert "ignored: --nnodes=3" in done.stderr
     for rank in range(2):
         assert f"[rank {rank}]: rank {rank} run mine ['a']" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_agent_has_the_command_line_that_drills_look_for(tmp_path: Path) -> None:
+    script = "import os, pathlib\nprint(pathlib.Path(f'/proc/{os.getppid()}/cmdline').read_bytes())\n"
+    pod = {"KIT_RENDEZVOUS_HOST": "localhost", "KIT_NODE_INDEX": "0", "PET_NNODES": "1", "PET_NPROC_PER_NODE": "1"}
+    done = run(tmp_path, "train.py", script=script, **pod)
+    assert repr(AGENT)[2:-1] in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.slow
