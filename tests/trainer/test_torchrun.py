@@ -81,6 +81,19 @@ def test_the_agent_has_the_command_line_that_drills_look_for(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+def test_beside_the_pods_agent_it_is_torchs_own(tmp_path: Path) -> None:
+    """As ``kubectl exec`` starts it, which gives it the container's variables and none of a rank's."""
+    pod = {"KIT_RENDEZVOUS_HOST": "localhost", "KIT_NODE_INDEX": "0", "KIT_POD": f"pod-{tmp_path.name}-{os.getpid()}"}
+    (tmp_path / "other.py").write_text("import os\nprint('other: group of', os.environ['WORLD_SIZE'])\n")
+    words = [sys.executable, "-P", "-m", "kittrain.torchrun", "--standalone", "--nproc-per-node", "1", "other.py"]
+    environ = {"PATH": os.environ["PATH"], **pod}
+    script = f"import subprocess\nsubprocess.run({words!r}, env={environ!r}, check=True)\n"
+    done = run(tmp_path, "train.py", script=script, **pod, PET_NNODES="1", PET_NPROC_PER_NODE="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[rank 0]: other: group of 1" in done.stdout
+
+
+@pytest.mark.slow
 def test_outside_of_a_pod_it_is_torchs_own(tmp_path: Path) -> None:
     done = run(tmp_path, "--standalone", "--nproc-per-node", "1", "train.py", "a")
     assert done.returncode == 0, done.stderr

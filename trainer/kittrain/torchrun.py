@@ -9,7 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Final, NoReturn
+
+from kittrain.fault_injection import processes
 
 # Options without a value (torch.distributed.run); each other option has one.
 FLAGS: Final = frozenset({"--standalone", "--run-path", "--use-env", "--virtual-local-rank"})
@@ -38,8 +42,9 @@ def main(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> i
 
 
 def is_node(environ: Mapping[str, str]) -> bool:
-    """Whether this is a pod's own command, and neither outside of a job nor called by one of its ranks."""
-    return "KIT_RENDEZVOUS_HOST" in environ and "RANK" not in environ
+    """Whether this is a pod's own command: neither outside of a job, nor called by a rank, nor by ``kubectl exec``."""
+    in_pod = "KIT_RENDEZVOUS_HOST" in environ and "RANK" not in environ
+    return in_pod and not ("KIT_POD" in environ and _has_agent(environ["KIT_POD"]))
 
 
 def parse(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -68,6 +73,16 @@ def parse(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 def takes_next(option: str) -> bool:
     """Whether the next word is an option's value, which ``--tee=3``, ``-t3`` and flags have no need of."""
     return option not in FLAGS and "=" not in option and (option.startswith("--") or len(option) == len("-t"))
+
+
+def _has_agent(pod: str) -> bool:
+    """Whether the agent of this pod runs already."""
+    variable = f"KIT_POD={pod}".encode()
+    for process in processes():
+        with suppress(OSError):  # it has ended, or is another user's
+            if process.is_agent and variable in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
+                return True
+    return False
 
 
 def _become(*arguments: str) -> NoReturn:
