@@ -12,6 +12,7 @@ from torch.distributed.run import get_args_parser
 
 from kittrain import torchrun
 from kittrain.fault_injection import AGENT
+from tests.trainer.nodes import free_port
 
 SCRIPT = "import os, sys; print('rank', os.environ['RANK'], 'run', os.environ.get('KIT_RUN_ID'), sys.argv[1:])\n"
 
@@ -62,10 +63,15 @@ def run(folder: Path, *words: str, script: str = SCRIPT, **environ: str) -> subp
     return subprocess.run(command, cwd=folder, env=inherited | environ, capture_output=True, text=True, check=False)
 
 
+def pod(*, ranks: int) -> dict[str, str]:
+    """The variables of a job's only pod; its agent listens on a free port."""
+    endpoint = {"KIT_RENDEZVOUS_HOST": "localhost", "PET_RDZV_ENDPOINT": f"localhost:{free_port()}"}
+    return {**endpoint, "KIT_NODE_INDEX": "0", "PET_NNODES": "1", "PET_NPROC_PER_NODE": str(ranks)}
+
+
 @pytest.mark.slow
 def test_in_a_pod_it_is_the_nodes_agent(tmp_path: Path) -> None:
-    pod = {"KIT_RENDEZVOUS_HOST": "localhost", "KIT_NODE_INDEX": "0", "PET_NNODES": "1", "PET_NPROC_PER_NODE": "2"}
-    done = run(tmp_path, "--nnodes=3", "train.py", "a", **pod, PET_RDZV_ID="mine")
+    done = run(tmp_path, "--nnodes=3", "train.py", "a", **pod(ranks=2), PET_RDZV_ID="mine")
     assert done.returncode == 0, done.stderr
     assert "ignored: --nnodes=3" in done.stderr
     for rank in range(2):
@@ -75,20 +81,19 @@ def test_in_a_pod_it_is_the_nodes_agent(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_agent_has_the_command_line_that_drills_look_for(tmp_path: Path) -> None:
     script = "import os, pathlib\nprint(pathlib.Path(f'/proc/{os.getppid()}/cmdline').read_bytes())\n"
-    pod = {"KIT_RENDEZVOUS_HOST": "localhost", "KIT_NODE_INDEX": "0", "PET_NNODES": "1", "PET_NPROC_PER_NODE": "1"}
-    done = run(tmp_path, "train.py", script=script, **pod)
+    done = run(tmp_path, "train.py", script=script, **pod(ranks=1))
     assert repr(AGENT)[2:-1] in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.slow
 def test_beside_the_pods_agent_it_is_torchs_own(tmp_path: Path) -> None:
     """As ``kubectl exec`` starts it, which gives it the container's variables and none of a rank's."""
-    pod = {"KIT_RENDEZVOUS_HOST": "localhost", "KIT_NODE_INDEX": "0", "KIT_POD": f"pod-{tmp_path.name}-{os.getpid()}"}
+    variables = pod(ranks=1) | {"KIT_POD": f"pod-{tmp_path.name}-{os.getpid()}"}
     (tmp_path / "other.py").write_text("import os\nprint('other: group of', os.environ['WORLD_SIZE'])\n")
     words = [sys.executable, "-P", "-m", "kittrain.torchrun", "--standalone", "--nproc-per-node", "1", "other.py"]
-    environ = {"PATH": os.environ["PATH"], **pod}
+    environ = {"PATH": os.environ["PATH"], **variables}
     script = f"import subprocess\nsubprocess.run({words!r}, env={environ!r}, check=True)\n"
-    done = run(tmp_path, "train.py", script=script, **pod, PET_NNODES="1", PET_NPROC_PER_NODE="1")
+    done = run(tmp_path, "train.py", script=script, **variables)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[rank 0]: other: group of 1" in done.stdout
 
