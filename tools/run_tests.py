@@ -50,8 +50,9 @@ PARTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
         "power tests": (*PYTEST, "tests/cluster", "-m", "not long and alone"),
     },
     "long": {
-        "long tests": (*PYTEST, "--ignore=tests/cluster", "-m", "long"),
-        "long cluster tests": (*PYTEST, "tests/cluster", f"--ignore={CHAOS}", "-m", "long"),
+        "long cluster tests": (*PYTEST, "tests/cluster", f"--ignore={CHAOS}", "-m", "long and not alone", *CLUSTER),
+        "long power tests": (*PYTEST, "tests/cluster", "-m", "long and alone"),
+        "long tests": (*PYTEST, "--ignore=tests/cluster", "-m", "long and not frameworks", *LOCAL),
     },
     "chaos": {"chaos tests": (*PYTEST, "-rP", CHAOS, "-m", "long")},  # -rP: shows the faults that were injected
 }
