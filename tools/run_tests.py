@@ -16,6 +16,7 @@ comes last. Changes to the machine, such as Debian packages, are announced first
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -59,7 +60,10 @@ PARTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
 NEED_CLUSTER: Final = frozenset({"cluster", "long", "chaos"})
 CLUSTER_UP: Final = (sys.executable, "-u", "-m", "tests.cluster.kind", "up", "image")
 # In the background: Kubernetes takes most of a minute to notice a lost node, and no other test may use the cluster.
+# Afterwards the cluster is paused until the slow tests have ended, since even without pods it takes a sixth of two cores.
 BACKGROUND: Final = "power tests"
+PAUSE: Final = (sys.executable, "-u", "-m", "tests.cluster.kind", "pause")
+RESUME: Final = (sys.executable, "-u", "-m", "tests.cluster.kind", "resume")
 
 
 class Result(NamedTuple):
@@ -98,14 +102,20 @@ def _with_cluster(local: Sequence[str], on_cluster: Sequence[str]) -> list[Resul
         return [*results, *map(_run, late), *(Result(name, "FAILED", note="no cluster") for name in on_cluster)]
     results += [_run(name) for name in on_cluster if name != BACKGROUND]
     if BACKGROUND in on_cluster:
-        with _background(BACKGROUND, _command(BACKGROUND)) as power:
+        with _background(BACKGROUND, _then(_command(BACKGROUND), PAUSE)) as power:
             results += map(_run, late)
             results.append(power.follow())
+        subprocess.run(RESUME, check=False)
     return results
 
 
 def _command(name: str) -> Sequence[str]:
     return next(commands[name] for commands in PARTS.values() if name in commands)
+
+
+def _then(command: Sequence[str], last: Sequence[str]) -> Sequence[str]:
+    """Both commands in turn, with the exit code of the first."""
+    return ("sh", "-c", f'"$@"; code=$?; {shlex.join(last)}; exit $code', "sh", *command)
 
 
 def _run(name: str) -> Result:

@@ -74,11 +74,30 @@ def test_local_tests_run_whether_or_not_the_cluster_comes_up(
     monkeypatch.setattr(run_tests, "LOGS", tmp_path)
     monkeypatch.setattr(run_tests, "CLUSTER_UP", (sys.executable, "-c", f"exit({up})"))
     monkeypatch.setattr(run_tests, "_command", lambda _: passes)
+    monkeypatch.setattr(run_tests, "PAUSE", passes)
+    monkeypatch.setattr(run_tests, "RESUME", passes)
     results = run_tests._with_cluster(["fast tests", "slow tests"], ["cluster tests", "power tests"])
     assert dict(result[:2] for result in results).items() >= outcomes.items()
     names = [result.name for result in results]
     assert names[:2] == ["fast tests", "cluster up"]
     assert len(names) == 5
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_the_cluster_is_paused_beside_the_slow_tests_and_goes_on_afterwards(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def noted(word: str, code: int = 0) -> tuple[str, ...]:
+        return ("sh", "-c", f"echo {word} >> '{tmp_path}/order'; exit {code}")
+
+    monkeypatch.setattr(run_tests, "LOGS", tmp_path)
+    monkeypatch.setattr(run_tests, "CLUSTER_UP", noted("up"))
+    monkeypatch.setattr(run_tests, "PAUSE", noted("pause"))
+    monkeypatch.setattr(run_tests, "RESUME", noted("resume"))
+    monkeypatch.setattr(run_tests, "_command", lambda name: noted(name, code if name == "power tests" else 0))
+    results = run_tests._with_cluster([], ["power tests"])
+    assert (tmp_path / "order").read_text().split("\n")[1:-1] == ["power tests", "pause", "resume"]
+    assert results[-1][:2] == ("power tests", "FAILED" if code else "passed")
 
 
 @pytest.mark.parametrize("code", [0, 3])

@@ -2,6 +2,7 @@
 
 up      create the cluster, or what of it is missing
 image   build the trainer image from the repository's Dockerfile and push it, as localhost:5001/kitctl/trainer:<version>
+pause   freeze the nodes, which compute even without pods; `resume` and `up` let them go on
 down    delete the cluster, its volumes and the registry; what was built is kept
 stop    stop the docker daemon that `up` started
 forget  delete what was pushed and pulled; run it after `down`
@@ -104,6 +105,16 @@ def image() -> None:
     print(TRAINER_IMAGE)
 
 
+def pause() -> None:
+    """Freeze the cluster."""
+    _do({"pause cluster": cluster.pause})
+
+
+def resume() -> None:
+    """Let a paused cluster go on."""
+    _do({"resume cluster": cluster.resume})
+
+
 def down() -> None:
     """Delete the cluster."""
     _do({"delete cluster": cluster.delete})
@@ -129,7 +140,7 @@ def _do(steps: Steps) -> None:
         step(name, work)
 
 
-COMMANDS = {"up": up, "image": image, "down": down, "stop": stop, "forget": forget}
+COMMANDS = {"up": up, "image": image, "pause": pause, "resume": resume, "down": down, "stop": stop, "forget": forget}
 
 if __name__ == "__main__":
     if not sys.argv[1:] or set(sys.argv[1:]) - COMMANDS.keys():

@@ -86,8 +86,21 @@ def _port_taken() -> bool:
         return probe.connect_ex(("127.0.0.1", REGISTRY_PORT)) == 0
 
 
+def pause() -> None:
+    """Freeze the nodes, which compute even without pods."""
+    run("docker", "pause", *nodes())
+
+
+def resume() -> None:
+    """Let paused nodes go on."""
+    paused = read("docker", "ps", "-q", "-f", "status=paused", "-f", f"label=io.x-k8s.kind.cluster={CLUSTER}").split()
+    if paused:
+        run("docker", "unpause", *paused)
+
+
 def create(*, published: bool) -> None:
     """Create the cluster; one whose creation was interrupted, or that has changed since, is created again."""
+    resume()
     SHARED.mkdir(exist_ok=True)
     SHARED.chmod(0o777)
     config = json.dumps(_config(published=published))
@@ -228,6 +241,7 @@ def delete() -> None:
     """Delete the nodes, what pods' volumes held, and the registry; keep what was built, pushed and pulled."""
     forget("cluster")
     if (STATE / "bin" / "kind").exists() and works("docker", "info"):
+        resume()
         for node in nodes()[:1]:  # without root, files of pods can only be deleted from inside
             works("docker", "exec", node, "find", SHARED_ON_NODES, "-mindepth", "1", "-delete", seconds=60)
         run("kind", "delete", "cluster", "--name", CLUSTER, "--kubeconfig", KUBECONFIG)
