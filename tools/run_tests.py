@@ -60,7 +60,7 @@ PARTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
 NEED_CLUSTER: Final = frozenset({"cluster", "long", "chaos"})
 CLUSTER_UP: Final = (sys.executable, "-u", "-m", "tests.cluster.kind", "up", "image")
 # In the background: Kubernetes takes most of a minute to notice a lost node, and no other test may use the cluster.
-# Afterwards the cluster is paused until the slow tests have ended, since even without pods it takes a sixth of two cores.
+# Afterwards the cluster is paused until the slow tests have ended, since without pods it still takes 0.3 cores.
 BACKGROUND: Final = "power tests"
 PAUSE: Final = (sys.executable, "-u", "-m", "tests.cluster.kind", "pause")
 RESUME: Final = (sys.executable, "-u", "-m", "tests.cluster.kind", "resume")
