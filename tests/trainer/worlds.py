@@ -23,6 +23,9 @@ FORKS.set_forkserver_preload(
 )
 
 
+TRAINING_SECONDS = 1500.0  # for a workload that trains to its target, on two busy cores
+
+
 class Ranks:
     """The ranks of one world; can be restarted on the same snapshots."""
 
@@ -49,14 +52,14 @@ class Ranks:
         assert pid is not None
         os.kill(pid, number)
 
-    def wait(self) -> list[int | None]:
-        """The exit codes by rank."""
-        return [finish(process) for process in self._processes]
+    def wait(self, seconds: float = TIMEOUT) -> list[int | None]:
+        """The exit codes by rank; None for one that was killed after ``seconds``."""
+        return [finish(process, seconds) for process in self._processes]
 
-    def run(self, size: int, *more: str) -> list[int | None]:
+    def run(self, size: int, *more: str, seconds: float = TIMEOUT) -> list[int | None]:
         """Start and wait."""
         self.start(size, *more)
-        return self.wait()
+        return self.wait(seconds)
 
     def recorded(self) -> list[dict[str, Any]]:
         """All records that the ranks wrote with ``--record``."""
@@ -82,9 +85,9 @@ def fork(target: Callable[..., None], *args: Any) -> BaseProcess:
     return process
 
 
-def finish(process: BaseProcess) -> int | None:
+def finish(process: BaseProcess, seconds: float = TIMEOUT) -> int | None:
     """Wait for the exit code, negative if killed by a signal."""
-    process.join(TIMEOUT)
+    process.join(seconds)
     if process.exitcode is None:
         process.kill()
     return process.exitcode

@@ -11,7 +11,7 @@ import torch
 
 from kittrain.workloads import lm
 from tests.trainer.sharded import skip_without_fsdp_on_cpus
-from tests.trainer.worlds import Ranks
+from tests.trainer.worlds import TRAINING_SECONDS, Ranks
 
 LOSS = re.compile(r"^loss ([\d.]+) nats per byte on \d+ test windows", re.MULTILINE)
 SMALL = ["--layers", "1", "--width", "32", "--heads", "2", "--context", "64", "--batch-size", "32", "--sample", "40"]
@@ -44,9 +44,10 @@ def test_a_sharded_run_that_recomputes_resumes(tmp_path: Path, size: int, more: 
 
 
 @pytest.mark.long
+@pytest.mark.timeout(2 * TRAINING_SECONDS)
 def test_it_reaches_its_target(tmp_path: Path) -> None:
     ranks = Ranks(tmp_path, "kittrain.workloads.lm", OMP_NUM_THREADS="1")
-    assert ranks.run(2) == [0, 0]
+    assert ranks.run(2, seconds=TRAINING_SECONDS) == [0, 0]
     assert loss(ranks) < 1.6
 
 

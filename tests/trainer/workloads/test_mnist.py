@@ -11,7 +11,7 @@ import torch
 
 from kittrain.workloads import mnist, mnist_files
 from tests.trainer.workloads import idx
-from tests.trainer.worlds import Ranks
+from tests.trainer.worlds import TRAINING_SECONDS, Ranks
 
 ACCURACY = re.compile(r"accuracy ([\d.]+) % on (\d+) test images")
 
@@ -48,13 +48,14 @@ def test_unavailable_images_are_an_error_with_a_fix(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(2 * TRAINING_SECONDS)
 def test_fashion_mnist_reaches_its_target(tmp_path: Path) -> None:
     try:
         mnist_files.load("FashionMNIST")
     except mnist_files.ImagesNotFoundError as error:
         pytest.skip(str(error))
     ranks = Ranks(tmp_path, "kittrain.workloads.mnist", "--epochs", "2", OMP_NUM_THREADS="1")
-    assert ranks.run(2) == [0, 0]
+    assert ranks.run(2, seconds=TRAINING_SECONDS) == [0, 0]
     reached, images = accuracy(ranks)
     assert reached >= 88
     assert images == 10_000

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kittrain.workloads import text
-from tests.trainer.worlds import Ranks
+from tests.trainer.worlds import TRAINING_SECONDS, Ranks
 
 ACCURACY = re.compile(r"^accuracy ([\d.]+) % on (\d+) test passages of 4 libraries", re.MULTILINE)
 
@@ -27,9 +27,10 @@ def test_it_learns(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(2 * TRAINING_SECONDS)
 def test_it_reaches_its_target(tmp_path: Path) -> None:
     ranks = Ranks(tmp_path, "kittrain.workloads.text", OMP_NUM_THREADS="1")
-    assert ranks.run(2) == [0, 0]
+    assert ranks.run(2, seconds=TRAINING_SECONDS) == [0, 0]
     found = ACCURACY.search(ranks.log.read_text())
     assert found is not None, ranks.log.read_text()
     assert float(found[1]) >= 77
