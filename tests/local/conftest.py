@@ -54,6 +54,12 @@ class Kit:
         state: dict[str, Any] = json.loads(output.getvalue())
         return state
 
+    def logs(self, name: str, *words: str) -> str:
+        """The output of a job's ranks and agents; read in this process, too."""
+        with redirect_stdout(io.StringIO()) as output:
+            assert main(["logs", name, *words]) == 0
+        return output.getvalue()
+
     def until(self, name: str, check: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
         """A job's state once ``check`` holds for it."""
         deadline = time.monotonic() + WAIT_SECONDS

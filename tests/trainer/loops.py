@@ -27,7 +27,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, DistributedSamp
 from kittrain import Data, DDPOptions, Run, Step, Training, World, join
 from kittrain.world.rng import seed_all
 from tests.trainer.nodes import free_port
-from tests.trainer.worlds import FORKS, finish, placed
+from tests.trainer.worlds import FORKS, finish, placed, start_processes_as_usual
 
 EPOCHS = 2
 STEPS = 16  # of all epochs; 15 of fit()
@@ -426,6 +426,7 @@ def train(name: str, folder: Path, parts: dict[str, int | None], *, size: int = 
 
 def _rank(name: str, env: dict[str, str], folder: Path, parts: dict[str, int | None]) -> None:
     os.environ.update(env)
+    start_processes_as_usual()
     torch.set_num_threads(1)
     with (folder / f"log-{env['RANK']}").open("ab") as output:
         os.dup2(output.fileno(), 1)

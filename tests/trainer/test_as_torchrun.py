@@ -117,8 +117,18 @@ def seen_under_the_agent(folder: Path, command: tuple[str, ...], warm: str, monk
     return json.loads(output.read_text())
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_rank_finds_what_it_finds_under_torchrun(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "warms"),
+    [
+        ("identity", "10"),
+        ("module", "10"),
+        ("multiprocessing", "1"),
+        pytest.param("multiprocessing", "0", marks=pytest.mark.long),
+    ],
+)
+def test_a_rank_finds_what_it_finds_under_torchrun(
+    folder: Path, name: str, warms: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     expected = seen_under_torchrun(folder, COMMANDS[name])
-    for warm in ("1", "0"):
+    for warm in warms:
         assert seen_under_the_agent(folder, COMMANDS[name], warm, monkeypatch) == expected

@@ -30,7 +30,7 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize("warm", ["1", "0"])
+@pytest.mark.parametrize("warm", ["1", pytest.param("0", marks=pytest.mark.long)])
 def test_a_stale_file_does_not_block_later_rounds(tmp_path: Path, warm: str) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "meet").write_bytes(b"left by a round that was killed")

@@ -85,6 +85,14 @@ def fork(target: Callable[..., None], *args: Any) -> BaseProcess:
     return process
 
 
+def start_processes_as_usual() -> None:
+    """Let this rank's own processes start in the default way, as a script's do.
+
+    Those of a forkserver's child would be forked by another server, which imports torch anew for each of them.
+    """
+    multiprocessing.set_start_method(multiprocessing.get_all_start_methods()[0], force=True)  # the default comes first
+
+
 def finish(process: BaseProcess, seconds: float = TIMEOUT) -> int | None:
     """Wait for the exit code, negative if killed by a signal."""
     process.join(seconds)

@@ -14,7 +14,6 @@ from tests.trainer.loops import FITS, LOOPS, LOOPS_OF_4_RANKS, STEPS, train
 from tests.trainer.sharded import skip_without_fsdp_on_cpus
 
 # Loops, each with a number of ranks.
-LONG = ("persistent workers", "random samples")  # "workers" has random samples, too
 RESUMED_AS = [("sharded and replicated", 4), ("sharded and tensor parallel", 2), ("sharded", 3), ("DDP", 2)]
 
 
@@ -22,7 +21,7 @@ RESUMED_AS = [("sharded and replicated", 4), ("sharded and tensor parallel", 2),
 @pytest.mark.parametrize(
     ("name", "size"),
     [
-        *(pytest.param(name, 2, marks=[pytest.mark.long] * (name in LONG)) for name in LOOPS),
+        *((name, 2) for name in LOOPS),
         *((name, 4) for name in LOOPS_OF_4_RANKS),
     ],
 )
