@@ -39,7 +39,7 @@ CLUSTER: Final = ("--dist=loadgroup", "-n", "3")  # tests on the cluster wait mo
 # So do slow tests, on few cores.
 SLOW: Final = ("--dist=loadgroup", "-n", str(max(3, os.cpu_count() or 1)) if WORKERS == "auto" else WORKERS)
 HELM_TESTS: Final = "tests/charts"  # run with the cluster tests, since creating the cluster builds helm
-CHAOS: Final = "tests/cluster/test_chaos.py"
+CHAOS: Final = "fifty_random_faults"  # the name of its test
 
 # Part -> its commands by name.
 PARTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
@@ -51,11 +51,13 @@ PARTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
         "power tests": (*PYTEST, "tests/cluster", "-m", "not long and alone"),
     },
     "long": {
-        "long cluster tests": (*PYTEST, "tests/cluster", f"--ignore={CHAOS}", "-m", "long and not alone", *CLUSTER),
+        "long cluster tests": (*PYTEST, "tests/cluster", "-k", f"not {CHAOS}", "-m", "long and not alone", *CLUSTER),
         "long power tests": (*PYTEST, "tests/cluster", "-m", "long and alone"),
         "long tests": (*PYTEST, "--ignore=tests/cluster", "-m", "long and not frameworks", *LOCAL),
     },
-    "chaos": {"chaos tests": (*PYTEST, "-rP", CHAOS, "-m", "long")},  # -rP: shows the faults that were injected
+    "chaos": {
+        "chaos tests": (*PYTEST, "-rP", "tests/cluster", "-k", CHAOS)
+    },  # -rP: shows the faults that were injected
 }
 NEED_CLUSTER: Final = frozenset({"cluster", "long", "chaos"})
 CLUSTER_UP: Final = (sys.executable, "-u", "-m", "tests.cluster.kind", "up", "image")

@@ -1,4 +1,4 @@
-"""Random faults in one job on the cluster: fifty of them for `make chaos`, five quick ones in each test run."""
+"""Random faults in one job on the cluster: fifty of them for `make chaos`, five quick ones in `make test-long`."""
 
 from __future__ import annotations
 
@@ -103,6 +103,7 @@ SLOW: Final[Scenarios] = {
 }
 
 
+@pytest.mark.long  # each of them is in test_faults.py, too
 def test_five_random_faults_do_not_change_the_result(namespace: str, tmp_path: Path) -> None:
     run_with_faults(namespace, "PyTorchJob", tmp_path, scenarios=SCENARIOS, faults=5, epochs=8)
 

@@ -48,7 +48,14 @@ def test_what_counts_as_a_lost_pod_of_an_indexed_job(namespace: str) -> None:
 def submit_ending(namespace: str, kind: str, outcome: str, *, spare: int = 1) -> Run:
     """A job of one node whose agent, and pod with it, first ends in this way; it may lose ``spare`` pods."""
     restarts = "0" if outcome == "fatal" else "1"
-    limits: tuple[str, ...] = ("--max-restarts", restarts, "--env", "KIT_RESTART_IN_PLACE=0")
+    limits: tuple[str, ...] = (
+        "--max-restarts",
+        restarts,
+        "--env",
+        "KIT_RESTART_IN_PLACE=0",
+        "--env",
+        "KIT_WARM_WORKERS=0",
+    )
     if kind != "TrainJob":  # its runtime sets the limit
         limits += ("--set", f"policy.backoffLimit={spare}")
     return submit(namespace, kind, *limits, SCRIPT, outcome, name=outcome)

@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.local.conftest import Kit
 
-TOY = ["-m", "kittrain.workloads.toy", "200", "--samples", "512", "--batch_size", "16", "--step-time", "0.02"]
+TOY = ["-m", "kittrain.workloads.toy", "200", "--samples", "512", "--batch_size", "16", "--step-time", "0.05"]
 
 
 @pytest.mark.slow

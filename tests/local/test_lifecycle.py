@@ -14,7 +14,7 @@ from kittrain.outcome.marker import finished
 if TYPE_CHECKING:
     from tests.local.conftest import Kit
 
-TOY = ["-m", "kittrain.workloads.toy", "100", "--samples", "512", "--batch_size", "16", "--step-time", "0.02"]
+TOY = ["-m", "kittrain.workloads.toy", "100", "--samples", "512", "--batch_size", "16", "--step-time", "0.05"]
 
 
 def trains(kit: Kit, name: str, *, ranks: int, after: int | None = None) -> None:
