@@ -10,10 +10,11 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 TREE_VERSION: Final = 1  # of the format
 ARCHIVE_LIMIT: Final = 900 * 1024  # bytes; a ConfigMap holds 1 MiB
@@ -21,8 +22,7 @@ FOLDER_LIMIT: Final = 200 << 20  # bytes, before compression
 FILES_LIMIT: Final = 20_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class CodeFile:
+class CodeFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file: its size in bytes, the digest of its content, and whether it may be executed."""
 
     sha256: str
@@ -30,12 +30,11 @@ class CodeFile:
     executable: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class CodeTree:
+class CodeTree(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The files and symbolic links of a folder, by relative path with ``/``."""
 
     files: Mapping[str, CodeFile]
-    links: Mapping[str, str] = field(default_factory=dict)  # to a path relative to the link's folder
+    links: Mapping[str, str] = msgspec.field(default_factory=dict)  # to a path relative to the link's folder
 
     @cached_property
     def encoded(self) -> bytes:
@@ -63,8 +62,7 @@ class CodeTree:
         return {one.sha256: path for path, one in self.files.items()}
 
 
-@dataclass(frozen=True, kw_only=True)
-class SentFolder:
+class SentFolder(msgspec.Struct, frozen=True, kw_only=True):
     """A folder that is sent with a job.
 
     ``archive`` is None if it is larger than ``ARCHIVE_LIMIT``; ``key`` of the job file asks for it; ``places`` has
@@ -76,8 +74,8 @@ class SentFolder:
     tree: CodeTree
     archive: bytes | None
     key: str = "workdir"
-    places: Mapping[str, Path | bytes] = field(default_factory=dict)
-    left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    places: Mapping[str, Path | bytes] = msgspec.field(default_factory=dict)
+    left_out: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     credentials: tuple[str, ...] = ()
 
     @property
@@ -91,11 +89,10 @@ class SentFolder:
         return {self.archive_key: base64.b64encode(self.archive).decode()} if self.archive is not None else {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sources:
+class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """What is sent with a job: single text files by relative path, or a whole folder; and what its script requires."""
 
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = msgspec.field(default_factory=dict)
     workdir: SentFolder | None = None
     requirements: SentFolder | None = None
 

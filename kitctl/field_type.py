@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -24,8 +23,7 @@ _HINTS = {
 }
 
 
-@dataclass(frozen=True)
-class FieldType:
+class FieldType(msgspec.Struct, frozen=True, dict=True):
     """A type, with its annotations and unions resolved."""
 
     type: Any

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 
-@dataclass(frozen=True, kw_only=True)
-class PodGroupKind:
+
+class PodGroupKind(msgspec.Struct, frozen=True, kw_only=True):
     """A PodGroup of one plugin, and how a pod names its own: by a label, or by an annotation."""
 
     api_version: str

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kitctl import environment, names
 from kitctl.code_tree import SentFolder, Sources
@@ -14,8 +16,7 @@ from kitctl.sections import Volume
 from kitctl.spec import JobSpec
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mount:
+class Mount(msgspec.Struct, frozen=True, kw_only=True):
     """A volume of the pods, and where it is mounted."""
 
     name: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -22,8 +21,7 @@ from kitctl.spec import JobSpec
 DEFAULT_REQUESTS: Final = {"cpu": "100m", "memory": "512Mi"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class TemplateValues:
+class TemplateValues(msgspec.Struct, frozen=True, kw_only=True):
     """A job as templates get it, under the name ``job``."""
 
     spec: JobSpec

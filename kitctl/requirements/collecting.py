@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Final
+
+from msgspec.structs import replace
 
 from kitctl.code_tree import FOLDER_LIMIT, CodeFile, CodeTree, SentFolder
 from kitctl.quantity import format_bytes

@@ -36,6 +36,7 @@ def test_an_exit_code_means_the_same_to_all_kinds(namespace: str, kind: str) -> 
         assert last_outcome_of(run) == last
 
 
+@pytest.mark.long
 def test_what_counts_as_a_lost_pod_of_an_indexed_job(namespace: str) -> None:
     """Kubeflow's operator counts any pod against a limit of 0, and none against a higher one."""
     drained, retryable = (submit_ending(namespace, "IndexedJob", end, spare=0) for end in ("drained", "retryable"))

@@ -68,6 +68,7 @@ def assert_each_pod_has_the_logs_of_its_ranks(run: Run) -> None:
         assert ranks == set(range(4 * int(index), 4 * int(index) + 4))
 
 
+@pytest.mark.long
 def test_concurrent_jobs_with_any_name_and_another_domain(namespace: str, elsewhere: str) -> None:
     two = ("--nodes", "2")
     domain = ("--set", f"rendezvous.clusterDomain={SECOND_DOMAIN}")

@@ -87,6 +87,7 @@ def test_a_large_folder_without_a_claim_is_rejected_before_anything_is_created(n
     assert not get(namespace, "jobs,services,serviceaccounts,pvc")["items"][1:], "but the default service account"
 
 
+@pytest.mark.long  # so can those of the other tests
 def test_a_script_alone_can_write_files_too(namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "train.py").write_text(
         "import pathlib\npathlib.Path('snapshot.pt').write_text('x')\nprint('written')\n"
@@ -96,6 +97,7 @@ def test_a_script_alone_can_write_files_too(namespace: str, tmp_path: Path, monk
     assert "written" in kitctl("logs", "run", "-n", namespace)
 
 
+@pytest.mark.long  # tests/charts compares its manifests with kitctl's
 def test_the_chart_finds_what_was_sent_for_it(namespace: str, tmp_path: Path) -> None:
     project(tmp_path / "project", SMALL)
     output = kitctl("sync", "-n", namespace, "--workdir", str(tmp_path / "project"), "--", "train.py")
