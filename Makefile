@@ -13,6 +13,8 @@ GPU_PYTHON ?= $(PYTHON)
 BENCHES := start loop hooks snapshot memory virtual nodes recovery scale status submit compare cluster-recovery
 
 export OMP_NUM_THREADS ?= 1
+# Without cached bytecode, each of some thousand processes of a test run would compile this repository's modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 export TORCH_INDEX_URL WORKERS
 # Shared by all clones: mypy's cache is keyed by the files' content.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kitctl-mypy
