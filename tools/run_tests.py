@@ -38,7 +38,8 @@ LOCAL: Final = ("--dist=loadgroup", "-n", WORKERS)
 CLUSTER: Final = ("--dist=loadgroup", "-n", "3")  # tests on the cluster wait more than they compute
 # So do slow tests, on few cores.
 SLOW: Final = ("--dist=loadgroup", "-n", str(max(3, os.cpu_count() or 1)) if WORKERS == "auto" else WORKERS)
-HELM_TESTS: Final = "tests/charts"  # run with the cluster tests, since creating the cluster builds helm
+# Run after the cluster tests, since creating the cluster builds helm, and short tests at the end keep all workers busy.
+HELM_TESTS: Final = "tests/charts"
 CHAOS: Final = "fifty_random_faults"  # the name of its test
 
 # Part -> its commands by name.
@@ -47,7 +48,7 @@ PARTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "fast": {"fast tests": (*PYTEST, f"--ignore={HELM_TESTS}", "-m", "not slow and not long", *LOCAL)},
     "slow": {"slow tests": (*PYTEST, "-m", "slow and not long and not frameworks", *SLOW)},
     "cluster": {
-        "cluster tests": (*PYTEST, HELM_TESTS, "tests/cluster", "-m", "not long and not alone", *CLUSTER),
+        "cluster tests": (*PYTEST, "tests/cluster", HELM_TESTS, "-m", "not long and not alone", *CLUSTER),
         "power tests": (*PYTEST, "tests/cluster", "-m", "not long and alone"),
     },
     "long": {
