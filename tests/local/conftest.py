@@ -47,18 +47,16 @@ class Kit:
         assert process.returncode == exit_code, f"kitctl {' '.join(words)}: {process.returncode}\n{output}\n{errors}"
         return output + errors
 
-    def status(self, name: str) -> dict[str, Any]:
-        """A job's state as JSON. Read in this process, since starting Python for each poll is expensive."""
+    def read(self, *words: str) -> str:
+        """A command's output. It runs in this process, since starting Python for each poll is expensive."""
         with redirect_stdout(io.StringIO()) as output:
-            assert main(["status", name, "-o", "json"]) == 0
-        state: dict[str, Any] = json.loads(output.getvalue())
-        return state
-
-    def logs(self, name: str, *words: str) -> str:
-        """The output of a job's ranks and agents; read in this process, too."""
-        with redirect_stdout(io.StringIO()) as output:
-            assert main(["logs", name, *words]) == 0
+            assert main(words) == 0
         return output.getvalue()
+
+    def status(self, name: str) -> dict[str, Any]:
+        """A job's state as JSON."""
+        state: dict[str, Any] = json.loads(self.read("status", name, "-o", "json"))
+        return state
 
     def until(self, name: str, check: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
         """A job's state once ``check`` holds for it."""

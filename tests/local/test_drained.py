@@ -56,4 +56,4 @@ def test_a_preempted_node_and_a_suspended_job_continue(kit: Kit) -> None:
 
 def count_in_logs(kit: Kit, text: str) -> int:
     """How often the ranks' logs contain ``text``."""
-    return kit.logs("plain", "--include", "step").count(text)
+    return kit.read("logs", "plain", "--include", "step").count(text)

@@ -43,10 +43,10 @@ def test_a_restarted_node_gets_the_submitted_files(kit: Kit) -> None:
     job = ("--name", "sent", "--nodes", "2", "--workdir", "project")
     output = kit.run("submit", *job, "--", "train.py", str(signal_file))
     assert f"3 files (524 B) of {folder} sent to {kit.job('sent').code_store}" in output
-    kit.until("sent", lambda _: kit.logs("sent").count("version 1") == 2)
+    kit.until("sent", lambda _: kit.read("logs", "sent").count("version 1") == 2)
     (folder / "model.py").write_text("VERSION = 2\n")
     os.killpg(kit.agent("sent", 1), signal.SIGKILL)
-    kit.until("sent", lambda _: "rank 1 start 2" in kit.logs("sent"))
+    kit.until("sent", lambda _: "rank 1 start 2" in kit.read("logs", "sent"))
     signal_file.touch()
     kit.run("wait", "sent")
     logs = kit.run("logs", "sent")

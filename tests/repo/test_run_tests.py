@@ -100,6 +100,22 @@ def test_the_cluster_is_paused_beside_the_slow_tests_and_goes_on_afterwards(
     assert results[-1][:2] == ("power tests", "FAILED" if code else "passed")
 
 
+def test_an_interrupted_run_leaves_no_paused_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: str) -> run_tests.Result:
+        raise KeyboardInterrupt
+
+    passes = (sys.executable, "-c", "")
+    monkeypatch.setattr(run_tests, "LOGS", tmp_path)
+    monkeypatch.setattr(run_tests, "CLUSTER_UP", passes)
+    monkeypatch.setattr(run_tests, "PAUSE", passes)
+    monkeypatch.setattr(run_tests, "RESUME", ("touch", str(tmp_path / "resumed")))
+    monkeypatch.setattr(run_tests, "_command", lambda _: passes)
+    monkeypatch.setattr(run_tests, "_run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_tests._with_cluster(["slow tests"], ["power tests"])
+    assert (tmp_path / "resumed").exists()
+
+
 @pytest.mark.parametrize("code", [0, 3])
 def test_a_background_command_is_shown_to_its_end(
     code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
