@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import cast
 
 import pytest
 
-from kittrain.node.worker import without_own_frames
+from kittrain.node import script_hooks
+from kittrain.node.worker import lost_peers, without_own_frames
+from kittrain.system.heartbeat import ScriptWriter
 
 pytestmark = pytest.mark.slow
 
@@ -93,6 +98,18 @@ def test_lost_peers_are_one_line(tmp_path: Path, raised: str, debug: str, expect
     assert (done.stderr.count("\n") == 1) == expected.startswith("lost")
     recorded = json.loads((tmp_path / "error.json").read_text())["message"]
     assert "Traceback" in recorded["extraInfo"]["py_callstack"]
+
+
+def test_lost_peers_are_placed_in_the_script_and_not_in_the_hook_around_backward() -> None:
+    torchs = ModuleType("autograd")
+    source = f"def backward(): raise RuntimeError({GONE!r})"
+    exec(compile(source, "/lib/torch/autograd/__init__.py", "exec"), vars(torchs))
+    writer = SimpleNamespace(backward_began=lambda _: None, backward_ended=lambda _: None)
+    script_hooks._watch_backward(torchs, cast("ScriptWriter", writer))
+    with pytest.raises(RuntimeError) as caught:
+        torchs.backward()
+    place = r"test_worker.py:\d+ in test_lost_peers_are_placed_in_the_script_and_not_in_the_hook_around_backward"
+    assert re.match(f"lost its peers at {place}: RuntimeError: Connection closed", lost_peers(caught.value, {}))
 
 
 def test_an_error_without_user_frames_has_no_traceback() -> None:

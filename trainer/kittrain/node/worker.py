@@ -27,7 +27,7 @@ from kittrain.system.parent_death import die_with_parent
 TORCH: Final = f"{os.sep}torch{os.sep}"  # in the path of torch's files
 LOCAL_RANK: Final = "${local_rank}"  # torchrun's macro
 SOURCE: Final = (".py", ".pyw")
-OWN_FILES: Final = (__file__, runpy.__file__, "<frozen runpy>")
+OWN_FILES: Final = (__file__, script_hooks.__file__, runpy.__file__, "<frozen runpy>")
 
 
 def main(command: list[str]) -> None:
@@ -111,7 +111,8 @@ def lost_peers(error: BaseException, environ: Mapping[str, str] = os.environ) ->
     if verbose or failure.kind != "peer" or not isinstance(error, RuntimeError):
         return ""
     frames = traceback.extract_tb(error.__traceback__)
-    place = next((frame for frame in reversed(frames) if TORCH not in frame.filename), None)
+    users = (frame for frame in reversed(frames) if TORCH not in frame.filename and frame.filename not in OWN_FILES)
+    place = next(users, None)
     where = f" at {Path(place.filename).name}:{place.lineno} in {place.name}" if place else ""
     return f"lost its peers{where}: {failure.brief}"
 
