@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ INTERRUPTED = 130  # the exit code after SIGINT
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line (``sys.argv`` by default) and return its exit code."""
+    if argv is None:
+        gc.set_threshold(50_000)  # collecting garbage during imports, which make none, takes a twentieth of a command
     try:
         result = cli.main(args=argv, prog_name="kitctl", standalone_mode=False)
     except KitError as error:

@@ -31,6 +31,13 @@ def test_the_collector_is_disabled_and_enabled_again() -> None:
     assert gc.isenabled()
 
 
+def test_what_was_imported_is_not_collected_later() -> None:
+    imported = []
+    with without_gc():
+        imported.append([fail])
+    assert not [known for known in gc.get_objects() if known is imported[0]]  # lists no frozen objects
+
+
 def test_a_disabled_collector_stays_disabled() -> None:
     gc.disable()
     with without_gc():

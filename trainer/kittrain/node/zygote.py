@@ -6,7 +6,6 @@ process groups: none of these survive a fork. In a pod it outlives a lost agent,
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import socket
@@ -158,9 +157,7 @@ def preload() -> Mapping[str, str]:
         for name in (*PRELOADED, IMPORTED_AT_FIRST_STEP):
             with suppress(ImportError):  # a rank that needs it will fail with the same error
                 import_module(name)
-    gc.collect()
-    record_generators()
-    gc.freeze()
+        record_generators()
     return before
 
 

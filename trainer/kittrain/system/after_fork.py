@@ -21,6 +21,7 @@ _generators: list[random.Random] = []  # created by modules at import
 
 def record_generators() -> None:
     """Remember all existing ``random.Random`` objects, so that processes forked later can reseed them."""
+    gc.unfreeze()  # frozen objects are not listed
     _generators[:] = [one for one in gc.get_objects() if issubclass(type(one), random.Random)]
 
 
