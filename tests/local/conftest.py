@@ -89,6 +89,5 @@ def kit(tmp_path: Path) -> Iterator[Kit]:
     kit = Kit(tmp_path)
     os.environ.pop("KITCTL_TARGET", None)
     yield kit
-    for name in kit.run("list", "-o", "name").split():
-        if not name.startswith("no"):
-            kit.run("delete", name, "--snapshots", "-y")
+    for name in kit.read("list", "-o", "name").split():
+        kit.read("delete", name, "--snapshots", "-y")

@@ -1,4 +1,4 @@
-"""The supervisor of one job: observes, asks ``reconcile`` what to do, acts. ``python -m ...supervisor JOB_FOLDER``.
+"""The supervisor of one job: observes, asks ``reconcile`` what to do, acts. ``python -m … JOB_FOLDER LOCK``.
 
 All of its state is in the folder as well, so it may be killed at any time and another one continues.
 """
@@ -31,24 +31,26 @@ def main(argv: list[str]) -> int:
     """Supervise one job until it has ended, or until it is suspended and nothing runs."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal ends the command, not the job
     folder = JobFolder(Path(argv[0]))
-    with acquire_lock(folder.lock) as lock:
-        if lock is None:
-            return 0  # another supervisor is running
-        with closing(Starter(folder.job, log)) as starter:
-            Supervisor(folder, starter).run()
+    with os.fdopen(int(argv[1])), closing(Starter(folder.job, log)) as starter:
+        Supervisor(folder, starter).run()
     return 0
 
 
 def spawn(folder: JobFolder) -> None:
-    """Start a supervisor that outlives the caller and its terminal."""
-    with (folder.path / "supervisor.log").open("ab") as log:
-        subprocess.Popen(
-            [sys.executable, "-m", __name__, str(folder.path)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    """Start a supervisor that outlives the caller and its terminal, unless there is one.
+
+    It inherits the lock, so that no other is started while this one imports its modules.
+    """
+    with acquire_lock(folder.lock) as lock, (folder.path / "supervisor.log").open("ab") as log:
+        if lock:
+            subprocess.Popen(
+                [sys.executable, "-m", __name__, str(folder.path), str(lock.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[lock.fileno()],
+                start_new_session=True,
+            )
 
 
 class Supervisor:

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -70,16 +71,13 @@ def agent_pid(folder: JobFolder, index: int) -> int:
     return started.pid
 
 
-def supervisor_pid(folder: JobFolder) -> int:
-    """The supervisor's process id, which the kit itself does not record."""
+def supervisors(folder: JobFolder) -> Iterator[int]:
+    """The process ids of the job's supervisors, which the kit itself does not record."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
+        with suppress(OSError):
             parts = path.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if str(folder.path).encode() in parts and b"kitctl.targets.local.supervisor" in parts:
-            return int(path.parent.name)
-    raise AssertionError("no supervisor runs")
+            if str(folder.path).encode() in parts and b"kitctl.targets.local.supervisor" in parts:
+                yield int(path.parent.name)
 
 
 def test_a_job_whose_nodes_all_succeed_has_succeeded(target: LocalTarget) -> None:
@@ -96,11 +94,21 @@ def test_a_node_killed_by_sigkill_is_started_again(target: LocalTarget) -> None:
     assert folder.node(0).attempts == 1, "the other node is not restarted"
 
 
+def test_commands_that_follow_at_once_start_no_other_supervisor(target: LocalTarget) -> None:
+    folder = begin(target, SLEEP)
+    assert folder.supervised(), "before it has started Python"
+    target.job("default", "job")
+    supervisor.spawn(folder)
+    assert len(list(supervisors(folder))) == 1
+    eventually(lambda: up(folder, 0, 1))
+    assert len(list(supervisors(folder))) == 1
+
+
 def test_nodes_outlive_a_killed_supervisor_and_the_next_command_starts_another(target: LocalTarget) -> None:
     folder = begin(target, SLEEP)
     eventually(lambda: up(folder, 0, 1))
     pids = agent_pid(folder, 0), agent_pid(folder, 1)
-    os.kill(supervisor_pid(folder), signal.SIGKILL)
+    os.kill(next(supervisors(folder)), signal.SIGKILL)
     eventually(lambda: not folder.supervised())
     os.killpg(pids[1], signal.SIGKILL)
     eventually(lambda: not folder.node(1).alive())
