@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
-from tests.trainer.warm_agents import WarmAgent, search_path, warm_agent_server
+from tests.trainer.warm_agents import WarmAgent, warm_agent_server, warm_environ
 
 SCRIPTS = Path(__file__).parent / "scripts"
 TIMEOUT = 150.0  # seconds until a test fails
@@ -46,7 +46,6 @@ class Nodes:
             "KIT_REPORT": f"file:{folder / 'report.json'}",
             "KIT_SNAPSHOT_DIR": str(self.snapshots),
             "KIT_GRACE_SECONDS": "20",
-            "OMP_NUM_THREADS": "1",
             **env,
         }
         self._running: dict[int, subprocess.Popen[bytes] | WarmAgent] = {}
@@ -62,8 +61,7 @@ class Nodes:
         """Start nodes; the output of a restarted node is appended."""
         for index in indices:
             own = {"KIT_NODE_INDEX": str(index), "KIT_TERMINATION_LOG": str(self.folder / f"end-{index}.json")}
-            base = os.environ | {"PYTHONPATH": search_path()}
-            whole = {name: text for name, text in (base | self._env | own | env).items() if text}
+            whole = {name: text for name, text in (warm_environ() | self._env | own | env).items() if text}
             self._running[index] = self._start(("-m", "kittrain.agent", "--", *self._command), whole, self._log(index))
 
     def _start(self, command: Sequence[str], env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes] | WarmAgent:

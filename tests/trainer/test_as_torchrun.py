@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.trainer.nodes import ColdNodes
-from tests.trainer.warm_agents import search_path
+from tests.trainer.warm_agents import warm_environ
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -108,7 +108,7 @@ def seen_under_torchrun(folder: Path, command: tuple[str, ...]) -> Any:
 
 def seen_under_the_agent(folder: Path, command: tuple[str, ...], warm: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What it writes under our agent."""
-    monkeypatch.setenv("PYTHONPATH", search_path())
+    monkeypatch.setenv("PYTHONPATH", warm_environ()["PYTHONPATH"])
     monkeypatch.chdir(folder)
     output = folder / f"agent-{warm}.json"
     with ColdNodes(folder, *command, nodes="1", OUTPUT=str(output), KIT_WARM_WORKERS=warm) as nodes:

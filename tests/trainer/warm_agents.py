@@ -68,8 +68,7 @@ class WarmAgentServer:
         with theirs:
             # The last argument marks agents by their command line.
             command = [sys.executable, "-P", "-m", __name__, str(os.getpid()), "kittrain.agent"]
-            env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": search_path()}
-            subprocess.Popen(command, stdin=theirs.fileno(), env=env, start_new_session=True)
+            subprocess.Popen(command, stdin=theirs.fileno(), env=warm_environ(), start_new_session=True)
         self._lines = LineStream(ours)
         assert self._lines.receive(IMPORT_TIMEOUT), "the warm process is not ready"
 
@@ -88,9 +87,10 @@ class WarmAgentServer:
         return number
 
 
-def search_path() -> str:
-    """PYTHONPATH of the warm process and all agents; with another one they would start new interpreters."""
-    return os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
+def warm_environ() -> dict[str, str]:
+    """The warm process's environment. What it starts with other values of some variables starts a new interpreter."""
+    search_path = os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": search_path}
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +12,7 @@ from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 from kittrain.node.postmortem import Postmortem
 from kittrain.outcome import rank_output
 from kittrain.outcome.failures import Failure
-from tests.trainer.warm_agents import warm_agent_server
+from tests.trainer.warm_agents import warm_agent_server, warm_environ
 
 pytestmark = pytest.mark.slow
 
@@ -195,7 +194,7 @@ def end_of(folder: Path, script: str) -> Failure:
     (folder / "train.py").write_text(script)
     (folder / "output").touch()
     postmortem = Postmortem()
-    env = {"TORCHELASTIC_ERROR_FILE": str(folder / "error.json"), "PATH": os.environ["PATH"]}
+    env = {**warm_environ(), "TORCHELASTIC_ERROR_FILE": str(folder / "error.json")}
     rank = warm_agent_server().start([str(folder / "train.py"), "--epochs", "5"], env, folder / "output")
     code = rank.wait(timeout=120)
     record = ProcessFailure(0, rank.pid, code, str(folder / "error.json"))

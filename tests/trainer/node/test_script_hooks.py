@@ -8,14 +8,13 @@ import pytest
 
 from kittrain.node.script_hooks import VARIABLE
 from kittrain.system.heartbeat import Phase
-from tests.trainer.hooked import run
+from tests.trainer.hooked import run, run_warm
 from tests.trainer.nodes import free_port
 
 pytestmark = pytest.mark.slow
 
 TRAIN = """
 import sys
-assert "torch" not in sys.modules, "the hooks must not import it"
 import torch
 model = torch.nn.Linear(2, 1)
 optimizers = [torch.optim.Adam(model.parameters()), torch.optim.SGD(model.parameters(), lr=0.1)]
@@ -28,12 +27,13 @@ assert not [finder for finder in sys.meta_path if "kittrain" in type(finder).__m
 
 
 def test_optimizer_steps_are_counted_in_a_rank_that_imports_torch_later(tmp_path: Path) -> None:
-    seen = run(tmp_path, TRAIN)
+    early = "import sys; assert 'torch' not in sys.modules, 'the hooks must not import it'"
+    seen = run(tmp_path, early + TRAIN)
     assert (seen.step, seen.beats, seen.phase, seen.group) == (3, 6, Phase.SCRIPT, 0)
 
 
 def test_the_hooks_can_be_left_out(tmp_path: Path) -> None:
-    seen = run(tmp_path, TRAIN, **{VARIABLE: "0"})
+    seen = run_warm(tmp_path, TRAIN, **{VARIABLE: "0"})
     assert (seen.step, seen.phase, any(seen.first)) == (0, Phase.STARTING, False)
 
 
@@ -46,7 +46,7 @@ def test_a_process_group_is_seen_however_it_was_formed_and_after_it_is_gone(tmp_
     destroy_process_group()
     """
     for call in ("init_process_group('gloo')", "init_device_mesh('cpu', (1,))"):
-        assert run(tmp_path, script.format(call)).group == 1
+        assert run_warm(tmp_path, script.format(call)).group == 1
 
 
 def test_a_script_without_torch_does_not_import_it(tmp_path: Path) -> None:
@@ -81,13 +81,13 @@ for _ in range(4):
 def test_the_time_between_backward_passes_is_busy_unless_a_collective_was_called(
     tmp_path: Path, wrapped: str, before: str, timed: int
 ) -> None:
-    seen = run(tmp_path, BUSY.format(wrapped=wrapped, before=before), MASTER_PORT=str(free_port()))
+    seen = run_warm(tmp_path, BUSY.format(wrapped=wrapped, before=before), MASTER_PORT=str(free_port()))
     assert (seen.step, seen.timed) == (4, timed)
     assert 0.05 * timed <= seen.busy < 0.05 * timed + 2
 
 
 def test_ranks_without_a_process_group_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    seen = run(tmp_path, TRAIN)
+    seen = run_warm(tmp_path, TRAIN)
     assert (seen.step, seen.timed, seen.busy) == (3, 0, 0.0)
 
 
@@ -107,4 +107,4 @@ def test_compiled_steps_run_with_the_hooks(tmp_path: Path) -> None:
     step()
     torch.testing.assert_close(model.weight, torch.full((1, 2), 0.8))
     """
-    assert run(tmp_path, script).step == 2
+    assert run_warm(tmp_path, script).step == 2
