@@ -9,8 +9,9 @@ cluster  tests on the cluster, in parallel; then those that need it exclusively,
 long     long tests: those that repeat others on the other kind of job, and such
 chaos    fifty random faults in one job, on the cluster
 
-The cluster is created while the linters and the fast tests run. A failed part does not stop the others, and a summary
-comes last. Changes to the machine, such as Debian packages, are announced first; ``KIT_NO_SYSTEM=1`` declines them.
+The linters and the fast tests run side by side, while the cluster is created. A failed part does not stop the others,
+and a summary comes last. Changes to the machine, such as Debian packages, are announced first; ``KIT_NO_SYSTEM=1``
+declines them.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from tools import system_changes
 LOGS: Final = Path(".cache")  # logs of background commands
 TIMEOUT: Final = 40 * 60.0  # seconds for a background command; creating the whole cluster takes far less
 PYTEST: Final = (sys.executable, "-m", "pytest", "-rs", "--durations=10", "--durations-min=5")
-WORKERS: Final = os.environ.get("WORKERS", "auto")  # auto: one a core
-LOCAL: Final = ("--dist=loadgroup", "-n", WORKERS)
-CLUSTER: Final = ("--dist=loadgroup", "-n", "3")  # tests on the cluster wait more than they compute
-# So do slow tests, on few cores.
-SLOW: Final = ("--dist=loadgroup", "-n", str(max(3, os.cpu_count() or 1)) if WORKERS == "auto" else WORKERS)
+WORKERS: Final = os.environ.get("WORKERS", "auto")  # test processes: auto means one a core, but enough for two cores
+SPREAD: Final = ("--dist=loadgroup", "-n")
+# Fast tests wait for a third of their time, those on the cluster for most of it.
+FAST, SLOW = ((*SPREAD, str(max(least, os.cpu_count() or 1)) if WORKERS == "auto" else WORKERS) for least in (4, 3))
+CLUSTER: Final = (*SPREAD, "4")
 # Run after the cluster tests, since creating the cluster builds helm, and short tests at the end keep all workers busy.
 HELM_TESTS: Final = "tests/charts"
 CHAOS: Final = "tests/cluster/test_chaos.py::test_fifty_random_faults_do_not_change_the_result"
@@ -45,7 +46,7 @@ CHAOS: Final = "tests/cluster/test_chaos.py::test_fifty_random_faults_do_not_cha
 # Part -> its commands by name.
 PARTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "lint": {"lint": ("make", "--no-print-directory", "lint")},
-    "fast": {"fast tests": (*PYTEST, f"--ignore={HELM_TESTS}", "-m", "not slow and not long", *LOCAL)},
+    "fast": {"fast tests": (*PYTEST, f"--ignore={HELM_TESTS}", "-m", "not slow and not long", *FAST)},
     "slow": {"slow tests": (*PYTEST, "-m", "slow and not long and not frameworks", *SLOW)},
     "cluster": {
         "cluster tests": (*PYTEST, "tests/cluster", HELM_TESTS, "-m", "not long and not alone", *CLUSTER),
@@ -54,7 +55,7 @@ PARTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "long": {
         "long cluster tests": (*PYTEST, "tests/cluster", f"--deselect={CHAOS}", "-m", "long and not alone", *CLUSTER),
         "long power tests": (*PYTEST, "tests/cluster", "-m", "long and alone"),
-        "long tests": (*PYTEST, "--ignore=tests/cluster", "-m", "long and not frameworks", *LOCAL),
+        "long tests": (*PYTEST, "--ignore=tests/cluster", "-m", "long and not frameworks", *SLOW),
     },
     "chaos": {"chaos tests": (*PYTEST, "-rP", CHAOS)},  # -rP: shows the faults that were injected
 }
@@ -84,7 +85,7 @@ def main(parts: Sequence[str]) -> int:
     if on_cluster and not obstacle:
         return _summary(_with_cluster(local, on_cluster))
     outcome = "FAILED" if os.environ.get("CI") else "SKIPPED"
-    return _summary([*map(_run, local), *(Result(name, outcome, note=obstacle) for name in on_cluster)])
+    return _summary([*_run_all(local), *(Result(name, outcome, note=obstacle) for name in on_cluster)])
 
 
 def _cluster_obstacle() -> str:
@@ -97,7 +98,7 @@ def _cluster_obstacle() -> str:
 def _with_cluster(local: Sequence[str], on_cluster: Sequence[str]) -> list[Result]:
     late = [name for name in local if name in PARTS["slow"] and BACKGROUND in on_cluster]
     with _background("cluster up", CLUSTER_UP) as cluster:
-        results = [_run(name) for name in local if name not in late]
+        results = _run_all([name for name in local if name not in late])
         results.append(cluster.follow())
     if results[-1].outcome == "FAILED":
         return [*results, *map(_run, late), *(Result(name, "FAILED", note="no cluster") for name in on_cluster)]
@@ -110,6 +111,16 @@ def _with_cluster(local: Sequence[str], on_cluster: Sequence[str]) -> list[Resul
         finally:
             subprocess.run(RESUME, check=False)
     return results
+
+
+def _run_all(names: Sequence[str]) -> list[Result]:
+    """Run commands in turn, and the linters beside them: these use one core, and tests leave some of two."""
+    others = [name for name in names if name != "lint"]
+    if len(others) in {0, len(names)}:
+        return [*map(_run, names)]
+    with _background("lint", _command("lint")) as lint:
+        results = [*map(_run, others)]
+        return [lint.follow(), *results]
 
 
 def _command(name: str) -> Sequence[str]:

@@ -132,3 +132,12 @@ def test_a_background_command_ends_with_its_context(tmp_path: Path, monkeypatch:
     with run_tests._background("sleep", ("sleep", "600")) as background:
         assert background.process.poll() is None
     assert background.process.poll() is not None
+
+
+def test_the_linters_run_beside_the_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lint = ("timeout", "30", "sh", "-c", "until [ -e tested ]; do sleep 0.01; done; echo linted")
+    fast = ("touch", "tested")
+    monkeypatch.setattr(run_tests, "_command", {"lint": lint, "fast tests": fast}.get)
+    results = run_tests._run_all(["lint", "fast tests"])
+    assert [result[:2] for result in results] == [("lint", "passed"), ("fast tests", "passed")]
