@@ -12,13 +12,13 @@ from typing import Any, Final
 import yaml
 
 from kitctl import kinds, names
-from tests.cluster.kind.settings import ENVIRON
+from tests.cluster.kind.settings import SHORT_COMMANDS
 
 Object = dict[str, Any]
 
 CHART: Final = Path(__file__).parents[2] / "charts" / "training-job"
 PLATFORM: Final = CHART.parent / "platform"
-HELM: Final = shutil.which("helm", path=ENVIRON["PATH"])
+HELM: Final = shutil.which("helm", path=SHORT_COMMANDS["PATH"])
 KUBERNETES: Final = "1.31"  # passed to helm: one built without its release's linker flags assumes an older version
 TEMPLATE: Final = ("template", "--no-hooks", "--kube-version", KUBERNETES)
 
@@ -27,7 +27,7 @@ def helm(*arguments: str, given: Mapping[str, Any] | None = None) -> subprocess.
     """Run helm; ``given`` is its standard input."""
     command = [HELM or "helm", *arguments]
     text = json.dumps(given, ensure_ascii=False)
-    return subprocess.run(command, check=False, env=ENVIRON, input=text, capture_output=True, text=True)
+    return subprocess.run(command, check=False, env=SHORT_COMMANDS, input=text, capture_output=True, text=True)
 
 
 def rendered(*arguments: str, release: str = "job", given: Mapping[str, Any] | None = None) -> list[Object]:

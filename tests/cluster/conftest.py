@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -20,12 +20,20 @@ from tests.cluster.kubectl import kubectl
 if TYPE_CHECKING:
     from tests.cluster.release import Release
 
+# These files' tests run before all others, so that no worker waits for a long one at the end.
+LONGEST: Final = ("faults", "lifecycle", "requirements", "training", "drained", "kinds", "workdir", "kueue", "chart")
+
 collect_ignore_glob = [] if os.environ.get("KITCTL_CLUSTER_TESTS") == "1" else ["test_*.py"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cluster: needs the cluster of `make cluster-up`")
     config.addinivalue_line("markers", "alone: cuts a node's power, so no other test may run on the cluster meanwhile")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {Path(__file__).with_name(f"test_{name}.py"): place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tests.cluster.kind.settings import ENVIRON
+from tests.cluster.kind.settings import SHORT_COMMANDS
 
 Object = dict[str, Any]
 
@@ -16,7 +16,7 @@ Object = dict[str, Any]
 def kubectl(*arguments: str, given: str = "") -> str:
     """Output of kubectl; ``given`` is its standard input."""
     done = subprocess.run(
-        ["kubectl", *arguments], check=False, env=ENVIRON, input=given, capture_output=True, text=True
+        ["kubectl", *arguments], check=False, env=SHORT_COMMANDS, input=given, capture_output=True, text=True
     )
     assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
     return done.stdout

@@ -87,11 +87,11 @@ def live(run: Run) -> Object:
 def test_a_job_waits_with_the_queues_reason_until_quota_is_freed_for_good(
     namespace: str, make_queue: MakeQueue, kind: str
 ) -> None:
-    make_queue(2)
+    make_queue(1)
     first, second = (Run(namespace=namespace, name=name, kind=kind) for name in ("first", "second"))
-    submit(first, epochs=LONG)
+    submit(first, epochs=LONG, nodes="1")
     until(partial(has_trained, first))
-    submit(second)
+    submit(second, nodes="1")
     waiting = until_status("second", namespace, lambda state: "insufficient unused quota for pods" in state["reason"])
     assert (waiting["phase"], waiting["queue"]["position"]) == ("Pending", 1)
     assert "waits in queue team, position 1: couldn't assign flavors" in does(second, "status")

@@ -14,7 +14,8 @@ from tests.cluster.kubectl import get, kubectl, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
-SHORT = ("--nodes", "2", "-m", "kittrain.workloads.toy", "1", "1", "--record", "/snapshots/record")
+SHORT = ("-m", "kittrain.workloads.toy", "1", "1", "--record", "/snapshots/record")
+TWO = ("--nodes", "2", *SHORT)  # which know each other by the secret
 OPEN = "this run has no secret"
 
 
@@ -31,7 +32,7 @@ def trains_again(run: Run) -> bool:
 
 @pytest.mark.parametrize("kind", often("IndexedJob"))
 def test_manifests_applied_twice_are_two_runs_with_one_secret(namespace: str, kind: str) -> None:
-    objects = rendered(namespace, kind, *SHORT, name="run")
+    objects = rendered(namespace, kind, *TWO, name="run")
     run = Run(namespace=namespace, name="run", kind=kind)
     kubectl("apply", "-f", "-", given=objects)
     until(lambda: value(namespace))

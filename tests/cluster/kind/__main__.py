@@ -56,25 +56,25 @@ def _cluster(*, published: bool) -> Steps:
         "cluster": partial(cluster.create, published=published),
         **network,
         "nodes use registry": cluster.nodes_use_registry,
+        "nodes read": cluster.nodes_read,
         "fake GPUs": cluster.fake_gpus,
     }
 
 
 def _addons() -> Steps:
     return {
-        **_builds("local-path", "training-operator", "helm"),
-        "add-ons image": images.addons,
+        **_builds("helm"),
         "storage class": addons.storage_class,
         "second domain": addons.second_domain,
+        **_builds("training-operator", "jobset", "trainer"),
+        "kinds image": images.kinds,
         "training operator": addons.training_operator,
+        "jobset": addons.jobset,
+        "trainer": addons.trainer,
         **_builds("kueue"),
         "Kueue image": images.kueue,
         "Kueue": addons.kueue,
         "pod groups": addons.pod_groups,
-        **_builds("jobset", "trainer"),
-        "kinds image": images.kinds,
-        "jobset": addons.jobset,
-        "trainer": addons.trainer,
         "nodes ready": cluster.ready,
         "add-ons ready": addons.ready,
         "queue positions": addons.queue_positions,

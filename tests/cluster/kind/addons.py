@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import json
 import shutil
-from functools import partial
+import textwrap
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from tests.cluster.kind.images import ADDONS_IMAGE, KINDS_IMAGE, KUEUE_IMAGE, pushed
+from tests.cluster.kind.images import KINDS_IMAGE, KUEUE_IMAGE, pushed
 from tests.cluster.kind.programs import source
-from tests.cluster.kind.settings import HERE, SECOND_DOMAIN, STATE
-from tests.cluster.kind.steps import eventually, read, run, works
+from tests.cluster.kind.settings import CLUSTER, HERE, SECOND_DOMAIN, STATE
+from tests.cluster.kind.steps import read, run, works
 
+CONTROL_PLANE: Final = f"{CLUSTER}-control-plane"
+_UNIT: Final = "etc/systemd/system/volumes.service"
 DEPLOYMENTS: Final = (
-    ("local-path-storage", "local-path-provisioner"),
     ("kubeflow", "training-operator"),
     ("jobset-system", "jobset-controller-manager"),
     ("kubeflow-system", "kubeflow-trainer-controller-manager"),
@@ -25,11 +26,34 @@ DEPLOYMENTS: Final = (
 )
 
 
+class Certificate(NamedTuple):
+    """The certificate of a controller's webhooks: its Secret, the name of its authority, and the webhooks' Service.
+
+    A controller whose Secret is empty makes one, and then looks for it among its mounted files ever less often. Kubelet
+    updates these within a minute or two, most of the time that creating the cluster would take.
+    """
+
+    secret_name: str
+    authority: str
+    service: str  # with its namespace
+
+    def secret(self) -> str:
+        """The Secret as a kustomization's patch."""
+        script = (HERE / "certificate.sh").read_text(encoding="utf-8")
+        name = f"{self.service}.svc"
+        data = read("docker", "exec", CONTROL_PLANE, "sh", "-c", script, "sh", self.authority, name)  # it has openssl
+        head = f"apiVersion: v1\nkind: Secret\nmetadata: {{name: {self.secret_name}}}\ndata:\n"
+        return head + textwrap.indent(data, "  ") + "\n"
+
+
 def storage_class() -> None:
     """The default class ``shared``, ReadWriteMany: one folder, mounted on every node."""
-    folder = _kustomization("local-path", "deploy")
-    run("kubectl", "delete", "storageclass", "standard", "--ignore-not-found")  # kind's default: one folder per node
-    run("kubectl", "apply", "--server-side", "--force-conflicts", "-k", folder)
+    for name, content in {"usr/local/bin/volumes": HERE / "volumes.sh", _UNIT: HERE / "volumes.service"}.items():
+        text = content.read_text(encoding="utf-8")
+        run("docker", "exec", "-i", CONTROL_PLANE, "sh", "-ec", f"cat > /{name}", given=text)
+    run("docker", "exec", CONTROL_PLANE, "sh", "-ec", "systemctl enable volumes; systemctl restart volumes")
+    run("kubectl", "delete", "storageclass", "standard", "shared", "--ignore-not-found")  # kind has a default
+    run("kubectl", "create", "-f", HERE / "manifests/storage.yaml")
 
 
 def second_domain() -> None:
@@ -45,8 +69,9 @@ def second_domain() -> None:
 def training_operator() -> None:
     """Kubeflow's operator with PyTorchJob only: the other kinds' definitions would be five sixths of the manifests."""
     if works("kubectl", "-n", "kubeflow", "get", "deployment", "training-operator"):
-        return  # applying again would remove its certificate from its Secret and webhook
-    folder = _kustomization("training-operator", "manifests")
+        return  # see _once
+    certificate = Certificate("training-operator-webhook-cert", "training-operator-ca", "training-operator.kubeflow")
+    folder = _kustomization("training-operator", "manifests", certificate)
     definitions = folder / "upstream/base/crds/kustomization.yaml"
     definitions.write_text("resources: [kubeflow.org_pytorchjobs.yaml]\n", encoding="utf-8")
     run("kubectl", "apply", "--server-side", "--force-conflicts", "-k", folder)
@@ -54,10 +79,8 @@ def training_operator() -> None:
 
 def kueue() -> None:
     """Kueue, for the jobs of namespaces that have its label: those of all others must not depend on it."""
-    if works("kubectl", "-n", "kueue-system", "get", "deployment", "kueue-controller-manager"):
-        return  # half of what its manifests take is one definition of 1.4 MB
-    folder = _kustomization("kueue", "config", KUEUE_IMAGE)
-    run("kubectl", "apply", "--server-side", "--force-conflicts", "-k", folder)
+    certificate = Certificate("kueue-webhook-server-cert", "kueue-ca", "kueue-webhook-service.kueue-system")
+    _once("kueue", "config", *DEPLOYMENTS[3], certificate, KUEUE_IMAGE)  # half of that is one definition of 1.4 MB
 
 
 def pod_groups() -> None:
@@ -79,18 +102,15 @@ def queue_positions() -> None:
 
 def jobset() -> None:
     """The JobSet controller. Its webhooks see JobSets and their pods only, so other jobs do not depend on it."""
-    _once("jobset", "config", *DEPLOYMENTS[2])
+    certificate = Certificate("jobset-webhook-server-cert", "jobset-ca", "jobset-webhook-service.jobset-system")
+    _once("jobset", "config", *DEPLOYMENTS[1], certificate)
 
 
 def trainer() -> None:
     """Kubeflow Trainer, whose kind is TrainJob."""
-    namespace, deployment = DEPLOYMENTS[3]
-    if _once("trainer", "manifests", namespace, deployment):
-        # It looks for its mounted certificate ever less often; a new pod finds the one that the first pod has made.
-        secret = ("kubectl", "-n", namespace, "get", "secret", "kubeflow-trainer-webhook-cert")
-        made = partial(read, *secret, "-o", "jsonpath={.data['tls\\.crt']}")
-        eventually(lambda: bool(made()), seconds=120, what="Trainer's certificate")
-        run("kubectl", "-n", namespace, "rollout", "restart", f"deployment/{deployment}")
+    namespace, deployment = DEPLOYMENTS[2]
+    certificate = Certificate("kubeflow-trainer-webhook-cert", "kubeflow-trainer-ca", f"{deployment}.{namespace}")
+    _once("trainer", "manifests", namespace, deployment, certificate)
 
 
 def platform() -> None:
@@ -102,21 +122,24 @@ def platform() -> None:
         run(*install)
 
 
-def _once(name: str, upstream: str, namespace: str, deployment: str) -> bool:
-    """Apply a controller's manifests unless it is there: again, they would remove its certificate."""
-    if works("kubectl", "-n", namespace, "get", "deployment", deployment):
-        return False
-    run("kubectl", "apply", "--server-side", "--force-conflicts", "-k", _kustomization(name, upstream, KINDS_IMAGE))
-    return True
+def _once(
+    name: str, upstream: str, namespace: str, deployment: str, certificate: Certificate, image: str = KINDS_IMAGE
+) -> None:
+    """Apply a controller's manifests, unless it is there: they would change its certificate, but not in its pod."""
+    if not works("kubectl", "-n", namespace, "get", "deployment", deployment):
+        folder = _kustomization(name, upstream, certificate, image)
+        run("kubectl", "apply", "--server-side", "--force-conflicts", "-k", folder)
 
 
-def _kustomization(name: str, upstream: str, image: str = ADDONS_IMAGE) -> Path:
+def _kustomization(name: str, upstream: str, certificate: Certificate, image: str = KINDS_IMAGE) -> Path:
     folder = STATE / "manifests" / name
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(source(name) / upstream, folder / "upstream", copy_function=shutil.copyfile)
     run("chmod", "-R", "u+w", folder)  # Go's module cache is read-only
-    text = (HERE / "manifests" / f"{name}.yaml").read_text(encoding="utf-8")
-    (folder / "kustomization.yaml").write_text(text.replace("ADDONS_IMAGE", pushed(image)), encoding="utf-8")
+    text = (HERE / "manifests" / f"{name}.yaml").read_text(encoding="utf-8").replace("CONTROLLER_IMAGE", pushed(image))
+    text += f"- {{path: certificate.yaml, target: {{kind: Secret, name: {certificate.secret_name}}}}}\n"
+    (folder / "kustomization.yaml").write_text(text, encoding="utf-8")
+    (folder / "certificate.yaml").write_text(certificate.secret(), encoding="utf-8")
     return folder
 
 

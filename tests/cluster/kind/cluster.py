@@ -26,7 +26,7 @@ from tests.cluster.kind.settings import (
 )
 from tests.cluster.kind.steps import StepError, digest, eventually, finish, finished, forget, read, run, works
 
-SHARED_ON_NODES: Final = "/kitctl-shared"  # also in manifests/local-path.yaml
+SHARED_ON_NODES: Final = "/kitctl-shared"  # also in volumes.sh
 _POD_NETWORK: Final = "10.244.0.0/16"  # kind's default
 # Controllers send at most 20 requests per second by default, and several tests wait for them. With a single control
 # plane, leader election is only load. This cluster's state need not survive a power cut, so etcd skips fsync.
@@ -191,11 +191,8 @@ def _plugins(subnet: str) -> str:
         "routes": [{"dst": "0.0.0.0/0"}],
         "ranges": [[{"subnet": subnet}]],
     }
-    plugins = [
-        {"type": "ptp", "ipMasq": False, "mtu": 1500, "ipam": ipam},
-        {"type": "portmap", "capabilities": {"portMappings": True}},
-    ]
-    return json.dumps({"cniVersion": "0.3.1", "name": "pods", "plugins": plugins})
+    plugin = {"type": "ptp", "ipMasq": False, "mtu": 1500, "ipam": ipam}  # no host ports: each pod would start one more
+    return json.dumps({"cniVersion": "0.3.1", "name": "pods", "plugins": [plugin]})
 
 
 def nodes_use_registry() -> None:
@@ -217,6 +214,17 @@ def nodes_pull(image: str) -> None:
     for node in workers():
         pull = ("ctr", "--namespace=k8s.io", "images", "pull", "--hosts-dir=/etc/containerd/certs.d", pushed(image))
         run("docker", "exec", node, *pull)
+
+
+def nodes_read() -> None:
+    """Let nodes read what any pod refers to, not only their own pods.
+
+    The API server may learn which node a pod is on after that node's kubelet does. It then refuses it the pod's claims,
+    and kubelet tries again after ten seconds: without this, one job of six took these.
+    """
+    binding = ("clusterrolebinding", "nodes-read", "--clusterrole=system:node", "--group=system:nodes")
+    if not works("kubectl", "get", *binding[:2]):
+        run("kubectl", "create", *binding)
 
 
 def fake_gpus() -> None:

@@ -27,7 +27,6 @@ from tests.cluster.kind.settings import (
 from tests.cluster.kind.steps import digest, finish, finished, read, run, works
 
 IMAGES: Final = HERE / "images"
-ADDONS_IMAGE: Final = f"{REGISTRY}/kitctl/addons:test"
 KUEUE_IMAGE: Final = f"{REGISTRY}/kitctl/kueue:test"
 KINDS_IMAGE: Final = f"{REGISTRY}/kitctl/kinds:test"
 REGISTRY_IMAGE: Final = "kitctl/registry"
@@ -188,12 +187,6 @@ def registry() -> None:
     build("registry", REGISTRY_IMAGE)
 
 
-def addons() -> None:
-    """The add-ons' image, pushed."""
-    build("addons", ADDONS_IMAGE, BIN / "local-path-provisioner", BIN / "training-operator")
-    push(ADDONS_IMAGE)
-
-
 def kueue() -> None:
     """Kueue's image, pushed."""
     key = digest(IMAGES / "kueue.Dockerfile", STATE / "stamp" / "built-kueue")
@@ -204,8 +197,8 @@ def kueue() -> None:
 
 
 def kinds() -> None:
-    """The image of JobSet's and Trainer's controllers, pushed."""
-    build("kinds", KINDS_IMAGE, BIN / "jobset", BIN / "trainer")
+    """The image of the controllers of kinds of job, pushed."""
+    build("kinds", KINDS_IMAGE, BIN / "training-operator", BIN / "jobset", BIN / "trainer")
     push(KINDS_IMAGE)
 
 

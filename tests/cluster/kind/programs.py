@@ -20,7 +20,6 @@ from tests.cluster.kind.settings import (
     KIND,
     KUBERNETES,
     KUEUE,
-    LOCAL_PATH,
     SCHEDULER_PLUGINS,
     STATE,
     TRAINER,
@@ -68,9 +67,6 @@ MODULES: Final = {
     ),
     "etcd": Module(path="go.etcd.io/etcd/server/v3", version=ETCD, programs={"etcd": ""}),
     "coredns": Module(path="github.com/coredns/coredns", version=COREDNS, programs={"coredns": ""}),
-    "local-path": Module(
-        path="github.com/rancher/local-path-provisioner", version=LOCAL_PATH, programs={"local-path-provisioner": ""}
-    ),
     "training-operator": Module(
         path="github.com/kubeflow/training-operator",
         version=TRAINING_OPERATOR,

@@ -1,5 +1,5 @@
-# The controllers of the kinds of job that Kubernetes does not have itself, besides those in the add-ons' image.
+# The controllers of the kinds of job that Kubernetes does not have itself.
 FROM kitctl/debian:bookworm
 ENV GOGC=400
-COPY jobset trainer /usr/local/bin/
+COPY training-operator jobset trainer /usr/local/bin/
 USER 65532:65532
