@@ -14,7 +14,7 @@
     ├── JobCancelled           103   the job was cancelled
     └── WaitTimeout            124   --timeout is over
 
-``kitctl.__main__`` turns them into exit codes. A cause is always chained (``raise ... from``).
+``kitctl.cli.main`` turns them into exit codes. A cause is always chained (``raise ... from``).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, Final
 
-from kitctl.__main__ import main
+from kitctl.cli.main import main
 from kitctl.targets.cluster.transport import Transport
 from tests.cluster.kind.images import pushed
 from tests.cluster.kind.settings import KUBECONFIG, TRAINER_IMAGE

@@ -14,7 +14,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from kitctl import kinds
-from kitctl.__main__ import main
+from kitctl.cli.main import main
 from tests.cluster.kind.images import pushed
 from tests.cluster.kind.settings import SHARED, TRAINER_IMAGE
 from tests.cluster.kubectl import get, kubectl

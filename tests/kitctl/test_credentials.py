@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kitctl.__main__ import main
+from kitctl.cli.main import main
 from kitctl.code_tree import NO_SOURCES, Sources
 from kitctl.credentials import warnings
 from kitctl.spec import JobSpec

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kitctl import names, render
-from kitctl.__main__ import main
+from kitctl.cli.main import main
 from kitctl.fields import Kind
 from kitctl.sections import Nccl, Policy, Resources
 from kitctl.spec import JobSpec

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kitctl import render, templates
-from kitctl.__main__ import main
+from kitctl.cli.main import main
 from kitctl.errors import UsageError
 from kitctl.spec import JobSpec
 

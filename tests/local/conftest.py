@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kitctl.__main__ import main
+from kitctl.cli.main import main
 from kitctl.state import TERMINAL_PHASES
 from kitctl.targets.local.folder import JobFolder, state_home
 

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from kitctl import templates
-from kitctl.__main__ import main
 from kitctl.cli import VERBS, cli
+from kitctl.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -15,6 +15,15 @@ from kitctl.__main__ import main
 sys.exit(main())
 """
 
+COLLECTIONS = """
+import atexit, gc, sys
+found = []
+atexit.register(lambda: print(len(found), gc.get_freeze_count(), file=sys.stderr))
+from kitctl.__main__ import main
+gc.callbacks.append(lambda phase, info: found.append(phase))
+sys.exit(main())
+"""
+
 
 def imported_by(*arguments: str) -> set[str]:
     """Every module that ``kitctl ARGUMENTS`` has imported when it ends."""
@@ -39,3 +48,11 @@ def test_render_imports_neither_torch_nor_kubernetes() -> None:
     modules = imported_by("render", "--nodes", "2")
     assert "jinja2" in modules
     assert not modules & {"torch", "kubernetes", "rich", "kittrain"}
+
+
+def test_a_short_command_looks_for_no_garbage() -> None:
+    command = [sys.executable, "-c", COLLECTIONS, "--help"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    collections, frozen = map(int, done.stderr.split())
+    assert collections == 0
+    assert frozen > 10_000, "what the last collection would go through as Python ends"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kitctl.__main__ import main
+from kitctl.cli.main import main
 from kitctl.sections import Snapshots
 from kitctl.targets.local import launch
 from kitctl.targets.local.folder import state_home

@@ -14,7 +14,7 @@ import pytest
 
 import kitctl
 from kitctl import snapshots
-from kitctl.__main__ import main
+from kitctl.cli.main import main
 from kitctl.drill import Drill
 from kitctl.facts import NodeAssignment, PastFailure, Progress, RecoveryTimings, Report, Termination
 from kitctl.faults import FaultResult

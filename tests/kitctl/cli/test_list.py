@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from kitctl.__main__ import main
+from kitctl.cli.main import main
 from kitctl.targets.local.folder import state_home
 from tests.kitctl.localjobs import ended_job
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from kitctl.__main__ import main
+from kitctl.cli.main import main
 from kitctl.targets.local.locks import acquire_lock
 from kitctl.targets.local.records import Result
 from tests.kitctl.localjobs import append_line, ended_job, running_job

@@ -11,8 +11,8 @@ import pytest
 
 import kitctl
 from kitctl import templates
-from kitctl.__main__ import main
 from kitctl.cli import VERBS
+from kitctl.cli.main import main
 
 
 def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:

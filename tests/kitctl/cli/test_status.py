@@ -10,7 +10,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from kitctl.__main__ import main
+from kitctl.cli.main import main
 from kitctl.facts import Progress, Report, Termination
 from kitctl.job import Job
 from kitctl.targets.local.local_target import LocalTarget

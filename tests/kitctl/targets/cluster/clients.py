@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kitctl import specfile
-from kitctl.__main__ import main
+from kitctl.cli.main import main
 from kitctl.client import Client
 from kitctl.code_tree import NO_SOURCES
 from kitctl.job_request import JobRequest

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kitctl.__main__ import main
+from kitctl.cli.main import main
 from kitctl.targets.cluster import transport
 
 CONTEXTS = {"one": "default", "two": "team"}

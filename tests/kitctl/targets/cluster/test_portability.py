@@ -28,7 +28,7 @@ for name in ABSENT:
 for name in ("fork", "setsid", "killpg", "getuid", "geteuid", "getpgid", "getsid"):
     delattr(os, name)
 sys.meta_path.insert(0, Absent())
-from kitctl.__main__ import main
+from kitctl.cli.main import main
 sys.exit(main())
 """
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kitctl import specfile
-from kitctl.__main__ import main
+from kitctl.cli.main import main
 from kitctl.code_tree import NO_SOURCES
 from kitctl.doctor import Finding
 from kitctl.errors import UnsupportedError, UsageError
