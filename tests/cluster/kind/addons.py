@@ -95,9 +95,11 @@ def queue_positions() -> None:
 
     The API server would keep a connection that it made earlier, to whatever has the Service's address elsewhere.
     """
-    for file in sorted((source("kueue") / "config/components/visibility").glob("apiservice_*.yaml")):
-        text = file.read_text(encoding="utf-8").replace("name: visibility-server", "name: kueue-visibility-server")
-        run("kubectl", "apply", "-f", "-", given=text)
+    files = sorted((source("kueue") / "config/components/visibility").glob("apiservice_*.yaml"))
+    texts = "\n---\n".join(file.read_text(encoding="utf-8") for file in files)
+    texts = texts.replace("name: visibility-server", "name: kueue-visibility-server")
+    run("kubectl", "apply", "-f", "-", given=texts)
+    run("kubectl", "wait", "-f", "-", "--for=condition=Available", "--timeout=60s", given=texts)
 
 
 def jobset() -> None:
