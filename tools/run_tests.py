@@ -151,13 +151,14 @@ class Background:
     name: str
     process: subprocess.Popen[bytes]
     log: Path
-    began: float
+    began: float  # by the clock, as the log's time
 
     def follow(self) -> Result:
         """Print its log until it ends, and return its outcome."""
         print(f"== {self.name}", flush=True)
         outcome = "passed" if self._print_until_end() == 0 else "FAILED"
-        return Result(self.name, outcome, time.monotonic() - self.began, note="in the background")
+        seconds = self.log.stat().st_mtime - self.began  # it may have ended long ago
+        return Result(self.name, outcome, seconds, note="in the background")
 
     def _print_until_end(self) -> int:
         with self.log.open(encoding="utf-8", errors="replace") as log:
@@ -165,7 +166,7 @@ class Background:
             while not ended:
                 ended = self.process.poll() is not None  # polled before the read, so that no output is missed
                 print(log.read(), end="", flush=True)
-                if time.monotonic() > self.began + TIMEOUT:
+                if time.time() > self.began + TIMEOUT:
                     print(f"\nno end after {TIMEOUT / 60:g} minutes")
                     return 1
                 time.sleep(0 if ended else 0.2)
@@ -177,12 +178,13 @@ def _background(name: str, command: Sequence[str]) -> Iterator[Background]:
     """Run a command in its own process group, which ends with this context."""
     LOGS.mkdir(exist_ok=True)
     path = LOGS / f"{name.replace(' ', '-')}.log"
+    began = time.time()
     with path.open("wb") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environ(name), process_group=0
         )
     try:
-        yield Background(name=name, process=process, log=path, began=time.monotonic())
+        yield Background(name=name, process=process, log=path, began=began)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -132,6 +133,14 @@ def test_a_background_command_ends_with_its_context(tmp_path: Path, monkeypatch:
     with run_tests._background("sleep", ("sleep", "600")) as background:
         assert background.process.poll() is None
     assert background.process.poll() is not None
+
+
+def test_a_background_command_took_until_its_last_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with run_tests._background("linters", ("true",)) as background:
+        background.process.wait()
+        os.utime(background.log, (0, background.began + 5))
+        assert background.follow()[:3] == ("linters", "passed", pytest.approx(5))
 
 
 def test_the_linters_run_beside_the_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
