@@ -14,9 +14,10 @@ from typing import Final, NamedTuple
 from tests.cluster.kind.images import KINDS_IMAGE, KUEUE_IMAGE, pushed
 from tests.cluster.kind.programs import source
 from tests.cluster.kind.settings import CLUSTER, HERE, SECOND_DOMAIN, STATE
-from tests.cluster.kind.steps import read, run, works
+from tests.cluster.kind.steps import eventually, read, run, works
 
 CONTROL_PLANE: Final = f"{CLUSTER}-control-plane"
+VISIBILITY: Final = "kueue-visibility-server"
 _UNIT: Final = "etc/systemd/system/volumes.service"
 DEPLOYMENTS: Final = (
     ("kubeflow", "training-operator"),
@@ -91,13 +92,16 @@ def pod_groups() -> None:
 
 
 def queue_positions() -> None:
-    """Kueue's API for positions in a queue, once Kueue answers.
+    """Kueue's API for positions in a queue, once Kueue answers at its Service's address.
 
-    The API server would keep a connection that it made earlier, to whatever has the Service's address elsewhere.
+    The API server would keep a connection that it made earlier, to whatever has that address elsewhere.
     """
+    address = read("kubectl", "-n", "kueue-system", "get", "service", VISIBILITY, "-o", "jsonpath={.spec.clusterIP}")
+    ask = ("docker", "exec", CONTROL_PLANE, "curl", "-sk", "--max-time", "5", f"https://{address}/healthz")
+    eventually(lambda: works(*ask) and read(*ask) == "ok", seconds=60, what=f"Kueue answers at {address}")
     files = sorted((source("kueue") / "config/components/visibility").glob("apiservice_*.yaml"))
     texts = "\n---\n".join(file.read_text(encoding="utf-8") for file in files)
-    texts = texts.replace("name: visibility-server", "name: kueue-visibility-server")
+    texts = texts.replace("name: visibility-server", f"name: {VISIBILITY}")
     run("kubectl", "apply", "-f", "-", given=texts)
     run("kubectl", "wait", "-f", "-", "--for=condition=Available", "--timeout=60s", given=texts)
 

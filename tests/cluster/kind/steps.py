@@ -70,10 +70,11 @@ def read(*command: str | Path) -> str:
 
 
 def works(*command: str | Path, seconds: float = 10) -> bool:
-    """Whether a command can be run and succeeds within ``seconds``."""
+    """Whether a command can be run and succeeds within ``seconds``; its output goes into the step's log, if any."""
+    output = subprocess.DEVNULL if _log is sys.stderr else _log
     try:
         done = subprocess.run(
-            command, check=False, env=ENVIRON, stdin=subprocess.DEVNULL, stdout=_log, stderr=_log, timeout=seconds
+            command, check=False, env=ENVIRON, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=seconds
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
