@@ -141,7 +141,8 @@ def test_a_background_command_took_until_its_last_output(tmp_path: Path, monkeyp
         background.process.wait()
         os.utime(background.log, (0, background.began + 5))
         result = background.follow()
-    assert (result.outcome, result.seconds) == ("passed", pytest.approx(5))
+    assert result.outcome == "passed"
+    assert result.seconds == pytest.approx(5)
 
 
 def test_the_linters_run_beside_the_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
