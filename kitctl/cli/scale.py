@@ -33,4 +33,4 @@ Examples:
 def command(job: Job, nodes: int) -> None:
     """Change the number of nodes of an elastic job; no sample is lost or repeated."""
     job.scale(nodes)
-    info(f"{job.name}: scaled to {nodes} nodes; watch it: kitctl status -w {job.name}")
+    info(f"{job.name}: scaled to {nodes} node{'s' * (nodes > 1)}; watch it: kitctl status -w {job.name}")
