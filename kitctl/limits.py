@@ -12,7 +12,7 @@ from kitctl.errors import Problem
 from kitctl.quantity import seconds
 
 if TYPE_CHECKING:
-    from kitctl.spec import JobSpec
+    from kitctl.job_keys import JobKeys
 
 MAX_TEXT_BYTES: Final = 128 * 1024  # an argument, or a variable with its name: Linux' MAX_ARG_STRLEN
 MAX_INT: Final = 2**31 - 1  # Kubernetes uses 32 bits
@@ -24,7 +24,7 @@ _TIMES: Final = {  # by section and field: whether 0 is allowed
 }
 
 
-def texts(spec: JobSpec) -> Iterator[Problem]:
+def texts(spec: JobKeys) -> Iterator[Problem]:
     """Processes take no NUL, only UTF-8, and no text longer than the kernel allows."""
     for field, text in _leaves(msgspec.to_builtins(spec)):
         if isinstance(text, str) and _INVALID_TEXT.search(text):
@@ -34,14 +34,14 @@ def texts(spec: JobSpec) -> Iterator[Problem]:
             yield Problem.of(field, what, "put them into a file, and send it with the job: sync")
 
 
-def numbers(spec: JobSpec) -> Iterator[Problem]:
+def numbers(spec: JobKeys) -> Iterator[Problem]:
     """Numbers fit into 32 bits."""
     for field, number in _leaves(msgspec.to_builtins(spec)):
         if isinstance(number, int) and number > MAX_INT:
             yield Problem.of(field, f"{number} is too large", f"use at most {MAX_INT}")
 
 
-def times(spec: JobSpec) -> Iterator[Problem]:
+def times(spec: JobKeys) -> Iterator[Problem]:
     """Times fit into 32 bits of seconds, and are not 0 where that would end the job at once."""
     given = msgspec.to_builtins(spec)
     for section, fields in _TIMES.items():

@@ -9,8 +9,8 @@ from kitctl import names
 from kitctl.errors import Problem
 
 if TYPE_CHECKING:
+    from kitctl.job_keys import JobKeys
     from kitctl.pod_section import Pod
-    from kitctl.spec import JobSpec
 
 _KIT: Final = "is set by the kit, which needs it as it is"
 _POD_FIELDS: Final = ("restartPolicy", "hostname", "subdomain", "setHostnameAsFQDN", "activeDeadlineSeconds")
@@ -24,7 +24,7 @@ _BASELINE: Final = frozenset({
 })  # fmt: skip
 
 
-def problems(spec: JobSpec) -> Iterator[Problem]:
+def problems(spec: JobKeys) -> Iterator[Problem]:
     """Additions that would break the kit, whatever the template contains."""
     for field in _POD_FIELDS:
         if field in spec.pod.spec:

@@ -15,20 +15,20 @@ from kitctl import kinds, limits, names, pod_rules
 from kitctl.errors import Problem
 
 if TYPE_CHECKING:
-    from kitctl.spec import JobSpec
+    from kitctl.job_keys import JobKeys
 
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _VOLUME_SOURCES = ("claim", "configMap", "secret", "emptyDir", "hostPath", "csi")
 _MAX_NODES = 100_000  # limit of an Indexed Job
 
 
-def problems(spec: JobSpec) -> Iterator[Problem]:
+def problems(spec: JobKeys) -> Iterator[Problem]:
     """The problems of a spec whose fields have the right types."""
     for rule in RULES:
         yield from rule(spec)
 
 
-def default_name(spec: JobSpec, suffix: str = "") -> str:
+def default_name(spec: JobKeys, suffix: str = "") -> str:
     """A name for a job that has none: after its command, with ``-<suffix>`` if there is one."""
     stem = PurePath(spec.command[0]).stem if spec.script else spec.command[-1].rpartition(".")[2]
     ending = f"-{suffix}" if suffix else ""
@@ -36,18 +36,18 @@ def default_name(spec: JobSpec, suffix: str = "") -> str:
     return (label or "job")[: name_limit(spec) - len(ending)].strip("-") + ending
 
 
-def name_limit(spec: JobSpec) -> int:
+def name_limit(spec: JobKeys) -> int:
     """The maximum length of the name."""
     return kinds.of_spec(spec.kind).name_limit(spec.max_nodes)
 
 
-def _kind(spec: JobSpec) -> Iterator[Problem]:
+def _kind(spec: JobKeys) -> Iterator[Problem]:
     known = (kinds.AUTO, *kinds.all_kinds()) if spec.kind not in {kinds.AUTO, *kinds.KINDS} else (spec.kind,)
     if spec.kind not in known:
         yield Problem.of("kind", f'"{spec.kind}" is not allowed', f"give one of {', '.join(known)}")
 
 
-def _nodes(spec: JobSpec) -> Iterator[Problem]:
+def _nodes(spec: JobKeys) -> Iterator[Problem]:
     if spec.min_nodes < 1:
         yield Problem.of("nodes", f"{spec.nodes} is not a valid node count", "use 1 or more, as in 3 or 2:4")
     elif spec.min_nodes > spec.max_nodes:
@@ -57,7 +57,7 @@ def _nodes(spec: JobSpec) -> Iterator[Problem]:
         yield Problem.of("nodes", f"{spec.nodes} is more than a job can have", f"use at most {_MAX_NODES}")
 
 
-def _procs(spec: JobSpec) -> Iterator[Problem]:
+def _procs(spec: JobKeys) -> Iterator[Problem]:
     ranks, field = spec.ranks_by_node, "procsPerNode"
     if not ranks:
         return
@@ -71,7 +71,7 @@ def _procs(spec: JobSpec) -> Iterator[Problem]:
         yield Problem.of(field, what, f"give at most {spec.gpus_per_node} for each node")
 
 
-def _name(spec: JobSpec) -> Iterator[Problem]:
+def _name(spec: JobKeys) -> Iterator[Problem]:
     limit = name_limit(spec)
     if not (spec.name or spec.command):
         return  # ``_command`` reports it
@@ -85,7 +85,7 @@ def _name(spec: JobSpec) -> Iterator[Problem]:
         yield Problem.of("namespace", f"{spec.namespace!r} is not a DNS label", "use letters, digits and '-'")
 
 
-def _command(spec: JobSpec) -> Iterator[Problem]:
+def _command(spec: JobKeys) -> Iterator[Problem]:
     if not spec.command:
         yield Problem.of("command", "is empty", 'give ["train.py"] or ["-m", "package.module"], or leave it out')
     elif spec.command[0] == "-m" and len(spec.command) != len(("-m", "module")):
@@ -96,7 +96,7 @@ def _command(spec: JobSpec) -> Iterator[Problem]:
         yield Problem.of("command", "has an empty element", "name a script, or a module after -m")
 
 
-def _environment(spec: JobSpec) -> Iterator[Problem]:
+def _environment(spec: JobKeys) -> Iterator[Problem]:
     for field, variables in (("env", spec.env), ("secrets", spec.secrets)):
         for name in variables:
             if names.is_reserved(name):
@@ -111,7 +111,7 @@ def _environment(spec: JobSpec) -> Iterator[Problem]:
             yield Problem.of(f"envFrom[{number}]", "needs one source", "set configMap or secret")
 
 
-def _volumes(spec: JobSpec) -> Iterator[Problem]:
+def _volumes(spec: JobKeys) -> Iterator[Problem]:
     taken = {"/dev/shm": "sharedMemory", "/tmp": "scratch space", names.WORKSPACE: "synced files"}  # noqa: S108
     taken[names.SECRET_PATH] = "the run's secret"
     yield from _path("snapshots.path", spec.snapshots.path, taken if spec.snapshots.enabled else {})
@@ -143,7 +143,7 @@ def _plain(path: str) -> str:
     return posixpath.normpath(path.replace("//", "/"))
 
 
-def _snapshots(spec: JobSpec) -> Iterator[Problem]:
+def _snapshots(spec: JobKeys) -> Iterator[Problem]:
     if spec.snapshots.enabled and spec.max_nodes > 1 and spec.snapshots.access_mode != "ReadWriteMany":
         what = f"{spec.snapshots.access_mode} cannot be mounted by {spec.max_nodes} nodes"
         yield Problem.of("snapshots.accessMode", what, "use ReadWriteMany, or nodes: 1")
@@ -151,14 +151,14 @@ def _snapshots(spec: JobSpec) -> Iterator[Problem]:
         yield Problem.of("resume", "needs snapshots", "set snapshots.enabled")
 
 
-def _outputs(spec: JobSpec) -> Iterator[Problem]:
+def _outputs(spec: JobKeys) -> Iterator[Problem]:
     if spec.keep_outputs and not spec.workdir:
         yield Problem.of("keepOutputs", "needs a working folder of the job's own", "set workdir, as in --workdir .")
     if spec.keep_outputs and not spec.snapshots.enabled:
         yield Problem.of("keepOutputs", "needs the claim for snapshots", "set snapshots.enabled")
 
 
-def _requirements(spec: JobSpec) -> Iterator[Problem]:
+def _requirements(spec: JobKeys) -> Iterator[Problem]:
     given = spec.requirements
     if not given.file and given != type(given)():
         yield Problem.of("requirements.file", "is not given", "name what to install: --requirements requirements.txt")
@@ -168,7 +168,7 @@ def _requirements(spec: JobSpec) -> Iterator[Problem]:
         yield Problem.of("requirements.findLinks", "has an empty element or control characters", "give a path or a URL")
 
 
-def _resources(spec: JobSpec) -> Iterator[Problem]:
+def _resources(spec: JobKeys) -> Iterator[Problem]:
     for part, amounts in (("requests", spec.resources.requests), ("limits", spec.resources.limits)):
         if spec.gpu_resource in amounts:
             yield Problem.of(f"resources.{part}.{spec.gpu_resource}", "already set by gpusPerNode", "remove it here")
@@ -176,13 +176,13 @@ def _resources(spec: JobSpec) -> Iterator[Problem]:
         yield Problem.of("backend", "nccl needs GPUs", "set gpusPerNode, or backend: gloo")
 
 
-def _virtual_ranks(spec: JobSpec) -> Iterator[Problem]:
+def _virtual_ranks(spec: JobKeys) -> Iterator[Problem]:
     ranks = spec.max_ranks
     if 0 < spec.virtual_ranks < ranks:
         yield Problem.of("virtualRanks", f"{spec.virtual_ranks} would leave some of {ranks} ranks idle", "use more")
 
 
-def _tolerations(spec: JobSpec) -> Iterator[Problem]:
+def _tolerations(spec: JobKeys) -> Iterator[Problem]:
     for number, taint in enumerate(spec.scheduling.tolerations):
         field = f"scheduling.tolerations[{number}]"
         if taint.operator == "Exists" and taint.value:
@@ -191,20 +191,20 @@ def _tolerations(spec: JobSpec) -> Iterator[Problem]:
             yield Problem.of(field, "Equal needs a key", "set one, or tolerate every taint with operator: Exists")
 
 
-def _queue(spec: JobSpec) -> Iterator[Problem]:
+def _queue(spec: JobKeys) -> Iterator[Problem]:
     if spec.scheduling.workload_priority_class and not spec.scheduling.queue:
         yield Problem.of("scheduling.workloadPriorityClass", "orders the jobs of a queue", "set scheduling.queue, too")
     if spec.scheduling.queue and not kinds.of_spec(spec.kind).in_queues:
         yield Problem.of("scheduling.queue", f"a {spec.kind} cannot wait in a queue", "use another kind, or no queue")
 
 
-def _secret(spec: JobSpec) -> Iterator[Problem]:
+def _secret(spec: JobKeys) -> Iterator[Problem]:
     if spec.security.rendezvous_secret == names.REQUIRE and spec.rendezvous.backend != "hub":
         what = f"require is not possible with rendezvous.backend {spec.rendezvous.backend}"
         yield Problem.of("security.rendezvousSecret", what, "use the hub")
 
 
-RULES: tuple[Callable[[JobSpec], Iterator[Problem]], ...] = (
+RULES: tuple[Callable[[JobKeys], Iterator[Problem]], ...] = (
     _kind,
     _nodes,
     _procs,

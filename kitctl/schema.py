@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from kitctl import kinds, pod_section, sections, snapshots, spec
+from kitctl import job_keys, kinds, pod_section, sections, snapshots, spec
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -19,7 +19,7 @@ Schema = dict[str, Any]
 
 def json_schema() -> Schema:
     """The schema of a job file; as kinds it has those that are installed."""
-    schema = _described("kitctl job", msgspec.json.schema(spec.JobSpec), (sections, pod_section, spec))
+    schema = _described("kitctl job", msgspec.json.schema(spec.JobSpec), (sections, pod_section, job_keys, spec))
     kind = schema["$defs"]["JobSpec"]["properties"]["kind"]
     kind["enum"] = [kinds.AUTO, *kinds.all_kinds()]
     for key in ("type", "pattern", "examples"):
