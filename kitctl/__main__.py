@@ -9,7 +9,7 @@ import sys
 
 def main() -> int:
     """Run the command line of this process and return its exit code."""
-    # Imports leave no garbage, and a process that ends need not look for any: an eighth of a short command's time.
+    # Imports leave no garbage, and a process that ends need not look for any: a sixth of a short command's time.
     gc.set_threshold(50_000)
     atexit.register(gc.freeze)
     from kitctl.cli.main import main as run  # noqa: PLC0415 - once the collector is set

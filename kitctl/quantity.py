@@ -1,4 +1,4 @@
-"""Parse and format durations (``1h30m``) and quantities (``16Gi``). Pure."""
+"""Parse and format durations (``1h30m``), quantities (``16Gi``) and counts (``2 nodes``). Pure."""
 
 from __future__ import annotations
 
@@ -57,3 +57,8 @@ def amount(text: str) -> float:
     if match is None:
         raise ValueError(f"{text!r} is not a quantity like 500m, 4, 512Mi or 10Gi")
     return float(match[1] or match[2]) * _FACTORS[match[3] or ""]
+
+
+def pluralize(count: int, one: str, more: str = "") -> str:
+    """``1 entry``, ``2 entries``: ``more`` is an irregular plural."""
+    return f"{count} {one if count == 1 else more or f'{one}s'}"

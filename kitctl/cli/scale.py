@@ -9,6 +9,7 @@ import click
 from kitctl.cli.command import Command, option
 from kitctl.cli.common import info
 from kitctl.cli.target_options import named_job
+from kitctl.quantity import pluralize
 
 if TYPE_CHECKING:
     from kitctl.job import Job
@@ -33,4 +34,4 @@ Examples:
 def command(job: Job, nodes: int) -> None:
     """Change the number of nodes of an elastic job; no sample is lost or repeated."""
     job.scale(nodes)
-    info(f"{job.name}: scaled to {nodes} node{'s' * (nodes > 1)}; watch it: kitctl status -w {job.name}")
+    info(f"{job.name}: scaled to {pluralize(nodes, 'node')}; watch it: kitctl status -w {job.name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kitctl.errors import ConflictError, NotFound, TargetError, UsageError
+from kitctl.quantity import pluralize
 
 
 def already_exists(name: str, phase: str = "") -> ConflictError:
@@ -19,7 +20,7 @@ def check_scale(name: str, nodes: int, *, low: int, high: int) -> None:
     """
     if low <= nodes <= high:
         return
-    many = f"{low} to {high} nodes" if low < high else f"exactly {high} nodes"
+    many = f"{low} to {high} nodes" if low < high else f"exactly {pluralize(high, 'node')}"
     fix = "choose a number in that range, or submit it again with --nodes MIN:MAX"
     raise UsageError(f"nodes: {nodes}, but {name!r} was submitted for {many}", fix=fix)
 

@@ -6,8 +6,8 @@ from itertools import groupby
 from typing import Final
 
 from kitctl import printable
+from kitctl.quantity import pluralize
 from kitctl.snapshots import Audit, EarlierData, Proof
-from kitctl.view.columns import pluralize
 from kitctl.view.snapshots import ledger
 
 _OWN: Final = "since the script takes its batches from a loader of its own"

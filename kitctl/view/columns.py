@@ -1,4 +1,4 @@
-"""Columns of text, as kubectl prints them, and plurals. Pure."""
+"""Columns of text, as kubectl prints them. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,3 @@ def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     table = [header, *([printable.line(cell) for cell in row] for row in rows)]
     widths = [max(len(row[number]) for row in table) for number in range(len(header))]
     return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
-
-
-def pluralize(count: int, one: str, more: str = "") -> str:
-    """``1 entry``, ``2 entries``: ``more`` is an irregular plural."""
-    return f"{count} {one if count == 1 else more or f'{one}s'}"

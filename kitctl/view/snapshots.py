@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitctl import printable
-from kitctl.quantity import duration, format_bytes
+from kitctl.quantity import duration, format_bytes, pluralize
 from kitctl.snapshots import LedgerEntry, Snapshot, SnapshotDetails
-from kitctl.view.columns import columns, pluralize
+from kitctl.view.columns import columns
 
 _LIST = ("STEP", "EPOCH", "GENERATION", "RUN", "RANKS", "AGE", "SIZE", "CONDITION")
 _TENSORS = ("TENSOR", "SHAPE", "TYPE", "SIZE")

@@ -73,3 +73,16 @@ def test_amounts_that_the_schema_accepts_can_be_parsed(text: str) -> None:
 )
 def test_a_duration_is_shown_in_its_two_largest_units(total: float, text: str) -> None:
     assert quantity.duration(total) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "words", "text"),
+    [
+        (1, ("node",), "1 node"),
+        (0, ("node",), "0 nodes"),
+        (2, ("node",), "2 nodes"),
+        (2, ("entry", "entries"), "2 entries"),
+    ],
+)
+def test_a_count_is_shown_with_its_plural(count: int, words: tuple[str, ...], text: str) -> None:
+    assert quantity.pluralize(count, *words) == text
