@@ -97,8 +97,9 @@ def queue_positions() -> None:
     The API server would keep a connection that it made earlier, to whatever has that address elsewhere.
     """
     address = read("kubectl", "-n", "kueue-system", "get", "service", VISIBILITY, "-o", "jsonpath={.spec.clusterIP}")
-    ask = ("docker", "exec", CONTROL_PLANE, "curl", "-sk", "--max-time", "5", f"https://{address}/healthz")
-    eventually(lambda: works(*ask) and read(*ask) == "ok", seconds=60, what=f"Kueue answers at {address}")
+    kueue_answers = f'[ "$(curl -sk --max-time 5 https://{address}/healthz)" = ok ]'
+    ask = ("docker", "exec", CONTROL_PLANE, "sh", "-c", kueue_answers)
+    eventually(lambda: works(*ask), seconds=60, what=f"Kueue answers at {address}")
     files = sorted((source("kueue") / "config/components/visibility").glob("apiservice_*.yaml"))
     texts = "\n---\n".join(file.read_text(encoding="utf-8") for file in files)
     texts = texts.replace("name: visibility-server", f"name: {VISIBILITY}")
