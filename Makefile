@@ -65,8 +65,7 @@ test: setup ## Set up, lint, and run all tests but the long ones; makes a test c
 
 .PHONY: test-fast
 test-fast: setup ## Run the tests that need no cluster and start no training
-	@echo "== fast tests"
-	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup -m "not slow" -rs
+	@$(PY) -m tools.run_tests fast
 
 .PHONY: test-versions
 test-versions: setup ## Run the trainer's tests with other versions of Python and torch; large downloads

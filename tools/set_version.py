@@ -20,13 +20,14 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 FORM: Final = re.compile(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?")
 SOURCE: Final = "kitctl/__init__.py"
 _VERSION: Final = r"(?P<version>[^\s\"]+)"
+CHARTS: Final = ("charts/training-job/Chart.yaml", "charts/platform/Chart.yaml")
 # File -> the lines that state the version. The generated ones are written by `make docs goldens`.
 WRITTEN: Final = {
     SOURCE: rf'^__version__ = "{_VERSION}"$',
-    "charts/training-job/Chart.yaml": rf"^(?:version|appVersion): {_VERSION}(?= |$)",
-    "charts/platform/Chart.yaml": rf"^(?:version|appVersion): {_VERSION}(?= |$)",
+    **dict.fromkeys(CHARTS, rf"^appVersion: {_VERSION}(?= |$)"),
     "charts/platform/values.yaml": rf"^image: kitctl/trainer:{_VERSION}$",
 }
+CHART_VERSION: Final = rf"^version: {_VERSION}(?= |$)"  # in CHARTS: a semantic version, which Helm insists on
 GENERATED: Final = {
     "charts/training-job/values.yaml": rf'^image: "kitctl/trainer:{_VERSION}"$',
     "charts/training-job/values.schema.json": rf'"kitctl/trainer:{_VERSION}"',
@@ -68,14 +69,27 @@ def mismatches(expected: str = "", root: Path = ROOT) -> Iterator[str]:
         found = set(_stated(root, name, pattern))
         if found != {expected}:
             yield f"{name}: {', '.join(sorted(found)) or 'no version'}, expected {expected}"
+    for name in CHARTS:
+        if (found := set(_stated(root, name, CHART_VERSION))) != {semantic(expected)}:
+            yield f"{name}: chart {', '.join(sorted(found)) or 'without version'}, expected {semantic(expected)}"
 
 
 def write(version: str, root: Path = ROOT) -> None:
     """Write the version to the files that are not generated."""
     for name, pattern in WRITTEN.items():
-        path = root / name
-        text = path.read_text(encoding="utf-8")
-        path.write_text(re.sub(pattern, lambda found: _replaced(found, version), text, flags=re.MULTILINE), "utf-8")
+        _write_lines(root / name, pattern, version)
+    for name in CHARTS:
+        _write_lines(root / name, CHART_VERSION, semantic(version))
+
+
+def semantic(version: str) -> str:
+    """A version of Python's form in that of semver.org: 0.2.0rc1 is 0.2.0-rc.1."""
+    return re.sub(r"(?<=\d)(a|b|rc)(\d+)$", r"-\1.\2", version)
+
+
+def _write_lines(path: Path, pattern: str, version: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    path.write_text(re.sub(pattern, lambda found: _replaced(found, version), text, flags=re.MULTILINE), "utf-8")
 
 
 def _stated(root: Path, name: str, pattern: str) -> list[str]:
