@@ -3,16 +3,45 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
-from tests.trainer.nodes import ColdNodes
+from tests.trainer.nodes import SCRIPTS, ColdNodes
 from tests.trainer.warm_agents import warm_environ
+
+# What differs, by its path in what ``scripts/fresh.py`` writes: what a rank has more than under torchrun, what less.
+# Under PYTHONUNBUFFERED, as torchrun starts its ranks.
+MEANT: Final = {
+    # An agent that is killed leaves no ranks.
+    "kernel/dies with its parent": (9, 0),
+    # SIGUSR1 prints the stacks, and a fatal signal the stack (faulthandler).
+    "kernel/SigCgt": ("00000000000006ea", "0000000000000002"),
+    # The output goes to the agent, and the heartbeat is a file in memory.
+    "kernel/descriptors": (["1 0.pipe", "2 0.pipe", "4 0.heartbeat"], ["1 pipe", "2 pipe"]),
+    # The agent gets lines at once.
+    "interpreter/streams/stdout/line buffering": (True, False),
+    # torchrun starts `python -u`.
+    "interpreter/original argv": ([], ["-u"]),
+    # Modules in the working folder must not hide the agent's.
+    "interpreter/flags/safe_path": (True, False),
+    # A hook waits for the import of a framework that the script may use.
+    "interpreter/finders": (["_AfterImport"], []),
+}
+# The process that ranks are forked from has imported torch and the trainer library.
+MEANT_WARM: Final = MEANT | {
+    # A script that sets what torch has read already is warned.
+    "interpreter/putenv": ("kittrain.node.late_variables.watch.<locals>.putenv", "posix.putenv"),
+    # What was imported is exempt from collections.
+    "interpreter/frozen objects": (True, False),
+}
+# Variables of a job, besides the manifests' own that begin with KIT_.
+VARIABLES: Final = {"ACCELERATE_TORCH_DEVICE", "ACCELERATE_USE_CPU", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"}
+
+SEARCH_PATH: Final = warm_environ()["PYTHONPATH"]  # with this folder: tests change to another
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -41,7 +70,10 @@ if __name__ == "__main__":
     write(facts())
 """
 MULTIPROCESSING = """
-import multiprocessing, os, sys
+import concurrent.futures, dataclasses, multiprocessing, os, sys
+@dataclasses.dataclass
+class Batch:
+    numbers: list
 class Numbers:
     def __len__(self):
         return 8
@@ -50,7 +82,10 @@ class Numbers:
 def work(queue):
     queue.put([os.path.basename(__file__), __name__, sys.argv[1:]])
 def spawned(rank, queue):
-    queue.put(rank)
+    queue.put(Batch([rank]))
+def own(batch):
+    assert type(batch) is Batch, type(batch)
+    return batch.numbers
 if __name__ == "__main__":
     import torch.multiprocessing  # here, so that few of the processes below take the time to import it
     from torch.utils.data import DataLoader
@@ -62,21 +97,29 @@ if __name__ == "__main__":
         process.start()
         seen[method] = queue.get()
         process.join()
-        loader = DataLoader(Numbers(), batch_size=4, num_workers=1, multiprocessing_context=method)
-        seen[f"loader {method}"] = [batch.tolist() for batch in loader]
+        with context.Pool(1) as pool:
+            seen[f"pool {method}"] = own(pool.apply_async(Batch, ([1],)).get(timeout=60))
+        with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as executor:
+            seen[f"executor {method}"] = own(executor.submit(Batch, [2]).result(timeout=60))
+        loader = DataLoader(Numbers(), batch_size=4, num_workers=1, collate_fn=Batch, multiprocessing_context=method)
+        seen[f"loader {method}"] = [own(batch) for batch in loader]
     queue = torch.multiprocessing.get_context("spawn").SimpleQueue()
     torch.multiprocessing.spawn(spawned, args=(queue,), nprocs=1)
-    seen["torch"] = queue.get()
+    seen["torch"] = own(queue.get())
     write(seen)
 """
 MODULE = """
-import sys
+import pickle, sys
 from ..beside import NUMBER
-write([sys.argv, __name__, __package__, __spec__.name, __file__, sys.path[0], NUMBER])
+class Thing: pass
+same = type(pickle.loads(pickle.dumps(Thing()))) is Thing
+write([sys.argv, __name__, __package__, __spec__.name, __file__, sys.path[0], NUMBER, same, sorted(globals())])
 """
 COMMANDS = {
     "identity": ("train.py", "--epochs", "5"),
     "multiprocessing": ("processes.py", "5"),
+    "fresh": ("fresh.py", "5"),
+    "fresh module": ("-m", "package.fresh", "5"),
     "module": ("-m", "package.inner.train", "--lr", "1e-3"),
 }
 
@@ -89,6 +132,7 @@ def folder(tmp_path: Path) -> Path:
         "processes.py": WRITE + MULTIPROCESSING,
         "package/inner/train.py": WRITE + MODULE,
         "package/beside.py": "NUMBER = 3\n",
+        **dict.fromkeys(("fresh.py", "package/fresh.py"), (SCRIPTS / "fresh.py").read_text()),
         **dict.fromkeys(("package/__init__.py", "package/inner/__init__.py", "utils/__init__.py"), ""),
         **dict.fromkeys(("env.py", "logs.py", "model.py", "trainer.py", "utils/helper.py"), "A = 1\n"),
     }
@@ -102,16 +146,17 @@ def seen_under_torchrun(folder: Path, command: tuple[str, ...]) -> Any:
     """What the script writes under plain torchrun."""
     output = folder / "torchrun.json"
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", *command]
-    subprocess.run(torchrun, check=True, cwd=folder, env={**os.environ, "OUTPUT": str(output), "OMP_NUM_THREADS": "1"})
+    env = {**warm_environ(), "PYTHONPATH": SEARCH_PATH, "PYTHONUNBUFFERED": "1", "OUTPUT": str(output)}
+    subprocess.run(torchrun, check=True, cwd=folder, env=env, capture_output=True)
     return json.loads(output.read_text())
 
 
 def seen_under_the_agent(folder: Path, command: tuple[str, ...], warm: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What it writes under our agent."""
-    monkeypatch.setenv("PYTHONPATH", warm_environ()["PYTHONPATH"])
-    monkeypatch.chdir(folder)
     output = folder / f"agent-{warm}.json"
-    with ColdNodes(folder, *command, nodes="1", OUTPUT=str(output), KIT_WARM_WORKERS=warm) as nodes:
+    same = {"PYTHONPATH": SEARCH_PATH, "PYTHONUNBUFFERED": "1", "OUTPUT": str(output)}
+    monkeypatch.chdir(folder)
+    with ColdNodes(folder, *command, nodes="1", KIT_WARM_WORKERS=warm, **same) as nodes:
         nodes.start(0)
         assert nodes.wait(0) == 0, nodes.everything()
     return json.loads(output.read_text())
@@ -132,3 +177,39 @@ def test_a_rank_finds_what_it_finds_under_torchrun(
     expected = seen_under_torchrun(folder, COMMANDS[name])
     for warm in warm_workers:
         assert seen_under_the_agent(folder, COMMANDS[name], warm, monkeypatch) == expected
+
+
+@pytest.mark.parametrize("name", ["fresh", "fresh module"])
+def test_what_a_script_sees_of_its_process_differs_from_torchrun_as_it_is_meant_to(
+    folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = flat(seen_under_torchrun(folder, COMMANDS[name]))
+    for warm, meant in (("1", MEANT_WARM), ("0", MEANT)):
+        found = flat(seen_under_the_agent(folder, COMMANDS[name], warm, monkeypatch))
+        more, less = set(found.pop("kernel/environment")), set(expected["kernel/environment"])
+        assert {one for one in more - less if not one.startswith("KIT_")} == VARIABLES
+        assert less - more <= {"TORCHELASTIC_SIGNALS_TO_HANDLE"}
+        for which in IMPORTED if warm == "1" else IMPORTED[:1]:
+            found.pop(which)
+        differing = {key: difference(found[key], expected[key]) for key in found if found[key] != expected[key]}
+        assert differing == {key: pair for key, pair in meant.items() if key in differing or key != SAFE}
+
+
+SAFE: Final = "interpreter/flags/safe_path"  # a warm rank has the flags of the process that started its agent
+# More modules are loaded; of a warm rank all that torch imports, which sets exit handlers and filters of warnings.
+IMPORTED: Final = ("modules", "interpreter/exit handlers", "interpreter/filters")
+
+
+def flat(facts: Any, path: str = "") -> dict[str, Any]:
+    """The facts by their path."""
+    if not isinstance(facts, dict):
+        return {path.removeprefix("/"): facts}
+    return {key: one for name, inner in facts.items() for key, one in flat(inner, f"{path}/{name}").items()}
+
+
+def difference(found: Any, expected: Any) -> Any:
+    """What a rank has more, and what less; of two lists with the same items, the lists."""
+    if not (isinstance(found, list) and isinstance(expected, list)):
+        return found, expected
+    more, less = ([one for one in a if one not in b] for a, b in ((found, expected), (expected, found)))
+    return (more, less) if more or less else (found, expected)

@@ -61,3 +61,12 @@ def test_it_resets_environment_and_signals() -> None:
 reset_after_fork({"ONLY": "this"})
 print(dict(os.environ), signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)"""
     assert ended(body) == (0, "{'ONLY': 'this'} True\n", "")
+
+
+def test_spawned_processes_start_in_its_folder_with_a_secret_of_its_own() -> None:
+    body = """import multiprocessing, multiprocessing.process
+before = multiprocessing.current_process().authkey
+os.chdir("/tmp")
+reset_after_fork(os.environ)
+print(multiprocessing.process.ORIGINAL_DIR, multiprocessing.current_process().authkey != before)"""
+    assert ended(body) == (0, "/tmp True\n", "")

@@ -14,10 +14,12 @@ import signal
 import sys
 import traceback
 from collections.abc import Mapping
-from importlib.machinery import SourceFileLoader
+from importlib.abc import InspectLoader
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import find_spec
 from io import TextIOWrapper
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import CodeType, ModuleType, TracebackType
 from typing import Final
 
 from kittrain.node import script_hooks
@@ -27,6 +29,7 @@ from kittrain.system.parent_death import die_with_parent
 TORCH: Final = f"{os.sep}torch{os.sep}"  # in the path of torch's files
 LOCAL_RANK: Final = "${local_rank}"  # torchrun's macro
 SOURCE: Final = (".py", ".pyw")
+SPAWNED_MAIN: Final = "__mp_main__"  # the main module's name in what spawned processes pickle
 OWN_FILES: Final = (__file__, script_hooks.__file__, runpy.__file__, "<frozen runpy>")
 
 
@@ -52,10 +55,11 @@ def main(command: list[str]) -> None:
 def run(command: list[str]) -> None:
     """Run ``script.py args`` or ``-m module args`` as ``__main__``; ``${local_rank}`` in arguments is this rank's."""
     command = [part.replace(LOCAL_RANK, os.environ.get("LOCAL_RANK", "0")) for part in command]
+    sys.orig_argv = [sys.executable, *command]
     if command[0] == "-m":
         sys.path.insert(0, str(Path.cwd()))
         sys.argv = command[1:]
-        runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+        run_module(command[1])
     else:
         sys.path.insert(0, str(Path(command[0]).resolve().parent))
         sys.argv = command
@@ -63,22 +67,63 @@ def run(command: list[str]) -> None:
 
 
 def run_script(script: str) -> None:
-    """Run a file as the module ``__main__``, and keep the module: threads, exit handlers and pickles may need it.
+    """Run a file as the module ``__main__``.
 
-    ``runpy.run_path`` takes it away, and gives it a relative ``__file__``, which is of no use to a script that changes
-    its folder, as hydra does.
+    ``runpy.run_path`` gives it a relative ``__file__``, which is of no use to a script that changes its folder, as
+    hydra does.
     """
     if not script.endswith(SOURCE):  # an archive, or bytecode
         runpy.run_path(script, run_name="__main__")
         return
     file = os.path.abspath(script)  # noqa: PTH100  links are not resolved
     loader = SourceFileLoader("__main__", file)
+    code = loader.source_to_code(Path(file).read_bytes(), file)
+    run_as_main(code, __file__=file, __loader__=loader, __package__=None, __cached__=None)
+
+
+def run_module(name: str) -> None:
+    """Run a module as the module ``__main__``; of a package, its module of that name.
+
+    Raises:
+        ImportError: there is none, or it has no Python code.
+    """
+    spec = main_spec(name)
+    code: CodeType | None = spec.loader.get_code(spec.name) if isinstance(spec.loader, InspectLoader) else None
+    if code is None:
+        raise ImportError(f"{spec.name} has no Python code", name=spec.name)
+    sys.argv[0] = spec.origin or spec.name
+    names = {"__file__": spec.origin, "__loader__": spec.loader, "__package__": spec.parent, "__cached__": spec.cached}
+    run_as_main(code, __spec__=spec, **names)
+
+
+def main_spec(name: str) -> ModuleSpec:
+    """The module that ``python -m name`` runs.
+
+    Raises:
+        ImportError: there is none.
+    """
+    spec = find_spec(name)
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = find_spec(f"{name}.__main__")
+        if spec is None:
+            raise ImportError(f"No module named {name}.__main__: {name} is a package, which has none to run", name=name)
+    if spec is None:
+        raise ImportError(f"No module named {name}", name=name)
+    return spec
+
+
+def run_as_main(code: CodeType, **names: object) -> None:
+    """Run code as the module ``__main__``, and keep the module, which ``runpy`` takes away.
+
+    Threads and exit handlers may need it. What a spawned process sends back of the script's own classes is found under
+    the second name, which ``multiprocessing`` gives to the main module that it finds when it is imported.
+    """
     module = ModuleType("__main__")
-    vars(module).update(
-        __file__=file, __loader__=loader, __package__=None, __cached__=None, __builtins__=builtins, __annotations__={}
-    )
+    vars(module).update(__builtins__=builtins, __annotations__={}, **names)
     sys.modules["__main__"] = module
-    exec(loader.source_to_code(Path(file).read_bytes(), file), vars(module))  # noqa: S102  the user's script
+    if SPAWNED_MAIN in sys.modules:
+        sys.modules[SPAWNED_MAIN] = module
+    exec(code, vars(module))  # noqa: S102  the user's script
 
 
 def record(error: BaseException) -> None:

@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import NoReturn
 
 _generators: list[random.Random] = []  # created by modules at import
@@ -33,10 +34,18 @@ def reset_after_fork(env: Mapping[str, str]) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _reset_multiprocessing()
     tempfile.tempdir = None  # cached; the environment or the script may set another one
     with suppress(AttributeError):
         threading.main_thread()._set_native_id()  # type: ignore[attr-defined]  # noqa: SLF001  not updated by Python 3.11
     reseed_generators()
+
+
+def _reset_multiprocessing() -> None:
+    """Set what ``multiprocessing`` takes from the process when it is imported: its folder, and a secret of its own."""
+    if process := sys.modules.get("multiprocessing.process"):
+        process.ORIGINAL_DIR = str(Path.cwd())  # type: ignore[attr-defined]
+        process.current_process().authkey = os.urandom(32)
 
 
 def reseed_generators() -> None:
