@@ -22,7 +22,7 @@ class Snapshot(Output, frozen=True, kw_only=True):
     """A snapshot; what follows from its manifest is None where that cannot be trusted.
 
     ``created`` is Unix seconds, ``size`` bytes; ``epoch``, from 1, is that of its last step, and None, too, where the
-    order of the data is not known.
+    order of the data is not known. ``not_finite`` says why its state is not finite; empty if that was not found.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Snapshot(Output, frozen=True, kw_only=True):
     run: str | None
     world_size: int | None
     created: float | None
+    not_finite: str = ""
 
 
 class LedgerEntry(Output, frozen=True, kw_only=True):

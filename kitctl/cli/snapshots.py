@@ -97,7 +97,7 @@ def show(client: SnapshotClient, which: str, output: str | None) -> None:
 @option("--damaged", group="Snapshots", is_flag=True, help="Delete damaged ones, too.")
 @yes_option
 def prune(client: SnapshotClient, keep: int, damaged: bool, yes: bool) -> None:
-    """Delete all but the newest; every byte of those that stay is verified first."""
+    """Delete all but the newest, and the last finite one; every byte of those that stay is verified first."""
     found = client.prunable(keep, damaged=damaged)
     if not found:
         info(f"{client.store.name}: nothing to delete")

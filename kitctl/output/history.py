@@ -55,6 +55,8 @@ class Snapshot(Document, frozen=True, kw_only=True, tag="Snapshot"):
     """Ranks of that run."""
     created: float | None
     """When it was taken."""
+    not_finite: str
+    """Why its state is not finite, such as `the loss of step 31 is nan`. Empty: no such value was found."""
     details: SnapshotDetails | None = None
     """What its manifest says. Null in lists."""
 

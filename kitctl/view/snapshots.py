@@ -35,7 +35,7 @@ def page(one: SnapshotDetails, now: float) -> list[str]:
         ("Size", format_bytes(one.size)),
         ("Resumed from", one.parent or "the start"),
         ("Digest", one.digest),
-    ]
+    ] + ([("Not finite", one.not_finite)] if one.not_finite else [])
     width = max(len(name) for name, _ in facts) + 3
     tensors = [[each.name, _shape(each.shape), each.dtype, format_bytes(each.size)] for each in one.tensors]
     head = [printable.line(f"{name:<{width}}{text}") for name, text in facts]
@@ -62,6 +62,11 @@ def _shape(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape)) or "scalar"
 
 
+def _condition(one: Snapshot) -> str:
+    notes = [one.reason, f"not finite ({one.not_finite})" if one.not_finite else ""]
+    return ": ".join(filter(None, [one.condition, *notes]))
+
+
 def _row(one: Snapshot, now: float, *, wide: bool) -> list[str]:
     return [
         str(one.step),
@@ -71,5 +76,5 @@ def _row(one: Snapshot, now: float, *, wide: bool) -> list[str]:
         str(one.world_size or "-"),
         "-" if one.created is None else duration(now - one.created),
         format_bytes(one.size),
-        one.condition + (f": {one.reason}" if one.reason else ""),
+        _condition(one),
     ] + ([one.name] if wide else [])

@@ -34,8 +34,10 @@ ENTRIES = tuple(
 
 def test_a_list_shows_each_snapshot_and_its_problem() -> None:
     damaged = Snapshot(**facts(**UNKNOWN, step=100, condition="damaged", reason="shard-00001.bin is missing"))
-    assert view.table([Snapshot(**facts()), damaged], NOW) == [
+    broken = Snapshot(**facts(not_finite="the loss is nan"))
+    assert view.table([broken, Snapshot(**facts()), damaged], NOW) == [
         "STEP   EPOCH   GENERATION   RUN        RANKS   AGE     SIZE      CONDITION",
+        "120    3       2            01234567   4       1m05s   1.5 GiB   whole: not finite (the loss is nan)",
         "120    3       2            01234567   4       1m05s   1.5 GiB   whole",
         "100    -       2            -          -       -       1.5 GiB   damaged: shard-00001.bin is missing",
     ]
@@ -53,6 +55,7 @@ def test_details_show_tensors_and_history() -> None:
         "torch": "2.9",
         "parent": "",
     }
+    more["not_finite"] = "the loss is nan"
     tensors = (
         Tensor(name="fc.weight", shape=(10, 64), dtype="float32", size=2560),
         Tensor(name="t", shape=(), dtype="int64", size=8),
@@ -61,6 +64,7 @@ def test_details_show_tensors_and_history() -> None:
     assert "120, in epoch 3 after 32 of 64 samples" in shown
     assert "generation 2, 4 ranks, torch 2.9" in shown
     assert "Resumed from   the start" in shown
+    assert "Not finite     the loss is nan" in shown
     assert "fc.weight   10x64    float32   2.5 KiB" in shown
     assert "t           scalar   int64     8 B" in shown
     assert "1       2            2       5-8     0-64        1" in shown

@@ -98,6 +98,19 @@ def test_assignments_follow_the_group_rank_and_rounds_only_grow(tmp_path: Path) 
     del store
 
 
+def test_a_warning_of_rank_0_is_reported(tmp_path: Path) -> None:
+    leader = reporter(tmp_path, 0)
+    port = free_port()
+    store = connect(port, host=True)
+    meet(port, "a", [leader])
+    (tmp_path / "progress-0.json").write_text(json.dumps({"step": 40, "warning": "the loss is nan since step 31"}))
+    assert leader.warning == "the loss is nan since step 31"
+    leader.stop()
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["warning"] == "the loss is nan since step 31"
+    del store
+
+
 def test_forming_is_reported_until_the_next_round(tmp_path: Path) -> None:
     leader = reporter(tmp_path, 0)
     port = free_port()

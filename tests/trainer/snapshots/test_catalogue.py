@@ -100,6 +100,18 @@ def test_snapshots_older_than_the_newest_good_ones_are_prunable(tmp_path: Path) 
         catalogue.prunable(found, 0)
 
 
+def test_the_newest_finite_snapshot_is_never_prunable(tmp_path: Path) -> None:
+    runs.run(tmp_path, 1, 2, 3, 4, 5)
+    for step in (3, 4, 5):
+        runs.resign(tmp_path / f"step-0000000{step}-g0001", not_finite="the loss is nan")
+    assert steps(catalogue.prunable(catalogue.inspect_all(tmp_path, verify=True), 1)) == ["4", "3", "1"]
+    assert steps(catalogue.prunable(catalogue.inspect_all(tmp_path, verify=True), 4)) == ["1"]
+    with pytest.raises(CatalogueError, match="step-00000002-g0001 cannot be deleted"):
+        catalogue.delete(catalogue.inspect_all(tmp_path, verify=True), ["step-00000002-g0001"], keep=1, damaged=False)
+    runs.flip(tmp_path / "step-00000002-g0001" / "shard-00000.bin")  # which leaves the one before it
+    assert steps(catalogue.prunable(catalogue.inspect_all(tmp_path, verify=True), 1)) == ["4", "3"]
+
+
 def test_damaged_snapshots_do_not_count_and_are_prunable_only_on_request(tmp_path: Path) -> None:
     runs.run(tmp_path, 1, 2, 3, 4)
     runs.flip(tmp_path / "step-00000004-g0001" / "shard-00000.bin")

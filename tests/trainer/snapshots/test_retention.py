@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,8 @@ from kittrain.env import RankEnv
 from kittrain.snapshots.retention import Retention
 from kittrain.snapshots.snapshot import Manifest
 from tests.trainer.saved import manifest
+
+VALUES = [math.nan, 0.9, math.inf, -math.inf, 0.1]  # of a metric
 
 
 def at(step: int, **metrics: float) -> Manifest:
@@ -45,6 +48,7 @@ def test_the_best_is_kept(best: str, steps: list[int]) -> None:
         at(30),
         at(40, accuracy=0.8, loss=1.0),
         at(50, accuracy=math.nan, loss=math.nan),
+        at(55, accuracy=math.inf, loss=-math.inf),
         at(60),
     ]
     assert kept(env, measured) == steps
@@ -55,3 +59,17 @@ def test_milestones_of_older_generations_count() -> None:
     older, newer = manifest(1, 1), manifest(1, 2)
     run = [replace(older, step=100), replace(older, step=150), replace(newer, step=160), replace(newer, step=210)]
     assert kept(env, run) == [100, 210]
+
+
+@pytest.mark.parametrize(
+    "env",
+    [{}, {"snapshot_keep_every": 100}, {"snapshot_keep_best": "max:accuracy"}, {"snapshot_keep_best": "min:accuracy"}],
+    ids=str,
+)
+def test_the_last_finite_one_is_kept_whatever_else_is(env: dict[str, Any]) -> None:
+    finite = [at(10), at(20, accuracy=0.5), at(30)]
+    measured = [at(40 + 10 * number, accuracy=value) for number, value in enumerate(VALUES)]
+    broken = [replace(one, not_finite="the loss is nan") for one in measured]
+    assert kept(RankEnv(snapshot_keep=2, **env), finite + broken)[-3:] == [30, 70, 80]
+    assert kept(RankEnv(snapshot_keep=2, **env), [*finite, *broken, at(90), at(91)])[-2:] == [90, 91]
+    assert 30 not in kept(RankEnv(snapshot_keep=2, **env), [*finite, *broken, at(90), at(91)])

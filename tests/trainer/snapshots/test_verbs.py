@@ -37,6 +37,13 @@ def test_list_and_verify_print_the_newest_first(tmp_path: Path) -> None:
     assert [one["step"] for one in result(tmp_path, "verify", "5")] == [5]
 
 
+def test_what_is_not_finite_is_shown(tmp_path: Path) -> None:
+    runs.run(tmp_path, 2, 5)
+    runs.resign(tmp_path / "step-00000005-g0001", not_finite="the loss of step 5 is nan")
+    assert [one["notFinite"] for one in result(tmp_path, "list")] == ["the loss of step 5 is nan", ""]
+    assert result(tmp_path, "show")["notFinite"] == "the loss of step 5 is nan"
+
+
 def test_show_prints_tensors_and_ledger(tmp_path: Path) -> None:
     runs.run(tmp_path, 5)
     shown = result(tmp_path, "show", "5")

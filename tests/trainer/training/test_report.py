@@ -65,6 +65,7 @@ def test_the_progress_file(tmp_path: Path) -> None:
         "snapshot_seconds": 1.5,
         "snapshot_stall_seconds": 0.25,
         "metrics": {},
+        "warning": "",
     }
     assert read(file)["metrics"] == {"accuracy": 0.5, "perplexity": None}
     assert [entry.name for entry in tmp_path.iterdir()] == ["progress.json"]

@@ -75,7 +75,7 @@ class Reporter:
         self._round = 0
         self._timings: Mapping[str, Mapping[str, float]] = {}
         self._slow: set[str] = set()  # ranks already logged as slow
-        self.warning = ""  # what is probably not as it should be, although the ranks run or have succeeded
+        self._without_group = ""  # a warning that the ranks have none
         self._world = 1
         self.loaded = 0  # as ``Ranks.loaded``, of this round, and of all nodes' former ones
         self._script_progress: Mapping[str, Any] = {}  # of a script that writes no progress file
@@ -116,6 +116,11 @@ class Reporter:
         """Whether the round has ended and the next one is forming."""
         return self._round_over
 
+    @property
+    def warning(self) -> str:
+        """What is probably not as it should be, although the ranks run or have succeeded; it was logged."""
+        return self._without_group or str(self._progress().get("warning") or "")
+
     def failed(self, failure: Failure) -> None:
         """Record a rank's failure."""
         self._failures.add(failure, self._ranks)
@@ -143,10 +148,10 @@ class Reporter:
         self.recovery.update(ranks.reached)
         self.loaded = max(self.loaded, ranks.loaded)
         self._script_progress = ranks.script_progress or self._script_progress
-        warned = self.warning
-        self.warning = without_group(steps=ranks.script_steps, group=ranks.group, world=self._world)
-        if self.warning and not warned:
-            self._log(f"warning: {self.warning}")
+        warned = self._without_group
+        self._without_group = without_group(steps=ranks.script_steps, group=ranks.group, world=self._world)
+        if self._without_group and not warned:
+            self._log(f"warning: {self._without_group}")
         self._timings = timings or self._timings
         for rank, ratio in self._timings.get("slow", {}).items():
             if rank not in self._slow:
@@ -216,8 +221,9 @@ class Reporter:
     def _log(self, text: str) -> None:
         log(self._node.node_index, text)
 
-    def _progress(self) -> Any:
+    def _progress(self) -> Mapping[str, Any]:
         try:
-            return json.loads(self._progress_file.read_bytes())
+            progress = json.loads(self._progress_file.read_bytes())
         except (OSError, ValueError):  # the script does not write it, or has not yet
             return self._script_progress
+        return progress if isinstance(progress, dict) else {}

@@ -128,6 +128,7 @@ def _row(info: SnapshotInfo) -> dict[str, Any]:
         "run": manifest and manifest.run,
         "world_size": manifest and manifest.world_size,
         "created": manifest and manifest.created,
+        "not_finite": manifest.not_finite if manifest else "",
     }
 
 

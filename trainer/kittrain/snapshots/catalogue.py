@@ -119,7 +119,8 @@ def parameters(info: SnapshotInfo, manifest: Manifest) -> list[Parameter]:
 def prunable(found: Sequence[SnapshotInfo], keep: int, *, damaged: bool = False) -> list[SnapshotInfo]:
     """Snapshots that may be deleted: those older than the ``keep`` newest verified ones, and on request damaged ones.
 
-    Unfinished ones may be being written, and unreadable ones may be good: both are kept.
+    The newest verified one whose state is finite is kept, too, as a run keeps it. Unfinished ones may be being written,
+    and unreadable ones may be good: both are kept.
 
     Raises:
         CatalogueError: ``keep`` is below 1.
@@ -127,9 +128,11 @@ def prunable(found: Sequence[SnapshotInfo], keep: int, *, damaged: bool = False)
     if keep < 1:
         raise CatalogueError(f"keep {keep}: at least one good snapshot has to be kept")
     good = [one for one in found if one.good]
-    verified = [one for one in good if one.condition == "verified"][:keep]
-    older = good[good.index(verified[-1]) + 1 :] if len(verified) == keep else []
-    return older + [one for one in found if damaged and one.condition == "damaged"]
+    verified = [one for one in good if one.condition == "verified"]
+    finite = [one for one in verified if one.manifest and not one.manifest.not_finite][:1]
+    older = good[good.index(verified[keep - 1]) + 1 :] if len(verified) >= keep else []
+    bad = [one for one in found if damaged and one.condition == "damaged"]
+    return [one for one in older if one not in finite] + bad
 
 
 def delete(found: Sequence[SnapshotInfo], names: Collection[str], *, keep: int, damaged: bool) -> list[SnapshotInfo]:
@@ -141,7 +144,9 @@ def delete(found: Sequence[SnapshotInfo], names: Collection[str], *, keep: int, 
     """
     allowed = {one.path.name: one for one in prunable(found, keep, damaged=damaged)}
     if denied := sorted(set(names) - allowed.keys()):
-        raise CatalogueError(f"{', '.join(denied)} cannot be deleted: the {keep} newest good snapshots are kept")
+        raise CatalogueError(
+            f"{', '.join(denied)} cannot be deleted: the {keep} newest good snapshots are kept, and the last finite one"
+        )
     for name in names:
         path = allowed[name].path
         scratch = path.with_name(f"{snapshot.SCRATCH}{name}-dropped")

@@ -18,7 +18,16 @@ from kittrain.snapshots.snapshot import Manifest, Parent
 from kittrain.world.distributed import World
 from kittrain.world.order import Cursor
 
-Report = Shard | OSError | None  # what a rank wrote, or the error; None if rank 0 writes for all
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """A shard that a rank wrote, and which of its values are not finite; empty if all are."""
+
+    shard: Shard
+    not_finite: str = ""
+
+
+Report = Written | OSError | None  # what a rank wrote, or the error; None if rank 0 writes for all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +40,7 @@ class Pending:
         folder: scratch folder for the shards.
         began: on a monotonic clock, in seconds.
         stall: how long training waited for the copy, in seconds.
+        not_finite: what is not finite about the last step; empty if nothing is known to be.
     """
 
     cursor: Cursor
@@ -38,6 +48,7 @@ class Pending:
     folder: Path
     began: float
     stall: float
+    not_finite: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +59,13 @@ class Committed:
         step: after which it was taken.
         seconds: from the start of the copy until it was published.
         stall: the part of these in which training waited.
+        not_finite: as in its manifest.
     """
 
     step: int = 0
     seconds: float = 0.0
     stall: float = 0.0
+    not_finite: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +91,7 @@ class Chain:
         self._order = identity.order
         self._generation = generation
         self._tip = _Tip()
+        self._warned = False  # of a state that is not finite
         self.last = Committed()
 
     @property
@@ -111,7 +125,11 @@ class Chain:
             Fenced: a newer generation has taken over.
         """
         try:
-            manifest = replace(self.describe(pending.cursor, pending.metrics), shards=_written(reports))
+            manifest = replace(
+                self.describe(pending.cursor, pending.metrics),
+                shards=_written(reports),
+                not_finite=pending.not_finite or _not_finite(reports),
+            )
             archive.publish(manifest, pending.folder)
         except (OSError, CorruptError) as error:
             parent = self._tip.parent
@@ -119,7 +137,13 @@ class Chain:
             self._world.print(f"warning: no snapshot at step {step}: {error}; the last good one is {last}")
         else:
             self.resume_from(manifest, manifest)
-            self.last = Committed(step=manifest.step, seconds=time.monotonic() - pending.began, stall=pending.stall)
+            self.last = Committed(
+                step=manifest.step,
+                seconds=time.monotonic() - pending.began,
+                stall=pending.stall,
+                not_finite=manifest.not_finite,
+            )
+            self._warn(manifest)
             archive.apply_retention()
         finally:
             snapshot.discard(pending.folder)
@@ -156,6 +180,15 @@ class Chain:
             metrics=metrics,
         )
 
+    def _warn(self, manifest: Manifest) -> None:
+        """Say once that a snapshot is not finite."""
+        if manifest.not_finite and not self._warned:
+            self._warned = True
+            self._world.print(
+                f"warning: the snapshot of step {manifest.step} is not finite: {manifest.not_finite}; the last finite "
+                "one is kept, whatever snapshots.keep says"
+            )
+
     def _cursor(self, manifest: Manifest) -> Cursor:
         """A snapshot's cursor in this run's order of the data."""
         return manifest.cursor if same_order(manifest, self._order) else new_order_start(manifest.cursor)
@@ -170,4 +203,9 @@ def _written(reports: Sequence[Report]) -> tuple[Shard, ...]:
     for report in reports:
         if isinstance(report, OSError):
             raise report
-    return tuple(report for report in reports if isinstance(report, Shard))
+    return tuple(report.shard for report in reports if isinstance(report, Written))
+
+
+def _not_finite(reports: Sequence[Report]) -> str:
+    """The first value that is not finite; empty if all are."""
+    return next((one.not_finite for one in reports if isinstance(one, Written) and one.not_finite), "")

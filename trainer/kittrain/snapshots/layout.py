@@ -32,10 +32,12 @@ class Layout:
     Attributes:
         structure: of the state that it was planned for.
         pieces: what this rank writes, with offsets in the shard's data.
+        trained: names of the tensors that are trained.
     """
 
     structure: Structure
     pieces: tuple[Piece, ...]
+    trained: frozenset[str]
 
     @classmethod
     def of(cls, parts: Iterable[Piece], tensors: Tensors) -> Layout:
@@ -44,7 +46,8 @@ class Layout:
         for part in parts:
             start = -(-(pieces[-1].stop if pieces else 0) // ALIGNMENT) * ALIGNMENT
             pieces.append(replace(part, start=start, stop=start + part.stop - part.start))
-        return cls(structure=structure(tensors), pieces=tuple(pieces))
+        trained = frozenset(name for name, tensor in tensors.items() if tensor.requires_grad)
+        return cls(structure=structure(tensors), pieces=tuple(pieces), trained=trained)
 
     @property
     def size(self) -> int:

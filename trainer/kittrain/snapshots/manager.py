@@ -146,12 +146,13 @@ class SnapshotManager:
         tensors, rest = self._state.capture()
         self._memory.copy(self._chain.describe(cursor, metrics), tensors, self._extras(rest))
 
-    def begin(self, cursor: Cursor, metrics: Mapping[str, float]) -> None:
+    def begin(self, cursor: Cursor, metrics: Mapping[str, float], *, not_finite: str = "") -> None:
         """Copy the state and start writing it; waits for the previous snapshot first, and replaces one of this cursor.
 
         Args:
             cursor: of the data.
             metrics: of the epoch that ends here.
+            not_finite: what is not finite about the last step, such as its loss; empty if nothing is known to be.
         """
         if self._folder is None:
             return
@@ -166,7 +167,9 @@ class SnapshotManager:
         tensors, rest = self._state.capture()
         self._writer.begin(folder, tensors, self._extras(rest))
         stall = time.monotonic() - began
-        self._pending = Pending(cursor=cursor, metrics=metrics, folder=folder, began=began, stall=stall)
+        self._pending = Pending(
+            cursor=cursor, metrics=metrics, folder=folder, began=began, stall=stall, not_finite=not_finite
+        )
 
     def advance(self, *, written: bool) -> None:
         """Start publishing a snapshot that is written. Call it between two steps.
@@ -182,15 +185,17 @@ class SnapshotManager:
         if self._publishing and self._publishing.done():
             self._publishing.result()
 
-    def commit(self, cursor: Cursor, metrics: Mapping[str, float]) -> None:
+    def commit(self, cursor: Cursor, metrics: Mapping[str, float], *, not_finite: str = "") -> None:
         """Write and publish a snapshot, unless there is one of this cursor, and wait. If it fails, log a warning.
+
+        The arguments are those of ``begin``.
 
         Raises:
             Fenced: a newer generation has taken over.
         """
         if self._is_committed(cursor):
             return
-        self.begin(cursor, metrics)
+        self.begin(cursor, metrics, not_finite=not_finite)
         if self._pending:
             self._publish(self._pending)
         if self._publishing:

@@ -1,4 +1,4 @@
-"""Which snapshots of a run are kept: the last few, periodic milestones, and the best by a metric. Pure."""
+"""Which snapshots of a run are kept: the last few, milestones, the best by a metric, and the last finite one. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ class Retention:
 
     def expired(self, snapshots: Sequence[Manifest]) -> list[Manifest]:
         """The snapshots that may be deleted, given a run's snapshots in order."""
-        kept = {one.name for one in (*snapshots[-self._last :], *self._milestones(snapshots), *self._best(snapshots))}
-        return [one for one in snapshots if one.name not in kept]
+        finite = [one for one in snapshots if not one.not_finite]
+        kept = (*snapshots[-self._last :], *self._milestones(snapshots), *self._best(finite), *finite[-1:])
+        names = {one.name for one in kept}
+        return [one for one in snapshots if one.name not in names]
 
     def _milestones(self, snapshots: Sequence[Manifest]) -> list[Manifest]:
         """The first snapshot at or after each multiple of the interval. It stays the first, as it is never deleted."""
@@ -30,7 +32,7 @@ class Retention:
         return [one for one, before, now in zip(snapshots, reached, reached[1:], strict=False) if now > before]
 
     def _best(self, snapshots: Sequence[Manifest]) -> list[Manifest]:
-        """The snapshot with the best metric; the first of equal ones."""
-        measured = [one for one in snapshots if not math.isnan(one.metrics.get(self._metric, math.nan))]
+        """The snapshot with the best metric, which has to be finite; the first of equal ones."""
+        measured = [one for one in snapshots if math.isfinite(one.metrics.get(self._metric, math.nan))]
         choose = max if self._better == "max" else min
         return [choose(measured, key=lambda one: one.metrics[self._metric])] if measured else []

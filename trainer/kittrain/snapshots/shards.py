@@ -13,7 +13,7 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,7 +73,13 @@ def name(number: int) -> str:
     return f"shard-{number:05}.bin"
 
 
-def write(path: Path, data: Iterable[memoryview], pieces: Iterable[Piece], extras: Mapping[str, bytes]) -> Shard:
+def write(
+    path: Path,
+    data: Iterable[memoryview],
+    pieces: Iterable[Piece],
+    extras: Mapping[str, bytes],
+    check: Callable[[memoryview], None] | None = None,
+) -> Shard:
     """Write and sync a shard; another thread computes checksums at the same time.
 
     Args:
@@ -81,6 +87,7 @@ def write(path: Path, data: Iterable[memoryview], pieces: Iterable[Piece], extra
         data: bytes, part by part; a part does not change until the next one is requested.
         pieces: what they are.
         extras: small values by name.
+        check: also called with each part, in that thread.
 
     Raises:
         OSError: writing failed.
@@ -88,10 +95,15 @@ def write(path: Path, data: Iterable[memoryview], pieces: Iterable[Piece], extra
     checksums = Checksums()
     tail = b""
 
+    def examine(part: memoryview) -> None:
+        checksums.add(part)
+        if check:
+            check(part)
+
     def parts() -> Iterator[files.Buffer]:
         nonlocal tail
         for part in data:
-            added = pool.submit(checksums.add, part)
+            added = pool.submit(examine, part)
             yield part
             added.result()
         tail = _tail(pieces, extras, checksums.values)

@@ -62,6 +62,7 @@ class Manifest:
         ledger: the whole committed history of the run.
         earlier: the segments of that history in other orders of the data; usually empty.
         metrics: measured at this step, at the end of an epoch for example; usually empty.
+        not_finite: why the state is not finite, such as ``the loss of step 31 is nan``; empty if nothing was found.
         shards: by number; one per writer.
     """
 
@@ -84,6 +85,7 @@ class Manifest:
     ledger: Ledger
     earlier: tuple[Segment, ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
+    not_finite: str = ""
     shards: tuple[Shard, ...] = ()
 
     @property
@@ -109,10 +111,11 @@ def name(step: int, generation: int) -> str:
 
 
 def facts_of(manifest: Manifest) -> dict[str, Any]:
-    """The file's contents without the digest; ``earlier`` is omitted if empty."""
+    """The file's contents without the digest. What is rarely needed is omitted if empty: earlier versions read it."""
     facts = asdict(manifest)
-    if not manifest.earlier:
-        del facts["earlier"]
+    for key in ("earlier", "not_finite"):
+        if not facts[key]:
+            del facts[key]
     return facts
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from kittrain.snapshots import layout, shards
-from kittrain.snapshots.chain import Report
+from kittrain.snapshots.chain import Report, Written
+from kittrain.snapshots.finite import FiniteCheck
 from kittrain.snapshots.layout import BounceBuffer, Buffer, Layout
 from kittrain.snapshots.polling import wait_for_all
 from kittrain.snapshots.tree import Tensors, dump
@@ -86,9 +87,11 @@ class Writer:
             return None
         try:
             folder.mkdir(exist_ok=True)
-            return shards.write(folder / shards.name(self._world.rank), data, planned.pieces, contents())
+            path, check = folder / shards.name(self._world.rank), FiniteCheck(planned.pieces, planned.trained)
+            shard = shards.write(path, data, planned.pieces, contents(), check.add)
         except OSError as error:
             return error
+        return Written(shard=shard, not_finite=check.problem)
 
     def _with_heartbeats(self, parts: Iterable[memoryview]) -> Iterator[memoryview]:
         """Write a heartbeat after each part, since training waits meanwhile."""

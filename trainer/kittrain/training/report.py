@@ -59,6 +59,9 @@ class Reporter:
     Args:
         world: its environment has the path of the progress file.
         plan: of the run; may change.
+
+    Attributes:
+        warning: about the training itself, for the job's status; may be set at any time.
     """
 
     def __init__(self, world: World, plan: Plan) -> None:
@@ -76,6 +79,7 @@ class Reporter:
         self._metrics: dict[str, Any] = {}
         self._committed = Committed()
         self._grace = GracePeriodCheck(world)
+        self.warning = ""
 
     def __enter__(self) -> Self:
         return self
@@ -139,6 +143,11 @@ class Reporter:
         """Set metrics of the status: numbers, or tensors of one number, which are read when they are written."""
         self._metrics |= metrics
 
+    @property
+    def _snapshot_warning(self) -> str:
+        last = self._committed
+        return last.not_finite and f"the snapshot of step {last.step} is not finite: {last.not_finite}"
+
     def _line(self, step: Step) -> str:
         plan, parts = self._plan, []
         if plan.epochs is not None:
@@ -173,6 +182,7 @@ class Reporter:
             "resumed_from": self._resumed_from,
             "resumed_at": self._resumed_at,
             "metrics": {name: _finite(float(value)) for name, value in self._metrics.items()},
+            "warning": self.warning or self._snapshot_warning,
         }
         scratch = self._file.with_name(f".{self._file.name}")
         with contextlib.suppress(OSError):

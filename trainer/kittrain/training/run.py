@@ -167,7 +167,7 @@ class Run:
         self._own.generators = None
         ids, size = self._taken.end_step()
         self._note_untracked()
-        self._session.send(self._taken.cursor, mean, ids=ids, size=size, epoch=self._epoch)
+        self._session.send(self._taken.cursor, mean, ids=ids, size=size, epoch=self._epoch, has_loss=loss is not None)
         if self._in_epochs and self._loaders.length:
             done, taken = self.steps_done - self._epoch_start, self._loaders.taken
             self._plan.estimate(self._epoch_start, self._epoch, -(-self._loaders.length * done // taken))

@@ -16,6 +16,7 @@ from kittrain.snapshots.manager import SnapshotManager
 from kittrain.snapshots.rank_state import RankState
 from kittrain.snapshots.state import State
 from kittrain.system.heartbeat import Phase
+from kittrain.training.loss_watch import LossWatch
 from kittrain.training.report import Plan, Reporter
 from kittrain.training.snapshot_schedule import SnapshotSchedule
 from kittrain.training.step_sync import PendingMean, Step, StepMessage, StepSync, StopRequest
@@ -77,6 +78,7 @@ class Session:
         self._on_step = on_step
         self._snapshots = SnapshotManager(world, state, order, own)
         self._sync = StepSync(world)
+        self._losses = LossWatch(world)
         self._request = StopRequest()
         self._stack = ExitStack()
         self._begin = self.cursor = Cursor()
@@ -128,7 +130,9 @@ class Session:
         self.report.begin(steps)
         world.print(f"{start} with {ranks} on {world.device.type}{details}")
 
-    def send(self, cursor: Cursor, mean: PendingMean, *, ids: list[int], size: int, epoch: int) -> None:
+    def send(
+        self, cursor: Cursor, mean: PendingMean, *, ids: list[int], size: int, epoch: int, has_loss: bool = True
+    ) -> None:
         """A step has ended; the one before it is reported.
 
         Args:
@@ -137,10 +141,17 @@ class Session:
             ids: this rank's samples, if known.
             size: number of samples of all ranks, if known.
             epoch: it belongs to, from 0 on.
+            has_loss: whether the messages have one.
         """
         self.cursor = cursor
         step = Step(
-            number=self.steps, generation=self._snapshots.generation, cursor=cursor, ids=ids, size=size, epoch=epoch
+            number=self.steps,
+            generation=self._snapshots.generation,
+            cursor=cursor,
+            ids=ids,
+            size=size,
+            epoch=epoch,
+            has_loss=has_loss,
         )
         self._world.heartbeat.beat(Phase.SYNCING, step=step.number)
         self._report_step(self._sync.send(step, mean))
@@ -167,7 +178,7 @@ class Session:
         """Take a snapshot, and wait for it."""
         self._world.heartbeat.beat(Phase.SAVING)
         self.flush()
-        self._snapshots.commit(self.cursor, metrics)
+        self._snapshots.commit(self.cursor, metrics, not_finite=self._losses.problem)
         self.report.snapshot(self._snapshots.committed)
 
     def finish(self, metrics: Mapping[str, float] = NO_METRICS) -> None:
@@ -203,7 +214,7 @@ class Session:
             self._world.heartbeat.beat(Phase.SAVING)
             self.flush()
         if due:
-            self._snapshots.begin(self.cursor, metrics)
+            self._snapshots.begin(self.cursor, metrics, not_finite=self._losses.problem)
             self._schedule.restart(step)
         if self._memory_schedule and copy:
             self._snapshots.copy_to_memory(self.cursor, metrics)
@@ -219,6 +230,8 @@ class Session:
     def _report_step(self, step: Step | None) -> None:
         if step is None:
             return
+        self._losses.step(step)
+        self.report.warning = self._losses.warning
         self.report.step(step)
         if self._on_step:
             self._on_step(step)

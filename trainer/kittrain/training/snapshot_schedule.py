@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 
@@ -42,5 +43,5 @@ class SnapshotSchedule:
         return time_due or step // self._every > self._step // self._every
 
     def has_best_metric(self, metrics: Mapping[str, float]) -> bool:
-        """Whether the metrics include the one that selects the best snapshot (``snapshots.keepBest``)."""
-        return self._metric in metrics
+        """Whether the metrics include the one that selects the best snapshot (``snapshots.keepBest``), a finite one."""
+        return math.isfinite(metrics.get(self._metric, math.nan))

@@ -33,6 +33,7 @@ class Step:
         size: number of samples of all ranks; 0 if unknown.
         epoch: that it belongs to, from 0 on.
         loss: mean over the global batch.
+        has_loss: whether the script has given one.
     """
 
     number: int
@@ -42,6 +43,7 @@ class Step:
     size: int
     epoch: int = 0
     loss: float = float("nan")
+    has_loss: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
