@@ -19,7 +19,7 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoi
 from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 import kittrain
 from kittrain import torch_private
@@ -51,6 +51,7 @@ TIMEOUT: Final = "_set_pg_timeout"
 SET_GROUP: Final = "_update_default_pg"
 COUNT_COLLECTIVES: Final = ("_world", "_get_sequence_number_for_group")
 ITERATOR: Final = "_iterator"
+FETCHER: Final = "_dataset_fetcher"
 LOG_LEVEL: Final = "_ZN3c1011initLoggingEv"
 
 
@@ -137,6 +138,7 @@ def test_every_private_name_of_the_package_is_tested_here() -> None:
         SET_GROUP,
         *COUNT_COLLECTIVES,
         ITERATOR,
+        FETCHER,
         EXTRA_STATE,
         *WRAPPED_MODULES,
         *(function for _, function in WAITS),
@@ -194,8 +196,22 @@ def test_state_dicts_have_the_key() -> None:
     assert list(Extra().state_dict()) == [EXTRA_STATE]
 
 
+class Stream(IterableDataset[int]):
+    """Three samples."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(3))
+
+
 def test_a_loader_remembers_its_iteration() -> None:
     assert ITERATOR in own_names(DataLoader)
+
+
+def test_a_loaders_iteration_knows_whether_its_stream_has_ended() -> None:
+    batches: Any = iter(DataLoader(Stream(), batch_size=2))
+    assert not getattr(batches, FETCHER).ended
+    next(batches), next(batches)
+    assert getattr(batches, FETCHER).ended
 
 
 def test_torchs_library_reads_the_log_level() -> None:

@@ -24,6 +24,7 @@ class RankState:
     Attributes:
         restored: a saved position: this rank's, or rank 0's if there were fewer ranks; None if there is none.
         ranks: how many ranks saved it.
+        others: the positions of all of them by rank, if there is another number of ranks now.
         generators: the state that the generators were restored to; None if they were not.
     """
 
@@ -33,6 +34,7 @@ class RankState:
         self._separate_streams = separate_streams
         self.restored: Any = None
         self.ranks = 0
+        self.others: list[Any] = []
         self.generators: RngState | None = None
 
     def capture(self) -> dict[str, Any]:
@@ -62,3 +64,5 @@ class RankState:
         position = saved.get(f"position/{self._rank}", saved.get("position/0"))
         if position and ranks:
             self.restored, self.ranks = load(position), ranks
+            if not same:
+                self.others = [load(saved[f"position/{rank}"]) for rank in range(ranks) if f"position/{rank}" in saved]

@@ -52,4 +52,15 @@ def with_sampler(loader: DataLoader[Any], sampler: Any) -> DataLoader[Any]:
     name = "sampler" if loader.batch_sampler is None else "batch_sampler"
     object.__setattr__(copied, name, sampler)
     object.__setattr__(copied, "_iterator", None)
+    object.__setattr__(copied, "in_order", True)  # in any other order, what was taken would not be the first ones
     return copied
+
+
+def has_read_to_the_end(batches: object) -> bool:
+    """Whether a DataLoader's iterator without workers has used up its iterable data set, for a last, short batch."""
+    return bool(getattr(getattr(batches, "_dataset_fetcher", None), "ended", False))
+
+
+def has_workers_left(loader: DataLoader[Any]) -> bool:
+    """Whether a loader with ``persistent_workers`` has workers running."""
+    return bool(loader.persistent_workers and loader._iterator is not None)  # noqa: SLF001

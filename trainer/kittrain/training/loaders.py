@@ -2,105 +2,266 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from kittrain.training.loader_pass import LoaderPass, Position, is_exact, stateful_part
-from kittrain.training.loader_position import PositionedLoader, is_map_style
+from kittrain.snapshots.state import has_state
+from kittrain.training.loader_pass import LoaderPass, OnResize, is_exact, length_of, stateful_part
+from kittrain.training.loader_position import PositionedLoader, generators, is_map_style, samplers
+from kittrain.training.resumed_place import Position, Resize
+from kittrain.training.sample_order import PositionError
 from kittrain.world.distributed import World
+
+Positions = dict[str, list[Position]]
+
+
+class _Known:
+    """A loader that the loop has used.
+
+    Args:
+        loader: it is kept, so that its id is unique.
+        key: see ``_keys``.
+    """
+
+    def __init__(self, loader: Any, key: tuple[str, int]) -> None:
+        self.loader = loader
+        self.key = key
+        self.positioned = PositionedLoader(loader) if is_map_style(loader) and stateful_part(loader) is None else None
+        self.iterated = False
+
+    @property
+    def running(self) -> bool:
+        """Whether workers are running that stay for the next pass."""
+        if self.positioned:
+            return self.positioned.running
+        return self.iterated and bool(getattr(self.loader, "persistent_workers", False))
+
+    def state(self) -> Position:
+        """What the next pass starts from."""
+        return {
+            "key": self.key,
+            "running": self.running,
+            "generators": [one.get_state() for one in generators(self.loader)],
+            "samplers": [one.state_dict() for one in samplers(self.loader) if has_state(one)],
+        }
+
+    def restore(self, saved: Position) -> None:
+        """Let the next pass start from there."""
+        for generator, state in zip(generators(self.loader), saved["generators"], strict=False):
+            generator.set_state(state)
+        stateful = [one for one in samplers(self.loader) if has_state(one)]
+        for sampler, state in zip(stateful, saved["samplers"], strict=False):
+            sampler.load_state_dict(state)
 
 
 class Loaders:
-    """The passes of an epoch, in the order in which the loop begins them. Not collective.
+    """The passes of an epoch. Not collective.
+
+    A pass is saved if a step has taken its batches; others are evaluations, which a resumed loop begins anew. A saved
+    pass is continued by the first pass over the same kind of loader, with as many such passes before it in the epoch.
 
     Args:
         world: of this rank.
         resumed: called when a resumed pass is at its position, before its next batch is loaded.
+        ask: called before a batch of a pass is loaded.
     """
 
-    def __init__(self, world: World, resumed: Callable[[], None]) -> None:
+    def __init__(
+        self, world: World, resumed: Callable[[], None], ask: Callable[[LoaderPass], None] = lambda _: None
+    ) -> None:
         self._world = world
         self._resumed = resumed
-        self._positioned: dict[int, tuple[Any, PositionedLoader]] = {}  # with the original, so that its id is unique
+        self._ask = ask
+        self._known: dict[int, _Known] = {}
+        self._keys = Counter[str]()  # kinds of loaders that are known
+        self._passed = Counter[str]()  # kinds of the passes of this epoch
         self._sampler_epochs: dict[int, int] = {}
         self._warned: set[int] = set()
-        self._passes: list[LoaderPass] = []
+        self._passes: list[tuple[tuple[str, int], LoaderPass]] = []
         self._saved: list[Position] = []
+        self._others: Sequence[list[Position]] = ()
+        self._idle: list[Position] = []
         self._ranks = world.size
 
     @property
-    def taken(self) -> int:
-        """Batches of the first loader's pass that were taken, including those before a restart."""
-        return self._passes[0].taken if self._passes else 0
+    def first(self) -> LoaderPass | None:
+        """The first pass of this epoch."""
+        return self._passes[0][1] if self._passes else None
 
     @property
-    def length(self) -> int | None:
-        """Batches of that pass in all, if known."""
-        return self._passes[0].length if self._passes else None
+    def last(self) -> LoaderPass | None:
+        """The pass that was begun last in this epoch."""
+        return self._passes[-1][1] if self._passes else None
 
     @property
-    def started(self) -> bool:
-        """Whether a pass of this epoch has started."""
-        return bool(self._passes)
+    def awaited(self) -> bool:
+        """Whether the loop is going to ask for another batch of a pass that the last step was taken from."""
+        return any(one.current and not one.ended for _, one in self._passes)
 
-    def restore(self, saved: list[Position], *, ranks: int) -> None:
-        """Let the next passes continue at saved positions, which ``ranks`` ranks had."""
-        self._saved, self._ranks = list(saved), ranks
+    @property
+    def pending(self) -> bool:
+        """Whether batches were taken since the last step, from passes that steps take their batches from."""
+        return any(one.trained and one.pending for _, one in self._passes)
 
-    def positions(self) -> list[Position]:
+    def end_step(self) -> int:
+        """A step has taken the batches since the one before; returns how many.
+
+        Batches of a pass that has ended meanwhile, while another has not, were an evaluation's.
+
+        Raises:
+            PositionError: the pass that the snapshot was taken in was not continued.
+        """
+        for saved in self._saved:
+            if saved.get("current"):
+                raise PositionError(
+                    f"the snapshot was taken within a pass over {saved['key'][0]}, and this loop took a step without "
+                    "continuing it: pass the same loaders to Run.batches(), in the same order, or resume with the "
+                    "script that wrote the snapshot"
+                )
+        taken = [one for _, one in self._passes if one.pending]
+        current = [one for one in taken if not one.ended] or taken
+        number = sum(one.pending for one in current)
+        for _, one in self._passes if current else ():
+            one.current = one in current
+            one.trained = one.trained or one.current
+        for one in taken:
+            one.pending = 0
+        return number
+
+    def restore(self, saved: Positions | list[Position], others: Sequence[Any] = (), *, ranks: int) -> None:
+        """Let the next passes continue at saved positions.
+
+        Args:
+            saved: of this rank; a list if an earlier version saved it.
+            others: of all ranks, if there is another number of them now.
+            ranks: that saved them.
+        """
+        self._saved, self._idle = _split(saved)
+        self._others = [_split(one)[0] for one in others]
+        self._ranks = ranks
+
+    def positions(self) -> Positions:
         """Where the passes of this epoch are; those that have not started yet stay as restored."""
-        return [one.position() for one in self._passes] + self._saved
+        passes = [{"key": key, **one.position()} for key, one in self._passes if one.trained]
+        idle = [one.state() for one in self._known.values()]
+        return {"passes": passes + self._saved, "idle": [one for one in idle if _matters(one)] + self._idle}
 
     def end_epoch(self) -> None:
         """The next passes are those of a new epoch."""
-        self._passes, self._saved = [], []
+        self._passes, self._saved, self._others = [], [], ()
+        self._passed.clear()
 
-    def one_pass(self, loader: Iterable[Any], epoch: int) -> Iterator[Any]:
+    def one_pass(self, loader: Iterable[Any], epoch: int, resize: OnResize = "exact") -> Iterator[Any]:
         """The batches of a pass, from the restored position on."""
         self._warn(loader)
-        number = len(self._passes)
-        saved = self._saved.pop(0) if self._saved else None
-        self._passes.append(self._new_pass(loader, epoch))
-        yield from self._batches(self._passes[number], saved)
+        key, saved, others = self._claim(loader)
+        one, known = self._new_pass(loader, epoch)
+        self._passes.append((key, one))
+        yield from self._batches(one, known, saved, others, resize)
 
-    def endless(self, loader: Iterable[Any]) -> Iterator[Any]:
+    def endless(self, loader: Iterable[Any], resize: OnResize = "exact") -> Iterator[Any]:
         """The batches of one pass after another.
 
         Raises:
             ValueError: the loader is empty.
         """
         self._warn(loader)
+        key, saved, others = self._claim(loader)
         number = len(self._passes)
-        saved = self._saved.pop(0) if self._saved else None
-        self._passes.append(self._new_pass(loader, 0))
         for epoch in count(saved["epoch"] if saved else 0):
-            self._passes[number] = self._new_pass(loader, epoch)
-            yield from self._batches(self._passes[number], saved)
-            saved = None
-            if not self._passes[number].taken:
+            one, known = self._new_pass(loader, epoch)
+            self._passes[number:] = [(key, one), *self._passes[number + 1 :]]
+            yield from self._batches(one, known, saved, others, resize)
+            if not one.taken and saved is None:
                 raise ValueError("the loader has no batches, or is an iterator, which ends for good: pass a loader")
+            saved = None
 
-    def _new_pass(self, loader: Iterable[Any], epoch: int) -> LoaderPass:
-        positioned = None
-        if is_map_style(loader) and stateful_part(loader) is None:
-            known = self._positioned.get(id(loader)) or (loader, PositionedLoader(loader))  # type: ignore[arg-type]
-            self._positioned[id(loader)] = known
-            positioned = known[1]
-        return LoaderPass(loader, positioned, epoch=epoch, rank=self._world.rank, sampler_epochs=self._sampler_epochs)
+    def _claim(self, loader: Iterable[Any]) -> tuple[tuple[str, int], Position | None, list[Position]]:
+        """The key of a new pass over a loader; its saved position, and those of all ranks if their number changed."""
+        key = _key(loader, self._passed)
+        for number, one in enumerate(self._saved):
+            if tuple(one.get("key", key)) == key:
+                others = [theirs[number] for theirs in self._others if number < len(theirs)]
+                self._others = [theirs[:number] + theirs[number + 1 :] for theirs in self._others]
+                return key, self._saved.pop(number), others
+        return key, None, []
 
-    def _batches(self, one: LoaderPass, saved: Position | None) -> Iterator[Any]:
+    def _new_pass(self, loader: Iterable[Any], epoch: int) -> tuple[LoaderPass, _Known]:
+        known = self._known.get(id(loader)) or _Known(loader, _key(loader, self._keys))
+        self._known[id(loader)] = known
+        one = LoaderPass(
+            loader,
+            known.positioned,
+            epoch=epoch,
+            rank=self._world.rank,
+            sampler_epochs=self._sampler_epochs,
+            ask=self._ask,
+        )
+        return one, known
+
+    def _batches(
+        self, one: LoaderPass, known: _Known, saved: Position | None, others: Sequence[Position], resize: OnResize
+    ) -> Iterator[Any]:
+        idle = self._restored_idle(known)
+        running = known.running or bool(idle and idle["running"])
+        known.iterated = True
         if saved is None:
-            return one.begin()
-        batches = one.resume(saved, taken=saved["taken"] * self._ranks // self._world.size)
+            if idle:
+                known.restore(idle)
+            if running and known.positioned and not known.positioned.running and known.positioned.can_run:
+                known.positioned.run()
+            return one.begin(running=running)
+        batches = one.resume(
+            saved, Resize(before=self._ranks, now=self._world.size, others=others, share=resize == "share")
+        )
         self._resumed()
         return batches
 
+    def _restored_idle(self, known: _Known) -> Position | None:
+        """What the first pass over a loader starts from after a resume, if it was used before."""
+        for number, one in enumerate(self._idle):
+            if tuple(one["key"]) == known.key:
+                return self._idle.pop(number)
+        return None
+
     def _warn(self, loader: Iterable[Any]) -> None:
-        if not is_exact(loader) and id(loader) not in self._warned:
-            self._warned.add(id(loader))
+        if id(loader) in self._warned:
+            return
+        self._warned.add(id(loader))
+        if not is_exact(loader):
             self._world.print(
                 f"note: {type(loader).__name__} cannot tell its position: to resume within a pass, the batches before "
                 "are read again and dropped, which is exact only if they are the same again. Use a map-style data "
                 "set, or a loader with state_dict and load_state_dict, such as torchdata's StatefulDataLoader"
             )
+        elif is_map_style(loader) and not getattr(loader, "in_order", True):
+            self._world.print(
+                "note: the loader's batches come in the sampler's order, in spite of in_order=False: in any other one, "
+                "a resume could not tell which were taken"
+            )
+
+
+def _split(saved: Positions | list[Position]) -> tuple[list[Position], list[Position]]:
+    """The passes, and the loaders between two passes; an earlier version saved a list of passes only."""
+    return (list(saved), []) if isinstance(saved, list) else (list(saved["passes"]), list(saved["idle"]))
+
+
+def _key(loader: Any, counter: Counter[str]) -> tuple[str, int]:
+    """A loader's kind, and how many of that kind came before it.
+
+    The kind depends neither on the number of ranks nor on the batch size.
+    """
+    dataset = getattr(loader, "dataset", None)
+    kind = type(loader).__name__
+    if dataset is not None:
+        length = length_of(dataset) if is_map_style(loader) else None
+        kind += f" of {type(dataset).__name__}" + ("" if length is None else f" with {length} samples")
+    counter[kind] += 1
+    return kind, counter[kind] - 1
+
+
+def _matters(idle: Position) -> bool:
+    """Whether a loader's next pass starts from anything."""
+    return bool(idle["running"] or idle["generators"] or idle["samplers"])

@@ -20,6 +20,7 @@ from torch import Tensor
 from kittrain.snapshots.rank_state import RankState
 from kittrain.snapshots.state import State
 from kittrain.system.heartbeat import Phase
+from kittrain.training.loader_pass import OnResize
 from kittrain.training.loaders import Loaders
 from kittrain.training.own_objects import OwnObjects, is_shared
 from kittrain.training.report import Plan
@@ -90,7 +91,8 @@ class Run:
         self._epoch = self._session.cursor.epoch
         if position := self._own.restored:
             self._epoch, self._epoch_start = position["epoch"], position["epoch_start"]
-            self._loaders.restore(position["loaders"], ranks=self._own.ranks)
+            others = [one["loaders"] for one in self._own.others]
+            self._loaders.restore(position["loaders"], others, ranks=self._own.ranks)
             self._own_objects.restore(position["objects"])
         return self
 
@@ -138,16 +140,26 @@ class Run:
             if self.steps_done == done:
                 raise RuntimeError("the loop over Run.steps() went on without a call of Run.step()")
 
-    def batches(self, loader: Iterable[Any] | Data) -> Iterator[Any]:
+    def batches(self, loader: Iterable[Any] | Data, *, resize: OnResize = "exact") -> Iterator[Any]:
         """The loader's batches, from the restored position on: of this epoch, or endless if the loop is over steps.
 
         Of ``Data`` they are ``Batch``es: this rank's samples, with the factor for their mean loss.
+
+        Args:
+            loader: of this rank's batches, or the ``Data`` of the run.
+            resize: what to do within a pass if the number of ranks has changed and it is not known which samples are
+                left: ``exact`` is an error, ``share`` continues after about the same share of the pass.
+
+        Raises:
+            PositionError: the pass cannot be continued as requested.
         """
         if isinstance(loader, Data):
             self._restore_generators()
             return self._watched(self._taken.batches(loader, self._epoch if self._in_epochs else None))
-        source = self._loaders.one_pass(loader, self._epoch) if self._in_epochs else self._loaders.endless(loader)
-        return self._watched(source)
+        loaders = self._loaders
+        return self._watched(
+            loaders.one_pass(loader, self._epoch, resize) if self._in_epochs else loaders.endless(loader, resize)
+        )
 
     def step(self, loss: Tensor | float | None = None, *, samples: int | None = None) -> None:
         """An optimizer step has ended: exchange, report, and begin a snapshot if it is due.
@@ -166,11 +178,10 @@ class Run:
         mean = all_reduce_message(self._part(loss), self._session.message(), samples=samples or 0)
         self._own.generators = None
         ids, size = self._taken.end_step()
+        self._loaders.end_step()
         self._note_untracked()
         self._session.send(self._taken.cursor, mean, ids=ids, size=size, epoch=self._epoch, has_loss=loss is not None)
-        if self._in_epochs and self._loaders.length:
-            done, taken = self.steps_done - self._epoch_start, self._loaders.taken
-            self._plan.estimate(self._epoch_start, self._epoch, -(-self._loaders.length * done // taken))
+        self._estimate()
         self._session.save_or_drain()
 
     def log(self, **metrics: Tensor | float) -> None:
@@ -198,6 +209,13 @@ class Run:
             yield batch
             beat(Phase.DATA)
         beat(Phase.EVALUATING)
+
+    def _estimate(self) -> None:
+        """Estimate the steps of an epoch by its first pass."""
+        first = self._loaders.first if self._in_epochs else None
+        if first and first.whole and first.number:
+            done = self.steps_done - self._epoch_start
+            self._plan.estimate(self._epoch_start, self._epoch, -(-first.whole * done // first.number))
 
     def _begin_loop(self, epoch: int | None) -> None:
         self._check_entered()
@@ -238,7 +256,7 @@ class Run:
 
     def _note_untracked(self) -> None:
         """Warn once if the position within an epoch is unknown."""
-        if self._in_epochs and not self._noted and not self._taken.known and not self._loaders.started:
+        if self._in_epochs and not self._noted and not self._taken.known and not self._loaders.first:
             self._noted = True
             self._world.print(
                 "note: the batches do not come from Run.batches(), so a run that is interrupted within an epoch "
