@@ -95,7 +95,7 @@ def write(
     checksums = Checksums()
     tail = b""
 
-    def examine(part: memoryview) -> None:
+    def inspect_part(part: memoryview) -> None:
         checksums.add(part)
         if check:
             check(part)
@@ -103,7 +103,7 @@ def write(
     def parts() -> Iterator[files.Buffer]:
         nonlocal tail
         for part in data:
-            added = pool.submit(examine, part)
+            added = pool.submit(inspect_part, part)
             yield part
             added.result()
         tail = _tail(pieces, extras, checksums.values)
