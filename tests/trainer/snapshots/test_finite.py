@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from kittrain.snapshots import finite, layout
+from kittrain.snapshots import finite, planning
 from kittrain.snapshots.finite import FiniteCheck, kind_of_largest
 from kittrain.snapshots.layout import Layout
 from kittrain.snapshots.shards import Piece
@@ -43,7 +43,7 @@ def test_each_format_is_told_apart(dtype: torch.dtype, largest: float) -> None:
 @given(st.lists(st.floats(width=32), min_size=1), st.integers(1, 5))
 def test_it_finds_what_torch_finds_in_parts_of_any_size(values: list[float], size: int) -> None:
     tensor = torch.tensor(values, dtype=torch.float32)
-    planned = Layout.of(layout.local_pieces({"first": torch.ones(3), "w": tensor}), {"w": tensor.requires_grad_()})
+    planned = Layout.of(planning.local_pieces({"first": torch.ones(3), "w": tensor}), {"w": tensor.requires_grad_()})
     data = bytearray(planned.size)
     first, piece = planned.pieces
     data[first.start : first.stop] = data_of(torch.ones(3))
@@ -73,5 +73,5 @@ def problem(pieces: list[Piece], tensors: dict[str, Tensor], *, trained: str) ->
 
 
 def _piece(name: str, tensor: Tensor) -> Piece:
-    (piece,) = layout.local_pieces({name: tensor})
+    (piece,) = planning.local_pieces({name: tensor})
     return replace(piece, tensor=name)

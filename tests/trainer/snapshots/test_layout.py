@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -17,9 +15,7 @@ from torch import Tensor
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata
 from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
 
-from kittrain import World
-from kittrain.env import RankEnv
-from kittrain.snapshots import blocks, layout, shards, tensor_reader
+from kittrain.snapshots import blocks, planning, shards, tensor_reader
 from kittrain.snapshots.layout import BounceBuffer, Buffer, Layout
 from kittrain.snapshots.shard_file import ShardFile
 from kittrain.snapshots.shards import Piece
@@ -46,14 +42,15 @@ def test_replicated_tensors_are_written_once_and_read_back(
     *, state: dict[str, Tensor], ranks: int, main_only: bool, chunk: int, bounce: int
 ) -> None:
     """As a full copy, or through a bounce buffer of so many bytes."""
-    pieces = layout.local_pieces(state)
-    assigned = layout.assign_pieces([pieces] * ranks, main_only=main_only)
-    assert sorted(pieces[number].tensor for numbers in assigned for number in numbers) == sorted(state)
+    pieces = planning.local_pieces(state)
+    writers = range(1 if main_only else ranks)
+    assigned = [planning.written_by(rank, pieces, writers) for rank in range(ranks)]
+    assert sorted(piece.tensor for written in assigned for piece in written) == sorted(state)
     assert not main_only or not any(assigned[1:])
     with TemporaryDirectory() as folder, patch("kittrain.snapshots.shards.CHUNK", chunk):
         opened = []
-        for rank, numbers in enumerate(assigned):
-            planned = Layout.of([pieces[number] for number in numbers], state)
+        for rank, written in enumerate(assigned):
+            planned = Layout.of(written, state)
             path = Path(folder) / shards.name(rank)
             shard = shards.write(path, contents(planned, state, bounce), planned.pieces, {})
             opened.append(ShardFile(path, shard))
@@ -90,7 +87,7 @@ def calls() -> Iterator[list[str]]:
 
 def small_state() -> tuple[Layout, dict[str, Tensor]]:
     state = {"a": torch.ones(100), "b": torch.ones(100)}
-    return Layout.of(layout.local_pieces(state), state), state
+    return Layout.of(planning.local_pieces(state), state), state
 
 
 def test_nothing_is_written_before_a_gpu_has_copied_it(calls: list[str]) -> None:
@@ -105,29 +102,6 @@ def test_the_bounce_buffer_waits_for_the_gpu_before_each_part(calls: list[str]) 
         calls.append(f"{len(part)} written")  # noqa: PERF401  between the calls that the generator makes
     copied = ["copy started", "synchronized", "256 written"]
     assert calls == [*copied, "copy started", *copied, *copied, "copy started", "synchronized", "80 written"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TwoRanks(World):
-    """One of two ranks with a replicated state; ``sent`` is what rank 0 scatters."""
-
-    sent: list[Any] = field(default_factory=list)
-
-    def gather(self, value: Any, _kind: Any) -> list[Any]:
-        return [value, value]
-
-    def scatter(self, values: Any, _kind: Any) -> Any:
-        self.sent.extend([] if self.sent else values)
-        return self.sent[self.rank]
-
-
-@pytest.mark.parametrize(("main_only", "pieces"), [(True, [4, 0]), (False, [2, 2])])
-def test_with_main_only_rank_0_writes_everything(*, main_only: bool, pieces: list[int]) -> None:
-    state = {name: torch.ones(10) for name in "abcd"}
-    main = TwoRanks(env=RankEnv(world_size=2), device=torch.device("cpu"))
-    other = replace(main, env=RankEnv(rank=1, world_size=2))
-    planned = [layout.plan(world, state, main_only=main_only) for world in (main, other)]
-    assert [len(one.pieces) for one in planned] == pieces
 
 
 @st.composite

@@ -1,26 +1,18 @@
-"""Plans which rank writes which part of the state, and where in its shard, with torch's distributed checkpoint planner.
-
-Replicated tensors are distributed over the ranks; each rank writes the parts that only it holds.
-"""
+"""Where one rank's part of the state is in its shard, and copies of it. ``planning`` decides which part that is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
 from torch import Tensor
-from torch.distributed.checkpoint import DefaultSavePlanner
-from torch.distributed.checkpoint.default_planner import create_default_local_save_plan
-from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex, TensorProperties
-from torch.distributed.checkpoint.planner import SavePlan, TensorWriteData, WriteItem, WriteItemType
 from torch.distributed.tensor import DTensor
 
 from kittrain.snapshots.shards import Piece
 from kittrain.snapshots.tree import Structure, Tensors
 from kittrain.system import direct_io
-from kittrain.world.distributed import World
 
 ALIGNMENT: Final = 64  # bytes: a cache line, and at least what any of torch's types needs
 
@@ -145,63 +137,3 @@ def _local(tensor: Tensor) -> Tensor:
 def structure(tensors: Tensors) -> Structure:
     """The shapes and types, which a layout depends on."""
     return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
-
-
-def plan(world: World, tensors: Tensors, *, main_only: bool) -> Layout:
-    """Distribute the state over the ranks. Collective.
-
-    Args:
-        world: all ranks.
-        tensors: of this rank; all ranks have the same names.
-        main_only: whether rank 0 writes all replicated tensors.
-    """
-    parts = local_pieces(tensors)
-    assigned = assign_pieces(world.gather(parts, list[Piece]), main_only=main_only)
-    return Layout.of((parts[number] for number in world.scatter(assigned, list[int])), tensors)
-
-
-def local_pieces(tensors: Tensors) -> list[Piece]:
-    """What a rank holds of the state, each part with offsets as if it were alone in a shard."""
-    return [_piece(item) for item in create_default_local_save_plan(tensors, is_coordinator=True).items]
-
-
-def assign_pieces(parts: Sequence[Sequence[Piece]], *, main_only: bool) -> list[list[int]]:
-    """Deduplicate: for each rank, the indices of its parts that it writes. A replicated part is written once.
-
-    Args:
-        parts: of each rank.
-        main_only: whether rank 0 writes all replicated tensors.
-    """
-    planner = DefaultSavePlanner(flatten_state_dict=False, dedup_save_to_lowest_rank=main_only)
-    planner.set_up_planner({})
-    plans, _ = planner.create_global_plan([SavePlan([_item(part) for part in local]) for local in parts])
-    chosen = [{item.index for item in plan.items} for plan in plans]
-    return [
-        [number for number, part in enumerate(local) if _item(part).index in mine]
-        for local, mine in zip(parts, chosen, strict=True)
-    ]
-
-
-def _item(part: Piece) -> WriteItem:
-    """A part in the form of torch's planner."""
-    offsets = torch.Size(part.offsets)
-    data = TensorWriteData(
-        chunk=ChunkStorageMetadata(offsets=offsets, sizes=torch.Size(part.sizes)),
-        properties=TensorProperties(dtype=getattr(torch, part.dtype)),
-        size=torch.Size(part.shape),
-    )
-    return WriteItem(index=MetadataIndex(part.tensor, offsets), type=WriteItemType.SHARD, tensor_data=data)
-
-
-def _piece(item: WriteItem) -> Piece:
-    data = item.tensor_data
-    assert data is not None
-    return Piece(
-        tensor=item.index.fqn,
-        dtype=str(data.properties.dtype).removeprefix("torch."),
-        shape=tuple(data.size),
-        offsets=tuple(data.chunk.offsets),
-        sizes=tuple(data.chunk.sizes),
-        start=0,
-        stop=data.chunk.sizes.numel() * data.properties.dtype.itemsize,
-    )

@@ -19,7 +19,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from kittrain.snapshots import layout, shards, snapshot
+from kittrain.snapshots import layout, planning, shards, snapshot
 from kittrain.snapshots.layout import Buffer, Layout
 from kittrain.snapshots.snapshot import SCRATCH, Manifest
 from kittrain.snapshots.tree import Tensors, dump
@@ -61,7 +61,7 @@ class MemoryCopies:
         if not self._enabled:
             return False
         if self._layout is None or self._layout.structure != layout.structure(tensors):
-            self._layout = layout.plan(self._world, tensors, main_only=False)
+            self._layout = planning.plan(self._world, tensors, main_only=False)
             self._slots.clear()
             self._copied = self._allocated = 0
         if self._allocated <= self._copied < COPIES:

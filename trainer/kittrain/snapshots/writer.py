@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from kittrain.snapshots import layout, shards
+from kittrain.snapshots import layout, planning, shards
 from kittrain.snapshots.chain import Report, Written
 from kittrain.snapshots.finite import FiniteCheck
 from kittrain.snapshots.layout import BounceBuffer, Buffer, Layout
@@ -45,7 +45,7 @@ class Writer:
         """Allocate the memory for this rank's part of the state, unless it fits already."""
         if self._part is None or self._part.layout.structure != layout.structure(tensors):
             self._part = None  # free the old memory before allocating the new
-            planned = layout.plan(self._world, tensors, main_only=self.main_only)
+            planned = planning.plan(self._world, tensors, main_only=self.main_only)
             size = planned.size if self._world.env.snapshot_copy else min(planned.size, BOUNCE_BUFFER)
             memory = layout.aligned_memory(size, pinned=self._world.device.type == "cuda")
             self._part = Buffer(planned, memory) if self._world.env.snapshot_copy else BounceBuffer(planned, memory)

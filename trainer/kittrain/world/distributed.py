@@ -112,6 +112,10 @@ class World:
         contents = exchange.gather(typed.dump(value), self._comm_device)
         return [value if rank == 0 else _decode(kind, content, by=rank) for rank, content in enumerate(contents)]
 
+    def all_gather(self, numbers: Sequence[int]) -> list[list[int]]:
+        """All ranks' numbers, of 64 bits, by rank, on every rank; all ranks have as many."""
+        return exchange.all_gather(numbers, self._comm_device) if dist.is_initialized() else [list(numbers)]
+
     def scatter(self, values: Sequence[T], kind: Any) -> T:
         """This rank's entry of rank 0's values; those of the others are ignored."""
         if not dist.is_initialized():

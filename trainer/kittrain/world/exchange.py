@@ -23,6 +23,15 @@ def gather(content: bytes, device: torch.device) -> list[bytes]:
     return [_bytes(part, length) for part, length in zip(parts or (), lengths, strict=is_main)]
 
 
+def all_gather(numbers: Sequence[int], device: torch.device) -> list[list[int]]:
+    """All ranks' numbers of 64 bits, by rank, on every rank; all ranks have as many."""
+    own = torch.tensor(numbers, dtype=torch.int64, device=device)
+    rows = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(rows, own)
+    found: list[list[int]] = torch.stack(rows).tolist()
+    return found
+
+
 def broadcast(content: bytes, device: torch.device, *, source: int) -> bytes:
     """The source rank's content; that of the others is ignored."""
     size = torch.tensor(len(content), device=device)
