@@ -70,6 +70,7 @@ class SteppedRanks:
     loaded: ClassVar[int] = 0
     script_steps: ClassVar[int] = 0
     group: ClassVar[int] = 0
+    separate: ClassVar[int] = 0
 
     def reached(self, phase: Phase) -> float:
         return time.monotonic() + phase

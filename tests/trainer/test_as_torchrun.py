@@ -26,6 +26,8 @@ MEANT: Final = {
     "interpreter/streams/stdout/line buffering": (True, False),
     # torchrun starts `python -u`.
     "interpreter/original argv": ([], ["-u"]),
+    # What the rank has been given goes to processes that it starts (kittrain.node.own_groups).
+    "processes/config": (["kittrain"], []),
     # Modules in the working folder must not hide the agent's.
     "interpreter/flags/safe_path": (True, False),
     # A hook waits for the import of a framework that the script may use.

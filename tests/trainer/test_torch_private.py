@@ -29,7 +29,7 @@ from kittrain.torch_private.elastic import ElasticAgent, LeavableRendezvous
 
 PACKAGE: Final = Path(torch_private.__file__).parent
 # Private names that are not torch's: of the standard library, and of kittrain's step_sync.
-OTHERS_NAMES: Final = {"_exit", "_fields", "_run_exitfuncs", "_set_native_id", "_shutdown", "_wait"}
+OTHERS_NAMES: Final = {"_config", "_exit", "_fields", "_run_exitfuncs", "_set_native_id", "_shutdown", "_wait"}
 
 # Names that the package imports or mentions.
 MODULES: Final = ("torch._dynamo", "torch._subclasses.fake_tensor")
@@ -48,6 +48,7 @@ HANDLER_FIELDS: Final = ("_op_executor", "_state_holder", "_stop_heartbeats", "_
 IGNORED: Final = "_ddp_params_and_buffers_to_ignore"
 WAITS: Final = (early.RUN_BACKWARD, early.BROADCAST_BUFFERS, early.BROADCAST_MODEL, early.COMPARE_MODELS)
 TIMEOUT: Final = "_set_pg_timeout"
+CREATE_STORE: Final = "_create_c10d_store"
 SET_GROUP: Final = "_update_default_pg"
 COUNT_COLLECTIVES: Final = ("_world", "_get_sequence_number_for_group")
 ITERATOR: Final = "_iterator"
@@ -136,6 +137,7 @@ def test_every_private_name_of_the_package_is_tested_here() -> None:
         TIMEOUT,
         LOG_LEVEL,
         SET_GROUP,
+        CREATE_STORE,
         *COUNT_COLLECTIVES,
         ITERATOR,
         FETCHER,
@@ -221,6 +223,14 @@ def test_torchs_library_reads_the_log_level() -> None:
 
 def test_process_groups_are_set_by_one_function() -> None:
     assert list(inspect.signature(getattr(distributed_c10d, SET_GROUP)).parameters) == ["pg"]
+
+
+def test_stores_are_created_by_one_function() -> None:
+    rendezvous = importlib.import_module("torch.distributed.rendezvous")
+    found = getattr(rendezvous, CREATE_STORE)
+    assert list(inspect.signature(found).parameters)[:5] == ["hostname", "port", "rank", "world_size", "timeout"]
+    calls = inspect.getsource(rendezvous).count(f"= {CREATE_STORE}(\n")
+    assert calls == 2, "env:// and tcp://"
 
 
 def test_collectives_are_counted_in_all_groups() -> None:

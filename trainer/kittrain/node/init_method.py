@@ -39,9 +39,12 @@ def redirect(module: ModuleType, started: Mapping[str, str], environ: Mapping[st
     """
     initialize: Callable[..., Any] = module.init_process_group
     signature = inspect.signature(initialize)
+    rank = os.getpid()
 
     @functools.wraps(initialize)
     def init_process_group(*args: Any, **kwargs: Any) -> Any:
+        if os.getpid() != rank:  # a process that it has forked
+            return initialize(*args, **kwargs)
         try:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError:  # torch's own error is better

@@ -51,6 +51,10 @@ class Ranks(Protocol):
         """Ranks of the largest process group that a rank has joined; 0: none."""
 
     @property
+    def separate(self) -> int:
+        """Processes of the largest group that a rank's own processes have formed apart from the job; 0: none."""
+
+    @property
     def loaded(self) -> int:
         """When the newest file that a rank went on from was last changed, in nanoseconds; 0: none."""
 
@@ -149,7 +153,9 @@ class Reporter:
         self.loaded = max(self.loaded, ranks.loaded)
         self._script_progress = ranks.script_progress or self._script_progress
         warned = self._without_group
-        self._without_group = without_group(steps=ranks.script_steps, group=ranks.group, world=self._world)
+        self._without_group = without_group(
+            steps=ranks.script_steps, group=ranks.group, separate=ranks.separate, world=self._world
+        )
         if self._without_group and not warned:
             self._log(f"warning: {self._without_group}")
         self._timings = timings or self._timings

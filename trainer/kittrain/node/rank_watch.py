@@ -184,6 +184,11 @@ class RankWatch:
         return max((rank.beat.group for rank in self._ranks.values()), default=0)
 
     @property
+    def separate(self) -> int:
+        """Processes of the largest group that a rank's own processes have formed apart from the job; 0: none."""
+        return max((rank.beat.separate for rank in self._ranks.values()), default=0)
+
+    @property
     def loaded(self) -> int:
         """When the newest file that a rank went on from was last changed, in nanoseconds; 0: none."""
         return max((rank.beat.loaded for rank in self._ranks.values()), default=0)

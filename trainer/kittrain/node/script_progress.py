@@ -40,18 +40,35 @@ class ScriptProgress:
         return {"step": steps, "steps_per_second": round(speed, 2), "resumed_at": self._began}
 
 
-def without_group(*, steps: int, group: int, world: int) -> str:
+def without_group(*, steps: int, group: int, separate: int, world: int) -> str:
     """A warning if ranks train without a common process group; empty if they have one, or if it is unknown.
 
     Args:
         steps: that were taken.
         group: ranks of the largest process group; 0: none.
+        separate: processes of the largest group that a rank's own processes have formed apart from the job; 0: none.
         world: ranks of the job.
     """
+    if separate and group < world:
+        return separate_groups(world, separate)
     if not steps or group >= world or world == 1:
         return ""
     what = f"the largest process group has {group} of them" if group else "without a process group"
     return (
         f"{world} ranks train, {what}: each has a model of its own; the script has to call init_process_group, or what "
         "calls it"
+    )
+
+
+def separate_groups(world: int, processes: int) -> str:
+    """The warning about groups of processes that the ranks have started, with the fix.
+
+    Args:
+        world: ranks of the job.
+        processes: of each group.
+    """
+    return (
+        f"each of the {world} ranks starts {processes} processes, which form a group of their own on its machine: none "
+        f"of these groups knows of the others; fix: start the processes as ranks, by kitctl submit --nodes N "
+        f"--procs-per-node {processes}, with RANK and WORLD_SIZE for their rank and number; or submit with one node"
     )

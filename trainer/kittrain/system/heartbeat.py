@@ -47,7 +47,10 @@ _MOMENT: Final = struct.Struct("<d")  # one of these
 # Calls of optimizers, steps, largest process group, newest checkpoint, timed backward passes, busy seconds before them.
 _SCRIPT: Final = struct.Struct("<QQQQQd")
 _SCRIPT_AT: Final = _NOW.size + _FIRST.size
-SIZE: Final = _SCRIPT_AT + _SCRIPT.size
+# Written by processes that the rank has started: how many have formed a group apart from the job.
+_SEPARATE: Final = struct.Struct("<Q")
+_SEPARATE_AT: Final = _SCRIPT_AT + _SCRIPT.size
+SIZE: Final = _SEPARATE_AT + _SEPARATE.size
 
 
 class HeartbeatWriter:
@@ -144,6 +147,16 @@ class ScriptWriter:
             _write_first(self._page, phase, time.monotonic())
 
 
+def write_separate(file: Path, size: int) -> None:
+    """Write, from a process that the rank has started, the size of a group apart from the job.
+
+    Raises:
+        OSError: the file is gone.
+    """
+    with _open(file) as page:
+        _SEPARATE.pack_into(page, _SEPARATE_AT, size)
+
+
 def _open(file: Path) -> mmap.mmap:
     with file.open("r+b") as opened:
         return mmap.mmap(opened.fileno(), SIZE)
@@ -165,6 +178,7 @@ class HeartbeatState:
         timed: steps whose busy seconds are known; in phase SCRIPT backward passes.
         first: by phase, when it first began, in ``time.monotonic()``; 0: not yet.
         group: ranks of the largest process group that it has joined; 0: none.
+        separate: processes of the group that its own processes have formed apart from the job; 0: none.
         loaded: when the newest file that it loaded before its second step was last changed, in nanoseconds; 0: none.
     """
 
@@ -174,6 +188,7 @@ class HeartbeatState:
     busy: float
     first: tuple[float, ...]
     group: int = 0
+    separate: int = 0
     loaded: int = 0
     timed: int = 0
 
@@ -188,12 +203,14 @@ class HeartbeatState:
         beats, step, number, busy = _NOW.unpack_from(page)
         first: tuple[float, ...] = _FIRST.unpack_from(page, _NOW.size)
         calls, steps, group, loaded, timed, script_busy = _SCRIPT.unpack_from(page, _SCRIPT_AT)
+        (separate,) = _SEPARATE.unpack_from(page, _SEPARATE_AT)
         phase = Phase(number)
         if calls and phase < Phase.RESTORING:  # the library's loop has not begun
             beats, step, phase, busy = beats + calls, steps, Phase.SCRIPT, script_busy
         else:
             first, timed = (*first[: Phase.SCRIPT], 0.0), step
-        return cls(beats=beats, step=step, phase=phase, busy=busy, first=first, group=group, loaded=loaded, timed=timed)
+        counts = {"group": group, "separate": separate, "loaded": loaded, "timed": timed}
+        return cls(beats=beats, step=step, phase=phase, busy=busy, first=first, **counts)
 
 
 def prepare(file: Path) -> Path:

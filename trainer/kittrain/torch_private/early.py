@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import sys
 from collections.abc import Callable
@@ -40,6 +41,16 @@ def on_default_group(distributed_c10d: ModuleType, formed: Callable[[Any], objec
 
     distributed_c10d._update_default_pg = update_and_call  # type: ignore[attr-defined]  # noqa: SLF001
     return True
+
+
+def around_stores(rendezvous: ModuleType, meet: Callable[..., Any]) -> None:
+    """Call ``meet`` in place of what creates the store of ``env://`` and ``tcp://``, with that and its arguments.
+
+    Torch has no hook for it. Without the function, in another version, stores are created as before.
+    """
+    create: Callable[..., Any] | None = getattr(rendezvous, "_create_c10d_store", None)
+    if create is not None:
+        rendezvous._create_c10d_store = functools.partial(meet, create)  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def collectives_begun(distributed_c10d: ModuleType | None) -> int:
