@@ -12,8 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from kittrain.outcome import marker
-from kittrain.snapshots import snapshot
+from kittrain.snapshots import file_part, snapshot
 from kittrain.snapshots.fence import Fence
+from kittrain.snapshots.file_part import Probe
 from kittrain.snapshots.listing import list_folders, scratch_entries
 from kittrain.snapshots.restore_order import continues
 from kittrain.snapshots.retention import Retention
@@ -93,12 +94,52 @@ class Archive:
             for old in self._retention.expired(self._ancestors()):
                 self._delete(old)
 
-    def finish(self, model: Iterable[files.Buffer] | None, step: int) -> None:
+    def begin_model(self, scratch: str, size: int) -> None:
+        """Create the file that the ranks write the model to.
+
+        Args:
+            scratch: its name until it is complete.
+            size: bytes.
+
+        Raises:
+            Fenced: a newer generation has taken over.
+            OSError: it cannot be created.
+        """
+        self._fence.check(self._generation)
+        with (self.folder / scratch).open("wb") as file:
+            file.truncate(size)
+
+    def complete_model(self, scratch: str, parts: Iterable[tuple[int, files.Buffer]], probes: Iterable[Probe]) -> bool:
+        """Add what is left to what the ranks have written, and give the file its name.
+
+        Args:
+            scratch: its name until now.
+            parts: each with its offset.
+            probes: of all ranks.
+
+        Returns:
+            False if the folder has lost a part of what the ranks wrote: there is no model file then.
+
+        Raises:
+            Fenced: a newer generation has taken over.
+            OSError: the file cannot be written.
+        """
+        path = self.folder / scratch
+        if not all(file_part.is_there(path, probe) for probe in probes):
+            return False
+        files.write_at(path, parts)
+        self._fence.check(self._generation)
+        path.replace(self.folder / MODEL)
+        files.sync_folder(self.folder)
+        return True
+
+    def finish(self, model: Iterable[files.Buffer] | None, step: int, *, written: bool = False) -> None:
         """Write the model file, and then the marker that the run has finished.
 
         Args:
             model: the file's contents in parts; None for no model file.
             step: of the last snapshot.
+            written: whether the ranks have written the model file already.
 
         Raises:
             Fenced: a newer generation has taken over.
@@ -108,7 +149,8 @@ class Archive:
             self._fence.check(self._generation)
             if model is not None:
                 files.replace_parts(self.folder / MODEL, model)
-            marker.mark(self.folder, self._run, {"step": step, "model": MODEL if model is not None else ""})
+            name = MODEL if model is not None or written else ""
+            marker.mark(self.folder, self._run, {"step": step, "model": name})
         except (CorruptError, OSError) as error:
             raise SnapshotError(f"the trained model cannot be written to {self.folder}: {error}") from error
 

@@ -82,6 +82,7 @@ class Chain:
     """A chain of snapshots, each continuing the previous one. Not collective; one thread at a time publishes.
 
     Attributes:
+        generation: of the ranks.
         last: the last snapshot that was committed here, or resumed from.
     """
 
@@ -89,7 +90,7 @@ class Chain:
         self._world = world
         self._identity = identity
         self._order = identity.order
-        self._generation = generation
+        self.generation = generation
         self._tip = _Tip()
         self._warned = False  # of a state that is not finite
         self.last = Committed()
@@ -154,7 +155,7 @@ class Chain:
         return Manifest(
             job=self._world.env.job,
             run=self._identity.run,
-            generation=self._generation,
+            generation=self.generation,
             step=self._order.step(cursor),
             cursor=cursor,
             world_size=self._world.size,
@@ -170,7 +171,7 @@ class Chain:
             ledger=extend(
                 tip.ledger,
                 self._order,
-                self._generation,
+                self.generation,
                 tip.cursor,
                 cursor,
                 world_size=self._world.size,

@@ -1,19 +1,38 @@
-"""The end of a run: rank 0 writes the model file and the finished marker while the other ranks wait."""
+"""The end of a run: the model file, and the marker that the run has finished.
+
+Rank 0 writes the model file of a replicated model from memory. Of a sharded one each rank writes its part of the file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from functools import reduce
+from operator import xor
+from pathlib import Path
+from typing import Final, TypeVar
 
-from kittrain.snapshots import model_file, weights
+from kittrain.snapshots import file_part, model_file, planning, snapshot, weights
 from kittrain.snapshots.archive import Archive, SnapshotError
 from kittrain.snapshots.chain import Chain
+from kittrain.snapshots.fence import Fenced
+from kittrain.snapshots.file_part import Part
+from kittrain.snapshots.layout import bytes_of
+from kittrain.snapshots.model_file import Frame
 from kittrain.snapshots.polling import wait_for_all
+from kittrain.snapshots.shards import CorruptError, Piece
+from kittrain.snapshots.snapshot import SCRATCH
 from kittrain.snapshots.state import State
+from kittrain.snapshots.tree import Tensors
+from kittrain.snapshots.weights import Weights
 from kittrain.system.files import Buffer
 from kittrain.system.heartbeat import Phase
 from kittrain.world.distributed import World
 from kittrain.world.order import Cursor
+from kittrain.world.replicas import reshard
+
+T = TypeVar("T")
+FAILURES: Final = (Fenced, SnapshotError, CorruptError, OSError)
 
 
 def finish(
@@ -27,20 +46,94 @@ def finish(
         chain: the run's snapshots.
         reached: the data cursor at the end of training.
         archive: on rank 0; None if there is no snapshot folder.
-        background: where rank 0 writes.
+        background: where ranks write.
 
     Raises:
         Fenced: a newer generation has taken over.
         SnapshotError: the model file or the marker cannot be written.
     """
-    writing = None
-    if archive:
-        model = _model(world, state, chain, reached, archive) if world.env.model_file else None
-        writing = background.submit(archive.finish, model, chain.last.step)
+    wanted = world.env.model_file and world.env.snapshot_dir is not None
+    together = wanted and state.sharded and _write_together(world, state, archive, chain.generation, background)
+    model = None
+    if archive and wanted and not together:
+        model = _model(world, state, chain, reached, archive)
+    writing = background.submit(archive.finish, model, chain.last.step, written=together) if archive else None
     wait_for_all(world, lambda: writing is None or writing.done())
     if writing:
         writing.result()
     world.barrier()
+
+
+def _write_together(world: World, state: State, archive: Archive | None, generation: int, background: Executor) -> bool:
+    """Let each rank write its part of a sharded model to one file.
+
+    Returns:
+        Whether there is a model file: not if the ranks' models differ, or the folder loses what several nodes write to
+        one file.
+
+    Raises:
+        Fenced: a newer generation has taken over.
+        SnapshotError: it cannot be written.
+    """
+    reshard(state.model)
+    tensors, source = weights.of_sharded(state.model_state())
+    digests = world.all_gather([planning.structure_digest(tensors)])
+    if digests.count(digests[0]) != len(digests):
+        return False
+    scratch = f"{SCRATCH}model-g{generation:04}"
+    try:
+        written = _write_parts(world, tensors, source, archive, scratch, background)
+    except (CorruptError, OSError) as error:
+        raise SnapshotError(f"the trained model cannot be written to {world.env.snapshot_dir}: {error}") from error
+    finally:
+        if archive:
+            snapshot.discard(archive.folder / scratch)
+    if not written:
+        world.print(
+            f"{world.env.snapshot_dir} loses what several nodes write to one file: rank 0 writes the model file"
+        )
+    return written
+
+
+def _write_parts(
+    world: World, tensors: Tensors, source: Weights, archive: Archive | None, scratch: str, background: Executor
+) -> bool:
+    """Rank 0 creates the file, all ranks write their parts, and rank 0 completes it, unless a part is lost."""
+
+    def begin() -> Frame | None:
+        if archive is None:
+            return None
+        frame = Frame.of(source)
+        archive.begin_model(scratch, frame.end)
+        return frame
+
+    frame = world.attempt(begin, *FAILURES)
+    starts: dict[str, int] = world.broadcast_value(dict(frame.starts) if frame else None, dict[str, int])
+    pieces = planning.plan(world, tensors, main_only=False).pieces
+    path = world.env.snapshot_dir / scratch if world.env.snapshot_dir else Path(scratch)
+
+    def content(piece: Piece) -> memoryview:
+        world.heartbeat.beat(Phase.SAVING)  # the other ranks' hang detection waits for this
+        return bytes_of(tensors[piece.tensor])
+
+    part = _in_background(world, background, lambda: file_part.write(path, pieces, starts, content))
+    parts = world.gather(part, Part)
+
+    def complete() -> bool:
+        if archive is None or frame is None:
+            return True
+        checksums = {name: reduce(xor, (one.checksums.get(name, 0) for one in parts)) for name in starts}
+        probes = [one.probe for one in parts if one.probe]
+        return archive.complete_model(scratch, frame.parts(checksums), probes)
+
+    return world.broadcast_value(_in_background(world, background, complete), bool)
+
+
+def _in_background(world: World, background: Executor, act: Callable[[], T]) -> T:
+    """What a function returns, however long it takes. Collective: any rank's error is raised on all of them."""
+    future: Future[T] = background.submit(act)
+    wait_for_all(world, future.done)
+    return world.attempt(future.result, *FAILURES)
 
 
 def _model(world: World, state: State, chain: Chain, reached: Cursor, archive: Archive) -> Iterator[Buffer]:

@@ -128,6 +128,13 @@ def aligned_memory(size: int, *, pinned: bool) -> Tensor:
     return whole[start : start + size]
 
 
+def bytes_of(tensor: Tensor) -> memoryview:
+    """The bytes of the part of a tensor that this rank holds, in main memory, in row-major order."""
+    flat = _local(tensor).cpu().contiguous().reshape(-1).view(torch.uint8)  # flat first: a scalar has no bytes to view
+    content: memoryview = flat.numpy().data
+    return content
+
+
 def _local(tensor: Tensor) -> Tensor:
     """The part of a tensor that this rank holds."""
     tensor = tensor.detach()

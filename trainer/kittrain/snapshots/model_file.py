@@ -10,7 +10,9 @@ from __future__ import annotations
 import struct
 import tempfile
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,6 +50,60 @@ def stream(weights: Weights) -> Iterator[Buffer]:
                 _add(out, record, weights.content(names[record]) if record in names else records.read(record))
                 yield from sink.take()
     yield from sink.take()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """A model file without the tensors' bytes, which several ranks write.
+
+    Attributes:
+        starts: offset of each tensor's bytes in the file, by name.
+        end: offset after the last tensor.
+    """
+
+    starts: Mapping[str, int]
+    end: int
+    _records: Sequence[tuple[zipfile.ZipInfo, str, bytes]]  # entry, and the tensor's name or the content
+
+    @classmethod
+    def of(cls, weights: Weights) -> Frame:
+        """The frame of a model's file; reads no tensor.
+
+        Raises:
+            CorruptError: torch would store other tensors.
+        """
+        starts, records, at = dict[str, int](), [], 0
+        with tempfile.TemporaryDirectory() as folder:
+            template = Path(folder) / TEMPLATE
+            _write_template(weights, template)
+            with zipfile.ZipFile(template) as given:
+                names = _names_by_record(weights, given)
+                for one in given.infolist():
+                    info = _record(one.filename, one.file_size, at)
+                    info.compress_size, info.header_offset, info.CRC = one.file_size, at, 0
+                    tensor = names.get(one.filename, "")
+                    content = b"" if tensor else given.read(one)
+                    records.append((info, tensor, content))
+                    at += len(info.FileHeader(zip64=True))
+                    if tensor:
+                        starts[tensor] = at
+                    at += one.file_size
+        return cls(starts=starts, end=at, _records=records)
+
+    def parts(self, checksums: Mapping[str, int]) -> Iterator[tuple[int, Buffer]]:
+        """What is to be written besides the tensors: each part with its offset in the file.
+
+        Args:
+            checksums: CRC-32 of each tensor's bytes, by name.
+        """
+        sink = _Sink(self.end)
+        with zipfile.ZipFile(sink, "w") as archive:  # type: ignore[call-overload]  # it asks for no more
+            for info, tensor, content in self._records:
+                info.CRC = checksums[tensor] if tensor else zlib.crc32(content)
+                yield info.header_offset, info.FileHeader(zip64=True) + content
+                archive.filelist.append(info)
+            archive.comment = b""  # makes it write the directory, although nothing was added through it
+        yield self.end, b"".join(sink.take())
 
 
 def _write_template(weights: Weights, path: Path) -> None:
@@ -94,9 +150,9 @@ def _record(name: str, size: int, start: int) -> zipfile.ZipInfo:
 class _Sink:
     """A file object for zipfile that holds references to what is written until it is taken; nothing is copied."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: int = 0) -> None:
         self._parts: list[Buffer] = []
-        self._size = 0
+        self._size = start
 
     def write(self, part: Buffer) -> int:
         self._parts.append(part)

@@ -19,7 +19,7 @@ from kittrain.snapshots.shard_file import ShardFile
 from kittrain.snapshots.shards import Piece
 from kittrain.snapshots.snapshot import MODEL, REST
 from kittrain.snapshots.tensor_reader import TensorFiller
-from kittrain.snapshots.tree import PLACEHOLDER, Structure
+from kittrain.snapshots.tree import PLACEHOLDER, Structure, Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +57,13 @@ def of_model(state_dict: dict[str, Any]) -> Weights:
         structure={name: (tensors[name].shape, tensors[name].dtype) for name in first.values()},
         read=lambda name: tensors[name].detach().cpu().contiguous(),
     )
+
+
+def of_sharded(state_dict: dict[str, Any]) -> tuple[Tensors, Weights]:
+    """The tensors of a sharded model by name, each once, and its weights, of which no tensor can be read."""
+    tensors, _ = tree.split(state_dict)
+    weights = of_model(state_dict)
+    return {name: tensors[name] for name in weights.structure}, weights
 
 
 def of_snapshot(path: Path) -> Weights:

@@ -40,6 +40,20 @@ def write_parts(path: Path, parts: Iterable[Buffer], *, exclusive: bool = False)
         os.close(descriptor)
 
 
+def write_at(path: Path, parts: Iterable[tuple[int, Buffer]]) -> None:
+    """Write parts of an existing file, each at its offset, and fsync it.
+
+    Raises:
+        OSError: a write failed.
+    """
+    with path.open("r+b") as file:
+        for start, part in parts:
+            file.seek(start)
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def make_folder(path: Path) -> None:
     """Create a folder and its parents durably: they survive a power cut."""
     missing = [one for one in (path, *path.parents) if not one.is_dir()]
