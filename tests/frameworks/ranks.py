@@ -21,13 +21,13 @@ DRAINED: Final = 75
 OFFLINE: Final = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": ""}
 
 
-def run(script: str, folder: Path, *flags: str, size: int = 2) -> list[int]:
+def run(script: str, folder: Path, *flags: str, size: int = 2, seconds: float = TIMEOUT) -> list[int]:
     """Exit codes of a job's ranks; snapshots go to ``folder/snapshots``, output to ``log-RANK``."""
     port = free_port()
     folder.mkdir(exist_ok=True)
     ranks = [_start(script, folder, flags, placed(rank, size, port)) for rank in range(size)]
     try:
-        return [rank.wait(TIMEOUT) for rank in ranks]
+        return [rank.wait(seconds) for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ from kittrain.integrations.checkpoints import (
     newest,
     position_note,
     prune,
+    remove,
+    remove_older,
+    rename,
     sync,
 )
 
@@ -44,7 +48,41 @@ def test_pruning_keeps_the_newest_and_what_is_being_written(tmp_path: Path) -> N
     for step, marked in ((1, True), (2, False), (3, True), (4, False), (5, True), (6, False)):
         checkpoint(tmp_path, step, marked=marked)
     prune(tmp_path, "checkpoint-", keep=2)
-    assert sorted(one.name for one in tmp_path.iterdir()) == [f"checkpoint-{step}" for step in (3, 4, 5, 6)]
+    assert sorted(one.name for one in tmp_path.iterdir()) == [f"checkpoint-{step}" for step in (3, 5, 6)]
+    prune(tmp_path, "checkpoint-", keep=2, protected=str(tmp_path / "checkpoint-3"))
+    checkpoint(tmp_path, 7)
+    prune(tmp_path, "checkpoint-", keep=1, protected=str(tmp_path / "checkpoint-3"))
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["checkpoint-3", "checkpoint-7"]
+    checkpoint(tmp_path, 10)
+    prune(tmp_path, "checkpoint-", keep=0)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["checkpoint-10"], "the newest always stays"
+
+
+def test_what_a_kill_leaves_of_a_removed_checkpoint_is_not_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = checkpoint(tmp_path, 1)
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)  # killed before it
+    remove(path)
+    assert newest(tmp_path, "checkpoint-") is None
+
+
+def test_checkpoints_of_two_names_are_one_sequence(tmp_path: Path) -> None:
+    checkpoint(tmp_path, 2)
+    renamed = rename(checkpoint(tmp_path, 3), "resume-3")
+    assert newest(tmp_path, "checkpoint-", "resume-") == renamed
+    (tmp_path / "checkpoint-3").mkdir()
+    assert rename(tmp_path / "checkpoint-3", "resume-3") == renamed, "in place of the other"
+    assert Marker.read(renamed) is None
+    remove_older(tmp_path, "resume-", 3)
+    assert renamed.is_dir()
+    remove_older(tmp_path, "resume-", 4)
+    assert [one.name for one in tmp_path.iterdir()] == ["checkpoint-2"]
+
+
+def test_a_marker_of_the_version_before_is_that_of_a_training_that_has_not_ended(tmp_path: Path) -> None:
+    (tmp_path / MARKER).write_text('{"step": 3, "ranks": 2, "accumulation": 1}', encoding="utf-8")
+    assert Marker.read(tmp_path) == Marker(step=3, ranks=2, limit="")
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,26 @@ def test_the_first_step_may_take_long_and_others_half_a_minute(ranks: Ranks) -> 
     assert ranks.rest(1)
 
 
+@pytest.mark.parametrize("resumed_at", [0, 3, 700])
+def test_a_second_training_of_the_script_has_time_for_its_first_step_and_a_speed_of_its_own(
+    ranks: Ranks, resumed_at: int
+) -> None:
+    for number in range(3):
+        ranks.step(number + 1, 1)
+    ranks.beat(Phase.FINISHING)
+    assert not ranks.rest(5000), "the script's own code between the two"
+    ranks.beat(Phase.RESTORING)
+    ranks.rest(1)
+    ranks.beat(Phase.DATA, step=resumed_at)
+    assert not ranks.rest(600)
+    ranks.step(resumed_at + 1, 100)
+    ranks.step(resumed_at + 2, 20)
+    ranks.step(resumed_at + 3, 20)
+    ranks.beat(Phase.DATA)
+    assert not ranks.rest(190)
+    assert ranks.rest(20)
+
+
 def test_one_rank_with_progress_is_enough(ranks: Ranks) -> None:
     ranks.step(1, 1)
     ranks.heartbeats[0].beat(Phase.EVALUATING)

@@ -23,30 +23,33 @@ class Marker:
         step: optimizer steps before it.
         ranks: that wrote it.
         accumulation: batches of each rank in a step.
+        limit: of the training that has ended with this step, as text; empty: it has not.
     """
 
     step: int
     ranks: int
     accumulation: int = 1
+    limit: str = ""
 
     @classmethod
     def read(cls, checkpoint: Path) -> Self | None:
         """The marker of a checkpoint; None: it is not complete, or was not written under the kit."""
         try:
             found = json.loads((checkpoint / MARKER).read_bytes())
-            return cls(**{name: int(found[name]) for name in ("step", "ranks", "accumulation")})
+            counts = {name: int(found[name]) for name in ("step", "ranks", "accumulation")}
+            return cls(**counts, limit=str(found.get("limit", "")))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
 
-def newest(folder: Path, name: str) -> Path | None:
+def newest(folder: Path, *names: str) -> Path | None:
     """The complete checkpoint with the largest step, as its files' folder; None if there is none.
 
     Args:
         folder: that holds the checkpoints.
-        name: of a checkpoint's folder, up to its step.
+        names: of a checkpoint's folder, up to its step.
     """
-    complete_ones = _complete(folder, name)
+    complete_ones = _complete(folder, *names)
     return complete_ones[-1][1] if complete_ones else None
 
 
@@ -85,17 +88,60 @@ def position_note(marker: Marker | None, ranks: int) -> str:
     )
 
 
-def prune(folder: Path, name: str, *, keep: int) -> None:
-    """Remove all but the ``keep`` newest complete checkpoints, and what is older than these and not complete."""
-    kept = _complete(folder, name)[-keep:]
-    for one in folder.iterdir():
-        step = one.name.removeprefix(name)
-        if kept and step != one.name and step.isdecimal() and int(step) < kept[0][0]:
-            shutil.rmtree(one, ignore_errors=True)
+def rename(checkpoint: Path, name: str) -> Path:
+    """Give a checkpoint's folder another name, in place of one that has it."""
+    path = checkpoint.with_name(name)
+    remove(path)
+    checkpoint.rename(path)
+    sync_folder(path.parent)
+    return path
 
 
-def _complete(folder: Path, name: str) -> list[tuple[int, Path]]:
+def remove(checkpoint: Path) -> None:
+    """Remove a checkpoint, its marker first: what a kill leaves of it is not complete."""
+    (checkpoint / MARKER).unlink(missing_ok=True)
+    shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def prune(folder: Path, name: str, *, keep: int, protected: str | None = None) -> None:
+    """Remove the oldest complete checkpoints, and all that are not complete and older than the newest that is.
+
+    Args:
+        folder: that holds the checkpoints.
+        name: of a checkpoint's folder, up to its step.
+        keep: how many complete ones stay; the newest always does.
+        protected: path of one that stays, too.
+    """
+    paths = [path for _, path in _complete(folder, name)]
+    if not paths:
+        return
+    staying = {path for path in paths if str(path) == protected} | {paths[-1]}
+    spare = [path for path in paths if path not in staying]
+    staying |= set(spare[len(spare) - max(keep - len(staying), 0) :])
+    for one, step in _folders(folder, name):
+        if one not in staying and (one in paths or step < _step(paths[-1])):
+            remove(one)
+
+
+def remove_older(folder: Path, name: str, step: int) -> None:
+    """Remove all checkpoints before a step."""
+    for one, its_step in _folders(folder, name):
+        if its_step < step:
+            remove(one)
+
+
+def _complete(folder: Path, *names: str) -> list[tuple[int, Path]]:
     """Complete checkpoints with their steps, in order."""
-    found = re.compile(rf"{re.escape(name)}\d+")
+    entries = [one for name in names for one, _ in _folders(folder, name)]
+    return sorted((marker.step, one) for one in entries if (marker := Marker.read(one)))
+
+
+def _folders(folder: Path, name: str) -> list[tuple[Path, int]]:
+    """Checkpoints, complete or not, with the steps in their names."""
     entries = list(folder.iterdir()) if folder.is_dir() else []
-    return sorted((marker.step, one) for one in entries if found.fullmatch(one.name) and (marker := Marker.read(one)))
+    return [(one, _step(one)) for one in entries if re.fullmatch(rf"{re.escape(name)}\d+", one.name)]
+
+
+def _step(checkpoint: Path) -> int:
+    """The step in a checkpoint's name."""
+    return int(checkpoint.name.rpartition("-")[2])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -104,16 +104,30 @@ class FrameworkRun:
         self._saving = time.monotonic()
         self.world.heartbeat.beat(Phase.SAVING)
 
-    def saved(self, checkpoint: Path, marker: Marker) -> None:
-        """This rank has written its part of a checkpoint: mark it once all have. Collective."""
+    def saved(self, checkpoint: Path, marker: Marker, finish: Callable[[Path], Path] = lambda path: path) -> None:
+        """This rank has written its part of a checkpoint: mark it once all have. Collective.
+
+        Args:
+            checkpoint: its folder.
+            marker: for it.
+            finish: what rank 0 does once all parts are written; returns where the checkpoint is then.
+        """
         if self.world.env.local_rank == 0:
             checkpoints.sync(checkpoint)
         self.world.barrier()
         if self.world.is_main:
-            checkpoints.complete(checkpoint, marker)
+            checkpoints.complete(finish(checkpoint), marker)
         seconds = time.monotonic() - self._saving
         self._report.snapshot(Committed(step=marker.step, seconds=seconds, stall=seconds))
-        self.world.heartbeat.beat(Phase.DATA)
+        self.continues(ended=bool(marker.limit))
+
+    def continues(self, *, ended: bool) -> None:
+        """The next batch is loaded; or training has ended, and the script's own code comes next."""
+        self.world.heartbeat.beat(Phase.FINISHING if ended else Phase.DATA)
+
+    def evaluating(self) -> None:
+        """The framework begins an evaluation, which has its own time limit."""
+        self.world.heartbeat.beat(Phase.EVALUATING)
 
     def drain(self, step: int) -> None:
         """Stop, with a checkpoint saved after this step. Collective.

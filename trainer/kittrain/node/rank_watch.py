@@ -58,6 +58,7 @@ class _WatchedRank:
     still: float = 0.0  # seconds since the last beat
     stepping: float = 0.0  # seconds since the last step
     steps: deque[float] = field(default_factory=lambda: deque(maxlen=STEP_TIMES_KEPT))
+    fresh: int = 0  # changes of the step until a further training of the script, which begins at any step, has settled
     longest: float = 0.0  # seconds between two beats of a script's own loop
     activity: Activity = field(default_factory=Activity)
 
@@ -70,9 +71,13 @@ class _WatchedRank:
                 if self.beat.phase is Phase.SCRIPT:
                     self.longest = max(self.longest, self.still)
                 self.still = 0.0
+            if beat.phase is Phase.RESTORING or beat.step < self.beat.step:  # of another model, perhaps
+                self.steps.clear()
+                self.fresh = 2  # to where it resumes, and its first step
             if beat.step != self.beat.step:
-                if self.beat.first[Phase.SYNCING]:  # skip the first step: it compiles and connects
+                if self.beat.first[Phase.SYNCING] and not self.fresh:  # skip a first step: it compiles and connects
                     self.steps.append(self.stepping / max(beat.step - self.beat.step, 1))
+                self.fresh = max(self.fresh - 1, 0)
                 self.stepping = 0.0
             self.beat = beat
 
@@ -83,7 +88,7 @@ class _WatchedRank:
             return max(MIN_SCRIPT_TIMEOUT, SCRIPT_TIMEOUT_FACTOR * self.longest) if timeout is None else timeout
         if phase not in STEP:
             return max(PHASE_TIMEOUTS[phase], timeout or 0.0) if phase in PHASE_TIMEOUTS else float("inf")
-        if not self.beat.first[Phase.SYNCING]:
+        if not self.beat.first[Phase.SYNCING] or self.fresh:
             return max(FIRST_STEP_TIMEOUT, timeout or 0.0)
         slow = sorted(self.steps)[int(len(self.steps) * 0.99)] if self.steps else 0.0
         return max(MIN_STEP_TIMEOUT, STEP_TIMEOUT_FACTOR * slow) if timeout is None else timeout
