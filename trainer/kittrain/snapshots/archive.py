@@ -70,7 +70,7 @@ class Archive:
         return self.folder / manifest.name
 
     def publish(self, manifest: Manifest, scratch: Path) -> None:
-        """Publish the shards that the ranks have written to a scratch folder.
+        """Publish the shards that the ranks have written to a scratch folder, in place of a snapshot of the same step.
 
         Raises:
             Fenced: a newer generation has taken over.
@@ -157,6 +157,7 @@ class Archive:
     def _claim(self) -> tuple[int, list[Path]]:
         """A new generation, and the scratch files that existed before: their writers are fenced off now."""
         try:
+            snapshot.restore_replaced(self.folder)
             before = scratch_entries(self.folder)
             return self._fence.claim(self._run, above=self._highest()), before
         except OSError as error:

@@ -70,12 +70,14 @@ class Committed:
 
 @dataclass(frozen=True, kw_only=True)
 class _Tip:
-    """The end of a history, and the newest snapshot in it."""
+    """The end of a history, and the newest snapshot in it, with what one in its place takes over."""
 
     ledger: Ledger = ()
     earlier: tuple[Segment, ...] = ()
     cursor: Cursor = field(default_factory=Cursor)
     parent: Parent | None = None
+    grandparent: Parent | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 class Chain:
@@ -116,7 +118,14 @@ class Chain:
         earlier = manifest.earlier
         if not same_order(manifest, self._order):
             earlier = (*earlier, manifest.segment)
-        self._tip = _Tip(ledger=manifest.ledger, earlier=earlier, cursor=self._cursor(manifest), parent=before)
+        self._tip = _Tip(
+            ledger=manifest.ledger,
+            earlier=earlier,
+            cursor=self._cursor(manifest),
+            parent=before,
+            grandparent=parent.parent if parent else None,
+            metrics=parent.metrics if parent else {},
+        )
         self.last = Committed(step=self._order.step(self._cursor(parent)) if parent else 0)
 
     def publish(self, archive: Archive, pending: Pending, reports: Sequence[Report]) -> None:
@@ -150,13 +159,17 @@ class Chain:
             snapshot.discard(pending.folder)
 
     def describe(self, cursor: Cursor, metrics: Mapping[str, float]) -> Manifest:
-        """The manifest of the state at a cursor, without its shards. Thread-safe."""
-        tip = self._tip
+        """The manifest of the state at a cursor, without its shards. Thread-safe.
+
+        A snapshot of the same name will be replaced, and its metrics are taken over.
+        """
+        tip, step = self._tip, self._order.step(cursor)
+        replaces = tip.parent is not None and tip.parent.name == snapshot.name(step, self.generation)
         return Manifest(
             job=self._world.env.job,
             run=self._identity.run,
             generation=self.generation,
-            step=self._order.step(cursor),
+            step=step,
             cursor=cursor,
             world_size=self._world.size,
             seed=self._order.seed,
@@ -167,7 +180,7 @@ class Chain:
             batch=self._order.batch,
             torch=torch.__version__,
             created=time.time(),
-            parent=tip.parent,
+            parent=tip.grandparent if replaces else tip.parent,
             ledger=extend(
                 tip.ledger,
                 self._order,
@@ -178,7 +191,7 @@ class Chain:
                 earlier=tip.earlier,
             ),
             earlier=tip.earlier,
-            metrics=metrics,
+            metrics={**tip.metrics, **metrics} if replaces else metrics,
         )
 
     def _warn(self, manifest: Manifest) -> None:

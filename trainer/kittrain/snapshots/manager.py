@@ -157,6 +157,8 @@ class SnapshotManager:
         if self._folder is None:
             return
         began = time.monotonic()
+        if self._last_cursor == cursor and not self._pending:
+            self._wait_until_published()  # its shards are in a scratch folder of the same name until then
         self._last_cursor, self._reached, self._on_disk = cursor, cursor, True
         if self._pending and self._pending.cursor == cursor:
             metrics = {**self._pending.metrics, **metrics}
@@ -185,15 +187,23 @@ class SnapshotManager:
         if self._publishing and self._publishing.done():
             self._publishing.result()
 
-    def commit(self, cursor: Cursor, metrics: Mapping[str, float], *, not_finite: str = "") -> None:
+    def commit(
+        self, cursor: Cursor, metrics: Mapping[str, float], *, not_finite: str = "", changed: bool = False
+    ) -> None:
         """Write and publish a snapshot, unless there is one of this cursor, and wait. If it fails, log a warning.
 
-        The arguments are those of ``begin``.
+        The other arguments are those of ``begin``.
+
+        Args:
+            cursor: of the data.
+            metrics: of the epoch that ends here.
+            not_finite: see ``begin``.
+            changed: the state or its metrics may have changed since the snapshot of this cursor, so it is replaced.
 
         Raises:
             Fenced: a newer generation has taken over.
         """
-        if self._is_committed(cursor):
+        if not changed and self._is_committed(cursor):
             return
         self.begin(cursor, metrics, not_finite=not_finite)
         if self._pending:
@@ -219,6 +229,12 @@ class SnapshotManager:
         if self._publishing:
             self._publishing.result()
         return self._world.broadcast_value(self.committed.step == self._order.step(cursor), bool)
+
+    def _wait_until_published(self) -> None:
+        """Wait for what rank 0 publishes. Collective."""
+        if self._publishing:
+            self._publishing.result()
+        self._world.barrier()
 
     def _resume_from(self, point: RestorePoint) -> None:
         manifest = point.manifest

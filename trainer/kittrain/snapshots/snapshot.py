@@ -33,6 +33,7 @@ MANIFEST: Final = "manifest.json"
 MODEL: Final = "model/"  # prefix of the names of the model's tensors
 REST: Final = "rest"  # an extra of rank 0's shard: the state without its tensors
 SCRATCH: Final = ".tmp-"  # prefix of a snapshot's folder until it is complete
+REPLACED: Final = ".replaced-"  # prefix of a snapshot's folder while another of the same step takes its place
 QUARANTINE: Final = "bad-"  # prefix of a damaged snapshot's folder, once a run has found it
 
 
@@ -130,13 +131,39 @@ def write_manifest(scratch: Path, manifest: Manifest) -> None:
 
 
 def publish(scratch: Path, snapshot: Path) -> None:
-    """Rename a complete snapshot to its final name, in the same folder.
+    """Rename a complete snapshot to its final name, in the same folder, in place of one that has it.
+
+    The replaced one exists until then under another name, which ``restore_replaced`` finds after a crash.
 
     Raises:
         OSError: it could not be renamed.
     """
-    scratch.rename(snapshot)
+    replaced = snapshot.with_name(f"{REPLACED}{snapshot.name}")
+    if snapshot.exists():
+        snapshot.rename(replaced)
+        files.sync_folder(snapshot.parent)
+    try:
+        scratch.rename(snapshot)
+    except OSError:
+        restore_replaced(snapshot.parent)
+        raise
     files.sync_folder(snapshot.parent)
+    discard(replaced)
+
+
+def restore_replaced(folder: Path) -> None:
+    """Undo a replacement that was interrupted before the new snapshot had its final name; else complete it.
+
+    Raises:
+        OSError: the folder cannot be changed.
+    """
+    for replaced in [one for one in folder.iterdir() if one.name.startswith(REPLACED)] if folder.exists() else []:
+        snapshot = replaced.with_name(replaced.name.removeprefix(REPLACED))
+        if snapshot.exists():
+            discard(replaced)
+        else:
+            replaced.rename(snapshot)
+            files.sync_folder(folder)
 
 
 def read_manifest(snapshot: Path) -> Manifest:

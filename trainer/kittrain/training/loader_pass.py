@@ -10,12 +10,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from itertools import islice
 from typing import Any, Literal
 
+import torch
 from torch.utils.data import DataLoader
 
 from kittrain.snapshots.state import StateError, frozen, has_state
@@ -42,9 +44,15 @@ class LoaderPass:
     Attributes:
         taken: batches of this part of the pass, including those before a restart; a resize begins a new part.
         pending: batches that were taken since the last step.
+        learning: whether some of these were taken with gradients enabled.
+        thread: that took the last one.
+        skipped: whether it was resumed within.
         trained: whether a step has taken its batches; else it is an evaluation, of which nothing is in the state.
         current: whether the last step has.
         ended: whether it gives no more batches: all were taken, or the loop has left it.
+        exhausted: whether the loop has been told that there are no more.
+        steps: that took batches of it since it was begun or resumed.
+        first: batches that the first of those took.
     """
 
     def __init__(
@@ -66,9 +74,10 @@ class LoaderPass:
         self._stateful = stateful_part(loader)
         self._start: Position = {}
         self._batches: Iterator[Any] = iter(())
-        self._exhausted = False
-        self.taken = self.pending = 0
-        self.trained = self.current = self.ended = False
+        self.taken = self.pending = self.thread = 0
+        self.steps = self.first = 0
+        self.learning = self.skipped = False
+        self.trained = self.current = self.ended = self.exhausted = False
 
     @property
     def length(self) -> int | None:
@@ -83,13 +92,23 @@ class LoaderPass:
     @property
     def complete(self) -> bool:
         """Whether all batches were taken, as far as is known."""
-        return self._exhausted or self.taken == self.length
+        return self.exhausted or self.taken == self.length
 
     @property
     def number(self) -> int:
         """The number of the next batch, from 0 on; in a part after a resize, counted from the end of the pass."""
         part, whole = self.length, self.whole
         return self.taken if part is None or whole is None else max(0, whole - part + self.taken)
+
+    def end_step(self) -> None:
+        """A step has taken the batches."""
+        self.first = self.first or self.pending
+        self.steps += 1
+        self.pending, self.learning = 0, False
+
+    def is_over(self, loader: object) -> bool:
+        """Whether it is a pass over this loader."""
+        return self._loader is loader
 
     def position(self) -> Position:
         """The position after the last batch that was taken.
@@ -140,8 +159,9 @@ class LoaderPass:
         self.trained, self.current = True, saved.get("current", False)
         resumed = self._resumed(saved, resize)
         self.taken = resumed.skip
+        self.skipped = not saved.get("complete", False)
         if resumed.nothing_left:
-            self._exhausted = True
+            self.exhausted = True
             return iter(())
         rng.restore(saved["rng"])
         if self._stateful is not None and "state" in saved:
@@ -180,10 +200,12 @@ class LoaderPass:
             while True:
                 self._ask(self)
                 if (batch := next(batches, _END)) is _END:
-                    self._exhausted = True
+                    self.exhausted = True
                     return
                 self.taken += 1
                 self.pending += 1
+                self.learning = self.learning or torch.is_grad_enabled()
+                self.thread = threading.get_ident()
                 yield batch
         finally:
             self.ended = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
@@ -22,14 +23,18 @@ class _Known:
 
     Args:
         loader: it is kept, so that its id is unique.
-        key: see ``_keys``.
+        key: see ``_key``.
+
+    Attributes:
+        iterated: whether a pass has begun.
+        resumed: whether one was resumed.
     """
 
     def __init__(self, loader: Any, key: tuple[str, int]) -> None:
         self.loader = loader
         self.key = key
         self.positioned = PositionedLoader(loader) if is_map_style(loader) and stateful_part(loader) is None else None
-        self.iterated = False
+        self.iterated = self.resumed = False
 
     @property
     def running(self) -> bool:
@@ -79,21 +84,17 @@ class Loaders:
         self._passed = Counter[str]()  # kinds of the passes of this epoch
         self._sampler_epochs: dict[int, int] = {}
         self._warned: set[int] = set()
+        self._noted: set[str] = set()
         self._passes: list[tuple[tuple[str, int], LoaderPass]] = []
         self._saved: list[Position] = []
         self._others: Sequence[list[Position]] = ()
-        self._idle: list[Position] = []
+        self._idle: dict[tuple[str, int], Position] = {}  # of the snapshot, until its epoch ends
         self._ranks = world.size
 
     @property
     def first(self) -> LoaderPass | None:
         """The first pass of this epoch."""
         return self._passes[0][1] if self._passes else None
-
-    @property
-    def last(self) -> LoaderPass | None:
-        """The pass that was begun last in this epoch."""
-        return self._passes[-1][1] if self._passes else None
 
     @property
     def awaited(self) -> bool:
@@ -105,13 +106,18 @@ class Loaders:
         """Whether batches were taken since the last step, from passes that steps take their batches from."""
         return any(one.trained and one.pending for _, one in self._passes)
 
-    def end_step(self) -> int:
-        """A step has taken the batches since the one before; returns how many.
+    def number(self, loader: Iterable[Any]) -> int:
+        """The number of the last batch of a loader's newest pass, from 0 on."""
+        return next(one.number - 1 for _, one in reversed(self._passes) if one.is_over(loader))
+
+    def end_step(self) -> None:
+        """A step has taken the batches since the one before.
 
         Batches of a pass that has ended meanwhile, while another has not, were an evaluation's.
 
         Raises:
             PositionError: the pass that the snapshot was taken in was not continued.
+            RuntimeError: the loop takes its batches before the step that precedes them.
         """
         for saved in self._saved:
             if saved.get("current"):
@@ -120,15 +126,32 @@ class Loaders:
                     "continuing it: pass the same loaders to Run.batches(), in the same order, or resume with the "
                     "script that wrote the snapshot"
                 )
-        taken = [one for _, one in self._passes if one.pending]
-        current = [one for one in taken if not one.ended] or taken
-        number = sum(one.pending for one in current)
-        for _, one in self._passes if current else ():
+        passes = [one for _, one in self._passes]
+        taken = [one for one in passes if one.pending]
+        current = [one for one in taken if not one.ended] or [one for one in taken if one.learning]
+        self._check_ahead(passes, current)
+        for one in passes if current else ():
             one.current = one in current
             one.trained = one.trained or one.current
         for one in taken:
-            one.pending = 0
-        return number
+            one.end_step()
+
+    def _check_ahead(self, passes: list[LoaderPass], current: list[LoaderPass]) -> None:
+        """Check that no batch was taken ahead of its step: a resume would leave it out."""
+        elsewhere = any(one.thread != threading.get_ident() for one in current)
+        late = not current and any(one.current and one.exhausted for one in passes)
+        if elsewhere or late:
+            how = "in another thread" if elsewhere else "before the steps that precede them: this one took none"
+            raise RuntimeError(
+                f"the loop takes batches from Run.batches() {how}, so a resume would leave some out. Take each batch "
+                "after the step before it, and let the loader load ahead (num_workers, prefetch_factor)"
+            )
+        for one in current:
+            if one.steps == 1 and one.first > one.pending and not one.skipped:
+                self._note_once(
+                    f"note: the first step took {one.first} batches from Run.batches(), the second {one.pending}. If "
+                    "the loop takes batches ahead of their steps, a resume leaves them out"
+                )
 
     def restore(self, saved: Positions | list[Position], others: Sequence[Any] = (), *, ranks: int) -> None:
         """Let the next passes continue at saved positions.
@@ -138,20 +161,29 @@ class Loaders:
             others: of all ranks, if there is another number of them now.
             ranks: that saved them.
         """
-        self._saved, self._idle = _split(saved)
+        self._saved, idle = _split(saved)
+        self._idle = {(one["key"][0], one["key"][1]): one for one in idle}
         self._others = [_split(one)[0] for one in others]
         self._ranks = ranks
 
     def positions(self) -> Positions:
         """Where the passes of this epoch are; those that have not started yet stay as restored."""
         passes = [{"key": key, **one.position()} for key, one in self._passes if one.trained]
-        idle = [one.state() for one in self._known.values()]
-        return {"passes": passes + self._saved, "idle": [one for one in idle if _matters(one)] + self._idle}
+        known = {one.key: one.state() for one in self._known.values()}
+        return {"passes": passes + self._saved, "idle": [one for one in (self._idle | known).values() if _matters(one)]}
 
     def end_epoch(self) -> None:
         """The next passes are those of a new epoch."""
+        for (kind, _), one in self._passes:
+            if one.trained and one.skipped and one.pending:
+                self._note_once(
+                    f"note: the resumed pass over {kind} ended with {one.pending} batches that no step followed. If "
+                    "the loop counts its batches, take them from Run.enumerate(), whose numbers start at the position"
+                )
         self._passes, self._saved, self._others = [], [], ()
         self._passed.clear()
+        for known in self._known.values():
+            known.resumed = True
 
     def one_pass(self, loader: Iterable[Any], epoch: int, resize: OnResize = "exact") -> Iterator[Any]:
         """The batches of a pass, from the restored position on."""
@@ -216,15 +248,25 @@ class Loaders:
         batches = one.resume(
             saved, Resize(before=self._ranks, now=self._world.size, others=others, share=resize == "share")
         )
+        known.resumed = True
         self._resumed()
+        self._restore_others()
         return batches
 
     def _restored_idle(self, known: _Known) -> Position | None:
         """What the first pass over a loader starts from after a resume, if it was used before."""
-        for number, one in enumerate(self._idle):
-            if tuple(one["key"]) == known.key:
-                return self._idle.pop(number)
-        return None
+        return self._idle.get(known.key) if not known.iterated else None
+
+    def _restore_others(self) -> None:
+        """Undo what evaluations before a resumed pass have drawn: they were done before the snapshot, too."""
+        for known in self._known.values():
+            if not known.resumed and known.key in self._idle:
+                known.restore(self._idle[known.key])
+
+    def _note_once(self, note: str) -> None:
+        if note not in self._noted:
+            self._noted.add(note)
+            self._world.print(note)
 
     def _warn(self, loader: Iterable[Any]) -> None:
         if id(loader) in self._warned:

@@ -20,7 +20,7 @@ from torch import Tensor
 from kittrain.snapshots.rank_state import RankState
 from kittrain.snapshots.state import State
 from kittrain.system.heartbeat import Phase
-from kittrain.training.loader_pass import OnResize
+from kittrain.training.loader_pass import LoaderPass, OnResize
 from kittrain.training.loaders import Loaders
 from kittrain.training.own_objects import OwnObjects, is_shared
 from kittrain.training.report import Plan
@@ -64,7 +64,7 @@ class Run:
             raise ValueError("a run has one Data, whose order the snapshots refer to; pass other loaders to batches()")
         self._own_objects = OwnObjects(objects)
         self._world = world
-        self._taken = Taken(data[0] if data else None, world)
+        self._taken = Taken(data[0] if data else None, world, self._asked_for_data)
         self._own = RankState(world.rank, self._position, separate_streams=False)
         self._plan = Plan()
         state = State(**{name: one for name, one in objects.items() if is_shared(one)})
@@ -79,9 +79,12 @@ class Run:
             on_step=on_step,
             own=self._own,
         )
-        self._loaders = Loaders(world, self._restore_generators)
+        self._loaders = Loaders(world, self._restore_generators, self._asked_for_batch)
         self._epoch = self._epoch_start = 0  # and the step that it started after
-        self._in_epochs = self._entered = self._noted = False
+        self._in_epochs = self._in_steps = self._entered = self._noted = False
+        self._stepped = False  # since a snapshot was last taken, or found not to be due
+        self._requested: dict[str, float] | None = None  # metrics of a snapshot that save() has requested
+        self._changed = False  # whether the loop has done anything since it was entered
         self._metrics: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
@@ -105,7 +108,7 @@ class Run:
             return
         with ExitStack() as stack:
             stack.push(self._session)
-            self._session.finish()
+            self._session.finish(self._requested or {}, changed=self._changed)
 
     @property
     def steps_done(self) -> int:
@@ -115,16 +118,20 @@ class Run:
     def epochs(self, count: int) -> Iterator[int]:
         """The epochs that are left of ``count``, from 0 on; the first one may be resumed within it.
 
-        What the script does after an epoch's batches is done again if the run is interrupted there.
+        What the script does after an epoch's batches is done again if the run is interrupted there, with the state that
+        it had before.
         """
         self._plan.epochs, self._in_epochs = count, True
         if self._taken.known:
             self._plan.steps_per_epoch = self._taken.order.steps_per_epoch
-        self._begin_loop(self._epoch)
-        for epoch in range(self._epoch, count):
-            yield epoch
-            self._end_epoch(epoch)
-        self._in_epochs = False
+        self._begin_loop(self._epoch if self._epoch < count else None)
+        try:
+            for epoch in range(self._epoch, count):
+                yield epoch
+                self._end_epoch(epoch)
+                self._save_if_due(last=epoch == count - 1)
+        finally:
+            self._in_epochs = False
 
     def steps(self, total: int) -> Iterator[int]:
         """The steps that are left of ``total``, from 0 on: one call of ``step`` for each.
@@ -132,13 +139,17 @@ class Run:
         Raises:
             RuntimeError: ``step`` was not called.
         """
-        self._plan.total_steps = total
+        self._plan.total_steps, self._in_steps = total, True
         self._begin_loop(None)
-        while (done := self.steps_done) < total:
-            self._world.heartbeat.beat(Phase.COMPUTING)
-            yield done
-            if self.steps_done == done:
-                raise RuntimeError("the loop over Run.steps() went on without a call of Run.step()")
+        try:
+            while (done := self.steps_done) < total:
+                self._world.heartbeat.beat(Phase.COMPUTING)
+                yield done
+                if self.steps_done == done:
+                    raise RuntimeError("the loop over Run.steps() went on without a call of Run.step()")
+                self._save_if_due(last=self.steps_done >= total)
+        finally:
+            self._in_steps = False
 
     def batches(self, loader: Iterable[Any] | Data, *, resize: OnResize = "exact") -> Iterator[Any]:
         """The loader's batches, from the restored position on: of this epoch, or endless if the loop is over steps.
@@ -161,18 +172,29 @@ class Run:
             loaders.one_pass(loader, self._epoch, resize) if self._in_epochs else loaders.endless(loader, resize)
         )
 
-    def step(self, loss: Tensor | float | None = None, *, samples: int | None = None) -> None:
-        """An optimizer step has ended: exchange, report, and begin a snapshot if it is due.
+    def enumerate(self, loader: Iterable[Any] | Data, *, resize: OnResize = "exact") -> Iterator[tuple[int, Any]]:
+        """The loader's batches, each with its number in the pass, from 0 on, or from the restored position on.
 
-        Call it before the next batch is taken.
+        For loops that count: a step every k batches, or at the last one. After a resize the numbers are such that the
+        last one is the loader's length, less one. The arguments and errors are those of ``batches``.
+        """
+        for batch in self.batches(loader, resize=resize):
+            yield self._taken.number_of(batch) if isinstance(loader, Data) else self._loaders.number(loader), batch
+
+    def step(self, loss: Tensor | float | None = None, *, samples: int | None = None) -> None:
+        """An optimizer step has ended: exchange and report.
+
+        Call it before the next batch is taken. A snapshot that is due is taken when the loop asks for that batch, or
+        for the next step or epoch, so that it has what the loop does until then.
 
         Args:
             loss: of this rank, for reports; the mean over the ranks is reported.
             samples: number of this rank's samples in the step, for reports.
 
         Raises:
-            Drained: a rank was asked to stop; a snapshot was taken.
-            RuntimeError: the run was not entered.
+            Drained: a rank was asked to stop; a snapshot was taken. Raised where that is taken.
+            PositionError: the pass that the snapshot was taken in was not continued.
+            RuntimeError: the run was not entered, or the loop takes batches before the step that precedes them.
         """
         self._check_entered()
         mean = all_reduce_message(self._part(loss), self._session.message(), samples=samples or 0)
@@ -182,7 +204,9 @@ class Run:
         self._note_untracked()
         self._session.send(self._taken.cursor, mean, ids=ids, size=size, epoch=self._epoch, has_loss=loss is not None)
         self._estimate()
-        self._session.save_or_drain()
+        self._stepped = self._changed = True
+        if not self._in_steps and not self._loaders.awaited and not self._taken.awaited:
+            self._save_if_due()  # the batches come from elsewhere: nothing will be asked for
 
     def log(self, **metrics: Tensor | float) -> None:
         """Show metrics in the job's status: rank 0's. Not collective."""
@@ -190,14 +214,47 @@ class Run:
         self._session.report.metrics(self._metrics)
 
     def save(self, **metrics: float) -> None:
-        """Take a snapshot now, and wait for it.
+        """Take a snapshot of the state that the loop has when it asks for its next batch, step or epoch, or ends.
+
+        What it does until then is part of it, and is not done again. Where nothing will be asked for, it is taken now.
 
         Args:
             metrics: of this state, equal on all ranks; ``snapshots.keepBest`` may name one.
         """
         self._check_entered()
         self.log(**metrics)
-        self._session.commit(metrics)
+        self._requested = {**(self._requested or {}), **metrics}
+        in_epoch = self._in_epochs and self.steps_done > self._epoch_start
+        if not in_epoch and not self._in_steps and not self._loaders.awaited and not self._taken.awaited:
+            self._save_if_due()
+
+    def _asked_for_batch(self, one: LoaderPass) -> None:
+        """The loop asks for the next batch of a pass."""
+        if one.current and not self._loaders.pending:
+            self._save_if_due(tail=one.complete)
+
+    def _asked_for_data(self) -> None:
+        if not self._taken.pending:
+            self._save_if_due(tail=self._taken.cursor.position == 0)
+
+    def _save_if_due(self, *, tail: bool = False, last: bool = False) -> None:
+        """Take a snapshot that was requested, and begin one that is due, at a place where the loop can continue.
+
+        Args:
+            tail: no more batches are left, so that what the loop does after the batches of an epoch follows, at whose
+                end there is another such place: only what cannot wait is saved.
+            last: training ends, and is saved anyway.
+
+        Raises:
+            Drained: a rank was asked to stop; a snapshot was taken.
+        """
+        requested, self._requested = self._requested, None
+        if requested is not None:
+            self._session.commit(requested, changed=True)
+        if last or not self._stepped or (tail and self._in_epochs and not self._session.stopping):
+            return
+        self._stepped = False
+        self._session.save_or_drain()
 
     def _watched(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Batches, with heartbeats."""
@@ -228,6 +285,7 @@ class Run:
         self._session.flush()
         self._session.report.epoch(epoch, {name: float(value) for name, value in self._metrics.items()})
         self._epoch, self._epoch_start = epoch + 1, self.steps_done
+        self._changed, self._own.generators = True, None
         self._loaders.end_epoch()
 
     def _position(self) -> Mapping[str, Any]:

@@ -104,6 +104,11 @@ class Session:
         """Optimizer steps so far, including those before a restart."""
         return self._order.step(self.cursor)
 
+    @property
+    def stopping(self) -> bool:
+        """Whether a rank was asked to stop, as all ranks know by now."""
+        return self._sync.received.stop
+
     def message(self) -> StepMessage:
         """What this rank sends with its next step."""
         return StepMessage(
@@ -174,22 +179,32 @@ class Session:
         self._save(metrics)
         self._world.heartbeat.beat(Phase.DATA)
 
-    def commit(self, metrics: Mapping[str, float] = NO_METRICS) -> None:
-        """Take a snapshot, and wait for it."""
+    def commit(self, metrics: Mapping[str, float] = NO_METRICS, *, changed: bool = False) -> None:
+        """Take a snapshot, and wait for it.
+
+        Args:
+            metrics: of this state.
+            changed: it may have changed since the last snapshot, even if no step has ended since.
+        """
         self._world.heartbeat.beat(Phase.SAVING)
         self.flush()
-        self._snapshots.commit(self.cursor, metrics, not_finite=self._losses.problem)
+        self._snapshots.commit(self.cursor, metrics, not_finite=self._losses.problem, changed=changed)
+        self._schedule.restart(self.steps)
         self.report.snapshot(self._snapshots.committed)
 
-    def finish(self, metrics: Mapping[str, float] = NO_METRICS) -> None:
+    def finish(self, metrics: Mapping[str, float] = NO_METRICS, *, changed: bool = False) -> None:
         """Training has ended: take the last snapshot, and write the model's file and a marker.
+
+        Args:
+            metrics: of the last step.
+            changed: the state may have changed since the last snapshot, even if no step has ended since.
 
         Raises:
             SnapshotError: the trained model cannot be written.
             Fenced: ranks of a newer generation have taken over.
         """
-        if self.cursor != self._begin:
-            self.commit(metrics)
+        if changed or self.cursor != self._begin:
+            self.commit(metrics, changed=changed)
         self._snapshots.finish()
         mark_finished()
         self._world.heartbeat.beat(Phase.FINISHING)

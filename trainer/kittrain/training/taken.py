@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from kittrain.world.data import Batch, Data
@@ -19,15 +19,19 @@ class Taken:
     Args:
         data: of the run; None: its order is not known.
         world: all ranks.
+        ask: called before a batch is loaded.
 
     Attributes:
         order: that the cursor refers to.
         cursor: after the last batch that was taken.
+        awaited: whether the loop is going to ask for another batch.
     """
 
-    def __init__(self, data: Data | None, world: World) -> None:
+    def __init__(self, data: Data | None, world: World, ask: Callable[[], None] = lambda: None) -> None:
         self._data = data
         self._world = world
+        self._ask = ask
+        self.awaited = False
         self._batches: list[Batch] = []
         self.order = data.order if data else STEPS
         self.cursor = Cursor()
@@ -45,10 +49,27 @@ class Taken:
         """
         if data is not self._data:
             raise ValueError("pass the Data to Run, too, as data=: its order is needed before anything is restored")
-        for batch in data.batches(self.cursor, ENDLESS if epoch is None else epoch + 1, self._world):
-            self.cursor = data.order.after(batch.span)
-            self._batches.append(batch)
-            yield batch
+        batches = data.batches(self.cursor, ENDLESS if epoch is None else epoch + 1, self._world)
+        self.awaited = True
+        try:
+            while True:
+                self._ask()
+                if (batch := next(batches, None)) is None:
+                    return
+                self.cursor = data.order.after(batch.span)
+                self._batches.append(batch)
+                yield batch
+        finally:
+            self.awaited = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether batches were taken since the last step."""
+        return bool(self._batches)
+
+    def number_of(self, batch: Batch) -> int:
+        """The number of a batch in its epoch, from 0 on."""
+        return batch.span.start // self.order.batch
 
     def end_step(self) -> tuple[list[int], int]:
         """This rank's sample ids in the step that ends, and the number of samples of all ranks; 0 if unknown."""
