@@ -18,7 +18,7 @@ from torch.distributed import distributed_c10d
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
-from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel import DistributedDataParallel, distributed
 from torch.utils.data import DataLoader, IterableDataset
 
 import kittrain
@@ -53,6 +53,26 @@ SET_GROUP: Final = "_update_default_pg"
 COUNT_COLLECTIVES: Final = ("_world", "_get_sequence_number_for_group")
 ITERATOR: Final = "_iterator"
 FETCHER: Final = "_dataset_fetcher"
+# Of DDP, its reducer and logger: ``tests/trainer/world/test_replica_state.py`` shows that they do what is expected.
+DDP_METHODS: Final = (
+    "_build_debug_param_to_name_mapping",
+    "_build_params_for_reducer",
+    "_ddp_init_helper",
+    "_get_ddp_logging_data",
+    "_register_builtin_comm_hook",
+)
+DDP_FIELDS: Final = ("_comm_hooks", "_has_rebuilt_buckets")
+REDUCER_METHODS: Final = (
+    "_push_all_rebuilt_params",
+    "_rebuild_buckets",
+    "_set_mixed_precision_param_dtype",
+    "_set_optimizer_in_backward",
+    "_set_static_graph",
+)
+LOGGER_METHODS: Final = ("_set_comm_hook_name", "_set_static_graph", "set_runtime_stats_and_log")
+REGISTER_HOOK: Final = "_register_comm_hook"
+IN_BACKWARD: Final = "_in_backward_optimizers"
+MANUAL_END: Final = "_require_manual_backward_finalization"  # of newer versions only
 LOG_LEVEL: Final = "_ZN3c1011initLoggingEv"
 
 
@@ -141,6 +161,13 @@ def test_every_private_name_of_the_package_is_tested_here() -> None:
         *COUNT_COLLECTIVES,
         ITERATOR,
         FETCHER,
+        *DDP_METHODS,
+        *DDP_FIELDS,
+        *REDUCER_METHODS,
+        *(name for name in LOGGER_METHODS if private(name)),
+        REGISTER_HOOK,
+        IN_BACKWARD,
+        MANUAL_END,
         EXTRA_STATE,
         *WRAPPED_MODULES,
         *(function for _, function in WAITS),
@@ -177,6 +204,22 @@ def test_the_timeout_of_a_process_group_can_be_set() -> None:
 
 def test_ddp_reads_which_parameters_it_ignores() -> None:
     assert f'"{IGNORED}"' in inspect.getsource(DistributedDataParallel)
+
+
+def test_ddp_has_the_names_by_which_buckets_are_kept() -> None:
+    assert set(DDP_METHODS) | set(DDP_FIELDS) <= set(own_names(DistributedDataParallel))
+    assert set(REDUCER_METHODS) <= set(dir(dist.Reducer))
+    assert set(LOGGER_METHODS) <= set(dir(dist.Logger))
+    assert hasattr(dist, REGISTER_HOOK)
+    assert IN_BACKWARD in inspect.getsource(distributed)
+    parameters = list(inspect.signature(DistributedDataParallel._ddp_init_helper).parameters)
+    assert parameters == [
+        "self",
+        "parameters",
+        "expect_sparse_gradient",
+        "param_to_name_mapping",
+        "static_graph",
+    ]
 
 
 @pytest.mark.parametrize(("file", "function"), WAITS, ids=str)

@@ -1,4 +1,4 @@
-"""What each rank saves besides its part of the state: its random number generators, and where its loop is."""
+"""What each rank saves besides its part of the state: random generators, its DDP modules, where its loop is."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from kittrain.snapshots.tree import load
 from kittrain.world import rng
+from kittrain.world.replica_state import ReplicaState
 from kittrain.world.rng import RngState
 from kittrain.world.seeds import derive_seed
 
@@ -18,6 +19,7 @@ class RankState:
         rank: this one.
         position: returns where this rank's loop is, as plain values and tensors that no longer change; None: the data
             cursor says it all.
+        replicas: what this rank's DDP modules keep; None: there are none.
         separate_streams: whether ranks that start without a saved state get separate random number streams; else the
             generators stay as the script has set them.
 
@@ -28,9 +30,17 @@ class RankState:
         generators: the state that the generators were restored to; None if they were not.
     """
 
-    def __init__(self, rank: int, position: Callable[[], Any] | None = None, *, separate_streams: bool = True) -> None:
+    def __init__(
+        self,
+        rank: int,
+        position: Callable[[], Any] | None = None,
+        *,
+        replicas: ReplicaState | None = None,
+        separate_streams: bool = True,
+    ) -> None:
         self._rank = rank
         self._position = position
+        self._replicas = replicas
         self._separate_streams = separate_streams
         self.restored: Any = None
         self.ranks = 0
@@ -38,8 +48,10 @@ class RankState:
         self.generators: RngState | None = None
 
     def capture(self) -> dict[str, Any]:
-        """Values by name, which name the rank as well."""
+        """Values by name, which name the rank as well. Collective."""
         values: dict[str, Any] = {f"rng/{self._rank}": rng.capture()}
+        if self._replicas and (replicas := self._replicas.capture()):
+            values[f"replicas/{self._rank}"] = replicas
         return values | ({f"position/{self._rank}": self._position()} if self._position else {})
 
     def begin(self, seed: int) -> None:
@@ -59,6 +71,8 @@ class RankState:
         if same:
             self.generators = load(saved[f"rng/{self._rank}"])
             rng.restore(self.generators)
+            if self._replicas and (replicas := saved.get(f"replicas/{self._rank}")):
+                self._replicas.restore(load(replicas))
         else:
             rng.seed_all(seed)
         position = saved.get(f"position/{self._rank}", saved.get("position/0"))

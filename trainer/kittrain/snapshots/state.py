@@ -132,7 +132,7 @@ class State:
         saved = tree.join(tensors, {key: value for key, value in rest.items() if key in mine})
         for key, module in {MAIN: self.model, **self._modules}.items():
             _apply_module(module, saved[key])
-        names = self._parameter_names()
+        names = self.parameter_names()
         for key, optimizer in self.optimizers.items():
             optimizer_state.apply(optimizer, names, saved[key])
         for key, one in self._others.items():
@@ -145,7 +145,7 @@ class State:
     def _live(self) -> tuple[Tensors, Any]:
         """All tensors by name, and the rest."""
         reshard(*self._all_modules())
-        names = self._parameter_names()
+        names = self.parameter_names()
         parts: dict[str, Any] = {MAIN: self.model_state()}
         parts |= {key: _module_state(module) for key, module in self._modules.items()}
         parts |= {key: optimizer_state.live(one, names) for key, one in self.optimizers.items()}
@@ -156,7 +156,7 @@ class State:
             rest[HOST] = [name for name in states_of if tensors[name].device.type == "cpu"]
         return tensors, rest
 
-    def _parameter_names(self) -> dict[Tensor, str]:
+    def parameter_names(self) -> dict[Tensor, str]:
         """The plain name of each parameter; the first one if it has several.
 
         Raises:
@@ -184,7 +184,7 @@ class State:
         Raises:
             IncompatibleError: an optimizer has other parameter groups.
         """
-        names = self._parameter_names()
+        names = self.parameter_names()
         owners: dict[str, Tensor] = {}
         host: frozenset[str] = frozenset(rest.get(HOST, ()))
         for key, optimizer in self.optimizers.items():

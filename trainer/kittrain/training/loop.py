@@ -12,6 +12,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from kittrain.snapshots.rank_state import RankState
 from kittrain.snapshots.state import State
 from kittrain.system.heartbeat import Phase
 from kittrain.training import batchnorm
@@ -22,6 +23,7 @@ from kittrain.training.step_sync import PendingMean
 from kittrain.training.virtual_ranks import VirtualRanks
 from kittrain.world.data import Data
 from kittrain.world.distributed import World
+from kittrain.world.replica_state import ReplicaState
 from kittrain.world.replicas import DDPOptions, has_sharded_modules
 
 OnEpoch = Callable[[int], Mapping[str, float]]
@@ -84,6 +86,7 @@ class Training:
         self._scaler = GradScaler(self.world.device.type) if self.autocast == torch.float16 else None
         model = self.model.to(self.world.device)
         state = State(model=model, optimizer=self.optimizer, scheduler=self.scheduler, scaler=self._scaler)
+        self._replicas = ReplicaState(state.parameter_names, self.world.print)
         self._session = Session(
             self.world,
             state,
@@ -91,6 +94,7 @@ class Training:
             Plan(epochs=self.epochs, steps_per_epoch=self.data.order.steps_per_epoch),
             snapshot_every=self.snapshot_every,
             on_step=self.on_step,
+            own=RankState(self.world.rank, replicas=self._replicas),
         )
 
     def fit(self) -> None:
@@ -108,6 +112,7 @@ class Training:
             begin, order = session.cursor, self.data.order
             session.begin(begin.epoch, f", {order.batch} samples per step")
             gradients = self._gradients()
+            self._replicas.apply()
             self.world.heartbeat.beat(Phase.DATA, step=session.steps)
             for span, parts in zip(order.spans(begin, self.epochs), gradients.batches(begin, self.epochs), strict=True):
                 mean = self._train_step(gradients, parts)

@@ -30,6 +30,7 @@ from kittrain.training.taken import Taken
 from kittrain.world import rng
 from kittrain.world.data import Data
 from kittrain.world.distributed import World
+from kittrain.world.replica_state import ReplicaState
 from kittrain.world.replicas import refuse_tensor_parallelism
 
 
@@ -65,9 +66,10 @@ class Run:
         self._own_objects = OwnObjects(objects)
         self._world = world
         self._taken = Taken(data[0] if data else None, world, self._asked_for_data)
-        self._own = RankState(world.rank, self._position, separate_streams=False)
         self._plan = Plan()
         state = State(**{name: one for name, one in objects.items() if is_shared(one)})
+        self._replicas = ReplicaState(state.parameter_names, world.print)
+        self._own = RankState(world.rank, self._position, replicas=self._replicas, separate_streams=False)
         if data:
             refuse_tensor_parallelism(state.model)
         self._session = Session(
@@ -79,7 +81,7 @@ class Run:
             on_step=on_step,
             own=self._own,
         )
-        self._loaders = Loaders(world, self._restore_generators, self._asked_for_batch)
+        self._loaders = Loaders(world, self._restore_late, self._asked_for_batch)
         self._epoch = self._epoch_start = 0  # and the step that it started after
         self._in_epochs = self._in_steps = self._entered = self._noted = False
         self._stepped = False  # since a snapshot was last taken, or found not to be due
@@ -97,6 +99,7 @@ class Run:
             others = [one["loaders"] for one in self._own.others]
             self._loaders.restore(position["loaders"], others, ranks=self._own.ranks)
             self._own_objects.restore(position["objects"])
+        self._replicas.apply()
         return self
 
     def __exit__(
@@ -165,7 +168,7 @@ class Run:
             PositionError: the pass cannot be continued as requested.
         """
         if isinstance(loader, Data):
-            self._restore_generators()
+            self._restore_late()
             return self._watched(self._taken.batches(loader, self._epoch if self._in_epochs else None))
         loaders = self._loaders
         return self._watched(
@@ -277,7 +280,7 @@ class Run:
     def _begin_loop(self, epoch: int | None) -> None:
         self._check_entered()
         self._session.begin(epoch)
-        self._restore_generators()
+        self._restore_late()
         self._world.heartbeat.beat(Phase.DATA, step=self.steps_done)
 
     def _end_epoch(self, epoch: int) -> None:
@@ -296,8 +299,9 @@ class Run:
             "objects": self._own_objects.capture(),
         }
 
-    def _restore_generators(self) -> None:
-        """Undo what was drawn since the state was restored: the loop continues as if it had not been interrupted."""
+    def _restore_late(self) -> None:
+        """Undo what was drawn since the state was restored, and set the DDP modules that were made since."""
+        self._replicas.apply()
         if self._own.generators:
             rng.restore(self._own.generators)
 

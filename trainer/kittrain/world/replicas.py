@@ -34,8 +34,8 @@ class DDPOptions:
             hold those of one rank, resuming is exact only for what does not depend on them.
         bucket_cap_mb: MiB of gradients that are averaged at once; None is torch's default.
         comm_hook: averages a bucket in another way, such as
-            ``torch.distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook``. Its state is not part of
-            snapshots.
+            ``torch.distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook``. What it keeps is saved
+            if it is PowerSGD's, local SGD's, or has ``state_dict`` and ``load_state_dict``; else a note is logged.
         comm_state: the hook's first argument; None is the default process group.
         gradient_as_bucket_view: gradients are views of the buckets, which saves a copy of all of them.
     """

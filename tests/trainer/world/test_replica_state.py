@@ -1,0 +1,43 @@
+"""From three ranks on the order of a sum matters: a run resumes with that of its first process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.trainer.interrupted import LOOPS, STATIC, STEPS, interrupt
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("size", "steps"),
+    [
+        (3, (1, 2)),
+        pytest.param(3, (3, 5), marks=pytest.mark.long),
+        pytest.param(4, (1, 2, 3), marks=pytest.mark.long),
+        pytest.param(5, (1, 2, 3), marks=pytest.mark.long),
+    ],
+)
+def test_a_resumed_run_adds_up_gradients_in_the_same_order(tmp_path: Path, size: int, steps: tuple[int, ...]) -> None:
+    ranks = interrupt([*LOOPS, *STATIC], tmp_path, size=size, steps=steps)
+    for rank, results in enumerate(ranks):
+        for name, ends in results.items():
+            quiet = ends.pop(0)
+            assert list(quiet["losses"]) == list(range(1, STEPS + 1))
+            for step, end in ends.items():
+                assert f"resuming after step {step}" in ranks[0][name][step]["log"]
+                losses = {number: loss for number, loss in quiet["losses"].items() if number > step}
+                exact = same(end["state"], quiet["state"]) and same(end["losses"], losses)
+                known = name in STATIC and step == 1
+                assert exact != known, f"{name} on rank {rank}, resumed after step {step}"
+                assert ("static graph" in end["log"]) == (known and rank == 0)
+
+
+def same(one: object, other: object) -> bool:
+    try:
+        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+    except AssertionError:
+        return False
+    return True
