@@ -10,7 +10,7 @@ VERSIONS ?=
 PY      := .venv/bin/python
 READY   := .venv/ready
 GPU_PYTHON ?= $(PYTHON)
-BENCHES := start loop hooks snapshot planning memory virtual nodes recovery scale status submit compare cluster-recovery
+BENCHES := start loop step hooks snapshot planning memory virtual nodes recovery scale status submit compare cluster-recovery
 
 export OMP_NUM_THREADS ?= 1
 # Without cached bytecode, each of some thousand processes of a test run would compile this repository's modules anew.
@@ -107,6 +107,7 @@ bench: $(BENCHES:%=bench-%) ## Run every benchmark (about three hours) and write
 
 bench-start: setup ## How fast kitctl starts, compared with torchx
 bench-loop: setup ## Overhead of the training loop over a bare DDP loop
+bench-step: setup ## What a step of a tiny model costs besides bare DDP: processor time and operations
 bench-hooks: setup ## Cost of the hooks in the ranks of a plain script
 bench-snapshot: setup ## Cost of a snapshot, compared with torch's own, on this disk and a slow one; needs root
 bench-planning: setup ## Who writes which part of a snapshot: planned by rank 0 and by each rank, for 256 simulated ranks

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from bench import step
 from bench.measure import ROOT, Result, interval, save
 
 RANKS = 2
@@ -45,6 +46,7 @@ def main() -> None:
             raw={"bare": [run["bare"] for run in runs], "trainer": [run["trainer"] for run in runs]},
         ),
     )
+    step.main()  # what a large model hides
 
 
 def _medians(pairs: list[Pair]) -> Pair:

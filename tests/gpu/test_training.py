@@ -8,6 +8,9 @@ import subprocess
 import pytest
 import torch
 
+from kittrain.training.step_sync import PendingMean
+from kittrain.world.transfer import copy_behind
+
 CLOSE = {"rel_tol": 1e-4}
 STEPS = 3 * 2048 // 32
 
@@ -63,6 +66,25 @@ def test_an_invisible_gpu_is_an_error(job):
     made = job(CUDA_VISIBLE_DEVICES="-1", KIT_BACKEND="")
     assert made.wait(0) == 78, made.everything()
     assert "1 GPUs requested, but 0 visible to torch" in made.end(0)["reason"]
+
+
+def test_a_batch_that_is_copied_behind_the_work_of_the_gpu_is_complete():
+    device = torch.device("cuda", torch.cuda.current_device())
+    busy = torch.rand(4096, 4096, device=device)
+    for number in range(20):
+        batch = {"inputs": torch.full((1 << 20,), float(number)).pin_memory(), "ids": [number]}
+        busy = busy @ busy * 1e-4  # the current stream has work
+        copied = copy_behind(batch, device)
+        total = copied["inputs"].sum()
+        del copied, batch  # their memory may be used again
+        assert total.item() == number * (1 << 20)
+
+
+def test_means_are_read_from_page_locked_memory_that_is_used_again():
+    values = torch.arange(5.0, device="cuda")
+    means = [PendingMean(values + number) for number in range(3)]
+    assert [one.read() for one in means] == [[number + index for index in range(5)] for number in range(3)]
+    assert PendingMean(values).read() == [0.0, 1.0, 2.0, 3.0, 4.0]
 
 
 def test_a_gpu_is_available():

@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kittrain.env import RankEnv
-from kittrain.training.step_sync import PendingMean, Step, StepMessage, StepSync, StopRequest, all_reduce_message
+from kittrain.training.step_sync import (
+    MessageEncoder,
+    PendingMean,
+    Step,
+    StepMessage,
+    StepSync,
+    StopRequest,
+    all_reduce_message,
+)
 from kittrain.world.distributed import World
 from kittrain.world.order import Cursor
 
@@ -55,7 +63,8 @@ def averaged(size: int, count: int, *, chunks: int = 1) -> StepMessage:
     """What is received if ``count`` ranks set all flags, and DDP averages that: in float32, around a ring."""
     world = World(env=RankEnv(world_size=size), device=torch.device("cpu"))
     all_flags = StepMessage(stop=True, written=True, due=True, copied=True)
-    every, none = (one.encode(torch.zeros(()), torch.float32, weight=size) for one in (all_flags, StepMessage()))
+    encoder = MessageEncoder(world.device, torch.float32, weight=size)
+    every, none = (encoder.encode(one, torch.zeros(())) for one in (all_flags, StepMessage()))
     parts = torch.stack([none, every]).mul_(1 / size).numpy()  # as DDP does, before the sum
     ranks = parts[(np.arange(size) < count).astype(int)]
     rings = [np.add.accumulate(ring, axis=0, dtype=np.float32)[-1] for ring in np.array_split(ranks, chunks)]

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
+from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset, default_collate
 from torchvision import transforms as v1
 from torchvision.transforms import v2
 
 from kittrain.env import RankEnv
 from kittrain.world import rng
-from kittrain.world.batch_loading import has_getitems, may_be_random
+from kittrain.world.batch_loading import has_getitems, may_be_random, plain_columns
 from kittrain.world.data import Data
 from kittrain.world.distributed import World
 from kittrain.world.order import Cursor
@@ -123,6 +123,88 @@ def test_loading_does_not_change_the_processs_generators() -> None:
         rng.seed_all(5)
         loaded = Data(dataset, batch=BATCH, collate=random_collate).batches(Cursor(), 1, world())
         assert [draw() for _ in islice(loaded, 3)] == expected
+
+
+class Now(Dataset[Tensor]):
+    """Draws numbers for one sample only, of one generator, and counts how often each sample is loaded."""
+
+    def __init__(self, draw: Callable[[], float]) -> None:
+        self.loaded: list[int] = []
+        self._draw = draw
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, index: int) -> Tensor:
+        self.loaded.append(index)
+        return torch.tensor([float(index), self._draw() if index == 2 else 0.0], dtype=torch.float64)
+
+
+class Always(Now):
+    def __getitem__(self, index: int) -> Tensor:
+        sample = super().__getitem__(index)
+        torch.rand(1)
+        return sample
+
+
+DRAWS: dict[str, Callable[[], float]] = {
+    "torch": lambda: torch.rand(()).item(),
+    "python": random.random,
+    "a normal number of python": lambda: random.gauss(0, 1),
+    "numpy": lambda: float(np.random.rand()),  # noqa: NPY002  global on purpose
+    "a normal number of numpy": lambda: float(np.random.standard_normal()),  # noqa: NPY002
+    "as many as the generator has keys": lambda: float(np.random.rand(312)[0]),  # noqa: NPY002
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.parametrize("before", [0, 1, 2], ids="{} drawn before".format)
+def test_draws_of_a_single_sample_are_noticed(name: str, before: int) -> None:
+    draw = DRAWS[name]
+
+    def state() -> Any:
+        return torch.get_rng_state().tolist(), random.getstate(), [str(one) for one in np.random.get_state()]  # noqa: NPY002
+
+    np.set_printoptions(threshold=10_000)
+    rng.seed_all(11)
+    for _ in range(before):
+        draw()  # numpy and Python keep back every other normal number
+    seen = state()
+    assert drawn(Now(draw)) == drawn(Always(draw))
+    assert state() == seen
+
+
+def test_a_data_set_that_draws_nothing_is_loaded_once_and_not_seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = Now(lambda: 0.0)
+    monkeypatch.setattr(rng, "seed_cpu", lambda _: pytest.fail("seeding takes 10 us for each sample"))
+    drawn(data)
+    assert sorted(data.loaded) == sorted([*range(SAMPLES)] * EPOCHS)
+
+
+def test_a_data_set_that_draws_has_one_batch_loaded_twice() -> None:
+    data = Now(DRAWS["python"])
+    drawn(data)
+    assert len(data.loaded) <= SAMPLES * EPOCHS + BATCH
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (1, 28, 28), (3, 5, 7)], ids=str)
+def test_tensors_that_are_taken_at_once_are_as_collated(shape: tuple[int, ...]) -> None:
+    tensors = torch.rand(SAMPLES, *shape), torch.arange(SAMPLES)
+    dataset = TensorDataset(*tensors)
+    assert plain_columns(dataset) is not None
+    for batch in Data(dataset, batch=BATCH).batches(Cursor(), 1, world()):
+        collated = default_collate([dataset[one] for one in batch.ids])
+        assert type(batch.samples) is type(collated)
+        for ours, theirs in zip(batch.samples, collated, strict=True):
+            assert torch.equal(ours, theirs)
+            assert (ours.dtype, ours.stride()) == (theirs.dtype, theirs.stride())
+
+
+def test_only_plain_contiguous_tensors_are_taken_at_once() -> None:
+    plain = torch.rand(SAMPLES, 3, 4, 4)
+    others = [plain.contiguous(memory_format=torch.channels_last), plain.clone().requires_grad_(), plain.to_sparse()]
+    assert [plain_columns(TensorDataset(one)) for one in others] == [None] * 3
+    assert plain_columns(Subset(TensorDataset(plain), [0])) is None
 
 
 def test_only_plain_tensors_are_known_to_be_deterministic() -> None:

@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed import distributed_c10d
 from torch.utils.data import DataLoader
 
@@ -29,6 +30,19 @@ def ignored_by_ddp(model: nn.Module) -> Sequence[str]:
 def ignore_in_ddp(model: nn.Module, names: Sequence[str]) -> None:
     """Set what ``ignored_by_ddp`` returns, before DDP wraps the model."""
     model._ddp_params_and_buffers_to_ignore = names  # type: ignore[assignment]  # noqa: SLF001
+
+
+def backward(loss: Tensor, seed: Tensor) -> None:
+    """``loss.backward()`` of a plain tensor of one number, without the checks that take torch some 20 us.
+
+    Args:
+        loss: ends the graph.
+        seed: 1, of the loss's shape, type and device. ``backward`` would make it anew, with one more kernel.
+    """
+    keep_graph = create_graph = False
+    torch.autograd.graph._engine_run_backward(  # noqa: SLF001
+        (loss,), (seed,), keep_graph, create_graph, (), allow_unreachable=True, accumulate_grad=True
+    )
 
 
 def fake_tensors() -> AbstractContextManager[object]:

@@ -1,15 +1,16 @@
 """The gradients of a step: each rank's mean, averaged by DDP during the backward pass.
 
 The ranks' messages are piggybacked on the gradients: they are the gradient of an extra parameter that does not belong
-to the model. So a step needs no collective besides DDP's own. ``kittrain.training.virtual_ranks`` is the alternative,
-with the same bits for any number of ranks.
+to the model. So a step needs no collective besides DDP's own, and on a GPU only three small kernels: one makes the
+message, one copies it into DDP's bucket, one copies the mean to the host. ``kittrain.training.virtual_ranks`` is the
+alternative, with the same bits for any number of ranks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
 import torch
@@ -18,18 +19,19 @@ from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
 from kittrain.system.heartbeat import Phase
-from kittrain.torch_private.ranks import ignore_in_ddp, ignored_by_ddp
+from kittrain.torch_private.ranks import backward, ignore_in_ddp, ignored_by_ddp
 from kittrain.training import batchnorm
-from kittrain.training.step_sync import PendingMean, StepMessage, all_reduce_message
+from kittrain.training.step_sync import MessageEncoder, PendingMean, StepMessage, all_reduce_message
 from kittrain.world.data import Batch, Data
 from kittrain.world.distributed import World
 from kittrain.world.eval_mode import eval_mode
 from kittrain.world.order import Cursor
 from kittrain.world.replicas import DDPOptions, has_sharded_modules
-from kittrain.world.transfer import to_device
+from kittrain.world.transfer import copy_behind, to_device
 
 Loss = Callable[[nn.Module, Any], Tensor]
 Scale = Callable[[Tensor], Tensor]
+Encode = Callable[[], Tensor]
 Parts = list[Batch]  # one rank's batches of a step
 MessageSource = Callable[[], StepMessage]  # called as late as possible
 
@@ -86,35 +88,56 @@ class AveragedGradients:
         self._sharers = [seen_as(world, world.rank * accumulate + one, batches) for one in range(accumulate)]
         self._batchnorms = batchnorm.local_batchnorms(model)
         self._minimum = batchnorm.min_samples_per_rank(model, data.order.batch, batches)
-        self._step = _StepModule(world, model, loss, scale or (lambda given: given))
+        sharded = has_sharded_modules(model)  # has no DDP, which would average the carrier's gradient
+        self._carrier = None if sharded else nn.Parameter(torch.zeros(5, device=world.device))
+        self._piggyback = ddp.comm_hook is None  # a hook may change the values, e.g. round them
+        self._step = _StepModule(world, model, loss, scale, self._carrier)
         self._parallel = world.parallel(self._step, ddp)
-        replicated = isinstance(self._parallel, DistributedDataParallel)
-        self._piggyback = replicated and ddp.comm_hook is None  # a hook may change the values, e.g. round them
+        self._seed = torch.ones(())  # of the backward pass
 
     def batches(self, cursor: Cursor, epochs: int) -> Iterator[Parts]:
         """See the protocol."""
         streams = [self._data.batches(cursor, epochs, one, minimum=self._minimum) for one in self._sharers]
-        return map(list, zip(*streams, strict=True))
+        batches = map(list, zip(*streams, strict=True))
+        return moved_ahead(batches, self._world.device) if self._world.device.type == "cuda" else batches
 
     def backward(self, parts: Parts, message: MessageSource) -> PendingMean:
         """See the protocol."""
-        step, (*first, last) = self._step, parts
-        step.carrier.grad = None
-        sums = []
-        for batch in first:
+        carrier, step, sums = self._carrier, self._step, []
+        if carrier is not None:
+            carrier.grad = None
+        for batch in parts[:-1]:
             with without_average(self._parallel):
                 self._backward(batch, StepMessage)
-            sums.append(step.local_loss)
-        self._backward(last, message)
-        if self._piggyback:
-            return PendingMean(cast("Tensor", step.carrier.grad).clone())  # the next step overwrites its bucket
-        return all_reduce_message(sum(sums, step.local_loss) / self._world.size, step.message)
+            sums.append(step.sent.loss)
+        self._backward(parts[-1], message)
+        if carrier is not None and self._piggyback:
+            return PendingMean(cast("Tensor", carrier.grad))
+        return all_reduce_message(sum(sums, step.sent.loss) / self._world.size, message())
 
     def _backward(self, batch: Batch, message: MessageSource) -> None:
         weight = batch.weight / len(self._sharers)
-        with eval_mode([] if batch.ids else self._batchnorms):  # a batch of weight 0 must not change statistics
-            loss = self._parallel(to_device(batch.take(), self._world.device), weight, message)
-        loss.backward()
+        samples = to_device(batch.take(), self._world.device)
+        if batch.ids or not self._batchnorms:
+            loss = self._parallel(samples, weight, message)
+        else:  # a batch of weight 0 must not change statistics
+            with eval_mode(self._batchnorms):
+                loss = self._parallel(samples, weight, message)
+        del samples  # its memory is free during the backward pass, unless that needs it
+        if type(loss) is not Tensor or loss.numel() != 1:
+            loss.backward()  # as the tensor's type has it, or an error
+            return
+        if self._seed.dtype != loss.dtype or self._seed.shape != loss.shape or self._seed.device != loss.device:
+            self._seed = torch.ones_like(loss)
+        backward(loss, self._seed)
+
+
+def moved_ahead(steps: Iterator[Parts], device: torch.device) -> Iterator[Parts]:
+    """Batches that are copied to a GPU as soon as they are loaded, while the step before still runs there."""
+    for parts in steps:
+        for batch in parts:
+            batch.samples = copy_behind(batch.samples, device)
+        yield parts
 
 
 def seen_as(world: World, rank: int, size: int) -> World:
@@ -137,34 +160,63 @@ def without_average(parallel: nn.Module) -> Iterator[None]:
         module.set_requires_gradient_sync(True, recurse=False)
 
 
+@dataclass(slots=True)
+class _Sent:
+    """This rank's last loss, weighted. A module would set it more slowly."""
+
+    loss: Tensor
+
+
 class _StepModule(nn.Module):
     """A step's loss as a module, so that DDP finds every parameter that is used, however the loss is computed.
 
     The loss function gets the model itself, not DDP's wrapper.
 
     Attributes:
-        carrier: zeros (5,); its gradient is this rank's encoded message.
-        local_loss: this rank's last loss, weighted.
-        message: sent with that loss.
+        sent: with the next message, unless that is piggybacked.
     """
 
-    def __init__(self, world: World, model: nn.Module, loss: Loss, scale: Scale) -> None:
+    def __init__(
+        self, world: World, model: nn.Module, loss: Loss, scale: Scale | None, carrier: nn.Parameter | None
+    ) -> None:
         super().__init__()
         self._world = world
         self._scale = scale
-        self._loss = (loss,)  # in a tuple: a loss that is a module must not be registered as a submodule
+        self._loss = (loss, model)  # in a tuple: a loss that is a module must not be registered as a submodule
         self.model = model
-        carrier = torch.zeros(5, dtype=torch.float32, device=world.device)
-        self.carrier = carrier if has_sharded_modules(model) else nn.Parameter(carrier)  # without DDP, no averaging
-        self.local_loss = torch.zeros(())
-        self.message = StepMessage()
+        self.carrier = carrier
+        self._carrier = (carrier,)  # a module finds its parameters more slowly
+        self._encoder = MessageEncoder(world.device, torch.float32, weight=world.size)
+        self.sent = _Sent(torch.zeros(()))
         ignore_in_ddp(self, [f"model.{name}" for name in ignored_by_ddp(model)])
 
     def forward(self, samples: Any, weight: float, message: MessageSource) -> Tensor:
         """The weighted loss."""
-        (compute,) = self._loss
-        loss = compute(self.model, samples) * weight
+        compute, model = self._loss
+        loss = compute(model, samples)
+        if weight != 1:  # nearly always, it is 1
+            loss = loss * weight
         self._world.heartbeat.beat(Phase.BACKWARD)
-        self.local_loss, self.message = loss.detach(), message()
-        encoded = self.message.encode(loss, self.carrier.dtype, weight=self._world.size)
-        return self._scale(loss) + (self.carrier * encoded).sum()
+        scaled = self._scale(loss) if self._scale else loss
+        self.sent.loss = detached = loss.detach()
+        (carrier,) = self._carrier
+        if carrier is None:
+            return scaled
+        encode = self._encoder.encode
+        piggybacked: Tensor = _Piggyback.apply(scaled, carrier, lambda: encode(message(), detached))
+        return piggybacked
+
+
+class _Piggyback(torch.autograd.Function):
+    """The loss, unchanged. In the backward pass, the carrier's gradient is the encoded message, whatever is scaled."""
+
+    @staticmethod
+    def forward(ctx: Any, loss: Tensor, _carrier: Tensor, encode: Encode) -> Tensor:
+        """Keep how to encode the message for the backward pass, which is later."""
+        ctx.encode = encode
+        return loss.view_as(loss)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        """A new tensor for the carrier, so that autograd need not copy it."""
+        return gradient, ctx.encode(), None

@@ -111,7 +111,7 @@ class Session:
 
     def message(self) -> StepMessage:
         """What this rank sends with its next step."""
-        return StepMessage(
+        return StepMessage.of(
             stop=self._request.requested,
             written=self._snapshots.written,
             due=self._schedule.time_due,

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
+from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset, default_collate, get_worker_info
 
 from kittrain.world import rng
@@ -22,6 +23,8 @@ from kittrain.world.seeds import derive_seed
 Sample = Any
 Collate = Callable[[list[Sample]], Any]
 Augment = Callable[[Sample, torch.Generator], Sample]
+
+DRAWS: Final = rng.DrawWatch()
 
 with suppress(ImportError):  # imported now, so that it is seeded even if a data set imports it while loading
     import numpy.random  # noqa: F401
@@ -59,10 +62,22 @@ class BatchDataset(Dataset[Any]):
         self._collate = collate
         self._augment = augment
         self._random = may_be_random(dataset)
+        # Until it is seen to draw random numbers: seeding takes 10 us for each sample, as much as many a sample itself.
+        self._quiet = not (collate or augment or has_getitems(dataset))
+        self._columns = plain_columns(dataset) if collate is None and augment is None else None
         self._fetch = dataset.__getitems__ if has_getitems(dataset) else None  # type: ignore[attr-defined]
 
     def __getitem__(self, request: BatchRequest) -> Any:
         """Load, augment and collate a batch. The training process's generators are unchanged."""
+        if self._columns is not None:
+            index = torch.tensor(request.ids)
+            return [column.index_select(0, index) for column in self._columns]
+        if self._quiet:
+            with DRAWS as draws:
+                batch = default_collate([self._dataset[one] for one in request.ids])
+            if not draws.found:
+                return batch
+            self._quiet = False  # for good; the batch is loaded again, with seeds
         with self._generators():
             return self._collated(request, self._augmented(request, self._samples(request)))
 
@@ -114,6 +129,20 @@ def may_be_random(dataset: object) -> bool:
     if type(dataset) is ConcatDataset:
         return any(map(may_be_random, dataset.datasets))
     return type(dataset) is not TensorDataset
+
+
+def plain_columns(dataset: object) -> Sequence[Tensor] | None:
+    """The tensors of a plain ``TensorDataset`` whose batches can be taken from each at once; None if not.
+
+    ``default_collate`` returns the same tensors in a list, but has to select each sample first.
+    """
+    if type(dataset) is not TensorDataset:
+        return None
+    plain = (
+        type(one) is Tensor and one.device.type == "cpu" and one.layout == torch.strided for one in dataset.tensors
+    )
+    simple = all(plain) and all(one.is_contiguous() and not one.requires_grad for one in dataset.tensors)
+    return dataset.tensors if simple else None
 
 
 def has_getitems(dataset: object) -> bool:

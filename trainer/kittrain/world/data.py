@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,24 +83,37 @@ class Data:
             world: its ranks divide each step among them.
             minimum: fewest samples of a rank that has any (``rank_share``).
         """
-        spans = self.order.spans(cursor, epochs)
+        planned: deque[tuple[Span, list[int]]] = deque()
+        requests = self._requests(cursor, epochs, world, minimum, planned)
+        loaded = iter(self._loaded(requests, cursor, world))
+        for _ in self.order.spans(cursor, epochs):
+            samples = [next(loaded)]  # no name refers to them: they are to be freed before the next ones are loaded
+            span, ids = planned.popleft()
+            yield Batch(span=span, ids=ids, weight=world.size * len(ids) / span.size, samples=samples.pop())
+
+    def _loaded(self, requests: Iterator[BatchRequest], cursor: Cursor, world: World) -> Iterable[Any]:
+        """The requested batches, loaded by workers or in this process."""
+        pin = world.device.type == "cuda"
+        if not self._workers and not pin:
+            return map(self._batches.__getitem__, requests)
         seed = derive_seed("workers", self.order.seed, cursor.epoch, cursor.position, world.rank)
-        loader = DataLoader(
+        return DataLoader(
             self._batches,
             batch_size=None,  # the data set returns whole batches
-            sampler=(self._request(span, world, minimum) for span in spans),
+            sampler=requests,
             num_workers=self._workers,
             collate_fn=no_collate,
-            pin_memory=world.device.type == "cuda",
+            pin_memory=pin,
             generator=torch.Generator().manual_seed(seed),  # else it would use the global one
         )
-        loaded = iter(loader)
-        for span in self.order.spans(cursor, epochs):
-            ids = list(rank_share(self.order.ids(span), world.rank, world.size, minimum=minimum))
-            yield Batch(span=span, ids=ids, weight=world.size * len(ids) / span.size, samples=next(loaded))
 
-    def _request(self, span: Span, world: World, minimum: int) -> BatchRequest:
-        """What a rank loads: its samples, or the step's first one if it has none."""
-        ids = self.order.ids(span)
-        mine = rank_share(range(len(ids)), world.rank, world.size, minimum=minimum) or range(1)
-        return BatchRequest(span.epoch, span.start + mine[0], ids[mine[0] : mine[-1] + 1])
+    def _requests(
+        self, cursor: Cursor, epochs: int, world: World, minimum: int, planned: deque[tuple[Span, list[int]]]
+    ) -> Iterator[BatchRequest]:
+        """What a rank loads: its samples, or the step's first one if it has none. Adds its part of each to a queue."""
+        for span in self.order.spans(cursor, epochs):
+            share = rank_share(range(span.start, span.stop), world.rank, world.size, minimum=minimum)
+            loaded = share or range(span.start, span.start + 1)
+            ids = self.order.ids(Span(span.epoch, loaded[0], loaded[-1] + 1))
+            planned.append((span, ids if share else []))
+            yield BatchRequest(span.epoch, loaded[0], ids)

@@ -1,13 +1,15 @@
-"""Moves a batch of any type to a device."""
+"""Moves a batch of any type to a device, on a GPU also behind the work that is queued there."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
+from torch import Tensor
 
 Move = Callable[[Any], Any]
 
@@ -21,6 +23,8 @@ def to_device(batch: Any, device: torch.device) -> Any:
     - Lists, tuples and named tuples, mappings of any type, and dataclass instances become new ones of the same type.
     - Anything else is returned unchanged.
     """
+    if type(batch) is Tensor and batch.device == device:
+        return batch
     if callable(getattr(batch, "to", None)) and not isinstance(batch, type):
         return _moved(batch, device)
 
@@ -36,6 +40,48 @@ def to_device(batch: Any, device: torch.device) -> Any:
             return _instance(batch, move)
         case _:
             return batch
+
+
+def copy_behind(batch: Any, device: torch.device) -> Any:
+    """A batch that is copied to a GPU on a stream of its own, so that the copy does not wait for the current stream.
+
+    The current stream waits for the copy. It is meant for page-locked memory. A batch that holds anything but plain
+    tensors, numbers and text in lists, tuples and dicts is returned unchanged, and so is one for another device.
+    """
+    if device.type != "cuda" or not _is_plain(batch):
+        return batch
+    current, stream = torch.cuda.current_stream(device), _copy_stream(device)
+    with torch.cuda.stream(stream):
+        copied = to_device(batch, device)
+    current.wait_stream(stream)
+    for tensor in _tensors(copied):
+        tensor.record_stream(current)  # its memory is not used again before the current stream has used it
+    return copied
+
+
+@lru_cache
+def _copy_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
+
+
+def _is_plain(batch: Any) -> bool:
+    """Whether the tensors of a batch can be found: exact types only, as others may hold tensors elsewhere."""
+    match batch:
+        case list() | tuple() if type(batch) in {list, tuple}:
+            return all(map(_is_plain, batch))
+        case dict() if type(batch) is dict:
+            return all(map(_is_plain, batch.values()))
+        case _:
+            return batch is None or type(batch) in {Tensor, str, bytes, int, float, bool}
+
+
+def _tensors(batch: Any) -> Iterator[Tensor]:
+    """The tensors of a plain batch."""
+    if isinstance(batch, Tensor):
+        yield batch
+    elif isinstance(batch, list | tuple | dict):
+        for part in batch.values() if isinstance(batch, dict) else batch:
+            yield from _tensors(part)
 
 
 def _moved(value: Any, device: torch.device) -> Any:

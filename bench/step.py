@@ -1,0 +1,103 @@
+"""What a step of a tiny model costs in each loop besides bare DDP: processor time, and operations that launch work.
+
+A tiny model shows what a large one hides; on a GPU, a launched operation costs about five microseconds each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from operator import sub
+from pathlib import Path
+from typing import Any, Final
+
+from bench.measure import ROOT, Result, interval, save
+
+Row = tuple[str, ...]
+
+RANKS = 2
+LAUNCHES = 5
+LOOPS: Final = ("bare", "fit", "run")
+REASONS: Final = {
+    "aten::where": "makes the message of loss and flags",
+    "aten::mul": "DDP divides `fit()`'s message by the number of ranks, like a gradient",
+    "aten::div": "`Run`: this rank's part of the mean loss",
+    "aten::copy_": "bare DDP copies gradients back from its buckets: in `fit()` they are views; messages of `Run`",
+    "aten::cat": "stacks the samples of a batch",
+    "aten::index_select": "`fit()` takes a batch of a `TensorDataset` at once",
+    "aten::fill_": "the seed of a backward pass, which `fit()` keeps; the number of samples in `Run`'s message",
+    "c10d::allreduce_": "`Run` sums up its message by itself, as the script's own DDP cannot carry it",
+}
+
+
+def main() -> None:
+    """Measure, and write the table."""
+    launches = [measure() for _ in range(LAUNCHES)]
+    save(
+        "step",
+        Result(
+            note=(
+                f"A model of two small layers, 8 samples a rank and step, {RANKS} ranks on gloo, the three loops in "
+                f"turn in the same processes, in blocks of steps; medians over {LAUNCHES} launches, with 95 % intervals. "
+                "`Run`'s loop is the bare one, with the same DDP and DataLoader, and `Run` around it. Operations are "
+                "those that launch work, as torch's profiler counts them in a step: views and allocations are left "
+                "out, and those that contain others. Those that differ are listed."
+            ),
+            columns=("per step", "bare DDP", "`fit()`", "`Run`", "why"),
+            rows=[*time_rows([one["seconds"] for one in launches]), *operation_rows(launches[-1]["operations"])],
+            raw=launches,
+        ),
+    )
+
+
+def time_rows(launches: list[dict[str, list[float]]]) -> Iterator[Row]:
+    """Microseconds of a step, and how many more than bare DDP's: medians over the launches of those over the blocks."""
+    totals = (interval([_microseconds(one[loop]) for one in launches]) for loop in LOOPS)
+    yield "processor time, us", *(f"{one.median:.0f}" for one in totals), "all threads of a rank"
+    more = (
+        interval([_microseconds(map(sub, one[loop], one["bare"])) for one in launches])
+        for loop in LOOPS
+        if loop != "bare"
+    )
+    texts = (f"{one.median:+.0f} ({one.low:+.0f} to {one.high:+.0f})" for one in more)
+    yield "more than bare DDP, us", "", *texts, "goal: at most 60 for `fit()`"
+
+
+def _microseconds(seconds: Iterable[float]) -> float:
+    return 1e6 * statistics.median(seconds)
+
+
+def operation_rows(counts: dict[str, dict[str, float]]) -> Iterator[Row]:
+    """How many operations launch work in a step, and those of which the loops have different numbers."""
+    totals = (f"{sum(counts[loop].values()):.1f}" for loop in LOOPS)
+    yield "operations", *totals, "goal: at most 12 more for `fit()`"
+    for name in sorted({name for loop in LOOPS for name in counts[loop]}):
+        numbers = [counts[loop].get(name, 0.0) for loop in LOOPS]
+        if len(set(numbers)) > 1:
+            yield f"`{name}`", *(f"{number:.1f}" for number in numbers), REASONS.get(name, "")
+
+
+def measure(ranks: int = RANKS, **env: str) -> dict[str, Any]:
+    """Rank 0's processor seconds of a step by loop and block, and its operations by loop and name."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "step.json"
+        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+        own = {"OMP_NUM_THREADS": "1", "KIT_BACKEND": "gloo", "KIT_PROGRESS_FILE": str(Path(folder) / "progress.json")}
+        subprocess.run(
+            [*launch, "-m", "bench.step_ranks", str(out)],
+            check=True,
+            cwd=ROOT,
+            env={**os.environ, **own, **env},
+            stdout=subprocess.DEVNULL,
+        )
+        found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    return found
+
+
+if __name__ == "__main__":
+    main()
