@@ -10,7 +10,7 @@ VERSIONS ?=
 PY      := .venv/bin/python
 READY   := .venv/ready
 GPU_PYTHON ?= $(PYTHON)
-BENCHES := start loop step hooks snapshot planning memory virtual nodes recovery scale status submit compare cluster-recovery
+BENCHES := start loop step hooks snapshot planning model-file memory virtual nodes recovery scale status submit compare cluster-recovery
 
 export OMP_NUM_THREADS ?= 1
 # Without cached bytecode, each of some thousand processes of a test run would compile this repository's modules anew.
@@ -111,6 +111,7 @@ bench-step: setup ## What a step of a tiny model costs besides bare DDP: process
 bench-hooks: setup ## Cost of the hooks in the ranks of a plain script
 bench-snapshot: setup ## Cost of a snapshot, compared with torch's own, on this disk and a slow one; needs root
 bench-planning: setup ## Who writes which part of a snapshot: planned by rank 0 and by each rank, for 256 simulated ranks
+bench-model-file: setup ## The model file of a sharded run: written by rank 0 and by each of 256 simulated ranks
 bench-memory: setup ## Memory that snapshots, restores and model files need, with 2 GB of state
 bench-virtual: setup ## Overhead of bitwise equal loss curves on any number of ranks
 bench-nodes: setup ## Digits on 1, 2 and 3 nodes: accuracy and seconds
