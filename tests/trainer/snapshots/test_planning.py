@@ -164,7 +164,10 @@ def plan_what_differs(world: World) -> None:
     half: Tensors = {"half": twice[world.rank // 2]}
     with patch.object(planning, "assign_pieces", wraps=planning.assign_pieces) as by_rank_0:
         planned = [planning.plan(world, state, main_only=False) for state in (mine, half)]
-    assert by_rank_0.call_count == 2
+        with patch.object(planning, "digest", lambda _: world.rank):  # no rank finds the others that hold its parts
+            alone = planning.plan(world, same_on_all, main_only=False)
+    assert by_rank_0.call_count == 3
+    assert len(alone.pieces) == (world.rank < 2)
     found = world.gather([piece.tensor for one in planned for piece in one.pieces], list[str])
     if world.is_main:
         assert Counter(name for names in found for name in names) == {"a": 1, "b": 1, "late": 1, "half": 2}

@@ -109,7 +109,7 @@ def _write_parts(
 
     frame = world.attempt(begin, *FAILURES)
     starts: dict[str, int] = world.broadcast_value(dict(frame.starts) if frame else None, dict[str, int])
-    pieces = planning.plan(world, tensors, main_only=False).pieces
+    pieces = planning.plan(world, tensors, main_only=True).pieces  # buffers are rank 0's, as those of replicated models
     path = world.env.snapshot_dir / scratch if world.env.snapshot_dir else Path(scratch)
 
     def content(piece: Piece) -> memoryview:
