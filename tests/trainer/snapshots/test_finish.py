@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -13,6 +14,7 @@ from kittrain import World
 from kittrain.snapshots import file_part, model_file
 from kittrain.snapshots.archive import SnapshotError
 from kittrain.snapshots.fence import Fence, Fenced
+from kittrain.snapshots.file_part import Part
 from kittrain.world.order import Cursor
 from tests.trainer.sharded import skip_without_fsdp_on_cpus
 from tests.trainer.snapshots.test_planning import WRAPS, manager, run, trained, whole
@@ -21,17 +23,17 @@ from tests.trainer.snapshots.test_planning import WRAPS, manager, run, trained, 
 def finish_in_each_way(world: World, folder: Path) -> None:
     state = trained(WRAPS["sharded"], world.size, seed=1)
     expected = {name.removeprefix("model/"): one for name, one in whole(state).items() if name.startswith("model/")}
-    write = os.pwrite
+    write, write_part = os.pwrite, file_part.write
 
     def on_one_rank(descriptor: int, content: memoryview, start: int) -> int:
         if world.rank == 1:
             raise OSError(28, "No space left on device")
         return write(descriptor, content, start)
 
-    def overtake() -> None:
+    def overtake(*given: Any) -> Part:
         if world.is_main:
             Fence(folder / "fenced").claim("another run")
-        world.barrier()
+        return write_part(*given)
 
     with manager(world, state, folder / "together") as saving:
         saving.restore()
@@ -54,8 +56,10 @@ def finish_in_each_way(world: World, folder: Path) -> None:
     with manager(world, state, folder / "fenced") as saving:
         saving.restore()
         saving.commit(Cursor(0, 12), {})
-        overtake()
-        with pytest.raises(Fenced):
+        with patch.object(file_part, "write", overtake), pytest.raises(Fenced):  # meanwhile
+            saving.finish()
+        check(world, folder / "fenced", None)
+        with patch.object(file_part, "write", side_effect=AssertionError("too late")), pytest.raises(Fenced):
             saving.finish()
         check(world, folder / "fenced", None)
 

@@ -72,6 +72,21 @@ def test_the_progress_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("always")
+def test_the_first_snapshot_that_is_not_finite_is_in_the_progress_file(tmp_path: Path) -> None:
+    found = []
+    with reporter(tmp_path / "progress.json") as reporting:
+        for step, problem in ((1, ""), (2, "w has nan"), (3, "b has inf"), (4, ""), (5, "b has inf")):
+            reporting.snapshot(Committed(step=step, not_finite=problem))
+            reporting.step(replace(STEP, number=step))
+            found.append(read(tmp_path / "progress.json")["warning"])
+        reporting.warning = "the loss is nan"
+        reporting.step(STEP)
+        assert read(tmp_path / "progress.json")["warning"] == "the loss is nan"
+    since = "the snapshots are not finite since step"
+    assert found == ["", f"{since} 2: w has nan", f"{since} 2: w has nan", "", f"{since} 5: b has inf"]
+
+
+@pytest.mark.usefixtures("always")
 def test_plain_lines_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with reporter() as reporting:
         reporting.step(STEP)

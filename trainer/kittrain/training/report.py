@@ -79,7 +79,7 @@ class Reporter:
         self._metrics: dict[str, Any] = {}
         self._committed = Committed()
         self._grace = GracePeriodCheck(world)
-        self.warning = ""
+        self.warning = self._snapshot_warning = ""
 
     def __enter__(self) -> Self:
         return self
@@ -125,6 +125,9 @@ class Reporter:
         """Set the last committed snapshot; called at every step."""
         if committed is not self._committed:
             self._committed = committed
+            if not (committed.not_finite and self._snapshot_warning):  # the first of several stays
+                since = f"the snapshots are not finite since step {committed.step}: {committed.not_finite}"
+                self._snapshot_warning = since if committed.not_finite else ""
             self._grace.snapshot(committed.seconds)
 
     def epoch(self, epoch: int, metrics: Mapping[str, float]) -> None:
@@ -142,11 +145,6 @@ class Reporter:
     def metrics(self, metrics: Mapping[str, Any]) -> None:
         """Set metrics of the status: numbers, or tensors of one number, which are read when they are written."""
         self._metrics |= metrics
-
-    @property
-    def _snapshot_warning(self) -> str:
-        last = self._committed
-        return last.not_finite and f"the snapshot of step {last.step} is not finite: {last.not_finite}"
 
     def _line(self, step: Step) -> str:
         plan, parts = self._plan, []
