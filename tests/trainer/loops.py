@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -31,6 +32,7 @@ from tests.trainer.worlds import FORKS, finish, placed, start_processes_as_usual
 
 EPOCHS = 2
 STEPS = 16  # of all epochs; 15 of fit()
+DIVIDED_SAMPLES = 103
 SAMPLES = 48  # 8 batches of 3 an epoch on each of 2 ranks
 Loop = Callable[["Bench"], nn.Module]  # trains, and returns what is compared
 
@@ -43,21 +45,37 @@ class Bench:
         world: all ranks.
         dies_at: the step after which the last rank is killed; None: never.
         losses: of the steps, by number.
+        taken: this rank's samples in the steps, by number, of loops that record them.
     """
 
     world: World
     dies_at: int | None = None
     losses: dict[int, float] = field(default_factory=dict)
+    taken: dict[int, list[int]] = field(default_factory=dict)
 
     def run(self, **objects: Any) -> Run:
         """A run with these objects, with a snapshot every second step."""
         return Run(self.world, snapshot_every=2, on_step=self.on_step, **objects)
 
     def on_step(self, step: Step) -> None:
-        """Record its loss, and die if it is time."""
+        """Record its loss and its samples, and die if it is time."""
         self.losses[step.number] = step.loss
+        if step.number in self.taken:
+            self._record(step)
         if step.number == self.dies_at and self.world.rank == self.world.size - 1:
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def _record(self, step: Step) -> None:
+        assert self.world.env.snapshot_dir
+        facts = {
+            "generation": step.generation,
+            "step": step.number,
+            "epoch": step.epoch,
+            "ids": self.taken[step.number],
+        }
+        path = self.world.env.snapshot_dir.with_name(f"taken-{self.world.size}-{self.world.rank}.jsonl")
+        with path.open("a") as file:
+            file.write(json.dumps(facts) + "\n")
 
 
 def settled(run: Any) -> Any:
@@ -326,6 +344,34 @@ def counted(bench: Bench) -> nn.Module:
     return model
 
 
+def divided(bench: Bench) -> nn.Module:
+    """A global batch of 12, in 2 micro-batches on each rank, whatever the number of ranks; records its samples."""
+    size, rank = bench.world.size, bench.world.rank
+    ids = TensorDataset(torch.arange(float(DIVIDED_SAMPLES)).unsqueeze(1))
+    loader = DataLoader(ids, batch_size=6 // size, sampler=DistributedSampler(ids, size, rank), num_workers=1)
+    model = nn.Linear(1, 1) if size == 1 else ddp(nn.Linear(1, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    with bench.run(model=model, optimizer=optimizer) as run:
+        for _ in run.epochs(EPOCHS):
+            taken: list[int] = []
+            for number, (batch,) in run.enumerate(loader):
+                taken += batch.flatten().int().tolist()
+                loss = model(batch).mean() / 2
+                loss.backward()
+                if number % 2 == 1 or number + 1 == len(loader):
+                    optimizer.step()
+                    optimizer.zero_grad()
+                    bench.taken[run.steps_done + 1], taken = taken, []
+                    settled(run).step(loss)
+    return model
+
+
+def shuffled(bench: Bench) -> nn.Module:
+    """Each rank shuffles all samples, and its workers stay for the next epoch."""
+    loader = DataLoader(Noisy(), batch_size=6, shuffle=True, num_workers=1, persistent_workers=True)
+    return tutorial(bench, ddp(find_unused_parameters=True), loader)  # DDP keeps its buckets then
+
+
 def hooked(bench: Bench) -> nn.Module:
     model = ddp()
     model.register_comm_hook(None, bf16_compress_hook)
@@ -397,11 +443,12 @@ LOOPS: dict[str, Loop] = {
     "stream": lambda bench: tutorial(bench, ddp(), loader_of(bench, Stream(bench.world))),
     "stream with a state": lambda bench: tutorial(bench, ddp(), loader_of(bench, StatefulStream(bench.world))),
 }
+LOOPS_OF_3_RANKS: dict[str, Loop] = {"persistent workers, shuffled": shuffled}
 LOOPS_OF_4_RANKS: dict[str, Loop] = {
     "sharded and tensor parallel, samples": tensor_parallel,
     "sharded and replicated, samples": hybrid,
 }
-ALL_LOOPS: Final = {**LOOPS, **LOOPS_OF_4_RANKS, **FITS, **MESHES}
+ALL_LOOPS: Final = {**LOOPS, **LOOPS_OF_3_RANKS, **LOOPS_OF_4_RANKS, **FITS, **MESHES, "divided": divided}
 
 
 def train(name: str, folder: Path, parts: dict[str, int | None], *, size: int = 2) -> list[int | None]:

@@ -14,6 +14,7 @@ from unittest.mock import patch
 import pytest
 
 from kittrain.outcome import marker
+from kittrain.snapshots import snapshot
 from kittrain.snapshots.archive import SnapshotError
 from kittrain.snapshots.fence import Fence, Fenced
 from kittrain.system.storage import StorageUnavailableError
@@ -212,3 +213,32 @@ def publish_without_space(folder: Path) -> None:
     with pytest.raises(OSError) as caught:  # noqa: PT011  errno is checked below
         publish(archive(folder), folder, manifest(2))
     assert caught.value.errno == errno.EFBIG
+
+
+def test_a_snapshot_of_the_same_step_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    mine = archive(tmp_path, keep=2)
+    mine.claim()
+    for accuracy in (0.25, 0.5):
+        publish(mine, tmp_path, manifest(3, 1, metrics={"accuracy": accuracy}))
+    found = saved.newest(tmp_path)
+    assert found
+    assert found.metrics == {"accuracy": 0.5}
+    assert [one.name for one in tmp_path.iterdir() if "step" in one.name] == [found.name]
+
+
+def test_a_snapshot_whose_replacement_was_interrupted_is_used(tmp_path: Path) -> None:
+    first = save(tmp_path, manifest(3, 1))
+    with pytest.raises(FileNotFoundError):
+        snapshot.publish(tmp_path / ".tmp-lost", tmp_path / first.name)
+    assert names(tmp_path) == [first.name], "the one before is back at once"
+    replaced = tmp_path / f"{snapshot.REPLACED}{first.name}"
+    (tmp_path / first.name).rename(replaced)  # and killed
+    assert newest(tmp_path) is None
+    archive(tmp_path, keep=1).claim()
+    assert newest(tmp_path) == first.name
+    (tmp_path / first.name).rename(replaced)
+    second = save(tmp_path, manifest(3, 1, metrics={"accuracy": 0.5}))  # and killed
+    archive(tmp_path, keep=1).claim()
+    found = saved.newest(tmp_path)
+    assert found == second
+    assert not replaced.exists()

@@ -152,7 +152,7 @@ def compare(make: Callable[[], Any], validation: Callable[[], Any] = lambda: [7.
             assert Loop(make, validation, state).entries == quiet.entries[number:]
 
 
-FEW = [
+QUICK = [
     *(("no workers", sampler) for sampler in SAMPLERS),
     ("workers", "lazy"),
     ("persistent workers", "shuffle"),
@@ -164,7 +164,7 @@ ALL = [(workers, sampler) for workers in WORKERS for sampler in SAMPLERS]
 
 @pytest.mark.parametrize(
     ("workers", "sampler"),
-    [one if one in FEW else pytest.param(*one, marks=[pytest.mark.slow, pytest.mark.long]) for one in ALL],
+    [one if one in QUICK else pytest.param(*one, marks=[pytest.mark.slow, pytest.mark.long]) for one in ALL],
 )
 def test_any_options(workers: str, sampler: str) -> None:
     compare(lambda: DataLoader(Numbers(), **SAMPLERS[sampler](), **WORKERS[workers]))

@@ -24,6 +24,7 @@ from kittrain import World
 from kittrain.env import RankEnv
 from kittrain.training.loaders import Loaders, Positions
 from kittrain.training.sample_order import PositionError
+from kittrain.world.rng import seed_all
 
 SAMPLES: Final = 103
 SIZES: Final = (1, 2, 3, 4)
@@ -57,10 +58,10 @@ class Ranks:
         for rank in range(size):
             torch.manual_seed(rank)
             world = World(env=RankEnv(rank=rank, world_size=size), device=torch.device("cpu"))
-            own = Loaders(world, lambda: None)
+            own = Loaders(world, lambda: seed_all(9))  # the loop has drawn numbers of its own
             if saved:
                 others = saved if len(saved) != size else []
-                own.restore(saved[min(rank, len(saved) - 1) if rank < len(saved) else 0], others, ranks=len(saved))
+                own.restore(saved[rank if rank < len(saved) else 0], others, ranks=len(saved))
             self.loaders.append(own)
             self.passes.append(own.one_pass(make(size, rank), EPOCH, **resize))
 
@@ -162,6 +163,20 @@ def test_a_loader_that_does_not_depend_on_the_ranks_continues_on_each_rank(name:
         for one, mine in zip(resumed.passes, taken, strict=False):
             mine.extend(itertools.chain.from_iterable(map(ids_of, one)))
             assert sorted(mine) == list(IDS)
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_another_batch_size_continues_with_the_samples_that_are_left(*, given: bool) -> None:
+    def make(batch: int) -> Make:
+        generator = torch.Generator().manual_seed(8) if given else None
+        return lambda _size, _rank: loader(None, batch, shuffle=True, generator=generator)
+
+    for before, after in itertools.permutations((3, 5, 7), 2):
+        ranks = Ranks(make(before), 1)
+        taken = ranks.step(2)
+        resumed = Ranks(make(after), 1, ranks.positions())
+        taken += [sample for _ in range(SAMPLES) for sample in resumed.step()]
+        assert sorted(taken) == list(IDS)
 
 
 class Stream(IterableDataset[int]):
@@ -266,3 +281,40 @@ def test_a_sampler_of_fewer_ranks_than_the_world_is_divided_among_its_own() -> N
     taken = Counter(epoch_of(make, [4, 2]))
     assert set(taken) == set(IDS)
     assert sum(taken.values()) == 2 * SAMPLES
+
+
+def test_positions_of_earlier_versions_are_continued_where_they_were_right() -> None:
+    def make(size: int, rank: int) -> DataLoader[Any]:
+        return loader(DistributedSampler(IDS[:96], size, rank), 3)
+
+    def formerly(one: Positions) -> Any:
+        """A list of passes, with a count of batches."""
+        return [
+            {key: each[key] for key in ("rng", "generators", "samplers", "epoch", "taken")} for each in one["passes"]
+        ]
+
+    for before, after in itertools.product(SIZES, repeat=2):
+        ranks = Ranks(make, before)
+        taken = [sample for _ in range(4) for sample in ranks.step()]  # a fixed batch, and steps that all can divide
+        if after > 1 and 4 * before % after:
+            continue
+        resumed = Ranks(make, after, [formerly(one) for one in ranks.positions()])
+        taken += [sample for _ in range(SAMPLES) for sample in resumed.step()]
+        assert Counter(taken) == Counter(IDS[:96])
+
+
+def test_the_number_of_a_batch_ends_with_the_loaders_length_after_a_resize() -> None:
+    def make(size: int, rank: int) -> DataLoader[Any]:
+        return loader(DistributedSampler(IDS, size, rank), 12 // size)
+
+    loaders: list[Any] = []
+
+    def kept(size: int, rank: int) -> Any:
+        loaders.append(make(size, rank))
+        return loaders[-1]
+
+    ranks = Ranks(make, 3)
+    ranks.step()
+    resumed = Ranks(kept, 2, ranks.positions())
+    numbers = [resumed.loaders[0].number(loaders[0]) for _ in resumed.passes[0]]
+    assert numbers == list(range(1, len(loaders[0])))

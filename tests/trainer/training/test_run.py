@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from tests.trainer.loops import FITS, LOOPS, LOOPS_OF_4_RANKS, STEPS, train
+from tests.trainer.loops import DIVIDED_SAMPLES, EPOCHS, FITS, LOOPS, LOOPS_OF_3_RANKS, LOOPS_OF_4_RANKS, STEPS, train
 from tests.trainer.sharded import skip_without_fsdp_on_cpus
 
 # Loops, each with a number of ranks.
@@ -22,6 +24,7 @@ RESUMED_AS = [("sharded and replicated", 4), ("sharded and tensor parallel", 2),
     ("name", "size"),
     [
         *((name, 2) for name in LOOPS),
+        *((name, 3) for name in LOOPS_OF_3_RANKS),
         *((name, 4) for name in LOOPS_OF_4_RANKS),
     ],
 )
@@ -70,6 +73,22 @@ def test_accumulated_gradients_are_those_of_the_whole_batch(tmp_path: Path, name
     expected, found = (load(tmp_path / one / "result-0.pt") for one in ("whole", name))
     assert list(found["losses"]) == list(range(1, STEPS))
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_each_sample_of_an_epoch_counts_on_3_1_3_and_2_ranks(tmp_path: Path) -> None:
+    for size, dies_at in ((3, 5), (1, 8), (3, 14)):
+        assert -9 in train("divided", tmp_path, {"run": dies_at}, size=size), log(tmp_path)
+    assert train("divided", tmp_path, {"run": None}, size=2) == [0, 0], log(tmp_path)
+    assert len(re.findall("resuming after step", log(tmp_path))) == 3
+    lines = [json.loads(line) for path in (tmp_path / "run").glob("taken-*") for line in path.read_text().splitlines()]
+    generation = {step: max(one["generation"] for one in lines if one["step"] == step) for step in range(1, 19)}
+    kept = [one for one in lines if one["generation"] == generation[one["step"]]]
+    assert {one["generation"] for one in kept} == {1, 2, 3, 4}
+    for epoch in range(EPOCHS):
+        taken = Counter(sample for one in kept if one["epoch"] == epoch for sample in one["ids"])
+        assert set(taken) == set(range(DIVIDED_SAMPLES))
+        assert sum(taken.values()) - DIVIDED_SAMPLES < 3, "the sampler's padding"
 
 
 def load(path: Path) -> Any:

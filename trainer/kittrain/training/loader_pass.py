@@ -53,6 +53,7 @@ class LoaderPass:
         exhausted: whether the loop has been told that there are no more.
         steps: that took batches of it since it was begun or resumed.
         first: batches that the first of those took.
+        least: the fewest that one of them took.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class LoaderPass:
         self._start: Position = {}
         self._batches: Iterator[Any] = iter(())
         self.taken = self.pending = self.thread = 0
-        self.steps = self.first = 0
+        self.steps = self.first = self.least = 0
         self.learning = self.skipped = False
         self.trained = self.current = self.ended = self.exhausted = False
 
@@ -103,6 +104,7 @@ class LoaderPass:
     def end_step(self) -> None:
         """A step has taken the batches."""
         self.first = self.first or self.pending
+        self.least = min(self.least or self.pending, self.pending)
         self.steps += 1
         self.pending, self.learning = 0, False
 

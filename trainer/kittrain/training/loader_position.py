@@ -11,6 +11,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import torch
@@ -59,11 +60,13 @@ class Indices(Iterator[Any]):
         self._number = skip - len(self._ahead)  # of the last one that was given out
         self._drawn = deque[Any](maxlen=depth)
 
-    def advance(self) -> None:
-        """Drop the indices before the position, if that has not been done yet."""
+    def begin(self) -> None:
+        """Move to the position, so that the sampler draws the order now, if it draws it with the first index."""
         while self._skip:
             next(self._indices, None)
             self._skip -= 1
+        if not self._number and not self._ahead:
+            self._ahead.extend(islice(self._indices, 1))
 
     def ahead(self, taken: int) -> list[Any]:
         """The indices that were given out after the first ``taken`` batches of the pass, for workers to load."""
@@ -72,7 +75,8 @@ class Indices(Iterator[Any]):
         return list(self._drawn)
 
     def __next__(self) -> Any:
-        self.advance()
+        if self._skip:
+            self.begin()
         found = self._ahead.popleft() if self._ahead else next(self._indices)
         self._number += 1
         if self._seed is None:
@@ -189,8 +193,8 @@ class PositionedLoader:
         if self._loader.num_workers:
             self._sampler.seed = derive_seed("workers", zlib.crc32(start["torch"].numpy()), rank)
         iterator = iter(self._loader)
-        if skip and self._sampler.current:
-            self._sampler.current.advance()
+        if (skip or after) and self._sampler.current:
+            self._sampler.current.begin()
         return iterator
 
     def rewind(self) -> None:

@@ -8,57 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from kittrain.snapshots.state import has_state
-from kittrain.training.loader_pass import LoaderPass, OnResize, is_exact, length_of, stateful_part
-from kittrain.training.loader_position import PositionedLoader, generators, is_map_style, samplers
+from kittrain.training.known_loader import KnownLoader, kind_of, matters
+from kittrain.training.loader_pass import LoaderPass, OnResize, is_exact
+from kittrain.training.loader_position import is_map_style
 from kittrain.training.resumed_place import Position, Resize
 from kittrain.training.sample_order import PositionError
 from kittrain.world.distributed import World
 
 Positions = dict[str, list[Position]]
-
-
-class _Known:
-    """A loader that the loop has used.
-
-    Args:
-        loader: it is kept, so that its id is unique.
-        key: see ``_key``.
-
-    Attributes:
-        iterated: whether a pass has begun.
-        resumed: whether one was resumed.
-    """
-
-    def __init__(self, loader: Any, key: tuple[str, int]) -> None:
-        self.loader = loader
-        self.key = key
-        self.positioned = PositionedLoader(loader) if is_map_style(loader) and stateful_part(loader) is None else None
-        self.iterated = self.resumed = False
-
-    @property
-    def running(self) -> bool:
-        """Whether workers are running that stay for the next pass."""
-        if self.positioned:
-            return self.positioned.running
-        return self.iterated and bool(getattr(self.loader, "persistent_workers", False))
-
-    def state(self) -> Position:
-        """What the next pass starts from."""
-        return {
-            "key": self.key,
-            "running": self.running,
-            "generators": [one.get_state() for one in generators(self.loader)],
-            "samplers": [one.state_dict() for one in samplers(self.loader) if has_state(one)],
-        }
-
-    def restore(self, saved: Position) -> None:
-        """Let the next pass start from there."""
-        for generator, state in zip(generators(self.loader), saved["generators"], strict=False):
-            generator.set_state(state)
-        stateful = [one for one in samplers(self.loader) if has_state(one)]
-        for sampler, state in zip(stateful, saved["samplers"], strict=False):
-            sampler.load_state_dict(state)
 
 
 class Loaders:
@@ -79,7 +36,7 @@ class Loaders:
         self._world = world
         self._resumed = resumed
         self._ask = ask
-        self._known: dict[int, _Known] = {}
+        self._known: dict[int, KnownLoader] = {}
         self._keys = Counter[str]()  # kinds of loaders that are known
         self._passed = Counter[str]()  # kinds of the passes of this epoch
         self._sampler_epochs: dict[int, int] = {}
@@ -95,6 +52,11 @@ class Loaders:
     def first(self) -> LoaderPass | None:
         """The first pass of this epoch."""
         return self._passes[0][1] if self._passes else None
+
+    def steps_of_epoch(self, done: int) -> int | None:
+        """Estimates the steps of this epoch, of which some are done, by its first pass; None: unknown."""
+        first = self.first
+        return -(-first.whole * done // first.number) if first and first.whole and first.number else None
 
     @property
     def awaited(self) -> bool:
@@ -139,12 +101,18 @@ class Loaders:
     def _check_ahead(self, passes: list[LoaderPass], current: list[LoaderPass]) -> None:
         """Check that no batch was taken ahead of its step: a resume would leave it out."""
         elsewhere = any(one.thread != threading.get_ident() for one in current)
-        late = not current and any(one.current and one.exhausted for one in passes)
+        over = [] if current else [one for one in passes if one.current and one.exhausted]
+        late = any(one.first > (one.least if one.steps > 1 else 1) for one in over)
         if elsewhere or late:
             how = "in another thread" if elsewhere else "before the steps that precede them: this one took none"
             raise RuntimeError(
                 f"the loop takes batches from Run.batches() {how}, so a resume would leave some out. Take each batch "
                 "after the step before it, and let the loader load ahead (num_workers, prefetch_factor)"
+            )
+        if over:
+            self._note_once(
+                "note: steps take no batches from Run.batches() any more; where the run is interrupted among them, "
+                "they are begun anew, with the state that they had reached"
             )
         for one in current:
             if one.steps == 1 and one.first > one.pending and not one.skipped:
@@ -170,7 +138,7 @@ class Loaders:
         """Where the passes of this epoch are; those that have not started yet stay as restored."""
         passes = [{"key": key, **one.position()} for key, one in self._passes if one.trained]
         known = {one.key: one.state() for one in self._known.values()}
-        return {"passes": passes + self._saved, "idle": [one for one in (self._idle | known).values() if _matters(one)]}
+        return {"passes": passes + self._saved, "idle": [one for one in (self._idle | known).values() if matters(one)]}
 
     def end_epoch(self) -> None:
         """The next passes are those of a new epoch."""
@@ -184,6 +152,10 @@ class Loaders:
         self._passed.clear()
         for known in self._known.values():
             known.resumed = True
+
+    def batches(self, loader: Iterable[Any], epoch: int | None, resize: OnResize) -> Iterator[Any]:
+        """The batches of a pass, or of one pass after another if there are no epochs."""
+        return self.endless(loader, resize) if epoch is None else self.one_pass(loader, epoch, resize)
 
     def one_pass(self, loader: Iterable[Any], epoch: int, resize: OnResize = "exact") -> Iterator[Any]:
         """The batches of a pass, from the restored position on."""
@@ -212,7 +184,7 @@ class Loaders:
 
     def _claim(self, loader: Iterable[Any]) -> tuple[tuple[str, int], Position | None, list[Position]]:
         """The key of a new pass over a loader; its saved position, and those of all ranks if their number changed."""
-        key = _key(loader, self._passed)
+        key = kind_of(loader, self._passed)
         for number, one in enumerate(self._saved):
             if tuple(one.get("key", key)) == key:
                 others = [theirs[number] for theirs in self._others if number < len(theirs)]
@@ -220,8 +192,8 @@ class Loaders:
                 return key, self._saved.pop(number), others
         return key, None, []
 
-    def _new_pass(self, loader: Iterable[Any], epoch: int) -> tuple[LoaderPass, _Known]:
-        known = self._known.get(id(loader)) or _Known(loader, _key(loader, self._keys))
+    def _new_pass(self, loader: Iterable[Any], epoch: int) -> tuple[LoaderPass, KnownLoader]:
+        known = self._known.get(id(loader)) or KnownLoader(loader, kind_of(loader, self._keys))
         self._known[id(loader)] = known
         one = LoaderPass(
             loader,
@@ -234,7 +206,7 @@ class Loaders:
         return one, known
 
     def _batches(
-        self, one: LoaderPass, known: _Known, saved: Position | None, others: Sequence[Position], resize: OnResize
+        self, one: LoaderPass, known: KnownLoader, saved: Position | None, others: Sequence[Position], resize: OnResize
     ) -> Iterator[Any]:
         idle = self._restored_idle(known)
         running = known.running or bool(idle and idle["running"])
@@ -253,7 +225,7 @@ class Loaders:
         self._restore_others()
         return batches
 
-    def _restored_idle(self, known: _Known) -> Position | None:
+    def _restored_idle(self, known: KnownLoader) -> Position | None:
         """What the first pass over a loader starts from after a resume, if it was used before."""
         return self._idle.get(known.key) if not known.iterated else None
 
@@ -262,6 +234,14 @@ class Loaders:
         for known in self._known.values():
             if not known.resumed and known.key in self._idle:
                 known.restore(self._idle[known.key])
+
+    def note_untracked(self) -> None:
+        """Note that the position within an epoch is unknown, if no pass has begun."""
+        if not self._passes:
+            self._note_once(
+                "note: the batches do not come from Run.batches(), so a run that is interrupted within an epoch "
+                "resumes at the beginning of that epoch, with the state that it had reached"
+            )
 
     def _note_once(self, note: str) -> None:
         if note not in self._noted:
@@ -288,22 +268,3 @@ class Loaders:
 def _split(saved: Positions | list[Position]) -> tuple[list[Position], list[Position]]:
     """The passes, and the loaders between two passes; an earlier version saved a list of passes only."""
     return (list(saved), []) if isinstance(saved, list) else (list(saved["passes"]), list(saved["idle"]))
-
-
-def _key(loader: Any, counter: Counter[str]) -> tuple[str, int]:
-    """A loader's kind, and how many of that kind came before it.
-
-    The kind depends neither on the number of ranks nor on the batch size.
-    """
-    dataset = getattr(loader, "dataset", None)
-    kind = type(loader).__name__
-    if dataset is not None:
-        length = length_of(dataset) if is_map_style(loader) else None
-        kind += f" of {type(dataset).__name__}" + ("" if length is None else f" with {length} samples")
-    counter[kind] += 1
-    return kind, counter[kind] - 1
-
-
-def _matters(idle: Position) -> bool:
-    """Whether a loader's next pass starts from anything."""
-    return bool(idle["running"] or idle["generators"] or idle["samplers"])

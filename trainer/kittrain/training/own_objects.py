@@ -22,6 +22,7 @@ class OwnObjects:
 
     def __init__(self, objects: Mapping[str, Any]) -> None:
         self._objects = {name: one for name, one in objects.items() if not is_shared(one) and not isinstance(one, Data)}
+        self._restored: Mapping[str, Any] = {}
 
     def capture(self) -> dict[str, Any]:
         """Their states, which no longer change.
@@ -36,9 +37,16 @@ class OwnObjects:
 
     def restore(self, states: Mapping[str, Any]) -> None:
         """Set those that have been saved."""
+        self._restored = states
         for name, one in self._objects.items():
             if name in states:
                 (one.set_state if isinstance(one, torch.Generator) else one.load_state_dict)(states[name])
+
+    def restore_generators(self) -> None:
+        """Undo what was drawn from generators since: a loader may draw its order from one of them again."""
+        for name, one in self._objects.items():
+            if name in self._restored and isinstance(one, torch.Generator):
+                one.set_state(self._restored[name])
 
 
 def is_shared(one: object) -> bool:

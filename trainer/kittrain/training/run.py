@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
-import torch
 from torch import Tensor
 
 from kittrain.snapshots.rank_state import RankState
@@ -25,7 +24,8 @@ from kittrain.training.loaders import Loaders
 from kittrain.training.own_objects import OwnObjects, is_shared
 from kittrain.training.report import Plan
 from kittrain.training.session import OnStep, Session
-from kittrain.training.step_sync import all_reduce_message
+from kittrain.training.snapshot_places import SnapshotPlaces
+from kittrain.training.step_sync import all_reduce_message, part_of_mean
 from kittrain.training.taken import Taken
 from kittrain.world import rng
 from kittrain.world.data import Data
@@ -73,20 +73,12 @@ class Run:
         if data:
             refuse_tensor_parallelism(state.model)
         self._session = Session(
-            world,
-            state,
-            self._taken.order,
-            self._plan,
-            snapshot_every=snapshot_every,
-            on_step=on_step,
-            own=self._own,
+            world, state, self._taken.order, self._plan, snapshot_every=snapshot_every, on_step=on_step, own=self._own
         )
         self._loaders = Loaders(world, self._restore_late, self._asked_for_batch)
         self._epoch = self._epoch_start = 0  # and the step that it started after
-        self._in_epochs = self._in_steps = self._entered = self._noted = False
-        self._stepped = False  # since a snapshot was last taken, or found not to be due
-        self._requested: dict[str, float] | None = None  # metrics of a snapshot that save() has requested
-        self._changed = False  # whether the loop has done anything since it was entered
+        self._in_epochs = self._in_steps = self._entered = False
+        self._places = SnapshotPlaces(self._session)
         self._metrics: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
@@ -111,7 +103,7 @@ class Run:
             return
         with ExitStack() as stack:
             stack.push(self._session)
-            self._session.finish(self._requested or {}, changed=self._changed)
+            self._places.finish()
 
     @property
     def steps_done(self) -> int:
@@ -121,8 +113,7 @@ class Run:
     def epochs(self, count: int) -> Iterator[int]:
         """The epochs that are left of ``count``, from 0 on; the first one may be resumed within it.
 
-        What the script does after an epoch's batches is done again if the run is interrupted there, with the state that
-        it had before.
+        What the script does after an epoch's batches is done anew if the run is interrupted there.
         """
         self._plan.epochs, self._in_epochs = count, True
         if self._taken.known:
@@ -132,7 +123,7 @@ class Run:
             for epoch in range(self._epoch, count):
                 yield epoch
                 self._end_epoch(epoch)
-                self._save_if_due(last=epoch == count - 1)
+                self._places.take(last=epoch == count - 1)
         finally:
             self._in_epochs = False
 
@@ -150,7 +141,7 @@ class Run:
                 yield done
                 if self.steps_done == done:
                     raise RuntimeError("the loop over Run.steps() went on without a call of Run.step()")
-                self._save_if_due(last=self.steps_done >= total)
+                self._places.take(last=self.steps_done >= total)
         finally:
             self._in_steps = False
 
@@ -167,19 +158,16 @@ class Run:
         Raises:
             PositionError: the pass cannot be continued as requested.
         """
+        epoch = self._epoch if self._in_epochs else None
         if isinstance(loader, Data):
             self._restore_late()
-            return self._watched(self._taken.batches(loader, self._epoch if self._in_epochs else None))
-        loaders = self._loaders
-        return self._watched(
-            loaders.one_pass(loader, self._epoch, resize) if self._in_epochs else loaders.endless(loader, resize)
-        )
+            return self._watched(self._taken.batches(loader, epoch))
+        return self._watched(self._loaders.batches(loader, epoch, resize))
 
     def enumerate(self, loader: Iterable[Any] | Data, *, resize: OnResize = "exact") -> Iterator[tuple[int, Any]]:
         """The loader's batches, each with its number in the pass, from 0 on, or from the restored position on.
 
-        For loops that count: a step every k batches, or at the last one. After a resize the numbers are such that the
-        last one is the loader's length, less one. The arguments and errors are those of ``batches``.
+        For loops that count: a step every k batches, or at the last one. Its number is the loader's length less one.
         """
         for batch in self.batches(loader, resize=resize):
             yield self._taken.number_of(batch) if isinstance(loader, Data) else self._loaders.number(loader), batch
@@ -200,16 +188,18 @@ class Run:
             RuntimeError: the run was not entered, or the loop takes batches before the step that precedes them.
         """
         self._check_entered()
-        mean = all_reduce_message(self._part(loss), self._session.message(), samples=samples or 0)
+        mean = all_reduce_message(part_of_mean(loss, self._world), self._session.message(), samples=samples or 0)
         self._own.generators = None
         ids, size = self._taken.end_step()
         self._loaders.end_step()
-        self._note_untracked()
+        if self._in_epochs and not self._taken.known:
+            self._loaders.note_untracked()
         self._session.send(self._taken.cursor, mean, ids=ids, size=size, epoch=self._epoch, has_loss=loss is not None)
-        self._estimate()
-        self._stepped = self._changed = True
-        if not self._in_steps and not self._loaders.awaited and not self._taken.awaited:
-            self._save_if_due()  # the batches come from elsewhere: nothing will be asked for
+        if self._in_epochs and (steps := self._loaders.steps_of_epoch(self.steps_done - self._epoch_start)):
+            self._plan.estimate(self._epoch_start, self._epoch, steps)
+        self._places.step()
+        if not self._in_steps and not self._awaited:
+            self._places.take()  # the batches come from elsewhere: nothing will be asked for
 
     def log(self, **metrics: Tensor | float) -> None:
         """Show metrics in the job's status: rank 0's. Not collective."""
@@ -219,45 +209,30 @@ class Run:
     def save(self, **metrics: float) -> None:
         """Take a snapshot of the state that the loop has when it asks for its next batch, step or epoch, or ends.
 
-        What it does until then is part of it, and is not done again. Where nothing will be asked for, it is taken now.
+        Where nothing will be asked for, it is taken now.
 
         Args:
             metrics: of this state, equal on all ranks; ``snapshots.keepBest`` may name one.
         """
         self._check_entered()
         self.log(**metrics)
-        self._requested = {**(self._requested or {}), **metrics}
+        self._places.request(metrics)
         in_epoch = self._in_epochs and self.steps_done > self._epoch_start
-        if not in_epoch and not self._in_steps and not self._loaders.awaited and not self._taken.awaited:
-            self._save_if_due()
+        if not in_epoch and not self._in_steps and not self._awaited:
+            self._places.take()
+
+    @property
+    def _awaited(self) -> bool:
+        """Whether the loop is going to ask for another batch to train on."""
+        return self._loaders.awaited or self._taken.awaited
 
     def _asked_for_batch(self, one: LoaderPass) -> None:
-        """The loop asks for the next batch of a pass."""
         if one.current and not self._loaders.pending:
-            self._save_if_due(tail=one.complete)
+            self._places.take(tail=one.complete and self._in_epochs)
 
     def _asked_for_data(self) -> None:
         if not self._taken.pending:
-            self._save_if_due(tail=self._taken.cursor.position == 0)
-
-    def _save_if_due(self, *, tail: bool = False, last: bool = False) -> None:
-        """Take a snapshot that was requested, and begin one that is due, at a place where the loop can continue.
-
-        Args:
-            tail: no more batches are left, so that what the loop does after the batches of an epoch follows, at whose
-                end there is another such place: only what cannot wait is saved.
-            last: training ends, and is saved anyway.
-
-        Raises:
-            Drained: a rank was asked to stop; a snapshot was taken.
-        """
-        requested, self._requested = self._requested, None
-        if requested is not None:
-            self._session.commit(requested, changed=True)
-        if last or not self._stepped or (tail and self._in_epochs and not self._session.stopping):
-            return
-        self._stepped = False
-        self._session.save_or_drain()
+            self._places.take(tail=self._taken.cursor.position == 0 and self._in_epochs)
 
     def _watched(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Batches, with heartbeats."""
@@ -270,13 +245,6 @@ class Run:
             beat(Phase.DATA)
         beat(Phase.EVALUATING)
 
-    def _estimate(self) -> None:
-        """Estimate the steps of an epoch by its first pass."""
-        first = self._loaders.first if self._in_epochs else None
-        if first and first.whole and first.number:
-            done = self.steps_done - self._epoch_start
-            self._plan.estimate(self._epoch_start, self._epoch, -(-first.whole * done // first.number))
-
     def _begin_loop(self, epoch: int | None) -> None:
         self._check_entered()
         self._session.begin(epoch)
@@ -288,7 +256,8 @@ class Run:
         self._session.flush()
         self._session.report.epoch(epoch, {name: float(value) for name, value in self._metrics.items()})
         self._epoch, self._epoch_start = epoch + 1, self.steps_done
-        self._changed, self._own.generators = True, None
+        self._own.generators = None
+        self._places.change()
         self._loaders.end_epoch()
 
     def _position(self) -> Mapping[str, Any]:
@@ -304,23 +273,8 @@ class Run:
         self._replicas.apply()
         if self._own.generators:
             rng.restore(self._own.generators)
-
-    def _part(self, loss: Tensor | float | None) -> Tensor:
-        """This rank's part of the mean loss, on the device of collectives."""
-        if isinstance(loss, Tensor):
-            return loss.detach().to(self._world.device) / self._world.size
-        value = float("nan") if loss is None else loss / self._world.size
-        return torch.full((), value, dtype=torch.float64, device=self._world.device)
+            self._own_objects.restore_generators()
 
     def _check_entered(self) -> None:
         if not self._entered:
             raise RuntimeError("enter the run first: with Run(...) as run:")
-
-    def _note_untracked(self) -> None:
-        """Warn once if the position within an epoch is unknown."""
-        if self._in_epochs and not self._noted and not self._taken.known and not self._loaders.first:
-            self._noted = True
-            self._world.print(
-                "note: the batches do not come from Run.batches(), so a run that is interrupted within an epoch "
-                "resumes at the beginning of that epoch, with the state that it had reached"
-            )

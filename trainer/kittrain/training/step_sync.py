@@ -265,3 +265,11 @@ class StopRequest:
 
     def _record(self, _signal: int, _frame: FrameType | None) -> None:
         self.requested = True
+
+
+def part_of_mean(loss: Tensor | float | None, world: World) -> Tensor:
+    """This rank's part of the mean loss, on the device of collectives."""
+    if isinstance(loss, Tensor):
+        return loss.detach().to(world.device) / world.size
+    value = float("nan") if loss is None else loss / world.size
+    return torch.full((), value, dtype=torch.float64, device=world.device)
