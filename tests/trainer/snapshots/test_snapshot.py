@@ -143,3 +143,10 @@ def publish_and_die(folder: Path, survived: int) -> None:
     publish(archive(folder, keep=1), folder, manifest(3))  # deletes the old one at the end
     for one in patches:
         one.stop()
+
+
+def test_the_manifest_of_a_finite_state_is_that_of_earlier_versions(tmp_path: Path) -> None:
+    finite, broken = save(tmp_path, manifest(1)), save(tmp_path, manifest(2, not_finite="nan"))
+    assert "not_finite" not in json.loads((tmp_path / finite.name / MANIFEST).read_text())
+    assert read_manifest(tmp_path / finite.name).not_finite == ""
+    assert read_manifest(tmp_path / broken.name) == broken
