@@ -214,7 +214,7 @@ class _Piggyback(torch.autograd.Function):
     def forward(ctx: Any, loss: Tensor, _carrier: Tensor, encode: Encode) -> Tensor:
         """Keep how to encode the message for the backward pass, which is later."""
         ctx.encode = encode
-        return loss.view_as(loss)
+        return loss
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
