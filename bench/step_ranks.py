@@ -26,7 +26,7 @@ from kittrain.system import heartbeat
 SAMPLES_PER_RANK: Final = 8
 BLOCK: Final = 40  # steps of one loop before the next one continues
 BLOCKS: Final = int(os.environ.get("BENCH_BLOCKS", "40"))
-WARM_UP: Final = 4  # blocks that are not counted
+WARM_UP: Final = 4  # blocks, or steps, that are not counted
 COUNTED: Final = 10  # steps whose operations are counted
 # Neither launches work: views and allocations, and names of what contains others.
 FREE: Final = frozenset(
@@ -125,6 +125,8 @@ class Turns:
             self._profile.__exit__(None, None, None)
             self.operations["fit"] = launches(self._profile)
             for name, step in self._others.items():
+                for _ in range(WARM_UP):
+                    step()
                 with profile(activities=[ProfilerActivity.CPU]) as profiled:
                     for _ in range(COUNTED):
                         step()
