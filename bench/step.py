@@ -41,10 +41,10 @@ def main() -> None:
     save(
         "step",
         Result(
-            note="A model of two small layers, 8 samples a rank and step, on gloo. `Run`'s loop is the bare one, "
-            "with the same DDP and DataLoader, and `Run` around it. Time: one rank, which waits for no other; the loops take "
-            f"turns in one process, in blocks of steps; {LAUNCHES} launches, of each the quarter of blocks that took "
-            "least, as a busy machine only adds; medians over the launches, with 95 % intervals. Operations: of "
+            note="A model of two small layers, 8 samples a rank and step, on gloo. `Run`'s loop is the bare one, with "
+            "`Run` around it. Time: one rank, which waits for no other; the loops take turns in one process, in blocks "
+            f"of steps; {LAUNCHES} launches, of each the quarter of blocks that took least, as a busy machine only "
+            "adds; medians over the launches, with 95 % intervals. Operations: of "
             f"{RANKS} ranks; those that launch work, as torch's profiler counts them in a step: views and allocations "
             "are left out, and what contains others. Those that differ are listed.",
             columns=("per step", "bare DDP", "`fit()`", "`Run`", "why"),
