@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import torch
 
 from tests.frameworks.marks import MARKS
@@ -26,16 +25,15 @@ def drained(folder: Path, *flags: str) -> None:
     assert codes == [DRAINED] * 2, log(folder)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_drained_and_resumed_is_bitwise_the_same(tmp_path: Path, workers: int) -> None:
-    flags = ("--workers", str(workers))
+def test_drained_and_resumed_with_a_worker_process_is_bitwise_the_same(tmp_path: Path) -> None:
+    flags = ("--workers", "1")
     whole = trained(tmp_path / "whole", *flags)
     shown = progress(tmp_path / "whole")
     assert shown["step"] == shown["total_steps"] == 16
-    assert shown["snapshot_step"] == 15  # every third step
+    assert shown["snapshot_step"] == 16  # every third step, and the last one
     assert shown["metrics"]["error"] > 0
-    kept = (tmp_path / "whole" / "snapshots" / "lightning").iterdir()
-    assert sorted(one.name for one in kept) == ["checkpoint-12", "checkpoint-15", "checkpoint-9"]
+    kept = (tmp_path / "whole" / "snapshots" / "lightning").glob("checkpoint-*")
+    assert sorted(one.name for one in kept) == ["checkpoint-12", "checkpoint-15", "checkpoint-16"]
 
     parts = tmp_path / "parts"
     drained(parts, *flags)

@@ -129,7 +129,7 @@ def fit(config, interruption, part):
     counting = Counting()
     trainer = lightning.Trainer(
         accelerator="cpu",
-        strategy="ddp_find_unused_parameters_true",  # else DDP sums in another order after each start's first step
+        strategy="ddp",
         devices=int(os.environ["LOCAL_WORLD_SIZE"]),
         num_nodes=int(os.environ["GROUP_WORLD_SIZE"]),
         logger=False,

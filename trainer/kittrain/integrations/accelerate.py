@@ -30,6 +30,7 @@ class ResumableLoader:
         self._taken = 0  # batches of this pass on this rank
         self._pass = 0
         self._start: Any = None  # state of the sampler's generator at the start of the pass
+        self._restored: Any = None  # the same, of the pass that is to be continued
 
     def __len__(self) -> int:
         return len(self._loader)
@@ -37,22 +38,35 @@ class ResumableLoader:
     def __iter__(self) -> Iterator[Any]:
         """The batches from the position on; the first one is loaded at once, as later draws must not precede it."""
         self._loader.iteration = self._pass  # Accelerate's count, on which the order of a seeded sampler depends
-        generator = getattr(self._loader, "synchronized_generator", None)
-        if self._taken and generator is not None:
-            generator.set_state(self._start)
-        self._start = None if generator is None else generator.get_state()
+        start, self._restored = self._restored, None
+        if self._taken and start is None:
+            start = self._start
+        if self._generator is not None and start is not None:
+            self._generator.set_state(start)
+        self._start = self._now()
         loader = skip_first_batches(self._loader, self._taken) if self._taken else self._loader
         batches = iter(loader)
         first = list(_take_one(batches))
         return self._counted(chain(first, batches))
 
     def state_dict(self) -> dict[str, Any]:
-        """The position, in batches of all ranks."""
-        return {"pass": self._pass, "taken": self._taken * self._ranks, "start": self._start}
+        """The position, in batches of all ranks; between two passes it is the start of the next one."""
+        start = self._start if self._taken else self._now()
+        return {"pass": self._pass, "taken": self._taken * self._ranks, "start": start}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Begin the next pass at a position, on any number of ranks."""
-        self._pass, self._taken, self._start = state["pass"], state["taken"] // self._ranks, state["start"]
+        self._pass, self._taken, self._restored = state["pass"], state["taken"] // self._ranks, state["start"]
+
+    @property
+    def _generator(self) -> Any:
+        """The sampler's, which all ranks keep equal; None: it has none."""
+        return getattr(self._loader, "synchronized_generator", None)
+
+    def _now(self) -> Any:
+        if self._restored is not None:
+            return self._restored
+        return None if self._generator is None else self._generator.get_state()
 
     @property
     def _ranks(self) -> int:

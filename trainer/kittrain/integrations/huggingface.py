@@ -20,7 +20,16 @@ from kittrain.integrations import checkpoints
 from kittrain.integrations.checkpoints import Marker, kept_accumulation, position_note
 from kittrain.integrations.cpu import configure_accelerate
 from kittrain.integrations.framework_run import FrameworkRun, joined
-from kittrain.integrations.huggingface_trainer import ends_epoch, limit, output_dir, place, restore_callbacks, result
+from kittrain.integrations.huggingface_trainer import (
+    Replicas,
+    beat,
+    ends_epoch,
+    limit,
+    output_dir,
+    place,
+    restore_callbacks,
+    result,
+)
 from kittrain.integrations.places import Place
 from kittrain.system.heartbeat import Phase
 from kittrain.world.distributed import World
@@ -62,6 +71,7 @@ class KitCallback(TrainerCallback):
         self._due = False  # a checkpoint is, by the Trainer's arguments
         self._saved = -1  # step of the last one
         self._best: str | None = None  # the best one before it
+        self._replicas: Replicas | None = None
         self._strategy: Any = None  # of the arguments, while it is another one
         self._limit: int | None = None  # of the arguments, while it is another one
         self._given = output_dir(trainer)
@@ -80,8 +90,7 @@ class KitCallback(TrainerCallback):
             DistributedError: the ranks have no process group.
             Drained: the job was drained; a checkpoint was saved.
         """
-        world = joined(ADVICE)
-        self._calls += 1
+        world, self._calls = joined(ADVICE), self._calls + 1
         self._call = self._place.nth_call(self._calls) if trial is None else None
         self._from = self._newest(world)
         if self._from:
@@ -114,6 +123,9 @@ class KitCallback(TrainerCallback):
         if marker and not getattr(args, "restore_callback_states_from_checkpoint", False):
             restore_callbacks(self._trainer.callback_handler.callbacks, state.stateful_callbacks)
         run.begin(state.global_step, position_note(marker, run.world.size))
+        self._replicas = Replicas(self._trainer, run.world)
+        if self._from and marker and marker.ranks == run.world.size:
+            self._replicas.restore(self._from)
         if args.eval_on_start:
             run.evaluating()
 
@@ -132,13 +144,13 @@ class KitCallback(TrainerCallback):
             control.should_save = False
         else:
             self._save(args, state, control)
-        self._beat(control)
+        beat(self._running(), control)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """A checkpoint comes after an epoch's evaluation."""
         self._due = self._due or control.should_save
         self._save(args, state, control)
-        self._beat(control)
+        beat(self._running(), control)
 
     def on_log(self, _args: Any, _state: Any, _control: Any, logs: Any = None, **_: Any) -> None:
         """Show what the Trainer logs."""
@@ -149,10 +161,8 @@ class KitCallback(TrainerCallback):
 
     def on_evaluate(self, args: Any, _state: Any, control: Any, **_: Any) -> None:
         """Training continues, or a checkpoint comes next."""
-        if self._run and (control.should_save or args.save_strategy == SaveStrategy.BEST):
-            self._run.saving()
-        elif self._run:
-            self._run.continues(ended=control.should_training_stop)
+        if self._run:
+            beat(self._run, control, may_save=args.save_strategy == SaveStrategy.BEST)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The Trainer has saved: mark the checkpoint as complete, and stop if the job is drained."""
@@ -169,7 +179,10 @@ class KitCallback(TrainerCallback):
                 accumulation=args.gradient_accumulation_steps,
                 limit=limit(state) if control.should_training_stop else "",
             )
-            run.saved(self._call.folder / f"{NAME}{step}", marker, (lambda path: path) if due else self._set_aside)
+            folder = self._call.folder / f"{NAME}{step}"
+            if self._replicas:
+                self._replicas.save(folder)
+            run.saved(folder, marker, (lambda path: path) if due else self._set_aside)
             if run.world.is_main:
                 self._prune(state, before=step + 1 if due else step)
         if self._stops:
@@ -215,16 +228,6 @@ class KitCallback(TrainerCallback):
         checkpoints.remove_older(folder, EXTRA, before)
         if self._limit:
             checkpoints.prune(folder, NAME, keep=self._limit, protected=state.best_model_checkpoint)
-
-    def _beat(self, control: Any) -> None:
-        """What comes after a step, or after an epoch."""
-        run = self._running()
-        if control.should_evaluate:
-            run.evaluating()
-        elif control.should_save:
-            run.saving()
-        else:
-            run.continues(ended=control.should_training_stop)
 
     @contextmanager
     def _arguments(self) -> Iterator[None]:

@@ -13,8 +13,12 @@ from transformers.trainer_utils import TrainOutput
 
 from kittrain.env import rank_env
 from kittrain.integrations import places
+from kittrain.integrations.framework_run import FrameworkRun
 from kittrain.integrations.places import Place
+from kittrain.snapshots import tree
+from kittrain.system import files
 from kittrain.world.distributed import World
+from kittrain.world.replica_state import ReplicaState
 
 FOLDER: Final = "huggingface"  # in the snapshot folder: the first Trainer's place
 
@@ -45,6 +49,16 @@ def ends_epoch(trainer: Any, state: Any, control: Any) -> bool:
     return bool(stops or trainer.accelerator.gradient_state.end_of_dataloader or float(state.epoch).is_integer())
 
 
+def beat(run: FrameworkRun, control: Any, *, may_save: bool = False) -> None:
+    """Tell the agent what comes after a step, an evaluation or an epoch."""
+    if control.should_evaluate:
+        run.evaluating()
+    elif control.should_save or may_save:
+        run.saving()
+    else:
+        run.continues(ended=control.should_training_stop)
+
+
 def limit(state: Any) -> str:
     """The limit of a training, for the marker of its end: with a larger one it continues."""
     return f"{state.max_steps} steps"
@@ -59,6 +73,30 @@ def restore_callbacks(callbacks: list[Any], states: Mapping[str, Any]) -> None:
         saved = found if isinstance(found, list) else [found]  # a list grows with every checkpoint
         for callback, state in zip(same, saved[-len(same) :], strict=False):
             vars(callback).update(state.get("attributes", {}))
+
+
+class Replicas:
+    """What a Trainer's DDP module keeps from step to step, in a file of each rank in a checkpoint.
+
+    Args:
+        trainer: whose model has been wrapped.
+        world: all ranks.
+    """
+
+    def __init__(self, trainer: Any, world: World) -> None:
+        self._file = f"kit-replica-{world.rank}"
+        self._state = ReplicaState(lambda: {one: name for name, one in trainer.model.named_parameters()}, world.print)
+
+    def restore(self, checkpoint: Path) -> None:
+        """Continue with what a checkpoint of as many ranks has. Collective."""
+        if (file := checkpoint / self._file).exists():
+            self._state.restore(tree.load(file.read_bytes()))
+        self._state.apply()
+
+    def save(self, checkpoint: Path) -> None:
+        """Write this rank's file. Collective."""
+        if found := self._state.capture():
+            files.write(checkpoint / self._file, tree.dump(found))
 
 
 def result(output: TrainOutput | None, state: Any) -> dict[str, Any]:

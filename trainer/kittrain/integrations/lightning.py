@@ -23,6 +23,7 @@ from kittrain.integrations.places import Place
 from kittrain.system.heartbeat import Phase
 from kittrain.training.snapshot_schedule import SnapshotSchedule
 from kittrain.world.distributed import DistributedError
+from kittrain.world.replica_state import ReplicaState
 
 Counts = Callable[[dict[str, Any]], None]  # changes the counts in a checkpoint
 
@@ -57,9 +58,11 @@ class KitCallback(Callback):
         self._run: FrameworkRun | None = None
         self._position = Position(trainer)
         self._counts: Counts | None = None  # how to change those of the checkpoint that is being written
+        self._replicas: ReplicaState | None = None
+        self._buckets: list[dict[str, Any]] = []  # what DDP modules had at the restored position
         self._metrics: Metrics = {}  # that were logged last, where the checkpoint is
         self._step = 0
-        self._due = self._stops = False
+        self._due = self._stops = self._saving = False
         trainer.fit = self.fit
         trainer.callbacks.insert(0, Between(self._before_batch, self._before_epoch))
 
@@ -111,6 +114,8 @@ class KitCallback(Callback):
     def state_dict(self) -> dict[str, Any]:
         """The random generators of all ranks, and what was logged. Collective."""
         mine = self._position.state_dict()
+        if self._replicas and self._saving:
+            mine["replicas"] = self._replicas.capture()
         everyone = [mine] * (dist.get_world_size() if dist.is_initialized() else 1)
         if dist.is_initialized():
             dist.all_gather_object(everyone, mine)
@@ -120,13 +125,17 @@ class KitCallback(Callback):
         """Take this rank's; a rank that is new has none."""
         rank, ranks = rank_env().rank, state_dict["ranks"]
         self._position.restored = ranks[rank] if rank < len(ranks) else None
+        self._buckets = ranks[min(rank, len(ranks) - 1)].get("replicas", [])
         self._metrics = state_dict.get("metrics", {})
         if self._marker and self._marker.limit == limit(self._trainer):
             self._trainer.should_stop = state_dict["stopped"]  # early stopping, which is not in Lightning's own state
 
-    def on_train_start(self, trainer: Any, _module: Any) -> None:
+    def on_train_start(self, trainer: Any, module: Any) -> None:
         """Report where training starts, and go to the position in the data."""
         world = joined(ADVICE)
+        self._replicas = ReplicaState(lambda: {one: name for name, one in module.named_parameters()}, world.print)
+        self._replicas.restore(self._buckets)
+        self._replicas.apply()
         self._run = run = FrameworkRun(world)
         run.__enter__()
         self._step = trainer.global_step
@@ -227,9 +236,9 @@ class KitCallback(Callback):
             checkpoint.mkdir(parents=True)
         run.world.barrier()
         self._metrics = logged(trainer)
-        self._counts = counts
+        self._counts, self._saving = counts, True
         trainer.save_checkpoint(checkpoint / FILE)
-        self._counts = None
+        self._counts, self._saving = None, False
         marker = Marker(
             step=step,
             ranks=run.world.size,
