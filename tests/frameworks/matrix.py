@@ -91,7 +91,11 @@ def check_job(
     finally:
         kitctl("delete", name)
     assert flag.exists()
-    _compare(json.loads((folder / "facts-0.json").read_bytes()), whole["facts"], ended=False)
+    facts = json.loads((folder / "facts-0.json").read_bytes())
+    for mine, other in zip(facts, whole["facts"], strict=True):
+        assert all(row in other["rows"] for row in mine["rows"])
+        mine["rows"] = other["rows"]  # those of the killed process are lost with it
+    _compare(facts, whole["facts"], ended=False)
     return logs
 
 

@@ -41,8 +41,8 @@ class ResumableLoader:
         start, self._restored = self._restored, None
         if self._taken and start is None:
             start = self._start
-        if self._generator is not None and start is not None:
-            self._generator.set_state(start)
+        if self.generator is not None and start is not None:
+            self.generator.set_state(start)
         self._start = self._now()
         loader = skip_first_batches(self._loader, self._taken) if self._taken else self._loader
         batches = iter(loader)
@@ -59,14 +59,14 @@ class ResumableLoader:
         self._pass, self._taken, self._restored = state["pass"], state["taken"] // self._ranks, state["start"]
 
     @property
-    def _generator(self) -> Any:
-        """The sampler's, which all ranks keep equal; None: it has none."""
+    def generator(self) -> Any:
+        """The sampler's, which all ranks keep equal; ``Run`` saves it between two passes. None: it has none."""
         return getattr(self._loader, "synchronized_generator", None)
 
     def _now(self) -> Any:
         if self._restored is not None:
             return self._restored
-        return None if self._generator is None else self._generator.get_state()
+        return None if self.generator is None else self.generator.get_state()
 
     @property
     def _ranks(self) -> int:
