@@ -59,6 +59,15 @@ def test_the_kind_of_an_error(error: str, kind: Kind) -> None:
         ("OSError: [Errno 122] Disk quota exceeded: '/snapshots/x'", "free space"),
         ("OSError: [Errno 30] Read-only file system: 'runs'", "/tmp"),
         ("FileNotFoundError: [Errno 2] No such file or directory: 'data/train.bin'", "--sync data/train.bin"),
+        (
+            "FileNotFoundError: [Errno 2] No such file or directory: 'out/state.bin'",
+            "$KIT_SNAPSHOT_DIR, which all nodes",
+        ),
+        (
+            "ValueError: Can't find a valid checkpoint at out/checkpoint-10",
+            "out/checkpoint-10 is in each node's own copy",
+        ),
+        ("ValueError: Can't find a valid checkpoint at /data/checkpoint-10", ""),
         ("RuntimeError: received 0 items of ancdata", "set_sharing_strategy"),
         ("ModuleNotFoundError: No module named 'a.b'", "name a file with a.b as --requirements"),
         ("torch.distributed.DistNetworkError: failed to listen, name: EADDRINUSE", ""),

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from kittrain.node import init_method, jax_cluster, late_variables, own_groups, script_loads
+from kittrain.node import init_method, jax_cluster, late_variables, own_groups, own_launchers, script_loads
 from kittrain.system.heartbeat import ScriptWriter
 from kittrain.system.imports import after_import
 from kittrain.torch_private.early import collectives_begun, on_default_group
@@ -33,6 +33,7 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
     if not name:
         return
     own_groups.watch()
+    own_launchers.watch()
     late_variables.watch()  # last: it looks for the caller of what both wrap
     started = init_method.own_address(os.environ)
     after_import(C10D, lambda module: init_method.redirect(module, started))

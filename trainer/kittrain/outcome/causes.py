@@ -114,7 +114,13 @@ CAUSES: Final[tuple[Cause, ...]] = (
     Cause(
         r"^FileNotFoundError: \[Errno 2\] No such file or directory: '([^/'][^']*)'$",  # a relative path
         fix="is {0} in the folder that was sent? Files that git ignores, such as data, are left out unless --sync {0} "
-        "or a line !{0} in .kitignore names them; large data belong on a volume: --volume",
+        "or a line !{0} in .kitignore names them; large data belong on a volume: --volume. If the script has written "
+        "it, it is on that node only: write to a folder in $KIT_SNAPSHOT_DIR, which all nodes share",
+    ),
+    Cause(
+        r"^ValueError: Can't find a valid checkpoint at ([^/\s]\S*)",  # a relative path, in transformers
+        fix="{0} is in each node's own copy of the folder, and the checkpoint on one node only: give output_dir a "
+        "folder in $KIT_SNAPSHOT_DIR, which all nodes share, or add KitCallback (docs/frameworks.md)",
     ),
     Cause(r"Read-only file system", fix="write to the snapshot folder or to /tmp, or set security.readOnlyRoot: false"),
     Cause(
