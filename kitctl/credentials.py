@@ -20,7 +20,8 @@ _VALUE: Final = (
     r"|\b(AKIA|ASIA)[A-Z0-9]{16}\b"
     r"|\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\."
 )
-_URL_LOGIN: Final = r"://[^/@\s]*:(?!\$\{)[^/@\s]+@"  # in a URL; pip replaces ${NAME} by a variable
+# In a URL: user:password@, or a long name alone, which is a token. pip replaces ${NAME} by a variable.
+_URL_LOGIN: Final = r"://([^/@\s]*:(?!\$\{)[^/@\s]+|(?!\$\{)[^/@:\s]{20,})@"
 # One of these is in each text that _VALUE finds.
 _MARKS: Final = ("PRIVATE KEY-----", "gh", "glpat-", "hf_", "sk-", "xox", "AKIA", "ASIA", ".eyJ")
 _FILE: Final = (
@@ -35,6 +36,11 @@ def is_credential_file(path: str, text: str = "") -> bool:
     return bool(re.fullmatch(_FILE, PurePath(path).name) or (likely and re.search(_VALUE, text)))
 
 
+def has_credential(line: str) -> bool:
+    """Whether a line of a requirements file has a token, or a URL with a password."""
+    return bool(re.search(_VALUE, line) or re.search(_URL_LOGIN, line))
+
+
 def warnings(spec: JobSpec, sources: Sources) -> Iterator[str]:
     """A warning for each variable, argument and file that looks like one, with the fix."""
     for name, value in spec.env.items():
@@ -46,9 +52,12 @@ def warnings(spec: JobSpec, sources: Sources) -> Iterator[str]:
             fix = "keep it in a Secret, and let the script read a variable: --secret NAME=SECRET/KEY"
             yield f"args[{number}] looks like a credential, and is stored in the job as plain text; {fix}"
     urls = (spec.requirements.index_url, *spec.requirements.extra_index_urls)
-    if any(re.search(_URL_LOGIN, url) for url in urls):
+    if any(map(has_credential, urls)):
         fix = "write ${NAME} in its place, and keep it in a Secret: --secret NAME=SECRET/KEY"
         yield f"an index of requirements has a password, and is stored with the job as plain text; {fix}"
+    for path in sources.requirements.credentials if sources.requirements else ():
+        fix = "write ${NAME} in its place, and keep it in a Secret: --secret NAME=SECRET/KEY"
+        yield f"a line of {path} has a password or token, and is stored with the job as plain text; {fix}"
     sent = sources.workdir.credentials if sources.workdir else ()
     for path in (*sent, *(path for path, text in sources.files.items() if is_credential_file(path, text))):
         fix = "leave it out of sync; mount a Secret under volumes instead"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -12,7 +13,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from kitctl.code_tree import FOLDER_LIMIT, CodeFile, CodeTree, SentFolder
+from kitctl.credentials import has_credential
 from kitctl.quantity import format_bytes
+from kitctl.requirements import consent, packages
 from kitctl.requirements.lines import FIELD, Requirements, read_file
 from kitctl.requirements.pyproject import dependencies
 from kitctl.sections import Requirements as Section
@@ -24,7 +27,7 @@ FILE: Final = "requirements.txt"  # of what is sent; ``kittrain.node.pip_install
 CONSTRAINTS: Final = "constraints.txt"
 WHEELS: Final = "wheels"
 LINKS: Final = "requirements.findLinks"
-PACKAGES: Final = (".whl", ".tar.gz", ".zip")
+NO_PACKAGES: Final = "no package"  # why an archive is left out
 _PYPROJECT: Final = re.compile(r"(.*\.toml)(?:\[([^\]]*)\])?")
 
 
@@ -32,41 +35,71 @@ def collect(section: Section, folder: Path) -> SentFolder:
     """Collect the requirements of a job that is submitted from ``folder``.
 
     Raises:
-        SpecError: a file is missing or not understood, or the wheels are too large together.
+        SpecError: a file is missing, not understood, or may not be sent, or the wheels are too large together.
     """
     path, found = _requirements(section.file, folder)
-    links = [*((path.parent, link) for link in found.links), *((folder, link) for link in section.find_links)]
-    folders = [place for base, link in links if (place := _local(base, link))]
+    named = [(folder, link) for link in section.find_links]
+    links = [*((path.parent, link) for link in found.links), *named]
+    by_user = _by_user(named, folder)
+    by_lines = [place for base, link in links[: len(found.links)] if (place := _local(base, link))]
+    _require_consent(by_lines, by_user, consent.project(path, folder))
     elsewhere = [link for base, link in links if not _local(base, link)]
-    wheels = _wheels(folders)
+    wheels, others = _wheels([*by_lines, *by_user])
     text = _text(section, found, [*elsewhere, *([WHEELS] if wheels else [])])
     places: dict[str, Path | bytes] = {FILE: text, **wheels}
     if found.constraints:
         places[CONSTRAINTS] = _lines(found.constraints)
     tree = CodeTree(files={name: _file(place) for name, place in sorted(places.items())})
-    sent = SentFolder(folder=path, tree=tree, archive=None, key="requirements", places=places)
+    lines = [*found.lines, *found.options, *found.links, *found.constraints, *section.find_links]
+    sent = SentFolder(
+        folder=path,
+        tree=tree,
+        archive=None,
+        key="requirements",
+        places=places,
+        left_out={NO_PACKAGES: others} if others else {},
+        credentials=(path.name,) if any(map(has_credential, lines)) else (),
+    )
     return replace(sent, archive=small_archive(tree, partial(content, sent)))
 
 
 def _requirements(file: str, folder: Path) -> tuple[Path, Requirements]:
     match = _PYPROJECT.fullmatch(file)
     path = folder / Path(match[1] if match else file).expanduser()
+    consent.require_own_link(path, folder, FIELD)
     if match:
         extras = [extra.strip() for extra in (match[2] or "").split(",") if extra.strip()]
-        return path, Requirements(lines=dependencies(_read(path), path.name, extras))
-    found = read_file(path, _read)
+        return path, Requirements(lines=dependencies(consent.read_text(path), path.name, extras))
+    found = read_file(path, partial(_read, path, consent.project(path, folder)))
     if not found.lines:
         raise wrong(FIELD, f"{path} names no requirements", "name a file with a requirement on each line")
     return path, found
 
 
-def _read(path: PurePath) -> str:
-    try:
-        return Path(path).read_text("utf-8-sig")
-    except FileNotFoundError as error:
-        raise wrong(FIELD, f"{path} does not exist", "give a path from the folder that you submit from") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise wrong(FIELD, f"{path} cannot be read: {error}", "give a text file in UTF-8") from error
+def _read(first: Path, project: Path, path: PurePath) -> str:
+    """Read the file that the user names, or one that its lines name."""
+    if path != first:
+        consent.require_in_project(
+            Path(path), project, FIELD, f"copy it to {project}, under a name without a dot first"
+        )
+    return consent.read_text(path)
+
+
+def _by_user(named: Iterable[tuple[Path, str]], folder: Path) -> list[Path]:
+    """The local folders that the user names."""
+    found = [place for base, link in named if (place := _local(base, link))]
+    for place in found:
+        consent.require_own_link(place, folder, LINKS)
+    return found
+
+
+def _require_consent(by_lines: Iterable[Path], by_user: Iterable[Path], project: Path) -> None:
+    """Check folders that lines of a file name: each is in the project, or the user names it as well."""
+    known = {os.path.realpath(place) for place in by_user}
+    for place in by_lines:
+        if os.path.realpath(place) not in known:
+            fix = f"to send its wheels, name it yourself: --find-links {place}"
+            consent.require_in_project(place, project, FIELD, fix)
 
 
 def _local(base: Path, link: str) -> Path | None:
@@ -85,11 +118,13 @@ def _local(base: Path, link: str) -> Path | None:
     return None
 
 
-def _wheels(folders: Iterable[Path]) -> Mapping[str, Path]:
-    """The packages in folders, by the path that they are sent as."""
+def _wheels(folders: Iterable[Path]) -> tuple[Mapping[str, Path], tuple[str, ...]]:
+    """The packages in folders, by the path that they are sent as; and the archives there that are no packages."""
     found: dict[str, Path] = {}
+    others: list[str] = []
     for folder in folders:
-        own = [path for path in sorted(folder.iterdir()) if path.name.endswith(PACKAGES) and path.is_file()]
+        own, rest = _packages(folder)
+        others += rest
         if not own:
             raise wrong(LINKS, f"{folder} has no wheels", "build them: pip wheel -w DIR -r requirements.txt")
         for path in own:
@@ -101,7 +136,30 @@ def _wheels(folders: Iterable[Path]) -> Mapping[str, Path]:
         what = f"{format_bytes(total)} are more than the {format_bytes(FOLDER_LIMIT)} that can be sent"
         fix = "put them on a volume, and give its path there, as in --find-links /data/wheels"
         raise wrong(LINKS, f"{what}; the largest: {largest(sizes)}", fix)
-    return found
+    return found, tuple(dict.fromkeys(others))
+
+
+def _packages(folder: Path) -> tuple[list[Path], list[str]]:
+    """The packages of a folder, and the names of archives that are none.
+
+    Raises:
+        SpecError: a link leads out of the folder, or one cannot be read.
+    """
+    own: list[Path] = []
+    others: list[str] = []
+    for path in sorted(folder.iterdir()):
+        if not path.name.endswith(packages.ENDINGS) or not path.is_file():
+            continue
+        consent.require_in_folder(path, folder, LINKS)
+        try:
+            is_package = packages.is_package(path)
+        except OSError as error:
+            raise wrong(LINKS, f"{path} cannot be read: {error.strerror or error}", "make it readable") from error
+        if is_package:
+            own.append(path)
+        else:
+            others.append(path.name)
+    return own, others
 
 
 def _text(section: Section, found: Requirements, links: Iterable[str]) -> bytes:

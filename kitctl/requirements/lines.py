@@ -15,7 +15,14 @@ Read = Callable[[PurePath], str]  # a file's text
 
 _COMMENT: Final = re.compile(r"(^|\s+)#.*$")
 _OPTION: Final = re.compile(r"(--[a-z-]+|-[a-zA-Z])(?:\s*=\s*|\s+|(?<=^-[a-zA-Z])|$)(.*)")
-_NAMED: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\s*(\[[^\]]*\])?\s*([<>=!~;@(\s].*)?")
+# A requirement as in PEP 508, so that no line of another kind of file is one: neither NAME=value nor "user secret".
+_VERSION: Final = r"(===|==|~=|!=|<=|>=|<|>)\s*[A-Za-z0-9._*+!-]+"
+_VERSIONS: Final = rf"{_VERSION}(\s*,\s*{_VERSION})*\s*,?"
+_NAMED: Final = re.compile(
+    r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\s*(\[[A-Za-z0-9._,\s-]*\])?"
+    rf"(\s*({_VERSIONS}|\(\s*{_VERSIONS}\s*\))|\s*@\s*\S+(?=\s|$))?\s*(;.*)?"
+)
+_WORD: Final = re.compile(r"[^\s=:]*")  # what is shown of a line that may be of a private file
 _LOCAL: Final = re.compile(r"[./~]|file:|[A-Za-z]:\\|(?!.*://).*\.(whl|zip|tar\.gz|tar\.bz2)$")
 _AT_A_PATH: Final = re.compile(r"[^\s@]+\s*@\s*(file:|[./])")
 _LONG: Final = {
@@ -88,7 +95,9 @@ def require_named(line: str, where: str) -> str:
         fix = "put its wheel into a folder that is sent (--find-links DIR), and write its name"
         raise wrong(FIELD, f"{where}: {line} is a path on this machine", fix)
     if not _NAMED.fullmatch(line.partition(" --")[0]):
-        raise wrong(FIELD, f"{where}: {line!r} is not a requirement", "write it like name, name>=1.2 or name[extra]")
+        shown = _WORD.match(line)
+        start = f"{shown[0] if shown else ''}..."
+        raise wrong(FIELD, f"{where}: {start!r} is not a requirement", "write it like name, name>=1.2 or name[extra]")
     return line
 
 

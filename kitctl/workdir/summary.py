@@ -15,12 +15,17 @@ def sent(workdir: SentFolder, where: str) -> str:
     if workdir.key == "requirements":
         wheels = len(workdir.tree.files) - 1
         also = f" and {_count(wheels, 'wheel')}" if wheels else ""
-        return f"requirements of {workdir.folder}{also} ({format_bytes(workdir.tree.size)}) sent to {where}"
+        total = f"requirements of {workdir.folder}{also} ({format_bytes(workdir.tree.size)}) sent to {where}"
+        return total + _left_out(workdir)
     files, links = len(workdir.tree.files), len(workdir.tree.links)
     more = f" and {_count(links, 'link')}" if links else ""
     total = f"{_count(files, 'file')}{more} ({format_bytes(workdir.tree.size)}) of {workdir.folder} sent to {where}"
+    return total + _left_out(workdir)
+
+
+def _left_out(workdir: SentFolder) -> str:
     reasons = [f"{len(paths)} {reason} ({_some(paths)})" for reason, paths in sorted(workdir.left_out.items())]
-    return total + (f"; left out: {', '.join(reasons)}" if reasons else "")
+    return f"; left out: {', '.join(reasons)}" if reasons else ""
 
 
 def _count(number: int, what: str) -> str:
