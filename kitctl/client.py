@@ -74,7 +74,7 @@ class Client:
         Args:
             spec: the job.
             folder: of the files that are sent with it; None: the current one.
-            replace: delete a job of that name first; its snapshots stay.
+            replace: delete a job of that name first; its snapshots and outputs stay.
             checks: whether to check first that the target can run it.
             templates: a folder with templates that replace those of the same file name in ``manifests/``.
 

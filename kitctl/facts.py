@@ -179,5 +179,6 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     reports: bool = True  # whether its agents publish one
     grace_seconds: float = 30.0  # from SIGTERM to SIGKILL
     snapshots: str = ""
+    outputs: str = ""  # where ranks write by relative path, if that is a folder of the job's own
     queue: QueueFacts | None = None
     note: str = ""

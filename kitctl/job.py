@@ -122,9 +122,17 @@ class Job:
         """Stop it for good; its logs, spec and snapshots stay."""
         self.target.cancel(self.namespace, self.name)
 
-    def delete(self, *, snapshots: bool = False) -> bool:
-        """Stop and delete it, with its snapshots if ``snapshots`` is set; returns whether these are deleted."""
-        return self.target.delete(self.namespace, self.name, snapshots=snapshots)
+    def delete(self, *, snapshots: bool = False, outputs: bool = False) -> bool:
+        """Stop and delete it.
+
+        Args:
+            snapshots: whether to delete its snapshots, too.
+            outputs: whether to delete what its ranks wrote to working folders of its own, too.
+
+        Returns:
+            whether the snapshots are deleted.
+        """
+        return self.target.delete(self.namespace, self.name, snapshots=snapshots, outputs=outputs)
 
     def snapshots(self, *, claim: str = "", image: str = "") -> SnapshotClient:
         """Its snapshots, also after it was deleted.

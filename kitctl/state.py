@@ -66,6 +66,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     failure: Termination | None
     nodes: tuple[NodeState, ...]
     snapshots: str
+    outputs: str = ""
     queue: QueueFacts | None = None
     slow: dict[str, float] = {}
     last_recovery: RecoveryTimings | None = None
@@ -97,6 +98,7 @@ def derive(facts: JobFacts) -> JobState:
         failure=facts.failure,
         nodes=tuple(_node(node, facts, phase) for node in facts.nodes),
         snapshots=facts.snapshots,
+        outputs=facts.outputs,
         queue=facts.queue,
         slow=report.slow if phase == "Running" else {},
         last_recovery=report.last_recovery,

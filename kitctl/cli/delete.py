@@ -12,21 +12,47 @@ from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
     from kitctl.job import Job
+    from kitctl.state import JobState
 
 EPILOG = """\b
 Examples:
   kitctl delete digits
   kitctl delete digits --snapshots -y     # and its snapshots
+  kitctl delete digits --outputs -y       # and what its ranks wrote to --workdir
 """
 
 
 @click.command(cls=Command, epilog=EPILOG)
 @named_job
 @option("--snapshots", group="Snapshots", is_flag=True, help="Delete its snapshots too. This cannot be undone.")
+@option("--outputs", group="Snapshots", is_flag=True, help="Delete what ranks wrote to its --workdir too. Not undone.")
 @yes_option
-def command(job: Job, snapshots: bool, yes: bool) -> None:
-    """End a job if it runs, and delete it; its snapshots stay unless --snapshots is given."""
-    if snapshots:
-        confirm(f"delete {job.name!r} and all its snapshots?", yes=yes)
-    deleted = job.delete(snapshots=snapshots)
-    info(f"{job.name}: deleted" + (" with its snapshots" if deleted else "; its snapshots stay"))
+def command(job: Job, snapshots: bool, outputs: bool, yes: bool) -> None:
+    """End a job if it runs, and delete it; its snapshots and outputs stay unless their options are given."""
+    known = _known(job)
+    named = [what for what, given in (("all its snapshots", snapshots), ("all its outputs", outputs)) if given]
+    if named:
+        among = f", which include its outputs ({known.outputs})" if known and snapshots and _kept_among(known) else ""
+        confirm(f"delete {job.name!r} and {' and '.join(named)}{among}?", yes=yes)
+    deleted = job.delete(snapshots=snapshots, outputs=outputs)
+    stay = "; its snapshots stay" if known is None or _takes_snapshots(known) else ""
+    info(f"{job.name}: deleted" + (" with its snapshots" if deleted else stay))
+
+
+def _known(job: Job) -> JobState | None:
+    """Its state; None if that cannot be found out: deleting it reports why, or works all the same."""
+    from kitctl.errors import KitError
+
+    try:
+        return job.state()
+    except KitError:
+        return None
+
+
+def _takes_snapshots(job: JobState) -> bool:
+    return bool(job.snapshots) and not job.progress.of_own_loop
+
+
+def _kept_among(job: JobState) -> bool:
+    """Whether its outputs are among its snapshots, as with --keep-outputs."""
+    return bool(job.snapshots) and job.outputs.startswith(job.snapshots)

@@ -97,7 +97,7 @@ def follow_until_end(
     check: bool = True,
 ) -> None:
     """Print lines until the job ends; then why it failed, or with ``check`` raise the error of its final phase."""
-    from kitctl.cli.wait import detach
+    from kitctl.cli.wait import detach, name_outputs
     from kitctl.job import error_for_phase
     from kitctl.logs import Filter
 
@@ -111,6 +111,7 @@ def follow_until_end(
     except KeyboardInterrupt:
         detach(job.name)
     ended = job.state()
+    name_outputs(ended)
     error = error_for_phase(ended)
     if check and error:
         raise error

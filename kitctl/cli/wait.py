@@ -12,6 +12,7 @@ from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
     from kitctl.job import Job
+    from kitctl.state import JobState
 
 EPILOG = """\b
 Exit codes: 0 succeeded, 100 failed, 102 no such job, 103 cancelled, 124 timeout.
@@ -43,8 +44,16 @@ def wait_until_end(job: Job, timeout: float | None) -> None:
                 info(f"{job.name}: {seen.phase}" + (f" ({line(printed[1])})" if printed[1] else ""))
     except KeyboardInterrupt:
         detach(job.name)
+    if seen:
+        name_outputs(seen)
     if seen and (error := error_for_phase(seen)):
         raise error
+
+
+def name_outputs(job: JobState) -> None:
+    """Print where an ended job's outputs are, if in folders of its own."""
+    if job.finished and job.outputs:
+        info(f"{job.name}: outputs in {job.outputs}")
 
 
 def detach(name: str) -> None:

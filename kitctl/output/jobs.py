@@ -163,6 +163,8 @@ class Job(Document, frozen=True, kw_only=True, tag="Job"):
     """Its nodes, by index."""
     snapshots: str
     """Where its snapshots are: ``claim NAME``, or a folder. Empty: it takes none."""
+    outputs: str
+    """Where its ranks write by relative path: folders of the nodes. Empty: none of the job's own."""
     queue: Queue | None
     """Its place in a queue. Null: it is in none."""
     slow: dict[str, float]

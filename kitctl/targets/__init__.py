@@ -148,8 +148,12 @@ class Target(Protocol):
             Forbidden: this user lacks a permission.
         """
 
-    def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:
-        """Stop and delete a job, with its snapshots if ``snapshots`` is set. Whether the snapshots are deleted."""
+    def delete(self, namespace: str, name: str, *, snapshots: bool, outputs: bool) -> bool:
+        """Stop and delete a job, with its snapshots if ``snapshots`` is set. Whether the snapshots are deleted.
+
+        What its ranks wrote to working folders of its own stays as well, and the user is told where, unless ``outputs``
+        is set. A target that cannot keep it says so when the job is submitted, and now.
+        """
 
     def run_snapshot_tool(self, store: SnapshotStore, args: Sequence[str]) -> Iterator[bytes]:
         """Run ``kittrain.snapshots`` where the snapshots are, with these arguments; its stdout, as it arrives.

@@ -36,6 +36,7 @@ def job_page(job: JobState, now: float, *, wide: bool = False) -> list[str]:
         ("Progress", progress_line(job.progress)),
         ("Metrics", "  ".join(f"{name} {value:.4g}" for name, value in job.progress.metrics.items())),
         ("Snapshot", _snapshot(job)),
+        ("Outputs", job.outputs),
         ("Slow", ", ".join(f"rank {rank} takes {ratio:.1f} x the others' step" for rank, ratio in job.slow.items())),
         ("Recovery", _recovery(job.last_recovery)),
         ("Failures", _failures(job)),

@@ -66,12 +66,19 @@ def test_jobs_share_equal_files_and_deleting_one_removes_its_own(kit: Kit) -> No
     pool = kit.job("one").path.parents[2] / "blobs"
     for name in ("one", "two"):
         (folder / "model.py").write_text(f"VERSION = {name!r}\n")
-        kit.run("submit", "--name", name, "--workdir", str(folder), "--wait", "--", "train.py", str(signal_file))
+        job = ("--name", name, "--workdir", str(folder))
+        output = kit.run("submit", *job, "--wait", "--", "train.py", str(signal_file))
+        assert f"{name}: outputs in {kit.job(name).path}/nodes/<i>/workdir" in output
     assert len([*pool.iterdir()]) == 4
-    kit.run("delete", "one", "-y")
+    output = kit.run("delete", "one")
+    (starts,) = (pool.parent / "outputs/default/one").glob("*/node-0/starts")
+    assert starts.read_text() == "x", "what a rank wrote outlives its job"
+    assert f"its outputs stay (1 file, 1 B): {starts.parents[1]}" in output
+    shutil.rmtree(pool.parent / "outputs")
     assert len([*pool.iterdir()]) == 3
     assert "version two" in kit.run("logs", "two")
-    kit.run("delete", "two", "-y")
+    kit.run("delete", "two", "--outputs", "-y")
+    assert not (pool.parent / "outputs").exists()
     assert not [*pool.iterdir()]
 
 

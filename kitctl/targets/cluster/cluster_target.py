@@ -59,7 +59,13 @@ class ClusterTarget:
 
     def submit(self, submission: Submission) -> None:
         """Create the job suspended, create its children, release it."""
-        submitting.submit(self.api, submission, self._user(), self._warn)
+        job = submitting.submit(self.api, submission, self._user(), self._warn)
+        if where := job_facts.outputs(job):
+            fix = "" if job_facts.keeps_outputs(job) else "; --keep-outputs has them on the claim for snapshots"
+            self._warn(f"outputs of its nodes: {where}{fix}")
+        elif submission.sources.files:
+            fix = "--workdir . --keep-outputs has them on the claim for snapshots"
+            self._warn(f"outputs of its nodes: what ranks write by relative path is gone with its pod; {fix}")
 
     def run_checks(self, submission: Submission) -> Iterator[Finding]:
         """Check whether this cluster could run it."""
@@ -180,9 +186,19 @@ class ClusterTarget:
         own = [pod for pod in finding.pods(self.api, job) if of_object(job).owns_pod(job, pod)]
         pod_faults.inject(self.api, own, injection)
 
-    def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:
-        """Delete a job with all that it owns; with ``snapshots`` its claim as well, if it was made for this job."""
+    def delete(self, namespace: str, name: str, *, snapshots: bool, outputs: bool) -> bool:
+        """Delete a job with all that it owns; with ``snapshots`` its claim as well, if it was made for this job.
+
+        Raises:
+            UnsupportedError: its outputs are to be deleted from a claim that stays.
+        """
         job = self._find(namespace, name)
+        kept = job_facts.keeps_outputs(job)
+        if outputs and kept and not snapshots:
+            fix = "remove them there, or give --snapshots as well"
+            raise UnsupportedError(f"its outputs are on {job_facts.outputs(job)}", fix=fix)
+        if (fate := job_facts.fate_of_outputs(job)) and not (outputs or (kept and snapshots)):
+            self._warn(f"{name}: {fate}")
         self.api.delete(job)
         wait_deleted(self.api, job, job_facts.grace_seconds(job) + run_control.STOP_SLACK_SECONDS)
         return snapshots and claims.remove(self.api, job, self._user(), self._warn)

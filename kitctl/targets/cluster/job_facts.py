@@ -56,6 +56,7 @@ def from_objects(
         reports=bool(environment.read_agent_spec(plain_environment(job)).get("report")),
         grace_seconds=grace_seconds(job),
         snapshots=f"claim {snapshot_claim(job)}" if snapshot_claim(job) else "",
+        outputs=outputs(job),
         queue=queue,
         note=conditions.job_reason(job, queue, events),
     )
@@ -67,6 +68,27 @@ def snapshot_claim(job: Object) -> str:
     claims = {volume["name"]: volume.get("persistentVolumeClaim", {}).get("claimName", "") for volume in volumes}
     found: str = claims.get("snapshots", "")
     return found
+
+
+def outputs(job: Object) -> str:
+    """Where its ranks write by relative path; empty where no folder was sent, as nothing is known of it then."""
+    document = environment.read_agent_spec(plain_environment(job))
+    if not document.get("code"):
+        return ""
+    if keeps_outputs(job):
+        return f"claim {snapshot_claim(job)}, outputs/<run>/node-<i>"
+    return f"{document.get('workdir')} of each pod, gone with the pod"
+
+
+def keeps_outputs(job: Object) -> bool:
+    """Whether what its ranks write by relative path outlives its pods."""
+    return bool(environment.read_agent_spec(plain_environment(job)).get("keep_outputs"))
+
+
+def fate_of_outputs(job: Object) -> str:
+    """What becomes of its outputs when it is deleted, in a line; empty where nothing is known of any."""
+    where = outputs(job)
+    return where and f"its outputs {'stay on' if keeps_outputs(job) else 'are deleted:'} {where}"
 
 
 def result(job: Object) -> tuple[Result | None, float | None, str]:

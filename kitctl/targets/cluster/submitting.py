@@ -157,6 +157,8 @@ def _take_over(api: Api, job: Object, manifest: Object, call: str, user: str, wa
 def _replace(api: Api, old: Object, manifest: Object, warn: Callable[[str], None]) -> Object:
     """Delete the job of that name, and create the new one."""
     warn(f"replacing job {old['metadata']['name']!r}: waiting until its pods have ended")
+    if fate := job_facts.fate_of_outputs(old):
+        warn(fate)
     api.delete(old)
     wait_deleted(api, old, job_facts.grace_seconds(old) + DELETE_SECONDS)
     return _create(api, manifest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kitctl.facts import JobFacts, NodeFacts
-from kitctl.targets.local import launch
+from kitctl.targets.local import launch, outputs
 from kitctl.targets.local.folder import JobFolder, NodeFolder
 from kitctl.targets.local.reconcile import Observed, describe
 from kitctl.targets.local.records import Job
@@ -33,6 +33,7 @@ def from_folder(folder: JobFolder, state: Path) -> JobFacts:
         preparing=folder.preparing,
         grace_seconds=job.spec.grace_seconds,
         snapshots=str(snapshots or ""),
+        outputs=outputs.place(folder, state),
     )
 
 

@@ -31,6 +31,7 @@ from kitctl.targets.local import (
     snapshot_tool,
     supervisor,
 )
+from kitctl.targets.local import outputs as job_outputs
 from kitctl.targets.local.folder import JobFolder, create, state_home
 from kitctl.targets.local.locks import acquire_lock
 from kitctl.targets.local.records import Desired
@@ -66,7 +67,7 @@ class LocalTarget:
         spec = submission.spec
         local_checks.require_runnable(submission)
         if submission.replace and (self._path(spec.namespace, spec.name) / "job.json").is_file():
-            self.delete(spec.namespace, spec.name, snapshots=False)
+            self.delete(spec.namespace, spec.name, snapshots=False, outputs=False)
         path, sources = self._path(spec.namespace, spec.name), submission.sources
         job = recording.new_job(submission, path, self.state)
         try:
@@ -78,6 +79,8 @@ class LocalTarget:
             raise already_exists(spec.name, phase) from error
         for one in sources.folders:
             self._warn(sent(one, str(folder.code_store)))
+        if where := job_outputs.place(folder, self.state):
+            self._warn(f"outputs of its nodes: {where}")
         supervisor.spawn(folder)
 
     def run_checks(self, submission: Submission) -> Iterator[Finding]:
@@ -172,11 +175,12 @@ class LocalTarget:
         """Inject a fault into one of its nodes, or a rank of it."""
         process_faults.inject(self._open(namespace, name), injection)
 
-    def delete(self, namespace: str, name: str, *, snapshots: bool) -> bool:
-        """Stop a job and remove its folder.
+    def delete(self, namespace: str, name: str, *, snapshots: bool, outputs: bool) -> bool:
+        """Stop a job and remove its folder; what its ranks wrote is moved out of it, unless ``outputs`` is set.
 
         Raises:
             ConflictError: its snapshots are to be deleted, and are outside the state folder.
+            TargetError: its outputs can be neither moved nor removed; the job stays.
         """
         folder = self._open(namespace, name)
         stored = launch.snapshot_dir(folder.job.spec, self.state) if snapshots else None
@@ -184,6 +188,7 @@ class LocalTarget:
             require_own(stored, self.state)
         if not folder.result:
             self.cancel(namespace, name)
+        self._settle_outputs(folder, delete=outputs)
         if stored:
             remove(stored)
         trash = folder.path.with_name(f".gone-{uuid.uuid4().hex}")
@@ -214,6 +219,12 @@ class LocalTarget:
             fix = "kitctl list -A shows all jobs"
             raise NotFound(f"no job {name!r} in namespace {namespace!r} on this machine", fix=fix)
         return JobFolder(path)
+
+    def _settle_outputs(self, folder: JobFolder, *, delete: bool) -> None:
+        if delete:
+            job_outputs.remove_kept(folder, self.state)
+        elif kept := job_outputs.keep(folder, self.state):
+            self._warn(f"{folder.path.name}: {kept}")
 
     def _supervise(self, folder: JobFolder) -> None:
         """Start a supervisor if the job needs one and has none."""

@@ -151,7 +151,7 @@ def test_two_deletes_at_once_both_succeed(server: ApiServer, kit: Kit) -> None:
     kit.submit()
     barrier = threading.Barrier(2)
     server.plan("DELETE .*/jobs/run", times=2, before=lambda: barrier.wait(30))
-    assert at_once(*[lambda: kit.target().delete("default", "run", snapshots=False)] * 2) == [None, None]
+    assert at_once(*[lambda: kit.target().delete("default", "run", snapshots=False, outputs=False)] * 2) == [None, None]
 
 
 def test_two_replacements_at_once(server: ApiServer, kit: Kit) -> None:

@@ -30,7 +30,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalTar
     target = LocalTarget.of_user()
     yield target
     for facts in target.jobs(None):
-        target.delete(facts.namespace, facts.name, snapshots=True)
+        target.delete(facts.namespace, facts.name, snapshots=True, outputs=True)
 
 
 def begin(target: LocalTarget, script: str, *, name: str = "job", spec: JobSpec | None = None) -> JobFolder:
@@ -201,7 +201,7 @@ def test_delete_leaves_nothing_but_the_snapshots(target: LocalTarget) -> None:
     kept = target.state / "snapshots" / "default" / "job" / "kept"
     eventually(lambda: kept.exists() and up(folder, 0))
     pid = agent_pid(folder, 0)
-    target.delete("default", "job", snapshots=False)
+    target.delete("default", "job", snapshots=False, outputs=False)
     assert not list((target.state / "jobs" / "default").iterdir())
     assert not Path(f"/proc/{pid}").exists()
     assert kept.exists()
