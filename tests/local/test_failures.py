@@ -72,3 +72,23 @@ def test_a_permanent_failure_is_not_retried_and_comes_with_its_fix(kit: Kit) -> 
     assert "restart 1" not in kit.run("logs", "lacks")
     assert "Fix        name a file with flash_attn as --requirements" in kit.run("status", "lacks")
     assert "fix: name a file with flash_attn as --requirements" in kit.run("doctor", "lacks", exit_code=1)
+
+
+ANY_TEXT = """
+import os, sys
+os.write(1, b"\\xff\\x00" + b"x" * (1 << 20) + b"\\n" * 3)
+name = os.fsdecode(b"data-\\xff") + "\\0" + "y" * (1 << 20)
+source = "\\n" * 9_998 + "raise ValueError(name)"
+exec(compile(source, os.fsdecode(b"lo\\xffder.py"), "exec"))
+"""
+
+
+def test_a_failure_with_any_text_ends_the_job_and_is_shown(kit: Kit) -> None:
+    (kit.folder / "train.py").write_text(ANY_TEXT)
+    told = kit.run("submit", "--name", "texts", "--max-restarts", "1", "--wait", "train.py", exit_code=100)
+    cause = "rank 0 failed (ValueError: data-?"
+    assert "error: job 'texts' failed: " in told
+    assert cause in told
+    assert cause in kit.run("status", "texts")
+    assert f"[agent 0]: fatal: {cause}" in kit.run("logs", "texts", "--tail", "20")
+    assert kit.status("texts")["failure"]["error"].startswith("ValueError: data-?")

@@ -15,6 +15,7 @@ from kittrain.outcome import rank_output
 from kittrain.outcome.failures import Failure
 from kittrain.rendezvous.stacks import locate
 from kittrain.system.oom import OOMKills, format_bytes
+from kittrain.system.texts import kept_error, kept_traceback
 
 # Explanations of the signals that a crash causes.
 FAULTS: Final = {
@@ -43,8 +44,8 @@ class Postmortem:
         lines = rank_output.excerpt(output)
         message: Any = record.message
         if isinstance(message, dict):
-            traceback = message["extraInfo"]["py_callstack"]
-            error = rank_output.innermost_error(message["message"].strip(), traceback)
+            traceback = str(message["extraInfo"].get("py_callstack", ""))
+            error = rank_output.innermost_error(str(message.get("message", "")).strip(), traceback)
         elif record.exitcode < 0:
             error, traceback = self._killed(record, output), ""
         else:
@@ -52,9 +53,13 @@ class Postmortem:
             error, traceback = f"exit code {record.exitcode}" + (f": {last}" if last else ""), ""
         if "Bus error" in error:
             error += f" ({_shared_memory()})"
-        time = record.timestamp
         return Failure(
-            rank=rank, exit_code=record.exitcode, error=error, traceback=traceback, lines=lines, time=int(time)
+            rank=rank,
+            exit_code=record.exitcode,
+            error=kept_error(error),
+            traceback=kept_traceback(traceback),
+            lines=lines,
+            time=int(record.timestamp),
         )
 
     def _killed(self, record: ProcessFailure, output: Sequence[str]) -> str:

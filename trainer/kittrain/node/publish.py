@@ -19,6 +19,7 @@ from kittrain.node.script_progress import without_group
 from kittrain.outcome.failures import Failure
 from kittrain.system.console import log
 from kittrain.system.heartbeat import Phase
+from kittrain.system.texts import fit
 
 FINAL_REPORT_TIMEOUT: Final = 3.0  # seconds to write the last report: a draining node has little time
 
@@ -232,4 +233,4 @@ class Reporter:
             progress = json.loads(self._progress_file.read_bytes())
         except (OSError, ValueError):  # the script does not write it, or has not yet
             return self._script_progress
-        return progress if isinstance(progress, dict) else {}
+        return fit(progress) if isinstance(progress, dict) else {}

@@ -25,6 +25,7 @@ from typing import Final
 from kittrain.node import script_hooks
 from kittrain.outcome.failures import Failure
 from kittrain.system.parent_death import die_with_parent
+from kittrain.system.texts import of_error
 
 TORCH: Final = f"{os.sep}torch{os.sep}"  # in the path of torch's files
 LOCAL_RANK: Final = "${local_rank}"  # torchrun's macro
@@ -131,7 +132,10 @@ def record(error: BaseException) -> None:
     error.__traceback__ = without_own_frames(error.__traceback__)
     from torch.distributed.elastic.multiprocessing.errors import get_error_handler  # noqa: PLC0415  1.7 s
 
-    get_error_handler().record_exception(error)
+    try:
+        get_error_handler().record_exception(error)
+    except Exception as failed:  # noqa: BLE001  an error without a text, a full disk: must not hide the script's error
+        sys.stderr.write(f"warning: cannot record the error: {of_error(failed)}\n")
 
 
 def print_error(error: BaseException) -> None:
@@ -151,7 +155,7 @@ def lost_peers(error: BaseException, environ: Mapping[str, str] = os.environ) ->
     Torch raises RuntimeErrors; a script's own connections raise others. Also empty with TORCH_DISTRIBUTED_DEBUG=DETAIL
     or INFO, where the user wants the traceback.
     """
-    failure = Failure(rank=0, exit_code=1, error=f"{type(error).__name__}: {error}", time=0)
+    failure = Failure(rank=0, exit_code=1, error=of_error(error), time=0)
     verbose = environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF") != "OFF"
     if verbose or failure.kind != "peer" or not isinstance(error, RuntimeError):
         return ""

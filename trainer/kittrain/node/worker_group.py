@@ -62,7 +62,15 @@ def process_failures(
 ) -> dict[int, ProcessFailure]:
     """Torch's records of the ranks that have failed, by global rank."""
     return {
-        worker.global_rank: ProcessFailure(worker.local_rank, worker.id, code, str(own.error))
+        worker.global_rank: _process_failure(worker, code, str(own.error))
         for worker, code, own in zip(group.workers, exit_codes, files, strict=True)
         if code
     }
+
+
+def _process_failure(worker: Any, code: int, file: str) -> ProcessFailure:
+    """Torch's record; without the error file if it is none: a full disk cuts it, and a script may write its own."""
+    try:
+        return ProcessFailure(worker.local_rank, worker.id, code, file)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return ProcessFailure(worker.local_rank, worker.id, code, "")

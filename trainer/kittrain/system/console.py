@@ -8,6 +8,8 @@ import sys
 import threading
 from collections.abc import Callable
 
+from kittrain.system.texts import encodable
+
 _lock = threading.Lock()
 _copy: Callable[[bytes], None] | None = None
 
@@ -29,4 +31,4 @@ def write(lines: bytes) -> None:
 
 def log(node_index: int, text: str) -> None:
     """Log a message of the agent, each line as ``[agent 2]: text``."""
-    write("".join(f"[agent {node_index}]: {line}\n" for line in text.splitlines()).encode())
+    write("".join(f"[agent {node_index}]: {line}\n" for line in encodable(text).splitlines()).encode())

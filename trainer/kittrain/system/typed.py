@@ -16,6 +16,7 @@ from types import NoneType
 from typing import Any, Final
 
 from kittrain.system.decoders import MalformedError, decoder
+from kittrain.system.texts import encodable
 
 Encoder = Callable[[Any], Any]
 JSON: Final = json.JSONEncoder(separators=(",", ":"))
@@ -81,16 +82,12 @@ def _encoder(kind: Any) -> Encoder:
     return lambda value: {name: encode(getattr(value, name)) for name in names}
 
 
-def _text(value: str) -> str:
-    return value if value.isascii() else value.encode(errors="replace").decode()
-
-
 ENCODERS: Final[tuple[tuple[Any, Encoder], ...]] = (  # the first match counts; an IntEnum is an Enum, too
-    (str, _text),
+    (str, encodable),
     (Enum, lambda value: encode(value.value)),
     ((int, float, NoneType), lambda value: value),  # and bool
     ((list, tuple), lambda value: [encode(one) for one in value]),
     (Mapping, lambda value: {encode(key): encode(one) for key, one in value.items()}),
     (bytes, lambda value: base64.b64encode(value).decode()),
-    (Exception, lambda value: {"error": _text(str(value))}),
+    (Exception, lambda value: {"error": encodable(str(value))}),
 )
