@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -111,12 +113,39 @@ def test_what_users_may_not_read_and_whom_kubernetes_lets_in() -> None:
     assert [key for key, one in found.items() if label in one["metadata"]["labels"]] == ["ClusterRole/kitctl-user"]
 
 
+def test_the_notes_name_what_gives_the_cluster_away(tmp_path: Path) -> None:
+    chart = shutil.copytree(PLATFORM, tmp_path / "platform")
+    text = (chart / "templates" / "NOTES.txt").read_text("utf-8")  # helm template does not show it
+    shown = 'kind: ConfigMap\nmetadata: {name: notes}\ndata: {notes: {{ include "notes" . | toJson }}}\n'
+    (chart / "templates" / "notes.yaml").write_text(f'{{{{ define "notes" }}}}{text}{{{{ end }}}}{shown}', "utf-8")
+
+    def notes(**values: Any) -> str:
+        given = {"trainingRuntimes": {"enabled": False}, **values}
+        command = ("template", "kit", str(chart), "--kube-version", KUBERNETES, "-f", "-", "-s", "templates/notes.yaml")
+        done = helm(*command, given=given)
+        assert done.returncode == 0, done.stderr
+        return " ".join(yaml.safe_load(done.stdout)["data"]["notes"].split())
+
+    given = notes(roles={"admin": {"users": ["ada"]}}, namespaces={"a": {"create": True, "podSecurity": "privileged"}})
+    assert "Whoever may submit jobs in namespace a can be root on the cluster's machines" in given
+    assert "Whoever has roles.admin can have all rights in the cluster" in given
+    assert notes(namespaces={"a": {"create": True}}) == "Jobs in namespace a: kitctl submit -n a --nodes 2"
+
+
 def test_another_release_has_names_of_its_own() -> None:
     found = objects(namePrefix="other", namespaces={"team-a": TEAM}, roles={"admin": {"users": ["ada"]}})
     assert not [key for key in found if "kitctl-" in key and not key.endswith("kitctl-shared")]
     assert found["RoleBinding/team-a/other-user"]["roleRef"]["name"] == "other-user"
     done = render({"namePrefix": "other", "trainingRuntimes": {"enabled": True}})
     assert "name: other-submit-elastic" in done.stdout
+
+
+@pytest.mark.parametrize("level", ["", "privileged", "baseline", "restricted"])
+def test_a_namespace_that_it_makes_has_a_pod_security_level(level: str) -> None:
+    """Whoever may create pods where there is none may create one that is root on its machine."""
+    found = objects(namespaces={"team-a": {"create": True} | ({"podSecurity": level} if level else {})})
+    labels = found["Namespace/team-a"]["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == (level or "restricted")
 
 
 def test_what_jobs_run_on_outlives_the_release() -> None:
@@ -180,6 +209,20 @@ def test_queues_have_the_version_of_the_cluster(served: list[str], version: str,
     [
         ({"namespaces": {"team-a": {"podSecurity": "baseline"}}}, "fix: set create=true for a new namespace, or use"),
         ({"namespaces": {"team-a": {"podSecurity": "strict", "create": True}}}, "podSecurity"),
+        ({"namespaces": {"team-a": {"podSecurity": "", "create": True}}}, "podSecurity"),
+        (
+            {"namespaces": {"a": {"create": True, "labels": {"pod-security.kubernetes.io/enforce": "privileged"}}}},
+            "namespaces.a: labels has its Pod Security level; fix: write podSecurity: privileged",
+        ),
+        (
+            {"roles": {"user": {"groups": ["all"]}}},
+            "fix: bind it in the namespaces that run jobs: namespaces.NAME.roles",
+        ),
+        *(
+            ({"namespaces": {name: given}}, f"namespaces.{name}: it runs the cluster's own pods, whose rights")
+            for name in ("kube-system", "kube-public", "kube-node-lease")
+            for given in ({}, {"roles": {"user": {"users": ["ada"]}}}, {"sharedClaim": True})
+        ),
         ({"namespaces": {"Team": {}}}, "Team"),
         ({"namespaces": {"team-a": {"user": {}}}}, "additional properties 'user' not allowed"),
         ({"namespaces": {"team-a": {"roles": {"user": {"serviceAccounts": ["runner"]}}}}}, "serviceAccounts"),
