@@ -15,6 +15,8 @@ import yaml
 DEPTH_LIMIT: Final = 32
 SIZE_LIMIT: Final = 100_000  # values, with aliases expanded
 
+_TOO_DEEP: Final = f"nested more than {DEPTH_LIMIT} deep"
+
 
 @dataclass
 class Bounds:
@@ -44,7 +46,7 @@ class Bounds:
                 raise _refused(event, f"the alias {event.anchor} contains itself")
             self.size += self._sizes.get(event.anchor or "", 1)
         if len(self._open) > DEPTH_LIMIT:
-            raise _refused(event, f"nested more than {DEPTH_LIMIT} deep")
+            raise _refused(event, _TOO_DEEP)
         if self.size > SIZE_LIMIT:
             raise _refused(event, f"more than {SIZE_LIMIT} values")
         if getattr(event, "tag", None) is not None:
@@ -53,6 +55,13 @@ class Bounds:
     def _record(self, anchor: str | None, size: int) -> None:
         if anchor is not None:
             self._sizes[anchor] = size
+
+
+def problem_of(error: yaml.YAMLError) -> str:
+    """What is wrong with a document, in one line."""
+    problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+    # libyaml reads ahead, and newer versions have a limit of their own, far above this one
+    return _TOO_DEEP if "maximum nesting depth" in problem else problem
 
 
 def _refused(event: Any, problem: str) -> yaml.MarkedYAMLError:

@@ -15,7 +15,7 @@ import yaml
 
 from kitctl.errors import Problem, UsageError
 from kitctl.field_type import FieldType, join
-from kitctl.yamlbounds import Bounds
+from kitctl.yamlbounds import Bounds, problem_of
 
 # The C parser is ten times as fast; PyYAML's wheels have it.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -64,8 +64,7 @@ def read(text: str, source: str, field_type: FieldType) -> tuple[dict[str, Any],
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
-        what = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise UsageError(f"{source}{line}: {what}", fix=fix) from error
+        raise UsageError(f"{source}{line}: {problem_of(error)}", fix=fix) from error
     except ValueError as error:  # from a constructor: a number of 5,000 digits, the 99th of a month
         raise UsageError(f"{source}: {error}", fix=fix) from error
 

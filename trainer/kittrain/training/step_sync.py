@@ -135,7 +135,7 @@ class PendingMean:
                 work.wait()  # makes the stream wait, not this process
             self._read = _copied(values)
         elif work:
-            self._read = partial(_after, work, values)
+            self._read = partial(_wait, work, values)
         else:
             self._read = partial(list, values.tolist())
 
@@ -144,7 +144,7 @@ class PendingMean:
         return self._read()
 
 
-def _after(work: dist.Work, values: Tensor) -> list[float]:
+def _wait(work: dist.Work, values: Tensor) -> list[float]:
     work.wait()
     numbers: list[float] = values.tolist()
     return numbers
