@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -18,7 +18,7 @@ from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, W
 from kittrain.env import WORKER_DRAINED, NodeEnv
 from kittrain.node.drain import Drain, DrainRequested
 from kittrain.node.drain_outcome import DrainOutcome
-from kittrain.node.failure_message import failure_ending
+from kittrain.node.failure_message import GivenUpError, failure_ending
 from kittrain.node.postmortem import Postmortem
 from kittrain.node.publish import Reporter
 from kittrain.node.rank_logs import RankLogs
@@ -86,7 +86,11 @@ class NodeAgent(ElasticAgent):
         self._drain_forwarded = False
 
     def rendezvous(self, worker_group: WorkerGroup) -> None:
-        """See the base class. A drain ends it."""
+        """See the base class. A drain ends it.
+
+        Raises:
+            GivenUpError: ranks of this node left too many rounds that others still needed.
+        """
         with self._drain.interruptible():
             super().rendezvous(worker_group)
             self.joined = True
@@ -99,6 +103,20 @@ class NodeAgent(ElasticAgent):
                 ranks=(group.workers[0].global_rank, group.workers[-1].global_rank),
                 world=group.workers[0].world_size,
             )
+            self._charge_departure()
+
+    def _charge_departure(self) -> None:
+        """Charge the last round to this node if one of its ranks left it with 0, and others lost it."""
+        cause = self._reporter.departed
+        if cause is None:
+            return
+        script = script_round(cause, steps=self._reporter.script_steps, loaded=self._reporter.loaded)
+        restart = self._budget.charge(cause.kind, script=script)
+        self.ending = failure_ending(cause, restart=restart, budget=self._budget)
+        self._on_failure(self.ending)
+        self._reporter.failed(cause)
+        if not restart:
+            raise GivenUpError(self.ending)
 
     def start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         """See the base class."""
@@ -119,6 +137,7 @@ class NodeAgent(ElasticAgent):
     def monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         """See the base class. Forwards a drain to the ranks, and stops them when they fail or hang."""
         codes = self._ranks.exit_codes()
+        self._observe_departures(codes)
         self._drain_outcome.observe(codes, draining=self._drain.requested)
         if self._drain.requested and not self._drain_forwarded:
             self._forward_drain()
@@ -141,6 +160,11 @@ class NodeAgent(ElasticAgent):
             return_values=dict.fromkeys(worker.global_rank for worker in worker_group.workers),
         )
 
+    def _observe_departures(self, codes: Sequence[int | None]) -> None:
+        """Keep which rank has ended with 0 by itself; after a signal to stop, that says nothing."""
+        if not self._drain.requested:
+            self._reporter.departures.saw_codes([files.rank for files in self._files], codes, time.time())
+
     def _forward_drain(self) -> None:
         """Forward the drain: first to the other nodes, because their ranks may exit by agreement with ours."""
         self._drain_forwarded = True
@@ -158,6 +182,7 @@ class NodeAgent(ElasticAgent):
     def _failed(self, worker_group: WorkerGroup) -> RunResult:
         noticed = time.monotonic()
         codes = self._ranks.exit_codes()
+        self._observe_departures(codes)
         agreed = WORKER_DRAINED in codes or not any(codes)
         with suppress(*LOST):  # then the others know already
             self._handler.end_round(lost=not agreed)
@@ -182,6 +207,8 @@ class NodeAgent(ElasticAgent):
         # Only group rank 0 logs why the round ended, unless it has logged a failure itself.
         if not (self._reporter.forming or worker_group.group_rank) and self._handler.reason:
             log(self._node.node_index, self._handler.reason)
+        if not self._reporter.departures.explained:  # else they were stopped
+            self._observe_departures(self._ranks.exit_codes())
         self._reporter.round_ended(self._handler.reason)
         self.shutdown()
         self._reporter.recovery.mark("stop")
@@ -224,6 +251,7 @@ class NodeAgent(ElasticAgent):
         cause = root_cause(failures)
         self._watch.finish()
         self._reporter.observe(self._watch)
+        self._reporter.departures.saw_failure(cause, time.time())
         script = script_round(cause, steps=self._watch.script_steps, loaded=self._reporter.loaded)
         hopeless = is_hopeless(cause, self.ending.failure)
         restart = self._budget.charge(cause.kind, step=step, script=script) and not hopeless

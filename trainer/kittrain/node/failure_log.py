@@ -20,7 +20,7 @@ class FailureLog:
 
     def add(self, failure: Failure, ranks: tuple[int, int]) -> None:
         """Add a failure of one of this node's ranks (given as first and last); consequences of it are ignored."""
-        if failure.kind in {"own", "hang"} and ranks[0] <= failure.rank <= ranks[1]:
+        if failure.kind in {"own", "left", "hang"} and ranks[0] <= failure.rank <= ranks[1]:
             entry = {"time": round(time.time(), 3), "node": self._node, "rank": failure.rank, "cause": failure.brief}
             self.merge([entry])
 

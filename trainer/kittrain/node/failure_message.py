@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from kittrain.outcome.failures import Budget, Failure
-from kittrain.outcome.termination import Ending
+from kittrain.outcome.termination import Ending, Outcome
+
+
+class GivenUpError(Exception):
+    """No restart is left for the round that is being formed.
+
+    Args:
+        ending: how the job ends.
+    """
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending.reason)
+        self.ending = ending
 
 
 def failure_ending(cause: Failure, *, restart: bool, budget: Budget, hopeless: bool = False) -> Ending:
@@ -20,14 +32,15 @@ def failure_ending(cause: Failure, *, restart: bool, budget: Budget, hopeless: b
     if cause.kind == "peer":
         what = f"rank {cause.rank} lost its peers ({cause.brief})"
         after = f"after {budget.peer} such losses without a new snapshot"
-        return Ending(outcome="retryable", reason=what if restart else f"{what} {after}", failure=cause)
+        outcome: Outcome = "retryable" if restart else "fatal"  # a new agent would begin to count anew
+        return Ending(outcome=outcome, reason=what if restart else f"{what} {after}", failure=cause)
     if cause.kind == "storage":
         what = f"rank {cause.rank} cannot use its storage ({cause.error.partition(': ')[2]})"
         after = f", after {budget.storage} such failures without a new snapshot"
         return Ending(outcome="retryable", reason=what if restart else f"{what}{after}", failure=cause)
     if cause.kind == "hang":
         return _hung(cause, restart=restart, budget=budget)
-    what = f"rank {cause.rank} failed ({cause.brief})"
+    what = f"rank {cause.rank} " + (cause.brief if cause.kind == "left" else f"failed ({cause.brief})")
     if restart:
         return Ending(
             outcome="retryable", reason=f"{what}, restart {budget.own} of {budget.max_restarts}", failure=cause

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from kittrain.env import NodeEnv
 from kittrain.node.assignment import assignment
+from kittrain.node.departures import Departures, departure
 from kittrain.node.failure_log import FailureLog
 from kittrain.node.recovery import RecoveryTimings
 from kittrain.node.report_sinks import Sink
@@ -75,6 +76,9 @@ class Reporter:
         self._sink = sink
         self._progress_file = progress_file
         self._ranks = (0, -1)
+        self.departures = Departures()  # of the last round
+        self.departed: Failure | None = None  # if one of this node's ranks ended it by leaving
+        self.script_steps = 0  # as ``Ranks.script_steps``, of the last round
         self._failures = FailureLog(node.node_index)
         self.recovery = RecoveryTimings()
         self._round = 0
@@ -101,20 +105,30 @@ class Reporter:
         """
         self._ranks, self._world = ranks, world
         known = {"round": self._round, "failures": self._failures.known, "loaded": self.loaded}
+        known["departures"] = self.departures.facts
         store.set(f"kit/node/{group_rank}", json.dumps({"node": assignment(self._node, group_rank, ranks), **known}))
         if group_rank == 0:
             nodes = [json.loads(text) for text in store.multi_get([f"kit/node/{i}" for i in range(group_size)])]
             last, loaded = (max(node[key] for node in nodes) for key in ("round", "loaded"))
-            store.set("kit/round", json.dumps({"round": last + 1, "loaded": loaded}))
+            departed = departure([node["departures"] for node in nodes])
+            store.set("kit/round", json.dumps({"round": last + 1, "loaded": loaded, "departed": departed}))
             self._failures.merge(failure for node in nodes for failure in node["failures"])
         agreed = json.loads(store.get("kit/round"))
         self._round, self.loaded = agreed["round"], agreed["loaded"]
+        self._explain(Failure(**agreed["departed"]) if agreed["departed"] else None)
+        self.departures = Departures(round=self._round, size=group_size)
         self._round_over, self._timings, self._slow = False, {}, set()
         if group_rank == 0 and self._sink:
             self._lead(self._sink, {str(node["node"].pop("index")): node["node"] for node in nodes}, world)
         else:
             self._report = None  # another node writes it now
         return self._round
+
+    def _explain(self, departed: Failure | None) -> None:
+        """Take which rank ended the last round by leaving; ``departures`` are still those of that round."""
+        self.departed = departed if departed and self.departures.is_first(departed.rank) else None
+        if departed:
+            self.recovery.explain(f"rank {departed.rank} {departed.error}")
 
     @property
     def forming(self) -> bool:
@@ -152,6 +166,7 @@ class Reporter:
         """
         self.recovery.update(ranks.reached)
         self.loaded = max(self.loaded, ranks.loaded)
+        self.script_steps = ranks.script_steps
         self._script_progress = ranks.script_progress or self._script_progress
         warned = self._without_group
         self._without_group = without_group(

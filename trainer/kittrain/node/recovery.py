@@ -40,6 +40,11 @@ class RecoveryTimings:
             self._parts = {"cause": cause}
             self._last = time.monotonic() if noticed is None else noticed
 
+    def explain(self, cause: str) -> None:
+        """Replace the cause of the current recovery, once a better one is known."""
+        if self._parts is not None:
+            self._parts["cause"] = cause
+
     def mark(self, part: str, at: float | None = None) -> None:
         """A part has ended, at ``at`` in ``time.monotonic()`` or now. Only the first call per part counts."""
         if self._parts is not None and part not in self._parts:

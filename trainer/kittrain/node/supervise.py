@@ -18,6 +18,7 @@ from kittrain.env import NodeEnv
 from kittrain.node import host_info
 from kittrain.node.drain import Drain, DrainRequested
 from kittrain.node.elastic import NodeAgent
+from kittrain.node.failure_message import GivenUpError
 from kittrain.node.host_info import HostError, HostInfo
 from kittrain.node.publish import Reporter
 from kittrain.node.rank_logs import RankLogs
@@ -165,6 +166,9 @@ class Supervisor:
         try:
             result = agent.run()
             but = f", but {warning}" if (warning := self._reporter.warning) else ""
+        except GivenUpError as error:
+            return error.ending
+        else:
             return agent.ending if result.is_failed() else Ending(outcome="done", reason=f"all ranks succeeded{but}")
         finally:
             self._joined = agent.joined

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-Kind = Literal["own", "hang", "drained", "storage", "peer", "stopped"]
+Kind = Literal["own", "left", "hang", "drained", "storage", "peer", "stopped"]
 
 _MEMORY: Final = (
     "raise resources.limits.memory, or use less: fewer data loader workers, smaller batches, files that are read on "
@@ -43,6 +43,12 @@ class Cause:
 # Exception types are torch's; texts are those of Python, gloo, NCCL, CUDA, TCPStore and the kernel.
 CAUSES: Final[tuple[Cause, ...]] = (
     Cause(r"^hang: ", "hang"),  # the hub's message
+    Cause(
+        r"^ended with exit code 0 at ",  # kittrain.node.departures
+        "left",
+        fix="all ranks have to take the same number of steps, and end together: look for a condition that differs "
+        "between them, such as a checkpoint that only one rank's folder has, or a rank's share of the data",
+    ),
     Cause(
         r"^StorageUnavailableError: ",  # before the rows that match the system's message in it
         "storage",

@@ -13,7 +13,7 @@ from kittrain.outcome.causes import Cause, Kind, cause_of
 
 # Of several failures at once the one of the earliest kind is the cause. A rank that the agent stopped because another
 # one failed explains nothing.
-PRECEDENCE: Final[tuple[Kind, ...]] = ("own", "hang", "drained", "storage", "peer", "stopped")
+PRECEDENCE: Final[tuple[Kind, ...]] = ("own", "left", "hang", "drained", "storage", "peer", "stopped")
 BRIEF: Final = 100  # characters of an error within a sentence; the whole error is reported separately
 SIGTERM_EXIT: Final = -15
 KILLED: Final = "killed by SIGKILL"  # an error without a known cause
@@ -122,7 +122,8 @@ def script_round(cause: Failure, *, steps: int, loaded: int) -> ScriptRound | No
     if not steps:
         return None
     killed = cause.error == KILLED  # if memory was short, more follows
-    error = "hang" if cause.kind == "hang" else cause.error  # the text of a hang says how long it took
+    timeless = cause.kind in {"hang", "left"}  # their texts have times
+    error = cause.kind if timeless else cause.error
     return ScriptRound(steps=steps, loaded=loaded, error="" if killed else error)
 
 
