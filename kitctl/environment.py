@@ -117,7 +117,7 @@ def pod_env(spec: JobSpec, kind: JobKind, sources: Sources = NO_SOURCES, *, stan
     """
     fields = _cluster_fields(spec, kind) | (_standalone_fields(spec, kind) if standalone else {})
     fields |= _code(sources.workdir) if sources.workdir else {}
-    fields |= _requirements(spec, sources.requirements) if sources.requirements else {}
+    fields |= _requirements(sources.requirements) if sources.requirements else {}
     document = {names.KIT_SPEC: agent_spec(spec, kind.exit_codes, fields)}
     texts = common_env(spec) | document | _shared_env(spec, kind) | spec.env
     if not kind.sets_torchrun_env:
@@ -202,18 +202,17 @@ def code_fields(digest: str, store: str, workdir: str) -> dict[str, str]:
     return {"code": digest, "code_store": store, "workdir": workdir}
 
 
-def requirement_fields(digest: str, store: str, packages: str) -> dict[str, str]:
-    """The document's fields for a job with requirements: which, where they are, where they are installed for all."""
-    return {"requirements": digest, "requirements_store": store, "packages_dir": packages}
+def requirement_fields(digest: str, store: str, cache: str = "") -> dict[str, str]:
+    """The document's fields for a job with requirements: which, where they are, and a cache for all jobs of a user."""
+    return {"requirements": digest, "requirements_store": store} | ({"packages_dir": cache} if cache else {})
 
 
 def _code(workdir: SentFolder) -> dict[str, str]:
     return code_fields(workdir.tree.digest, _store(workdir, names.CODE_PATH), names.WORKSPACE)
 
 
-def _requirements(spec: JobSpec, sent: SentFolder) -> dict[str, str]:
-    packages = names.PACKAGES_PATH if spec.snapshots.enabled else ""
-    return requirement_fields(sent.tree.digest, _store(sent, names.REQUIREMENTS_PATH), packages)
+def _requirements(sent: SentFolder) -> dict[str, str]:
+    return requirement_fields(sent.tree.digest, _store(sent, names.REQUIREMENTS_PATH))
 
 
 def _store(sent: SentFolder, path: str) -> str:

@@ -74,14 +74,12 @@ def _files(spec: JobSpec, sources: Sources) -> Iterator[Mount]:
 
 
 def _requirements(spec: JobSpec, sources: Sources) -> Iterator[Mount]:
-    """The requirements, and where they are installed for all pods, if there is such a place."""
+    """The requirements; they are installed among the job's snapshots, where no other job's ranks can write."""
     if sources.requirements is None:
         return
     source = {"name": names.requirements_name(spec.name)}
     place = Mount(name="requirements", path=names.REQUIREMENTS_PATH, kind="configMap", source=source)
     yield _sent(spec, sources.requirements, place)
-    if spec.snapshots.enabled:
-        yield replace(_snapshots(spec), path=names.PACKAGES_PATH, sub_path=names.PACKAGES_SUB_PATH)
 
 
 def _snapshots(spec: JobSpec) -> Mount:

@@ -39,7 +39,7 @@ def test_one_pod_installs_and_a_replacement_finds_it(namespace: str, tmp_path: P
     where = "ConfigMap run-requirements" if size == 1 else "claim run-snapshots"
     assert "requirements.txt and 1 wheel (" in output
     assert f"sent to {where}" in output
-    until(lambda: kitctl("logs", "run", "-n", namespace).count("has 1.5 of /var/run/kitctl.dev/packages/") == 2)
+    until(lambda: kitctl("logs", "run", "-n", namespace).count("has 1.5 of /snapshots/.packages/") == 2)
     assert kitctl("logs", "run", "-n", namespace).count("requirements: alpha-1.5 installed in") == 1
     pod = next(one for one in status("run", namespace)["nodes"] if one["index"] == 1)["pod"]
     kubectl("delete", "pod", "-n", namespace, pod, "--wait=false", "--grace-period=0", "--force")

@@ -77,7 +77,7 @@ class JobSpec:
     keep_outputs: bool = False  # the working folder is below the snapshots instead
     requirements: str | None = None  # digest of the folder with the script's requirements; None: it has none
     requirements_store: Path | None = None  # where that is stored
-    packages_dir: Path | None = None  # where they are installed for all nodes; None: in each for itself
+    packages_dir: Path | None = None  # a cache for all jobs of a user; None: the snapshots have a folder for each run
     report: str | None = None  # file:<path> | configmap:<name>
 
 

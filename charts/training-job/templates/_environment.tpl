@@ -98,7 +98,6 @@ PYTHONUNBUFFERED: "1"
 {{- $_ := set $spec "requirements" .digest }}
 {{- $archive := printf "/var/run/kitctl.dev/requirements/%s.tar.gz" .digest }}
 {{- $_ := set $spec "requirements_store" (empty .configMap | ternary "/var/run/kitctl.dev/requirements" $archive) }}
-{{- $_ := set $spec "packages_dir" ($.Values.snapshots.enabled | ternary "/var/run/kitctl.dev/packages" "") }}
 {{- end }}
 {{- toJson $spec }}
 {{- end }}

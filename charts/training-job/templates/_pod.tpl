@@ -151,11 +151,6 @@ spec:
           subPath: .kitctl-code
           {{- end }}
           readOnly: true
-        {{- if $.Values.snapshots.enabled }}
-        - name: snapshots
-          mountPath: /var/run/kitctl.dev/packages
-          subPath: .kitctl-packages
-        {{- end }}
         {{- end }}
         {{- range $number, $volume := .Values.volumes }}
         - name: volume-{{ $number }}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kittrain.env import NodeEnv
-from kittrain.node.pip_install import RequirementsError
+from kittrain.node.pip_install import RequirementsError, installed_packages
 from kittrain.node.requirements import key, required_packages
 from tests.stores import packed, stored
 from tests.wheels import wheel
@@ -45,6 +45,28 @@ def test_one_node_installs_and_the_others_wait(tmp_path: Path) -> None:
     assert sorted(path.name for path in Path(folder).glob("*.py")) == ["alpha.py"]
     later = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert later.splitlines() == ["the requirements are installed already", folder]
+
+
+@pytest.mark.slow
+def test_a_run_does_not_use_what_another_run_has_written(tmp_path: Path) -> None:
+    """Ranks of each run can write to the claim, and the names of folders are no secret."""
+    digest, store = sent(tmp_path, "alpha")
+    name = key(digest, installed_packages())
+    places = [tmp_path / ".packages" / run / name for run in ("first", "second", "other")]
+    for number, place in enumerate(places):
+        place.mkdir(parents=True)
+        (place / "alpha.py").write_text("print('not alpha')\n")
+        os.utime(place.parent, (number, number))
+    messages: list[str] = []
+    node = NodeEnv(requirements=digest, requirements_store=store, snapshot_dir=tmp_path, run_id="mine")
+    folder = required_packages(node, messages.append)
+    assert folder == tmp_path / ".packages" / "mine" / name
+    assert "VERSION = '1.0'" in (folder / "alpha.py").read_text()
+    assert "the requirements are installed already" not in messages
+    left = {path.name for path in (tmp_path / ".packages").iterdir()}
+    assert left == {"mine", "other"}, "those of the last run stay, since its ranks may still be ending"
+    assert required_packages(node, messages.append) == folder
+    assert messages[-1] == "the requirements are installed already"
 
 
 @pytest.mark.slow

@@ -1,15 +1,19 @@
 """The packages that a job's script needs beside those of the image, installed once for all nodes.
 
-They are in a folder whose name says what they were made of, on the claim or in this user's cache: the first node
-installs them, the others wait, and a node that starts later finds them. Where there is no such place, each node
-installs them for itself. Only ranks import from that folder (``kittrain.system.import_path``), never the agent.
+They are in a folder whose name says what they were made of: the first node installs them, the others wait, and a node
+that starts later finds them. On the claim each run has folders of its own, since ranks of all runs can write there, and
+nobody can tell what others have made of theirs. On this machine they are in the user's cache, for all of the user's
+jobs. Where there is no such place, each node installs them for itself. Only ranks import from that folder
+(``kittrain.system.import_path``), never the agent.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import shutil
 import sys
 import sysconfig
 import tempfile
@@ -27,6 +31,7 @@ from kittrain.system.make_once import make_once
 from kittrain.system.private_folder import private_folder
 from kittrain.system.storage import retry_io
 
+PACKAGES: Final = ".packages"  # among the snapshots; in it a folder for each run
 SCRATCH: Final = "kit-packages"  # and the user's id: in the folder for temporary files, which only a pod has alone
 KEY_LENGTH: Final = 24
 Log = Callable[[str], None]
@@ -47,9 +52,9 @@ def required_packages(node: NodeEnv, log: Log) -> Path | None:
     installed = installed_packages()
     name = key(digest, installed)
     make = partial(_install_reported, node, partial(_install, digest, store, installed, log), log)
-    if node.packages_dir:
+    if shared := _shared(node):
         try:
-            return _made(node.packages_dir / name, make, log)
+            return _made(shared / name, make, log)
         except OSError as error:
             log(f"warning: {error}; installing the requirements for this node alone")
     try:
@@ -65,6 +70,20 @@ def key(digest: str, installed: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:KEY_LENGTH]
 
 
+def _shared(node: NodeEnv) -> Path | None:
+    """Where all nodes of this run find the packages; None if there is no such place."""
+    if node.packages_dir:
+        return node.packages_dir
+    return node.snapshot_dir / PACKAGES / node.run_id if node.snapshot_dir else None
+
+
+def _remove_older_runs(own: Path) -> None:
+    """Remove the packages of earlier runs of this job, but for the last one, whose ranks may still be ending."""
+    others = [path for path in own.parent.iterdir() if path != own]
+    for path in sorted(others, key=lambda path: path.stat().st_mtime_ns)[:-1]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def _made(folder: Path, make: Callable[[Path], None], log: Log) -> Path:
     if folder.is_dir():
         log("the requirements are installed already")
@@ -76,6 +95,9 @@ def _made(folder: Path, make: Callable[[Path], None], log: Log) -> Path:
 def _install_reported(node: NodeEnv, make: Callable[[Path], None], log: Log, folder: Path) -> None:
     with preparing(INSTALLING, node, log):
         make(folder)
+    if node.snapshot_dir and not node.packages_dir:
+        with contextlib.suppress(OSError):  # what is left there costs space and nothing else
+            _remove_older_runs(node.snapshot_dir / PACKAGES / node.run_id)
 
 
 def _install(digest: str, store: Path, installed: Mapping[str, str], log: Log, folder: Path) -> None:
