@@ -63,3 +63,15 @@ def test_an_interpreter_without_torch_is_refused_before_the_job_starts(kit: Kit)
     assert "python: no interpreter 'absent'" in kit.run(*words, "absent", "--", "train.py", exit_code=2)
     assert "is no Python that works" in kit.run(*words, "/bin/false", "--", "train.py", exit_code=2)
     assert "no jobs" in kit.run("list").lower()
+
+
+@pytest.mark.parametrize("warm", ["1", pytest.param("0", marks=pytest.mark.long)])
+def test_files_in_the_current_folder_hide_no_module_of_ours(kit: Kit, warm: str) -> None:
+    for name in {*sys.stdlib_module_names, "kitctl", "kittrain", "torch", "msgspec"}:
+        (kit.folder / f"{name}.py").write_text("raise ImportError('the wrong file')\n")
+    (kit.folder / "src").mkdir()
+    (kit.folder / "src" / "train.py").write_text("import json, random, torch\nprint(torch.rand(1), random.random())\n")
+    command = [str(Path(sys.executable).with_name("kitctl")), "submit", "--name", "hidden", "--nodes", "2"]
+    command += ["--python", sys.executable, "--env", f"KIT_WARM_WORKERS={warm}", "--wait", "src/train.py"]
+    done = subprocess.run(command, cwd=kit.folder, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stderr

@@ -36,6 +36,7 @@ from kitctl.targets.local.records import Desired, Exited, Job, Result, Runtime, 
 
 T = TypeVar("T")
 SECRET: Final = 32  # bytes
+TAIL_BYTES: Final = 1 << 16  # of the supervisor's log: enough for several tracebacks
 
 
 def state_home() -> Path:
@@ -183,6 +184,21 @@ class JobFolder:
     def clear_result(self) -> None:
         """Delete its result."""
         (self.path / "result.json").unlink(missing_ok=True)
+
+    @property
+    def supervisor_log(self) -> Path:
+        """The log of its supervisors."""
+        return self.path / "supervisor.log"
+
+    @property
+    def supervisor_lines(self) -> str:
+        """The end of that log; empty if there is none."""
+        try:
+            with self.supervisor_log.open("rb") as log:
+                log.seek(max(self.supervisor_log.stat().st_size - TAIL_BYTES, 0))
+                return log.read().decode(errors="replace")
+        except OSError:
+            return ""
 
     def supervised(self) -> bool:
         """Whether a supervisor is running."""

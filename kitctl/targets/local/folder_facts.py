@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kitctl.facts import JobFacts, NodeFacts
-from kitctl.targets.local import launch, outputs
+from kitctl.targets.local import launch, outputs, supervisor_log
 from kitctl.targets.local.folder import JobFolder, NodeFolder
 from kitctl.targets.local.reconcile import Observed, describe
 from kitctl.targets.local.records import Job
@@ -34,7 +34,14 @@ def from_folder(folder: JobFolder, state: Path) -> JobFacts:
         grace_seconds=job.spec.grace_seconds,
         snapshots=str(snapshots or ""),
         outputs=outputs.place(folder, state),
+        note=_supervisor_note(folder) if not result else "",
     )
+
+
+def _supervisor_note(folder: JobFolder) -> str:
+    """Why nothing starts the job's nodes; empty if something does."""
+    error = supervisor_log.failure(folder.supervisor_lines)
+    return f"its supervisor has ended: {error}; see {folder.supervisor_log}" if error else ""
 
 
 def _node_facts(job: Job, node: NodeFolder) -> NodeFacts:

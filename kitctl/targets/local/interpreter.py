@@ -27,7 +27,9 @@ OLDEST_PYTHON: Final = (3, 11)
 OLDEST_TORCH: Final = (2, 6)
 PROBE_SECONDS: Final = 60.0  # a cold disk
 PROBE: Final = """
-import importlib.metadata, importlib.util, json, sys
+import sys
+sys.path[:] = filter(None, sys.path)  # not the current folder; an old Python does not know -P
+import importlib.metadata, importlib.util, json
 torch = importlib.metadata.version("torch") if importlib.util.find_spec("torch") else ""
 pip = importlib.util.find_spec("pip") is not None
 print(json.dumps({"python": sys.version_info[:2], "torch": torch, "pip": pip}))

@@ -247,6 +247,6 @@ class LocalTarget:
         deadline = time.monotonic() + folder.job.spec.grace_seconds + STOP_SLACK_SECONDS
         while any(node.alive() for node in folder.nodes()) or not (folder.result or folder.desired.suspended):
             if time.monotonic() > deadline:
-                raise TargetError(f"{name!r} did not stop", fix=f"see {folder.path / 'supervisor.log'}")
+                raise TargetError(f"{name!r} did not stop", fix=f"see {folder.supervisor_log}")
             self._supervise(folder)
             time.sleep(supervisor.POLL_SECONDS)

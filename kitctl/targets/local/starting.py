@@ -64,7 +64,7 @@ class Starter:
 
     def _spawn(self, shim_args: list[str], env: Mapping[str, str]) -> Callable[[], bool]:
         process = subprocess.Popen(
-            [sys.executable, "-S", "-E", shim.__file__, *shim_args, "--", *launch.command(self.job)],
+            [sys.executable, "-P", "-S", "-E", shim.__file__, *shim_args, "--", *launch.command(self.job)],
             cwd=self.job.folder,
             env=env,
             stdin=subprocess.DEVNULL,

@@ -21,6 +21,7 @@ from kitctl.targets.local.locks import acquire_lock
 from kitctl.targets.local.reconcile import Action, Finish, Observed, Start, Stop, outcome, reconcile
 from kitctl.targets.local.records import Runtime
 from kitctl.targets.local.starting import Starter
+from kitctl.targets.local.supervisor_log import STARTED, STARTING, stamped
 
 POLL_SECONDS = 0.1
 SHORT_LIVED_SECONDS = 20.0  # a loss after a longer life is not a consecutive one
@@ -41,10 +42,12 @@ def spawn(folder: JobFolder) -> None:
 
     It inherits the lock, so that no other is started while this one imports its modules.
     """
-    with acquire_lock(folder.lock) as lock, (folder.path / "supervisor.log").open("ab") as log:
+    with acquire_lock(folder.lock) as lock, folder.supervisor_log.open("ab") as log:
         if lock:
-            subprocess.Popen(
-                [sys.executable, "-m", __name__, str(folder.path), str(lock.fileno())],
+            log.write(stamped(STARTING).encode())
+            log.flush()
+            subprocess.Popen(  # -P: a module in the current folder, such as random.py, must not hide Python's own
+                [sys.executable, "-P", "-m", __name__, str(folder.path), str(lock.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -65,6 +68,7 @@ class Supervisor:
 
     def run(self) -> None:
         """The loop: observe, decide, act."""
+        log(STARTED)
         while not self.folder.result:
             desired = self.folder.desired
             observed = self.observe(max(desired.nodes, self.job.spec.max_nodes))
@@ -169,7 +173,7 @@ class Supervisor:
 
 def log(text: str) -> None:
     """Write one line to supervisor.log."""
-    sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
+    sys.stderr.write(stamped(text))
     sys.stderr.flush()
 
 

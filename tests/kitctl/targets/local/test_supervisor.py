@@ -213,3 +213,20 @@ def test_two_jobs_have_different_ports(target: LocalTarget) -> None:
     one, two = begin(target, SLEEP, name="one"), begin(target, SLEEP, name="two")
     eventually(lambda: up(one, 0, 1) and up(two, 0, 1))
     assert one.runtime != two.runtime
+
+
+def test_a_supervisor_that_cannot_start_is_told_until_one_runs(
+    target: LocalTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "random.py").write_text("raise ImportError('hidden')\n")
+    with monkeypatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tmp_path))
+        folder = begin(target, SLEEP)
+        eventually(lambda: target.job("default", "job").note)
+        facts = target.job("default", "job")
+        assert facts.note == f"its supervisor has ended: ImportError: hidden; see {folder.supervisor_log}"
+        assert (state.derive(facts).phase, state.derive(facts).reason) == ("Pending", facts.note)
+    eventually(lambda: not folder.supervised())
+    target.job("default", "job")  # starts the next one
+    eventually(lambda: up(folder, 0, 1))
+    assert target.job("default", "job").note == ""
