@@ -33,7 +33,7 @@ from tests.trainer.worlds import FORKS, finish, placed, start_processes_as_usual
 EPOCHS = 2
 STEPS = 16  # of all epochs; 15 of fit()
 DIVIDED_SAMPLES = 103
-SAMPLES = 48  # 8 batches of 3 an epoch on each of 2 ranks
+SAMPLES = 48  # 8 batches an epoch on each rank, of 2 on 3 ranks
 Loop = Callable[["Bench"], nn.Module]  # trains, and returns what is compared
 
 
@@ -157,10 +157,12 @@ def loader_of(
 ) -> DataLoader[Any]:
     """The samples of a rank; with a mesh of one dimension, those of a place in it."""
     dataset = dataset or samples()
+    size, rank = (mesh.size(), mesh.get_local_rank()) if mesh else (bench.world.size, bench.world.rank)
+    count = SAMPLES
     if not isinstance(dataset, IterableDataset):
-        size, rank = (mesh.size(), mesh.get_local_rank()) if mesh else (bench.world.size, bench.world.rank)
+        count = len(dataset)  # type: ignore[arg-type]
         options["sampler"] = DistributedSampler(dataset, size, rank, seed=4)
-    return DataLoader(dataset, batch_size=3, **options)
+    return DataLoader(dataset, batch_size=count * EPOCHS // STEPS // size, **options)
 
 
 def tutorial(
