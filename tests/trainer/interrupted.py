@@ -30,7 +30,8 @@ from tests.trainer.loops import plain, settled
 from tests.trainer.nodes import free_port
 from tests.trainer.worlds import FORKS, finish, placed, start_processes_as_usual
 
-STEPS: Final = 10
+STEPS: Final = 7
+SECONDS: Final = 900.0  # on a busy machine
 SMALL: Final = 1e-4  # MiB: a bucket for one or two parameters
 Loop = Callable[["Trial"], nn.Module]  # trains, and returns the model
 
@@ -288,7 +289,7 @@ def interrupt(names: Sequence[str], folder: Path, *, size: int, steps: Sequence[
         env = {**placed(rank, size, port), "KIT_BACKEND": "gloo"}
         ranks.append(FORKS.Process(target=_rank, args=(list(names), env, folder, steps)))
         ranks[-1].start()
-    assert [finish(rank) for rank in ranks] == [0] * size
+    assert [finish(rank, SECONDS) for rank in ranks] == [0] * size
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(size)]
 
 
