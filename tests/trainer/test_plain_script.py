@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -103,12 +104,41 @@ def test_a_slow_rank_of_a_plain_script_is_named(tmp_path: Path, late: dict[str, 
         assert list(report["slow"]) == ["1"]
 
 
-def test_ranks_that_never_form_a_group_succeed_with_a_warning(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(ALONE)
-    with Nodes(tmp_path, str(tmp_path / "train.py")) as nodes:
-        nodes.start(0, 1)
-        assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
-        warning = nodes.report()["warning"]
-        assert warning.startswith("2 ranks train, without a process group: each has a model of its own")
-        assert nodes.output(1).count(f"[agent 1]: warning: {warning}\n") == 1
-        assert nodes.end(0)["reason"] == f"all ranks succeeded, but {warning}"
+BY_HAND = """
+import torch
+model = torch.nn.Linear(2, 1)
+for _ in range(9):
+    model(torch.ones(1, 2)).square().sum().backward()
+    for parameter in model.parameters():
+        parameter.data.add_(parameter.grad, alpha=-0.01)
+    model.zero_grad()
+"""
+FIRST_ONLY = f"""
+import os
+if os.environ["RANK"] == "0":
+{ALONE.replace(chr(10), chr(10) + "    ")}
+"""
+GROUP = "import torch.distributed as dist\ndist.init_process_group('gloo')\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "warning"),
+    [
+        pytest.param(ALONE, "3 ranks train, without a process group: each has a model of its own", id="an optimizer"),
+        pytest.param(BY_HAND, "3 ranks train, without a process group: each has a model of its own", id="by hand"),
+        pytest.param(GROUP + BY_HAND, "3 ranks train in a process group, and exchange no gradients", id="a group"),
+        pytest.param(FIRST_ONLY, "", id="one rank, and no group"),
+        pytest.param(GROUP + FIRST_ONLY + "dist.barrier()", "", id="one rank, for which others wait"),
+    ],
+)
+def test_ranks_that_train_alone_succeed_with_a_warning(tmp_path: Path, script: str, warning: str) -> None:
+    (tmp_path / "train.py").write_text(script)
+    with Nodes(tmp_path, str(tmp_path / "train.py"), nodes="3") as nodes:
+        nodes.start(0, 1, 2)
+        assert [nodes.wait(index) for index in range(3)] == [0, 0, 0], nodes.everything()
+        found = nodes.report()["warning"]
+        assert found.startswith(warning)
+        assert bool(found) == bool(warning)
+        logged = re.findall(r"\[agent 0\]: warning: [23] ranks train", nodes.output(0))  # at the second that does
+        assert len(logged) == bool(warning)
+        assert nodes.end(0)["reason"] == f"all ranks succeeded, but {found}" if found else "all ranks succeeded"

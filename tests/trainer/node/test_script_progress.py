@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from kittrain.node.script_progress import WINDOW, ScriptProgress, without_group
+from kittrain.node.script_progress import WINDOW, ScriptProgress, alone, trains_alone
+from kittrain.system.heartbeat import MANY
 
 
 def test_there_is_no_progress_before_the_first_step() -> None:
@@ -35,16 +38,40 @@ def test_the_speed_of_a_stopped_script_decreases() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "group", "world", "warning"),
+    ("training", "group", "warning"),
     [
-        (5, 0, 4, "4 ranks train, without a process group: each has a model of its own"),
-        (5, 2, 4, "4 ranks train, the largest process group has 2 of them: each"),
-        (5, 4, 4, ""),
-        (0, 0, 4, ""),  # they may do anything
-        (5, 0, 1, ""),
+        (4, 0, "4 ranks train, without a process group: each has a model of its own"),
+        (4, 2, "4 ranks train, the largest process group has 2 of them: each"),
+        (4, 4, "4 ranks train in a process group, and exchange no gradients: each"),
+        (1, 0, ""),  # the others may wait for it
+        (0, 4, ""),
     ],
 )
-def test_ranks_that_train_independently_are_a_warning(steps: int, group: int, world: int, warning: str) -> None:
-    found = without_group(steps=steps, group=group, separate=0, world=world)
+def test_ranks_that_train_independently_are_a_warning(training: int, group: int, warning: str) -> None:
+    found = alone(training=training, group=group, separate=0, world=4)
     assert found.startswith(warning)
     assert bool(found) == bool(warning)
+
+
+ALONE = {"updates": 2000, "met": 0, "group": 4, "world": 4, "ended": False}
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({}, True),
+        ({"met": 1}, True),  # a metric after an epoch
+        ({"met": 2}, False),  # averages now and then
+        ({"met": MANY}, False),
+        ({"world": 1, "group": 1}, False),
+        ({"updates": 0, "group": 0}, False),  # it may do anything
+        ({"updates": 1, "group": 0}, True),
+        ({"updates": 1, "group": 0, "met": MANY}, False),
+        ({"updates": 1, "group": 2, "met": 1}, True),
+        ({"updates": 999}, False),  # it may average later
+        ({"updates": 999, "ended": True}, True),
+        ({"updates": 1, "ended": True}, False),
+    ],
+)
+def test_a_rank_that_meets_no_other_trains_alone(changed: dict[str, Any], found: bool) -> None:  # noqa: FBT001
+    assert trains_alone(**(ALONE | changed)) == found

@@ -151,10 +151,10 @@ class NodeAgent(ElasticAgent):
             return self._failed(worker_group)
         if None in codes:
             self._watch.poll()
-            self._reporter.observe(self._watch, self._handler.step_timings)
+            self._observe(worker_group, ended=False)
             return RunResult(state=WorkerState.HEALTHY)
         self._watch.finish()
-        self._reporter.observe(self._watch)
+        self._observe(worker_group, ended=True)
         return RunResult(
             state=WorkerState.SUCCEEDED,
             return_values=dict.fromkeys(worker.global_rank for worker in worker_group.workers),
@@ -164,6 +164,13 @@ class NodeAgent(ElasticAgent):
         """Keep which rank has ended with 0 by itself; after a signal to stop, that says nothing."""
         if not self._drain.requested:
             self._reporter.departures.saw_codes([files.rank for files in self._files], codes, time.time())
+
+    def _observe(self, worker_group: WorkerGroup, *, ended: bool) -> None:
+        """Publish what the ranks show, and tell the other nodes whether these train alone."""
+        alone = self._watch.training_alone(worker_group.workers[0].world_size, ended=ended)
+        with suppress(*LOST):  # then the round is over
+            self._handler.report_alone(alone)
+        self._reporter.observe(self._watch, self._handler.step_timings, training_alone=self._handler.training_alone)
 
     def _forward_drain(self) -> None:
         """Forward the drain: first to the other nodes, because their ranks may exit by agreement with ours."""
@@ -236,6 +243,7 @@ class NodeAgent(ElasticAgent):
                 timeout = FINISHED_EXIT_TIMEOUT if marked else max(EXIT_TIMEOUT, self._node.grace_period)
                 if self._drain.requested or time.monotonic() > began + timeout:
                     return
+            self._reporter.observe(self._watch, training_alone=self._handler.training_alone)
         except RoundOver:
             if not self._marked():
                 raise
@@ -250,7 +258,7 @@ class NodeAgent(ElasticAgent):
             return
         cause = root_cause(failures)
         self._watch.finish()
-        self._reporter.observe(self._watch)
+        self._reporter.observe(self._watch, training_alone=self._handler.training_alone)
         self._reporter.departures.saw_failure(cause, time.time())
         script = script_round(cause, steps=self._watch.script_steps, loaded=self._reporter.loaded)
         hopeless = is_hopeless(cause, self.ending.failure)

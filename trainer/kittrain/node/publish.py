@@ -16,7 +16,7 @@ from kittrain.node.departures import Departures, departure
 from kittrain.node.failure_log import FailureLog
 from kittrain.node.recovery import RecoveryTimings
 from kittrain.node.report_sinks import Sink
-from kittrain.node.script_progress import without_group
+from kittrain.node.script_progress import alone
 from kittrain.outcome.failures import Failure
 from kittrain.system.console import log
 from kittrain.system.heartbeat import Phase
@@ -84,7 +84,7 @@ class Reporter:
         self._round = 0
         self._timings: Mapping[str, Mapping[str, float]] = {}
         self._slow: set[str] = set()  # ranks already logged as slow
-        self._without_group = ""  # a warning that the ranks have none
+        self._alone = ""  # a warning that ranks train models of their own
         self._world = 1
         self.loaded = 0  # as ``Ranks.loaded``, of this round, and of all nodes' former ones
         self._script_progress: Mapping[str, Any] = {}  # of a script that writes no progress file
@@ -138,7 +138,7 @@ class Reporter:
     @property
     def warning(self) -> str:
         """What is probably not as it should be, although the ranks run or have succeeded; it was logged."""
-        return self._without_group or str(self._progress().get("warning") or "")
+        return self._alone or str(self._progress().get("warning") or "")
 
     def failed(self, failure: Failure) -> None:
         """Record a rank's failure."""
@@ -157,23 +157,24 @@ class Reporter:
             self._report = {**self._report, "forming": True}
             self._changed.set()
 
-    def observe(self, ranks: Ranks, timings: Mapping[str, Mapping[str, float]] | None = None) -> None:
+    def observe(
+        self, ranks: Ranks, timings: Mapping[str, Mapping[str, float]] | None = None, *, training_alone: int = 0
+    ) -> None:
         """Take what this node's ranks show, and the step times of all; logs each slow rank once.
 
         Args:
             ranks: this node's.
             timings: as ``Rendezvous.step_timings`` gives them.
+            training_alone: as ``Rendezvous.training_alone``.
         """
         self.recovery.update(ranks.reached)
         self.loaded = max(self.loaded, ranks.loaded)
         self.script_steps = ranks.script_steps
         self._script_progress = ranks.script_progress or self._script_progress
-        warned = self._without_group
-        self._without_group = without_group(
-            steps=ranks.script_steps, group=ranks.group, separate=ranks.separate, world=self._world
-        )
-        if self._without_group and not warned:
-            self._log(f"warning: {self._without_group}")
+        warned = self._alone
+        self._alone = alone(training=training_alone, group=ranks.group, separate=ranks.separate, world=self._world)
+        if self._alone and not warned:
+            self._log(f"warning: {self._alone}")
         self._timings = timings or self._timings
         for rank, ratio in self._timings.get("slow", {}).items():
             if rank not in self._slow:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from kittrain.node.activity import INTERVAL, WINDOW, Activity
 from kittrain.node.rank_logs import RankLogs
-from kittrain.node.script_progress import ScriptProgress
+from kittrain.node.script_progress import ScriptProgress, trains_alone
 from kittrain.rendezvous.backend import Rendezvous
 from kittrain.rendezvous.diagnosis import RankStatus, doing
 from kittrain.rendezvous.stacks import Location, locate
@@ -187,6 +187,17 @@ class RankWatch:
     def group(self) -> int:
         """Ranks of the largest process group that a rank has joined; 0: none."""
         return max((rank.beat.group for rank in self._ranks.values()), default=0)
+
+    def training_alone(self, world: int, *, ended: bool) -> int:
+        """The ranks of this node that train a model of their own.
+
+        Args:
+            world: ranks of the job.
+            ended: whether they have ended.
+        """
+        beats = (rank.beat for rank in self._ranks.values())
+        facts = ({"updates": beat.updates, "met": beat.met, "group": beat.group} for beat in beats)
+        return sum(trains_alone(**one, world=world, ended=ended) for one in facts)
 
     @property
     def separate(self) -> int:

@@ -8,8 +8,13 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final
 
+from kittrain.system.heartbeat import MANY
+
 TICK: Final = 0.5  # seconds between two samples
 WINDOW: Final = 30.0  # seconds that the speed is averaged over
+ENOUGH_UPDATES: Final = 1000  # of a rank in a process group, after which it should have met the others
+FEW_UPDATES: Final = 2  # the same, of one that has ended
+SELDOM: Final = 1000  # updates for each collective, beyond which these are no averages of models or gradients
 
 
 class ScriptProgress:
@@ -40,23 +45,48 @@ class ScriptProgress:
         return {"step": steps, "steps_per_second": round(speed, 2), "resumed_at": self._began}
 
 
-def without_group(*, steps: int, group: int, separate: int, world: int) -> str:
-    """A warning if ranks train without a common process group; empty if they have one, or if it is unknown.
+def trains_alone(*, updates: int, met: int, group: int, world: int, ended: bool) -> bool:
+    """Whether a rank trains a model that no other rank has a part in. All of it is what a heartbeat shows.
+
+    Ranks in a process group may average their models now and then only, so these are judged after many updates, or at
+    the end.
 
     Args:
-        steps: that were taken.
+        updates: of the rank's parameters.
+        met: collectives that it has begun since.
+        group: ranks of its largest process group; 0: none.
+        world: ranks of the job.
+        ended: whether the rank has ended.
+    """
+    if not updates or world == 1 or met >= MANY:
+        return False
+    if group < world:
+        return True
+    return updates >= (FEW_UPDATES if ended else ENOUGH_UPDATES) and met * SELDOM < updates
+
+
+def alone(*, training: int, group: int, separate: int, world: int) -> str:
+    """A warning if several ranks train alone; empty if not.
+
+    Args:
+        training: the ranks that train alone.
         group: ranks of the largest process group; 0: none.
         separate: processes of the largest group that a rank's own processes have formed apart from the job; 0: none.
         world: ranks of the job.
     """
     if separate and group < world:
         return separate_groups(world, separate)
-    if not steps or group >= world or world == 1:
+    if training < 2:  # noqa: PLR2004  one may train while the others wait, or look on
         return ""
+    if group >= world:
+        return (
+            f"{training} ranks train in a process group, and exchange no gradients: each has a model of its own; the "
+            "script has to wrap its model, as by DistributedDataParallel, or average the gradients"
+        )
     what = f"the largest process group has {group} of them" if group else "without a process group"
     return (
-        f"{world} ranks train, {what}: each has a model of its own; the script has to call init_process_group, or what "
-        "calls it"
+        f"{training} ranks train, {what}: each has a model of its own; the script has to call init_process_group, or "
+        "what calls it"
     )
 
 

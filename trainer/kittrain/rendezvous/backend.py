@@ -41,6 +41,8 @@ class Rendezvous(RendezvousHandler):
         stacks_requested: whether the hub has requested the status of this node's ranks.
         step_timings: of all ranks, on the node with group rank 0: ``busy`` (seconds of a step by rank) and ``slow``
             (for each straggler, how many times longer than the others' its steps take).
+        training_alone: ranks that train a model of their own: of all nodes, on the node with group rank 0; elsewhere,
+            and where nodes find each other without a hub, of this node.
     """
 
     lost: bool
@@ -48,6 +50,15 @@ class Rendezvous(RendezvousHandler):
     culprit: tuple[int, int] | None = None
     stacks_requested = False
     step_timings: Mapping[str, Mapping[str, float]] | None = None
+    training_alone = 0
+
+    def report_alone(self, ranks: int) -> None:
+        """Report how many of this node's ranks train a model of their own.
+
+        Raises:
+            RendezvousError: node 0 is gone.
+        """
+        self.training_alone = ranks
 
     def heartbeat(self, *, stalled: bool, frozen: bool, progress: Mapping[int, tuple[int, float]]) -> None:
         """Report the state of this node's ranks. Call it often while they run.

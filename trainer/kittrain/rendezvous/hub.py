@@ -54,6 +54,7 @@ class Hub:
         self._membership = membership
         self._hang_detector = hang_detector
         self._stragglers = StragglerDetector()
+        self._alone: dict[Node, int] = {}  # ranks that train a model of their own
         self._timings_sent_at = 0.0
         self._timings_interval = keep_alive[0] * keep_alive[1]
         self._peers: dict[Node, Peer] = {}
@@ -145,6 +146,9 @@ class Hub:
                 self._stragglers.update(progress, time.monotonic())
             case messages.StackReport(ranks=ranks):
                 self._hang_detector.record_stacks(node, [replace(rank, node=node.name) for rank in ranks])
+            case messages.OwnAlone(ranks=ranks):
+                self._alone[node] = ranks
+                self._send(self._membership.group[0], messages.AllAlone(ranks=sum(self._alone.values())))
             case messages.Drain():
                 node.draining = True
             case messages.Done():
@@ -189,6 +193,7 @@ class Hub:
             return
         self._hang_detector.reset()
         self._stragglers.reset()
+        self._alone.clear()
         group = self._membership.group
         first = group[0]
         round_ = messages.Round(

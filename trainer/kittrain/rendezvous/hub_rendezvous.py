@@ -85,6 +85,7 @@ class HubRendezvous(Rendezvous):
         self._round_ended = self._done = self.lost = self.stacks_requested = False
         self._reported = (False, False)
         self.reason, self.culprit, self.step_timings = "", None, None
+        self.training_alone = self._own_alone = 0
         last.round, last.size = message.number, message.size
         return RendezvousInfo(
             RoundStore(self.send, self.request),  # type: ignore[arg-type]  # what torch's agent uses of a store
@@ -109,6 +110,12 @@ class HubRendezvous(Rendezvous):
         if (stalled, frozen) != self._reported or now > self._last_heartbeat + self._settings.keep_alive_timeout:
             self._reported, self._last_heartbeat = (stalled, frozen), now
             self.send(messages.Heartbeat(stalled=stalled, frozen=frozen, progress=progress))
+
+    def report_alone(self, ranks: int) -> None:
+        """See the base class."""
+        if ranks != self._own_alone:
+            self._own_alone = self.training_alone = ranks
+            self.send(messages.OwnAlone(ranks=ranks))
 
     def report_stacks(self, ranks: Sequence[RankStatus]) -> None:
         """See the base class."""
@@ -200,6 +207,8 @@ class HubRendezvous(Rendezvous):
                 self.step_timings = {
                     name: {str(rank): one for rank, one in by_rank.items()} for name, by_rank in timings.items()
                 }
+            case messages.AllAlone(ranks=ranks):
+                self.training_alone = ranks
             case messages.RequestStacks():
                 self.stacks_requested = True
             case messages.JobFailed(ending=ending):

@@ -95,6 +95,13 @@ class StackReport(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OwnAlone(Message):
+    """How many of its ranks train a model of their own, whenever that changes."""
+
+    ranks: Count
+
+
+@dataclass(frozen=True, kw_only=True)
 class KeepAlive(Message):
     """There was nothing else to send for a while."""
 
@@ -162,6 +169,13 @@ class StepTimings(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AllAlone(Message):
+    """To the first node of a round: how many ranks of all nodes train a model of their own, whenever that changes."""
+
+    ranks: Count
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobFailed(Message):
     """Another node has failed permanently."""
 
@@ -176,11 +190,22 @@ class FailureSeen(Message):
 Table = Mapping[str, type[Message]]
 FROM_NODES: Final[Table] = {
     kind.__name__: kind
-    for kind in (Hello, Join, Drain, EndRound, Done, Set, Get, Heartbeat, StackReport, KeepAlive, Fail)
+    for kind in (Hello, Join, Drain, EndRound, Done, Set, Get, Heartbeat, StackReport, OwnAlone, KeepAlive, Fail)
 }
 FROM_HUB: Final[Table] = {
     kind.__name__: kind
-    for kind in (Round, RoundEnded, Values, JobFinished, Rejected, RequestStacks, StepTimings, JobFailed, FailureSeen)
+    for kind in (
+        Round,
+        RoundEnded,
+        Values,
+        JobFinished,
+        Rejected,
+        RequestStacks,
+        StepTimings,
+        AllAlone,
+        JobFailed,
+        FailureSeen,
+    )
 }
 
 

@@ -44,8 +44,10 @@ _IS_BUSY: Final = tuple(phase in BUSY for phase in Phase)  # hashing an enum mem
 _NOW: Final = struct.Struct("<QQQd")  # beats, finished steps, phase, busy seconds
 _FIRST: Final = struct.Struct(f"<{len(Phase)}d")  # time.monotonic() when each phase first began; 0: not yet
 _MOMENT: Final = struct.Struct("<d")  # one of these
-# Calls of optimizers, steps, largest process group, newest checkpoint, timed backward passes, busy seconds before them.
-_SCRIPT: Final = struct.Struct("<QQQQQd")
+# Calls of optimizers, steps, largest process group, newest checkpoint, timed backward passes, updates without an
+# optimizer, collectives since the first backward pass, busy seconds before the timed ones.
+_SCRIPT: Final = struct.Struct("<QQQQQQQd")
+MANY: Final = 2**62  # collectives: the ranks exchange data in a way that is not counted
 _SCRIPT_AT: Final = _NOW.size + _FIRST.size
 # Written by processes that the rank has started: how many have formed a group apart from the job.
 _SEPARATE: Final = struct.Struct("<Q")
@@ -91,11 +93,22 @@ class ScriptWriter:
 
     def __init__(self, file: Path) -> None:
         self._page = _open(file)
-        self._calls = self._steps = self._group = self._loaded = self._timed = 0
+        self._calls = self._steps = self._group = self._loaded = self._timed = self._by_hand = self._met = 0
         self._busy = self._since = 0.0  # seconds; when the last backward pass ended
         self._collectives = 0  # when it ended
+        self._passes = 0
         self._called: set[int] = set()  # optimizers that were called in the current step
         self._enter(Phase.JOINING)
+
+    @property
+    def optimized(self) -> bool:
+        """Whether an optimizer has been called."""
+        return self._calls > 0
+
+    @property
+    def grouped(self) -> bool:
+        """Whether this rank has been in a process group."""
+        return self._group > 0
 
     def optimizer_called(self, optimizer: int) -> None:
         """An optimizer, given by its id, has updated its parameters."""
@@ -117,10 +130,37 @@ class ScriptWriter:
         if collectives and collectives == self._collectives:
             self._timed += 1
             self._busy += time.monotonic() - self._since
+        elif self._passes:
+            self.met(collectives)
+        self._collectives = collectives
+        self._passes += 1
 
     def backward_ended(self, collectives: int) -> None:
         """It has ended. What the rank does from now on delays the others in the next one."""
-        self._since, self._collectives = time.monotonic(), collectives
+        self._since = time.monotonic()
+        self.met(collectives)
+
+    def met(self, collectives: int) -> None:
+        """Count the collectives since the last backward pass, given all that this rank has begun."""
+        self._met += max(collectives - self._collectives, 0)
+        self._collectives = collectives
+
+    def meets_otherwise(self) -> None:
+        """The ranks exchange data in a way that is not counted: they are not taken to train alone."""
+        if self._met < MANY:
+            self._met = MANY
+            self._write()
+
+    def updated_by_hand(self, passes: int) -> None:
+        """The script has changed its parameters without an optimizer, up to that backward pass."""
+        self._by_hand = passes
+        self._write()
+
+    def ended(self, collectives: int) -> None:
+        """The script ends, or its process group does."""
+        if self._passes:
+            self.met(collectives)
+        self._write()
 
     def group_formed(self, size: int) -> None:
         """The ranks have formed a process group of this size."""
@@ -138,7 +178,7 @@ class ScriptWriter:
             self._write()
 
     def _write(self) -> None:
-        counts = self._calls, self._steps, self._group, self._loaded, self._timed
+        counts = self._calls, self._steps, self._group, self._loaded, self._timed, self._by_hand, self._met
         _SCRIPT.pack_into(self._page, _SCRIPT_AT, *counts, self._busy)
 
     def _enter(self, phase: Phase) -> None:
@@ -178,6 +218,8 @@ class HeartbeatState:
         timed: steps whose busy seconds are known; in phase SCRIPT backward passes.
         first: by phase, when it first began, in ``time.monotonic()``; 0: not yet.
         group: ranks of the largest process group that it has joined; 0: none.
+        updates: of its parameters in a loop of the script's own: optimizer steps, or backward passes if it uses none.
+        met: collectives that it has begun since its first backward pass.
         separate: processes of the group that its own processes have formed apart from the job; 0: none.
         loaded: when the newest file that it loaded before its second step was last changed, in nanoseconds; 0: none.
     """
@@ -188,6 +230,8 @@ class HeartbeatState:
     busy: float
     first: tuple[float, ...]
     group: int = 0
+    updates: int = 0
+    met: int = 0
     separate: int = 0
     loaded: int = 0
     timed: int = 0
@@ -202,14 +246,22 @@ class HeartbeatState:
         page = file.read_bytes()
         beats, step, number, busy = _NOW.unpack_from(page)
         first: tuple[float, ...] = _FIRST.unpack_from(page, _NOW.size)
-        calls, steps, group, loaded, timed, script_busy = _SCRIPT.unpack_from(page, _SCRIPT_AT)
+        calls, steps, group, loaded, timed, by_hand, met, script_busy = _SCRIPT.unpack_from(page, _SCRIPT_AT)
         (separate,) = _SEPARATE.unpack_from(page, _SEPARATE_AT)
         phase = Phase(number)
+        updates = (steps or by_hand) if phase < Phase.RESTORING else 0
         if calls and phase < Phase.RESTORING:  # the library's loop has not begun
             beats, step, phase, busy = beats + calls, steps, Phase.SCRIPT, script_busy
         else:
             first, timed = (*first[: Phase.SCRIPT], 0.0), step
-        counts = {"group": group, "separate": separate, "loaded": loaded, "timed": timed}
+        counts = {
+            "group": group,
+            "separate": separate,
+            "loaded": loaded,
+            "timed": timed,
+            "updates": updates,
+            "met": met,
+        }
         return cls(beats=beats, step=step, phase=phase, busy=busy, first=first, **counts)
 
 

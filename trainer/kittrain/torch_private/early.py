@@ -25,16 +25,20 @@ WRAPPED_MODULES: Final = ("_orig_mod", "_checkpoint_wrapped_module")
 EXTRA_STATE: Final = "_extra_state"
 
 
-def on_default_group(distributed_c10d: ModuleType, formed: Callable[[Any], object]) -> bool:
+def on_default_group(
+    distributed_c10d: ModuleType, formed: Callable[[Any], object], ending: Callable[[], object]
+) -> bool:
     """Call ``formed`` with each process group that becomes the default one; returns whether this torch allows that.
 
-    Torch has no hook for it. It calls the wrapped function with None when a group is destroyed.
+    Torch has no hook for it. It calls the wrapped function with None before a group is destroyed: then ``ending``.
     """
     update: Callable[[Any], None] | None = getattr(distributed_c10d, "_update_default_pg", None)
     if update is None:
         return False
 
     def update_and_call(group: Any) -> None:
+        if group is None:
+            ending()
         update(group)
         if group is not None:
             formed(group)
@@ -63,6 +67,19 @@ def collectives_begun(distributed_c10d: ModuleType | None) -> int:
         return sum(group._get_sequence_number_for_group() for group in groups)  # noqa: SLF001
     except (AttributeError, RuntimeError):
         return 0
+
+
+def counts_collectives(distributed_c10d: ModuleType) -> bool:
+    """Whether ``collectives_begun`` counts those of all groups: of several backends in a group only one is counted."""
+    try:
+        for group in list(distributed_c10d._world.pg_map):  # noqa: SLF001
+            group._get_sequence_number_for_group()  # noqa: SLF001
+            backends = distributed_c10d.get_backend_config(group).split(",")
+            if len({one.rpartition(":")[2] for one in backends}) != 1:
+                return False
+    except (AttributeError, RuntimeError, ValueError):
+        return False
+    return True
 
 
 def read_log_level() -> None:
