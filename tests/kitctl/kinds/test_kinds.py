@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kitctl import kinds, render
+from kitctl import kinds, names, render
 from kitctl.kinds import KINDS
+from kitctl.kinds.job_set import SET_NAME, SET_UID
 from kitctl.spec import JobSpec
 
 ROOT = Path(__file__).parents[3]
@@ -20,6 +21,9 @@ NAMES = {kind.name for kind in KINDS.values()} | {kind.template for kind in KIND
 COMPARED = NAMES | {kind.resource for kind in KINDS.values()} | {kind.plural for kind in KINDS.values()}
 # Substrings that only occur in one kind's manifests, API paths and labels.
 MARKS = ["batch/v1", "batch.kubernetes.io", "kubeflow.org", "pytorchReplicaSpecs", "runPolicy", "elasticPolicy"]
+
+MINE = {"metadata": {"name": "run", "uid": "mine"}}
+LABELS = {names.LABEL_INSTANCE: "run", SET_NAME: "run"}
 
 
 def strings(tree: ast.AST) -> Iterator[str]:
@@ -108,3 +112,36 @@ def test_an_indexed_job_is_scaled_by_both_numbers_or_kubernetes_refuses() -> Non
 def test_an_operator_restarts_pods_for_large_exit_codes_only() -> None:
     codes = KINDS["PyTorchJob"].exit_codes
     assert {outcome for outcome, code in codes.items() if code >= 128} == {"drained", "retryable"}
+
+
+def test_a_pod_belongs_to_the_job_of_its_uid_not_to_an_earlier_one_of_that_name() -> None:
+    """TrainJobs do not know their JobSet's uid: see ``test_train_job``."""
+    for name in ("IndexedJob", "PyTorchJob"):
+        owners = [{"kind": KINDS[name].resource, "name": "run", "uid": uid} for uid in ("earlier", "mine")]
+        pods = [{"metadata": {"labels": LABELS, "ownerReferences": [owner]}} for owner in owners]
+        assert [KINDS[name].owns_pod(MINE, pod) for pod in pods] == [False, True], name
+        assert not KINDS[name].owns_pod(MINE, {"metadata": {"labels": LABELS}}), name
+    pods = [{"metadata": {"labels": LABELS | {SET_UID: uid}}} for uid in ("earlier", "mine")]
+    assert [KINDS["JobSet"].owns_pod(MINE, pod) for pod in pods] == [False, True]
+    assert not KINDS["JobSet"].owns_pod(MINE, {"metadata": {"labels": LABELS}})
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends"),
+    [
+        (
+            "IndexedJob",
+            {
+                "SuccessCriteriaMet": "Succeeded",  # a moment before Complete
+                "Complete": "Succeeded",
+                "FailureTarget": "Failed",  # a moment before Failed
+                "Failed": "Failed",
+            },
+        ),
+        ("PyTorchJob", {"Succeeded": "Succeeded", "Failed": "Failed"}),
+        ("JobSet", {"Completed": "Succeeded", "Failed": "Failed"}),
+        ("TrainJob", {"Complete": "Succeeded", "Failed": "Failed"}),
+    ],
+)
+def test_each_condition_that_ends_a_job_has_its_result(kind: str, ends: dict[str, str]) -> None:
+    assert KINDS[kind].terminal_conditions == ends

@@ -1,7 +1,8 @@
-"""kitctl on the fake API server: the command line, and the target alone."""
+"""kitctl on the fake API server: the command line, and the target alone; and a clock that it does not wait for."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,32 @@ from kitctl.job_request import JobRequest
 from kitctl.targets import Submission
 from kitctl.targets.cluster.cluster_target import ClusterTarget
 from tests.kitctl.targets.cluster.apiserver import ApiServer
+
+
+@dataclass
+class Clock:
+    """In place of a module's ``time``: sleeping takes no time, and passes ``step`` seconds or more.
+
+    Attributes:
+        now: seconds that have passed.
+        step: see above.
+        on_sleep: called after each sleep with ``now``.
+    """
+
+    step: float = 0.0
+    on_sleep: Callable[[float], object] = lambda _: None
+    now: float = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds that have passed."""
+        return self.now
+
+    time = monotonic
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += max(seconds, self.step)
+        self.on_sleep(self.now)
 
 
 @dataclass

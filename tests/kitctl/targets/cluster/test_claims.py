@@ -10,6 +10,7 @@ from kitctl import names
 from kitctl.errors import ConflictError
 from tests.kitctl.targets.cluster.apiserver import ApiServer, User
 from tests.kitctl.targets.cluster.clients import Kit
+from tests.kitctl.targets.cluster.objectstore import Key
 
 CLAIM: dict[str, Any] = {
     "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Mi"}}},
@@ -103,3 +104,16 @@ def test_without_a_terminal_snapshots_are_deleted_only_with_yes(server: ApiServe
     kit.submit()
     assert "-y" in kit("delete", "run", "--snapshots", exit_code=2)
     assert server.names("jobs.batch") == {"run"}
+
+
+def test_a_claim_that_something_else_owns_is_not_taken(server: ApiServer, kit: Kit) -> None:
+    """Whatever owns it, such as a job of the chart, takes the snapshots with it."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "other", "uid": "other"}
+    marks = {"annotations": {names.ANNOTATION_USER: "alice"}, "ownerReferences": [owner]}
+    server.put(PVC, "run-snapshots", metadata=OURS | marks, **CLAIM)
+    for resume in (False, True):
+        with pytest.raises(ConflictError, match="already exists and does not belong to this job"):
+            kit.submit("alice", resume=resume)
+    assert server.names("jobs.batch") == set()
+    found = server.store.get(Key(PVC, "default", "run-snapshots"))
+    assert names.ANNOTATION_JOB_UID not in found["metadata"]["annotations"]

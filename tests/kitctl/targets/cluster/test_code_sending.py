@@ -154,3 +154,12 @@ def test_a_folder_that_cannot_be_sent_for_the_chart_is_an_error(
     large(folder)
     output = kit("sync", *(word.format(folder) for word in words), "/opt/train.py", exit_code=2)
     assert message in output.replace("\n", "; ")
+
+
+def test_another_configmap_of_the_name_is_not_taken_for_the_folder(server: ApiServer, kit: Kit, folder: Path) -> None:
+    name = f"code-{collect(folder, ()).tree.digest[:16]}"
+    theirs = {"other.tar.gz": ""}
+    server.put("configmaps", name, binaryData=theirs)
+    output = kit("sync", "--workdir", str(folder), "--", "train.py", exit_code=2)
+    assert f"ConfigMap '{name}' already exists and does not belong to this job" in output
+    assert server.store.get(Key("configmaps", "default", name))["binaryData"] == theirs

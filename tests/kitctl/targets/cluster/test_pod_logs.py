@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -121,3 +122,20 @@ def test_follow_reads_the_copy_of_a_pod_that_is_deleted_meanwhile(job: Job, kit:
     texts = [line.text for batch in follow(kit.target().api, job.source(ends=3)) for line in batch]
     assert sorted(texts[:4]) == ["again", "last?", "two", "zero"]
     assert texts[4:] == ["one", "three", "why it failed"]
+
+
+def test_follow_waits_for_the_last_lines_of_a_job_that_has_ended(job: Job, kit: Kit) -> None:
+    """The line that says why it failed is the last one, and a kubelet may be slow."""
+    sent = threading.Event()
+    job.server.plan("GET .*/pods/run-0-a/log", before=lambda: sent.wait(60))
+    texts, empty = [], 0
+    try:
+        for batch in follow(kit.target().api, job.source(ends=1)):
+            texts += [line.text for line in batch]
+            empty += not batch
+            if empty == 5:
+                sent.set()
+    finally:
+        sent.set()
+    assert empty >= 5
+    assert texts[-2:] == ["zero", "two"]

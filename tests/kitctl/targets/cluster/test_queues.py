@@ -267,3 +267,26 @@ def test_a_pod_group_is_created_with_the_job_if_the_cluster_serves_them(
     assert made["metadata"]["ownerReferences"][0]["name"] == "run"
     kit("delete", "run")
     assert server.names("podgroups") == set()
+
+
+def test_a_restart_waits_until_the_earlier_workload_is_gone(kit: Kit, kueue: ApiServer) -> None:
+    """Kueue holds it with a finalizer, and would otherwise restore from it what prevents the start."""
+    kit("submit", *QUEUED)
+    admit(kueue)
+    kueue.store.objects[WORKLOAD]["metadata"]["finalizers"] = ["kueue.x-k8s.io/resource-in-use"]
+    template = kueue.store.objects[JOB]["spec"]["template"]
+    template["metadata"]["annotations"] = {names.ANNOTATION_WORKLOAD: "an-earlier-one"}
+    kueue.store.immutable = frozenset()
+    gone: list[int] = []
+
+    def collect() -> None:
+        kueue.store.remove(WORKLOAD)
+        gone.append(len(kueue.requests))
+
+    kueue.plan("GET .*/workloads/job-run$", before=collect)
+    kit("resume", "run")
+    assert gone, "it was looked for until it was gone"
+    assert not any(
+        str(one).endswith("/jobs/run") and one.method == "PATCH" and "spec" in one.body
+        for one in kueue.requests[: gone[0]]
+    )

@@ -10,9 +10,11 @@ import pytest
 
 from kitctl import names
 from kitctl.errors import ConflictError, KitError, Unavailable
+from kitctl.kinds import KINDS
+from kitctl.targets.cluster import existing
 from kitctl.targets.cluster.lifecycle import annotations_of
 from tests.kitctl.targets.cluster.apiserver import ApiServer, User
-from tests.kitctl.targets.cluster.clients import Kit
+from tests.kitctl.targets.cluster.clients import Clock, Kit
 from tests.kitctl.targets.cluster.objectstore import Key, Object
 
 JOBS = {"IndexedJob": "jobs.batch", "PyTorchJob": "pytorchjobs"}
@@ -170,3 +172,57 @@ def test_objects_created_by_others_during_a_submit_stay(server: ApiServer, kit: 
         kit.submit()
     assert server.store.get(key)["spec"] == theirs["spec"]
     assert server.names("jobs.batch") == set()
+
+
+def test_a_child_that_is_refused_after_a_take_over_leaves_the_job_to_the_next_call(server: ApiServer, kit: Kit) -> None:
+    """The earlier call may still run, and release it."""
+    uid = cut_short(server, kit, "token")
+    server.store.remove(Key("services", "default", "run"))
+    server.plan("POST .*/services$", answer=(422, {"kind": "Status", "message": "no ports are left"}))
+    with pytest.raises(KitError, match="no ports are left"):
+        kit.submit()
+    assert job(server)["metadata"]["uid"] == uid
+    kit.submit()
+    assert job(server)["metadata"]["uid"] == uid
+    assert annotations_of(job(server))[names.ANNOTATION_RELEASED] == "true"
+
+
+def test_whichever_child_is_refused_nothing_stays(server: ApiServer, kit: Kit) -> None:
+    before = set(server.store.objects)
+    kit.submit()
+    made = [one.path for one in server.requests if one.method == "POST" and "dryRun" not in one.query]
+    kit("delete", "run", "--snapshots", "-y")
+    refused = [path for path in dict.fromkeys(made) if not path.endswith(("/jobs", "reviews"))]
+    assert {path.rpartition("/")[2] for path in refused} >= {"services", "roles", "persistentvolumeclaims"}
+    for path in refused:
+        server.plan(f"POST {path}$", answer=(422, {"kind": "Status", "message": "not allowed here"}))
+        with pytest.raises(KitError, match="not allowed here"):
+            kit.submit()
+        assert set(server.store.objects) == before, path
+
+
+def test_a_replacement_waits_for_pods_as_long_as_they_may_take_to_end(
+    server: ApiServer, kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit.submit(policy={"gracePeriod": "10m"})
+    first = job(server)["metadata"]["uid"]
+    server.store.objects[Key("jobs.batch", "default", "run")]["metadata"]["finalizers"] = ["foregroundDeletion"]
+
+    def end(now: float) -> None:
+        if now == 600.0:
+            server.store.remove(Key("jobs.batch", "default", "run"))
+
+    monkeypatch.setattr(existing, "time", Clock(step=60.0, on_sleep=end))
+    kit.submit(replace=True)
+    assert job(server)["metadata"]["uid"] != first
+
+
+def test_a_job_that_is_submitted_again_has_a_run_id_of_its_own(server: ApiServer, kit: Kit) -> None:
+    """Agents of a PyTorchJob meet by it, and take only the snapshots of their run without being asked."""
+    found = []
+    for _ in range(2):
+        kit.submit(kind="PyTorchJob")
+        found.append(KINDS["PyTorchJob"].run_id(job(server, "PyTorchJob")))
+        kit("delete", "run", "--snapshots", "-y")
+    assert all(found)
+    assert len(set(found)) == 2

@@ -164,3 +164,19 @@ def test_many_requests_log_one_outage_once(server: ApiServer, kit: Kit) -> None:
     for thread in threads:
         thread.join()
     assert sum("retrying for" in line for line in warnings) == 1
+
+
+def test_a_server_that_accepts_a_request_and_stays_silent_is_an_error(
+    server: ApiServer, kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert 0 < transport.READ_SECONDS <= 60
+    defaults = transport.Transport._answer.__kwdefaults__
+    assert defaults
+    monkeypatch.setitem(defaults, "read_seconds", 0.2)
+    monkeypatch.setattr(transport, "RETRY_SECONDS", 0.1)
+    ended = threading.Event()
+    server.plan(".", times=99, before=lambda: ended.wait(20))
+    try:
+        assert "fix:" in kit("list", exit_code=1)
+    finally:
+        ended.set()
