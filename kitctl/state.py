@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -78,6 +78,9 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
         return self.phase in TERMINAL_PHASES
 
 
+_CONSEQUENCE: Final = " lost its peers ("  # in the reason of a node whose ranks failed because of others'
+
+
 def derive(facts: JobFacts) -> JobState:
     """Derive the state; the one place that decides the phase."""
     report = facts.report or Report()
@@ -147,12 +150,28 @@ def _reason(facts: JobFacts, phase: Phase) -> str:
     if phase == "Failed" and facts.failure:
         return _failure_reason(facts.failure)
     if phase in {"Running", "Succeeded"} and facts.report:
-        return facts.report.warning
+        return facts.report.warning or (_last_failure(facts) if phase == "Running" else "")
     if phase in TERMINAL_PHASES or phase == "Running":
         return ""
     notes = () if _waits(facts) else (node.note for node in facts.nodes if node.note and not node.alive)
     preparing = (_preparing(node, facts) for node in facts.nodes)
-    return next(filter(None, (*notes, *preparing)), facts.note)
+    return next(filter(None, (*notes, *preparing)), facts.note) or _last_failure(facts)
+
+
+def _last_failure(facts: JobFacts) -> str:
+    """What the ranks recover from; empty once they have taken a step since, or if no rank has failed.
+
+    A node's own message is the newest, but a pod's is known only after its end.
+    """
+    report = facts.report or Report()
+    resumed = report.progress.resumed_at or 0.0
+    told = (node.termination for node in facts.nodes if node.alive and node.termination)
+    causes = (one for one in told if one.rank is not None and _CONSEQUENCE not in one.reason)
+    last = max(causes, key=lambda one: one.time, default=None)
+    if last and last.time > resumed:
+        return f"before: {_failure_reason(last)}"
+    past = report.failures[-1] if report.failures else None
+    return f"before: node {past.node}: rank {past.rank} failed ({past.cause})" if past and past.time > resumed else ""
 
 
 def _preparing(node: NodeFacts, facts: JobFacts) -> str:

@@ -7,7 +7,17 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from kitctl.facts import JobFacts, NodeAssignment, NodeFacts, Preparation, Progress, QueueFacts, Report, Termination
+from kitctl.facts import (
+    JobFacts,
+    NodeAssignment,
+    NodeFacts,
+    PastFailure,
+    Preparation,
+    Progress,
+    QueueFacts,
+    Report,
+    Termination,
+)
 from kitctl.state import derive
 
 
@@ -259,3 +269,35 @@ def test_a_node_that_prepares_to_join_a_running_job_shows_it_itself() -> None:
     job = derive(facts(node(0), node(1), node(2, started=30.0), node_range="2:3", report=FORMED, preparing=late))
     assert (job.phase, job.reason) == ("Running", "")
     assert [one.reason for one in job.nodes] == ["", "", "installing requirements"]
+
+
+FAILED = Termination(outcome="retryable", reason="rank 1 failed (E), restart 1 of 3", rank=1, node=1, time=30)
+LOST = Termination(outcome="retryable", reason="rank 0 lost its peers (gone)", rank=0, node=0, time=31)
+
+
+@pytest.mark.parametrize(
+    ("resumed", "past", "reason"),
+    [
+        (None, (), "before: node 1: rank 1 failed (E), restart 1 of 3"),
+        (29.0, (), "before: node 1: rank 1 failed (E), restart 1 of 3"),
+        (32.0, (), ""),  # it has taken a step since
+        (
+            None,
+            (PastFailure(time=30.0, node=1, rank=1, cause="E"),),
+            "before: node 1: rank 1 failed (E), restart 1 of 3",
+        ),
+    ],
+)
+@pytest.mark.parametrize("forming", [True, False])
+def test_the_first_failure_is_told_while_the_job_recovers(
+    resumed: float | None, past: tuple[PastFailure, ...], reason: str, *, forming: bool
+) -> None:
+    progress = Progress(step=7, resumed_at=resumed)
+    report = msgspec.structs.replace(FORMED, progress=progress, failures=past, forming=forming)
+    job = derive(facts(node(0, termination=LOST), node(1, termination=FAILED), report=report))
+    assert (job.phase, job.reason) == ("Recovering" if forming else "Running", reason)
+
+
+def test_a_failure_of_a_pod_that_still_runs_is_told_from_the_report() -> None:
+    report = msgspec.structs.replace(FORMED, failures=(PastFailure(time=19.0, node=1, rank=2, cause="ValueError: no"),))
+    assert derive(facts(node(0), node(1), report=report)).reason == "before: node 1: rank 2 failed (ValueError: no)"

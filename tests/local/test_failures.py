@@ -92,3 +92,16 @@ def test_a_failure_with_any_text_ends_the_job_and_is_shown(kit: Kit) -> None:
     assert cause in kit.run("status", "texts")
     assert f"[agent 0]: fatal: {cause}" in kit.run("logs", "texts", "--tail", "20")
     assert kit.status("texts")["failure"]["error"].startswith("ValueError: data-?")
+
+
+def test_a_file_that_was_not_sent_is_not_waited_for(kit: Kit) -> None:
+    (kit.folder / "train.py").write_text("print('started')\nopen('data/x.csv')\n")
+    told = kit.run("submit", "--name", "unsent", "--workdir", ".", "--wait", "train.py", exit_code=100)
+    assert "data/x.csv'), which no restart can fix" in told
+    assert kit.run("logs", "unsent").count("]: started") == 1
+
+
+def test_what_is_retried_is_told_at_its_first_failure(kit: Kit) -> None:
+    (kit.folder / "train.py").write_text("import time\ntime.sleep(1)\nraise ValueError('no luck')\n")
+    told = kit.run("submit", "--name", "told", "--max-restarts", "2", "--wait", "train.py", exit_code=100)
+    assert "(before: node 0: rank 0 failed (ValueError: no luck), restart 1 of 2)" in told

@@ -52,6 +52,9 @@ def test_the_kind_of_an_error(error: str, kind: Kind) -> None:
         (NCCL + "ncclInvalidUsage: Duplicate GPU detected : rank 0 and rank 1", "its own GPU"),
         ("RuntimeError: CUDA error: no kernel image is available for execution on the device", "another build"),
         ("RuntimeError: Found no NVIDIA driver on your system.", "NVIDIA driver"),
+        ("RuntimeError: nccl2 requires at least one CUDA device", "--gpus-per-node N"),
+        ("ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "backend gloo"),
+        ("RuntimeError: Distributed package doesn't have NCCL built in", "backend gloo"),
         ("RuntimeError: unable to write to file </torch_12_3>: No space left on device (28)", "sharedMemory"),
         ("RuntimeError: unable to allocate shared memory(shm) for file </torch_1_2>: Success (0)", "sharedMemory"),
         ("killed by SIGKILL: out of memory: the limit is 512 MiB", "resources.limits.memory"),
@@ -114,6 +117,9 @@ def test_permanent_causes() -> None:
         r"^(SyntaxError|IndentationError|TabError): ",
         r"^ImportError: (cannot import name|attempted relative import)",
         r"(?im)^exit code 2\b.*^usage: .*^(\S+: )?error: ",
+        r"^[\w.]+: .*(requires at least one CUDA device|is only supported with GPUs|doesn't have NCCL built in)",
+        r"^[\w.]+: .*Found no NVIDIA driver",
     }
+    assert not cause_of("exit code 3", ("RuntimeError: Found no NVIDIA driver", "UserWarning: x")).permanent
     for error in ("ImportError: libx.so: cannot open", "NameError: name 'x' is not defined", "exit code 2: error: x"):
         assert not cause_of(error, ("error: x",)).permanent

@@ -17,6 +17,7 @@ from kittrain.outcome.failures import (
     Failure,
     ScriptRound,
     is_hopeless,
+    lacks_file,
     newest_snapshot,
     root_cause,
     script_round,
@@ -227,3 +228,15 @@ def test_a_repeated_failure_may_be_final(error: str, *, once: bool, twice: bool)
     assert is_hopeless(first, None) == once
     assert is_hopeless(replace(first, rank=1, time=2), first) == twice
     assert is_hopeless(replace(first, traceback="at line 4"), first) == once, "at another place"
+
+
+def test_a_file_that_was_not_sent_does_not_appear(tmp_path: Path) -> None:
+    (tmp_path / "here.csv").touch()
+    text = "FileNotFoundError: [Errno 2] No such file or directory: '{}'"
+    missing = [
+        name
+        for name in ("data/x.csv", "here.csv", "/mnt/x.csv", "../x.csv", f"{tmp_path}/y.csv")
+        if lacks_file(failure(0, text.format(name)), tmp_path)
+    ]
+    assert missing == ["data/x.csv", f"{tmp_path}/y.csv"]
+    assert not lacks_file(failure(0, "OSError: [Errno 5] Input/output error: 'x'"), tmp_path)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerState
@@ -25,7 +26,7 @@ from kittrain.node.rank_logs import RankLogs
 from kittrain.node.rank_watch import RankWatch
 from kittrain.node.ranks import RankFiles, RankProcesses, Starter
 from kittrain.node.worker_group import MONITOR_INTERVAL, process_failures, rank_environment, worker_spec
-from kittrain.outcome.failures import Budget, Failure, is_hopeless, root_cause, script_round
+from kittrain.outcome.failures import Budget, Failure, is_hopeless, lacks_file, root_cause, script_round
 from kittrain.outcome.marker import seen_finished
 from kittrain.outcome.termination import Ending
 from kittrain.rendezvous.backend import LOST, Rendezvous, RoundOver
@@ -262,6 +263,7 @@ class NodeAgent(ElasticAgent):
         self._reporter.departures.saw_failure(cause, time.time())
         script = script_round(cause, steps=self._watch.script_steps, loaded=self._reporter.loaded)
         hopeless = is_hopeless(cause, self.ending.failure)
+        hopeless = hopeless or (bool(self._node.code) and lacks_file(cause, Path.cwd()))
         restart = self._budget.charge(cause.kind, step=step, script=script) and not hopeless
         self.ending = failure_ending(cause, restart=restart, hopeless=hopeless, budget=self._budget)
         self._on_failure(self.ending)

@@ -18,6 +18,10 @@ _MEMORY: Final = (
 )
 _SHARED: Final = "raise sharedMemory (and the memory limit, which it counts towards), or use fewer data loader workers"
 _GPU: Final = "the GPU of this machine or its driver is faulty: take the machine out of use, and restart the job"
+_DRIVER: Final = (
+    "the container has no matching NVIDIA driver: request GPUs (gpusPerNode), and check that the machine has the "
+    "driver and NVIDIA's container runtime"
+)
 _NATIVE: Final = "see the call in the stack; look for a library that was built for another version of Python or torch"
 
 
@@ -73,6 +77,12 @@ CAUSES: Final[tuple[Cause, ...]] = (
         fix="fix the arguments that follow the script; see the last lines",
         permanent=True,
     ),
+    Cause(  # an error's own words: among the last lines they may be a warning
+        r"^[\w.]+: .*(requires at least one CUDA device|is only supported with GPUs|doesn't have NCCL built in)",
+        fix="give each node GPUs (--gpus-per-node N), or let the script use the backend gloo",
+        permanent=True,
+    ),
+    Cause(r"^[\w.]+: .*Found no NVIDIA driver", fix=_DRIVER, permanent=True),
     # So it is here, unless it hides an error that passes: in code that handles one.
     Cause(
         r"^(NameError: name|UnboundLocalError: |AttributeError: module ')"
@@ -102,8 +112,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     Cause(r"uncorrectable ECC|ECC error|\bXid\b|fallen off the bus|GPU is lost", fix=_GPU),
     Cause(
         r"libcuda\.so|libnvidia-ml\.so|CUDA driver version is insufficient|Found no NVIDIA driver",
-        fix="the container has no matching NVIDIA driver: request GPUs (gpusPerNode), and check that the machine has "
-        "the driver and NVIDIA's container runtime",
+        fix=_DRIVER,
     ),
     Cause(r"no kernel image is available", fix="this build of torch does not support this GPU: use another build"),
     # Wrong calls and broken devices raise the same types as a lost peer, but fail again.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -71,6 +72,18 @@ def is_hopeless(failure: Failure, before: Failure | None) -> bool:
         return True
     again = before is not None and (before.error, before.traceback) == (failure.error, failure.traceback)
     return again and failure.cause.deterministic
+
+
+def lacks_file(failure: Failure, sent: Path) -> bool:
+    """Whether the failure is that a file is not in the folder that was sent with the job, where none appears by itself.
+
+    Not if it is there by now: another rank may have written it. Elsewhere, a volume may be mounted late.
+    """
+    found = re.fullmatch(r"FileNotFoundError: \[Errno 2\] No such file or directory: '([^'\0]+)'", failure.error)
+    if not found:
+        return False
+    path = Path(os.path.normpath(sent / found[1]))
+    return path.is_relative_to(sent) and not path.exists()
 
 
 def root_cause(failures: Iterable[Failure]) -> Failure:
