@@ -13,7 +13,7 @@ from typing import Final
 
 from kitctl import state
 from kitctl.errors import ConflictError, UsageError
-from kitctl.facts import JobFacts, RecoveryTimings, Report
+from kitctl.facts import JobFacts, Progress, RecoveryTimings, Report
 from kitctl.faults import FAULTS, FaultInjection, FaultResult
 from kitctl.targets import Target
 
@@ -108,21 +108,32 @@ class Drill:
             now = self.target.job(self.namespace, self.name)
             result = assess(injection, injected_at, before, now, last_step)
             if result.recovered:
-                return replace(result, timings=self._timings(before, now))
+                settled, timings = self._settled(before, now)
+                lost = assess(injection, injected_at, before, settled, last_step).steps_lost
+                return replace(result, timings=timings, steps_lost=lost)
             if now.result or time.time() > injected_at + self.timeout:
                 return result
             time.sleep(POLL_SECONDS)
 
-    def _timings(self, before: JobFacts, recovered: JobFacts) -> RecoveryTimings | None:
-        """The parts of the recovery, which are reported a moment after the first step; None if they are not."""
-        deadline = time.monotonic() + TIMINGS_SECONDS
-        report = report_of(recovered)
-        while report.round == report_of(recovered).round and time.monotonic() < deadline:
-            if report.last_recovery != report_of(before).last_recovery:
-                return report.last_recovery
+    def _settled(self, before: JobFacts, recovered: JobFacts) -> tuple[JobFacts, RecoveryTimings | None]:
+        """The job once the parts of the recovery are known, and where a script's own loop resumed: a moment later.
+
+        Returns:
+            the job, in the same group, and the parts; None if they are not reported.
+        """
+        deadline, now = time.monotonic() + TIMINGS_SECONDS, recovered
+        while time.monotonic() < deadline:
+            report = report_of(now)
+            timings = report.last_recovery if report.last_recovery != report_of(before).last_recovery else None
+            placed = report.progress.resumed_from is not None or not report.progress.of_own_loop
+            if timings and (placed or now.result):
+                return now, timings
             time.sleep(POLL_SECONDS)
-            report = report_of(self.target.job(self.namespace, self.name))
-        return None
+            later = self.target.job(self.namespace, self.name)
+            if report_of(later).round != report_of(recovered).round:
+                return now, timings
+            now = later
+        return now, timings
 
     def _await_step(self, selector: FaultSelector) -> JobFacts:
         """The job once a target is training, right after a reported step: lost steps are counted from there.
@@ -181,8 +192,17 @@ def assess(
         time=injected_at,
         formed=formed,
         first_step=resumed.resumed_at - injected_at if resumed and resumed.resumed_at else None,
-        steps_lost=max(last_step - (resumed.resumed_from or 0), 0) if resumed and not resumed.of_own_loop else None,
+        steps_lost=_steps_lost(old.progress, resumed, last_step) if resumed else None,
         restarts=state.derive(now).restarts - state.derive(before).restarts,
         phase=phase,
         recovered=training or phase == "Succeeded",
     )
+
+
+def _steps_lost(before: Progress, resumed: Progress, last_step: int) -> int | None:
+    """The steps that are taken again; None while it is not known. Those of an own loop count from its last start."""
+    if not resumed.of_own_loop:
+        return max(last_step - (resumed.resumed_from or 0), 0)
+    if resumed.resumed_from is None:
+        return None
+    return max((before.resumed_from or 0) + last_step - resumed.resumed_from, 0)

@@ -45,7 +45,7 @@ class Progress(msgspec.Struct, frozen=True):
     snapshot_step: int | None = None
     snapshot_seconds: float | None = None  # of the last snapshot, from its copy to its publication
     snapshot_stall_seconds: float | None = None  # of these, the time that training waited
-    resumed_from: int | None = None  # the step that these ranks resumed from
+    resumed_from: int | None = None  # the step that these ranks resumed from; of an own loop by what it loaded
     resumed_at: float | None = None  # when they reported their first step, in Unix seconds
     metrics: dict[str, float] = {}
 
@@ -103,9 +103,10 @@ class PastFailure(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """What the agent of rank 0 publishes about the group; times are Unix seconds.
 
-    ``busy`` is, by node, the seconds of a step in which its slowest rank does not wait for others; ``slow`` is, by
-    rank, its step time divided by that of the others, for ranks that stay slow. ``failures`` are the last ones, the
-    oldest first.
+    ``restarts`` counts how often its ranks were started again after a failure of a rank or the loss of a node, as far
+    as nodes that were there then are left. ``busy`` is, by node, the seconds of a step in which its slowest rank does
+    not wait for others; ``slow`` is, by rank, its step time divided by that of the others, for ranks that stay slow.
+    ``failures`` are the last ones, the oldest first.
     """
 
     run: str = ""
@@ -113,6 +114,7 @@ class Report(msgspec.Struct, frozen=True):
     formed: float = 0.0
     forming: bool = False
     world_size: int = 0
+    restarts: int = 0
     nodes: dict[str, NodeAssignment] = {}
     progress: Progress = Progress()
     busy: dict[str, float] = {}

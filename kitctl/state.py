@@ -94,7 +94,7 @@ def derive(facts: JobFacts) -> JobState:
         node_range=facts.node_range,
         ready_nodes=sum(node.alive for node in facts.nodes),
         world_size=report.world_size if phase == "Running" else 0,
-        restarts=sum(_restarts(node, report) for node in facts.nodes),
+        restarts=max(sum(_restarts(node, report) for node in facts.nodes), report.restarts),
         created=facts.created,
         ended=facts.ended,
         progress=report.progress,

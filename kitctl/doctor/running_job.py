@@ -55,11 +55,12 @@ def _nodes(job: JobState) -> str:
 def _restarts(job: JobState) -> str:
     if not job.restarts:
         return "none"
+    fix = f"kitctl logs {job.name} --include restart"
     worst = max(job.nodes, key=lambda node: node.restarts)
+    if not worst.restarts:
+        raise CheckWarning(f"{job.restarts} of the ranks, none of a node", fix=fix)
     what = f"{job.restarts}, most of them ({worst.restarts}) of node {worst.index}"
-    raise CheckWarning(
-        what + (f" on {worst.host}" if worst.host else ""), fix=f"kitctl logs {job.name} --include restart"
-    )
+    raise CheckWarning(what + (f" on {worst.host}" if worst.host else ""), fix=fix)
 
 
 def _progress(facts: JobFacts, job: JobState) -> str:

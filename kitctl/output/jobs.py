@@ -32,7 +32,7 @@ class Progress(Part, frozen=True, kw_only=True):
     snapshot_stall_seconds: float | None
     """How long training waited for it."""
     resumed_from: int | None
-    """The step that the current ranks resumed from."""
+    """The step that the current ranks resumed from; in a script's own loop by what it loaded. Null: not known."""
     resumed_at: float | None
     """When they reported their first step."""
     metrics: dict[str, float]
@@ -150,7 +150,7 @@ class Job(Document, frozen=True, kw_only=True, tag="Job"):
     world_size: int
     """Ranks that train now."""
     restarts: int
-    """Restarts of all nodes together."""
+    """Restarts after failures: of nodes, or of the ranks on nodes that stay."""
     created: float
     """When it was submitted."""
     ended: float | None

@@ -45,7 +45,7 @@ class FaultResult(Part, frozen=True, kw_only=True):
     steps_lost: int | None
     """Steps between the last reported one and the one that training resumed from."""
     restarts: int
-    """Nodes that were restarted."""
+    """Restarts of nodes, or of the ranks on nodes that stay."""
     timings: RecoveryTimings | None
     """The parts of the recovery, as the agents report them."""
     phase: Phase

@@ -46,6 +46,53 @@ def test_a_job_that_does_not_recover_is_exit_code_1(kit: Kit) -> None:
     assert "job 'ends' is not running (failed)" in output
 
 
+OWN_LOOP = """
+import os, sys, time
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+file, begin = sys.argv[1], 0
+if file != "none" and os.path.exists(file):
+    begin = torch.load(file)["step"]
+for step in range(begin, 4000):
+    time.sleep(0.02)
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if file != "none" and dist.get_rank() == 0 and step + 1 == 20:
+        torch.save({"step": step + 1}, file + ".new")
+        os.replace(file + ".new", file)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("file", ["none", "ck.pt"])
+def test_steps_that_a_script_with_its_own_loop_takes_again_are_told(kit: Kit, file: str) -> None:
+    (kit.folder / "own.py").write_text(OWN_LOOP)
+    kit.run("submit", "--name", "own", "--nodes", "3", "--", "own.py", file)
+    kit.until("own", lambda job: trains(job) and job["progress"]["step"] > 40)
+    for fault, count in (("kill-rank", 1), ("kill-node", 2)):
+        result = drill(kit, "own", "--fault", fault)
+        state = kit.until("own", lambda job: job["progress"]["resumedFrom"] is not None)
+        assert state["restarts"] == count, "of ranks and of nodes alike"
+        if file == "none":
+            assert state["progress"]["resumedFrom"] == 0
+            assert result["stepsLost"] > 0
+            assert "resumed at step 0: " in state["reason"]
+            assert "the script has loaded nothing that it saved in this run" in state["reason"]
+        else:
+            assert 10 <= state["progress"]["resumedFrom"] <= 35, "about 20"
+            assert state["reason"] == ""
+        kit.until("own", lambda job: trains(job) and job["progress"]["step"] > 40)
+    pattern = "resumed at step 0: " if file == "none" else "resumed at about step "
+    assert kit.run("logs", "own").count(pattern) == 2
+    kit.run("cancel", "own")
+
+
 def trains(job: dict[str, Any]) -> bool:
     """Whether all three ranks train."""
     return job["phase"] == "Running" and job["worldSize"] == 3 and bool(job["progress"]["step"])

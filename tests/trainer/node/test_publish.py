@@ -116,7 +116,7 @@ def test_forming_is_reported_until_the_next_round(tmp_path: Path) -> None:
     port = free_port()
     store = connect(port, host=True)
     meet(port, "a", [leader])
-    leader.round_ended("node 1 is lost")
+    leader.round_ended("node 1 is lost", failed=True)
     broken = until(tmp_path, "forming", expected=True)
     meet(port, "b", [leader])
     formed = until(tmp_path, "forming", expected=False)
@@ -170,7 +170,7 @@ def test_a_sink_that_hangs_blocks_neither_a_new_round_nor_the_end(
     port = free_port()
     store = connect(port, host=True)
     assert [meet(port, prefix, [leader]) for prefix in "ab"] == [[1], [2]]
-    leader.round_ended("node 1 is lost")
+    leader.round_ended("node 1 is lost", failed=True)
     leader.stop()
     assert sink.put_up == 1
     sink.released.set()

@@ -145,3 +145,19 @@ def test_speed_is_the_average_of_the_last_updates() -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00:00"), (42.4, "0:00:42"), (3725, "1:02:05"), (math.inf, "-")])
 def test_durations(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
+
+
+def test_what_resumes_after_the_last_step_is_reported_although_no_step_follows(tmp_path: Path) -> None:
+    file = tmp_path / "progress.json"
+    with reporter(file) as reporting:
+        reporting.snapshot(Committed(step=9))
+        reporting.begin(9, epoch=3)
+    facts = read(file)
+    assert (facts["step"], facts["total_steps"], facts["epoch"], facts["epochs"]) == (9, 9, 3, 3)
+    assert (facts["snapshot_step"], facts["resumed_from"], facts["resumed_at"]) == (9, 9, None)
+
+
+def test_a_start_from_nothing_reports_no_progress_before_its_first_step(tmp_path: Path) -> None:
+    with reporter(tmp_path / "progress.json") as reporting:
+        reporting.begin(0, epoch=0)
+    assert not (tmp_path / "progress.json").exists()

@@ -66,6 +66,7 @@ class FrameworkRun:
         """Training starts, or resumes, after this step."""
         start = f"resuming after step {step}" if step else "training"
         ranks = f"{self.world.size} ranks" if self.world.size > 1 else "1 rank"
+        self._report.snapshot(Committed(step=step))
         self._report.begin(step)
         self.world.print(f"{start} with {ranks} on {self.world.device.type}{notes}")
         self.world.heartbeat.beat(Phase.DATA, step=step)
@@ -143,6 +144,7 @@ class FrameworkRun:
     def end(self) -> None:
         """The loop has ended: show its last step. Collective."""
         self._show(self._sync.flush())
+        self._report.flush()
         self.world.heartbeat.beat(Phase.FINISHING)
 
     def _show(self, step: Step | None) -> None:

@@ -217,7 +217,7 @@ class NodeAgent(ElasticAgent):
             log(self._node.node_index, self._handler.reason)
         if not self._reporter.departures.explained:  # else they were stopped
             self._observe_departures(self._ranks.exit_codes())
-        self._reporter.round_ended(self._handler.reason)
+        self._reporter.round_ended(self._handler.reason, failed=self._handler.lost)
         self.shutdown()
         self._reporter.recovery.mark("stop")
 
@@ -268,6 +268,6 @@ class NodeAgent(ElasticAgent):
         self.ending = failure_ending(cause, restart=restart, hopeless=hopeless, budget=self._budget)
         self._on_failure(self.ending)
         self._reporter.failed(cause)
-        self._reporter.round_ended(self.ending.reason, noticed=noticed)
+        self._reporter.round_ended(self.ending.reason, failed=True, noticed=noticed)
         if restart:
             self.remaining_restarts = self._budget.max_restarts - self._budget.own + 1

@@ -17,6 +17,7 @@ from kittrain.node.failure_log import FailureLog
 from kittrain.node.recovery import RecoveryTimings
 from kittrain.node.report_sinks import Sink
 from kittrain.node.script_progress import alone
+from kittrain.node.steps_taken import StepsTaken, last_step
 from kittrain.outcome.failures import Failure
 from kittrain.system.console import log
 from kittrain.system.heartbeat import Phase
@@ -82,12 +83,16 @@ class Reporter:
         self._failures = FailureLog(node.node_index)
         self.recovery = RecoveryTimings()
         self._round = 0
+        self._leads = False  # whether this node has group rank 0
         self._timings: Mapping[str, Mapping[str, float]] = {}
         self._slow: set[str] = set()  # ranks already logged as slow
         self._alone = ""  # a warning that ranks train models of their own
         self._world = 1
         self.loaded = 0  # as ``Ranks.loaded``, of this round, and of all nodes' former ones
         self._script_progress: Mapping[str, Any] = {}  # of a script that writes no progress file
+        self._taken = StepsTaken()  # by such a script
+        self._restarts = 0  # of the ranks, after a failure
+        self._failed = False  # the last round
         self._report: dict[str, Any] | None = None  # if this node has group rank 0
         self._round_over = False
         self._changed = threading.Event()
@@ -104,17 +109,26 @@ class Reporter:
             torch.distributed.DistError: the store or another node is lost.
         """
         self._ranks, self._world = ranks, world
-        known = {"round": self._round, "failures": self._failures.known, "loaded": self.loaded}
-        known["departures"] = self.departures.facts
+        known = {
+            "round": self._round,
+            "failures": self._failures.known,
+            "loaded": self.loaded,
+            "departures": self.departures.facts,
+            "restarts": self._restarts + self._failed,
+            "taken": self._taken.marks,
+        }
         store.set(f"kit/node/{group_rank}", json.dumps({"node": assignment(self._node, group_rank, ranks), **known}))
         if group_rank == 0:
             nodes = [json.loads(text) for text in store.multi_get([f"kit/node/{i}" for i in range(group_size)])]
-            last, loaded = (max(node[key] for node in nodes) for key in ("round", "loaded"))
+            most = {key: max(node[key] for node in nodes) for key in ("round", "loaded", "restarts")}
+            taken = max((node["taken"] for node in nodes), key=last_step)
             departed = departure([node["departures"] for node in nodes])
-            store.set("kit/round", json.dumps({"round": last + 1, "loaded": loaded, "departed": departed}))
+            store.set("kit/round", json.dumps({**most, "taken": taken, "departed": departed}))
             self._failures.merge(failure for node in nodes for failure in node["failures"])
         agreed = json.loads(store.get("kit/round"))
-        self._round, self.loaded = agreed["round"], agreed["loaded"]
+        self._round, self.loaded, self._restarts = agreed["round"] + 1, agreed["loaded"], agreed["restarts"]
+        self._failed, self._leads = False, group_rank == 0
+        self._taken.restart(agreed["taken"])
         self._explain(Failure(**agreed["departed"]) if agreed["departed"] else None)
         self.departures = Departures(round=self._round, size=group_size)
         self._round_over, self._timings, self._slow = False, {}, set()
@@ -138,20 +152,22 @@ class Reporter:
     @property
     def warning(self) -> str:
         """What is probably not as it should be, although the ranks run or have succeeded; it was logged."""
-        return self._alone or str(self._progress().get("warning") or "")
+        return self._alone or str(self._progress().get("warning") or "") or self._taken.anew
 
     def failed(self, failure: Failure) -> None:
         """Record a rank's failure."""
         self._failures.add(failure, self._ranks)
 
-    def round_ended(self, cause: str, *, noticed: float | None = None) -> None:
+    def round_ended(self, cause: str, *, failed: bool, noticed: float | None = None) -> None:
         """Report that the round has ended and the next one is forming.
 
         Args:
             cause: a message for the user.
+            failed: whether a rank failed or a node was lost; else the number of nodes changes.
             noticed: when this node detected it, in ``time.monotonic()``; None for now.
         """
         self._round_over = True
+        self._failed = self._failed or failed
         self.recovery.begin(cause, noticed=noticed)
         if self._report:
             self._report = {**self._report, "forming": True}
@@ -170,7 +186,9 @@ class Reporter:
         self.recovery.update(ranks.reached)
         self.loaded = max(self.loaded, ranks.loaded)
         self.script_steps = ranks.script_steps
-        self._script_progress = ranks.script_progress or self._script_progress
+        if self._taken.add(self.script_steps, time.time_ns(), ranks.loaded) and self._taken.lost and self._leads:
+            self._log(self._taken.anew or str(self._taken))
+        self._script_progress = {**ranks.script_progress, **self._taken.facts} or self._script_progress
         warned = self._alone
         self._alone = alone(training=training_alone, group=ranks.group, separate=ranks.separate, world=self._world)
         if self._alone and not warned:
@@ -197,6 +215,7 @@ class Reporter:
             "formed": time.time(),
             "forming": False,
             "world_size": world,
+            "restarts": self._restarts,
             "nodes": nodes,
         }
         self._changed.set()

@@ -139,7 +139,7 @@ class Supervisor:
                 if time.monotonic() > deadline:
                     return Ending(outcome="retryable", reason=f"no rendezvous within {patience} s: {error}")
                 self._log(f"rendezvous lost, rejoining ({first_line(error)})")
-                self._reporter.round_ended(first_line(error))
+                self._reporter.round_ended(first_line(error), failed=True)
             with self._drain.interruptible():
                 time.sleep(REJOIN_INTERVAL)
 

@@ -75,7 +75,8 @@ class Reporter:
         self._steps = Speed(self._last_tick)
         self._step: Step | None = None
         self._resumed_from = 0
-        self._resumed_at = 0.0
+        self._resumed_at: float | None = None
+        self._epoch: int | None = None  # that it resumes in, from 0 on
         self._metrics: dict[str, Any] = {}
         self._committed = Committed()
         self._grace = GracePeriodCheck(world)
@@ -91,10 +92,16 @@ class Reporter:
         if self._main:
             self._write()
 
-    def begin(self, steps: int) -> None:
-        """Training starts, or resumes, after this many steps."""
+    def begin(self, steps: int, epoch: int | None = None) -> None:
+        """Training starts, or resumes, after this many steps; in an epoch from 0 on, if that is known.
+
+        Where it resumes is written at once: after the last step there may be no other.
+        """
         self._resumed_from = self._bar.initial = self._bar.n = steps
+        self._epoch = epoch
         self._bar.refresh()
+        if self._main and steps:
+            self._write()
 
     def step(self, step: Step) -> None:
         """A step has ended."""
@@ -120,6 +127,11 @@ class Reporter:
         if self._bar.disable and now >= self._last_line + LINE_SECONDS:
             self._last_line = now
             self._print(self._line(step))
+
+    def flush(self) -> None:
+        """Write the last step, after which others may not come."""
+        if self._main:
+            self._write()
 
     def snapshot(self, committed: Committed) -> None:
         """Set the last committed snapshot; called at every step."""
@@ -164,16 +176,18 @@ class Reporter:
 
     def _write(self) -> None:
         """Replace the progress file, which the agent reads. A failed write is repeated at the next update."""
-        if self._file is None or self._step is None:
+        step, epochs = self._step, self._plan.epochs
+        if self._file is None or (step is None and not self._resumed_from):
             return
+        epoch = step.epoch if step else self._epoch
         facts: dict[str, Any] = {
-            "step": self._step.number,
+            "step": step.number if step else self._resumed_from,
             "total_steps": self._plan.total,
-            "epoch": None if self._plan.epochs is None else self._step.epoch + 1,
-            "epochs": self._plan.epochs,
-            "loss": _finite(self._step.loss),
+            "epoch": None if epochs is None or epoch is None else min(epoch + 1, epochs),
+            "epochs": epochs,
+            "loss": _finite(step.loss) if step else None,
             "samples_per_second": round(self._samples.rate, 1) or None,
-            "eta_seconds": _finite(self._eta(self._step)),
+            "eta_seconds": _finite(self._eta(step)) if step else None,
             "snapshot_step": self._committed.step,
             "snapshot_seconds": round(self._committed.seconds, 4),
             "snapshot_stall_seconds": round(self._committed.stall, 4),

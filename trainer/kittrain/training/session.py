@@ -82,6 +82,7 @@ class Session:
         self._request = StopRequest()
         self._stack = ExitStack()
         self._begin = self.cursor = Cursor()
+        self._plan = plan
         self.report = Reporter(world, plan)
 
     def __enter__(self) -> Self:
@@ -129,10 +130,12 @@ class Session:
         ranks = f"{world.size} ranks" if world.size > 1 else "1 rank"
         start = f"resuming after step {steps}" if steps else "training"
         if steps and epoch is not None:
-            start += f", in epoch {epoch + 1}"
+            epochs = self._plan.epochs
+            start += f", after epoch {epochs}, the last one," if epoch == epochs else f", in epoch {epoch + 1}"
         if steps > self._snapshots.committed.step:
             start += ", from copies in memory,"
-        self.report.begin(steps)
+        self.report.snapshot(self._snapshots.committed)
+        self.report.begin(steps, epoch)
         world.print(f"{start} with {ranks} on {world.device.type}{details}")
 
     def send(

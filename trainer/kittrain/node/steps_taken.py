@@ -1,0 +1,105 @@
+"""Which steps a script with its own loop has taken, and when: how many of them a restart has thrown away. Pure.
+
+A script tells nobody where it resumes. What it loads does: a file that was last changed when the script had taken so
+many steps holds the state after these, and a script that loads none begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+Mark: TypeAlias = tuple[int, int]  # nanoseconds of Unix time, and the steps taken by then
+
+LONGEST: Final = 64  # marks that nodes exchange at each start; older ones are further apart
+RECENT: Final = 32  # that stay as they are
+APART: Final = 500_000_000  # nanoseconds between two marks
+SETTLED: Final = 2  # steps after which nothing is loaded any more: torch takes one to create an optimizer's state
+
+
+class StepsTaken:
+    """The steps of a run over all of its starts, as one node has seen them.
+
+    Attributes:
+        marks: when how many steps were taken, the oldest first.
+        resumed_from: the step that the current ranks have resumed from; None: not known yet, or they are the first.
+        lost: steps that were taken before and are taken again.
+    """
+
+    def __init__(self) -> None:
+        self.marks: list[Mark] = []
+        self.resumed_from: int | None = None
+        self.lost = 0
+        self._former = 0  # marks of former ranks, which stay
+        self._base: int | None = 0  # steps before those of the current ranks; None: not known yet
+
+    def restart(self, marks: Sequence[Sequence[int]]) -> None:
+        """Ranks start again; ``marks`` are those of the node that has seen the most steps."""
+        self.marks = [(time, steps) for time, steps in marks]
+        self.resumed_from, self.lost = None, 0
+        self._base = None if marks else 0
+
+    def add(self, steps: int, now: int, loaded: int) -> bool:
+        """Add the steps of the current ranks; returns whether it has just become known where they have resumed.
+
+        Args:
+            steps: that these ranks have taken so far.
+            now: in nanoseconds of Unix time.
+            loaded: when the newest file that they have loaded was last changed; 0: none.
+        """
+        known = self._base is not None
+        if self._base is None and steps >= SETTLED:
+            self._resume(loaded)
+        if self._base is not None and steps:
+            self._mark(now, self._base + steps)
+        return not known and self._base is not None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is known of the resume, for the job's progress."""
+        return {} if self.resumed_from is None else {"resumed_from": self.resumed_from}
+
+    @property
+    def anew(self) -> str:
+        """That the script has begun anew after a restart; empty if it has not."""
+        begun_anew = self.lost and not self.resumed_from
+        return f"{self}; the script has loaded nothing that it saved in this run" if begun_anew else ""
+
+    def __str__(self) -> str:
+        about = "about " if self.resumed_from else ""  # where nothing is loaded, the number is exact
+        return f"resumed at {about}step {self.resumed_from}: {about}{self.lost} step{'s'[: self.lost != 1]} lost"
+
+    def _resume(self, loaded: int) -> None:
+        self.resumed_from = self._base = _steps_at(self.marks, loaded)
+        self.lost = last_step(self.marks) - self._base
+        self.marks = [mark for mark in self.marks if mark[1] <= self._base]
+        if loaded:
+            self.marks.append((loaded, self._base))  # the same file may be loaded again
+        self._former = len(self.marks)
+
+    def _mark(self, now: int, steps: int) -> None:
+        if self.marks and steps <= self.marks[-1][1]:
+            return
+        if len(self.marks) > self._former + 1 and self.marks[-1][0] < self.marks[-2][0] + APART:
+            self.marks.pop()
+        self.marks.append((now, steps))
+        if len(self.marks) > LONGEST:
+            self.marks = [*self.marks[:-RECENT:2], *self.marks[-RECENT:]]
+            self._former = 0
+
+
+def last_step(marks: Sequence[Sequence[int]]) -> int:
+    """The steps that were taken in all."""
+    return marks[-1][1] if marks else 0
+
+
+def _steps_at(marks: Sequence[Mark], time: int) -> int:
+    """The steps taken by then, between two marks in proportion; none before the first."""
+    before: Mark | None = None
+    for mark in marks:
+        if mark[0] > time:
+            if before is None:
+                return 0
+            return before[1] + (mark[1] - before[1]) * (time - before[0]) // (mark[0] - before[0])
+        before = mark
+    return last_step(marks)
