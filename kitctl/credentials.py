@@ -16,24 +16,37 @@ _NAME: Final = r"(?i)_KEY(_|$)|API_?KEY|TOKEN(?!IZ|S(_|$))|SECRET|PASSW(OR)?D|PA
 # Values: the prefixes that providers use so that scanners can find them.
 _VALUE: Final = (
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----"
-    r"|\b(gh[opsur]_|github_pat_|glpat-|hf_|sk-|xox[abpr]-)[A-Za-z0-9_-]{16}"
+    r"|\b(gh[opsur]_|github_pat_|glpat-|hf_|sk-|xox[abpr]-|npm_|dckr_pat_|pypi-AgE|AIza)[A-Za-z0-9_-]{16}"
     r"|\b(AKIA|ASIA)[A-Z0-9]{16}\b"
     r"|\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\."
 )
 # In a URL: user:password@, or a long name alone, which is a token. pip replaces ${NAME} by a variable.
 _URL_LOGIN: Final = r"://([^/@\s]*:(?!\$\{)[^/@\s]+|(?!\$\{)[^/@:\s]{20,})@"
 # One of these is in each text that _VALUE finds.
-_MARKS: Final = ("PRIVATE KEY-----", "gh", "glpat-", "hf_", "sk-", "xox", "AKIA", "ASIA", ".eyJ")
+_MARKS: Final = (
+    *("PRIVATE KEY-----", "gh", "glpat-", "hf_", "sk-", "xox", "AKIA", "ASIA", ".eyJ"),
+    *("npm_", "dckr_", "pypi-", "AIza"),
+)
+# In a file: a line that sets a variable of such a name to a long value with a digit, as a shell or Python does.
+_SET: Final = (
+    r"(?m)^[ \t]*(export[ \t]+)?[A-Z0-9_]*(API_?KEY|TOKEN|SECRET(_ACCESS)?_KEY|PASSWORD)"
+    r"(=|[ \t]*=[ \t]*(?=[\"']))[\"']?(?=[^\s\"']*[0-9])[A-Za-z0-9+/_=.-]{20,}[\"']?[ \t]*$"
+)
 _FILE: Final = (
-    r"(?i)\.env(\..*)?|\.netrc|\.npmrc|\.pypirc|\.git-credentials|kubeconfig.*|id_(rsa|dsa|ecdsa|ed25519)"
+    r"(?i).*\.env(\..*)?|\.netrc|\.npmrc|\.pypirc|\.git-credentials|kubeconfig.*|id_(rsa|dsa|ecdsa|ed25519)"
     r"|.*\.(pem|key|p12|pfx|jks)|.*(credential|secret|password|(?<![a-z])token(?!s|iz)).*(?<!\.py)"
 )
 
 
+_PLACE: Final = r"(.*/)?(\.kube/config|\.aws/(config|credentials)|\.docker/config\.json)"
+
+
 def is_credential_file(path: str, text: str = "") -> bool:
-    """Whether a file looks like a credential, by its name or its content."""
+    """Whether a file looks like a credential, by its name, its place or its content."""
     likely = any(mark in text for mark in _MARKS)  # 50 times as fast as the search, which few texts need then
-    return bool(re.fullmatch(_FILE, PurePath(path).name) or (likely and re.search(_VALUE, text)))
+    sets = any(word in text for word in ("KEY", "TOKEN", "PASSWORD"))
+    named = re.fullmatch(_FILE, PurePath(path).name) or re.fullmatch(_PLACE, path)
+    return bool(named or (likely and re.search(_VALUE, text)) or (sets and re.search(_SET, text)))
 
 
 def has_credential(line: str) -> bool:

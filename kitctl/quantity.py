@@ -26,8 +26,8 @@ def seconds(text: str) -> int:
 
 
 def duration(total: float) -> str:
-    """Format seconds: ``4s``, ``3m05s``, ``2h04m``, ``3d02h``."""
-    whole = int(total)
+    """Format seconds: ``4s``, ``3m05s``, ``2h04m``, ``3d02h``; ``0s`` if negative, as by a clock that is behind."""
+    whole = max(0, int(total))
     days, rest = divmod(whole, 86400)
     hours, rest = divmod(rest, 3600)
     minutes, secs = divmod(rest, 60)

@@ -13,7 +13,9 @@ from kitctl.workdir.patterns import wrong
 from kitctl.workdir.selection import IGNORE_FILE, IGNORED, MARKS, Candidate, is_never_sent
 
 CANDIDATES_LIMIT: Final = 100_000
-GIT: Final = ("git", "-c", "core.fsmonitor=false")  # a repository's own settings must not start a program
+# A repository's own settings must not start a program: neither a monitor, nor the transport of a partial clone.
+GIT: Final = ("git", "-c", "core.fsmonitor=false", "-c", "protocol.allow=never", "-c", "safe.bareRepository=explicit")
+GIT_ENVIRON: Final = {"GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": ""}
 Verdict = Callable[[str], bool | None]
 
 
@@ -128,7 +130,7 @@ def _git_listing(folder: Path) -> Listing | None:
 
 def _git(folder: Path, *options: str) -> list[str] | None:
     """The paths of ``git ls-files``, without a hook's variables; None without git, or outside a repository."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | GIT_ENVIRON
     command = [*GIT, "-C", str(folder), "ls-files", "-z", *options]
     try:
         done = subprocess.run(command, capture_output=True, check=False, env=environ, stdin=subprocess.DEVNULL)

@@ -15,7 +15,7 @@ from kitctl.errors import SpecError
 from kitctl.quantity import format_bytes
 from kitctl.workdir.patterns import wrong
 
-SCANNED: Final = 128 * 1024  # bytes; larger files are not searched for credentials
+SCANNED: Final = 1 << 20  # bytes; larger files are not searched for credentials
 SHOWN: Final = 5  # of the largest files
 
 

@@ -22,7 +22,11 @@ def test_names_of_credentials(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [HF, "ghp_" + "x" * 36, "AKIA" + "A" * 16, "sk-" + "0" * 20, KEY, "glpat-" + "x" * 20]
+    "value",
+    [
+        *(HF, "ghp_" + "x" * 36, "AKIA" + "A" * 16, "sk-" + "0" * 20, KEY, "glpat-" + "x" * 20, "npm_" + "a" * 36),
+        *("dckr_pat_" + "a" * 27, "pypi-AgEIcHlwaS5vcmc" + "C" * 20, "AIza" + "b" * 35),
+    ],
 )
 def test_values_of_credentials(value: str) -> None:
     assert len([*warnings(JobSpec(env={"A": value}), NO_SOURCES)]) == 1
@@ -36,10 +40,25 @@ def test_values_of_credentials(value: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [".env", "a/.env.local", "x.pem", "server.key", "id_rsa", ".netrc", "my-credentials.json", "token", "hf_token"],
+    [
+        *(".env", "a/.env.local", "x.pem", "server.key", "id_rsa", ".netrc", "my-credentials.json", "token"),
+        *("hf_token", "prod.env", ".kube/config", "a/.aws/config", ".docker/config.json"),
+    ],
 )
 def test_files_of_credentials(path: str) -> None:
     assert len([*warnings(JobSpec(), Sources(files={path: "x"}))]) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "WANDB_API_KEY=" + "0123456789" * 4,
+        "export TOKEN='" + "a1" * 12 + "'",
+        'KEY = TOKEN = 1\nAPI_KEY = "' + "a1" * 9 + 'bc"',
+    ],
+)
+def test_a_file_that_sets_a_credential(line: str) -> None:
+    assert len([*warnings(JobSpec(), Sources(files={"run.sh": f"set -e\n{line}\n"}))]) == 1
 
 
 def test_what_is_not_a_credential() -> None:
@@ -50,10 +69,28 @@ def test_what_is_not_a_credential() -> None:
         "KEYBOARD": "x",
         "EMPTY_KEY": "",
     }
-    paths = ("train.py", "tokenizer.py", "tokens.txt", "secrets.py", "key.py", "tokenizer.json", "keys/model.py")
-    assert not [
-        *warnings(JobSpec(env=env, args=("--sk-learn", "x")), Sources(files=dict.fromkeys(paths, "import torch\n")))
-    ]
+    lines = (
+        "API_KEY = os.environ['WANDB_API_KEY']",
+        "TOKEN=$TOKEN",
+        "API_KEY = settings.api_key_of_host_1",
+        "API_KEY=",
+    )
+    text = "\n".join(("import torch", *lines, "PAD_TOKEN = 'x'", ""))
+    paths = (
+        "environment.py",
+        "env.py",
+        "config",
+        ".venv.txt",
+        "aws/config",
+        "train.py",
+        "tokenizer.py",
+        "tokens.txt",
+        "secrets.py",
+        "key.py",
+        "tokenizer.json",
+        "keys/model.py",
+    )
+    assert not [*warnings(JobSpec(env=env, args=("--sk-learn", "x")), Sources(files=dict.fromkeys(paths, text)))]
 
 
 def test_render_and_dry_run_warn_about_credentials(

@@ -19,6 +19,11 @@ def test_durations(text: str, seconds: int) -> None:
     assert quantity.seconds(text) == seconds
 
 
+@pytest.mark.parametrize("total", [-0.5, -8, -7200])
+def test_an_age_by_a_clock_that_is_behind_is_none(total: float) -> None:
+    assert quantity.duration(total) == "0s"
+
+
 @pytest.mark.parametrize("text", ["", "soon", "1.5h", "-3s", "5 m", "1h30", "3w"])
 def test_invalid_durations(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration like"):

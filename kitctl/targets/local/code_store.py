@@ -41,7 +41,8 @@ def remove_unused(state: Path) -> None:
 
 
 def _add(sent: SentFolder, store: Path, pool: Path) -> None:
-    pool.mkdir(parents=True, exist_ok=True)
+    pool.mkdir(mode=0o700, parents=True, exist_ok=True)
+    pool.chmod(0o700)  # it has files that others may not read, and an earlier version made it readable
     for name in ("blobs", "trees"):
         (store / name).mkdir(parents=True, exist_ok=True)
     for digest, path in sent.tree.paths.items():

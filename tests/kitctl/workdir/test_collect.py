@@ -163,6 +163,28 @@ def test_a_repositorys_settings_run_no_program(repository: Path) -> None:
     assert not (repository / "started").exists()
 
 
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_repository_fetches_nothing_that_it_lacks(tmp_path: Path, *, allowed: bool) -> None:
+    """A partial clone with a sparse index asks its remote for a missing tree, by a program that its settings name."""
+    source, clone, hook = tmp_path / "source", tmp_path / "clone", tmp_path / "hook.sh"
+    write(source, "lib/model.py", "train.py")
+    git(source, "init", "-q")
+    git(source, "config", "uploadpack.allowFilter", "true")
+    git(source, "add", "-A")
+    git(source, "commit", "-qm", "all")
+    git(tmp_path, "clone", "-q", "--sparse", "--filter=tree:0", f"file://{source}", str(clone))
+    git(clone, "sparse-checkout", "init", "--cone", "--sparse-index")
+    for pack in (clone / ".git" / "objects" / "pack").iterdir():
+        pack.unlink()
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nexit 1\n")
+    hook.chmod(0o755)
+    git(clone, "config", "remote.origin.uploadpack", str(hook))
+    if allowed:
+        git(clone, "config", "protocol.file.allow", "always")
+    assert "train.py" in paths(collect(clone, ()))
+    assert not (tmp_path / "started").exists()
+
+
 # -- links ------------------------------------------------------------------------------------------------------------
 
 
