@@ -43,6 +43,7 @@ def test_a_restarted_node_gets_the_submitted_files(kit: Kit) -> None:
     job = ("--name", "sent", "--nodes", "2", "--workdir", "project")
     output = kit.run("submit", *job, "--", "train.py", str(signal_file))
     assert f"3 files (524 B) of {folder} sent to {kit.job('sent').code_store}" in output
+    assert "each node sees only its own: what rank 0 saves is not there for others" in output
     kit.until("sent", lambda _: kit.read("logs", "sent").count("version 1") == 2)
     (folder / "model.py").write_text("VERSION = 2\n")
     os.killpg(kit.agent("sent", 1), signal.SIGKILL)

@@ -80,7 +80,10 @@ class LocalTarget:
         for one in sources.folders:
             self._warn(sent(one, str(folder.code_store)))
         if where := job_outputs.place(folder, self.state):
-            self._warn(f"outputs of its nodes: {where}")
+            own = (
+                "; each node sees only its own: what rank 0 saves is not there for others" if spec.max_nodes > 1 else ""
+            )
+            self._warn(f"outputs of its nodes: {where}{own}")
         supervisor.spawn(folder)
 
     def run_checks(self, submission: Submission) -> Iterator[Finding]:
