@@ -131,7 +131,7 @@ class Session:
         start = f"resuming after step {steps}" if steps else "training"
         if steps and epoch is not None:
             epochs = self._plan.epochs
-            start += f", after epoch {epochs}, the last one," if epoch == epochs else f", in epoch {epoch + 1}"
+            start += f", at the end of epoch {epochs}" if epoch == epochs else f", in epoch {epoch + 1}"
         if steps > self._snapshots.committed.step:
             start += ", from copies in memory,"
         self.report.snapshot(self._snapshots.committed)
