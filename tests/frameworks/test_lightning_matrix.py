@@ -29,6 +29,7 @@ ONE_BATCH: Final = {"arguments": {"max_epochs": 4}, "every": 1, "samples": 6}
 SHORT: Final = {"arguments": {"max_steps": 9, "max_epochs": -1, "val_check_interval": 2}, "every": 4}
 EARLY: Final = {"arguments": {"max_epochs": 6}, "every": 5, "patience": 1, "rate": 0.5}
 FOLDS: Final = {**STEPS, "parts": 2}
+WORKERS: Final = {**STEPS, "workers": 1}
 
 TABLE: Final[Table] = {
     "steps": (
@@ -74,6 +75,7 @@ TABLE: Final[Table] = {
     "one batch": (ONE_BATCH, [*kills("on_train_batch_start", 1, 2), *drains("on_train_batch_end", 1)]),
     "short": (SHORT, [*kills("on_train_batch_end", 5, 8), *kills("after", 9), *drains("on_train_batch_end", 5)]),
     "early": (EARLY, [*kills("on_train_batch_end", 7), *kills("after", 18), *drains("on_train_batch_end", 8)]),
+    "workers": (WORKERS, [*kills("on_train_batch_end", 3, 8), *drains("on_train_batch_end", 2, 5)]),
     "folds": (
         FOLDS,
         [

@@ -19,7 +19,8 @@ EVENTS = [name for name in dir(Callback) if name.startswith(("on_train", "on_val
 
 
 class Points(Dataset[tuple[torch.Tensor, torch.Tensor]]):
-    def __init__(self, count, seed):
+    def __init__(self, count, seed, noise=0.1):
+        self.noise = noise
         generator = torch.Generator().manual_seed(seed)
         self.inputs, self.targets = (torch.rand(count, width, generator=generator) for width in (5, 1))
 
@@ -27,7 +28,7 @@ class Points(Dataset[tuple[torch.Tensor, torch.Tensor]]):
         return len(self.inputs)
 
     def __getitem__(self, index):
-        noise = torch.rand(()) / 10  # augmentation
+        noise = self.noise * torch.rand(())  # augmentation
         return self.inputs[index] + noise, self.targets[index]
 
 
@@ -141,7 +142,9 @@ def fit(config, interruption, part):
     trainer.callbacks.append(KitCallback(trainer))
     torch.manual_seed(100 * part + trainer.global_rank)
     module = Network(config, part, interruption.rows)
-    loader = DataLoader(Points(config.get("samples", 36), 1), batch_size=2, shuffle=True)
+    workers = config.get("workers", 0)  # what they draw differs after a resume
+    points = Points(config.get("samples", 36), 1, noise=0.0 if workers else 0.1)
+    loader = DataLoader(points, batch_size=2, shuffle=True, num_workers=workers)
     trainer.fit(module, loader, DataLoader(Points(9, 2), batch_size=3))
     interruption.at("after", trainer.global_step, part)
     kept = torch.load(best.best_model_path, weights_only=False)["state_dict"]

@@ -114,14 +114,14 @@ class Position:
         if not self._start["iterated"]:
             rng.restore(self._start["rng"])
         fetcher = iter(loop._data_fetcher)  # noqa: SLF001  as above
-        if self._start["iterated"]:
+        if self._start["iterated"] and not skipped:  # else the sampler does it, with workers already
             rng.restore(self._start["rng"])
         for _ in range(0 if skipped else taken):
             next(fetcher)
         fetcher.fetched = 0
-        if skipped:
-            self._now = None  # the sampler restores it
-        elif fetcher.length is not None:  # the next batch has not been loaded yet
+        if skipped and not loaders[0].num_workers:
+            self._now = None  # the sampler restores it, and what loading draws counts
+        elif not skipped and fetcher.length is not None:  # the next batch has not been loaded yet
             rng.restore(self._now)
             self._now = None
 
