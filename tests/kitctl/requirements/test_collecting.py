@@ -111,3 +111,9 @@ def test_a_password_in_an_index_url_is_a_warning() -> None:
     assert "--secret NAME=SECRET/KEY" in warnings("https://me:secret@host/simple")[0]
     assert not warnings("https://me:${TOKEN}@host/simple")
     assert not warnings("https://host:8080/simple")
+
+
+def test_the_jobs_index_comes_after_the_files_since_the_last_one_counts(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("-i https://file/simple\nalpha\n")
+    found = collect(Requirements(file="requirements.txt", index_url="https://job/simple"), tmp_path)
+    assert text(found) == ["--index-url https://file/simple", "--index-url https://job/simple", "alpha"]

@@ -66,3 +66,10 @@ def test_what_cannot_be_sent_is_an_error_with_its_line(line: str, words: str) ->
     message = str(raised.value)
     assert words in message
     assert message.startswith("invalid job:\n  requirements.file: file.txt, line 2: ")
+
+
+def test_a_fragment_of_a_url_is_no_comment() -> None:
+    urls = ["alpha @ https://host/alpha-1.0-py3-none-any.whl#sha256=00", "beta @ git+https://host/beta.git@v1#egg=beta"]
+    text = f"{urls[0]}\n{urls[1]} # because\n#gamma\n"
+    assert [line for _, line in logical_lines(text)] == urls
+    assert read_file(PurePath("requirements.txt"), lambda _: text).lines == urls

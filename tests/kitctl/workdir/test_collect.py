@@ -146,11 +146,22 @@ def test_a_folder_of_a_repository_that_ignores_it_is_sent(repository: Path) -> N
     assert paths(collect(repository / "runs" / "one", ())) == {"train.py"}
 
 
-def test_variables_of_a_git_hook_are_ignored(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(repository, "train.py", "x.tmp")
+def test_variables_of_a_git_hook_are_ignored(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They name another repository, which tracks another of the ignored files."""
+    other = tmp_path_factory.mktemp("other")
+    git(other, "init", "-q")
+    write(other, "theirs.tmp")
+    git(other, "add", "theirs.tmp")
+    write(repository, "train.py", "ours.tmp", "theirs.tmp")
+    git(repository, "add", "ours.tmp")
     (repository / ".gitignore").write_text("*.tmp\n")
-    monkeypatch.setenv("GIT_DIR", "/nowhere")
-    assert paths(collect(repository, ())) == {"train.py"}
+    for variables in ({"GIT_DIR": other / ".git"}, {"GIT_INDEX_FILE": other / ".git" / "index"}):
+        with monkeypatch.context() as hook:
+            for name, value in variables.items():
+                hook.setenv(name, str(value))
+            assert paths(collect(repository, ())) == {"train.py", "ours.tmp"}, variables
 
 
 def test_a_repositorys_settings_run_no_program(repository: Path) -> None:

@@ -48,7 +48,10 @@ def test_an_invalid_mounted_secret_is_an_error(tmp_path: Path) -> None:
         read_secret(node(KIT_SECRET_FILE=str(file)), tmp_path)
 
 
-def test_all_nodes_share_the_secret_that_one_of_them_generated(server: ApiServer, tmp_path: Path) -> None:
+def test_all_nodes_share_the_secret_that_one_of_them_generated(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apiserver, "RETRY_TIMEOUT", 0.0)  # that another one was faster is no failure
     server.objects[SECRET] = {"metadata": {"resourceVersion": "7"}}
     all_have_read = threading.Barrier(4)
     readers = threading.local()
@@ -121,3 +124,20 @@ def test_torchs_rendezvous_is_a_warning(tmp_path: Path) -> None:
     assert "can run code on all nodes" in logged[0]
     with pytest.raises(EnvError, match="c10d has no authentication"):
         read_secret(replace(env, secret_required=True), tmp_path)
+
+
+def test_a_secret_that_cannot_be_filled_is_an_error_after_a_time(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apiserver, "RETRY_TIMEOUT", 0.0)
+    server.objects[SECRET] = {"metadata": {"resourceVersion": "7"}}
+    fills: list[str] = []
+
+    def fail(method: str, _path: str) -> None:
+        fills.extend([method] if method == "PATCH" else [])
+        server.status = 503 if method == "PATCH" and len(fills) < 4 else 200
+
+    server.before = fail
+    with pytest.raises(ApiError, match="HTTP status 503"):
+        read_secret(node(KIT_SECRET_NAME="run-rendezvous"), tmp_path)
+    assert fills == ["PATCH"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import resource
 import time
 from collections.abc import Iterator
@@ -14,9 +15,10 @@ from unittest.mock import patch
 import pytest
 
 from kittrain.outcome import marker
-from kittrain.snapshots import snapshot
+from kittrain.snapshots import shards, snapshot
 from kittrain.snapshots.archive import SnapshotError
 from kittrain.snapshots.fence import Fence, Fenced
+from kittrain.snapshots.shards import CorruptError
 from kittrain.system.storage import StorageUnavailableError
 from tests.trainer import saved
 from tests.trainer.mounts import make_read_only, tmpfs
@@ -242,3 +244,17 @@ def test_a_snapshot_whose_replacement_was_interrupted_is_used(tmp_path: Path) ->
     found = saved.newest(tmp_path)
     assert found == second
     assert not replaced.exists()
+
+
+@pytest.mark.parametrize("kept", [0, 100, -1], ids=["emptied", "truncated", "one byte short"])
+def test_a_shard_that_is_damaged_before_publishing_is_found_then(tmp_path: Path, kept: int) -> None:
+    """At a restore it would be too late."""
+    mine = archive(tmp_path)
+    mine.claim()
+    publish(mine, tmp_path, manifest(1, 1))
+    scratch, described = write_shards(tmp_path, manifest(2, 1))
+    shard = scratch / shards.name(1)
+    os.truncate(shard, kept if kept >= 0 else shard.stat().st_size + kept)
+    with pytest.raises(CorruptError):
+        mine.publish(described, scratch)
+    assert names(tmp_path) == ["step-00000001-g0001"]

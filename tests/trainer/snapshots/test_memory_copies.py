@@ -173,3 +173,16 @@ def test_without_enough_memory_training_continues_without_copies(
     assert len(warnings) == 1
     assert "the state is not copied to main memory: rank 0: 2 x 0.8 MiB in " in warnings[0]
     assert "No space left on device" in warnings[0]
+
+
+def test_after_a_copy_that_could_not_be_completed_there_are_no_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run(tmp_path)
+    run.copy(1)  # and wait until it is complete
+    with patch.object(shards, "write_tail", side_effect=OSError("no memory is left")):
+        run.copy(2, wait=False)
+        run.snapshots._memory.close()  # it is complete then
+    assert not run.snapshots.memory_ready
+    assert "no more copies of the state in main memory after step 2" in "".join(capsys.readouterr())
+    assert set(run.copies()) == {1}

@@ -372,7 +372,11 @@ def test_nothing_to_train_is_an_error(epochs: int, every: int) -> None:
         Training(world, model, optimizer, loss, data, epochs=epochs, snapshot_every=every)
 
 
-def test_the_options_of_a_step_give_the_same_result_as_plain_torch(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("norm", [0.05, None], ids=["clipped", "unclipped"])  # clipping hides a constant factor
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_options_of_a_step_give_the_same_result_as_plain_torch(
+    capsys: pytest.CaptureFixture[str], dtype: torch.dtype, norm: float | None
+) -> None:
     evaluated: list[int] = []
 
     def on_evaluate(steps: int) -> dict[str, float]:
@@ -384,7 +388,7 @@ def test_the_options_of_a_step_give_the_same_result_as_plain_torch(capsys: pytes
         plain = copy.deepcopy(model)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
         data = Data(samples(), batch=6)
-        options: dict[str, Any] = {"accumulate": 2, "max_grad_norm": 0.05, "autocast": torch.bfloat16}
+        options: dict[str, Any] = {"accumulate": 2, "max_grad_norm": norm, "autocast": dtype}
         fitted = Training(
             *(world, model, optimizer, loss, data),
             epochs=EPOCHS,
@@ -395,15 +399,19 @@ def test_the_options_of_a_step_give_the_same_result_as_plain_torch(capsys: pytes
         )
         fitted.fit()
     optimizer = torch.optim.SGD(plain.parameters(), lr=0.2, momentum=0.9)
+    scaler = torch.amp.GradScaler("cpu", enabled=dtype == torch.float16)
     for span in data.order.spans(Cursor(), EPOCHS):
         optimizer.zero_grad()
         ids = data.order.ids(span)
         for half in (ids[: len(ids) // 2], ids[len(ids) // 2 :]):
-            with torch.autocast("cpu", dtype=torch.bfloat16):
+            with torch.autocast("cpu", dtype=dtype):
                 lost = loss(plain, list(samples()[half]))
-            (lost / 2).backward()
-        nn.utils.clip_grad_norm_(plain.parameters(), 0.05)
-        optimizer.step()
+            scaler.scale(lost / 2).backward()
+        scaler.unscale_(optimizer)
+        if norm is not None:
+            nn.utils.clip_grad_norm_(plain.parameters(), norm)
+        scaler.step(optimizer)
+        scaler.update()
     torch.testing.assert_close(dict(model.state_dict()), dict(plain.state_dict()))
     assert evaluated == [5, 10]
     assert "step 10/12 accuracy 1.0000" in capsys.readouterr().out
