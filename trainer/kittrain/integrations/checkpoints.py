@@ -63,8 +63,9 @@ def sync(checkpoint: Path) -> None:
 
 
 def complete(checkpoint: Path, marker: Marker) -> None:
-    """Mark a checkpoint as complete."""
+    """Mark a checkpoint as complete. It survives a power cut from then on: older ones may be removed."""
     replace(checkpoint / MARKER, json.dumps(asdict(marker)).encode())
+    sync_folder(checkpoint.parent)  # a framework has created it there
 
 
 def kept_accumulation(marker: Marker | None, ranks: int) -> int | None:
@@ -98,8 +99,11 @@ def rename(checkpoint: Path, name: str) -> Path:
 
 
 def remove(checkpoint: Path) -> None:
-    """Remove a checkpoint, its marker first: what a kill leaves of it is not complete."""
-    (checkpoint / MARKER).unlink(missing_ok=True)
+    """Remove a checkpoint, its marker first: what a kill or a power cut leaves of it is not complete."""
+    marker = checkpoint / MARKER
+    if marker.exists():
+        marker.unlink(missing_ok=True)
+        sync_folder(checkpoint)
     shutil.rmtree(checkpoint, ignore_errors=True)
 
 

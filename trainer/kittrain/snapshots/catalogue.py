@@ -17,6 +17,7 @@ from kittrain.snapshots import snapshot
 from kittrain.snapshots.listing import SnapshotFolder, list_folders
 from kittrain.snapshots.shards import CorruptError
 from kittrain.snapshots.snapshot import MODEL, IncompatibleError, Manifest
+from kittrain.system import files
 
 Condition = Literal[
     "whole",  # the manifest is valid and the files exist; their bytes were not checked
@@ -151,6 +152,7 @@ def delete(found: Sequence[SnapshotInfo], names: Collection[str], *, keep: int, 
         path = allowed[name].path
         scratch = path.with_name(f"{snapshot.SCRATCH}{name}-dropped")
         path.rename(scratch)  # first, so that no run sees a partial snapshot
+        files.sync_folder(path.parent)  # nor after a power cut
         shutil.rmtree(scratch)
     return [allowed[name] for name in names]
 

@@ -160,6 +160,7 @@ def restore_replaced(folder: Path) -> None:
     for replaced in [one for one in folder.iterdir() if one.name.startswith(REPLACED)] if folder.exists() else []:
         snapshot = replaced.with_name(replaced.name.removeprefix(REPLACED))
         if snapshot.exists():
+            files.sync_folder(folder)  # a writer that was killed may not have
             discard(replaced)
         else:
             replaced.rename(snapshot)
