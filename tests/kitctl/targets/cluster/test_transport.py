@@ -63,7 +63,8 @@ def test_https_to_a_server_without_tls(server: ApiServer, kit: Kit) -> None:
 def test_a_proxys_404_does_not_mean_that_an_object_is_gone(server: ApiServer, kit: Kit) -> None:
     """A delete waits until the API server reports its job as gone."""
     kit.submit()
-    server.plan("GET .*/jobs/run", answer=(404, "<html>not found</html>"))
+    missing = {"answer": (404, "<html>not found</html>")}
+    server.plan("DELETE .*/jobs/run", before=lambda: server.plan("GET .*/jobs/run", **missing))
     assert "not from an API server" in kit("delete", "run", exit_code=1)
 
 
