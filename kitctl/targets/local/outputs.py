@@ -26,7 +26,7 @@ KEPT: Final = "outputs"  # in the state folder; kittrain.node.workdir has one of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class KeptOutputs:
     """Outputs that outlive their job: in which folder, and how many files of how many bytes."""
 
     folder: Path
@@ -46,7 +46,7 @@ def place(folder: JobFolder, state: Path) -> str:
     return str(among / "node-<i>" if among else folder.path / "nodes" / "<i>" / "workdir")
 
 
-def keep(folder: JobFolder, state: Path) -> Kept | None:
+def keep(folder: JobFolder, state: Path) -> KeptOutputs | None:
     """Move what the ranks of an ended job wrote out of its folder; None if there is nothing.
 
     Files that were sent and have not changed are no outputs. An interrupted move is completed by the next one.
@@ -62,7 +62,7 @@ def keep(folder: JobFolder, state: Path) -> Kept | None:
         for path in _written(node.workdir, sent):
             _move(path, kept / f"node-{node.index}" / path.relative_to(node.workdir))
     sizes = [path.lstat().st_size for path in _files(kept)]
-    return Kept(folder=kept, files=len(sizes), size=sum(sizes)) if sizes else None
+    return KeptOutputs(folder=kept, files=len(sizes), size=sum(sizes)) if sizes else None
 
 
 def remove_kept(folder: JobFolder, state: Path) -> None:
