@@ -116,6 +116,17 @@ def test_each_fold_trains_a_model_of_its_own(found: list[dict[str, Any]]) -> Non
     assert len(second["rows"]) == len(first["rows"])
 
 
+def test_a_complete_checkpoint_stays_until_the_next_one_is_complete(found: list[dict[str, Any]]) -> None:
+    assert found[0]["steps kill on_save 6"]["kept"] == ["checkpoint-4"], "with save_total_limit=1"
+    assert found[0]["steps kill on_step_begin 6"]["kept"] == ["checkpoint-6"]
+
+
+def test_what_only_a_resume_needs_is_removed_later(found: list[dict[str, Any]]) -> None:
+    assert found[0]["sparse drain on_step_end 5"]["kept"] == ["checkpoint-4", "resume-6"]
+    # the first fold's last and best one, and the second one's
+    assert found[0]["folds drain on_step_end 3 of part 1"]["kept"] == ["checkpoint-12", "checkpoint-4", "checkpoint-6"]
+
+
 def test_a_job_whose_rank_is_killed_ends_the_same(found: list[dict[str, Any]], tmp_path: Path) -> None:
     interruption = Interruption(event="on_step_end", part=1, step=4)
     logs = matrix.check_job("hf_matrix.py", FOLDS, interruption, found[0][matrix.UNDISTURBED + "folds"], tmp_path)

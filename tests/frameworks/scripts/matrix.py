@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from kittrain.integrations import places
+from kittrain.integrations.checkpoints import MARKER
 from kittrain.system import heartbeat
 from kittrain.system.heartbeat import HeartbeatState
 from kittrain.training.session import Drained
@@ -98,19 +99,20 @@ def begin(folder):
 
 
 def run_case(train, config, folder, interruption):
-    """The facts of a run that was interrupted and resumed, with what interrupted it."""
+    """The facts of a run that was interrupted and resumed, what interrupted it, and the complete checkpoints then."""
     begin(folder)
-    ended = "not interrupted"
+    ended, kept = "not interrupted", list[str]()
     for _ in range(MOST_RESTARTS):
         try:
-            return {"facts": train(config, interruption), "ended": ended}
+            return {"facts": train(config, interruption), "ended": ended, "kept": kept}
         except Killed:
             ended = "killed"
         except Drained:
             ended = "drained"
+        kept = sorted(marker.parent.name for marker in folder.rglob(MARKER))
         dist.barrier()  # a restart begins when all ranks have ended
         begin(folder)
-    return {"facts": None, "ended": ended}
+    return {"facts": None, "ended": ended, "kept": kept}
 
 
 def job(train, file):
