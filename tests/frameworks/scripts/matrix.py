@@ -118,6 +118,7 @@ def run_case(train, config, folder, interruption):
 def job(train, file):
     """One case as a job."""
     case = json.loads(file.read_text())
+    os.chdir(file.parent)
     facts = train(case["config"], Killing(case["flag"], **case["interruption"]))
     file.with_name(f"facts-{os.environ['RANK']}.json").write_text(json.dumps(facts))
 
