@@ -148,7 +148,8 @@ def seen_under_torchrun(folder: Path, command: tuple[str, ...]) -> Any:
     """What the script writes under plain torchrun."""
     output = folder / "torchrun.json"
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", *command]
-    env = {**warm_environ(), "PYTHONPATH": SEARCH_PATH, "PYTHONUNBUFFERED": "1", "OUTPUT": str(output)}
+    env = {name: text for name, text in warm_environ().items() if text}  # as for the agent's nodes
+    env |= {"PYTHONPATH": SEARCH_PATH, "PYTHONUNBUFFERED": "1", "OUTPUT": str(output)}
     subprocess.run(torchrun, check=True, cwd=folder, env=env, capture_output=True)
     return json.loads(output.read_text())
 

@@ -104,7 +104,8 @@ def test_lost_peers_are_placed_in_the_script_and_not_in_the_hook_around_backward
     torchs = ModuleType("autograd")
     source = f"def backward(): raise RuntimeError({GONE!r})"
     exec(compile(source, "/lib/torch/autograd/__init__.py", "exec"), vars(torchs))
-    writer = SimpleNamespace(backward_began=lambda _: None, backward_ended=lambda _: None)
+    ignore = {"backward_began": lambda _: None, "backward_ended": lambda _: None}
+    writer = SimpleNamespace(optimized=True, grouped=False, **ignore)
     script_hooks._watch_backward(torchs, cast("ScriptWriter", writer))
     with pytest.raises(RuntimeError) as caught:
         torchs.backward()

@@ -85,7 +85,8 @@ def interpreter() -> dict[str, Any]:
         "limits": [sys.getrecursionlimit(), sys.getswitchinterval(), sys.get_int_max_str_digits()],
         "hooks": [plain(one) for one in (sys.excepthook, sys.unraisablehook, threading.excepthook, sys.displayhook)],
         "traces": [plain(sys.gettrace()), plain(sys.getprofile()), plain(threading.gettrace())],
-        "finders": [plain(one) for one in (*sys.meta_path, *sys.path_hooks)],
+        # Once each: kittrain has one for each module that it waits for, and a cold rank has imported more of them.
+        "finders": list(dict.fromkeys(plain(one) for one in (*sys.meta_path, *sys.path_hooks))),
         "streams": [stream(sys.stdout), stream(sys.stderr), stream(sys.stdin)],
         "signals": {one.name: plain(signal.getsignal(one)) for one in signals},
         "gc": [gc.isenabled(), gc.get_threshold(), gc.get_debug()],
