@@ -18,7 +18,7 @@ from kittrain.system.heartbeat import Phase
 from kittrain.training import batchnorm
 from kittrain.training.gradients import AveragedGradients, Gradients, Loss, Parts
 from kittrain.training.report import Plan
-from kittrain.training.session import OnStep, Session
+from kittrain.training.session import NO_METRICS, OnStep, Session
 from kittrain.training.step_sync import PendingMean
 from kittrain.training.virtual_ranks import VirtualRanks
 from kittrain.world.data import Data
@@ -186,12 +186,14 @@ class Training:
 
     def _evaluate(self, epoch: int) -> Mapping[str, float]:
         """The metrics that are due after a step: of the epoch that it ends, and of its own."""
-        session, metrics = self._session, dict[str, float]()
+        session = self._session
         ended = session.cursor.position == 0
         due = self.evaluate_every is not None and session.steps % self.evaluate_every == 0
-        if ended or due:
-            self.world.heartbeat.beat(Phase.EVALUATING)
-            session.flush()
+        if not ended and not due:
+            return NO_METRICS
+        metrics: dict[str, float] = {}
+        self.world.heartbeat.beat(Phase.EVALUATING)
+        session.flush()
         if due and self.on_evaluate:
             metrics |= {name: float(value) for name, value in self.on_evaluate(session.steps).items()}
             session.report.evaluation(session.steps, metrics)

@@ -106,7 +106,8 @@ class Reporter:
     def step(self, step: Step) -> None:
         """A step has ended."""
         first, self._step = self._step is None, step
-        self._bar.update()
+        if not self._bar.disable:
+            self._bar.update()
         self._samples.count(step.size)
         self._steps.count(1)
         if not self._main:
