@@ -242,7 +242,7 @@ def test_torch_has_the_function_that_stacks_show(file: str, function: str) -> No
 def test_the_backward_pass_without_checks_is_torchs() -> None:
     first, second = (torch.arange(3.0, requires_grad=True) for _ in range(2))
     first.square().sum().backward()
-    backward(second.square().sum(), torch.ones(()))
+    backward((second.square().sum(),), (torch.ones(()),))
     assert first.grad is not None
     assert second.grad is not None
     assert torch.equal(first.grad, second.grad)

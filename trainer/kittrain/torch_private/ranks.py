@@ -32,16 +32,16 @@ def ignore_in_ddp(model: nn.Module, names: Sequence[str]) -> None:
     model._ddp_params_and_buffers_to_ignore = names  # type: ignore[assignment]  # noqa: SLF001
 
 
-def backward(loss: Tensor, seed: Tensor) -> None:
-    """``loss.backward()`` of a plain tensor of one number, without the checks that take torch some 20 us.
+def backward(ends: tuple[Tensor, ...], gradients: tuple[Tensor, ...]) -> None:
+    """``torch.autograd.backward`` of plain tensors, without the checks that take torch some 20 us.
 
     Args:
-        loss: ends the graph.
-        seed: 1, of the loss's shape, type and device. ``backward`` would make it anew, with one more kernel.
+        ends: of the graph.
+        gradients: one for each, of its shape, type and device.
     """
     keep_graph = create_graph = False
     torch.autograd.graph._engine_run_backward(  # noqa: SLF001
-        (loss,), (seed,), keep_graph, create_graph, (), allow_unreachable=True, accumulate_grad=True
+        ends, gradients, keep_graph, create_graph, (), allow_unreachable=True, accumulate_grad=True
     )
 
 

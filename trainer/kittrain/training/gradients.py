@@ -31,7 +31,6 @@ from kittrain.world.transfer import copy_behind, to_device
 
 Loss = Callable[[nn.Module, Any], Tensor]
 Scale = Callable[[Tensor], Tensor]
-Encode = Callable[[], Tensor]
 Parts = list[Batch]  # one rank's batches of a step
 MessageSource = Callable[[], StepMessage]  # called as late as possible
 
@@ -93,7 +92,8 @@ class AveragedGradients:
         self._piggyback = ddp.comm_hook is None  # a hook may change the values, e.g. round them
         self._step = _StepModule(world, model, loss, scale, self._carrier)
         self._parallel = world.parallel(self._step, ddp)
-        self._seed = torch.ones(())  # of the backward pass
+        self._encoder = MessageEncoder(world.device, torch.float32, weight=world.size)
+        self._seed = torch.ones(())
 
     def batches(self, cursor: Cursor, epochs: int) -> Iterator[Parts]:
         """See the protocol."""
@@ -119,17 +119,28 @@ class AveragedGradients:
         weight = batch.weight / len(self._sharers)
         samples = to_device(batch.take(), self._world.device)
         if batch.ids or not self._batchnorms:
-            loss = self._parallel(samples, weight, message)
+            ends = self._parallel(samples, weight)
         else:  # a batch of weight 0 must not change statistics
             with eval_mode(self._batchnorms):
-                loss = self._parallel(samples, weight, message)
+                ends = self._parallel(samples, weight)
         del samples  # its memory is free during the backward pass, unless that needs it
-        if type(loss) is not Tensor or loss.numel() != 1:
-            loss.backward()  # as the tensor's type has it, or an error
-            return
-        if self._seed.dtype != loss.dtype or self._seed.shape != loss.shape or self._seed.device != loss.device:
-            self._seed = torch.ones_like(loss)
-        backward(loss, self._seed)
+        loss = ends[0]
+        gradients = [self._seed_of(loss)]
+        if len(ends) > 1:
+            gradients.append(self._encoder.encode(message(), self._step.sent.loss))
+        if len(ends) > 1 and not loss.requires_grad:  # no parameter was used on this rank
+            backward(ends[1:], tuple(gradients[1:]))
+        elif type(loss) is Tensor and loss.numel() == 1 and loss.requires_grad:
+            backward(ends, tuple(gradients))
+        else:  # as the tensor's type has it, or an error
+            torch.autograd.backward(ends, [None, *gradients[1:]])
+
+    def _seed_of(self, loss: Tensor) -> Tensor:
+        """Ones like the loss, kept from step to step: the backward pass would make them anew."""
+        seed = self._seed
+        if seed.dtype != loss.dtype or seed.shape != loss.shape or seed.device != loss.device:
+            seed = self._seed = torch.ones_like(loss)
+        return seed
 
 
 def moved_ahead(steps: Iterator[Parts], device: torch.device) -> Iterator[Parts]:
@@ -173,7 +184,7 @@ class _StepModule(nn.Module):
     The loss function gets the model itself, not DDP's wrapper.
 
     Attributes:
-        sent: with the next message, unless that is piggybacked.
+        sent: with the next message.
     """
 
     def __init__(
@@ -186,37 +197,20 @@ class _StepModule(nn.Module):
         self.model = model
         self.carrier = carrier
         self._carrier = (carrier,)  # a module finds its parameters more slowly
-        self._encoder = MessageEncoder(world.device, torch.float32, weight=world.size)
         self.sent = _Sent(torch.zeros(()))
         ignore_in_ddp(self, [f"model.{name}" for name in ignored_by_ddp(model)])
 
-    def forward(self, samples: Any, weight: float, message: MessageSource) -> Tensor:
-        """The weighted loss."""
+    def forward(self, samples: Any, weight: float) -> tuple[Tensor, ...]:
+        """Where the backward pass begins: at the weighted loss, and at the carrier, which gets the encoded message.
+
+        The carrier is a view of itself, whose gradient becomes the carrier's without a copy.
+        """
         compute, model = self._loss
         loss = compute(model, samples)
         if weight != 1:  # nearly always, it is 1
             loss = loss * weight
         self._world.heartbeat.beat(Phase.BACKWARD)
+        self.sent.loss = loss.detach()
         scaled = self._scale(loss) if self._scale else loss
-        self.sent.loss = detached = loss.detach()
         (carrier,) = self._carrier
-        if carrier is None:
-            return scaled
-        encode = self._encoder.encode
-        piggybacked: Tensor = _Piggyback.apply(scaled, carrier, lambda: encode(message(), detached))
-        return piggybacked
-
-
-class _Piggyback(torch.autograd.Function):
-    """The loss, unchanged. In the backward pass, the carrier's gradient is the encoded message, whatever is scaled."""
-
-    @staticmethod
-    def forward(ctx: Any, loss: Tensor, _carrier: Tensor, encode: Encode) -> Tensor:
-        """Keep how to encode the message for the backward pass, which is later."""
-        ctx.encode = encode
-        return loss
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
-        """A new tensor for the carrier, so that autograd need not copy it."""
-        return gradient, ctx.encode(), None
+        return (scaled,) if carrier is None else (scaled, carrier.view_as(carrier))
