@@ -16,7 +16,7 @@ from torchvision import transforms as v1
 from torchvision.transforms import v2
 
 from kittrain.env import RankEnv
-from kittrain.world import rng
+from kittrain.world import batch_loading, rng
 from kittrain.world.batch_loading import has_getitems, may_be_random, plain_columns
 from kittrain.world.data import Data
 from kittrain.world.distributed import World
@@ -179,6 +179,14 @@ def test_a_data_set_that_draws_nothing_is_loaded_once_and_not_seeded(monkeypatch
     monkeypatch.setattr(rng, "seed_cpu", lambda _: pytest.fail("seeding takes 10 us for each sample"))
     drawn(data)
     assert sorted(data.loaded) == sorted([*range(SAMPLES)] * EPOCHS)
+
+
+def test_data_sets_that_cannot_draw_are_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_loading, "DRAWS", None)  # no context manager
+    plain = TensorDataset(torch.arange(float(SAMPLES)))
+    sets: list[Dataset[Any]] = [Subset(plain, range(SAMPLES)), ConcatDataset([plain])]
+    for dataset in sets:
+        assert len(list(Data(dataset, batch=BATCH).batches(START, 1, world()))) == -(-SAMPLES // BATCH)
 
 
 def test_a_data_set_that_draws_has_one_batch_loaded_twice() -> None:

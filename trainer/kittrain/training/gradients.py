@@ -124,16 +124,14 @@ class AveragedGradients:
             with eval_mode(self._batchnorms):
                 ends = self._parallel(samples, weight)
         del samples  # its memory is free during the backward pass, unless that needs it
-        loss = ends[0]
-        gradients = [self._seed_of(loss)]
-        if len(ends) > 1:
-            gradients.append(self._encoder.encode(message(), self._step.sent.loss))
-        if len(ends) > 1 and not loss.requires_grad:  # no parameter was used on this rank
-            backward(ends[1:], tuple(gradients[1:]))
+        loss, *carriers = ends
+        encoded = tuple(self._encoder.encode(message(), self._step.sent.loss) for _ in carriers)
+        if carriers and not loss.requires_grad:  # no parameter was used on this rank
+            backward(tuple(carriers), encoded)
         elif type(loss) is Tensor and loss.numel() == 1 and loss.requires_grad:
-            backward(ends, tuple(gradients))
+            backward(ends, (self._seed_of(loss), *encoded))
         else:  # as the tensor's type has it, or an error
-            torch.autograd.backward(ends, [None, *gradients[1:]])
+            torch.autograd.backward(ends, [None, *encoded])
 
     def _seed_of(self, loss: Tensor) -> Tensor:
         """Ones like the loss, kept from step to step: the backward pass would make them anew."""

@@ -63,7 +63,7 @@ class BatchDataset(Dataset[Any]):
         self._augment = augment
         self._random = may_be_random(dataset)
         # Until it is seen to draw random numbers: seeding takes 10 us for each sample, as much as many a sample itself.
-        self._quiet = not (collate or augment or has_getitems(dataset))
+        self._quiet = self._random and not (collate or augment or has_getitems(dataset))
         self._columns = plain_columns(dataset) if collate is None and augment is None else None
         self._fetch = dataset.__getitems__ if has_getitems(dataset) else None  # type: ignore[attr-defined]
 
