@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -138,6 +139,8 @@ def _save(path: Path, chunks: Iterator[bytes]) -> None:
     try:
         with draft.open("wb") as file:
             file.writelines(chunks)
+            file.flush()
+            os.fsync(file.fileno())  # before the name: a power cut must not leave an empty file that looks written
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)

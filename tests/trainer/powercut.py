@@ -18,6 +18,8 @@ from random import Random
 from typing import IO, Any, Final, Literal
 from unittest.mock import patch
 
+from kittrain.system import files
+
 Call = tuple[Any, ...]  # its name and arguments
 Contents = Literal["lost", "torn", "whole"]  # fate of written bytes that are not synced
 Entries = Literal["none", "all", "last"]  # which changes of a folder survive that are not synced
@@ -141,6 +143,8 @@ class Record:
             for name in names:
                 stack.enter_context(patch.object(os, name, getattr(self, f"_{name}")(getattr(os, name))))
             stack.enter_context(patch.object(io, "open", self._open_file(io.open)))
+            synced = self._sync_file_system(files.sync_file_system)
+            stack.enter_context(patch.object(files, "sync_file_system", synced))
             yield
 
     def _add(self, name: str, path: Path | None, *args: Any) -> None:
@@ -162,12 +166,12 @@ class Record:
 
         def recorded(given: Any, mode: str = "r", *args: Any, **options: Any) -> IO[Any]:
             path = None if isinstance(given, int) else self.path(given)
-            if path is None or mode not in {"wb", "r+b"}:
+            if path is None or mode not in {"wb", "xb", "r+b"}:
                 assert path is None or set(mode) <= set("rbt"), f"{mode} is not recorded"
                 return call(given, mode, *args, **options)
             raw = _RecordedFile(given, mode, self, path)
             self._paths[raw.fileno()] = path
-            if mode == "wb":
+            if mode != "r+b":
                 self._add("create", path)
             return io.BufferedRandom(raw) if raw.readable() else io.BufferedWriter(raw)
 
@@ -194,6 +198,13 @@ class Record:
         def recorded(number: int) -> None:
             call(number)
             self._add("fsync", self._paths.get(number), self.writer)
+
+        return recorded
+
+    def _sync_file_system(self, call: Callable[..., None]) -> Callable[..., None]:
+        def recorded(folder: Path) -> None:
+            call(folder)
+            self._add("sync_all", self.path(folder), self.writer)
 
         return recorded
 
@@ -305,10 +316,17 @@ class _Disk:
     def fsync(self, path: Path, writer: str) -> None:
         self._at(path).sync(writer)
 
+    def sync_all(self, _path: Path, writer: str) -> None:
+        _sync_below(self.root, writer)
+
     def rename(self, source: Path, target: Path) -> None:
-        folder = self._in(source)
-        assert folder is self._in(target), "within one folder"
-        folder.change(**{source.name: None, target.name: folder.now[source.name]})
+        folder, other = self._in(source), self._in(target)
+        moved = {target.name: folder.now[source.name]}
+        if folder is other:
+            folder.change(**{source.name: None}, **moved)
+        else:  # not even the order of two folders' changes is certain
+            folder.change(**{source.name: None})
+            other.change(**moved)
 
     def mkdir(self, path: Path) -> None:
         self._in(path).change(**{path.name: Folder()})
@@ -327,6 +345,12 @@ class _Disk:
             assert isinstance(node, Folder)
             node = node.now[name]
         return node
+
+
+def _sync_below(node: File | Folder, writer: str) -> None:
+    node.sync(writer)
+    for below in node.now.values() if isinstance(node, Folder) else ():
+        _sync_below(below, writer)
 
 
 def _read(folder: Path) -> dict[str, Any]:

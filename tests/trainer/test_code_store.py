@@ -68,6 +68,40 @@ def test_an_interrupted_transfer_is_repeated(folder: Path, tmp_path: Path) -> No
     assert not [*missing(tmp_path / "store", sizes)]
 
 
+def test_a_file_of_the_right_size_with_other_content_is_sent_again(folder: Path, tmp_path: Path) -> None:
+    """Such as one that a rank has overwritten; else no job with that file would ever start."""
+    store = tmp_path / "store"
+    send(folder, store)
+    damaged = next((store / "blobs").iterdir())
+    damaged.chmod(0o644)
+    damaged.write_bytes(bytes(damaged.stat().st_size))
+    digest, sent = send(folder, store)
+    assert sent == 1
+    unpack(digest, store, tmp_path / "out")
+
+
+def test_what_a_killed_transfer_left_goes_with_the_next(folder: Path, tmp_path: Path) -> None:
+    tree = collect(folder, ()).tree
+    (tmp_path / "store" / "blobs").mkdir(parents=True)
+    (tmp_path / "store" / "blobs" / f".{next(iter(tree.paths))}.1f").write_bytes(b"half")
+    send(folder, tmp_path / "store")
+    assert {path.name for path in (tmp_path / "store" / "blobs").iterdir()} == {*tree.paths}
+
+
+def test_two_transfers_of_the_same_at_once_both_succeed(folder: Path, tmp_path: Path) -> None:
+    tree = collect(folder, ()).tree
+    whole = b"".join(tar_pieces(tree, tree.paths, lambda path: (folder / path).read_bytes()))
+    command = [*COMMAND, str(tmp_path / "store"), "receive"]
+    running = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(4)]
+    for one in running:
+        assert one.stdin
+        one.stdin.write(whole)
+    for one in running:
+        assert one.communicate()[0] == b"4\n"
+        assert one.returncode == 0
+    assert not list((tmp_path / "store").rglob(".*"))
+
+
 @pytest.mark.parametrize("name", ["../x", "blobs/x", "/tmp/x", "blobs/" + "0" * 64, "trees/" + "0" * 64])
 def test_other_content_is_rejected(tmp_path: Path, name: str) -> None:
     out = io.BytesIO()

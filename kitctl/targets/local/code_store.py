@@ -48,18 +48,20 @@ def _add(sent: SentFolder, store: Path, pool: Path) -> None:
     for digest, path in sent.tree.paths.items():
         blob = store / blob_name(digest)
         shared = pool / digest
-        if not (_size(shared) == sent.tree.files[path].size and _link(shared, blob)):
+        if not (_is_whole(shared, digest) and _link(shared, blob)):
             _write(content(sent, path), blob, digest, path)
+            shared.unlink(missing_ok=True)
             _link(blob, shared)
     (store / tree_name(sent.tree.digest)).write_bytes(sent.tree.encoded)
 
 
-def _size(path: Path) -> int:
-    """A file's size; -1 if there is none."""
+def _is_whole(path: Path, digest: str) -> bool:
+    """Whether a file of the pool is there, and as it was: a power cut may have emptied it, or a rank changed it."""
     try:
-        return path.stat().st_size
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == digest
     except OSError:
-        return -1
+        return False
 
 
 def _link(existing: Path, new: Path) -> bool:

@@ -5,18 +5,26 @@ And every sync is necessary: without any one of them some power cut loses data.
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import shutil
-from collections.abc import Callable
+import tarfile
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from kittrain import code_store
 from kittrain.integrations import checkpoints
+from kittrain.node import workdir
 from kittrain.outcome import marker
 from kittrain.snapshots import catalogue, file_part, snapshot
 from kittrain.snapshots.fence import Fence
 from kittrain.snapshots.shards import CorruptError, Piece
 from kittrain.system import files
+from kittrain.system.make_once import make_once
 from tests.trainer.powercut import Cut, Record, apply_cut, cuts
 from tests.trainer.saved import archive, manifest, newest, publish, write_shards
 
@@ -173,7 +181,98 @@ def replaced(folder: Path, marks: set[str]) -> bool:
     return content == b"newer and longer" or ("replaced" not in marks and content == b"old")
 
 
+def _fill(content: bytes, path: Path) -> None:
+    path.write_bytes(content)
+
+
+def rewriting(folder: Path, record: Record) -> None:
+    """Change a file of a complete checkpoint, as for one that a Trainer would not have written."""
+    files.make_folder(folder / "trained")
+    _complete(folder / "trained", 1)
+    with record.recording():
+        path = folder / "trained" / "checkpoint-1" / "weights"
+        checkpoints.rewrite(path, partial(_fill, b"changed"))
+    record.mark("rewritten")
+    assert not list(folder.rglob(".tmp-*"))
+
+
+def rewritten(folder: Path, marks: set[str]) -> bool:
+    """The file is the old or the new one."""
+    found = (folder / "trained" / "checkpoint-1" / "weights").read_bytes()
+    return found == b"changed" or (found == WEIGHTS and not marks)
+
+
+SENT = {hashlib.sha256(one).hexdigest(): one for one in (b"print(1)\n" * 99, b"print(2)\n")}
+
+
+def receiving(folder: Path, record: Record) -> None:
+    """Store what a client sends to a claim."""
+    with record.recording():
+        code_store.receive(folder, _archive(SENT))
+    record.mark("received")
+
+
+def _archive(blobs: Mapping[str, bytes]) -> io.BytesIO:
+    tree = b"{}"
+    contents = {f"blobs/{digest}": content for digest, content in blobs.items()}
+    contents[f"trees/{hashlib.sha256(tree).hexdigest()}.json"] = tree
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, content in contents.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    out.seek(0)
+    return out
+
+
+def received(folder: Path, marks: set[str]) -> bool:
+    """What has a digest's name has its content: a client that finds it there does not send it again."""
+    blobs = {path.name: path.read_bytes() for path in folder.glob("blobs/[!.]*")}
+    trees = [path.read_bytes() for path in folder.glob("trees/[!.]*")]
+    whole = blobs.items() <= SENT.items() and trees in ([], [b"{}"])
+    return whole and (not marks or (blobs == SENT and len(trees) == 1))
+
+
+def unpacking(folder: Path, record: Record) -> None:
+    """Unpack a node's working folder, which is kept on the claim."""
+    tree = {"version": 1, "links": {}, "files": {"a.py": {"sha256": next(iter(SENT)), "size": 1}}}
+    encoded = json.dumps(tree).encode()
+    for name, content in {**SENT, hashlib.sha256(encoded).hexdigest(): encoded}.items():
+        place = folder / "code" / ("blobs" if name in SENT else "trees") / (name + ("" if name in SENT else ".json"))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+    with record.recording():
+        workdir.unpack(hashlib.sha256(encoded).hexdigest(), folder / "code", folder / "outputs" / "node-0")
+    record.mark("unpacked")
+
+
+def unpacked(folder: Path, marks: set[str]) -> bool:
+    """A folder that counts as unpacked has its files."""
+    place = folder / "outputs" / "node-0"
+    if not (place / workdir.MARKER).is_file() or not (place / workdir.MARKER).read_bytes():
+        return not marks
+    return (place / "a.py").is_file() and (place / "a.py").read_bytes() == next(iter(SENT.values()))
+
+
+def making(folder: Path, record: Record) -> None:
+    """Install packages for all nodes."""
+    with record.recording():
+        make_once(folder / "packages", lambda content: _fill(WEIGHTS, content / "module.py"))
+        record.mark("made")
+
+
+def made(folder: Path, _marks: set[str]) -> bool:
+    """The folder is not there, and made again, or is complete."""
+    found = folder / "packages"
+    return not found.exists() or {one.name: one.read_bytes() for one in found.iterdir()} == {"module.py": WEIGHTS}
+
+
 SCENES = {
+    "rewrite in a checkpoint": (rewriting, rewritten),
+    "receive a folder": (receiving, received),
+    "unpack a folder": (unpacking, unpacked),
+    "make once": (making, made),
     "publish": (publishing, published),
     "publish again": (publishing_again, published_again),
     "delete": (deleting, deleted),
@@ -221,7 +320,7 @@ def test_no_power_cut_loses_what_was_committed(
 
 def test_every_sync_is_necessary(scene: tuple[Record, Callable[[Path, set[str]], bool], Path]) -> None:
     record, holds, target = scene
-    syncs = [number for number, (name, *_) in enumerate(record.calls) if name == "fsync"]
+    syncs = [number for number, (name, *_) in enumerate(record.calls) if name in {"fsync", "sync_all"}]
     assert syncs
     needless = [record.calls[number] for number in syncs if broken_by(record, holds, target, without=number) is None]
     # The replaced folder is moved away durably first: for file systems whose renames of two folders are not ordered.

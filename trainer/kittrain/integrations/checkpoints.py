@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -96,6 +97,24 @@ def rename(checkpoint: Path, name: str) -> Path:
     checkpoint.rename(path)
     sync_folder(path.parent)
     return path
+
+
+def rewrite(path: Path, save: Callable[[Path], None]) -> None:
+    """Replace a file of a checkpoint, which may be complete already, atomically and durably.
+
+    Args:
+        path: the file.
+        save: writes it to the path that it gets.
+
+    Raises:
+        OSError: it cannot be written; the old file stays.
+    """
+    draft = path.with_name(f".tmp-{path.name}")
+    try:
+        save(draft)
+        replace(path, draft.read_bytes())
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def remove(checkpoint: Path) -> None:

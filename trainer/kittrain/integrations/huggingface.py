@@ -218,7 +218,7 @@ class KitCallback(TrainerCallback):
 
     def _set_aside(self, checkpoint: Path) -> Path:
         """Rename a checkpoint that the Trainer would not have written, with its state: it is never the best one."""
-        self._trainer.state.save_to_json(str(checkpoint / STATE))
+        checkpoints.rewrite(checkpoint / STATE, lambda draft: self._trainer.state.save_to_json(str(draft)))
         return checkpoints.rename(checkpoint, f"{EXTRA}{self._trainer.state.global_step}")
 
     def _prune(self, state: Any, *, before: int) -> None:

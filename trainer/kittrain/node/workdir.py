@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
 from kittrain.env import NodeEnv
-from kittrain.system import typed
+from kittrain.system import files, typed
 from kittrain.system.decoders import MalformedError
 from kittrain.system.storage import detect_damage, retry_io
 
@@ -122,7 +122,8 @@ def unpack(digest: str, store: Path, folder: Path) -> None:
         if os.path.normpath(PurePosixPath(name).parent / target).startswith(("..", "/")):
             raise CodeError(f"the link {name} leads out of the working folder, to {target}")
         _emptied(folder, name).symlink_to(target)
-    marker.write_text(digest, "utf-8")
+    files.sync_file_system(folder)  # after a power cut, a marker without its files would run empty scripts
+    files.replace(marker, digest.encode())
 
 
 def open_store(path: Path) -> Store:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from kittrain.system import folder_locks
+from kittrain.system import files, folder_locks
 
 WAIT_SECONDS: Final = 0.1  # between attempts to lock
 
@@ -52,4 +52,5 @@ def _fill(folder: Path, workshop: Path, make: Callable[[Path], None]) -> None:
     shutil.rmtree(content, ignore_errors=True)  # of a process that died
     content.mkdir(mode=0o755)
     make(content)
+    files.sync_file_system(content)  # a power cut must not leave a folder that is never made again, and has empty files
     content.rename(folder)
