@@ -40,7 +40,7 @@ for path in Path("/proc").glob("[0-9]*"):
 """
 KILL_AGENT = """
 import time
-from kittrain import fault_injection
+from kittrain.agent import fault_injection
 print(time.monotonic(), flush=True)
 fault_injection.main()
 """

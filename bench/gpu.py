@@ -27,8 +27,8 @@ from bench.measure import Result, interval, save
 from bench.snapshot import measure_alone, measure_slowdown
 from bench.snapshot_methods import Done, Method, Methods
 from kittrain import World
-from kittrain.env import RankEnv
-from kittrain.snapshots.state import State
+from kittrain.job.env import RankEnv
+from kittrain.rank.snapshots.state.state import State
 
 Row = tuple[str, ...]
 

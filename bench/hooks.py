@@ -17,7 +17,7 @@ STEPS = 3000
 SHORT_STEP = 8000.0  # microseconds; the goal is a share of it
 PLAIN = """
 import statistics, sys, time
-from kittrain.node import script_hooks
+from kittrain.agent.hooks import script_hooks
 script_hooks.install()
 import torch
 device, steps = sys.argv[1], int(sys.argv[2])

@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from kittrain import Data, Step, Training, World, join
-from kittrain.env import rank_env
+from kittrain.job.env import rank_env
 from kittrain.system import heartbeat
 
 BATCH_PER_RANK = int(os.environ.get("BENCH_BATCH", "128"))  # 128: about 80 ms per step on one CPU core

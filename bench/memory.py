@@ -19,10 +19,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bench.measure import Result, save
 from kittrain import World, join
-from kittrain.env import RankEnv, rank_env
-from kittrain.snapshots.manager import SnapshotManager
-from kittrain.snapshots.state import State
-from kittrain.world.order import Cursor, Order
+from kittrain.job.env import RankEnv, rank_env
+from kittrain.rank.snapshots.manager import SnapshotManager
+from kittrain.rank.snapshots.state.state import State
+from kittrain.rank.world.order import Cursor, Order
 from tests.trainer.nodes import free_port
 
 LAYERS, WIDTH = 20, 2890
@@ -162,7 +162,7 @@ def exported(folder: Path, kind: str) -> int:
         with SnapshotManager(world, state, ORDER) as manager:
             manager.restore()
             manager.commit(Cursor(0, 1), {})
-        export = (sys.executable, "-P", "-m", "kittrain.snapshots", "--folder")
+        export = (sys.executable, "-P", "-m", "kittrain.rank.snapshots", "--folder")
         verb = ("export", "--format", kind)
         return peak_of((*export, str(folder), *verb)) - peak_of((*export, other, *verb))
 

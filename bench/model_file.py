@@ -17,11 +17,13 @@ import torch
 from torch import Tensor
 
 from bench.measure import Result, save
-from kittrain.snapshots import file_part, model_file, shards, snapshot, weights
-from kittrain.snapshots.file_part import Part
-from kittrain.snapshots.layout import bytes_of
-from kittrain.snapshots.model_file import Frame
-from kittrain.snapshots.shards import Piece
+from kittrain.rank.snapshots.files import file_part, shards
+from kittrain.rank.snapshots.files.file_part import Part
+from kittrain.rank.snapshots.files.layout import bytes_of
+from kittrain.rank.snapshots.files.shards import Piece
+from kittrain.rank.snapshots.folder import snapshot
+from kittrain.rank.snapshots.state import model_file, weights
+from kittrain.rank.snapshots.state.model_file import Frame
 from kittrain.system import files
 from tests.trainer import saved
 

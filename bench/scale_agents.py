@@ -17,10 +17,10 @@ from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousInfo
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_backend
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler, create_handler
 
-from kittrain.env import NodeEnv, node_env
-from kittrain.rendezvous.hub_backend import HubBackend
-from kittrain.rendezvous.hub_process import hub_process
-from kittrain.rendezvous.settings import RendezvousSettings
+from kittrain.agent.rendezvous.hub_backend import HubBackend
+from kittrain.agent.rendezvous.hub_process import hub_process
+from kittrain.agent.rendezvous.settings import RendezvousSettings
+from kittrain.job.env import NodeEnv, node_env
 from kittrain.system.port import raise_fd_limit
 
 ADDRESS = "127.0.0.1"

@@ -22,8 +22,8 @@ from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 from bench.measure import Result, save
 from bench.snapshot_methods import Method, Methods
 from kittrain import World
-from kittrain.env import RankEnv
-from kittrain.snapshots.state import State
+from kittrain.job.env import RankEnv
+from kittrain.rank.snapshots.state.state import State
 
 LAYERS, WIDTH = 25, 816
 SIZE = LAYERS * (WIDTH + 1) * WIDTH * 4 * 3  # bytes: weights and Adam's two moments

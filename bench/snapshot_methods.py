@@ -16,11 +16,11 @@ from torch import Tensor
 from torch.distributed.checkpoint.state_dict import get_state_dict
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
-from kittrain.snapshots.manager import SnapshotManager
-from kittrain.snapshots.state import State
+from kittrain.rank.snapshots.manager import SnapshotManager
+from kittrain.rank.snapshots.state.state import State
+from kittrain.rank.world.distributed import World
+from kittrain.rank.world.order import Cursor, Order
 from kittrain.system import files
-from kittrain.world.distributed import World
-from kittrain.world.order import Cursor, Order
 
 Done = Callable[[], bool]
 Method = Callable[[], Done]

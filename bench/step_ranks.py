@@ -20,7 +20,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from kittrain import Data, Run, Step, Training, World, join
-from kittrain.env import rank_env
+from kittrain.job.env import rank_env
 from kittrain.system import heartbeat
 
 SAMPLES_PER_RANK: Final = 8

@@ -2,8 +2,8 @@
 
 What lives here: the spec, the manifests rendered from it, the targets that run it, and the command line.
 What never does: torch. The code that trains lives in ``kittrain`` (the folder trainer/), and the two never import each
-other; their contract is defined twice (``kitctl.names``, ``kittrain.env``), and ``tests/contract`` checks that both are
-equal.
+other; their contract is defined twice (``kitctl.base.names``, ``kittrain.job.env``), and ``tests/contract`` checks that
+both are equal.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from kitctl.client import Client
-    from kitctl.spec import JobSpec
-    from kitctl.specfile import load
+    from kitctl.api.client import Client
+    from kitctl.input.specfile import load
+    from kitctl.spec.job_spec import JobSpec
 
 __version__ = "0.1.0"
 __all__ = ["Client", "JobSpec", "load"]
 
 # The Python API, by module. It is imported when it is used: the command line would start later otherwise.
-_API: Final = {"Client": "client", "JobSpec": "spec", "load": "specfile"}
+_API: Final = {"Client": "api.client", "JobSpec": "spec.job_spec", "load": "input.specfile"}
 
 
 def __getattr__(name: str) -> Any:

@@ -15,13 +15,13 @@ from pathlib import Path
 from random import Random
 from typing import Final, Protocol, TypeAlias
 
-from kitctl.drill import FaultSelector, report_of
-from kitctl.errors import ConflictError, TargetError
-from kitctl.facts import JobFacts, Report
-from kitctl.faults import FaultInjection
+from kitctl.api.drill import FaultSelector, report_of
+from kitctl.base.errors import ConflictError, TargetError
+from kitctl.output.view.columns import columns
+from kitctl.state.facts import JobFacts, Report
+from kitctl.state.faults import FaultInjection
 from kitctl.targets import Target
-from kitctl.view.columns import columns
-from kittrain.snapshots.snapshot import SCRATCH
+from kittrain.rank.snapshots.folder.snapshot import SCRATCH
 
 TIMEOUT: Final = 240.0  # seconds for each wait; far more than needed
 OVERLAP: Final = 0.25  # share of the faults that are injected before the job has recovered from the previous one
@@ -32,7 +32,7 @@ IN_THE_MIDDLE: Final = "in the middle"  # of the operation that the fault interr
 MID_PUBLISH: Final = f"""
 import os, signal, sys, time
 from pathlib import Path
-from kittrain import fault_injection
+from kittrain.agent import fault_injection
 folder, scratch, process = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 agent = int(os.environ.get("AGENT") or fault_injection.agent_here())
 pid = agent if process == "agent" else fault_injection.rank_of(agent, 0)

@@ -13,9 +13,9 @@ from typing import Final
 
 import torch
 
-from kittrain.snapshots.ledger import Ledger, audit
-from kittrain.snapshots.snapshot import read_manifest
-from kittrain.world.order import Cursor, Order, Span
+from kittrain.rank.snapshots.folder.ledger import Ledger, audit
+from kittrain.rank.snapshots.folder.snapshot import read_manifest
+from kittrain.rank.world.order import Cursor, Order, Span
 
 TOLERANCE: Final = 1e-5  # relative, of weights and loss: sums over other numbers of ranks round otherwise
 

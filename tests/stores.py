@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kitctl.code_tree import blob_name, tree_name
-from kitctl.workdir.collecting import collect
+from kitctl.code.code_tree import blob_name, tree_name
+from kitctl.code.workdir.collecting import collect
 
 
 def stored(folder: Path, store: Path) -> tuple[str, Path]:

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kitctl.schema import json_schema
+from kitctl.output.schema import json_schema
 
 Schema = dict[str, Any]
 

@@ -13,7 +13,7 @@ import click
 
 from kitctl.cli import VERBS, cli
 from kitctl.cli.common import encode
-from kitctl.schema import json_schema, output_schema
+from kitctl.output.schema import json_schema, output_schema
 from tools.chart_values import values_schema, values_yaml
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -60,7 +60,7 @@ kitctl list -A -o json | jq -r '.items[] | select(.phase == "Failed") | .name + 
 JOB_FILE_INTRO = """\
 # The job file
 
-Written by `make docs` from `kitctl/job_keys.py` and `kitctl/sections.py`. A job file is YAML with these keys; flags win
+Written by `make docs` from `kitctl/spec/job_keys.py` and `sections.py`. A job file is YAML with these keys; flags win
 over it, key by key. All keys have defaults, and an unknown key is an error that names the nearest known one. For
 editors, `kitctl schema` prints the JSON Schema ([job.schema.json](job.schema.json)):
 `# yaml-language-server: $schema=job.schema.json`.

@@ -29,9 +29,9 @@ TEST_PACKAGES: Final = frozenset({"hypothesis", "libfaketime", "pytest", "pytest
 PYTEST: Final = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-rfE")
 FAST: Final = ("tests/trainer", "-m", "not slow and not long", "-n", os.environ.get("WORKERS", "auto"))
 END_TO_END: Final = (
-    "tests/trainer/test_forkserver.py",
-    "tests/trainer/test_agent.py",
-    "tests/trainer/node/test_worker.py",
+    "tests/trainer/agent/test_forkserver.py",
+    "tests/trainer/agent/test_agent.py",
+    "tests/trainer/agent/processes/test_worker.py",
     "-m",
     "slow",
 )

@@ -12,7 +12,7 @@ from kitctl.cli.options import output_option
 from kitctl.cli.snapshot_options import snapshot_client
 
 if TYPE_CHECKING:
-    from kitctl.snapshot_client import SnapshotClient
+    from kitctl.api.snapshot_client import SnapshotClient
 
 EPILOG = """\b
 Exit codes: 0 proved, 1 not, or nothing to prove: no snapshots, or batches that do not come from kittrain.Data.
@@ -31,8 +31,8 @@ Examples:
 def command(client: SnapshotClient, output: str | None) -> None:
     """Prove that each sample of each epoch was counted exactly once, across every restart and resize."""
     from kitctl import output as documents
-    from kitctl.errors import KitError
-    from kitctl.view import audit as view
+    from kitctl.base.errors import KitError
+    from kitctl.output.view import audit as view
 
     audit = client.audit()
     if output == "json":

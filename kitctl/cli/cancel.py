@@ -11,7 +11,7 @@ from kitctl.cli.common import info
 from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
-    from kitctl.job import Job
+    from kitctl.api.job import Job
 
 EPILOG = """\b
 Examples:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kitctl import printable
+from kitctl.base import printable
 from kitctl.cli.command import option
 
 if TYPE_CHECKING:
-    from kitctl.state import JobState
+    from kitctl.state.phase import JobState
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,7 +40,7 @@ def confirm(question: str, *, yes: bool) -> None:
         UsageError: stdin is not a terminal.
         click.Abort: the answer is no.
     """
-    from kitctl.errors import UsageError
+    from kitctl.base.errors import UsageError
 
     if yes:
         return
@@ -63,7 +63,7 @@ def yes_option(function: F) -> F:
 
 def seconds(text: str | None) -> float | None:
     """A duration from an option as seconds."""
-    from kitctl.quantity import seconds as parse
+    from kitctl.base.quantity import seconds as parse
 
     try:
         return None if text is None else float(parse(text))
@@ -73,7 +73,7 @@ def seconds(text: str | None) -> float | None:
 
 def echo_job(job: JobState, output: str | None, *, stream: bool = False) -> None:
     """Print a job in the format of ``-o``; JSON of a ``stream`` is one line."""
-    from kitctl.view import text
+    from kitctl.output.view import text
 
     if output == "json":
         from kitctl import output as documents
@@ -86,7 +86,7 @@ def echo_job(job: JobState, output: str | None, *, stream: bool = False) -> None
 
 def echo_manifests(objects: Iterable[Mapping[str, Any]], output: str | None) -> None:
     """Print Kubernetes objects in the format of ``-o``, by default YAML."""
-    from kitctl import render
+    from kitctl.render import objects as render
 
     printers = {"yaml": render.to_yaml, "json": render.to_json, "name": render.to_names}
     echo(printers[output or "yaml"](objects), nl=False)

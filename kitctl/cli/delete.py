@@ -11,8 +11,8 @@ from kitctl.cli.common import confirm, info, yes_option
 from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
-    from kitctl.job import Job
-    from kitctl.state import JobState
+    from kitctl.api.job import Job
+    from kitctl.state.phase import JobState
 
 EPILOG = """\b
 Examples:
@@ -41,7 +41,7 @@ def command(job: Job, snapshots: bool, outputs: bool, yes: bool) -> None:
 
 def _known(job: Job) -> JobState | None:
     """Its state; None if that cannot be found out: deleting it reports why, or works all the same."""
-    from kitctl.errors import KitError
+    from kitctl.base.errors import KitError
 
     try:
         return job.state()

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kitctl.client import Client
-    from kitctl.job_request import JobRequest
+    from kitctl.api.client import Client
+    from kitctl.input.job_request import JobRequest
 
 EPILOG = """\b
 Exit codes: 0 no changes, 1 changes.
@@ -35,8 +35,8 @@ Examples:
 def command(job: JobRequest, connect: Callable[[], Client], output: str | None, templates: Path | None) -> int:
     """Show what submitting would change, as the API server would merge it; nothing is changed."""
     from kitctl import output as documents
-    from kitctl import specfile
-    from kitctl.view import changes
+    from kitctl.input import specfile
+    from kitctl.output.view import changes
 
     found = connect().preview(specfile.build(job), templates=templates)
     lines = [line for change in found for line in changes.lines(change.before, change.after)]

@@ -14,9 +14,9 @@ from kitctl.cli.target_options import announced, target_options
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kitctl.client import Client
-    from kitctl.doctor import Finding
-    from kitctl.job_request import JobRequest
+    from kitctl.api.client import Client
+    from kitctl.input.job_request import JobRequest
+    from kitctl.state.checks import Finding
 
 EPILOG = """\b
 A single word that is not a file is the name of an existing job; anything else describes a new one.
@@ -51,8 +51,8 @@ class DoctorCommand(JobCommand):
 def command(job: JobRequest, connect: Callable[[], Client], output: str | None) -> None:
     """Check the prerequisites of a job, or diagnose a running one: each problem with its fix; nothing is changed."""
     from kitctl import output as documents
-    from kitctl.errors import KitError
-    from kitctl.view import doctor as view
+    from kitctl.base.errors import KitError
+    from kitctl.output.view import doctor as view
 
     seen: list[Finding] = []
     findings = _recorded(_findings(job, announced(connect())), seen)
@@ -66,7 +66,7 @@ def command(job: JobRequest, connect: Callable[[], Client], output: str | None) 
 
 
 def _findings(job: JobRequest, client: Client) -> Iterator[Finding]:
-    from kitctl import specfile
+    from kitctl.input import specfile
 
     if name := _existing_job(job):
         return client.job(name, job.flags.get("namespace")).check()

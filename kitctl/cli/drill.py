@@ -10,12 +10,12 @@ from kitctl.cli.command import Command, option
 from kitctl.cli.common import confirm, echo, echo_json, info, seconds, yes_option
 from kitctl.cli.options import output_option
 from kitctl.cli.target_options import named_job
-from kitctl.faults import FAULTS
+from kitctl.state.faults import FAULTS
 
 if TYPE_CHECKING:
-    from kitctl.drill import Drill, FaultSelector
-    from kitctl.facts import Progress
-    from kitctl.job import Job
+    from kitctl.api.drill import Drill, FaultSelector
+    from kitctl.api.job import Job
+    from kitctl.state.facts import Progress
 
 EPILOG = """\b
 Exit codes: 0 recovered, 1 not.
@@ -55,9 +55,9 @@ def command(
     from random import Random
 
     from kitctl import output as documents
-    from kitctl.drill import Drill, FaultSelector
-    from kitctl.errors import TargetError
-    from kitctl.view import drill as view
+    from kitctl.api.drill import Drill, FaultSelector
+    from kitctl.base.errors import TargetError
+    from kitctl.output.view import drill as view
 
     selector = FaultSelector(fault=fault, rank=rank, node=node)
     pause = seconds(every) or 0.0
@@ -81,7 +81,7 @@ def command(
 
 def _confirm(drill: Drill, selector: FaultSelector, often: str, *, yes: bool) -> None:
     """Show what will be done and what it may cost, and ask for confirmation."""
-    from kitctl.drill import report_of
+    from kitctl.api.drill import report_of
 
     report = report_of(drill.require_running())
     selector.check(report)  # before the question

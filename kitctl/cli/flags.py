@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import kitctl
 from kitctl.cli import values
-from kitctl.job_request import merge, nested
+from kitctl.input.job_request import merge, nested
 from kitctl.kinds import AUTO, KINDS
 
 

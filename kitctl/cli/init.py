@@ -31,7 +31,7 @@ def command(workload: str, file: str | None, force: bool) -> None:
     """
     from pathlib import Path
 
-    from kitctl import workloads
+    from kitctl.input import workloads
 
     path = Path(file or f"{workload}.py")
     text = workloads.script(workload, path.name)
@@ -46,7 +46,7 @@ def _write(path: Path, text: str, *, replace: bool) -> None:
     Raises:
         UsageError: it exists and may not be replaced, or cannot be written.
     """
-    from kitctl.errors import ConflictError, UsageError
+    from kitctl.base.errors import ConflictError, UsageError
 
     try:
         with path.open("w" if replace else "x", encoding="utf-8") as file:

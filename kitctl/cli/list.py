@@ -15,7 +15,7 @@ from kitctl.cli.target_options import namespace_option, target_options
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kitctl.client import Client
+    from kitctl.api.client import Client
 
 EPILOG = """\b
 Examples:
@@ -37,7 +37,7 @@ def command(
 ) -> None:
     """List jobs."""
     from kitctl import output as documents
-    from kitctl.view import text
+    from kitctl.output.view import text
 
     client = connect()
     namespace = namespace or client.namespace

@@ -17,8 +17,8 @@ from kitctl.cli.target_options import named_job
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kitctl.job import Job
-    from kitctl.logs import Filter, Line
+    from kitctl.api.job import Job
+    from kitctl.state.logs import Filter, Line
 
 EPILOG = """\b
 Examples:
@@ -58,7 +58,7 @@ def command(
     exclude: str | None,
 ) -> None:
     """Print the ranks' logs, merged by time."""
-    from kitctl.logs import Filter
+    from kitctl.state.logs import Filter
 
     selected = Filter(
         ranks=frozenset(ranks),
@@ -97,9 +97,9 @@ def follow_until_end(
     check: bool = True,
 ) -> None:
     """Print lines until the job ends; then why it failed, or with ``check`` raise the error of its final phase."""
+    from kitctl.api.job import error_for_phase
     from kitctl.cli.wait import detach, name_outputs
-    from kitctl.job import error_for_phase
-    from kitctl.logs import Filter
+    from kitctl.state.logs import Filter
 
     selected = selected or Filter()
     try:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import click
 
+from kitctl.base.errors import KitError
 from kitctl.cli import cli
 from kitctl.cli.common import info
-from kitctl.errors import KitError
 
 INTERRUPTED = 130  # the exit code after SIGINT
 

@@ -10,7 +10,7 @@ import click
 
 from kitctl.cli.command import Command, documented_spelling, option
 from kitctl.cli.flags import FLAGS, Flag, to_mapping
-from kitctl.job_request import JobRequest
+from kitctl.input.job_request import JobRequest
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kitctl.cli.common import info
-from kitctl.job_request import merge
+from kitctl.input.job_request import merge
 
 if TYPE_CHECKING:
-    from kitctl.launch.lines import LaunchLine
+    from kitctl.input.lines import LaunchLine
 
 
 def program(words: Sequence[str], flags: Mapping[str, Any], workload: str | None) -> dict[str, Any]:
@@ -21,14 +21,14 @@ def program(words: Sequence[str], flags: Mapping[str, Any], workload: str | None
         UsageError: the words are no program, or there is no such workload.
     """
     if workload is not None:
-        from kitctl.workloads import module
+        from kitctl.input.workloads import module
 
         return {**flags, "command": ["-m", module(workload)], "args": [*words]}
     if not words:
         return {**flags}
     if tuple(words) == ("-m",):
         raise click.UsageError("-m needs a module, as in -m package.module")
-    from kitctl.launch import lines
+    from kitctl.input import lines
 
     line = lines.parse(words, flags)
     fields = merge(line.fields, flags) if line else {**flags}
@@ -51,7 +51,7 @@ def _explain(line: LaunchLine, fields: Mapping[str, Any]) -> None:
 
 def _arguments(command: Sequence[str], args: Sequence[str], line: LaunchLine | None) -> list[str]:
     """The arguments, and in front of them the local rank for a script that takes it."""
-    from kitctl.launch.local_rank import with_local_rank
+    from kitctl.input.local_rank import with_local_rank
 
     found = with_local_rank(args, _source(command), line.local_rank if line else "")
     if len(found) > len(args):

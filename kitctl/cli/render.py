@@ -13,7 +13,7 @@ from kitctl.cli.submission import rendered
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kitctl.job_request import JobRequest
+    from kitctl.input.job_request import JobRequest
 
 EPILOG = """\b
 Examples:

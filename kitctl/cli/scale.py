@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kitctl.base.quantity import pluralize
 from kitctl.cli.command import Command, option
 from kitctl.cli.common import info
 from kitctl.cli.target_options import named_job
-from kitctl.quantity import pluralize
 
 if TYPE_CHECKING:
-    from kitctl.job import Job
+    from kitctl.api.job import Job
 
 EPILOG = """\b
 Examples:

@@ -17,6 +17,6 @@ Examples:
 def command() -> None:
     """Print the JSON Schema (2020-12) of a job file."""
     from kitctl.cli.common import echo, encode
-    from kitctl.schema import json_schema
+    from kitctl.output.schema import json_schema
 
     echo(encode(json_schema()))

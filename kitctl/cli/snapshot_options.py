@@ -10,7 +10,7 @@ from kitctl.cli.command import option
 from kitctl.cli.target_options import named_job, object_name
 
 if TYPE_CHECKING:
-    from kitctl.job import Job
+    from kitctl.api.job import Job
 
 F = TypeVar("F", bound=Callable[..., Any])
 

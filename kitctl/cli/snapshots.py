@@ -17,8 +17,8 @@ from kitctl.cli.snapshot_options import snapshot_client
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kitctl.snapshot_client import SnapshotClient
-    from kitctl.snapshots import Snapshot
+    from kitctl.api.snapshot_client import SnapshotClient
+    from kitctl.state.snapshots import Snapshot
 
 EPILOG = """\b
 STEP may also be the name of a snapshot; without one, the newest valid snapshot is used.
@@ -60,7 +60,7 @@ def list_(client: SnapshotClient, output: str | None) -> None:
 @output_option("wide", "json", "name")
 def verify(client: SnapshotClient, which: str, output: str | None) -> None:
     """Read every byte of all snapshots, or of one; exit code 1 if one is damaged."""
-    from kitctl.errors import KitError
+    from kitctl.base.errors import KitError
 
     found = client.verify(which)
     _print(found, output)
@@ -76,7 +76,7 @@ def verify(client: SnapshotClient, which: str, output: str | None) -> None:
 def show(client: SnapshotClient, which: str, output: str | None) -> None:
     """Show a snapshot: its manifest, its history, and the model's tensors."""
     from kitctl import output as documents
-    from kitctl.view import snapshots as view
+    from kitctl.output.view import snapshots as view
 
     details = client.show(which)
     if output == "json":
@@ -160,6 +160,6 @@ def _print(found: Sequence[Snapshot], output: str | None) -> None:
 
 
 def _lines(found: Sequence[Snapshot], *, wide: bool = False) -> list[str]:
-    from kitctl.view import snapshots as view
+    from kitctl.output.view import snapshots as view
 
     return view.table(found, time.time(), wide=wide)

@@ -13,8 +13,8 @@ from kitctl.cli.options import output_option
 from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
-    from kitctl.job import Job
-    from kitctl.state import JobState
+    from kitctl.api.job import Job
+    from kitctl.state.phase import JobState
 
 EPILOG = """\b
 With --exit-code: 0 succeeded, 100 failed, 101 not finished, 103 cancelled. No such job is always 102.
@@ -35,7 +35,7 @@ Examples:
 @option("--exit-code", group="Output", is_flag=True, help="Set the exit code from the job's phase.")
 def command(job: Job, output: str | None, watch: bool, exit_code: bool) -> None:
     """Show a job's phase, progress, nodes and ranks."""
-    from kitctl.job import error_for_phase
+    from kitctl.api.job import error_for_phase
 
     if watch:
         seen = _watch(job, output)
@@ -53,7 +53,7 @@ def _watch(job: Job, output: str | None) -> JobState:
     states = job.states()
     try:
         if sys.stdout.isatty() and output is None:
-            from kitctl.view import live
+            from kitctl.output.view import live
 
             return live.watch(states)
         seen = next(states)

@@ -9,9 +9,9 @@ from kitctl.cli.common import info
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kitctl.code_tree import Sources
-    from kitctl.job_request import JobRequest
-    from kitctl.spec import JobSpec
+    from kitctl.code.code_tree import Sources
+    from kitctl.input.job_request import JobRequest
+    from kitctl.spec.job_spec import JobSpec
 
 
 def rendered(job: JobRequest, templates: Path | None) -> list[dict[str, object]]:
@@ -21,7 +21,9 @@ def rendered(job: JobRequest, templates: Path | None) -> list[dict[str, object]]
         SpecError: the file or a flag is wrong.
         UsageError: a template is wrong.
     """
-    from kitctl import credentials, overlay, specfile
+    from kitctl.code import credentials
+    from kitctl.input import specfile
+    from kitctl.render import overlay
 
     spec = specfile.build(job)
     sources = _sources(spec)
@@ -47,8 +49,8 @@ def objects(spec: JobSpec, templates: Path | None, *, namespace: str = "") -> li
 
 
 def _objects(spec: JobSpec, sources: Sources, templates: Path | None) -> list[dict[str, object]]:
-    from kitctl import render
-    from kitctl.templates import check_folder
+    from kitctl.render import objects as render
+    from kitctl.render.templates import check_folder
 
     return render.manifests(spec, sources, templates=check_folder(templates) if templates else None)
 
@@ -56,6 +58,6 @@ def _objects(spec: JobSpec, sources: Sources, templates: Path | None) -> list[di
 def _sources(spec: JobSpec) -> Sources:
     from pathlib import Path
 
-    from kitctl.sources import sources
+    from kitctl.code.sources import sources
 
     return sources(spec, Path.cwd())

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kitctl.client import Client
-    from kitctl.job import Job
-    from kitctl.job_request import JobRequest
+    from kitctl.api.client import Client
+    from kitctl.api.job import Job
+    from kitctl.input.job_request import JobRequest
 
 EPILOG = """\b
 Examples:
@@ -72,7 +72,7 @@ def command(
     if dry_run == "client":
         echo_manifests(rendered(job, templates), output)
         return
-    from kitctl import specfile
+    from kitctl.input import specfile
 
     client = announced(connect())
     spec = specfile.build(job, suffix="" if dry_run else _suffix())

@@ -13,8 +13,8 @@ from kitctl.cli.target_options import target_options
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kitctl.client import Client
-    from kitctl.job_request import JobRequest
+    from kitctl.api.client import Client
+    from kitctl.input.job_request import JobRequest
 
 EPILOG = """\b
 Examples:
@@ -29,6 +29,7 @@ Examples:
 @target_options
 def command(job: JobRequest, connect: Callable[[], Client]) -> None:
     """Send a job's workdir and requirements to the cluster, and print the value by which the chart finds it."""
-    from kitctl import render, specfile
+    from kitctl.input import specfile
+    from kitctl.render import objects as render
 
     echo(render.to_yaml([{"code": connect().send_code(specfile.build(job))}]), nl=False)

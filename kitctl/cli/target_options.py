@@ -12,7 +12,7 @@ from kitctl.cli.command import option
 from kitctl.cli.common import info
 
 if TYPE_CHECKING:
-    from kitctl.client import Client
+    from kitctl.api.client import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -66,7 +66,7 @@ def object_name(_context: click.Context, _option: click.Parameter, given: str | 
     Raises:
         click.BadParameter: no object can have that name.
     """
-    from kitctl.fields import is_name
+    from kitctl.spec.fields import is_name
 
     if given and not is_name(given):
         raise click.BadParameter(f"{given!r} is not a valid name: use lower-case letters, digits, '-' and '.'")
@@ -76,15 +76,15 @@ def object_name(_context: click.Context, _option: click.Parameter, given: str | 
 def _client(target: str | None, context: str | None, kubeconfig: str | None) -> Client:
     from pathlib import Path
 
-    from kitctl.client import Client
+    from kitctl.api.client import Client
 
     path = Path(kubeconfig) if kubeconfig else None
     return Client(target=target, context=context, kubeconfig=path, notify=info)
 
 
 def _job_name(_context: click.Context, _argument: click.Parameter, given: str) -> str:
-    from kitctl.errors import NotFound
-    from kitctl.fields import is_name
+    from kitctl.base.errors import NotFound
+    from kitctl.spec.fields import is_name
 
     if not is_name(given):
         raise NotFound(f"no job {given!r}: not a valid name", fix="kitctl list -A shows all jobs")
@@ -99,7 +99,8 @@ def _complete_jobs(context: click.Context, _parameter: click.Parameter, incomple
 
 
 def _complete_targets(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    from kitctl import plugins, targets
+    from kitctl import targets
+    from kitctl.base import plugins
 
     return [name for name in (*targets.BUILT_IN, *plugins.names(plugins.TARGETS)) if name.startswith(incomplete)]
 

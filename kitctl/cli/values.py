@@ -44,10 +44,10 @@ def pod_of_file(path: str) -> dict[str, Any]:
         SpecError: with one line for every problem.
         UsageError: it is no YAML mapping.
     """
-    from kitctl import yamlstrict
-    from kitctl.errors import SpecError
-    from kitctl.field_type import FieldType
-    from kitctl.pod_section import Pod
+    from kitctl.base import yamlstrict
+    from kitctl.base.errors import SpecError
+    from kitctl.base.field_type import FieldType
+    from kitctl.spec.pod_section import Pod
 
     mapping, problems = yamlstrict.read(_text(path), path, FieldType(Pod))
     if problems:

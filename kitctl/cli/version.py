@@ -7,7 +7,7 @@ import platform
 import click
 
 import kitctl
-from kitctl import names
+from kitctl.base import names
 from kitctl.cli.command import Command
 from kitctl.cli.common import echo, echo_json
 from kitctl.cli.options import output_option

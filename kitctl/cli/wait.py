@@ -11,8 +11,8 @@ from kitctl.cli.common import info, seconds, timeout_option
 from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
-    from kitctl.job import Job
-    from kitctl.state import JobState
+    from kitctl.api.job import Job
+    from kitctl.state.phase import JobState
 
 EPILOG = """\b
 Exit codes: 0 succeeded, 100 failed, 102 no such job, 103 cancelled, 124 timeout.
@@ -34,8 +34,8 @@ def command(job: Job, timeout: str | None) -> None:
 
 def wait_until_end(job: Job, timeout: float | None) -> None:
     """Print each change of the phase or of its reason; raise the error that the final phase stands for."""
-    from kitctl.job import error_for_phase
-    from kitctl.printable import line
+    from kitctl.api.job import error_for_phase
+    from kitctl.base.printable import line
 
     printed, seen = ("", ""), None  # the error has the reason of the final phase
     try:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
-from kitctl import plugins
+from kitctl.base import plugins
 from kitctl.kinds.indexed_job import IndexedJob
 from kitctl.kinds.job_kind import JobKind, Result
 from kitctl.kinds.job_set import JobSet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from kitctl import names
+from kitctl.base import names
 from kitctl.kinds.job_kind import JobKind, Object, Result, plain_env
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"  # an annotation of each pod, and a label

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
-from kitctl import names
+from kitctl.base import names
 
 if TYPE_CHECKING:
     from pathlib import Path  # four milliseconds of `kitctl submit --help`

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from kitctl import names
+from kitctl.base import names
 from kitctl.kinds.job_kind import JobKind, Object, Result
 
 REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"  # a label of each pod

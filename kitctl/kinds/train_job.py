@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
-from kitctl import names
-from kitctl.errors import Problem, SpecError
+from kitctl.base import names
+from kitctl.base.errors import Problem, SpecError
 from kitctl.kinds.job_kind import Object, Prerequisite, Result, plain_env
 from kitctl.kinds.job_set import NODE, SET_NAME, JobSetPods
 
@@ -18,7 +18,7 @@ PLAIN_RUNTIME: Final = "kitctl"  # for handwritten TrainJobs
 PLAIN_CLAIM: Final = "kitctl-snapshots"  # the claim template of PLAIN_RUNTIME; a claim is named <template>-<job>
 GRACE_SECONDS: Final = 60  # of both runtimes
 
-# Metrics of status.trainerStatus that are parts of a report; kittrain.node.trainer_status writes them.
+# Metrics of status.trainerStatus that are parts of a report; kittrain.agent.report.trainer_status writes them.
 REPORTED: Final = (
     "world_size",
     "step",

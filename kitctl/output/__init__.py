@@ -14,15 +14,18 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 import kitctl
-from kitctl import faults, names, snapshots, targets, templates
-from kitctl.doctor import Finding
-from kitctl.logs import Line
+from kitctl import targets
+from kitctl.base import names
 from kitctl.output.base import API_VERSION, Document
 from kitctl.output.history import AuditReport, Snapshot, SnapshotDetails, SnapshotList
 from kitctl.output.jobs import Job, JobList
 from kitctl.output.logs import LogLine
 from kitctl.output.reports import Change, Check, Diff, DoctorReport, DrillReport, FaultResult, Version
-from kitctl.state import JobState
+from kitctl.render import templates
+from kitctl.state import faults, snapshots
+from kitctl.state.checks import Finding
+from kitctl.state.logs import Line
+from kitctl.state.phase import JobState
 
 __all__ = [
     "API_VERSION",

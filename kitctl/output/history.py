@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kitctl.output.base import Document, Part
-from kitctl.snapshots import LedgerEntry, Proof, Tensor
+from kitctl.state.snapshots import LedgerEntry, Proof, Tensor
 
 
 class SnapshotDetails(Part, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kitctl.output.base import Document, Part
-from kitctl.state import Phase
+from kitctl.state.phase import Phase
 
 
 class Progress(Part, frozen=True, kw_only=True):

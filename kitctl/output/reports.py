@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from kitctl.output.base import Document, Part
 from kitctl.output.jobs import RecoveryTimings
-from kitctl.state import Phase
+from kitctl.state.phase import Phase
 
 
 class Check(Part, frozen=True, kw_only=True):

@@ -13,14 +13,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
-from kitctl import plugins
-from kitctl.code_tree import Sources
-from kitctl.doctor import Finding
-from kitctl.errors import UsageError
-from kitctl.facts import JobFacts
-from kitctl.faults import FaultInjection
-from kitctl.logs import Line
-from kitctl.spec import JobSpec
+from kitctl.base import plugins
+from kitctl.base.errors import UsageError
+from kitctl.code.code_tree import Sources
+from kitctl.spec.job_spec import JobSpec
+from kitctl.state.checks import Finding
+from kitctl.state.facts import JobFacts
+from kitctl.state.faults import FaultInjection
+from kitctl.state.logs import Line
 
 BUILT_IN: Final = ("local", "cluster")
 
@@ -156,7 +156,7 @@ class Target(Protocol):
         """
 
     def run_snapshot_tool(self, store: SnapshotStore, args: Sequence[str]) -> Iterator[bytes]:
-        """Run ``kittrain.snapshots`` where the snapshots are, with these arguments; its stdout, as it arrives.
+        """Run ``kittrain.rank.snapshots`` where the snapshots are, with these arguments; its stdout, as it arrives.
 
         Raises:
             NotFound: there is neither such a job nor snapshots of one.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kitctl.errors import ConflictError, NotFound, TargetError, UsageError
-from kitctl.quantity import pluralize
+from kitctl.base.errors import ConflictError, NotFound, TargetError, UsageError
+from kitctl.base.quantity import pluralize
 
 
 def already_exists(name: str, phase: str = "") -> ConflictError:

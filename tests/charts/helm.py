@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import yaml
 
-from kitctl import kinds, names
+from kitctl import kinds
+from kitctl.base import names
 from tests.cluster.kind.settings import SHORT_COMMANDS
 
 Object = dict[str, Any]

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from kitctl import names, render
+from kitctl.base import names
 from kitctl.kinds import KINDS, train_job
-from kitctl.spec import JobSpec
-from kittrain import env, torchrun
+from kitctl.render import objects as render
+from kitctl.spec.job_spec import JobSpec
+from kittrain.agent import torchrun
+from kittrain.job import env
 from kittrain.system.child_processes import SUPERVISOR
 from tests.charts.helm import KUBERNETES, PLATFORM, helm
 

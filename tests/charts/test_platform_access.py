@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from kitctl.kinds import KINDS
-from kitctl.targets.cluster import rights
-from kitctl.targets.cluster.rights import Right
+from kitctl.targets.cluster.checks import rights
+from kitctl.targets.cluster.checks.rights import Right
 from tests.charts.helm import KUBERNETES, PLATFORM, helm
 
 Object = dict[str, Any]

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from kitctl import render, specfile
-from kitctl.errors import SpecError
-from kitctl.job_request import JobRequest
+from kitctl.base.errors import SpecError
+from kitctl.input import specfile
+from kitctl.input.job_request import JobRequest
+from kitctl.render import objects as render
 from tests.charts.helm import alike, refusal, rendered
 from tests.recipes import RECIPES
 

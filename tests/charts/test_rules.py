@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from kitctl import names, specfile
-from kitctl.errors import SpecError
-from kitctl.job_request import JobRequest
+from kitctl.base import names
+from kitctl.base.errors import SpecError
+from kitctl.input import specfile
+from kitctl.input.job_request import JobRequest
 from tests.charts.helm import refusal, rendered
 
 

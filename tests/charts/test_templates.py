@@ -6,17 +6,20 @@ from typing import Any
 
 import pytest
 
-from kitctl import kinds, names, render, specfile
-from kitctl.code_tree import ARCHIVE_LIMIT, Sources
-from kitctl.job_request import JobRequest
-from kitctl.sources import sources
-from kitctl.spec import JobSpec
-from kitctl.workdir.collecting import collect
-from kittrain.env import node_env
+from kitctl import kinds
+from kitctl.base import names
+from kitctl.code.code_tree import ARCHIVE_LIMIT, Sources
+from kitctl.code.sources import sources
+from kitctl.code.workdir.collecting import collect
+from kitctl.input import specfile
+from kitctl.input.job_request import JobRequest
+from kitctl.render import objects as render
+from kitctl.spec.job_spec import JobSpec
+from kittrain.job.env import node_env
 from tests.charts.helm import CHART, DIFFERENCES, Object, alike, rendered
+from tests.kitctl.render.test_objects import BOTH_KINDS, KINDS, LIMITS, SOURCES
+from tests.kitctl.render.test_template_values import expanded
 from tests.kitctl.rendered import document_in, env_in, of_kind
-from tests.kitctl.test_render import BOTH_KINDS, KINDS, LIMITS, SOURCES
-from tests.kitctl.test_template_values import expanded
 from tests.wheels import wheel
 
 DOCS = CHART.parents[1] / "docs"

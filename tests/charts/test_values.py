@@ -6,9 +6,9 @@ import msgspec
 import yaml
 
 import kitctl
-from kitctl.schema import json_schema
-from kitctl.sections import Section
-from kitctl.spec import JobSpec
+from kitctl.output.schema import json_schema
+from kitctl.spec.job_spec import JobSpec
+from kitctl.spec.sections import Section
 from tests.charts.helm import CHART, KUBERNETES, helm, rendered
 from tools.chart_values import CHART_ONLY
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kitctl.cli.main import main
-from kitctl.targets.cluster.transport import Transport
+from kitctl.targets.cluster.connection.transport import Transport
 from tests.cluster.kind.images import pushed
 from tests.cluster.kind.settings import KUBECONFIG, TRAINER_IMAGE
 from tests.cluster.kubectl import until

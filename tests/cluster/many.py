@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from kitctl.targets.cluster.api import MERGE, Api
-from kitctl.targets.cluster.resources import RESOURCES
+from kitctl.targets.cluster.connection.api import MERGE, Api
+from kitctl.targets.cluster.connection.resources import RESOURCES
 from tests.cluster.jobs import rendered
 from tests.cluster.kind.steps import works
 from tests.cluster.kubectl import Object, apply, get, kubectl, until

@@ -11,11 +11,12 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from kitctl.errors import ConflictError, TargetError
+from kitctl.base.errors import ConflictError, TargetError
 from kitctl.targets import TargetOptions
-from kitctl.targets.cluster import connect, job_facts
+from kitctl.targets.cluster import connect
 from kitctl.targets.cluster.cluster_target import ClusterTarget
-from kittrain.world.order import Order
+from kitctl.targets.cluster.read import job_facts
+from kittrain.rank.world.order import Order
 from tests.chaos import IN_THE_MIDDLE, SCENARIOS, Chaos, Event, Scenario
 from tests.cluster.jobs import Run, submit
 from tests.cluster.kind.settings import KUBECONFIG

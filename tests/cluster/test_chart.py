@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from kitctl import render, specfile
-from kitctl.job_request import JobRequest
+from kitctl.input import specfile
+from kitctl.input.job_request import JobRequest
 from kitctl.kinds import of_object
+from kitctl.render import objects as render
 from tests.charts.helm import CHART, helm, rendered
 from tests.cluster.jobs import FIXED, KINDS, SCALABLE, Run
 from tests.cluster.kind.images import pushed
@@ -18,7 +19,7 @@ from tests.cluster.kind.settings import TRAINER_IMAGE
 from tests.cluster.kubectl import Object, get, kubectl, until
 from tests.cluster.toy import EPOCHS, ORDER, assert_complete_and_exact
 from tests.exact import committed
-from tests.kitctl.test_render import BOTH_KINDS, LIMITS, SOURCES
+from tests.kitctl.render.test_objects import BOTH_KINDS, LIMITS, SOURCES
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

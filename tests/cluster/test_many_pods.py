@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kitctl.client import Client
-from kitctl.state import derive
+from kitctl.api.client import Client
+from kitctl.state.phase import derive
 from kitctl.targets.cluster.cluster_target import ClusterTarget
-from kitctl.targets.cluster.transport import Transport
+from kitctl.targets.cluster.connection.transport import Transport
 from tests.cluster.commands import IDLE, job, kitctl
 from tests.cluster.kind.settings import KUBECONFIG
 from tests.cluster.kubectl import get, until

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from kitctl import names
+from kitctl.base import names
 from tests.cluster.commands import job, kitctl, status, until_status
 from tests.cluster.kind.images import pushed
 from tests.cluster.kind.settings import KUEUE_LABEL, SHARED, TRAINER_IMAGE

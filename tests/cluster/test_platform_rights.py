@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import pytest
 
-from kitctl.pod_groups import POD_GROUPS
-from kitctl.targets.cluster.api import Api
-from kitctl.targets.cluster.rights import Right
-from kitctl.targets.cluster.transport import Transport
+from kitctl.render.pod_groups import POD_GROUPS
+from kitctl.targets.cluster.checks.rights import Right
+from kitctl.targets.cluster.connection.api import Api
+from kitctl.targets.cluster.connection.transport import Transport
 from tests.charts.test_platform_access import granted
 from tests.cluster.commands import IDLE, NOWHERE, job, until_status
 from tests.cluster.jobs import KINDS, SCALABLE

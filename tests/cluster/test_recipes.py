@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kitctl import render, specfile
-from kitctl.job_request import JobRequest
+from kitctl.input import specfile
+from kitctl.input.job_request import JobRequest
 from kitctl.kinds import KINDS, of_object
+from kitctl.render import objects as render
 from tests.cluster.commands import job, kitctl
 from tests.cluster.kind.settings import ENVIRON
 from tests.cluster.kubectl import Object, get, kubectl

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kitctl.targets.cluster import resources
+from kitctl.targets.cluster.connection import resources
 from tests.cluster.commands import IDLE, job, kitctl, status, until_status
 from tests.cluster.kind.settings import KUBECONFIG, REGISTRY
 from tests.cluster.kubectl import apply, get, kubectl, until

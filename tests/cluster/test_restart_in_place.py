@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 LIMIT: Final = 10  # restarts in place of a pod without progress
 LONGEST_WAIT: Final = 5.0  # seconds from a loss until the agent is there again; the requirement, not a measurement
-KILL: Final = "import time; from kittrain import fault_injection; fault_injection.main(); print(time.time())"
+KILL: Final = "import time; from kittrain.agent import fault_injection; fault_injection.main(); print(time.time())"
 AGAIN: Final = re.compile(r"(\S+) \[agent 1\]: started again in place, restart (\d+): the agent was killed by SIGKILL")
 
 

@@ -13,9 +13,9 @@ from typing import Final
 
 import pytest
 
-from kitctl import names
-from kitctl.client import Client
-from kitctl.errors import ConflictError
+from kitctl.api.client import Client
+from kitctl.base import names
+from kitctl.base.errors import ConflictError
 from kitctl.targets.cluster.cluster_target import ClusterTarget
 from tests.cluster.commands import IDLE, NOWHERE, job, kitctl, status, survives
 from tests.cluster.jobs import KINDS as ALL

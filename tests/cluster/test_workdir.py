@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kitctl import render
+from kitctl.render import objects as render
 from tests.charts.helm import rendered
 from tests.cluster.commands import job, kitctl, status
 from tests.cluster.kind.images import pushed

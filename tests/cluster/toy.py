@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from kittrain.world.order import Order
+from kittrain.rank.world.order import Order
 from tests.cluster.jobs import Run, submit
 from tests.cluster.kubectl import until
 from tests.exact import assert_each_sample_counts_once

@@ -11,15 +11,16 @@ import msgspec
 import pytest
 
 import kitctl
-from kitctl import names
+from kitctl.base import names
 from kitctl.kinds import KINDS
-from kitctl.sections import Policy, Rendezvous, Snapshots
-from kitctl.spec import JobSpec
+from kitctl.spec.job_spec import JobSpec
+from kitctl.spec.sections import Policy, Rendezvous, Snapshots
 from kitctl.targets.local import launch
 from kitctl.targets.local.folder import JobFolder, create
 from kitctl.targets.local.records import Desired, Job
-from kittrain import agent, env, job_spec
-from kittrain.node.secret import run_secret
+from kittrain.agent import main as agent
+from kittrain.agent.setup.secret import run_secret
+from kittrain.job import env, job_spec
 
 SPEC = JobSpec(
     name="job",

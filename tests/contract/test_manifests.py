@@ -10,16 +10,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from kitctl import environment, names, render
-from kitctl.fields import Kind
+from kitctl.base import names
 from kitctl.kinds import KINDS, indexed_job, job_set, pytorch_job
-from kitctl.sections import Nccl, Policy, Security, Snapshots
-from kitctl.spec import JobSpec
+from kitctl.render import environment
+from kitctl.render import objects as render
+from kitctl.spec.fields import Kind
+from kitctl.spec.job_spec import JobSpec
+from kitctl.spec.sections import Nccl, Policy, Security, Snapshots
 from kitctl.targets.local import launch
 from kitctl.targets.local.folder import JobFolder
 from kitctl.targets.local.records import Job
-from kittrain import env
-from kittrain.node import secret
+from kittrain.agent.setup import secret
+from kittrain.job import env
 
 SPEC = JobSpec(
     name="job",

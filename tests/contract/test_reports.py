@@ -10,22 +10,23 @@ from typing import ClassVar
 
 import msgspec
 
-from kitctl import facts, names
-from kitctl.targets.cluster import reports
+from kitctl.base import names
+from kitctl.state import facts
+from kitctl.targets.cluster.read import reports
 from kitctl.targets.local.folder import JobFolder
-from kittrain.env import NodeEnv
-from kittrain.node import configmap
-from kittrain.node.preparation import preparing
-from kittrain.node.recovery import RANK_PARTS
-from kittrain.node.script_progress import ScriptProgress
+from kittrain.agent.hooks.script_progress import ScriptProgress
+from kittrain.agent.report import configmap
+from kittrain.agent.report.recovery import RANK_PARTS
+from kittrain.agent.setup.preparation import preparing
+from kittrain.job.env import NodeEnv
 from kittrain.outcome import termination
 from kittrain.outcome.failures import Failure
 from kittrain.outcome.termination import Ending
 from kittrain.system.heartbeat import Phase
-from tests.trainer.node.test_publish import connect, meet, reporter
+from tests.trainer.agent.report.test_publish import connect, meet, reporter
 from tests.trainer.nodes import free_port
-from tests.trainer.training.test_report import STEP
-from tests.trainer.training.test_report import reporter as progress_reporter
+from tests.trainer.rank.training.test_report import STEP
+from tests.trainer.rank.training.test_report import reporter as progress_reporter
 
 
 def test_kitctl_reads_the_report_of_rank_0_s_agent(tmp_path: Path) -> None:

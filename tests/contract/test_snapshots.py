@@ -10,13 +10,14 @@ import msgspec
 import pytest
 from torch import nn
 
-from kitctl import names, snapshots
-from kitctl.errors import TargetError
-from kitctl.view import audit as audit_view
-from kitctl.view import snapshots as view
+from kitctl.base import names
+from kitctl.base.errors import TargetError
+from kitctl.output.view import audit as audit_view
+from kitctl.output.view import snapshots as view
+from kitctl.state import snapshots
 from kittrain import Run, attach
-from kittrain.env import RankEnv
-from kittrain.snapshots.__main__ import VERBS, parser
+from kittrain.job.env import RankEnv
+from kittrain.rank.snapshots.__main__ import VERBS, parser
 from tests.trainer import runs
 
 
@@ -84,7 +85,7 @@ def test_a_loop_with_a_loader_of_its_own_has_snapshots_and_nothing_to_prove(tmp_
 
 
 def test_the_trainer_accepts_kitctls_commands() -> None:
-    assert names.SNAPSHOTS_COMMAND[3:] == ("kittrain.snapshots", "--folder")
+    assert names.SNAPSHOTS_COMMAND[3:] == ("kittrain.rank.snapshots", "--folder")
 
 
 def test_an_answer_of_another_version_is_an_error_with_a_fix() -> None:

@@ -9,15 +9,16 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kitctl import names, render
-from kitctl.environment import SPEC_VERSION, TOO_OLD
+from kitctl.base import names
 from kitctl.kinds import KINDS
-from kitctl.sections import Nccl, Policy, Snapshots
-from kitctl.spec import JobSpec
-from kittrain import job_spec
-from kittrain.env import NodeEnv, RankEnv, node_env, rank_env
+from kitctl.render import objects as render
+from kitctl.render.environment import SPEC_VERSION, TOO_OLD
+from kitctl.spec.job_spec import JobSpec
+from kitctl.spec.sections import Nccl, Policy, Snapshots
+from kittrain.job import job_spec
+from kittrain.job.env import NodeEnv, RankEnv, node_env, rank_env
+from tests.kitctl.render.test_template_values import expanded
 from tests.kitctl.rendered import env_in
-from tests.kitctl.test_template_values import expanded
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0") | st.sampled_from("$()<>&\"'\\\n"))
 NUMBER = st.integers(1, 999_999_999)

@@ -13,17 +13,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kitctl import facts, printable
-from kittrain.node import worker
-from kittrain.node.failure_log import FailureLog
-from kittrain.node.failure_message import failure_ending
-from kittrain.node.postmortem import Postmortem
-from kittrain.node.report_sinks import FileSink
-from kittrain.node.trainer_status import status_of
-from kittrain.node.worker_group import process_failures
+from kitctl.base import printable
+from kitctl.state import facts
+from kittrain.agent.processes import worker
+from kittrain.agent.processes.worker_group import process_failures
+from kittrain.agent.rendezvous import messages
+from kittrain.agent.report.failure_log import FailureLog
+from kittrain.agent.report.failure_message import failure_ending
+from kittrain.agent.report.postmortem import Postmortem
+from kittrain.agent.report.report_sinks import FileSink
+from kittrain.agent.report.trainer_status import status_of
 from kittrain.outcome import termination
 from kittrain.outcome.failures import Budget, root_cause
-from kittrain.rendezvous import messages
 from kittrain.system.console import log
 from kittrain.system.texts import encodable, fit
 

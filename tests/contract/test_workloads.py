@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 
 import kittrain.workloads
-from kitctl.workloads import WORKLOADS
+from kitctl.input.workloads import WORKLOADS
 
 
 def test_kitctl_lists_each_module_that_is_a_workload() -> None:

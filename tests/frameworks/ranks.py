@@ -45,7 +45,7 @@ def _start(script: str, folder: Path, flags: Sequence[str], variables: dict[str,
         "KIT_PROGRESS_FILE": str(folder / f"progress-{rank}.json"),
         "OMP_NUM_THREADS": "1",
     }
-    command = [str(INTERPRETER), "-m", "kittrain.node.worker", str(SCRIPTS / script), *flags]
+    command = [str(INTERPRETER), "-m", "kittrain.agent.processes.worker", str(SCRIPTS / script), *flags]
     with (folder / f"log-{rank}").open("ab") as log:
         env = {**os.environ, **variables, **own, **OFFLINE}
         return subprocess.Popen(command, cwd=folder, env=env, stdout=log, stderr=log)

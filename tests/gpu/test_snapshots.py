@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 from kittrain import World
-from kittrain.env import RankEnv
-from kittrain.snapshots import layout
-from kittrain.snapshots.manager import SnapshotManager
-from kittrain.snapshots.state import State
-from kittrain.world.order import Cursor, Order
+from kittrain.job.env import RankEnv
+from kittrain.rank.snapshots.files import layout
+from kittrain.rank.snapshots.manager import SnapshotManager
+from kittrain.rank.snapshots.state.state import State
+from kittrain.rank.world.order import Cursor, Order
 from tests.trainer.saved import weights_of
 
 WIDTH = 1024

@@ -8,8 +8,8 @@ import subprocess
 import pytest
 import torch
 
-from kittrain.training.step_sync import PendingMean
-from kittrain.world.transfer import copy_behind
+from kittrain.rank.training.step_sync import PendingMean
+from kittrain.rank.world.transfer import copy_behind
 
 CLOSE = {"rel_tol": 1e-4}
 STEPS = 3 * 2048 // 32

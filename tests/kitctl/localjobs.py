@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any, Literal, TypeAlias
 
-from kitctl.facts import Report, Termination
-from kitctl.spec import JobSpec
+from kitctl.spec.job_spec import JobSpec
+from kitctl.state.facts import Report, Termination
 from kitctl.targets.local.folder import JobFolder, create, state_home, write
 from kitctl.targets.local.records import Desired, Job, Result, Started
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kitctl import kinds, names, render
-from kitctl.spec import JobSpec
+from kitctl import kinds
+from kitctl.base import names
+from kitctl.render import objects as render
+from kitctl.spec.job_spec import JobSpec
 
 Object = dict[str, Any]
 

@@ -12,11 +12,13 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kitctl import kinds, render, specfile
-from kitctl.errors import KitError
-from kitctl.field_type import FieldType
-from kitctl.job_request import JobRequest
-from kitctl.spec import JobSpec
+from kitctl import kinds
+from kitctl.base.errors import KitError
+from kitctl.base.field_type import FieldType
+from kitctl.input import specfile
+from kitctl.input.job_request import JobRequest
+from kitctl.render import objects as render
+from kitctl.spec.job_spec import JobSpec
 from tests.kitctl.grammar import is_subdomain, violations
 
 EVERY_OPTION = (Path(__file__).parent.parent / "cases" / "every-option.yaml").read_bytes()

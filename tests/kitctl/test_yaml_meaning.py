@@ -10,10 +10,11 @@ from typing import Any
 
 import yaml
 
-from kitctl import names, render
-from kitctl.code_tree import Sources
-from kitctl.spec import JobSpec
-from kitctl.yamlstrict import is_ambiguous
+from kitctl.base import names
+from kitctl.base.yamlstrict import is_ambiguous
+from kitctl.code.code_tree import Sources
+from kitctl.render import objects as render
+from kitctl.spec.job_spec import JobSpec
 
 # Strings that change without quotes, and strings that are hard to quote.
 TRAPS = [

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kitctl.cli.main import main
-from kitctl.state import TERMINAL_PHASES
+from kitctl.state.phase import TERMINAL_PHASES
 from kitctl.targets.local.folder import JobFolder, state_home
 
 WAIT_SECONDS = 240.0  # far more than needed: other tests may keep the cores busy

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kitctl.errors import ConflictError
+from kitctl.base.errors import ConflictError
 from kitctl.targets.local.local_target import LocalTarget
-from kittrain.world.order import Order
+from kittrain.rank.world.order import Order
 from tests.chaos import SCENARIOS, Chaos
 from tests.exact import assert_each_sample_counts_once, assert_ends_as_undisturbed, undisturbed
 

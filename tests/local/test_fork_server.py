@@ -21,7 +21,7 @@ def test_lost_nodes_are_forked_again_and_start_cold_once_the_server_is_lost(kit:
     kit.run("submit", "--name", "forked", "--nodes", "2", "--snapshot-every", "20", *TOY)
     first = started(kit, 1, attempt=1)
     server = parent(parent(first))
-    assert "kittrain.forkserver" in command(server)
+    assert "kittrain.agent.forkserver" in command(server)
 
     os.killpg(first, signal.SIGKILL)
     second = started(kit, 1, attempt=2)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kittrain.world.order import Order
+from kittrain.rank.world.order import Order
 from tests.exact import assert_each_sample_counts_once, assert_ends_as_undisturbed, undisturbed
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from kittrain.snapshots.ledger import Ledger
-from kittrain.snapshots.snapshot import read_manifest
+from kittrain.rank.snapshots.folder.ledger import Ledger
+from kittrain.rank.snapshots.folder.snapshot import read_manifest
 from tests.trainer.runs import flip, resign
 
 if TYPE_CHECKING:

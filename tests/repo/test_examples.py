@@ -12,9 +12,9 @@ import click
 import pytest
 import yaml
 
-from kitctl import templates
 from kitctl.cli import VERBS, cli
 from kitctl.cli.main import main
+from kitctl.render import templates
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -131,11 +131,11 @@ for module in pkgutil.walk_packages(kittrain.__path__, "kittrain."):
 @pytest.mark.parametrize(
     "module",
     [
-        "kittrain.env",
+        "kittrain.job.env",
         "kittrain.outcome.marker",
         "kittrain.outcome.failures",
         "kittrain.agent",
-        "kittrain.snapshots.__main__",
+        "kittrain.rank.snapshots.__main__",
     ],
 )
 def test_modules_that_run_without_torch_do_not_import_it(module: str) -> None:
@@ -144,4 +144,4 @@ def test_modules_that_run_without_torch_do_not_import_it(module: str) -> None:
 
 
 def test_blocked_packages_cannot_be_imported() -> None:
-    assert imports("import kittrain.rendezvous.backend", "torch").returncode == 1
+    assert imports("import kittrain.agent.rendezvous.backend", "torch").returncode == 1

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import kitctl
-from kitctl.names import DEFAULT_IMAGE
+from kitctl.base.names import DEFAULT_IMAGE
 from tests.cluster.kind import settings
 from tools import set_version
 

@@ -17,7 +17,7 @@ RANK: Final = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MAST
 def run(folder: Path, script: str, *, python: str | Path = sys.executable, **env: str) -> HeartbeatState:
     """Run a script in a cold rank, in its folder; returns what the agent reads afterwards."""
     file = _prepare(folder, script)
-    command = [python, "-P", "-m", "kittrain.node.worker", "train.py"]
+    command = [python, "-P", "-m", "kittrain.agent.processes.worker", "train.py"]
     subprocess.run(command, cwd=folder, env={"PATH": "", "KIT_HEARTBEAT_FILE": str(file), **RANK, **env}, check=True)
     return HeartbeatState.read(file)
 

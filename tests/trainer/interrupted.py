@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import TensorDataset
 
 from kittrain import Data, DDPOptions, Run, Step, Training, World, join
-from kittrain.world.rng import seed_all
+from kittrain.rank.world.rng import seed_all
 from tests.trainer.loops import plain, settled
 from tests.trainer.nodes import free_port
 from tests.trainer.worlds import FORKS, finish, placed, start_processes_as_usual

@@ -26,7 +26,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, DistributedSampler, IterableDataset, TensorDataset
 
 from kittrain import Data, DDPOptions, Run, Step, Training, World, join
-from kittrain.world.rng import seed_all
+from kittrain.rank.world.rng import seed_all
 from tests.trainer.nodes import free_port
 from tests.trainer.worlds import FORKS, finish, placed, start_processes_as_usual
 

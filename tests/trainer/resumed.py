@@ -13,10 +13,10 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from kittrain import World
-from kittrain.env import RankEnv
-from kittrain.snapshots.manager import SnapshotManager
-from kittrain.snapshots.state import State
-from kittrain.world.order import Cursor, Order
+from kittrain.job.env import RankEnv
+from kittrain.rank.snapshots.manager import SnapshotManager
+from kittrain.rank.snapshots.state.state import State
+from kittrain.rank.world.order import Cursor, Order
 
 ORDER = Order(samples=100, batch=1)
 

@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import torch
 
-from kittrain.snapshots import shards, snapshot
-from kittrain.snapshots.shards import Piece
-from kittrain.snapshots.snapshot import MANIFEST, Manifest, Parent
+from kittrain.rank.snapshots.files import shards
+from kittrain.rank.snapshots.files.shards import Piece
+from kittrain.rank.snapshots.folder import snapshot
+from kittrain.rank.snapshots.folder.snapshot import MANIFEST, Manifest, Parent
 from tests.trainer import saved
 
 WEIGHTS = {"weight": torch.arange(6.0).reshape(2, 3), "bias": torch.tensor(0.5)}

@@ -12,17 +12,19 @@ from unittest.mock import patch
 
 import torch
 
-from kittrain.env import RankEnv
-from kittrain.job_spec import Resume
-from kittrain.snapshots import model_file, shards, snapshot, weights
-from kittrain.snapshots.archive import Archive
-from kittrain.snapshots.candidates import Candidates
-from kittrain.snapshots.compatibility import Identity
-from kittrain.snapshots.ledger import Ledger, extend
-from kittrain.snapshots.retention import Retention
-from kittrain.snapshots.shards import Piece
-from kittrain.snapshots.snapshot import Manifest
-from kittrain.world.order import Cursor, Order
+from kittrain.job.env import RankEnv
+from kittrain.job.job_spec import Resume
+from kittrain.rank.snapshots.files import shards
+from kittrain.rank.snapshots.files.shards import Piece
+from kittrain.rank.snapshots.folder import snapshot
+from kittrain.rank.snapshots.folder.archive import Archive
+from kittrain.rank.snapshots.folder.candidates import Candidates
+from kittrain.rank.snapshots.folder.compatibility import Identity
+from kittrain.rank.snapshots.folder.ledger import Ledger, extend
+from kittrain.rank.snapshots.folder.retention import Retention
+from kittrain.rank.snapshots.folder.snapshot import Manifest
+from kittrain.rank.snapshots.state import model_file, weights
+from kittrain.rank.world.order import Cursor, Order
 
 ORDER = Order(samples=10, batch=4)
 DATA = (bytes(range(256)) * 16, b"weights" * 1000)  # of two shards, of 5 and 7 chunks
@@ -75,7 +77,7 @@ def write_shards(folder: Path, described: Manifest) -> tuple[Path, Manifest]:
     """Write shards as the ranks do; returns the scratch folder to publish, and the manifest with the shards."""
     scratch = folder / f"{snapshot.SCRATCH}{described.name}"
     scratch.mkdir()
-    with patch("kittrain.snapshots.shards.CHUNK", 1000):
+    with patch("kittrain.rank.snapshots.files.shards.CHUNK", 1000):
         written = [
             shards.write(scratch / shards.name(number), [in_memory(data)], [piece], EXTRAS)
             for number, (data, piece) in enumerate(zip(DATA, PIECES, strict=True))

@@ -18,7 +18,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.utils.data import TensorDataset
 
 from kittrain import Data, Step, Training, World, evaluate, join
-from kittrain.snapshots.memory_copies import COPIES
+from kittrain.rank.snapshots.write.memory_copies import COPIES
 from tests.trainer.nodes import free_port
 from tests.trainer.worlds import finish, fork
 

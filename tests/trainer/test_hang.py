@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kittrain.world.order import Order
+from kittrain.rank.world.order import Order
 from tests.exact import assert_each_sample_counts_once
 from tests.trainer.nodes import SCRIPTS, Nodes
 
@@ -64,7 +64,7 @@ def test_a_repeated_hang_without_progress_is_fatal_on_all_nodes(tmp_path: Path) 
     assert all(end["reason"].endswith("; no restart left of 1 at this step") for end in ends)
 
 
-@pytest.mark.long  # tests/trainer/node/test_rank_watch.py has the rule
+@pytest.mark.long  # tests/trainer/agent/processes/test_rank_watch.py has the rule
 def test_a_long_step_of_a_busy_rank_is_no_hang(tmp_path: Path) -> None:
     env = {"KIT_HANG_TIMEOUT": "auto", "COMPUTE_SECONDS": "40", "PET_MAX_RESTARTS": "0"}
     with hanging(tmp_path, "compute", **env) as nodes:

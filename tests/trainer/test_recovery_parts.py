@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from kittrain.node.recovery import RecoveryTimings
+from kittrain.agent.report.recovery import RecoveryTimings
 from kittrain.system.heartbeat import Phase
 
 PHASE_TIMES = {Phase.JOINING: 13.0, Phase.PREPARING: 13.5, Phase.DATA: 14.5, Phase.SYNCING: 16.5}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kittrain import log_copies
-from kittrain.fault_injection import processes
+from kittrain.agent.fault_injection import processes
+from kittrain.helper import log_copies
 from tests.trainer.nodes import SCRIPTS, Nodes
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="pods run Linux")]

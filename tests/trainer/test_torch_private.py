@@ -54,7 +54,8 @@ SET_GROUP: Final = "_update_default_pg"
 COUNT_COLLECTIVES: Final = ("_world", "_get_sequence_number_for_group")
 ITERATOR: Final = "_iterator"
 FETCHER: Final = "_dataset_fetcher"
-# Of DDP, its reducer and logger: ``tests/trainer/world/test_replica_state.py`` shows that they do what is expected.
+# Of DDP, its reducer and logger: ``tests/trainer/rank/world/test_replica_state.py`` shows that they do what is
+# expected.
 DDP_METHODS: Final = (
     "_build_debug_param_to_name_mapping",
     "_build_params_for_reducer",

@@ -1,7 +1,7 @@
 """Forks the agents of tests from a process that has imported torch, which takes 4 s of a core.
 
-It uses the agents' own zygote (``kittrain.node.zygote``), so an agent's zygote is ready at once. Tests of an agent's
-start do not use it.
+It uses the agents' own zygote (``kittrain.agent.processes.zygote``), so an agent's zygote is ready at once. Tests of an
+agent's start do not use it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from kittrain.node.ranks import ForkedProcess
-from kittrain.node.zygote import IMPORT_TIMEOUT, PRELOADED, START_TIMEOUT, ForkRequest, Zygote
+from kittrain.agent.processes.ranks import ForkedProcess
+from kittrain.agent.processes.zygote import IMPORT_TIMEOUT, PRELOADED, START_TIMEOUT, ForkRequest, Zygote
 from kittrain.system.imports import without_gc
 from kittrain.system.lines import ConnectionLost, LineStream
 from kittrain.system.parent_death import adopt_orphans, die_with_parent
 from kittrain.torch_private.early import IMPORTED_AT_FIRST_STEP
 
-AGENTS = "kittrain.node.supervise"  # the module that agents import
+AGENTS = "kittrain.agent.rounds.supervise"  # the module that agents import
 POLL = 0.01  # seconds, while waiting for an exit
 REAP = 0.1  # seconds between two reaps of orphans
 

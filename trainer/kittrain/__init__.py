@@ -11,29 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kittrain.outcome.completion import mark_finished
-    from kittrain.training.loop import Training
-    from kittrain.training.run import Run
-    from kittrain.training.session import Drained
-    from kittrain.training.step_sync import Step
-    from kittrain.world.attach import attach
-    from kittrain.world.data import Data
-    from kittrain.world.distributed import World, join
-    from kittrain.world.evaluation import evaluate
-    from kittrain.world.order import Cursor
-    from kittrain.world.replicas import DDPOptions
+    from kittrain.rank.training.loop import Training
+    from kittrain.rank.training.run import Run
+    from kittrain.rank.training.session import Drained
+    from kittrain.rank.training.step_sync import Step
+    from kittrain.rank.world.attach import attach
+    from kittrain.rank.world.data import Data
+    from kittrain.rank.world.distributed import World, join
+    from kittrain.rank.world.evaluation import evaluate
+    from kittrain.rank.world.order import Cursor
+    from kittrain.rank.world.replicas import DDPOptions
 
 _MODULES = {
-    "Cursor": "kittrain.world.order",
-    "DDPOptions": "kittrain.world.replicas",
-    "Data": "kittrain.world.data",
-    "Drained": "kittrain.training.session",
-    "Run": "kittrain.training.run",
-    "Step": "kittrain.training.step_sync",
-    "Training": "kittrain.training.loop",
-    "World": "kittrain.world.distributed",
-    "attach": "kittrain.world.attach",
-    "evaluate": "kittrain.world.evaluation",
-    "join": "kittrain.world.distributed",
+    "Cursor": "kittrain.rank.world.order",
+    "DDPOptions": "kittrain.rank.world.replicas",
+    "Data": "kittrain.rank.world.data",
+    "Drained": "kittrain.rank.training.session",
+    "Run": "kittrain.rank.training.run",
+    "Step": "kittrain.rank.training.step_sync",
+    "Training": "kittrain.rank.training.loop",
+    "World": "kittrain.rank.world.distributed",
+    "attach": "kittrain.rank.world.attach",
+    "evaluate": "kittrain.rank.world.evaluation",
+    "join": "kittrain.rank.world.distributed",
     "mark_finished": "kittrain.outcome.completion",
 }
 

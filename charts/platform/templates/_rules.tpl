@@ -1,4 +1,4 @@
-{{/* Rules of the roles. Those of users and readers are kitctl/targets/cluster/rights.py, which says what for. */}}
+{{/* Rules of the roles. Those of users and readers are kitctl/targets/cluster/checks/rights.py, which says what for. */}}
 
 {{- define "platform.userRules" -}}
 - apiGroups: [batch]

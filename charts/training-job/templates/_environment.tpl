@@ -1,4 +1,4 @@
-{{/* The environment of a node: the twin of kitctl/environment.py. */}}
+{{/* The environment of a node: the twin of kitctl/render/environment.py. */}}
 
 {{/* torchrun's settings of the rendezvous, as JSON: [{key, value}] */}}
 {{- define "training-job.rendezvousConf" -}}

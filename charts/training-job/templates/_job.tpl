@@ -1,4 +1,4 @@
-{{/* Values that the templates share, computed from the chart's values as kitctl/template_values.py does. */}}
+{{/* Values that the templates share, computed from the chart's values as kitctl/render/template_values.py does. */}}
 
 {{/* The job as JSON: `$job := include "training-job.job" . | fromJson` */}}
 {{- define "training-job.job" -}}
@@ -81,7 +81,7 @@
   | toJson }}
 {{- end }}
 
-{{/* The plugins that start nodes only together, equal to kitctl/pod_groups.py. */}}
+{{/* The plugins that start nodes only together, equal to kitctl/render/pod_groups.py. */}}
 {{- define "training-job.podGroups" -}}
 coscheduling: {apiVersion: scheduling.x-k8s.io/v1alpha1, label: scheduling.x-k8s.io/pod-group}
 volcano:

@@ -1,5 +1,5 @@
 {{/*
-Rules that the schema cannot express, one line per problem: those of kitctl/rules.py without which a job would start but
+Rules that the schema cannot express, one line per problem: those of kitctl/spec/rules.py without which a job would start but
 not work, with the same messages, and the chart's own.
 */}}
 

@@ -17,9 +17,9 @@ def connect(options: TargetOptions) -> ClusterTarget:
     Raises:
         UsageError: there is no such context, or the kubeconfig cannot be read.
     """
-    from kitctl.targets.cluster import kubeconfig  # noqa: PLC0415 - a quarter of a second
-    from kitctl.targets.cluster.api import Api  # noqa: PLC0415
     from kitctl.targets.cluster.cluster_target import ClusterTarget  # noqa: PLC0415
+    from kitctl.targets.cluster.connection import kubeconfig  # noqa: PLC0415 - a quarter of a second
+    from kitctl.targets.cluster.connection.api import Api  # noqa: PLC0415
 
     api = Api(kubeconfig.api_client(options.context, options.kubeconfig), options.warn)
     return ClusterTarget(api, kubeconfig.current_context(options.context, options.kubeconfig), options.warn)
@@ -27,8 +27,9 @@ def connect(options: TargetOptions) -> ClusterTarget:
 
 def remarks(submission: Submission) -> Iterator[str]:
     """Warns of likely credentials, of modules that are not sent, and of pods that many namespaces refuse."""
-    from kitctl import credentials, overlay  # noqa: PLC0415 - as above
-    from kitctl.workdir.imports import import_warnings  # noqa: PLC0415
+    from kitctl.code import credentials  # noqa: PLC0415 - as above
+    from kitctl.code.workdir.imports import import_warnings  # noqa: PLC0415
+    from kitctl.render import overlay  # noqa: PLC0415 - as above
 
     if submission.spec.python:
         yield "python: a cluster's pods use the image's interpreter"

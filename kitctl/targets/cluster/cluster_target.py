@@ -8,39 +8,27 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
-from kitctl import names
-from kitctl.doctor import Finding
-from kitctl.errors import ConflictError, UnsupportedError
-from kitctl.facts import JobFacts, Report
-from kitctl.faults import FaultInjection
+from kitctl.base import names
+from kitctl.base.errors import ConflictError, UnsupportedError
 from kitctl.kinds import of_object
-from kitctl.logs import Line
+from kitctl.state.checks import Finding
+from kitctl.state.facts import JobFacts, Report
+from kitctl.state.faults import FaultInjection
+from kitctl.state.logs import Line
 from kitctl.targets import Change, SnapshotStore, Submission
-from kitctl.targets.cluster import (
-    claims,
-    cluster_checks,
-    code_sending,
-    events,
-    finding,
-    helper_pod,
-    job_facts,
-    kueue,
-    lifecycle,
-    pod_faults,
-    pod_logs,
-    preflight,
-    queues,
-    run_control,
-    submitting,
-)
-from kitctl.targets.cluster.agent_runs import count_missing
-from kitctl.targets.cluster.api import Api
-from kitctl.targets.cluster.existing import wait_deleted
-from kitctl.targets.cluster.kubeconfig import Context
+from kitctl.targets.cluster import pod_faults
+from kitctl.targets.cluster.checks import cluster_checks
+from kitctl.targets.cluster.connection.api import Api
+from kitctl.targets.cluster.connection.kubeconfig import Context
+from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.log_copies import LogCopies
-from kitctl.targets.cluster.pod_logs import Source
-from kitctl.targets.cluster.reports import report
-from kitctl.targets.cluster.resources import Object
+from kitctl.targets.cluster.queue import kueue, queues, run_control
+from kitctl.targets.cluster.read import events, finding, job_facts, lifecycle, pod_logs
+from kitctl.targets.cluster.read.agent_runs import count_missing
+from kitctl.targets.cluster.read.existing import wait_deleted
+from kitctl.targets.cluster.read.pod_logs import Source
+from kitctl.targets.cluster.read.reports import report
+from kitctl.targets.cluster.submit import claims, code_sending, helper_pod, preflight, submitting
 from kitctl.targets.conflicts import check_scale, snapshots_disabled
 
 STATUS: Final = f"{finding.OURS},{names.LABEL_COMPONENT}=status"
@@ -204,7 +192,7 @@ class ClusterTarget:
         return snapshots and claims.remove(self.api, job, self._user(), self._warn)
 
     def run_snapshot_tool(self, store: SnapshotStore, args: Sequence[str]) -> Iterator[bytes]:
-        """The output of ``kittrain.snapshots`` in a helper pod with the claim of a job, which may be deleted."""
+        """The output of ``kittrain.rank.snapshots`` in a helper pod with the claim of a job, which may be deleted."""
         job = finding.lookup(self.api, store.namespace, store.name)
         if job is None or not of_object(job).runs_kit(job):
             job = helper_pod.synthetic_job(self.api, store)

@@ -7,16 +7,17 @@ from typing import Final
 
 import msgspec
 
-from kitctl.environment import read_agent_spec
-from kitctl.errors import KitError
-from kitctl.logs import Line, merge, parse
-from kitctl.targets.cluster import agent_runs, helper_pod, job_facts
-from kitctl.targets.cluster.agent_runs import AgentRun, ReadLog
-from kitctl.targets.cluster.api import Api, split_lines
-from kitctl.targets.cluster.helper_pod import RunCommand
-from kitctl.targets.cluster.resources import Object
+from kitctl.base.errors import KitError
+from kitctl.render.environment import read_agent_spec
+from kitctl.state.logs import Line, merge, parse
+from kitctl.targets.cluster.connection.api import Api, split_lines
+from kitctl.targets.cluster.connection.resources import Object
+from kitctl.targets.cluster.read import agent_runs, job_facts
+from kitctl.targets.cluster.read.agent_runs import AgentRun, ReadLog
+from kitctl.targets.cluster.submit import helper_pod
+from kitctl.targets.cluster.submit.helper_pod import RunCommand
 
-COMMAND: Final = ("python", "-P", "-m", "kittrain.log_copies")
+COMMAND: Final = ("python", "-P", "-m", "kittrain.helper.log_copies")
 FILES_PER_COMMAND: Final = 20  # their names have to fit into the URL of one request
 
 

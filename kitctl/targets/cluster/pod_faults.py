@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kitctl.errors import ConflictError, NotFound, TargetError
-from kitctl.faults import FAULTS, FaultInjection
-from kitctl.targets.cluster import job_facts
-from kitctl.targets.cluster.api import Api
-from kitctl.targets.cluster.resources import Object
+from kitctl.base.errors import ConflictError, NotFound, TargetError
+from kitctl.state.faults import FAULTS, FaultInjection
+from kitctl.targets.cluster.connection.api import Api
+from kitctl.targets.cluster.connection.resources import Object
+from kitctl.targets.cluster.read import job_facts
 
 # Grace period of the deletion; None: the pod's own. 0: the pod is removed at once, and its kubelet kills it if it can.
 GRACE_SECONDS: Final[Mapping[str, int | None]] = {"kill-node": 0, "preempt": None}

@@ -16,7 +16,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from kitctl.errors import UnsupportedError
+from kitctl.base.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from kitctl.targets import Submission, TargetOptions

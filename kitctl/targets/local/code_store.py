@@ -1,4 +1,4 @@
-"""A job's own copy of the folder that was submitted, in a store with the layout of ``kitctl.code_tree``.
+"""A job's own copy of the folder that was submitted, in a store with the layout of ``kitctl.code.code_tree``.
 
 Jobs share the content of equal files, by hard links from a pool; a file of the pool that no job has is removed.
 """
@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from kitctl.code_tree import SentFolder, blob_name, tree_name
-from kitctl.workdir.reading import changed, content
+from kitctl.code.code_tree import SentFolder, blob_name, tree_name
+from kitctl.code.workdir.reading import changed, content
 
 READ_ONLY: Final = 0o444
 STORE: Final = "code"  # in a job's folder

@@ -28,8 +28,8 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from kitctl.errors import SpecError, TargetError
-from kitctl.facts import Preparation, Report, Termination
+from kitctl.base.errors import SpecError, TargetError
+from kitctl.state.facts import Preparation, Report, Termination
 from kitctl.targets.local.code_store import STORE
 from kitctl.targets.local.locks import is_locked
 from kitctl.targets.local.records import Desired, Exited, Job, Result, Runtime, Started

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kitctl.facts import JobFacts, NodeFacts
+from kitctl.state.facts import JobFacts, NodeFacts
 from kitctl.targets.local import launch, outputs, supervisor_log
 from kitctl.targets.local.folder import JobFolder, NodeFolder
 from kitctl.targets.local.reconcile import Observed, describe

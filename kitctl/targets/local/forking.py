@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kitctl import names
+from kitctl.base import names
 from kitctl.targets.local import shim
 from kitctl.targets.local.records import Job
 
@@ -22,7 +22,7 @@ class ForkServerLost(Exception):
 
 
 class ForkServer:
-    """``kittrain.forkserver``. It ends with this process, which closes its stdin; the nodes continue."""
+    """``kittrain.agent.forkserver``. It ends with this process, which closes its stdin; the nodes continue."""
 
     def __init__(self, job: Job, env: Mapping[str, str]) -> None:
         process = subprocess.Popen(

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import kitctl
-from kitctl.errors import UnsupportedError, UsageError
+from kitctl.base.errors import UnsupportedError, UsageError
 
 LIBRARY: Final = "kittrain"
 OLDEST_PYTHON: Final = (3, 11)

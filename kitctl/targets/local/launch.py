@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kitctl import names
-from kitctl.environment import agent_spec, code_fields, common_env, has_secret, requirement_fields, torchrun_env
-from kitctl.spec import JobSpec
+from kitctl.base import names
+from kitctl.render.environment import agent_spec, code_fields, common_env, has_secret, requirement_fields, torchrun_env
+from kitctl.spec.job_spec import JobSpec
 from kitctl.targets.local.folder import JobFolder
 from kitctl.targets.local.interpreter import with_library
 from kitctl.targets.local.records import Job

@@ -14,13 +14,13 @@ from typing import Any, Final
 
 import msgspec
 
-from kitctl.doctor import CheckWarning, Finding, run_checks
-from kitctl.errors import TargetError, UnsupportedError, UsageError
-from kitctl.quantity import amount, format_bytes
-from kitctl.spec import JobSpec
+from kitctl.base.errors import TargetError, UnsupportedError, UsageError
+from kitctl.base.quantity import amount, format_bytes
+from kitctl.code.workdir.imports import import_warnings
+from kitctl.spec.job_spec import JobSpec
+from kitctl.state.checks import CheckWarning, Finding, run_checks
 from kitctl.targets import Submission
 from kitctl.targets.local import interpreter
-from kitctl.workdir.imports import import_warnings
 
 LOW_DISK_BYTES: Final = 1 << 30  # bytes; less free space than this is a warning
 # The fields of a job that have no effect on this machine.

@@ -13,11 +13,12 @@ from typing import NoReturn
 
 import msgspec
 
-from kitctl.doctor import Finding
-from kitctl.errors import ConflictError, NotFound, TargetError, UnsupportedError
-from kitctl.facts import JobFacts
-from kitctl.faults import FaultInjection
-from kitctl.logs import Line
+from kitctl.base.errors import ConflictError, NotFound, TargetError, UnsupportedError
+from kitctl.code.workdir.summary import sent
+from kitctl.state.checks import Finding
+from kitctl.state.facts import JobFacts
+from kitctl.state.faults import FaultInjection
+from kitctl.state.logs import Line
 from kitctl.targets import SnapshotStore, Submission
 from kitctl.targets.conflicts import already_exists, check_scale, no_snapshots, snapshots_disabled
 from kitctl.targets.local import (
@@ -36,7 +37,6 @@ from kitctl.targets.local.folder import JobFolder, create, state_home
 from kitctl.targets.local.locks import acquire_lock
 from kitctl.targets.local.records import Desired
 from kitctl.targets.local.removal import remove, require_own
-from kitctl.workdir.summary import sent
 
 STOP_SLACK_SECONDS = 15.0  # beyond the grace period: until SIGKILL was sent and noticed
 
@@ -201,7 +201,7 @@ class LocalTarget:
         return snapshots
 
     def run_snapshot_tool(self, store: SnapshotStore, args: Sequence[str]) -> Iterator[bytes]:
-        """The output of ``kittrain.snapshots`` for a folder of snapshots, whose job may be deleted."""
+        """The output of ``kittrain.rank.snapshots`` for a folder of snapshots, whose job may be deleted."""
         folder = self._path(store.namespace, store.name)
         job = JobFolder(folder).job if (folder / "job.json").is_file() else None
         if job and not job.spec.snapshots.enabled:

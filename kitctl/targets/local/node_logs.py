@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from kitctl.logs import Line, parse
+from kitctl.state.logs import Line, parse
 from kitctl.targets.local.folder import JobFolder, NodeFolder
 
 POLL_SECONDS = 0.1

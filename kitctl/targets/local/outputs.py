@@ -12,17 +12,17 @@ from typing import Final
 
 import msgspec
 
-from kitctl.code_tree import CodeFile, CodeTree, tree_name
-from kitctl.errors import KitError, TargetError
-from kitctl.quantity import format_bytes
+from kitctl.base.errors import KitError, TargetError
+from kitctl.base.quantity import format_bytes
+from kitctl.code.code_tree import CodeFile, CodeTree, tree_name
 from kitctl.targets.local import launch
 from kitctl.targets.local.folder import JobFolder
 from kitctl.targets.local.records import Job
 from kitctl.targets.local.removal import remove, require_own
 
-MARKER: Final = ".kit-workdir"  # written by kittrain.node.workdir, in a folder that is unpacked
+MARKER: Final = ".kit-workdir"  # written by kittrain.agent.setup.workdir, in a folder that is unpacked
 CACHE: Final = "__pycache__"
-KEPT: Final = "outputs"  # in the state folder; kittrain.node.workdir has one of this name among the snapshots
+KEPT: Final = "outputs"  # in the state folder; kittrain.agent.setup.workdir has one of this name among the snapshots
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 
-from kitctl.errors import ConflictError
-from kitctl.faults import FAULTS, FaultInjection
+from kitctl.base.errors import ConflictError
+from kitctl.state.faults import FAULTS, FaultInjection
 from kitctl.targets.local.folder import JobFolder
 from kitctl.targets.local.interpreter import with_library
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kitctl import names
-from kitctl.facts import Termination
-from kitctl.quantity import seconds
-from kitctl.spec import JobSpec
+from kitctl.base import names
+from kitctl.base.quantity import seconds
+from kitctl.spec.job_spec import JobSpec
+from kitctl.state.facts import Termination
 from kitctl.targets.local.records import Desired, Exited, Result, Started
 
 # The same exit codes as in the manifests' podFailurePolicy.

@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 
 import kitctl
-from kitctl.code_tree import SentFolder
+from kitctl.code.code_tree import SentFolder
 from kitctl.targets import Submission
 from kitctl.targets.local import interpreter
 from kitctl.targets.local.folder import packages_home

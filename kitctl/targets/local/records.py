@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from kitctl.facts import Termination
-from kitctl.spec import JobSpec
+from kitctl.spec.job_spec import JobSpec
+from kitctl.state.facts import Termination
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from kitctl.errors import ConflictError, TargetError
+from kitctl.base.errors import ConflictError, TargetError
 
 
 def require_own(path: Path, state: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs ``kittrain.snapshots`` as a process of this machine."""
+"""Runs ``kittrain.rank.snapshots`` as a process of this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from kitctl import names
+from kitctl.base import names
 from kitctl.targets.conflicts import trainer_failed
 from kitctl.targets.local.interpreter import with_library
 
@@ -17,7 +17,7 @@ CHUNK_BYTES: Final = 1 << 20
 
 
 def run(python: str, library: str, folder: Path, args: Sequence[str]) -> Iterator[bytes]:
-    """The stdout of ``kittrain.snapshots``, as it arrives; ``library`` is added to the interpreter's path.
+    """The stdout of ``kittrain.rank.snapshots``, as it arrives; ``library`` is added to the interpreter's path.
 
     Raises:
         TargetError: it failed; with the last line of its stderr.

@@ -16,9 +16,9 @@ import torch.distributed as dist
 
 from kittrain.integrations import places
 from kittrain.integrations.checkpoints import MARKER
+from kittrain.rank.training.session import Drained
 from kittrain.system import heartbeat
 from kittrain.system.heartbeat import HeartbeatState
-from kittrain.training.session import Drained
 
 MOST_RESTARTS = 3
 

@@ -77,7 +77,7 @@ def facts(world: World) -> dict[str, Any]:
         "rank": world.rank,
         "backend": backend,
         "device": str(world.device),
-        "warm": b"kittrain.node.worker" not in Path("/proc/self/cmdline").read_bytes(),
+        "warm": b"kittrain.agent.processes.worker" not in Path("/proc/self/cmdline").read_bytes(),
         "env": {name: text for name, text in os.environ.items() if name.startswith(("TORCH_NCCL", "CUDA_"))},
         "trace": nccl_trace_bytes() if backend == "nccl" else 0,
     }

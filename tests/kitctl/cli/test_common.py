@@ -9,8 +9,8 @@ import click
 import pytest
 
 from kitctl import cli
+from kitctl.base.errors import UsageError
 from kitctl.cli import common
-from kitctl.errors import UsageError
 
 VERBS = Path(cli.__file__).parent
 

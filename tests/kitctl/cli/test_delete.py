@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kitctl.cli.main import main
-from kitctl.sections import Snapshots
+from kitctl.spec.sections import Snapshots
 from kitctl.targets.local import launch
 from kitctl.targets.local.folder import state_home
 from tests.kitctl.localjobs import ended_job

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from kitctl.base.errors import ConflictError, UsageError
 from kitctl.cli import cli
-from kitctl.errors import ConflictError, UsageError
-from kitctl.workloads import WORKLOADS
+from kitctl.input.workloads import WORKLOADS
 
 ROOT = Path(__file__).parents[3]
 

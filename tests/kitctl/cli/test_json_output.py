@@ -13,13 +13,13 @@ import msgspec
 import pytest
 
 import kitctl
-from kitctl import snapshots
+from kitctl.api.drill import Drill
 from kitctl.cli.main import main
-from kitctl.drill import Drill
-from kitctl.facts import NodeAssignment, PastFailure, Progress, RecoveryTimings, Report, Termination
-from kitctl.faults import FaultResult
 from kitctl.output import API_VERSION
-from kitctl.schema import output_schema
+from kitctl.output.schema import output_schema
+from kitctl.state import snapshots
+from kitctl.state.facts import NodeAssignment, PastFailure, Progress, RecoveryTimings, Report, Termination
+from kitctl.state.faults import FaultResult
 from kitctl.targets import Change
 from kitctl.targets.local.local_target import LocalTarget
 from tests.kitctl.localjobs import ended_job, running_job

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import kitctl
-from kitctl import templates
 from kitctl.cli import VERBS
 from kitctl.cli.main import main
+from kitctl.render import templates
 
 
 def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -120,7 +120,7 @@ def test_an_unexpected_error_is_one_line_with_a_hint(
     def fails(*_: object, **_options: object) -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr("kitctl.render.manifests", fails)
+    monkeypatch.setattr("kitctl.render.objects.manifests", fails)
     code, _, err = run("render", capsys=capsys)
     assert code == 1
     assert err == "error: ZeroDivisionError: by zero\nthis is a bug in kitctl; KITCTL_DEBUG=1 shows the traceback\n"
@@ -133,7 +133,7 @@ def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **_options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kitctl.render.manifests", interrupted)
+    monkeypatch.setattr("kitctl.render.objects.manifests", interrupted)
     assert main(["render"]) == 130
 
 

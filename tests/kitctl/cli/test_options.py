@@ -9,15 +9,15 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from kitctl.base.field_type import FieldType
 from kitctl.cli import VERBS, cli, values
 from kitctl.cli.command import ALIASES, GROUPS
 from kitctl.cli.flags import FLAGS, Flag
 from kitctl.cli.options import JobCommand, job_options
-from kitctl.field_type import FieldType
-from kitctl.job_request import JobRequest
-from kitctl.schema import json_schema
-from kitctl.spec import JobSpec
-from kitctl.template_values import DEFAULT_REQUESTS
+from kitctl.input.job_request import JobRequest
+from kitctl.output.schema import json_schema
+from kitctl.render.template_values import DEFAULT_REQUESTS
+from kitctl.spec.job_spec import JobSpec
 
 
 def requested(*arguments: str, env: dict[str, str] | None = None) -> JobRequest:

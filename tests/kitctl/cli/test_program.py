@@ -8,8 +8,8 @@ from typing import Any
 import click
 import pytest
 
+from kitctl.base.errors import UsageError
 from kitctl.cli.program import program
-from kitctl.errors import UsageError
 
 
 def test_a_workload_is_a_module_and_gets_all_arguments() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from kitctl.api.job import Job
+from kitctl.base.errors import JobCancelled
 from kitctl.cli.wait import wait_until_end
-from kitctl.errors import JobCancelled
-from kitctl.facts import JobFacts
-from kitctl.job import Job
+from kitctl.state.facts import JobFacts
 
 PENDING = JobFacts(
     name="run",

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kitctl import kinds, names, render
+from kitctl import kinds
+from kitctl.base import names
 from kitctl.kinds import KINDS
 from kitctl.kinds.job_set import SET_NAME, SET_UID
-from kitctl.spec import JobSpec
+from kitctl.render import objects as render
+from kitctl.spec.job_spec import JobSpec
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "kitctl"

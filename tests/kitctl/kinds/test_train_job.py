@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from kitctl import render
-from kitctl.code_tree import Sources
-from kitctl.errors import SpecError
+from kitctl.base.errors import SpecError
+from kitctl.code.code_tree import Sources
 from kitctl.kinds.job_set import SET_NAME
 from kitctl.kinds.train_job import TrainJob
-from kitctl.pod_section import Pod
-from kitctl.sections import EnvSource, Policy, Scheduling
-from kitctl.spec import JobSpec
+from kitctl.render import objects as render
+from kitctl.spec.job_spec import JobSpec
+from kitctl.spec.pod_section import Pod
+from kitctl.spec.sections import EnvSource, Policy, Scheduling
 
 PLATFORM = Path(__file__).parents[3] / "charts" / "platform"
 KIND = TrainJob()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kittrain.snapshots import layout
+from kittrain.rank.snapshots.files import layout
 from kittrain.system import direct_io, files
 
 SIZES = (0, 1, direct_io.BLOCK - 1, direct_io.BLOCK, direct_io.BLOCK + 1, 5 * direct_io.BLOCK + 7)

@@ -13,17 +13,17 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from kittrain.env import rank_env
 from kittrain.integrations import checkpoints
 from kittrain.integrations.checkpoints import Marker
-from kittrain.snapshots.chain import Committed
+from kittrain.job.env import rank_env
+from kittrain.rank.snapshots.folder.chain import Committed
+from kittrain.rank.training.report import Plan, Reporter
+from kittrain.rank.training.session import Drained
+from kittrain.rank.training.step_sync import Step, StepMessage, StepSync, StopRequest, all_reduce_message
+from kittrain.rank.world.attach import attach
+from kittrain.rank.world.distributed import DistributedError, World
+from kittrain.rank.world.order import Cursor
 from kittrain.system.heartbeat import HeartbeatWriter, Phase
-from kittrain.training.report import Plan, Reporter
-from kittrain.training.session import Drained
-from kittrain.training.step_sync import Step, StepMessage, StepSync, StopRequest, all_reduce_message
-from kittrain.world.attach import attach
-from kittrain.world.distributed import DistributedError, World
-from kittrain.world.order import Cursor
 
 
 class FrameworkRun:

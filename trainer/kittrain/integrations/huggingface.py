@@ -31,8 +31,8 @@ from kittrain.integrations.huggingface_trainer import (
     result,
 )
 from kittrain.integrations.places import Place
+from kittrain.rank.world.distributed import World
 from kittrain.system.heartbeat import Phase
-from kittrain.world.distributed import World
 
 NAME: Final = "checkpoint-"  # of the Trainer's checkpoints
 EXTRA: Final = "resume-"  # of those that it would not have written: its search for the best one must not find them

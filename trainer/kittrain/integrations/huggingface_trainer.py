@@ -11,14 +11,14 @@ from typing import Any, Final
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import TrainOutput
 
-from kittrain.env import rank_env
 from kittrain.integrations import places
 from kittrain.integrations.framework_run import FrameworkRun
 from kittrain.integrations.places import Place
-from kittrain.snapshots import tree
+from kittrain.job.env import rank_env
+from kittrain.rank.snapshots.files import tree
+from kittrain.rank.world.distributed import World
+from kittrain.rank.world.replica_state import ReplicaState
 from kittrain.system import files
-from kittrain.world.distributed import World
-from kittrain.world.replica_state import ReplicaState
 
 FOLDER: Final = "huggingface"  # in the snapshot folder: the first Trainer's place
 

@@ -13,17 +13,17 @@ from typing import Any, Final
 import torch.distributed as dist
 from lightning.pytorch import Callback
 
-from kittrain.env import rank_env
 from kittrain.integrations import checkpoints, places
 from kittrain.integrations.checkpoints import Marker, kept_accumulation, position_note
 from kittrain.integrations.framework_run import FrameworkRun, joined
 from kittrain.integrations.lightning_position import Position, before_batch, before_epoch, rescale
 from kittrain.integrations.lightning_trainer import Between, Metrics, limit, log_again, logged, size_of, total_steps
 from kittrain.integrations.places import Place
+from kittrain.job.env import rank_env
+from kittrain.rank.training.snapshot_schedule import SnapshotSchedule
+from kittrain.rank.world.distributed import DistributedError
+from kittrain.rank.world.replica_state import ReplicaState
 from kittrain.system.heartbeat import Phase
-from kittrain.training.snapshot_schedule import SnapshotSchedule
-from kittrain.world.distributed import DistributedError
-from kittrain.world.replica_state import ReplicaState
 
 Counts = Callable[[dict[str, Any]], None]  # changes the counts in a checkpoint
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
-from kittrain.snapshots.state import has_state
-from kittrain.training.loader_position import samplers
-from kittrain.world import rng
-from kittrain.world.rng import RngState
+from kittrain.rank.snapshots.state.state import has_state
+from kittrain.rank.training.loader_position import samplers
+from kittrain.rank.world import rng
+from kittrain.rank.world.rng import RngState
 
 
 class _Rest:

@@ -48,7 +48,7 @@ class Cause:
 CAUSES: Final[tuple[Cause, ...]] = (
     Cause(r"^hang: ", "hang"),  # the hub's message
     Cause(
-        r"^ended with exit code 0 at ",  # kittrain.node.departures
+        r"^ended with exit code 0 at ",  # kittrain.agent.report.departures
         "left",
         fix="all ranks have to take the same number of steps, and end together: look for a condition that differs "
         "between them, such as a checkpoint that only one rank's folder has, or a rank's share of the data",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kittrain.env import WORKER_DRAINED
+from kittrain.job.env import WORKER_DRAINED
 from kittrain.outcome.causes import Cause, Kind, cause_of
 
 # Of several failures at once the one of the earliest kind is the cause. A rank that the agent stopped because another
@@ -18,7 +18,9 @@ PRECEDENCE: Final[tuple[Kind, ...]] = ("own", "left", "hang", "drained", "storag
 BRIEF: Final = 100  # characters of an error within a sentence; the whole error is reported separately
 SIGTERM_EXIT: Final = -15
 KILLED: Final = "killed by SIGKILL"  # an error without a known cause
-SNAPSHOT: Final = re.compile(r"step-(\d+)-g(\d+)")  # folder of a published snapshot (kittrain.snapshots.snapshot)
+SNAPSHOT: Final = re.compile(
+    r"step-(\d+)-g(\d+)"
+)  # folder of a published snapshot (kittrain.rank.snapshots.folder.snapshot)
 NO_SNAPSHOT: Final = (0, 0)
 
 

@@ -2,7 +2,7 @@
 
 A beat costs about a microsecond and no system call. There is no lock: the agent reads again soon, and compares the
 number of beats instead of clocks. Two writers share the file, each with a part of its own: the library's loop, and the
-hooks in a script's optimizers (``kittrain.node.script_hooks``), which count only until the loop begins. Standard
+hooks in a script's optimizers (``kittrain.agent.hooks.script_hooks``), which count only until the loop begins. Standard
 library only.
 """
 

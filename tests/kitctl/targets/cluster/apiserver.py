@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, Self
 from urllib.parse import parse_qsl, urlsplit
 
 from kitctl.kinds import KINDS
-from kitctl.targets.cluster.rights import Right
+from kitctl.targets.cluster.checks.rights import Right
 from tests.kitctl.targets.cluster.objectstore import Key, Object, ObjectStore, Refused
 
 Body = Object | str | bytes

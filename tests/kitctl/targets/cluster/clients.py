@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from kitctl import specfile
+from kitctl.api.client import Client
 from kitctl.cli.main import main
-from kitctl.client import Client
-from kitctl.code_tree import NO_SOURCES
-from kitctl.job_request import JobRequest
+from kitctl.code.code_tree import NO_SOURCES
+from kitctl.input import specfile
+from kitctl.input.job_request import JobRequest
 from kitctl.targets import Submission
 from kitctl.targets.cluster.cluster_target import ClusterTarget
 from tests.kitctl.targets.cluster.apiserver import ApiServer

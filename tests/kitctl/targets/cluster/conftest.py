@@ -9,8 +9,8 @@ from typing import Final
 import pytest
 
 from kitctl.kinds import all_kinds
-from kitctl.targets.cluster import rights
-from kitctl.targets.cluster.rights import Right
+from kitctl.targets.cluster.checks import rights
+from kitctl.targets.cluster.checks.rights import Right
 from tests.kitctl.targets.cluster.apiserver import ApiServer, needed_right
 from tests.kitctl.targets.cluster.clients import Kit
 

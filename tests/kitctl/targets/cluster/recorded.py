@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kitctl.facts import JobFacts
-from kitctl.targets.cluster import job_facts
+from kitctl.state.facts import JobFacts
+from kitctl.targets.cluster.read import job_facts
 
 Object = dict[str, Any]
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 import pytest
 from click.shell_completion import ShellComplete
 
-from kitctl import names
+from kitctl.base import names
 from kitctl.cli import cli
 from kitctl.kinds.indexed_job import INDEX
-from kitctl.targets.cluster import transport
+from kitctl.targets.cluster.connection import transport
 from tests.kitctl.targets.cluster.apiserver import ApiServer
 from tests.kitctl.targets.cluster.clients import Kit
 from tests.kitctl.targets.cluster.objectstore import Key, Object

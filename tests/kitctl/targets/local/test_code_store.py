@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kitctl.code.workdir.collecting import collect
 from kitctl.targets.local import code_store
-from kitctl.workdir.collecting import collect
 
 
 def test_nobody_else_can_read_the_pool(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kitctl.spec import JobSpec
+from kitctl.spec.job_spec import JobSpec
 from kitctl.targets.local.folder import JobFolder, create, read
 from kitctl.targets.local.locks import acquire_lock, is_locked
 from kitctl.targets.local.records import Desired, Job, Started

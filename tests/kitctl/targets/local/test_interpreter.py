@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kitctl.errors import UnsupportedError, UsageError
+from kitctl.base.errors import UnsupportedError, UsageError
 from kitctl.targets.local import interpreter
 
 
@@ -60,7 +60,7 @@ def test_only_the_trainer_library_is_added_to_its_path(tmp_path: Path) -> None:
     folder = interpreter.link_library(tmp_path)
     assert interpreter.link_library(tmp_path) == folder
     assert {path.name.partition("-")[0] for path in folder.iterdir()} == {"kittrain"}
-    assert (folder / "kittrain" / "agent.py").is_file()
+    assert (folder / "kittrain" / "agent" / "main.py").is_file()
 
 
 def test_the_jobs_pythonpath_follows_the_kits() -> None:

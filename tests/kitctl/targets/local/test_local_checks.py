@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from kitctl import specfile
+from kitctl.base.errors import UnsupportedError, UsageError
+from kitctl.base.field_type import FieldType
 from kitctl.cli.main import main
-from kitctl.code_tree import NO_SOURCES
-from kitctl.doctor import Finding
-from kitctl.errors import UnsupportedError, UsageError
-from kitctl.field_type import FieldType
-from kitctl.job_request import JobRequest
-from kitctl.sections import Scheduling
-from kitctl.spec import JobSpec
+from kitctl.code.code_tree import NO_SOURCES
+from kitctl.input import specfile
+from kitctl.input.job_request import JobRequest
+from kitctl.spec.job_spec import JobSpec
+from kitctl.spec.sections import Scheduling
+from kitctl.state.checks import Finding
 from kitctl.targets import Submission
 from kitctl.targets.local import local_checks
 from kitctl.targets.local.folder import JobFolder

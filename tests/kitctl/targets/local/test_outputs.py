@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kitctl.cli.main import main
-from kitctl.code_tree import CodeFile, CodeTree, tree_name
+from kitctl.code.code_tree import CodeFile, CodeTree, tree_name
 from kitctl.targets.local.folder import JobFolder, state_home, write
 from tests.kitctl.localjobs import ended_job
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kitctl.facts import Termination
-from kitctl.sections import Policy
-from kitctl.spec import JobSpec
+from kitctl.spec.job_spec import JobSpec
+from kitctl.spec.sections import Policy
+from kitctl.state.facts import Termination
 from kitctl.targets.local.reconcile import Finish, Observed, Start, Stop, pause, reconcile
 from kitctl.targets.local.records import Desired, Exited, Started
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kitctl.spec import JobSpec
+from kitctl.spec.job_spec import JobSpec
 from kitctl.targets.local import forking
 from kitctl.targets.local.folder import NodeFolder
 from kitctl.targets.local.records import Job
@@ -28,7 +28,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("server", [MUTE, GONE, NEVER_READY, "exit 1"])
 def test_a_node_starts_cold_if_the_fork_server_does_not_respond(tmp_path: Path, server: str) -> None:
     python = tmp_path / "python.sh"
-    python.write_text(f'#!/bin/sh\ncase "$*" in *kittrain.forkserver*) {server} ;; *) echo cold "$@";; esac\n')
+    python.write_text(f'#!/bin/sh\ncase "$*" in *kittrain.agent.forkserver*) {server} ;; *) echo cold "$@";; esac\n')
     python.chmod(0o755)
     job = Job(spec=JobSpec(), run="run", created=0.0, folder=str(tmp_path), python=str(python), version="0")
     warnings: list[str] = []

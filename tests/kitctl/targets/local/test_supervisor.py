@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from kitctl import state
-from kitctl.errors import ConflictError, NotFound, UsageError
-from kitctl.sections import Policy
-from kitctl.spec import JobSpec
+from kitctl.base.errors import ConflictError, NotFound, UsageError
+from kitctl.spec.job_spec import JobSpec
+from kitctl.spec.sections import Policy
+from kitctl.state import phase as state
 from kitctl.targets.local import supervisor
 from kitctl.targets.local.folder import JobFolder, NodeFolder, create
 from kitctl.targets.local.local_target import LocalTarget
@@ -38,7 +38,7 @@ def begin(target: LocalTarget, script: str, *, name: str = "job", spec: JobSpec 
     spec = spec or JobSpec(name=name, nodes=2)
     agent = target.state / f"{spec.name}.sh"
     agent.parent.mkdir(parents=True, exist_ok=True)
-    no_server = 'case "$*" in *kittrain.forkserver*) exit 1;; esac'
+    no_server = 'case "$*" in *kittrain.agent.forkserver*) exit 1;; esac'
     agent.write_text(f"#!/bin/sh\n{no_server}\n{script}\n")
     agent.chmod(0o755)
     job = Job(spec=spec, run="run", created=time.time(), folder=str(target.state), python=str(agent), version="0")

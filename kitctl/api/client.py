@@ -1,0 +1,141 @@
+"""The Python API: submit and find jobs, on this machine or on a cluster.
+
+    from kitctl import Client, JobSpec
+
+    job = Client().submit(JobSpec(command=("train.py",), nodes=3))
+    job.wait()
+
+The verbs of the command line are thin layers over it. Errors are those of ``kitctl.base.errors``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from kitctl import targets
+from kitctl.api.job import Job
+from kitctl.code.sources import sources
+from kitctl.render.templates import check_folder
+from kitctl.spec.job_spec import JobSpec
+from kitctl.state import phase as state
+from kitctl.state.checks import Finding
+from kitctl.state.phase import JobState
+from kitctl.targets import Change, Submission, Target, TargetOptions
+
+
+class Client:
+    """The jobs of this machine, or of a cluster. Nothing is sent to a cluster before the first call.
+
+    Args:
+        target: ``local``, ``cluster``, or the name of an installed target; None: the cluster of the kubeconfig if there
+            is one, else this machine.
+        context: of the kubeconfig; None: the current one.
+        kubeconfig: its path; None: ``$KUBECONFIG``, or ``~/.kube/config``.
+        notify: called with each message for the user, a line; None: it is logged.
+
+    Attributes:
+        target: that runs the jobs.
+        namespace: of jobs whose spec names none.
+        reason: why this target was selected, if it was not named.
+
+    Raises:
+        UsageError: there is no such target or context.
+    """
+
+    def __init__(
+        self,
+        *,
+        target: str | None = None,
+        context: str | None = None,
+        kubeconfig: Path | None = None,
+        notify: Callable[[str], None] | None = None,
+    ) -> None:
+        self._notify = notify or logging.getLogger("kitctl").warning
+        options = TargetOptions(target=target, context=context, kubeconfig=kubeconfig, warn=self._notify)
+        selected = targets.resolve_target(options)
+        self.reason = selected.reason
+        self._package = targets.package(selected.name)
+        self.target: Target = self._package.connect(options)
+        self.namespace = self.target.namespace
+
+    def submit(
+        self,
+        spec: JobSpec,
+        *,
+        folder: Path | None = None,
+        replace: bool = False,
+        checks: bool = True,
+        templates: Path | None = None,
+    ) -> Job:
+        """Start a job.
+
+        Args:
+            spec: the job.
+            folder: of the files that are sent with it; None: the current one.
+            replace: delete a job of that name first; its snapshots and outputs stay.
+            checks: whether to check first that the target can run it.
+            templates: a folder with templates that replace those of the same file name in ``manifests/``.
+
+        Raises:
+            ConflictError: a job of that name exists.
+            UsageError: the target could never run it.
+        """
+        submission = self._submission(spec, folder, replace=replace, checks=checks, templates=templates)
+        self.target.submit(submission)
+        return self.job(submission.spec.name, submission.spec.namespace)
+
+    def preview(self, spec: JobSpec, *, folder: Path | None = None, templates: Path | None = None) -> list[Change]:
+        """What submitting a job would change, object by object. Changes nothing.
+
+        Raises:
+            UnsupportedError: the target has no objects.
+        """
+        return self.target.preview(self._submission(spec, folder, templates=templates))
+
+    def send_code(self, spec: JobSpec, *, folder: Path | None = None) -> dict[str, Any]:
+        """Send a job's workdir to the cluster without a job; returns the value ``code`` by which the chart finds it.
+
+        Raises:
+            UsageError: the job has no workdir, or it is too large for a ConfigMap and the job names no claim.
+            UnsupportedError: the target is not a cluster.
+        """
+        return self.target.send_code(self._submission(spec, folder))
+
+    def check(self, spec: JobSpec, *, folder: Path | None = None) -> Iterator[Finding]:
+        """Check whether the target can run a job; yields each finding as it is made. Changes nothing."""
+        return self.target.run_checks(self._submission(spec, folder, remarks=False))
+
+    def job(self, name: str, namespace: str | None = None) -> Job:
+        """The job of that name; nothing is requested yet."""
+        return Job(target=self.target, namespace=namespace or self.namespace, name=name)
+
+    def jobs(self, namespace: str | None = None, *, all_namespaces: bool = False) -> list[JobState]:
+        """All jobs of a namespace, or of all, the oldest first."""
+        where = None if all_namespaces else namespace or self.namespace
+        return [state.derive(job) for job in self.target.jobs(where)]
+
+    def _submission(
+        self,
+        spec: JobSpec,
+        folder: Path | None,
+        *,
+        replace: bool = False,
+        checks: bool = True,
+        templates: Path | None = None,
+        remarks: bool = True,
+    ) -> Submission:
+        spec, folder = spec.in_namespace(self.namespace), folder or Path.cwd()
+        submission = Submission(
+            spec=spec,
+            sources=sources(spec, folder),
+            folder=folder,
+            replace=replace,
+            checks=checks,
+            templates=check_folder(templates) if templates else None,
+        )
+        for remark in self._package.remarks(submission) if remarks else ():
+            self._notify(f"warning: {remark}")
+        return submission

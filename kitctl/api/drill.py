@@ -1,0 +1,208 @@
+"""Inject faults into a running job and measure its recovery. For any target.
+
+What lives here: the logic of ``kitctl drill``. What never does: printing, and how a fault is injected (targets).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from kitctl.base.errors import ConflictError, UsageError
+from kitctl.state import phase as state
+from kitctl.state.facts import JobFacts, Progress, RecoveryTimings, Report
+from kitctl.state.faults import FAULTS, FaultInjection, FaultResult
+from kitctl.targets import Target
+
+POLL_SECONDS: Final = 0.25  # shorter than elsewhere: a drill is short, and so is what it measures
+TIMINGS_SECONDS: Final = 6.0  # a little longer than the interval between two reports on a cluster
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultSelector:
+    """A fault and its possible targets; None: any rank or node."""
+
+    fault: str
+    rank: int | None = None
+    node: int | None = None
+
+    def candidates(self, report: Report) -> list[FaultInjection]:
+        """Every injection that matches, among the ranks that train."""
+        return [
+            FaultInjection(fault=self.fault, node=int(node), rank=rank if self._by_rank else None)
+            for node, assignment in sorted(report.nodes.items())
+            for rank in range(assignment.ranks[0], assignment.ranks[1] + 1)
+            if self.rank in {None, rank} and self.node in {None, int(node)}
+        ]
+
+    def check(self, report: Report) -> None:
+        """Check that at least one target matches.
+
+        Raises:
+            UsageError: no such node or rank, or ``rank`` is set for a fault of nodes.
+        """
+        if self.rank is not None and not self._by_rank:
+            raise UsageError(f"{self.fault} hits a node, not a rank", fix="use --node, or leave it out")
+        if not self.candidates(report):
+            there = f"ranks 0 to {report.world_size - 1} on nodes {', '.join(sorted(report.nodes))}"
+            raise UsageError("no such node or rank is training", fix=f"choose among {there}")
+
+    @property
+    def _by_rank(self) -> bool:
+        return FAULTS[self.fault].scope == "rank"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drill:
+    """A job to inject faults into; ``timeout`` is the seconds it has to recover from each."""
+
+    target: Target
+    namespace: str
+    name: str
+    timeout: float
+
+    def run(self, selector: FaultSelector, *, count: int, every: float, rng: Random) -> Iterator[FaultResult]:
+        """Inject ``count`` faults, ``every`` seconds apart; stop at the first one that the job does not recover from.
+
+        Raises:
+            ConflictError: the job is not training any more, or the target has gone.
+        """
+        due = time.time()
+        for _ in range(count):
+            time.sleep(max(due - time.time(), 0.0))
+            result = self._inject(selector, rng)
+            yield result
+            if not result.recovered or result.phase in state.TERMINAL_PHASES:
+                return
+            due = result.time + every
+
+    def require_running(self) -> JobFacts:
+        """The job.
+
+        Raises:
+            ConflictError: it is not running, or does not report which rank runs where.
+        """
+        facts = self.target.job(self.namespace, self.name)
+        phase = state.derive(facts).phase
+        if phase != "Running":
+            raise ConflictError(
+                f"job {self.name!r} is not running ({phase.lower()})", fix=f"kitctl status {self.name} shows why"
+            )
+        if facts.report is None:
+            fix = "let its agents report: security.reportStatus: true"
+            raise ConflictError(f"job {self.name!r} does not report which rank runs where", fix=fix)
+        return facts
+
+    def _inject(self, selector: FaultSelector, rng: Random) -> FaultResult:
+        """Inject one fault, and watch until the job has recovered or ended, or the timeout is over."""
+        before = now = self._await_step(selector)
+        injection = rng.choice(selector.candidates(report_of(before)))
+        injected_at, last_step = time.time(), 0
+        self.target.inject_fault(self.namespace, self.name, injection)
+        while True:
+            if report_of(now).progress.resumed_at == report_of(before).progress.resumed_at:  # from the old ranks
+                last_step = max(last_step, report_of(now).progress.step or 0)
+            now = self.target.job(self.namespace, self.name)
+            result = assess(injection, injected_at, before, now, last_step)
+            if result.recovered:
+                settled, timings = self._settled(before, now)
+                lost = assess(injection, injected_at, before, settled, last_step).steps_lost
+                return replace(result, timings=timings, steps_lost=lost)
+            if now.result or time.time() > injected_at + self.timeout:
+                return result
+            time.sleep(POLL_SECONDS)
+
+    def _settled(self, before: JobFacts, recovered: JobFacts) -> tuple[JobFacts, RecoveryTimings | None]:
+        """The job once the parts of the recovery are known, and where a script's own loop resumed: a moment later.
+
+        Returns:
+            the job, in the same group, and the parts; None if they are not reported.
+        """
+        deadline, now = time.monotonic() + TIMINGS_SECONDS, recovered
+        while time.monotonic() < deadline:
+            report = report_of(now)
+            timings = report.last_recovery if report.last_recovery != report_of(before).last_recovery else None
+            placed = report.progress.resumed_from is not None or not report.progress.of_own_loop
+            if timings and (placed or now.result):
+                return now, timings
+            time.sleep(POLL_SECONDS)
+            later = self.target.job(self.namespace, self.name)
+            if report_of(later).round != report_of(recovered).round:
+                return now, timings
+            now = later
+        return now, timings
+
+    def _await_step(self, selector: FaultSelector) -> JobFacts:
+        """The job once a target is training, right after a reported step: lost steps are counted from there.
+
+        Raises:
+            ConflictError: the job has ended, or took no step within the timeout.
+        """
+        deadline = time.monotonic() + self.timeout
+        first: int | None = None
+        while True:
+            now = self.target.job(self.namespace, self.name)
+            if now.result or time.monotonic() > deadline:
+                self.require_running()
+                raise ConflictError(
+                    f"job {self.name!r}: no training step within --timeout", fix=f"see kitctl logs {self.name}"
+                )
+            report = report_of(now)
+            if state.derive(now).phase == "Running" and selector.candidates(report):
+                if report.progress.step is None or (has_stepped(report) and first not in {None, report.progress.step}):
+                    return now
+                first = report.progress.step
+            time.sleep(POLL_SECONDS)
+
+
+def report_of(facts: JobFacts) -> Report:
+    """The report of a job's agents; an empty one if there is none."""
+    return facts.report or Report()
+
+
+def has_stepped(report: Report) -> bool:
+    """Whether the progress is that of the current group; both times are by one node's clock."""
+    return not report.forming and (report.progress.resumed_at or 0.0) >= report.formed
+
+
+def assess(
+    injection: FaultInjection, injected_at: float, before: JobFacts, now: JobFacts, last_step: int
+) -> FaultResult:
+    """The result of a fault so far. Pure.
+
+    Args:
+        injection: the fault.
+        injected_at: when, in Unix seconds.
+        before: the job, just before.
+        now: the job.
+        last_step: the last step that was reported by the ranks from before the fault.
+    """
+    old, new = report_of(before), report_of(now)
+    formed = new.formed - injected_at if new.round != old.round else None
+    resumed = new.progress if formed is not None and has_stepped(new) else None
+    phase = state.derive(now).phase
+    steps = old.progress.step is not None
+    training = resumed is not None if steps else formed is not None and phase == "Running"
+    return FaultResult(
+        fault=injection.fault,
+        target=injection.target,
+        time=injected_at,
+        formed=formed,
+        first_step=resumed.resumed_at - injected_at if resumed and resumed.resumed_at else None,
+        steps_lost=_steps_lost(old.progress, resumed, last_step) if resumed else None,
+        restarts=state.derive(now).restarts - state.derive(before).restarts,
+        phase=phase,
+        recovered=training or phase == "Succeeded",
+    )
+
+
+def _steps_lost(before: Progress, resumed: Progress, last_step: int) -> int | None:
+    """The steps that are taken again; None while it is not known. Those of an own loop count from its last start."""
+    if not resumed.of_own_loop:
+        return max(last_step - (resumed.resumed_from or 0), 0)
+    if resumed.resumed_from is None:
+        return None
+    return max((before.resumed_from or 0) + last_step - resumed.resumed_from, 0)

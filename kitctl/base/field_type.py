@@ -1,0 +1,179 @@
+"""The type of a field of the job file: its keys, whether it is text, what is wrong with a value.
+
+msgspec makes the same checks, but stops at the first error and words it for programmers.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+
+from kitctl.base.errors import Problem
+
+_MAX_SHOWN = 80  # characters
+_HINTS = {
+    int: "give a whole number",
+    str: "give text; quote what looks like a number",
+    bool: "give true or false",
+}
+
+
+class FieldType(msgspec.Struct, frozen=True, dict=True):
+    """A type, with its annotations and unions resolved."""
+
+    type: Any
+
+    @cached_property
+    def fields(self) -> dict[str, FieldType]:
+        """The keys of a section; empty for other types."""
+        return {field.encode_name: FieldType(field.type) for field in self._struct_fields}
+
+    @property
+    def required(self) -> list[str]:
+        """The required keys of a section."""
+        return [field.encode_name for field in self._struct_fields if field.required]
+
+    @cached_property
+    def values(self) -> FieldType | None:
+        """The type of the values of a mapping with free keys."""
+        return FieldType(get_args(self.type)[1]) if get_origin(self.type) is dict else None
+
+    @cached_property
+    def items(self) -> FieldType | None:
+        """The type of the items of a list."""
+        return FieldType(get_args(self.type)[0]) if get_origin(self.type) is tuple else None
+
+    @cached_property
+    def scalar_types(self) -> frozenset[type]:
+        """The types that a scalar may have."""
+        return frozenset(
+            scalar
+            for part in _parts(self.type)
+            for scalar in (map(type, get_args(part)) if get_origin(part) is Literal else [_bare(part)])
+        )
+
+    @property
+    def is_text(self) -> bool:
+        """Whether a scalar is always text, never a number or a boolean."""
+        return str in self.scalar_types and not self.scalar_types & {int, bool}
+
+    @property
+    def hint(self) -> str:
+        """What to write, for an error message."""
+        if self.items:
+            return "give a list"
+        if self.fields or self.values:
+            return "give a mapping of keys to values"
+        return ", or ".join(hint for part in _parts(self.type) if (hint := _hint(part)))
+
+    def child(self, key: str) -> FieldType | None:
+        """The type of ``key``; None if there is no such key."""
+        return self.fields.get(key) or self.values
+
+    def unknown(self, path: str, key: str, where: str = "") -> Problem:
+        """The error for a key that does not exist."""
+        from difflib import get_close_matches  # noqa: PLC0415 - only errors need it
+
+        near = get_close_matches(key, self.fields, n=1)
+        fix = f"did you mean {near[0]}?" if near else f"the keys here are {', '.join(self.fields)}"
+        return Problem.of(path, f"unknown key{where}", fix)
+
+    def errors(self, value: Any, path: str = "") -> Iterator[Problem]:
+        """Everything that is wrong with a value that was read from a file."""
+        if isinstance(value, Mapping) and (self.fields or self.values):
+            for key, part in value.items():
+                yield from self._child_errors(str(key), part, join(path, str(key)))
+            for key in self.required:
+                if key not in value:
+                    yield Problem.of(join(path, key), "is missing", self.fields[key].hint)
+        elif isinstance(value, list) and self.items:
+            for number, item in enumerate(value):
+                yield from self.items.errors(item, f"{path}[{number}]")
+        elif not _fits(value, self.type):
+            yield Problem.of(path, f"{_shown(value)} is not allowed", self.hint)
+
+    def object_errors(self, value: Any, path: str = "") -> Iterator[Problem]:
+        """The same of an object that was constructed: its sections have to be objects of their types, too."""
+        if self.fields and type(value) is not self.type:
+            yield Problem.of(path, f"{_shown(value)} is not allowed", f"give a {self.type.__name__}")
+        elif self.fields:
+            for field in self._struct_fields:
+                child, key = self.fields[field.encode_name], join(path, field.encode_name)
+                yield from child.object_errors(getattr(value, field.name), key)
+        elif self.items and isinstance(value, list | tuple):
+            for number, item in enumerate(value):
+                yield from self.items.object_errors(item, f"{path}[{number}]")
+        else:
+            yield from self.errors(value, path)
+
+    def _child_errors(self, key: str, value: Any, path: str) -> Iterator[Problem]:
+        child = self.child(key)
+        if child is None:
+            yield self.unknown(path, key)
+        elif self.values and not _fits(key, get_args(self.type)[0]):
+            yield Problem.of(path, "is not a valid name here", FieldType(get_args(self.type)[0]).hint)
+        else:
+            yield from child.errors(value, path)
+
+    @cached_property
+    def _struct_fields(self) -> tuple[msgspec.structs.FieldInfo, ...]:
+        section = isinstance(self.type, type) and issubclass(self.type, msgspec.Struct)
+        return msgspec.structs.fields(self.type) if section else ()
+
+
+def join(path: str, key: str) -> str:
+    """``a`` and ``b`` as ``a.b``."""
+    return f"{path}.{key}" if path else key
+
+
+def _parts(kind: Any) -> Iterator[Any]:
+    """The members of a union, nested ones included."""
+    if get_origin(kind) in {Union, types.UnionType}:
+        for part in get_args(kind):
+            yield from _parts(part)
+    else:
+        yield kind
+
+
+def _bare(kind: Any) -> Any:
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def _hint(part: Any) -> str:
+    if get_origin(part) is Literal:
+        return f"give one of {', '.join(str(value) or 'nothing' for value in get_args(part))}"
+    for meta in get_args(part)[1:] if get_origin(part) is Annotated else ():
+        if meta.examples:
+            return f"write it like {' or '.join(meta.examples)}"
+        if meta.ge is not None:
+            return f"give a whole number of at least {meta.ge}"
+    return _HINTS.get(_bare(part), "")
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if isinstance(value, str) and value.endswith("\n") and any(map(_has_pattern, _parts(kind))):
+        return False  # a pattern's $ also matches before a line break
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _has_pattern(part: Any) -> bool:
+    return get_origin(part) is Annotated and any(meta.pattern for meta in get_args(part)[1:])
+
+
+def _shown(value: Any) -> str:
+    """A value in brief: it may be large, or contain itself."""
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list | tuple | set):
+        return "a list"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."

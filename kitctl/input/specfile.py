@@ -1,0 +1,109 @@
+"""Build the ``JobSpec`` from the job file and the flags.
+
+What lives here: precedence, reading files. What never does: how flags are spelled (``cli``), checks of one field
+against another (``rules``), the files that are sent with a job (``sources``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from kitctl.base import yamlstrict
+from kitctl.base.errors import SpecError, UsageError
+from kitctl.base.field_type import FieldType
+from kitctl.input.job_request import JobRequest, merge, nested
+from kitctl.spec.job_spec import JobSpec
+from kitctl.spec.rules import default_name
+
+_JOB: Final = FieldType(JobSpec)
+
+
+def build(job: JobRequest, *, suffix: str = "") -> JobSpec:
+    """Build the spec: ``--set`` over flags over the job file over the user's defaults.
+
+    A job without a name is named after its command, with ``-<suffix>`` if there is one.
+
+    Raises:
+        SpecError: with one line for every problem.
+        UsageError: a file cannot be read, or is no YAML mapping.
+    """
+    source = str(job.file or "")
+    files = [_read(path) for path in (_defaults(), job.file) if path]
+    mapping: dict[str, Any] = {}
+    for layer in (*files, job.flags, *map(_parse_set, job.overrides)):
+        mapping = merge(mapping, layer)
+    if problems := list(_JOB.errors(mapping)):
+        raise SpecError(problems, source=source)
+    try:
+        spec = msgspec.convert(mapping, JobSpec)
+    except SpecError as error:
+        raise SpecError(error.problems, source=source) from error
+    if mapping.get("name") or not suffix:
+        return spec
+    return msgspec.structs.replace(spec, name=default_name(spec, suffix))
+
+
+def load(path: Path) -> JobSpec:
+    """Read a job file; the user's defaults hold for what it leaves out.
+
+    Raises:
+        SpecError: with one line for every problem.
+        UsageError: it cannot be read, or is no YAML mapping.
+    """
+    return build(JobRequest(file=path))
+
+
+def _defaults() -> Path | None:
+    """The user's defaults, such as an image, as a job file."""
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    path = home / "kitctl" / "defaults.yaml"
+    return path if path.is_file() else None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    source = "standard input" if str(path) == "-" else str(path)
+    try:
+        data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        text = data.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{source}: {error}", fix="give a job file: YAML or JSON, in UTF-8") from error
+    mapping, problems = yamlstrict.read(text, source, _JOB)
+    if problems:
+        raise SpecError(problems, source=source)
+    return mapping
+
+
+def _parse_set(text: str) -> dict[str, Any]:
+    """``a.b=c`` as a nested mapping. The value of a text field stays text; others are parsed if they are JSON."""
+    path, sign, value = text.partition("=")
+    if not (path and sign):
+        raise UsageError(f"--set {text}: not FIELD=VALUE", fix="write it like --set snapshots.keep=5")
+    keys, field_type = _resolve(path)
+    return nested(keys, value if field_type.is_text else _json(value))
+
+
+def _resolve(path: str) -> tuple[list[str], FieldType]:
+    """A dotted path as keys, and its type; below a mapping with free keys the rest is one key, dots included."""
+    keys: list[str] = []
+    current, rest = _JOB, path
+    while rest:
+        key, _, rest = (rest, "", "") if current.values else rest.partition(".")
+        keys.append(key)
+        child = current.child(key)
+        if child is None:
+            raise SpecError([current.unknown(".".join(keys), key)])
+        current = child
+    return keys, current
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

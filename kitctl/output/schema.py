@@ -1,0 +1,80 @@
+"""The JSON Schemas of the job file and of ``-o json``, described by the docstrings under the types' fields."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from kitctl import kinds
+from kitctl.spec import job_keys, pod_section, sections
+from kitctl.spec import job_spec as spec
+from kitctl.state import snapshots
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+Schema = dict[str, Any]
+
+
+def json_schema() -> Schema:
+    """The schema of a job file; as kinds it has those that are installed."""
+    schema = _described("kitctl job", msgspec.json.schema(spec.JobSpec), (sections, pod_section, job_keys, spec))
+    kind = schema["$defs"]["JobSpec"]["properties"]["kind"]
+    kind["enum"] = [kinds.AUTO, *kinds.all_kinds()]
+    for key in ("type", "pattern", "examples"):
+        kind.pop(key)
+    return schema
+
+
+def output_schema() -> Schema:
+    """The schema of every object that ``-o json`` prints. All keys are required: the output leaves none out."""
+    from kitctl.output import DOCUMENTS, base, history, jobs, logs, reports  # noqa: PLC0415 - only the documentation needs it
+
+    schema = _described(
+        "kitctl -o json", msgspec.json.schema(DOCUMENTS), (base, jobs, logs, reports, snapshots, history)
+    )
+    for definition in schema["$defs"].values():
+        definition["required"] = list(definition["properties"])
+        for field in definition["properties"].values():
+            field.pop("default", None)
+        definition["properties"].get("kind", {}).setdefault("description", "Type of the object.")
+    return schema
+
+
+def _described(title: str, schema: Schema, modules: Iterable[ModuleType]) -> Schema:
+    """With a title, and a description of every section and field. Without the source (a zipped install) it has none."""
+    for name, described in _documentation(modules).items():
+        properties = schema["$defs"].get(name, {}).get("properties", {})
+        for key, text in described.items():
+            if key in properties:
+                properties[key]["description"] = text
+    return {"$schema": _DIALECT, "title": title, **schema}
+
+
+def _documentation(modules: Iterable[ModuleType]) -> dict[str, dict[str, str]]:
+    """Section -> key -> docstring."""
+    try:
+        parsed = {module: ast.parse(inspect.getsource(module)) for module in modules}
+    except OSError:
+        return {}
+    found: dict[str, dict[str, str]] = {}
+    for module, tree in parsed.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                kind = getattr(module, node.name)
+                found[node.name] = found.get(kind.__base__.__name__, {}) | _fields(node, kind)
+    return found
+
+
+def _fields(written: ast.ClassDef, section: type[msgspec.Struct]) -> dict[str, str]:
+    keys = {field.name: field.encode_name for field in msgspec.structs.fields(section)}
+    return {
+        keys[field.target.id]: inspect.cleandoc(text.value.value)
+        for field, text in zip(written.body, written.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }

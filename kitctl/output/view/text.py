@@ -1,0 +1,164 @@
+"""Jobs as plain text: a list, a job's page, its progress. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from kitctl.base import printable
+from kitctl.base.quantity import duration
+from kitctl.output.view.columns import columns
+from kitctl.state.facts import Progress, RecoveryTimings, Termination
+from kitctl.state.phase import JobState, NodeState
+
+_LIST = ("NAME", "PHASE", "NODES", "RANKS", "STEP", "LOSS", "RESTARTS", "AGE")
+_WIDE = ("TARGET", "KIND", "SNAPSHOT", "REASON")
+_NODES = ("NODE", "STATE", "RANKS", "POD", "HOST", "RESTARTS", "SINCE", "REASON")
+_MAX_FAILURES = 3  # different failures that are shown
+_MAX_ROWS = 32  # rows of nodes that fit a screen
+
+
+def job_list(jobs: Sequence[JobState], now: float, *, namespaces: bool = False, wide: bool = False) -> list[str]:
+    """One line per job."""
+    header = (("NAMESPACE",) if namespaces else ()) + _LIST + (_WIDE if wide else ())
+    return columns(header, [_list_row(job, now, namespaces=namespaces, wide=wide) for job in jobs])
+
+
+def job_page(job: JobState, now: float, *, wide: bool = False) -> list[str]:
+    """One job, the most important first; with ``wide`` all its nodes, else only outliers if there are many."""
+    facts = [
+        ("Job", f"{job.namespace}/{job.name}"),
+        ("Phase", job.phase + (f": {job.reason}" if job.reason else "")),
+        ("Fix", job.failure.fix if job.failure else ""),
+        ("Runs on", f"{job.target} ({job.job_kind})"),
+        ("Queue", f"{job.queue.name} ({job.queue.state.lower()})" if job.queue else ""),
+        ("Nodes", _nodes(job)),
+        ("Progress", progress_line(job.progress)),
+        ("Metrics", "  ".join(f"{name} {value:.4g}" for name, value in job.progress.metrics.items())),
+        ("Snapshot", _snapshot(job)),
+        ("Outputs", job.outputs),
+        ("Slow", ", ".join(f"rank {rank} takes {ratio:.1f} x the others' step" for rank, ratio in job.slow.items())),
+        ("Recovery", _recovery(job.last_recovery)),
+        ("Failures", _failures(job)),
+        ("Age", duration((job.ended or now) - job.created) + (" (ended)" if job.ended else "")),
+    ]
+    width = max(len(name) for name, _ in facts) + 3
+    head = [printable.line(f"{name:<{width}}{text}") for name, text in facts if text]
+    shown, rest = (job.nodes, []) if wide else _outliers(job.nodes)
+    failed = failure_lines(job.failure)
+    return [*head, "", *columns(_NODES, _node_rows(shown, now)), *rest, *([""] if failed else []), *failed]
+
+
+def progress_line(progress: Progress) -> str:
+    """``epoch 2/5  step 120/450 (27 %)  loss 0.1234  812 samples/s  42s left``; empty before the first step."""
+    parts = []
+    if progress.epoch is not None:
+        parts.append(f"epoch {progress.epoch}" + (f"/{progress.epochs}" if progress.epochs else ""))
+    if progress.step is not None:
+        share = (
+            f"/{progress.total_steps} ({100 * progress.step // progress.total_steps} %)" if progress.total_steps else ""
+        )
+        parts.append(f"step {progress.step}{share}" + (" since the ranks started" if progress.of_own_loop else ""))
+    if progress.loss is not None:
+        parts.append(f"loss {progress.loss:.4f}")
+    if progress.samples_per_second is not None:
+        parts.append(f"{progress.samples_per_second:.0f} samples/s")
+    if progress.steps_per_second is not None:
+        parts.append(f"{progress.steps_per_second:.3g} steps/s")
+    if progress.eta_seconds:
+        parts.append(f"{duration(progress.eta_seconds)} left")
+    return "  ".join(parts)
+
+
+def recovery_parts(recovery: RecoveryTimings) -> str:
+    """The parts of a recovery: ``stop 0.1, form 0.2, start 0.0``."""
+    return ", ".join(f"{name.replace('_', ' ')} {seconds:.1f}" for name, seconds in recovery.parts.items())
+
+
+def failure_lines(failure: Termination | None) -> list[str]:
+    """The traceback of the rank that failed first; without one, its last lines."""
+    if failure is None or not (lines := failure.traceback.rstrip().split("\n") if failure.traceback else failure.lines):
+        return []
+    rank = "" if failure.rank is None else f" of rank {failure.rank}"
+    where = "" if failure.node is None else f" on node {failure.node}"
+    what = "Traceback" if failure.traceback else "Last lines"
+    return [f"{what}{rank}{where}:", *(f"  {printable.line(line.expandtabs())}" for line in lines)]
+
+
+def _list_row(job: JobState, now: float, *, namespaces: bool, wide: bool) -> list[str]:
+    progress = job.progress
+    row = [
+        *([job.namespace] if namespaces else []),
+        job.name,
+        job.phase,
+        job.node_range if job.finished else f"{job.ready_nodes}/{job.node_range}",
+        str(job.world_size or "-"),
+        "-" if progress.step is None else str(progress.step),
+        "-" if progress.loss is None else f"{progress.loss:.4f}",
+        str(job.restarts),
+        duration(now - job.created),
+    ]
+    return row + ([job.target, job.job_kind, str(progress.snapshot_step or "-"), job.reason] if wide else [])
+
+
+def _nodes(job: JobState) -> str:
+    ranks = f", {job.world_size} ranks" if job.world_size else ""
+    restarts = f", {job.restarts} restart{'s'[: job.restarts > 1]}" if job.restarts else ""
+    return f"{job.node_range if job.finished else f'{job.ready_nodes} of {job.node_range} up'}{ranks}{restarts}"
+
+
+def _snapshot(job: JobState) -> str:
+    if not job.snapshots or job.progress.of_own_loop:
+        return ""
+    step = job.progress.snapshot_step
+    return f"{f'step {step}' if step else 'none yet'}, in {job.snapshots}"
+
+
+def _recovery(recovery: RecoveryTimings | None) -> str:
+    """``in 1.2 s after: node 1 is lost (stop 0.1, form 0.2, ...)``."""
+    if recovery is None:
+        return ""
+    return f"in {sum(recovery.parts.values()):.1f} s ({recovery_parts(recovery)}) after: {recovery.cause}"
+
+
+def _failures(job: JobState) -> str:
+    """``rank 1 of node 1, 2 times (exit code 3: no data); rank 0 of node 0 (KeyError: 'x')``; the last one last."""
+    counts = Counter((one.node, one.rank, one.cause) for one in job.failures)
+    shown = [
+        f"rank {rank} of node {node}{f', {count} times' if count > 1 else ''}"
+        f" ({cause if cause not in job.reason else 'as above'})"
+        for (node, rank, cause), count in counts.items()
+    ]
+    return f"{'' if len(shown) <= _MAX_FAILURES else '...; '}{'; '.join(shown[-_MAX_FAILURES:])}"
+
+
+def _outliers(nodes: Sequence[NodeState]) -> tuple[Sequence[NodeState], list[str]]:
+    """Of many nodes those that differ from the majority, and a line that counts the others."""
+    if len(nodes) <= _MAX_ROWS:
+        return nodes, []
+    (majority, _), *_ = Counter((node.state, node.reason) for node in nodes).most_common(1)
+    outliers = [node for node in nodes if (node.state, node.reason) != majority][:_MAX_ROWS]
+    others = Counter(node.state for node in nodes) - Counter(node.state for node in outliers)
+    counted = ", ".join(f"{count} {state.lower()}" for state, count in others.most_common())
+    return outliers, [f"{'...' if outliers else ''}{' and ' if outliers else ''}{counted} (-o wide shows all)"]
+
+
+def _node_rows(nodes: Sequence[NodeState], now: float) -> list[list[str]]:
+    return [
+        [
+            str(node.index),
+            node.state,
+            _ranks(node.ranks),
+            node.pod,
+            node.host or "-",
+            str(node.restarts),
+            "-" if node.since is None else duration(now - node.since),
+            node.reason,
+        ]
+        for node in nodes
+    ]
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    """``0-3``; they are consecutive."""
+    return "-" if not ranks else f"{ranks[0]}" if len(ranks) == 1 else f"{ranks[0]}-{ranks[-1]}"

@@ -1,0 +1,1 @@
+"""From a job to Kubernetes objects: values, templates, environment, overlay. Pure."""

@@ -1,0 +1,53 @@
+"""Labels and annotations of a job's objects. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import kitctl
+from kitctl.base import names
+from kitctl.kinds import JobKind
+from kitctl.render.pod_groups import POD_GROUPS
+from kitctl.spec.job_spec import JobSpec
+
+COMPONENTS: Final = ("trainer", "rendezvous", "status", "sources", "snapshots", "access")
+JOB, POD = "job", "pod"  # the job's own object and its pods: the component "trainer", and more
+
+
+def labels(spec: JobSpec) -> dict[str, dict[str, str]]:
+    """The labels of each component, of the job, and of its pods."""
+    found = {component: _labels(spec, component) for component in COMPONENTS}
+    return found | {JOB: found["trainer"] | _queue_labels(spec), POD: found["trainer"] | _pod_group_label(spec)}
+
+
+def job_annotations(spec: JobSpec, kind: JobKind) -> dict[str, str]:
+    """Of the job: how Kueue may admit it."""
+    if not (spec.scheduling.queue and spec.elastic and kind.queue_admits_fewer):
+        return {}
+    return {
+        names.ANNOTATION_MIN_PARALLELISM: str(spec.min_nodes),
+        names.ANNOTATION_EQUAL_COMPLETIONS: "true",
+        names.ANNOTATION_ELASTIC: "true",
+    }
+
+
+def _labels(spec: JobSpec, component: str) -> dict[str, str]:
+    return {
+        names.LABEL_NAME: names.APP_NAME,
+        names.LABEL_INSTANCE: spec.name,
+        names.LABEL_COMPONENT: component,
+        names.LABEL_MANAGED_BY: names.FIELD_MANAGER,
+        names.LABEL_VERSION: kitctl.__version__,
+    }
+
+
+def _queue_labels(spec: JobSpec) -> dict[str, str]:
+    """What Kueue reads."""
+    scheduling = spec.scheduling
+    found = {names.LABEL_QUEUE: scheduling.queue, names.LABEL_WORKLOAD_PRIORITY: scheduling.workload_priority_class}
+    return {label: name for label, name in found.items() if name}
+
+
+def _pod_group_label(spec: JobSpec) -> dict[str, str]:
+    group = POD_GROUPS.get(spec.scheduling.pod_group)
+    return {group.label: spec.name} if group and group.label else {}

@@ -1,0 +1,1 @@
+"""The job: its keys, their types, and the rules that hold between them. Pure."""

@@ -1,0 +1,149 @@
+"""The keys of a job file, with their types and defaults, and what follows from them alone.
+
+The docstring under a key is its documentation, and its description in ``schema``. ``spec.JobSpec`` is the job: these
+keys, valid.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from kitctl.base import names
+from kitctl.base.quantity import seconds
+from kitctl.spec.fields import Count, DeviceName, EnvName, GivenName, Image, Kind, Processes, Quantity, SecretKey, Size
+from kitctl.spec.pod_section import Pod
+from kitctl.spec.sections import (
+    EnvSource,
+    Nccl,
+    Policy,
+    Rendezvous,
+    Requirements,
+    Resources,
+    Scheduling,
+    Section,
+    Security,
+    Snapshots,
+    Volume,
+)
+
+
+class JobKeys(Section, frozen=True, kw_only=True):
+    """The keys of one training job."""
+
+    version: Literal[1] = 1
+    """Version of this file's format."""
+    name: str = ""
+    """Name of the job: a DNS label that leaves room for ``-<node index>``. Empty: derived from the command."""
+    namespace: str = ""
+    """Namespace it runs in. Empty: that of the kubeconfig's context; ``default`` when rendered without a cluster."""
+    kind: Kind = "auto"
+    """The Kubernetes kind; PyTorchJob is legacy. ``auto``: IndexedJob, or what you may create and the cluster has."""
+    image: Image = names.DEFAULT_IMAGE
+    """Container image with torch and ``kittrain``."""
+    image_pull_secrets: tuple[GivenName, ...] = ()
+    """Secrets to pull the image with. Empty: ``submit`` uses those of the namespace's default ServiceAccount."""
+    nodes: Size = 1
+    """Number of nodes: 3, or "2:4" for an elastic job."""
+    gpus_per_node: Count = 0
+    """GPUs per node."""
+    gpu_resource: DeviceName = "nvidia.com/gpu"
+    """The extended resource of a GPU."""
+    procs_per_node: Processes = "auto"
+    """Ranks per node; ``auto``: one per GPU, or one. "2,4": 2 of node 0 and 4 of node 1."""
+    command: tuple[str, ...] = names.DEFAULT_COMMAND
+    """The command of each rank: ["train.py"], or ["-m", "package.module"]."""
+    args: tuple[str, ...] = ()
+    """Its arguments."""
+    env: dict[EnvName, str] = {}
+    """Environment variables of the ranks."""
+    env_from: tuple[EnvSource, ...] = ()
+    """More environment variables, from ConfigMaps and Secrets."""
+    secrets: dict[EnvName, SecretKey] = {}
+    """Variables from a Secret's key: {HF_TOKEN: my-secret/token}. Only the reference is stored."""
+    volumes: tuple[Volume, ...] = ()
+    """Further volumes."""
+    sync: tuple[str, ...] = ()
+    """Files to send with the job, into its working folder: paths, globs and folders. A script given by relative path is
+    sent, too. Hidden files must be named, and no link may lead out of the folder that you submit from."""
+    workdir: str = ""
+    """A folder to send with the job: it becomes the working folder of the ranks, a writable copy on each node. Sent are
+    the files that git does not ignore, less those that ``.kitignore`` lists; of untracked ones, hidden files and what
+    looks like a credential only if ``sync`` names them, by path in this folder. The script's path is relative to it."""
+    keep_outputs: bool = False
+    """Have the working folders on the claim for snapshots (``outputs/<run>/node-<index>``): what a script writes there
+    is there again when its node is replaced, and after the job."""
+    requirements: Requirements = Requirements()
+    """Packages that the script needs beside those of the image."""
+    python: str = ""
+    """On this machine: the interpreter of the ranks, from an environment with torch. Empty: kitctl's own."""
+    resume: bool | Literal["state"] = False
+    """Continue from the snapshots of an earlier run of this name. ``true``: exactly, in its order of the data;
+    ``state``: with its weights, optimizer and scheduler; data set, batch size and seed may differ."""
+    from_scratch: bool = False
+    """Start at step 0 if there are snapshots but all are unusable; else that is an error. The snapshots stay."""
+    virtual_ranks: Count = 0
+    """Not 0: each step is computed as this many virtual ranks, so the loss is bitwise equal on any number of ranks."""
+    resources: Resources = Resources()
+    """CPU, memory and other resources."""
+    shared_memory: Quantity = "2Gi"
+    """Size of /dev/shm, which data loaders and NCCL need; a container's default is 64 MiB."""
+    backend: Literal["auto", "nccl", "gloo"] = "auto"
+    """Backend of the collectives; ``auto``: nccl with GPUs, gloo without. Only ``gloo`` continues if requested GPUs are
+    missing."""
+    nccl: Nccl = Nccl()
+    """The network of the collectives."""
+    rendezvous: Rendezvous = Rendezvous()
+    """How the nodes find each other."""
+    snapshots: Snapshots = Snapshots()
+    """Where and how often training state is saved."""
+    scheduling: Scheduling = Scheduling()
+    """Where and when the pods run."""
+    policy: Policy = Policy()
+    """Restarts and time limits."""
+    security: Security = Security()
+    """Permissions of the pods."""
+    pod: Pod = Pod()
+    """Additions to the pods."""
+
+    @property
+    def min_nodes(self) -> int:
+        """Minimum number of nodes."""
+        return int(str(self.nodes).partition(":")[0])
+
+    @property
+    def max_nodes(self) -> int:
+        """Maximum number of nodes."""
+        return int(str(self.nodes).rpartition(":")[2])
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the number of nodes may change while the job runs."""
+        return self.min_nodes < self.max_nodes
+
+    @property
+    def ranks_by_node(self) -> tuple[int, ...]:
+        """The ranks of each node, if they differ; else empty."""
+        given = self.procs_per_node
+        return tuple(map(int, given.split(","))) if isinstance(given, str) and given != "auto" else ()
+
+    @property
+    def ranks_per_node(self) -> int:
+        """``procsPerNode`` as a number; of nodes that differ, the largest."""
+        if isinstance(self.procs_per_node, int):
+            return self.procs_per_node
+        return max(self.ranks_by_node, default=max(self.gpus_per_node, 1))
+
+    @property
+    def max_ranks(self) -> int:
+        """Maximum number of ranks."""
+        return sum(self.ranks_by_node) or self.max_nodes * self.ranks_per_node
+
+    @property
+    def script(self) -> str | None:
+        """The script's path, or None for a module."""
+        return None if self.command[0].startswith("-") else self.command[0]
+
+    @property
+    def grace_seconds(self) -> int:
+        """``policy.gracePeriod`` in seconds."""
+        return seconds(self.policy.grace_period)

@@ -1,0 +1,66 @@
+"""Limits of processes and of the Kubernetes API for every text, number and time of a job. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from kitctl.base.errors import Problem
+from kitctl.base.quantity import seconds
+
+if TYPE_CHECKING:
+    from kitctl.spec.job_keys import JobKeys
+
+MAX_TEXT_BYTES: Final = 128 * 1024  # an argument, or a variable with its name: Linux' MAX_ARG_STRLEN
+MAX_INT: Final = 2**31 - 1  # Kubernetes uses 32 bits
+_INVALID_TEXT: Final = re.compile(r"[\0\ud800-\udfff]")
+_TIMES: Final = {  # by section and field: whether 0 is allowed
+    "rendezvous": {"joinTimeout": False, "lastCall": True},
+    "snapshots": {"every": False},
+    "policy": {"deadline": False, "ttl": True, "gracePeriod": True, "hangTimeout": False},
+}
+
+
+def texts(spec: JobKeys) -> Iterator[Problem]:
+    """Processes take no NUL, only UTF-8, and no text longer than the kernel allows."""
+    for field, text in _leaves(msgspec.to_builtins(spec)):
+        if isinstance(text, str) and _INVALID_TEXT.search(text):
+            yield Problem.of(field, f"{text!r} cannot be passed to a process", "use UTF-8 text without NUL")
+        elif isinstance(text, str) and len(field) + len(text.encode()) >= MAX_TEXT_BYTES:
+            what = f"{len(text.encode())} bytes are more than a process accepts"
+            yield Problem.of(field, what, "put them into a file, and send it with the job: sync")
+
+
+def numbers(spec: JobKeys) -> Iterator[Problem]:
+    """Numbers fit into 32 bits."""
+    for field, number in _leaves(msgspec.to_builtins(spec)):
+        if isinstance(number, int) and number > MAX_INT:
+            yield Problem.of(field, f"{number} is too large", f"use at most {MAX_INT}")
+
+
+def times(spec: JobKeys) -> Iterator[Problem]:
+    """Times fit into 32 bits of seconds, and are not 0 where that would end the job at once."""
+    given = msgspec.to_builtins(spec)
+    for section, fields in _TIMES.items():
+        for field, may_be_zero in fields.items():
+            text = given.get(section, {}).get(field, "auto")
+            time = seconds(text) if text[0].isdecimal() else 1
+            if time > MAX_INT:
+                yield Problem.of(f"{section}.{field}", f"{text} is longer than 68 years", "use less")
+            elif not (time or may_be_zero):
+                yield Problem.of(f"{section}.{field}", f"{text} is zero", "use at least 1s")
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Each scalar with its path, as in ``volumes[0].mountPath``."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _leaves(part, f"{path}.{key}" if path else key)
+    elif isinstance(value, list | tuple):
+        for number, part in enumerate(value):
+            yield from _leaves(part, f"{path}[{number}]")
+    else:
+        yield path, value

@@ -1,0 +1,78 @@
+"""The checks of a job's ``pod``: fields that would break the kit, and the Pod Security level that it needs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kitctl.base import names
+from kitctl.base.errors import Problem
+
+if TYPE_CHECKING:
+    from kitctl.spec.job_keys import JobKeys
+    from kitctl.spec.pod_section import Pod
+
+_KIT: Final = "is set by the kit, which needs it as it is"
+_POD_FIELDS: Final = ("restartPolicy", "hostname", "subdomain", "setHostnameAsFQDN", "activeDeadlineSeconds")
+_CONTAINER_FIELDS: Final = ("command", "args", "workingDir", "terminationMessagePath", "terminationMessagePolicy")
+# Fields of a pod's spec that take part of the node's own; Pod Security allows them at level privileged alone.
+_HOST_FIELDS: Final = ("hostNetwork", "hostPID", "hostIPC", "hostUsers")
+# Capabilities that may be added at level baseline: the Pod Security Standards of Kubernetes.
+_BASELINE: Final = frozenset({
+    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP",
+    "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
+})  # fmt: skip
+
+
+def problems(spec: JobKeys) -> Iterator[Problem]:
+    """Additions that would break the kit, whatever the template contains."""
+    for field in _POD_FIELDS:
+        if field in spec.pod.spec:
+            yield Problem.of(f"pod.spec.{field}", _KIT, "remove it")
+    yield from _containers(spec.pod)
+    for number, claim in enumerate(spec.pod.resource_claims):
+        if bool(claim.claim) == bool(claim.template):
+            yield Problem.of(f"pod.resourceClaims[{number}]", "needs one source", "set claim or template")
+    for kind, containers in (("initContainers", spec.pod.init_containers), ("sidecars", spec.pod.sidecars)):
+        for number, container in enumerate(containers):
+            if not (container.get("name") and container.get("image")):
+                yield Problem.of(f"pod.{kind}[{number}]", "needs a name and an image", "set name and image")
+
+
+def _containers(pod: Pod) -> Iterator[Problem]:
+    containers = pod.spec.get("containers", [])
+    if not isinstance(containers, list):
+        yield Problem.of("pod.spec.containers", "is not a list", f"begin with - name: {names.CONTAINER}")
+        return
+    for container in containers:
+        name = container.get("name") if isinstance(container, Mapping) else None
+        if name != names.CONTAINER:
+            fix = f"the ranks' container is {names.CONTAINER}; add others as pod.sidecars or pod.initContainers"
+            yield Problem.of(f"pod.spec.containers[{name}]", "a job waits for it, and it may never end", fix)
+            continue
+        where = f"pod.spec.containers[{name}]"
+        for field in _CONTAINER_FIELDS:
+            if field in container:
+                yield Problem.of(f"{where}.{field}", _KIT, "remove it; command and args are keys of the job")
+        for variable in _items(container.get("env")):
+            given = str(variable.get("name", ""))
+            if names.is_reserved(given):
+                yield Problem.of(f"{where}.env[{given}]", "is set by the launcher for every rank", "use another name")
+
+
+def privileges(pod: Mapping[str, Any]) -> list[str]:
+    """Fields of a pod's spec that the Pod Security levels ``baseline`` and ``restricted`` forbid, in words."""
+    found = [field for field in _HOST_FIELDS if pod.get(field)]
+    found += [f"volume {one.get('name')} of the host" for one in _items(pod.get("volumes")) if "hostPath" in one]
+    for container in [*_items(pod.get("initContainers")), *_items(pod.get("containers"))]:
+        security, name = container.get("securityContext") or {}, container.get("name")
+        added = (security.get("capabilities") or {}).get("add") or []
+        found += [f"capability {one} of {name}" for one in added if one not in _BASELINE]
+        found += [f"privileged container {name}"] if security.get("privileged") else []
+        found += [f"host port of {name}" for port in _items(container.get("ports")) if port.get("hostPort")]
+    return found
+
+
+def _items(value: Any) -> list[Mapping[str, Any]]:
+    """The objects of a list; empty for other values, which the API server rejects."""
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []

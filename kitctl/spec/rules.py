@@ -1,0 +1,229 @@
+"""The checks that the types of ``spec`` cannot express: one field against another, lengths of names. Pure.
+
+Every rule is a function from a spec to problems; ``problems`` runs all of them, so that all are reported at once.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from kitctl import kinds
+from kitctl.base import names
+from kitctl.base.errors import Problem
+from kitctl.spec import limits, pod_rules
+
+if TYPE_CHECKING:
+    from kitctl.spec.job_keys import JobKeys
+
+_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_VOLUME_SOURCES = ("claim", "configMap", "secret", "emptyDir", "hostPath", "csi")
+_MAX_NODES = 100_000  # limit of an Indexed Job
+
+
+def problems(spec: JobKeys) -> Iterator[Problem]:
+    """The problems of a spec whose fields have the right types."""
+    for rule in RULES:
+        yield from rule(spec)
+
+
+def default_name(spec: JobKeys, suffix: str = "") -> str:
+    """A name for a job that has none: after its command, with ``-<suffix>`` if there is one."""
+    stem = PurePath(spec.command[0]).stem if spec.script else spec.command[-1].rpartition(".")[2]
+    ending = f"-{suffix}" if suffix else ""
+    label = re.sub(r"[^a-z0-9]+", "-", stem.lower()).lstrip("-0123456789")
+    return (label or "job")[: name_limit(spec) - len(ending)].strip("-") + ending
+
+
+def name_limit(spec: JobKeys) -> int:
+    """The maximum length of the name."""
+    return kinds.of_spec(spec.kind).name_limit(spec.max_nodes)
+
+
+def _kind(spec: JobKeys) -> Iterator[Problem]:
+    known = (kinds.AUTO, *kinds.all_kinds()) if spec.kind not in {kinds.AUTO, *kinds.KINDS} else (spec.kind,)
+    if spec.kind not in known:
+        yield Problem.of("kind", f'"{spec.kind}" is not allowed', f"give one of {', '.join(known)}")
+
+
+def _nodes(spec: JobKeys) -> Iterator[Problem]:
+    if spec.min_nodes < 1:
+        yield Problem.of("nodes", f"{spec.nodes} is not a valid node count", "use 1 or more, as in 3 or 2:4")
+    elif spec.min_nodes > spec.max_nodes:
+        swapped = f"{spec.max_nodes}:{spec.min_nodes}"
+        yield Problem.of("nodes", f"{spec.nodes} has a minimum above its maximum", f"write {swapped}")
+    elif spec.max_nodes > _MAX_NODES:
+        yield Problem.of("nodes", f"{spec.nodes} is more than a job can have", f"use at most {_MAX_NODES}")
+
+
+def _procs(spec: JobKeys) -> Iterator[Problem]:
+    ranks, field = spec.ranks_by_node, "procsPerNode"
+    if not ranks:
+        return
+    if spec.elastic:
+        yield Problem.of(field, "of each node need a fixed number of nodes", "give one number, or nodes: N")
+    elif len(ranks) != spec.max_nodes:
+        what = f"{spec.procs_per_node} are for {len(ranks)} nodes, and there are {spec.max_nodes}"
+        yield Problem.of(field, what, "give a number for each node, or one for all")
+    if 0 < spec.gpus_per_node < max(ranks):
+        what = f"{max(ranks)} ranks are more than {spec.gpus_per_node} GPUs"
+        yield Problem.of(field, what, f"give at most {spec.gpus_per_node} for each node")
+
+
+def _name(spec: JobKeys) -> Iterator[Problem]:
+    limit = name_limit(spec)
+    if not (spec.name or spec.command):
+        return  # ``_command`` reports it
+    if not _LABEL.fullmatch(spec.name):
+        fix = "use lower-case letters, digits and '-', a letter first and no '-' last"
+        yield Problem.of("name", f"{spec.name!r} is not a DNS label", fix)
+    elif len(spec.name) > limit:
+        what = f"{len(spec.name)} characters leave no room for the node index in the host name"
+        yield Problem.of("name", what, f"use at most {limit}")
+    if not re.fullmatch(r"([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?", spec.namespace):
+        yield Problem.of("namespace", f"{spec.namespace!r} is not a DNS label", "use letters, digits and '-'")
+
+
+def _command(spec: JobKeys) -> Iterator[Problem]:
+    if not spec.command:
+        yield Problem.of("command", "is empty", 'give ["train.py"] or ["-m", "package.module"], or leave it out')
+    elif spec.command[0] == "-m" and len(spec.command) != len(("-m", "module")):
+        yield Problem.of("command", "-m takes one module", "put its arguments under args")
+    elif spec.command[0].startswith("-") and spec.command[0] != "-m":
+        yield Problem.of("command", f"{spec.command[0]} is not supported", "start with a script, or with -m")
+    elif not all(spec.command):
+        yield Problem.of("command", "has an empty element", "name a script, or a module after -m")
+
+
+def _environment(spec: JobKeys) -> Iterator[Problem]:
+    for field, variables in (("env", spec.env), ("secrets", spec.secrets)):
+        for name in variables:
+            if names.is_reserved(name):
+                yield Problem.of(f"{field}.{name}", "is set by the launcher for every rank", "use another name")
+    for name in sorted(spec.env.keys() & names.SWITCHES):
+        if spec.env[name] not in {"0", "1"}:
+            yield Problem.of(f"env.{name}", "is a switch", "give 0 or 1")
+    for name in spec.env.keys() & spec.secrets.keys():
+        yield Problem.of(f"secrets.{name}", "is also in env", "keep one of the two")
+    for number, source in enumerate(spec.env_from):
+        if bool(source.config_map) == bool(source.secret):
+            yield Problem.of(f"envFrom[{number}]", "needs one source", "set configMap or secret")
+
+
+def _volumes(spec: JobKeys) -> Iterator[Problem]:
+    taken = {"/dev/shm": "sharedMemory", "/tmp": "scratch space", names.WORKSPACE: "synced files"}  # noqa: S108
+    taken[names.SECRET_PATH] = "the run's secret"
+    yield from _path("snapshots.path", spec.snapshots.path, taken if spec.snapshots.enabled else {})
+    if spec.snapshots.enabled:
+        taken[_plain(spec.snapshots.path)] = "snapshots"
+    for number, volume in enumerate(spec.volumes):
+        field = f"volumes[{number}]"
+        sources = (volume.claim, volume.config_map, volume.secret, volume.empty_dir, volume.host_path, volume.csi)
+        if sum(map(bool, sources)) != 1:
+            yield Problem.of(field, "needs one source", f"set one of {', '.join(_VOLUME_SOURCES)}")
+        yield from _path(f"{field}.mountPath", volume.mount_path, taken)
+        taken[_plain(volume.mount_path)] = field
+
+
+def _path(field: str, path: str, taken: Mapping[str, str]) -> Iterator[Problem]:
+    """Check a mount path."""
+    if not path.startswith("/"):
+        yield Problem.of(field, f"{path!r} is relative", "begin it with /")
+    elif ":" in path or not path.isprintable():
+        yield Problem.of(field, f"{path!r} is not a valid mount path", "leave out ':' and control characters")
+    elif _plain(path) == "/":
+        yield Problem.of(field, f"{path!r} would hide the image", "use a folder")
+    elif owner := taken.get(_plain(path)):
+        yield Problem.of(field, f"{path} is used by {owner}", "use another path")
+
+
+def _plain(path: str) -> str:
+    """A normalized path."""
+    return posixpath.normpath(path.replace("//", "/"))
+
+
+def _snapshots(spec: JobKeys) -> Iterator[Problem]:
+    if spec.snapshots.enabled and spec.max_nodes > 1 and spec.snapshots.access_mode != "ReadWriteMany":
+        what = f"{spec.snapshots.access_mode} cannot be mounted by {spec.max_nodes} nodes"
+        yield Problem.of("snapshots.accessMode", what, "use ReadWriteMany, or nodes: 1")
+    if spec.resume and not spec.snapshots.enabled:
+        yield Problem.of("resume", "needs snapshots", "set snapshots.enabled")
+
+
+def _outputs(spec: JobKeys) -> Iterator[Problem]:
+    if spec.keep_outputs and not spec.workdir:
+        yield Problem.of("keepOutputs", "needs a working folder of the job's own", "set workdir, as in --workdir .")
+    if spec.keep_outputs and not spec.snapshots.enabled:
+        yield Problem.of("keepOutputs", "needs the claim for snapshots", "set snapshots.enabled")
+
+
+def _requirements(spec: JobKeys) -> Iterator[Problem]:
+    given = spec.requirements
+    if not given.file and given != type(given)():
+        yield Problem.of("requirements.file", "is not given", "name what to install: --requirements requirements.txt")
+    if given.no_index and (given.index_url or given.extra_index_urls):
+        yield Problem.of("requirements.noIndex", "and an index exclude each other", "give one of the two")
+    if len(given.file.splitlines()) > 1 or not all(link and link.isprintable() for link in given.find_links):
+        yield Problem.of("requirements.findLinks", "has an empty element or control characters", "give a path or a URL")
+
+
+def _resources(spec: JobKeys) -> Iterator[Problem]:
+    for part, amounts in (("requests", spec.resources.requests), ("limits", spec.resources.limits)):
+        if spec.gpu_resource in amounts:
+            yield Problem.of(f"resources.{part}.{spec.gpu_resource}", "already set by gpusPerNode", "remove it here")
+    if spec.backend == "nccl" and not spec.gpus_per_node:
+        yield Problem.of("backend", "nccl needs GPUs", "set gpusPerNode, or backend: gloo")
+
+
+def _virtual_ranks(spec: JobKeys) -> Iterator[Problem]:
+    ranks = spec.max_ranks
+    if 0 < spec.virtual_ranks < ranks:
+        yield Problem.of("virtualRanks", f"{spec.virtual_ranks} would leave some of {ranks} ranks idle", "use more")
+
+
+def _tolerations(spec: JobKeys) -> Iterator[Problem]:
+    for number, taint in enumerate(spec.scheduling.tolerations):
+        field = f"scheduling.tolerations[{number}]"
+        if taint.operator == "Exists" and taint.value:
+            yield Problem.of(field, f"Exists takes no value, but {taint.value!r} is given", "remove it, or use Equal")
+        elif taint.operator == "Equal" and not taint.key:
+            yield Problem.of(field, "Equal needs a key", "set one, or tolerate every taint with operator: Exists")
+
+
+def _queue(spec: JobKeys) -> Iterator[Problem]:
+    if spec.scheduling.workload_priority_class and not spec.scheduling.queue:
+        yield Problem.of("scheduling.workloadPriorityClass", "orders the jobs of a queue", "set scheduling.queue, too")
+    if spec.scheduling.queue and not kinds.of_spec(spec.kind).in_queues:
+        yield Problem.of("scheduling.queue", f"a {spec.kind} cannot wait in a queue", "use another kind, or no queue")
+
+
+def _secret(spec: JobKeys) -> Iterator[Problem]:
+    if spec.security.rendezvous_secret == names.REQUIRE and spec.rendezvous.backend != "hub":
+        what = f"require is not possible with rendezvous.backend {spec.rendezvous.backend}"
+        yield Problem.of("security.rendezvousSecret", what, "use the hub")
+
+
+RULES: tuple[Callable[[JobKeys], Iterator[Problem]], ...] = (
+    _kind,
+    _nodes,
+    _procs,
+    _name,
+    _command,
+    _environment,
+    limits.texts,
+    limits.numbers,
+    limits.times,
+    _volumes,
+    _snapshots,
+    _outputs,
+    _requirements,
+    _resources,
+    _virtual_ranks,
+    _tolerations,
+    _queue,
+    _secret,
+    pod_rules.problems,
+)

@@ -1,0 +1,232 @@
+"""The sections of a job file, as frozen types; the docstring under a field is its documentation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from kitctl.base import names
+from kitctl.spec.fields import (
+    Count,
+    Domain,
+    Duration,
+    EnvPrefix,
+    IndexUrl,
+    LabelKey,
+    LabelValue,
+    ObjectName,
+    Patience,
+    Port,
+    Positive,
+    Quantity,
+    QueueName,
+    ResourceName,
+    TaintKey,
+)
+
+
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
+    """A section of a job file: keys are camelCase, unknown keys are errors."""
+
+
+class EnvSource(Section, frozen=True, kw_only=True):
+    """Environment variables from an existing object of the namespace: set ``configMap`` or ``secret``."""
+
+    config_map: ObjectName = ""
+    """Name of the ConfigMap whose keys become variables."""
+    secret: ObjectName = ""
+    """Name of the Secret whose keys become variables."""
+    prefix: EnvPrefix = ""
+    """Prefix of the variables' names."""
+
+
+class Volume(Section, frozen=True, kw_only=True):
+    """A volume of every pod; set exactly one source."""
+
+    mount_path: str
+    """Path in the container."""
+    claim: ObjectName = ""
+    """An existing PersistentVolumeClaim."""
+    config_map: ObjectName = ""
+    """An existing ConfigMap."""
+    secret: ObjectName = ""
+    """An existing Secret."""
+    empty_dir: Quantity | None = None
+    """Scratch space of this size, deleted with the pod."""
+    host_path: str = ""
+    """A folder or device of the Kubernetes node."""
+    csi: dict[str, Any] = {}
+    """An ephemeral volume of a CSI driver, as in a pod: {driver: ..., volumeAttributes: {...}}."""
+    read_only: bool = False
+    """Mount it read-only."""
+
+
+class Resources(Section, frozen=True, kw_only=True):
+    """CPU, memory and other resources of a pod, as Kubernetes writes them. GPUs are ``gpusPerNode``."""
+
+    requests: dict[ResourceName, Quantity] = {}
+    """Requests of a pod. CPU and memory set in neither part: 100m and 512Mi."""
+    limits: dict[ResourceName, Quantity] = {}
+    """Limits of a pod."""
+
+
+class Nccl(Section, frozen=True, kw_only=True):
+    """The network of the collectives."""
+
+    debug: Literal["", "VERSION", "WARN", "INFO", "TRACE"] = ""
+    """NCCL_DEBUG."""
+    interface: str = ""
+    """Interface for NCCL and gloo. Empty: that of the route to node 0, on each node."""
+    hca: str = ""
+    """NCCL_IB_HCA: which InfiniBand adapters."""
+    ib_disable: bool = False
+    """NCCL_IB_DISABLE: never InfiniBand or RoCE."""
+    p2p_disable: bool = False
+    """NCCL_P2P_DISABLE: no direct copies between the GPUs of a node."""
+
+
+class Rendezvous(Section, frozen=True, kw_only=True):
+    """How the nodes find each other."""
+
+    backend: Literal["hub", "c10d"] = "hub"
+    """hub: detects lost nodes at once, and orders ranks like the pods; c10d: torchrun's."""
+    port: Port = names.RENDEZVOUS_PORT
+    """Port of the rendezvous, on node 0."""
+    join_timeout: Duration = "15m"
+    """How long a node waits for the others, including image pulls."""
+    last_call: Duration = "3s"
+    """How long an elastic job waits for more nodes once the minimum has joined."""
+    cluster_domain: Domain = "cluster.local"
+    """The cluster's DNS domain."""
+
+
+class Snapshots(Section, frozen=True, kw_only=True):
+    """Where and how often training state is saved."""
+
+    enabled: bool = True
+    """Whether to take snapshots; without, a restart begins at step 0."""
+    claim: ObjectName = ""
+    """An existing PersistentVolumeClaim. Empty: ``<name>-snapshots`` is created, and outlives the job."""
+    size: Quantity = "10Gi"
+    """Size of the claim that is created."""
+    storage_class: ObjectName = ""
+    """Its storage class. Empty: the cluster's default."""
+    access_mode: Literal["ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"] = "ReadWriteMany"
+    """Its access mode; more than one node needs ReadWriteMany."""
+    path: str = names.SNAPSHOT_PATH
+    """Path in the container."""
+    every_steps: Positive = 100
+    """Optimizer steps between snapshots."""
+    every: Duration | None = None
+    """Time between snapshots; the first of this and ``everySteps`` counts."""
+    copy: bool = True
+    """Copy the state in memory, and write the copy while training continues. Without, training waits until the state is
+    written, with 16 MiB of memory per rank: for hosts without memory for a second state."""
+    model_file: bool = True
+    """Write the trained model alone to ``model.pt`` when training ends."""
+    memory_every_steps: Positive | None = None
+    """Steps between in-memory snapshots in each node's /dev/shm, for ranks that die while their node lives. Two copies
+    of each rank's part of the state must fit in ``sharedMemory``, and count as memory of the pod."""
+    keep: Positive = 3
+    """Number of latest snapshots to keep."""
+    keep_every: Positive | None = None
+    """Also keep the first snapshot after each multiple of this many steps, for good."""
+    keep_best: Annotated[str, Meta(pattern=r"^((max|min):.+)?$", examples=["max:accuracy", "min:loss"])] = ""
+    """Also keep the best snapshot by a metric that the script reports after each epoch; one is then taken there."""
+
+
+class Requirements(Section, frozen=True, kw_only=True):
+    """Packages that the script needs beside those of the image. The nodes install them with pip, once for all of them.
+
+    Only ranks import them. torch, torchvision, triton, numpy and NVIDIA's libraries stay as they are in the image.
+    """
+
+    file: str = ""
+    """A requirements file; or ``pyproject.toml``, for the project's dependencies, or ``pyproject.toml[extra]``."""
+    index_url: IndexUrl = ""
+    """Package index. Empty: pip's own default, or PIP_INDEX_URL of the pods."""
+    extra_index_urls: tuple[IndexUrl, ...] = ()
+    """Further indexes."""
+    find_links: tuple[str, ...] = ()
+    """Folders with wheels: one of this machine is sent with the job; an absolute path that this machine lacks is one in
+    the pods, as on a volume; a URL is that of a page with links."""
+    no_index: bool = False
+    """Ask no index at all, only ``findLinks``: for clusters without a network."""
+
+
+class Toleration(Section, frozen=True, kw_only=True):
+    """A taint that the pods tolerate, as Kubernetes writes it."""
+
+    key: TaintKey = ""
+    """The taint's key. Empty, with ``Exists``: every taint."""
+    operator: Literal["Exists", "Equal"] = "Equal"
+    """``Exists``: any value; ``Equal``: this value."""
+    value: LabelValue = ""
+    """The taint's value, with ``Equal``."""
+    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
+    """The taint's effect. Empty: any."""
+
+
+class Scheduling(Section, frozen=True, kw_only=True):
+    """Where and when the pods run."""
+
+    queue: QueueName = ""
+    """LocalQueue of Kueue, which then starts the job."""
+    workload_priority_class: ObjectName = ""
+    """WorkloadPriorityClass of Kueue: who goes first, and who is preempted. Empty: by ``priorityClass``."""
+    pod_group: Literal["", "coscheduling", "volcano"] = ""
+    """Start the nodes only together, by a PodGroup of Kubernetes' coscheduling plugin or of Volcano; of an elastic job,
+    its minimum."""
+    priority_class: ObjectName = ""
+    """PriorityClass of the pods."""
+    node_selector: dict[LabelKey, LabelValue] = {}
+    """Node labels that the pods require."""
+    tolerations: tuple[Toleration, ...] = ()
+    """Taints that the pods tolerate."""
+    spread: Literal["require", "prefer", "none"] = "prefer"
+    """Whether the pods must, should or need not run on different Kubernetes nodes."""
+    scheduler: ObjectName = ""
+    """schedulerName; empty: the cluster's default, or that of the pod group."""
+
+
+class Policy(Section, frozen=True, kw_only=True):
+    """Restarts and time limits."""
+
+    max_restarts: Count = 3
+    """Allowed failures of ranks without a new snapshot; one more fails the job."""
+    backoff_limit: Count = 100
+    """Allowed losses of pods (killed, evicted, preempted); one more fails the job."""
+    deadline: Duration | None = None
+    """Maximum run time of the whole job."""
+    ttl: Duration | None = None
+    """Delete the job this long after it ends; its snapshots stay."""
+    grace_period: Duration = "60s"
+    """Time from SIGTERM to SIGKILL; a step and a snapshot must fit in."""
+    hang_timeout: Patience = "auto"
+    """Maximum time of a step before the job counts as hung; ``auto``: no limit while its ranks work, else ten times the
+    slowest steps, at least 30 s."""
+
+
+class Security(Section, frozen=True, kw_only=True):
+    """Permissions of the pods. The default passes the ``restricted`` Pod Security profile."""
+
+    profile: Literal["restricted", "none"] = "restricted"
+    """``none`` renders no securityContext: for images that must run as root."""
+    run_as_user: Positive = 1000
+    """User id of the ranks."""
+    fs_group: Positive = 1000
+    """Group id of mounted volumes."""
+    read_only_root: bool = True
+    """Mount the root file system read-only; /tmp is a volume."""
+    network_policy: bool | Literal["require"] = True
+    """Create a NetworkPolicy: only the job's pods reach its ports, since torch's store has no authentication. True:
+    without one where you may not create it; ``require``: the job is rejected there."""
+    rendezvous_secret: bool | Literal["require"] = True
+    """Nodes authenticate to each other with a Secret that is created with the job. True: without it where you may not
+    create one, or nothing fills it; ``require``: the job does not run without it."""
+    report_status: bool = True
+    """Allow node 0 to write this job's status ConfigMap."""
+    service_account: ObjectName = ""
+    """An existing ServiceAccount. Empty: one is created if ``reportStatus`` needs it."""

@@ -1,0 +1,238 @@
+"""Derive the state of a job from facts: its phase, and the state of each node. Pure.
+
+``derive`` turns the facts of a target into a ``JobState``, which status, list and wait show.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from kitctl.state.facts import (
+    JobFacts,
+    NodeAssignment,
+    NodeFacts,
+    PastFailure,
+    Progress,
+    QueueFacts,
+    RecoveryTimings,
+    Report,
+    Termination,
+)
+
+Phase = Literal[
+    "Pending",  # accepted; no node runs yet, or again, since it waits in a queue
+    "Starting",  # nodes run, but have not formed their first group
+    "Running",  # every node of the current group is alive: ranks train
+    "Recovering",  # a node was lost or ranks failed; a new group forms
+    "Suspended",  # stopped by the user; resume continues from the last snapshot
+    "Succeeded",
+    "Failed",
+    "Cancelled",
+]
+TERMINAL_PHASES = frozenset({"Succeeded", "Failed", "Cancelled"})
+
+
+class NodeState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of one node; ``ranks`` are those that it runs now."""
+
+    index: int
+    state: str
+    ranks: tuple[int, ...]
+    pod: str
+    host: str
+    restarts: int
+    since: float | None
+    reason: str
+
+
+class JobState(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``status`` and ``list`` show of a job."""
+
+    name: str
+    namespace: str
+    target: str
+    job_kind: str
+    phase: Phase
+    reason: str
+    node_range: str
+    ready_nodes: int
+    world_size: int
+    restarts: int
+    created: float
+    ended: float | None
+    progress: Progress
+    failure: Termination | None
+    nodes: tuple[NodeState, ...]
+    snapshots: str
+    outputs: str = ""
+    queue: QueueFacts | None = None
+    slow: dict[str, float] = {}
+    last_recovery: RecoveryTimings | None = None
+    failures: tuple[PastFailure, ...] = ()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job has ended."""
+        return self.phase in TERMINAL_PHASES
+
+
+_CONSEQUENCE: Final = " lost its peers ("  # in the reason of a node whose ranks failed because of others'
+
+
+def derive(facts: JobFacts) -> JobState:
+    """Derive the state; the one place that decides the phase."""
+    report = facts.report or Report()
+    return JobState(
+        name=facts.name,
+        namespace=facts.namespace,
+        target=facts.target,
+        job_kind=facts.kind,
+        phase=(phase := _phase(facts)),
+        reason=_reason(facts, phase),
+        node_range=facts.node_range,
+        ready_nodes=sum(node.alive for node in facts.nodes),
+        world_size=report.world_size if phase == "Running" else 0,
+        restarts=max(sum(_restarts(node, report) for node in facts.nodes), report.restarts),
+        created=facts.created,
+        ended=facts.ended,
+        progress=report.progress,
+        failure=facts.failure,
+        nodes=tuple(_node(node, facts, phase) for node in facts.nodes),
+        snapshots=facts.snapshots,
+        outputs=facts.outputs,
+        queue=facts.queue,
+        slow=report.slow if phase == "Running" else {},
+        last_recovery=report.last_recovery,
+        failures=report.failures,
+    )
+
+
+def _phase(facts: JobFacts) -> Phase:
+    present = [node for node in facts.nodes if node.alive or node.exit_code == 0]
+    if facts.result:
+        return facts.result
+    if not present and _waits(facts):
+        return "Pending"
+    if not present:
+        return "Suspended" if facts.suspended else "Recovering" if _has_run(facts) else "Pending"
+    if not facts.reports and len(present) >= facts.desired_nodes:
+        return "Running"  # as far as is known
+    if facts.report is None or not facts.report.formed:
+        return "Recovering" if any(node.attempts > 1 for node in facts.nodes) else "Starting"
+    return "Running" if _is_complete(facts.report, present) else "Recovering"
+
+
+def _waits(facts: JobFacts) -> bool:
+    """Whether it waits in a queue."""
+    return facts.queue is not None and facts.queue.state == "Waiting"
+
+
+def _has_run(facts: JobFacts) -> bool:
+    """Whether any node has run, or any group has formed (a lost node may leave no trace)."""
+    return any(node.attempts for node in facts.nodes) or bool(facts.report and facts.report.formed)
+
+
+def _is_complete(report: Report, present: list[NodeFacts]) -> bool:
+    """Whether every member of the last group is still the process that joined it, or is done."""
+    joined = {str(node.index) for node in present if not node.alive or _has_joined(node, report)}
+    return not report.forming and report.nodes.keys() <= joined
+
+
+def _has_joined(node: NodeFacts, report: Report) -> bool:
+    """Whether a node's process is the one that joined the group. Both times are by the node's own clock."""
+    assignment = report.nodes.get(str(node.index))
+    return (node.started or 0.0) <= (assignment.joined if assignment and assignment.joined else report.formed)
+
+
+def _reason(facts: JobFacts, phase: Phase) -> str:
+    if phase == "Failed" and facts.failure:
+        return _failure_reason(facts.failure)
+    if phase in {"Running", "Succeeded"} and facts.report:
+        return facts.report.warning or (_last_failure(facts) if phase == "Running" else "")
+    if phase in TERMINAL_PHASES or phase == "Running":
+        return ""
+    notes = () if _waits(facts) else (node.note for node in facts.nodes if node.note and not node.alive)
+    preparing = (_preparing(node, facts) for node in facts.nodes)
+    return next(filter(None, (*notes, *preparing)), facts.note) or _last_failure(facts)
+
+
+def _last_failure(facts: JobFacts) -> str:
+    """What the ranks recover from; empty once they have taken a step since, or if no rank has failed.
+
+    A node's own message is the newest, but a pod's is known only after its end.
+    """
+    report = facts.report or Report()
+    resumed = report.progress.resumed_at or 0.0
+    told = (node.termination for node in facts.nodes if node.alive and node.termination)
+    causes = (one for one in told if one.rank is not None and _CONSEQUENCE not in one.reason)
+    last = max(causes, key=lambda one: one.time, default=None)
+    if last and last.time > resumed:
+        return f"before: {_failure_reason(last)}"
+    past = report.failures[-1] if report.failures else None
+    return f"before: node {past.node}: rank {past.rank} failed ({past.cause})" if past and past.time > resumed else ""
+
+
+def _preparing(node: NodeFacts, facts: JobFacts) -> str:
+    """What the node's current process does before it joins; empty if nothing that takes long. By its own clock."""
+    preparation = facts.preparing.get(node.index)
+    current = preparation and node.alive and preparation.pod == node.pod and preparation.since >= (node.started or 0.0)
+    return preparation.what if preparation and current else ""
+
+
+def _failure_reason(failure: Termination) -> str:
+    """Why a job has failed, with the node that failed."""
+    return failure.reason if failure.node is None else f"node {failure.node}: {failure.reason}"
+
+
+def _node(node: NodeFacts, facts: JobFacts, phase: Phase) -> NodeState:
+    report = facts.report or Report()
+    assignment = report.nodes.get(str(node.index)) if phase == "Running" else None
+    first, last = assignment.ranks if assignment else (0, -1)
+    return NodeState(
+        index=node.index,
+        state=_node_state(node, assigned=assignment is not None or not facts.reports, phase=phase),
+        ranks=tuple(range(first, last + 1)),
+        pod=node.pod,
+        host=assignment.host if assignment else node.host,
+        restarts=_restarts(node, report),
+        since=node.started if node.alive else node.ended,
+        reason=(_preparing(node, facts) if assignment is None else "") or _node_reason(node, phase, report),
+    )
+
+
+def _restarts(node: NodeFacts, report: Report) -> int:
+    """How often a node was started again: as a pod or process, and its agent within that."""
+    return max(node.attempts - 1, 0) + _in_place(node, report).agent_restarts
+
+
+def _in_place(node: NodeFacts, report: Report) -> NodeAssignment:
+    """What the node's current pod has reported; empty before it has."""
+    assignment = report.nodes.get(str(node.index))
+    known = assignment and assignment.pod == node.pod and _has_joined(node, report)
+    return assignment if assignment and known else NodeAssignment()
+
+
+def _node_reason(node: NodeFacts, phase: Phase, report: Report) -> str:
+    """Why the node is in its state; of a failed job, only its part in the failure, as the job has the reason."""
+    ended = node.termination
+    if phase != "Failed" or not ended or ended.outcome != "fatal" or ended.node is None or node.alive:
+        cause = _in_place(node, report).restart_cause or node.before
+        before = f"before: {cause}" if cause and node.alive else ""
+        return node.note or before or (ended.reason if ended else "")
+    if ended.node != node.index:
+        return f"ended with node {ended.node}"
+    return "failed" if ended.rank is None else f"rank {ended.rank} failed"
+
+
+def _node_state(node: NodeFacts, *, assigned: bool, phase: Phase) -> str:
+    if node.alive:
+        return "Running" if assigned else "Joining"
+    if node.exit_code == 0:
+        return "Done"
+    if node.attempts == 0:
+        return "Absent" if phase in TERMINAL_PHASES or phase == "Suspended" else "Pending"
+    return {"drained": "Drained", "fatal": "Failed"}.get(
+        node.termination.outcome if node.termination else "", "Stopped" if phase in TERMINAL_PHASES else "Lost"
+    )

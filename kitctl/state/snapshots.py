@@ -1,0 +1,166 @@
+"""The output of the trainer's snapshot tool (``python -m kittrain.rank.snapshots``), as types. Pure."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from kitctl.base.errors import TargetError
+
+T = TypeVar("T")
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A part of the output; unknown keys, of an image of another version, are ignored.
+
+    Those whose fields are documented are parts of what ``-o json`` prints, too (``kitctl.output.history``).
+    """
+
+
+class Snapshot(Output, frozen=True, kw_only=True):
+    """A snapshot; what follows from its manifest is None where that cannot be trusted.
+
+    ``created`` is Unix seconds, ``size`` bytes; ``epoch``, from 1, is that of its last step, and None, too, where the
+    order of the data is not known. ``not_finite`` says why its state is not finite; empty if that was not found.
+    """
+
+    name: str
+    condition: str
+    reason: str
+    step: int
+    generation: int
+    size: int
+    epoch: int | None
+    run: str | None
+    world_size: int | None
+    created: float | None
+    not_finite: str = ""
+
+
+class LedgerEntry(Output, frozen=True, kw_only=True):
+    """The steps that one generation took in one epoch, and the samples that they consumed."""
+
+    generation: int
+    """Generation of the ranks."""
+    epoch: int
+    """Epoch, from 0."""
+    first_step: int
+    """First step."""
+    last_step: int
+    """Last step."""
+    start: int
+    """First position in the epoch's order of samples."""
+    stop: int
+    """Position after the last one."""
+    world_size: int
+    """Ranks."""
+
+
+class Tensor(Output, frozen=True, kw_only=True):
+    """A tensor of the model."""
+
+    name: str
+    """Its name in the state dict."""
+    shape: tuple[int, ...]
+    """Its shape."""
+    dtype: str
+    """Its type, as torch names it."""
+    size: int
+    """Bytes."""
+
+
+class SnapshotDetails(Snapshot, frozen=True, kw_only=True):
+    """A snapshot with the contents of its manifest; ``samples`` is 0 if the order of the data is not known."""
+
+    job: str
+    position: int
+    samples: int
+    batch: int
+    seed: int
+    torch: str
+    parent: str
+    digest: str
+    ledger: tuple[LedgerEntry, ...]
+    tensors: tuple[Tensor, ...]
+
+
+class EarlierData(Output, frozen=True, kw_only=True):
+    """The part of a history that used another order of the data."""
+
+    samples: int
+    """Samples of an epoch. 0: the order of the data is not known, and only steps are counted."""
+    batch: int
+    """Samples of a step."""
+    seed: int
+    """Seed of the order of samples."""
+    before: int
+    """Epochs before this part."""
+    epochs: int
+    """Whole epochs of this part."""
+    position: int
+    """Samples of one more epoch."""
+    counted: int
+    """Samples that were counted."""
+    steps: int
+    """Steps that were taken."""
+
+
+class Proof(Output, frozen=True, kw_only=True):
+    """What the history of one snapshot proves, for the current order of the data."""
+
+    snapshot: str
+    """Name of the snapshot."""
+    before: int = 0
+    """Epochs in earlier orders of the data."""
+    epochs: int
+    """Whole epochs."""
+    position: int
+    """Samples of one more epoch."""
+    samples: int
+    """Samples of an epoch. 0: the order of the data is not known, and only steps are counted."""
+    counted: int
+    """Samples that were counted exactly once."""
+    steps: int
+    """Steps that were taken."""
+    earlier: tuple[EarlierData, ...] = ()
+    """The parts in earlier orders of the data."""
+    generations: int
+    """How often ranks started."""
+    broken: str
+    """Where the history contradicts itself. Empty: nowhere."""
+    entry: int | None
+    """Index of the ledger's entry where it does."""
+    ledger: tuple[LedgerEntry, ...]
+    """The history."""
+
+    @property
+    def has_samples(self) -> bool:
+        """Whether the history says which samples all of its steps took."""
+        return bool(self.samples) and all(part.samples for part in self.earlier)
+
+
+class Audit(Output, frozen=True, kw_only=True):
+    """The proofs of all snapshots, the newest first; ``unusable`` are the snapshots that cannot be read."""
+
+    proofs: tuple[Proof, ...]
+    unusable: tuple[Snapshot, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is a history, and all of it is proved."""
+        proved = all(proof.has_samples and not proof.broken for proof in self.proofs)
+        return bool(self.proofs) and not self.unusable and proved
+
+
+def parse(answer: bytes, kind: type[T]) -> T:
+    """Parse the output of the snapshot tool.
+
+    Raises:
+        TargetError: unexpected output, as of a trainer of another version.
+    """
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except msgspec.MsgspecError as error:
+        fix = "use an image of kitctl's version"
+        raise TargetError(f"unexpected output of the snapshot tool: {error}", fix=fix) from error

@@ -1,0 +1,1 @@
+"""The checks of `kitctl doctor` on a cluster."""

@@ -1,0 +1,1 @@
+"""The connection to an API server: requests, errors and rights."""

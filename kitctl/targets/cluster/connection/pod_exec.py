@@ -1,0 +1,89 @@
+"""Runs a command in a container of a pod, over a web socket.
+
+Its stdout arrives as bytes, in order and separate from its stderr, with the connection's flow control. A pod's log
+mixes both, and may be rotated before it is read. The protocol is Kubernetes' v4.channel.k8s.io: the first byte of each
+message is the number of its stream.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from kubernetes.client import Configuration
+from kubernetes.stream.ws_client import create_websocket, get_websocket_url
+from websocket import ABNF, WebSocketBadStatusException, WebSocketException
+
+from kitctl.base.errors import TargetError
+from kitctl.targets.cluster.connection.api_errors import error_from_status, unreachable
+from kitctl.targets.conflicts import trainer_failed
+
+PROTOCOL: Final = "v4.channel.k8s.io"
+STDIN, STDOUT, STDERR, STATUS = 0, 1, 2, 3
+
+
+def stream_stdout(
+    configuration: Configuration, url: str, authorization: str | None, stdin: Iterable[bytes] = ()
+) -> Iterator[bytes]:
+    """The stdout of an exec request's command, as it arrives.
+
+    Args:
+        configuration: of the client, with certificates and proxies.
+        url: of the request, with http or https as the scheme.
+        authorization: value of the header, if there is one.
+        stdin: sent before anything is read; this protocol cannot close it, so the command has to know its end.
+
+    Raises:
+        KitError: for the server's error response.
+        TargetError: the command failed, or the connection broke before it ended.
+    """
+    headers = {"sec-websocket-protocol": PROTOCOL} | ({"authorization": authorization} if authorization else {})
+    errors, status = bytearray(), bytearray()
+    try:
+        socket = create_websocket(configuration, get_websocket_url(url), headers)
+    except WebSocketBadStatusException as error:
+        raise error_from_status(error.status_code, error.resp_body or b"", "Pod") from error
+    except (WebSocketException, OSError) as error:
+        raise unreachable(configuration.host, error) from error
+    try:
+        for piece in stdin:
+            socket.send_binary(bytes([STDIN]) + piece)
+        for stream, data in _messages(socket):
+            if stream == STDOUT:
+                yield data
+            elif stream == STDERR:
+                errors += data
+            elif stream == STATUS:
+                status += data
+    except (WebSocketException, OSError) as error:
+        raise unreachable(configuration.host, error) from error
+    finally:
+        socket.close()
+    _check(bytes(status), bytes(errors))
+
+
+def _messages(socket: Any) -> Iterator[tuple[int, bytes]]:
+    """The stream's number and the data of each message, until the server closes the connection."""
+    while True:
+        kind, frame = socket.recv_data_frame(control_frame=True)
+        if kind == ABNF.OPCODE_CLOSE:
+            return
+        if kind in {ABNF.OPCODE_BINARY, ABNF.OPCODE_TEXT} and len(frame.data) > 1:
+            yield frame.data[0], frame.data[1:]
+
+
+def _check(status: bytes, stderr: bytes) -> None:
+    """The last message is a Status: success, or a failure with the exit code among its causes."""
+    if not status:
+        raise TargetError("the connection broke before the command ended", fix="try again")
+    try:
+        answer = json.loads(status)
+        ended, causes = answer["status"], (answer.get("details") or {}).get("causes") or []
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TargetError("the exec request ended with a status of unknown form", fix="try again") from error
+    if ended == "Success":
+        return
+    if not any(cause.get("reason") == "ExitCode" for cause in causes):
+        raise TargetError(f"the command could not be run: {answer.get('message', 'no reason given')}")
+    raise trainer_failed(stderr)

@@ -1,0 +1,1 @@
+"""Jobs in queues: Kueue, quota, suspending and resuming."""

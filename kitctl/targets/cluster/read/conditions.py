@@ -1,0 +1,106 @@
+"""Why a pod or a job is not running, in a sentence: from conditions, events and container states. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from kitctl.kinds import all_kinds
+from kitctl.state.facts import QueueFacts
+from kitctl.targets.cluster.read import lifecycle
+
+Object = dict[str, Any]
+USUAL_REASONS: Final = frozenset({"Completed", "Error", "ContainerCreating", "PodInitializing"})
+# This taint marks the node's pods as failed. Force deletion does not: the Job controller still waits for their end.
+OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+SLACK_SECONDS: Final = 15.0  # after the grace period; then a pod that still exists is stuck
+
+OUT_OF_MEMORY: Final = "OOMKilled"
+MORE_MEMORY_FIX: Final = "raise resources.limits.memory, or use less: fewer data loader workers, smaller batches"
+
+# Waiting reasons that do not resolve by themselves, and what to do.
+FIXES: Final = {
+    "ErrImagePull": "check the image's name, and the cluster's right to pull it",
+    "ImagePullBackOff": "check the image's name, and the cluster's right to pull it",
+    "InvalidImageName": "check the image's name",
+    "CreateContainerConfigError": "create the Secret or ConfigMap that it names",
+}
+
+
+def pod_reason(pod: Object, state: Object, now: float) -> str:
+    """Why a pod is not running; empty if it is. ``state`` is that of the container that trains."""
+    return next(_pod_reasons(pod, state, now), "")
+
+
+def job_reason(job: Object, queue: QueueFacts | None, events: Sequence[Object]) -> str:
+    """Why a job has no pods: an interrupted submit, a queue, or its latest warning event."""
+    if lifecycle.is_pending(job):
+        return "submit was interrupted: run it again, or kitctl delete"
+    if queue and queue.state in {"Waiting", "Stopped"}:
+        return _queue_reason(queue)
+    latest = max(events, key=time_of, default=None)
+    return format_condition(latest) if latest else ""
+
+
+def format_condition(condition: Mapping[str, Any]) -> str:
+    """``Reason: message`` of a condition, an event or a container's state."""
+    return ": ".join(filter(None, (condition.get("reason"), condition.get("message"))))
+
+
+def _pod_reasons(pod: Object, state: Object, now: float) -> Iterator[str]:
+    """The most specific one first."""
+    yield from _termination(pod, state, now)
+    conditions = {condition["type"]: condition for condition in pod["status"].get("conditions") or []}
+    scheduled = conditions.get("PodScheduled", {})
+    if scheduled.get("status") == "False":
+        yield format_condition(scheduled)
+    waiting = state.get("waiting") or {}
+    if waiting and waiting.get("reason") not in USUAL_REASONS:
+        fix = FIXES.get(waiting.get("reason", ""), "")
+        yield format_condition(waiting) + (f" ({fix})" if fix else "")
+    ended = state.get("terminated") or {}
+    if ended.get("reason", "Error") not in USUAL_REASONS:
+        yield f"{ended['reason']} (exit code {ended['exitCode']}{_limit(pod, ended['reason'])})"
+    if disruption := conditions.get("DisruptionTarget"):
+        yield format_condition(disruption)
+    if pod["status"].get("reason"):  # Evicted, NodeLost: the kubelet's, or the node controller's
+        yield format_condition(pod["status"])
+
+
+def _termination(pod: Object, state: Object, now: float) -> Iterator[str]:
+    """For a pod that is being deleted; it is stuck if its end is not confirmed within its grace period."""
+    if (since := pod["metadata"].get("deletionTimestamp")) is None:
+        return
+    if now < datetime.fromisoformat(since).timestamp() + SLACK_SECONDS:  # when its grace period is over
+        yield "is being deleted"
+        return
+    if "terminated" in state:  # its kubelet has reported it; the controller's finalizer holds the pod
+        yield "has ended, and is replaced once Kubernetes' Job controller notices: up to ten minutes"
+        return
+    node = pod["spec"].get("nodeName", "its node")
+    yield (
+        f"termination not confirmed: node {node} is unreachable; replaced once {node} is back, or soon after "
+        f"kubectl taint node {node} {OUT_OF_SERVICE} (only while {node} is switched off)"
+    )
+
+
+def _limit(pod: Object, reason: str) -> str:
+    """The memory limit that a container exceeded."""
+    containers = pod.get("spec", {}).get("containers", []) if reason == OUT_OF_MEMORY else []
+    trainers = {kind.container for kind in all_kinds().values()}
+    limits = (one.get("resources", {}).get("limits", {}) for one in containers if one["name"] in trainers)
+    return next((f", the limit is {limit['memory']}" for limit in limits if "memory" in limit), "")
+
+
+def _queue_reason(queue: QueueFacts) -> str:
+    """``waits in queue research, position 2: couldn't assign flavors ...``."""
+    if queue.state == "Stopped":
+        return queue.reason
+    place = f", position {queue.position}" if queue.position else ""
+    return f"waits in queue {queue.name}{place}" + (f": {queue.reason}" if queue.reason else "")
+
+
+def time_of(event: Object) -> str:
+    """When an event happened last, as the API server writes it."""
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])

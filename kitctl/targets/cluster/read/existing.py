@@ -1,0 +1,89 @@
+"""Objects that may exist already: create them if they do not, find them if they do, wait until they are deleted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+from kitctl.base import names
+from kitctl.base.errors import ConflictError, Forbidden, KitError, TargetError
+from kitctl.targets.cluster.connection.api import Api
+from kitctl.targets.cluster.connection.resources import Object, key_of
+from kitctl.targets.cluster.read.lifecycle import annotations_of
+
+POLL_SECONDS: Final = 0.5
+DELETE_SECONDS: Final = 30.0  # for an object without pods; pods add their grace period
+TRIES: Final = 8  # two clients that change one object in turns both succeed long before
+
+
+def create_once(api: Api, manifest: Object) -> Object:
+    """Create an object with this call's id; a retry after a lost response finds the object that it created.
+
+    Raises:
+        ConflictError: another object of that name exists.
+    """
+    where = manifest["metadata"]
+    try:
+        return api.create(manifest)
+    except ConflictError:
+        found = api.find(key_of(manifest), where["namespace"], where["name"])
+        call = annotations_of(manifest)[names.ANNOTATION_SUBMIT]
+        if found is None or annotations_of(found).get(names.ANNOTATION_SUBMIT) != call:
+            raise
+        return found
+
+
+def create_or_find(api: Api, manifest: Object) -> Iterator[Object]:
+    """Create an object. While one of its name exists, yield that one, and try again if the caller continues.
+
+    Ends once the object is created. After a lost response the caller gets the object that it created itself.
+
+    Raises:
+        KitError: it cannot be created, and none exists.
+        ConflictError: the caller rejected what exists too many times.
+    """
+    where = manifest["metadata"]
+    for _ in range(TRIES):
+        try:
+            api.create(manifest)
+        except KitError as error:  # the server reports a full quota before a name that is taken
+            found = find_existing(api, manifest)
+            if found is None and not isinstance(error, ConflictError):
+                raise
+        else:
+            return
+        if found is not None:
+            yield found
+    raise ConflictError(f"{manifest['kind']} {where['name']!r} is being changed by another client", fix="try again")
+
+
+def find_existing(api: Api, manifest: Object) -> Object | None:
+    """The object of a manifest's kind and name, with its ``kind``; None if there is none or it may not be read."""
+    where = manifest["metadata"]
+    with suppress(Forbidden):
+        if found := api.find(key_of(manifest), where["namespace"], where["name"]):
+            return found | {"kind": manifest["kind"]}
+    return None
+
+
+def name_conflict(found: Object) -> ConflictError:
+    """The error for an object that has a name the job needs."""
+    what = f"{found['kind']} {found['metadata']['name']!r} already exists and does not belong to this job"
+    return ConflictError(what, fix="choose another --name")
+
+
+def wait_deleted(api: Api, found: Object, seconds: float = DELETE_SECONDS) -> None:
+    """Wait until an object is deleted, which is given with its ``kind``; a new object of its name does not count.
+
+    Raises:
+        TargetError: it still exists after ``seconds``.
+    """
+    kind, where = key_of(found), found["metadata"]
+    deadline = time.monotonic() + seconds
+    while (now := api.find(kind, where["namespace"], where["name"])) and now["metadata"]["uid"] == where["uid"]:
+        if time.monotonic() > deadline:
+            fix = f"see its finalizers: kubectl get {kind} -n {where['namespace']} {where['name']} -o yaml"
+            raise TargetError(f"{kind} {where['name']!r} still exists after {seconds:.0f} s", fix=fix)
+        time.sleep(POLL_SECONDS)

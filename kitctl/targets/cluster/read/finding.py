@@ -1,0 +1,75 @@
+"""Finding jobs and their pods: each kind of job has its own objects, and its own labels on pods."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kitctl.base import names
+from kitctl.base.errors import Forbidden, NotFound, UnsupportedError
+from kitctl.kinds import JobKind, all_kinds, of_object
+from kitctl.targets.cluster.connection.api import Api
+from kitctl.targets.cluster.connection.resources import Object
+
+OURS: Final = f"{names.LABEL_NAME}={names.APP_NAME}"
+PODS: Final = f"{OURS},{names.LABEL_COMPONENT}=trainer"
+
+
+def find(api: Api, namespace: str, name: str, *likely: str) -> Object:
+    """The job of that name; ``likely`` are resources to look at first.
+
+    Raises:
+        NotFound: there is none that runs the kit.
+    """
+    kinds = sorted(all_kinds().values(), key=lambda kind: kind.resource not in likely)
+    job = lookup(api, namespace, name, *kinds)
+    if job is None or not of_object(job).runs_kit(job):
+        raise NotFound(f"no job {name!r} in namespace {namespace!r}", fix="kitctl list -A shows all jobs")
+    return job
+
+
+def lookup(api: Api, namespace: str, name: str, *among: JobKind) -> Object | None:
+    """The job of that name, of the first kind that has one.
+
+    Raises:
+        Forbidden: this user may read no such kind; many users may not read all of them.
+    """
+    refusals, looked = [], among or tuple(all_kinds().values())
+    for kind in looked:
+        try:
+            if job := api.find(kind.resource, namespace, name):
+                return job | {"kind": kind.resource}
+        except Forbidden as refusal:
+            refusals.append(refusal)
+    if len(refusals) == len(looked):
+        raise refusals[0]
+    return None
+
+
+def jobs(api: Api, namespace: str | None) -> list[Object]:
+    """All jobs of a namespace, or of the cluster: a request for each kind.
+
+    Raises:
+        Forbidden: this user may not read the default kind, and there are no others.
+    """
+    found: list[Object] = []
+    refusals = []
+    for kind in all_kinds().values():
+        try:
+            found += _of_kind(api, kind, namespace)
+        except (Forbidden, UnsupportedError) as refusal:
+            if not kind.operator:  # the others may be missing, and many users may not read them
+                refusals.append(refusal)
+    if refusals and not found:
+        raise refusals[0]
+    return found
+
+
+def _of_kind(api: Api, kind: JobKind, namespace: str | None) -> list[Object]:
+    found = api.select(kind.resource, namespace, **({"labelSelector": OURS} if kind.labelled else {}))
+    return [job | {"kind": kind.resource} for job in found if kind.runs_kit(job)]
+
+
+def pods(api: Api, job: Object) -> list[Object]:
+    """The pods of a job's nodes, those that have ended included."""
+    where = job["metadata"]
+    return api.select("Pod", where["namespace"], labelSelector=f"{PODS},{of_object(job).job_label}={where['name']}")

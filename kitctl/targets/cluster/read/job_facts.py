@@ -1,0 +1,255 @@
+"""Derives ``JobFacts`` from a job's Kubernetes objects, as the API server returns them. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from kitctl.base import names
+from kitctl.kinds import all_kinds, of_object
+from kitctl.kinds.job_kind import plain_env
+from kitctl.render import environment
+from kitctl.state.facts import JobFacts, NodeFacts, QueueFacts, Termination
+from kitctl.targets.cluster.read import conditions, reports
+from kitctl.targets.cluster.read.lifecycle import annotations_of
+
+Object: TypeAlias = dict[str, Any]
+Result: TypeAlias = Literal["Succeeded", "Failed", "Cancelled"]
+
+INDEX_LABELS: Final = tuple(kind.index_label for kind in all_kinds().values())
+JOB_LABELS: Final = tuple(dict.fromkeys(kind.job_label for kind in all_kinds().values()))  # the kit's own first
+CONTAINERS: Final = frozenset(kind.container for kind in all_kinds().values())
+
+
+def from_objects(
+    job: Object,
+    pods: Sequence[Object],
+    status: Object | None,
+    *,
+    target: str,
+    now: float,
+    events: Sequence[Object] = (),
+    queue: QueueFacts | None = None,
+) -> JobFacts:
+    """The facts of a job from its object, pods, status ConfigMap and, if pods are missing, its warning events."""
+    kind = of_object(job)
+    nodes = _nodes(job, pods, now)
+    how, ended, message = result(job)
+    return JobFacts(
+        name=job["metadata"]["name"],
+        namespace=job["metadata"]["namespace"],
+        target=target,
+        kind=kind.name,
+        node_range=kind.nodes(job),
+        desired_nodes=kind.desired_nodes(job),
+        created=unix_seconds(job["metadata"]["creationTimestamp"]),
+        suspended=queue.state == "Stopped" if queue else kind.suspended(job),
+        result=how,
+        ended=ended,
+        failure=_failure(nodes, pods, message, now) if how == "Failed" else None,
+        nodes=nodes,
+        report=reports.report(status) or reports.own_report(job),
+        preparing=reports.preparing(status),
+        reports=bool(environment.read_agent_spec(plain_environment(job)).get("report")),
+        grace_seconds=grace_seconds(job),
+        snapshots=f"claim {snapshot_claim(job)}" if snapshot_claim(job) else "",
+        outputs=outputs(job),
+        queue=queue,
+        note=conditions.job_reason(job, queue, events),
+    )
+
+
+def snapshot_claim(job: Object) -> str:
+    """The claim that holds its snapshots; empty without snapshots."""
+    volumes = pod_template(job)["spec"].get("volumes", [])
+    claims = {volume["name"]: volume.get("persistentVolumeClaim", {}).get("claimName", "") for volume in volumes}
+    found: str = claims.get("snapshots", "")
+    return found
+
+
+def outputs(job: Object) -> str:
+    """Where its ranks write by relative path; empty where no folder was sent, as nothing is known of it then."""
+    document = environment.read_agent_spec(plain_environment(job))
+    if not document.get("code"):
+        return ""
+    if keeps_outputs(job):
+        return f"claim {snapshot_claim(job)}, outputs/<run>/node-<i>"
+    return f"{document.get('workdir')} of each pod, gone with the pod"
+
+
+def keeps_outputs(job: Object) -> bool:
+    """Whether what its ranks write by relative path outlives its pods."""
+    return bool(environment.read_agent_spec(plain_environment(job)).get("keep_outputs"))
+
+
+def fate_of_outputs(job: Object) -> str:
+    """What becomes of its outputs when it is deleted, in a line; empty where nothing is known of any."""
+    where = outputs(job)
+    return where and f"its outputs {'stay on' if keeps_outputs(job) else 'are deleted:'} {where}"
+
+
+def result(job: Object) -> tuple[Result | None, float | None, str]:
+    """The result, the time (Unix seconds) and the controller's message of a job that has ended; else None."""
+    if cancelled := annotations_of(job).get(names.ANNOTATION_CANCELLED):
+        return "Cancelled", unix_seconds(cancelled), ""
+    results = of_object(job).terminal_conditions
+    for condition in job.get("status", {}).get("conditions") or []:
+        if condition["type"] in results and condition["status"] == "True":
+            return (
+                results[condition["type"]],
+                unix_seconds(condition["lastTransitionTime"]),
+                conditions.format_condition(condition),
+            )
+    return None, None, ""
+
+
+def grace_seconds(job: Object) -> float:
+    """Seconds from SIGTERM to SIGKILL for each of its pods."""
+    return float(pod_template(job)["spec"].get("terminationGracePeriodSeconds", 30))
+
+
+def plain_environment(job: Object) -> dict[str, str]:
+    """The literal environment variables of the job's container."""
+    return plain_env(pod_template(job))
+
+
+def pod_template(job: Object) -> Object:
+    """The template of its pods."""
+    return of_object(job).pod_template(job)
+
+
+def node_index(pod: Object) -> int | None:
+    """The index of the node that a pod is."""
+    labels = pod["metadata"].get("labels", {})
+    return next((int(labels[name]) for name in INDEX_LABELS if name in labels), None)
+
+
+def container_status(pod: Object) -> Object:
+    """The status of the training container; empty before it is known."""
+    found = pod["status"].get("containerStatuses", [])
+    return next((one for one in found if one["name"] in CONTAINERS), {})
+
+
+def container_name(pod: Object) -> str:
+    """The name of the training container, once its status is known."""
+    return str(container_status(pod).get("name", names.CONTAINER))
+
+
+def has_logs(pod: Object) -> bool:
+    """Whether its container has ever run."""
+    status = container_status(pod)
+    return bool(status.get("state", {}).keys() & {"running", "terminated"})
+
+
+def loses_logs(pod: Object) -> bool:
+    """Whether it has ended and is being deleted: its kubelet may already have removed its log."""
+    return bool(pod["metadata"].get("deletionTimestamp")) and not is_running(pod)
+
+
+def started_at(pod: Object) -> float | None:
+    """When its container started, in whole Unix seconds; None before."""
+    state = container_status(pod).get("state", {})
+    time = (state.get("running") or state.get("terminated") or {}).get("startedAt")
+    return unix_seconds(time) if time else None
+
+
+def has_started(job: Object) -> bool:
+    """Whether any pod of a job may have run."""
+    return bool(job.get("status", {}).get("startTime")) or names.ANNOTATION_CANCELLED in annotations_of(job)
+
+
+def is_running(pod: Object) -> bool:
+    """Whether its container is running, according to its kubelet."""
+    return "running" in container_status(pod).get("state", {})
+
+
+def owner_kinds(thing: Object | None) -> list[str]:
+    """The kinds of an object's owners."""
+    return [owner["kind"] for owner in ((thing or {}).get("metadata") or {}).get("ownerReferences") or ()]
+
+
+def group_by_job(things: Sequence[Object]) -> dict[tuple[str, str], list[Object]]:
+    """Objects by the namespace and the name of their job."""
+    groups: dict[tuple[str, str], list[Object]] = defaultdict(list)
+    for thing in things:
+        where = thing["metadata"]
+        name = next((where["labels"][label] for label in JOB_LABELS if label in where["labels"]), "")
+        groups[where["namespace"], name].append(thing)
+    return groups
+
+
+def unix_seconds(time: str) -> float:
+    """An RFC 3339 time in Unix seconds."""
+    return datetime.fromisoformat(time).timestamp()
+
+
+def _nodes(job: Object, pods: Iterable[Object], now: float) -> tuple[NodeFacts, ...]:
+    groups: dict[int, list[Object]] = defaultdict(list)
+    for pod in pods:
+        if (number := node_index(pod)) is not None:
+            groups[number].append(pod)
+    kind, name = of_object(job), job["metadata"]["name"]
+    count = max(kind.desired_nodes(job), *(number + 1 for number in groups), 0)
+    absent = {number: NodeFacts(index=number, pod=kind.pod_name(name, number)) for number in range(count)}
+    return tuple((absent | {number: _node(number, group, now) for number, group in groups.items()}).values())
+
+
+def _node(number: int, pods: Sequence[Object], now: float) -> NodeFacts:
+    """One node from all its pods; the youngest one is the current one."""
+    pod = max(pods, key=_created)
+    status = container_status(pod)
+    state = status.get("state", {})
+    running, ended = state.get("running"), state.get("terminated") or {}
+    return NodeFacts(
+        index=number,
+        pod=pod["metadata"]["name"],
+        host=pod["spec"].get("nodeName", ""),
+        alive=running is not None and "deletionTimestamp" not in pod["metadata"],
+        attempts=len(pods) - (not has_logs(pod)),
+        started=unix_seconds(running["startedAt"]) if running else None,
+        ended=unix_seconds(ended["finishedAt"]) if ended.get("finishedAt") else None,
+        exit_code=ended.get("exitCode"),
+        signal=ended.get("signal"),
+        termination=_termination(ended.get("message", "")),
+        note=conditions.pod_reason(pod, state, now),
+        before=_how_ended(sorted(pods, key=_created)[-2], now) if len(pods) > 1 else "",
+    )
+
+
+def _how_ended(pod: Object, now: float) -> str:
+    """Why a node's pod ended, if known."""
+    state = container_status(pod).get("state", {})
+    ended = _termination((state.get("terminated") or {}).get("message", ""))
+    return conditions.pod_reason(pod, state, now) or (ended.reason if ended else "")
+
+
+def _created(pod: Object) -> str:
+    return str(pod["metadata"]["creationTimestamp"])
+
+
+def _termination(message: str) -> Termination | None:
+    try:
+        return msgspec.json.decode(message, type=Termination)
+    except msgspec.MsgspecError:
+        return None  # not from an agent: the container failed before it started one
+
+
+def _failure(nodes: Sequence[NodeFacts], pods: Sequence[Object], message: str, now: float) -> Termination:
+    """The first failure that an agent reported; else the controller's message, and how the last pod ended."""
+    fatal = [node.termination for node in nodes if node.termination and node.termination.outcome == "fatal"]
+    if fatal:
+        return min(fatal, key=lambda one: one.time)
+    last = max(pods, key=_finished, default=None)
+    how = _how_ended(last, now) if last and _finished(last) else ""
+    reason = f"{message}; the last, node {node_index(last)}: {how}" if last and how else message
+    return Termination(
+        outcome="fatal", reason=reason, fix=conditions.MORE_MEMORY_FIX if conditions.OUT_OF_MEMORY in how else ""
+    )
+
+
+def _finished(pod: Object) -> str:
+    return str((container_status(pod).get("state", {}).get("terminated") or {}).get("finishedAt") or "")

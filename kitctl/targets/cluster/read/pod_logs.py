@@ -1,0 +1,154 @@
+"""Reads the logs of a job's pods: what they have logged so far, or all lines as they arrive.
+
+A log request ends with the pod, and every few hours without a reason. So a reader repeats it, from the time of its
+last line on, until the pod is deleted or has ended.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from kitctl.base.errors import KitError, NotFound, Unavailable
+from kitctl.state.logs import Line, parse
+from kitctl.targets.cluster.connection.api import Api
+from kitctl.targets.cluster.connection.resources import Object
+from kitctl.targets.cluster.read import agent_runs, job_facts
+from kitctl.targets.cluster.read.agent_runs import ReadLog
+
+POLL_SECONDS: Final = 1.0
+BATCH_SECONDS: Final = 0.1
+
+
+def pod_lines(api: Api, pod: Object) -> Iterator[Line]:
+    """The log of one pod; empty if it is deleted, or its container has not started."""
+    where = pod["metadata"]
+    with suppress(NotFound):
+        for text in api.lines(where["namespace"], where["name"], job_facts.container_name(pod)):
+            yield parse(text, job_facts.node_index(pod) or 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where a job's lines come from.
+
+    Attributes:
+        pods: lists the pods that exist.
+        missing: counts the runs of agents whose lines none of these pods holds.
+        ended: whether the job has ended.
+        copies: reads these lines, given their number and what was read from pods.
+    """
+
+    pods: Callable[[], list[Object]]
+    missing: Callable[[list[Object]], int]
+    ended: Callable[[], bool]
+    copies: Callable[[int, list[ReadLog]], Iterator[Line]]
+
+
+def lines(api: Api, source: Source) -> list[Iterator[Line]]:
+    """What was logged so far: a stream for each pod that still has its log, and one for all others."""
+    pods = source.pods()
+    readable = [pod for pod in pods if job_facts.has_logs(pod) and not job_facts.loses_logs(pod)]
+    streams = [pod_lines(api, pod) for pod in readable]
+    if missing := source.missing(pods):
+        streams.append(source.copies(missing, [agent_runs.read_log(pod) for pod in readable]))
+    return streams
+
+
+def follow(api: Api, source: Source) -> Iterator[list[Line]]:
+    """Batches of new lines until the job has ended and the last line of each pod was read; a batch may be empty.
+
+    First come the lines of pods that were deleted before, last the unread lines of pods that were deleted meanwhile.
+    """
+    arriving: queue.SimpleQueue[Line] = queue.SimpleQueue()
+    readers: dict[str, _Reader] = {}
+    pods = source.pods()
+    missing = source.missing(pods)
+    if missing:
+        yield [*source.copies(missing, [agent_runs.read_log(pod) for pod in pods if job_facts.has_logs(pod)])]
+    ended, next_poll = False, 0.0
+    while True:
+        if time.monotonic() >= next_poll:
+            ended = source.ended()
+            _start_readers(api, pods := source.pods(), readers, arriving)
+            next_poll = time.monotonic() + POLL_SECONDS
+        batch = _receive(arriving)
+        yield batch
+        if ended and not batch and not any(reader.is_alive() and not reader.silent for reader in readers.values()):
+            break
+    cut = sum(not reader.whole for reader in readers.values())
+    if count := max(cut, source.missing(pods) - missing) if readers else 0:
+        yield [*source.copies(count, [reader.read for reader in readers.values()])]
+
+
+def _start_readers(
+    api: Api, pods: list[Object], readers: dict[str, _Reader], arriving: queue.SimpleQueue[Line]
+) -> None:
+    """Start a reader for each pod that has logs, by uid: a pod that replaces another one may have its name."""
+    for pod in filter(job_facts.has_logs, pods):
+        if (uid := pod["metadata"]["uid"]) not in readers:
+            readers[uid] = _Reader(api, pod, arriving)
+            readers[uid].start()
+
+
+class _Reader(threading.Thread):
+    """Follows one pod's log to its end."""
+
+    def __init__(self, api: Api, pod: Object, arriving: queue.SimpleQueue[Line]) -> None:
+        super().__init__(daemon=True)
+        self._api = api
+        self._namespace = pod["metadata"]["namespace"]
+        self._pod = pod["metadata"]["name"]
+        self._container = job_facts.container_name(pod)
+        self._index = job_facts.node_index(pod) or 0
+        self._found = pod
+        self._arriving = arriving
+        self._last: Line | None = None
+        self.silent = False  # whether the pod's kubelet does not answer, for example on a node that is off
+        self.whole = False  # whether the pod's whole log was read
+
+    @property
+    def read(self) -> ReadLog:
+        """What was read."""
+        return agent_runs.read_log(self._found, whole=self.whole, last=self._last)
+
+    def run(self) -> None:
+        """Read until the log has ended."""
+        while not self._read():
+            time.sleep(POLL_SECONDS)
+
+    def _read(self) -> bool:
+        """Read until the connection ends; returns whether the log has ended as well."""
+        seen = self._last.time if self._last else ""
+        since = {"sinceTime": f"{seen[:19]}Z"} if seen else {}  # whole seconds: some lines arrive twice
+        try:
+            for text in self._api.lines(self._namespace, self._pod, self._container, follow="true", **since):
+                line = parse(text, self._index)
+                self.silent = False
+                if line.time > seen:
+                    self._last = line
+                    self._arriving.put(line)
+            pod = self._api.find("Pod", self._namespace, self._pod)
+        except Unavailable:
+            self.silent = True
+            return False
+        except KitError:
+            return True  # the pod is deleted, or may not be read any more
+        exists = pod is not None and pod["metadata"]["uid"] == self._found["metadata"]["uid"]
+        self.whole = exists and not job_facts.is_running(pod or {})
+        return not exists or self.whole
+
+
+def _receive(arriving: queue.SimpleQueue[Line]) -> list[Line]:
+    """The lines that have arrived, after waiting a moment for the first one."""
+    batch = []
+    with suppress(queue.Empty):
+        batch.append(arriving.get(timeout=BATCH_SECONDS))
+        while True:
+            batch.append(arriving.get_nowait())
+    return batch

@@ -1,0 +1,1 @@
+"""What a submission makes in a cluster, in its order."""

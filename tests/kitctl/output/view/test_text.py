@@ -1,0 +1,148 @@
+"""Text output of `status` and `list`."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kitctl.output.view.columns import columns
+from kitctl.output.view.text import failure_lines, job_list, job_page, progress_line
+from kitctl.state.facts import PastFailure, Progress, RecoveryTimings, Termination
+from kitctl.state.phase import JobState, NodeState
+
+RUNNING = JobState(
+    name="digits",
+    namespace="default",
+    target="local",
+    job_kind="processes",
+    phase="Running",
+    reason="",
+    node_range="2",
+    ready_nodes=2,
+    world_size=4,
+    restarts=1,
+    created=100.0,
+    ended=None,
+    progress=Progress(
+        step=120,
+        total_steps=450,
+        epoch=2,
+        epochs=5,
+        loss=0.12345,
+        samples_per_second=812.4,
+        eta_seconds=42.0,
+        snapshot_step=100,
+    ),
+    failure=None,
+    nodes=(
+        NodeState(index=0, state="Running", ranks=(2, 3), pod="digits-0", host="a", restarts=1, since=150.0, reason=""),
+        NodeState(index=1, state="Running", ranks=(0, 1), pod="digits-1", host="b", restarts=0, since=101.0, reason=""),
+    ),
+    snapshots="/snapshots",
+)
+
+
+def test_status_shows_stragglers_and_the_last_recovery() -> None:
+    recovery = RecoveryTimings(cause="node 1, pod digits-1 is lost", stop=0.02, form=0.1, first_step=1.5)
+    job = msgspec.structs.replace(RUNNING, slow={"3": 1.8, "7": 1.42}, last_recovery=recovery)
+    page = job_page(job, now=200.0)
+    assert "Slow       rank 3 takes 1.8 x the others' step, rank 7 takes 1.4 x the others' step" in page
+    assert "Recovery   in 1.6 s (stop 0.0, form 0.1, first step 1.5) after: node 1, pod digits-1 is lost" in page
+
+
+def test_the_status_of_a_job() -> None:
+    assert job_page(RUNNING, now=200.0) == [
+        "Job        default/digits",
+        "Phase      Running",
+        "Runs on    local (processes)",
+        "Nodes      2 of 2 up, 4 ranks, 1 restart",
+        "Progress   epoch 2/5  step 120/450 (26 %)  loss 0.1235  812 samples/s  42s left",
+        "Snapshot   step 100, in /snapshots",
+        "Age        1m40s",
+        "",
+        "NODE   STATE     RANKS   POD        HOST   RESTARTS   SINCE   REASON",
+        "0      Running   2-3     digits-0   a      1          50s",
+        "1      Running   0-1     digits-1   b      0          1m39s",
+    ]
+
+
+def test_for_a_script_with_its_own_loop_no_snapshots_are_shown() -> None:
+    page = job_page(replace(RUNNING, progress=Progress(step=30, steps_per_second=17.42)), now=200.0)
+    assert not any(line.startswith("Snapshot") for line in page)
+
+
+@pytest.mark.parametrize("step", [None, 0])  # no report yet, and a report without a snapshot
+def test_a_job_without_a_snapshot_is_reported(step: int | None) -> None:
+    progress = msgspec.structs.replace(RUNNING.progress, snapshot_step=step)
+    assert "Snapshot   none yet, in /snapshots" in job_page(replace(RUNNING, progress=progress), now=200.0)
+
+
+def test_a_failed_job_shows_the_first_failure_s_traceback() -> None:
+    failure = Termination(
+        outcome="fatal", reason="rank 1 failed", rank=1, node=0, traceback="Traceback:\n  x\nValueError: no\n"
+    )
+    page = job_page(replace(RUNNING, phase="Failed", reason="rank 1 failed", failure=failure), now=200.0)
+    assert "Phase      Failed: rank 1 failed" in page
+    assert page[-4:] == ["Traceback of rank 1 on node 0:", "  Traceback:", "    x", "  ValueError: no"]
+    assert not [line for line in page if line.startswith("Fix")]
+
+
+def test_a_failed_job_without_a_traceback_shows_its_last_lines_and_the_fix() -> None:
+    failure = Termination(outcome="fatal", rank=1, node=0, error="exit code 3", fix="do it", lines=("a", "no data"))
+    page = job_page(replace(RUNNING, phase="Failed", reason="x", failure=failure), now=200.0)
+    assert page[2] == "Fix        do it"
+    assert page[-3:] == ["Last lines of rank 1 on node 0:", "  a", "  no data"]
+    assert failure_lines(Termination(outcome="fatal", node=0, error="exit code 3")) == failure_lines(None) == []
+
+
+def test_status_shows_the_number_and_causes_of_failures() -> None:
+    nodata = PastFailure(time=1.0, node=1, rank=1, cause="exit code 3: no data")
+    other = PastFailure(time=2.0, node=0, rank=0, cause="KeyError: 'x'")
+    page = job_page(replace(RUNNING, failures=(nodata, other, nodata)), now=200.0)
+    assert "Failures   rank 1 of node 1, 2 times (exit code 3: no data); rank 0 of node 0 (KeyError: 'x')" in page
+    many = tuple(PastFailure(node=0, rank=0, cause=str(number)) for number in range(4))
+    page = job_page(replace(RUNNING, failures=many), now=200.0)
+    assert "Failures   ...; rank 0 of node 0 (1); rank 0 of node 0 (2); rank 0 of node 0 (3)" in page
+
+
+def test_the_list_has_one_line_per_job() -> None:
+    assert job_list([RUNNING], now=200.0) == [
+        "NAME     PHASE     NODES   RANKS   STEP   LOSS     RESTARTS   AGE",
+        "digits   Running   2/2     4       120    0.1235   1          1m40s",
+    ]
+
+
+def test_unknown_facts_are_left_out() -> None:
+    assert progress_line(Progress()) == ""
+    assert progress_line(Progress(step=3)) == "step 3"
+    own_loop = Progress(step=30, steps_per_second=17.42, resumed_at=150.0)
+    assert progress_line(own_loop) == "step 30 since the ranks started  17.4 steps/s"
+    assert not [line for line in job_page(replace(RUNNING, progress=Progress()), now=200.0) if "Progress" in line]
+
+
+@given(st.lists(st.tuples(st.text("ab ", max_size=5), st.text("ab", min_size=1, max_size=5)), max_size=5))
+def test_columns_are_aligned(rows: list[tuple[str, str]]) -> None:
+    lines = columns(("FIRST", "SECOND"), rows)
+    place = lines[0].index("SECOND")
+    assert [line[place:] for line in lines[1:]] == [second for _, second in rows]
+    assert all(line == line.rstrip() for line in lines)
+
+
+def replace(job: JobState, **changes: object) -> JobState:
+    fields = {name: getattr(job, name) for name in job.__struct_fields__}
+    return JobState(**{**fields, **changes})
+
+
+def test_of_many_nodes_only_the_unusual_ones_are_shown() -> None:
+    places = [
+        NodeState(index=i, state="Running", ranks=(i,), pod=f"p-{i}", host="h", restarts=0, since=1.0, reason="")
+        for i in range(1000)
+    ]
+    places[7] = msgspec.structs.replace(places[7], state="Lost", reason="OOMKilled (exit code 137)")
+    page = job_page(msgspec.structs.replace(RUNNING, nodes=tuple(places)), now=200.0)
+    assert [line for line in page if line.startswith("7 ")] != []
+    assert page[-1] == "... and 999 running (-o wide shows all)"
+    assert len(page) < 20
+    assert len(job_page(msgspec.structs.replace(RUNNING, nodes=tuple(places)), now=200.0, wide=True)) > 1000

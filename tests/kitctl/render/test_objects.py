@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kitctl import kinds
+from kitctl.base import names
+from kitctl.code.code_tree import Sources
+from kitctl.input import specfile
+from kitctl.input.job_request import JobRequest
+from kitctl.render import objects as render
+from kitctl.spec.fields import Kind
+from kitctl.spec.job_spec import JobSpec
+from kitctl.spec.sections import Rendezvous, Scheduling, Section, Security, Snapshots
+from tests.conftest import Golden
+from tests.kitctl.rendered import document_in, document_of, job_of, mounts_of, of_kind, pod_in, pod_of
+
+TESTS = Path(__file__).parents[2]
+CASES = sorted((TESTS / "cases").glob("*.yaml"))
+KINDS = tuple(kinds.KINDS)
+SOURCES = {"train.py": "import lib.model\nprint('trained')\n", "lib/model.py": "SIZE = 3\n"}
+# Cases that a kind rejects: options that a TrainJob's runtime sets, and queues.
+REFUSED = {"TrainJob": ("every-option", "pod-group-volcano", "elastic-queue")}
+BOTH_KINDS = [
+    (case, kind)
+    for case in CASES
+    for kind in KINDS
+    if not (case.stem.startswith("longest-name") or case.stem in REFUSED.get(kind, ()))
+]
+LIMITS = [
+    (TESTS / "cases/longest-name-indexed.yaml", "IndexedJob"),
+    (TESTS / "cases/longest-name-trainjob.yaml", "TrainJob"),
+    (TESTS / "cases/longest-name-jobset.yaml", "JobSet"),
+    (TESTS / "cases/longest-name-pytorch.yaml", "PyTorchJob"),
+]
+
+
+def case_objects(case: Path, kind: str) -> list[dict[str, Any]]:
+    spec = specfile.build(JobRequest(file=case, flags={"kind": kind}))
+    return render.manifests(spec, Sources(files=SOURCES if spec.script == "train.py" else {}))
+
+
+@pytest.mark.parametrize(("case", "kind"), BOTH_KINDS + LIMITS, ids=lambda value: getattr(value, "stem", value))
+def test_golden(case: Path, kind: str, golden: Golden) -> None:
+    text = render.to_yaml(case_objects(case, kind))
+    golden(TESTS / "golden" / "render" / f"{case.stem}.{kind}.yaml", text)
+    assert list(yaml.safe_load_all(text)) == case_objects(case, kind)
+
+
+def test_the_case_with_every_option_leaves_no_key_at_its_default() -> None:
+    # The version has one value; of these two values the other would switch the rest off; requirements are read.
+    fixed = {
+        "version",
+        "workdir",
+        "python",
+        "keepOutputs",
+        "snapshots.enabled",
+        "snapshots.accessMode",
+        "security.profile",
+        "security.reportStatus",
+    }
+    spec = specfile.build(JobRequest(file=TESTS / "cases" / "every-option.yaml"))
+    fixed |= {f"requirements.{key}" for key in ("file", "indexUrl", "extraIndexUrls", "findLinks", "noIndex")}
+    assert set(_defaults(spec, JobSpec())) == fixed
+
+
+def _defaults(section: Any, plain: Any, path: str = "") -> list[str]:
+    found: list[str] = []
+    for field in type(section).__struct_fields__:
+        value, default = getattr(section, field), getattr(plain, field)
+        key = path + re.sub(r"_(.)", lambda match: match[1].upper(), field)
+        if isinstance(value, Section):
+            found += _defaults(value, default, f"{key}.")
+        elif value == default:
+            found.append(key)
+    return found
+
+
+def test_objects_follow_those_that_they_need() -> None:
+    spec = JobSpec(name="job", command=("train.py",))
+    kinds = [thing["kind"] for thing in render.manifests(spec, Sources(files=SOURCES))]
+    needed = ["ServiceAccount", "Role", "RoleBinding", "Secret", "ConfigMap", "ConfigMap", "PersistentVolumeClaim"]
+    assert kinds == [*needed, "Service", "NetworkPolicy", "Job"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_object_has_the_jobs_labels(kind: Kind) -> None:
+    spec = JobSpec(name="job", namespace="team", kind=kind)
+    for thing in render.manifests(spec):
+        assert thing["metadata"]["namespace"] == "team"
+        assert thing["metadata"]["labels"][names.LABEL_INSTANCE] == "job"
+        assert thing["metadata"]["name"].startswith("job")
+
+
+def test_names_are_printed_as_kubectl_does() -> None:
+    assert render.to_names(render.manifests(JobSpec(name="job"))).splitlines()[-3:] == [
+        "service/job",
+        "networkpolicy.networking.k8s.io/job",
+        "job.batch/job",
+    ]
+
+
+def test_auto_without_a_cluster_is_an_indexed_job() -> None:
+    assert job_of(JobSpec(name="job"))["kind"] == "Job"
+
+
+# -- exit codes, release and rights -----------------------------------------------------------------------------------
+
+
+def test_a_fatal_exit_fails_the_job_and_a_drained_one_costs_nothing() -> None:
+    rules = job_of(JobSpec(name="job"))["spec"]["podFailurePolicy"]["rules"]
+    by_code = {
+        code: rule["action"] for rule in rules if "onExitCodes" in rule for code in rule["onExitCodes"]["values"]
+    }
+    codes = names.EXIT_CODES
+    assert by_code == {codes["fatal"]: "FailJob", codes["drained"]: "Ignore"}, "retryable is counted, as are signals"
+
+
+def test_only_an_elastic_job_may_complete_without_its_last_node() -> None:
+    assert job_of(JobSpec(name="job", nodes="2:4"))["spec"]["successPolicy"] == {"rules": [{"succeededCount": 2}]}
+    assert "successPolicy" not in job_of(JobSpec(name="job", nodes=4))["spec"]
+
+
+def test_a_job_waits_for_its_release_or_for_its_queue() -> None:
+    assert "suspend" not in job_of(JobSpec(name="job"))["spec"]
+    assert job_of(JobSpec(name="job"), suspended=True)["spec"]["suspend"] is True
+    queued = job_of(JobSpec(name="job", scheduling=Scheduling(queue="research")))
+    assert queued["spec"]["suspend"] is True
+    assert queued["metadata"]["labels"][names.LABEL_QUEUE] == "research"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_role_is_limited_to_the_jobs_own_objects(kind: Kind) -> None:
+    status = ("configmaps", "job-status", ("get", "patch"))
+    secret = ("secrets", "job-rendezvous", ("get", "patch"))
+    owner = ("pytorchjobs", "job", ("get",))
+    spec = JobSpec(name="job", kind=kind)
+    assert rights(render.manifests(spec)) == [status, secret, *([owner] if kind == "PyTorchJob" else [])]
+    assert rights(render.manifests(spec, standalone=False, run="a")) == [status], "submit has filled it already"
+    open_to_all = JobSpec(name="job", security=Security(rendezvous_secret=False))
+    assert rights(render.manifests(open_to_all)) == [status]
+
+
+def rights(objects: list[dict[str, Any]]) -> list[tuple[str, str, tuple[str, ...]]]:
+    """The pods' rights, with the objects that each applies to."""
+    rules = of_kind(objects, "Role")["rules"]
+    assert all(len(rule["resources"]) == len(rule["resourceNames"]) == 1 for rule in rules)
+    return [(rule["resources"][0], rule["resourceNames"][0], tuple(rule["verbs"])) for rule in rules]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_secret_is_rendered_without_its_value(kind: Kind) -> None:
+    spec = JobSpec(name="job", kind=kind)
+    secret = of_kind(render.manifests(spec), "Secret")
+    assert not secret.keys() & {"data", "stringData"}
+    assert render.to_yaml(render.manifests(spec)) == render.to_yaml(render.manifests(spec)), "nothing is random"
+    (volume,) = [volume for volume in pod_of(spec)["volumes"] if "secret" in volume]
+    assert volume["secret"] == {"secretName": secret["metadata"]["name"], "optional": True}
+    document = document_of(spec)
+    assert document["secret_file"] == f"{mounts_of(spec)['secret']['mountPath']}/{names.SECRET_KEY}"
+    assert document["secret_name"] == secret["metadata"]["name"]
+
+
+def test_a_job_without_a_secret_fails_only_if_it_is_required() -> None:
+    off = JobSpec(name="job", security=Security(rendezvous_secret=False))
+    stock = JobSpec(name="job", rendezvous=Rendezvous(backend="c10d"))
+    for spec in (off, stock):
+        assert not [thing for thing in render.manifests(spec) if thing["kind"] == "Secret"]
+        document = document_of(spec)
+        assert not any(document[field] for field in ("secret_file", "secret_name", "secret_required"))
+    required = JobSpec(name="job", security=Security(rendezvous_secret="require", report_status=False))
+    assert document_of(required)["secret_required"] is True
+    assert not document_of(required)["secret_name"], "no pod has the right to fill it"
+
+
+def test_each_run_of_a_pytorchjob_has_its_own_id() -> None:
+    spec = JobSpec(name="job", kind="PyTorchJob")
+
+    def rendezvous_id(**given: Any) -> str:
+        identity: str = render.manifests(spec, **given)[-1]["spec"]["elasticPolicy"]["rdzvId"]
+        return identity
+
+    assert rendezvous_id(standalone=False, run="one") == "job-one"
+    assert rendezvous_id(standalone=False, run="two") == "job-two"
+    assert rendezvous_id() == rendezvous_id(), "equal objects: the job's uid distinguishes runs"
+    assert document_of(spec)["owner"] == "apis/kubeflow.org/v1/pytorchjobs/job"
+    submitted = document_in(render.manifests(spec, standalone=False, run="one"))
+    assert not submitted.get("owner")
+    assert not document_of(JobSpec(name="job"))["owner"], "an Indexed Job's pods have its uid"
+
+
+def test_without_reports_pods_have_no_account() -> None:
+    spec = JobSpec(name="job", security=Security(report_status=False))
+    assert pod_of(spec)["automountServiceAccountToken"] is False
+    assert "serviceAccountName" not in pod_of(spec)
+    kinds = {thing["kind"] for thing in render.manifests(spec)}
+    assert not kinds & {"ServiceAccount", "Role", "RoleBinding", "ConfigMap"}
+    assert not document_of(spec)["report"]
+
+
+def test_each_job_has_its_own_folder_on_a_shared_claim() -> None:
+    own = JobSpec(name="job")
+    shared = JobSpec(name="job", snapshots=Snapshots(claim="shared"))
+    assert "subPath" not in mounts_of(own)["snapshots"]
+    assert mounts_of(shared)["snapshots"]["subPath"] == "job"
+    assert not [thing for thing in render.manifests(shared) if thing["kind"] == "PersistentVolumeClaim"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_default_passes_the_restricted_profile(kind: Kind) -> None:
+    """https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted, control by control."""
+    pod = pod_of(JobSpec(name="job", kind=kind, gpus_per_node=1))
+    (container,) = pod["containers"]
+    assert not pod.keys() & {"hostNetwork", "hostPID", "hostIPC"}
+    assert all(
+        volume.keys() & {"configMap", "emptyDir", "persistentVolumeClaim", "secret"} for volume in pod["volumes"]
+    )
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize(("case", "kind"), BOTH_KINDS + LIMITS, ids=lambda value: getattr(value, "stem", value))
+def test_references_between_objects_hold(case: Path, kind: Kind) -> None:
+    objects = case_objects(case, kind)
+    spec = specfile.build(JobRequest(file=case, flags={"kind": kind}))
+    pod = pod_in(objects)
+    (container,) = pod["containers"]
+    made = {(thing["kind"], thing["metadata"]["name"]) for thing in objects}
+    mounted = [mount["name"] for mount in container["volumeMounts"]]
+    assert mounted == [volume["name"] for volume in pod["volumes"]]
+    assert len({mount["mountPath"] for mount in container["volumeMounts"]}) == len(mounted)
+    for volume in pod["volumes"]:
+        if volume["name"] == "snapshots" and not spec.snapshots.claim:
+            assert ("PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"]) in made
+        if volume["name"] == "sources":
+            held = of_kind(objects, "ConfigMap", volume["configMap"]["name"])["data"]
+            assert {item["key"] for item in volume["configMap"]["items"]} == held.keys()
+    if spec.security.report_status:
+        assert ("ConfigMap", f"{spec.name}-status") in made
+    for name in host_names(spec, kind):
+        assert re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name), name
+
+
+def host_names(spec: JobSpec, kind: str) -> list[str]:
+    return [kinds.of_spec(kind).pod_name(spec.name, index) for index in range(spec.max_nodes)]
+
+
+def test_files_of_any_name_are_sent() -> None:
+    sources = {"train.py": "a", "lib/train.py": "b", "lib_train.py": "c", "a b/ü.py": "d"}
+    objects = render.manifests(JobSpec(name="job", command=("train.py",)), Sources(files=sources))
+    held = of_kind(objects, "ConfigMap", "job-sources")["data"]
+    assert all(re.fullmatch(r"[-._a-zA-Z0-9]{1,253}", key) for key in held)
+    (volume,) = [volume for volume in pod_in(objects)["volumes"] if volume["name"] == "sources"]
+    assert {item["path"]: held[item["key"]] for item in volume["configMap"]["items"]} == sources

@@ -1,0 +1,109 @@
+"""The reason why an object is not running as desired, from its conditions and events."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from kitctl.base import names
+from kitctl.state.facts import QueueFacts
+from kitctl.targets.cluster.read import conditions, job_facts
+from tests.kitctl.targets.cluster.recorded import recorded
+
+
+def note(pod: dict[str, Any], now: float = 0.0) -> str:
+    return conditions.pod_reason(pod, job_facts.container_status(pod).get("state", {}), now)
+
+
+def test_a_pod_that_runs_needs_no_note() -> None:
+    assert [note(pod) for pod in recorded("running").pods] == ["", ""]
+
+
+def test_a_failure_that_the_agent_reported_needs_no_note() -> None:
+    assert note(recorded("failed-pytorchjob").pods[1]) == ""
+
+
+def test_the_schedulers_reason() -> None:
+    assert "Insufficient nvidia.com/gpu" in note(recorded("too-many-gpus").pods[0])
+
+
+def test_an_image_that_cannot_be_pulled_has_a_fix() -> None:
+    text = note(recorded("no-image").pods[0])
+    assert "no/such:image" in text
+    assert text.endswith("(check the image's name, and the cluster's right to pull it)")
+
+
+def test_a_pod_that_stays_after_its_grace_period_is_stuck() -> None:
+    pod = recorded("leaving").pods[1]
+    over = datetime.fromisoformat(pod["metadata"]["deletionTimestamp"]).timestamp()
+    assert note(pod, now=over + 1) == "is being deleted"
+    stuck = note(pod, now=over + 60)
+    assert "node kitctl-worker3 is unreachable" in stuck
+    assert "kubectl taint node kitctl-worker3 node.kubernetes.io/out-of-service" in stuck
+
+
+def test_an_ended_pod_that_stays_is_kept_by_its_controller_not_by_its_node() -> None:
+    pod = recorded("leaving").pods[1]
+    over = datetime.fromisoformat(pod["metadata"]["deletionTimestamp"]).timestamp()
+    pod["status"]["containerStatuses"][0]["state"] = {"terminated": {"reason": "Error", "exitCode": 75}}
+    assert note(pod, now=over + 60).startswith("has ended, and is replaced once Kubernetes' Job controller notices")
+
+
+def test_the_reason_of_an_oom_kill_has_the_memory_limit() -> None:
+    resources = {"limits": {"memory": "512Mi"}}
+    pod = {"metadata": {}, "status": {}, "spec": {"containers": [{"name": names.CONTAINER, "resources": resources}]}}
+    state = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
+    assert conditions.pod_reason(pod, state, 0.0) == "OOMKilled (exit code 137, the limit is 512Mi)"
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ({"waiting": {"reason": "ContainerCreating"}}, ""),
+        ({"waiting": {"reason": "InvalidImageName", "message": "no"}}, "InvalidImageName: no (check the image's name)"),
+        ({"terminated": {"reason": "OOMKilled", "exitCode": 137}}, "OOMKilled (exit code 137)"),
+        ({"terminated": {"reason": "Error", "exitCode": 1}}, ""),
+        ({"terminated": {"exitCode": 1}}, ""),
+    ],
+)
+def test_reasons_of_the_kubelet(state: dict[str, Any], expected: str) -> None:
+    pod = recorded("running").pods[0]
+    pod["status"]["containerStatuses"][0]["state"] = state
+    assert note(pod) == expected
+
+
+def test_a_disruption_and_an_eviction() -> None:
+    pod = recorded("running").pods[0]
+    pod["status"] |= {"reason": "Evicted", "message": "low on memory"}
+    assert note(pod) == "Evicted: low on memory"
+    disrupted = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicted"}
+    pod["status"]["conditions"].append(disrupted)
+    assert note(pod) == "EvictionByEvictionAPI: evicted"
+
+
+@pytest.mark.parametrize(("name", "holder"), [("quota", "spec"), ("failed-pytorchjob", "runPolicy")])
+def test_a_waiting_job_shows_its_reason(name: str, holder: str) -> None:
+    job = recorded(name).job
+    suspended = job["spec"] if holder == "spec" else job["spec"]["runPolicy"]
+    assert conditions.job_reason(job, None, []) == ""
+    suspended["suspend"] = True
+    assert conditions.job_reason(job, None, []) == "", "a user suspended it"
+    job["metadata"]["annotations"][names.ANNOTATION_RELEASED] = "false"
+    assert "submit was interrupted" in conditions.job_reason(job, None, [])
+    job["metadata"]["annotations"][names.ANNOTATION_RELEASED] = "true"
+    waits = QueueFacts(name="team", state="Waiting")
+    assert conditions.job_reason(job, waits, []) == "waits in queue team"
+    third = QueueFacts(name="team", state="Waiting", position=3, reason="no quota")
+    assert conditions.job_reason(job, third, []) == "waits in queue team, position 3: no quota"
+    assert conditions.job_reason(job, QueueFacts(name="team", state="Admitted"), []) == ""
+    assert conditions.job_reason(job, QueueFacts(name="team", state="Stopped", reason="due to X"), []) == "due to X"
+
+
+def test_the_latest_warning_is_shown() -> None:
+    job, _, _, events = recorded("quota")
+    first, second = (event | {"message": word} for event, word in zip(events, ("first", "second"), strict=True))
+    first["lastTimestamp"], second["lastTimestamp"] = "2026-11-21T14:00:00Z", "2026-11-21T14:00:01Z"
+    for order in ([first, second], [second, first]):
+        assert conditions.job_reason(job, None, order) == "FailedCreate: second"

@@ -1,0 +1,62 @@
+"""Launchers that a script starts in each rank are told: each would form a world of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kittrain.agent.hooks.own_launchers import processes
+from tests.trainer.nodes import Nodes
+
+SCRIPT = """
+import subprocess, sys
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+def work():
+    return 1
+
+if __name__ == "__main__":
+    if sys.argv[1] == "program":
+        subprocess.run([sys.argv[2], "--nproc-per-node", "3", "train.py"], check=True)
+    else:
+        config = LaunchConfig(1, 1, 3, run_id="own", rdzv_backend="c10d", rdzv_endpoint="localhost:0")
+        assert elastic_launch(config, work)() == {0: 1, 1: 1, 2: 1}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["program", "function"])
+def test_a_launcher_in_each_rank_is_a_warning_in_log_and_status(tmp_path: Path, how: str) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    launcher = tmp_path / "torchrun"
+    launcher.write_text("#!/bin/sh\nexec sleep 1\n")
+    launcher.chmod(0o755)
+    command = (str(tmp_path / "train.py"), how, str(launcher))
+    with Nodes(tmp_path, *command, nodes="1", PET_NPROC_PER_NODE="2", PET_MAX_RESTARTS="0") as nodes:
+        nodes.start(0)
+        assert nodes.wait(0) == 0, nodes.everything()
+        said = "each of the 2 ranks starts 3 processes, which form a group of their own"
+        assert said in nodes.report()["warning"]
+        assert nodes.output(0).count(f"]: warning: {said}") >= 2
+
+
+@pytest.mark.parametrize(
+    ("command", "number"),
+    [
+        (["torchrun", "--nproc_per_node=4", "train.py"], 4),
+        (["/opt/bin/torchrun", "train.py"], 1),
+        (["python", "-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"], 2),
+        (["accelerate", "launch", "--num_processes", "8", "train.py"], 8),
+        ("exec torchrun --standalone --nnodes=1 --nproc-per-node 2 train.py", 2),
+        (["torchrun", "--nnodes", "2", "--nproc-per-node", "4", "train.py"], 0),
+        (["torchrun", "--nnodes=1:4", "train.py"], 0),
+        (["accelerate", "config"], 0),
+        (["python", "torchrun.py"], 0),
+        (["which", "torchrun"], 0),
+        (["ls", b"torchrunner", 3], 0),
+        (None, 0),
+    ],
+)
+def test_what_starts_processes_of_its_own(command: object, number: int) -> None:
+    assert processes(command) == number

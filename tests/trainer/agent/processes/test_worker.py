@@ -1,0 +1,117 @@
+"""A rank's process behaves as ``python script.py`` does, and records its error for the agent."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import cast
+
+import pytest
+
+from kittrain.agent.hooks import script_hooks
+from kittrain.agent.processes.worker import lost_peers, without_own_frames
+from kittrain.system.heartbeat import ScriptWriter
+
+pytestmark = pytest.mark.slow
+
+
+def work(folder: Path, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a rank in a folder; its error file is ``error.json`` there."""
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "kittrain.agent.processes.worker", *command],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={"TORCHELASTIC_ERROR_FILE": str(folder / "error.json"), "PATH": "", **env},
+    )
+
+
+def test_a_script_has_its_arguments_its_folder_and_the_name_main(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "beside.py").write_text("WHERE = 'beside the script'\n")
+    script = "import sys, beside\nprint(__name__, sys.argv, beside.WHERE, sys.path[0])\n"
+    (tmp_path / "sub" / "train.py").write_text(script)
+    done = work(tmp_path, "sub/train.py", "--epochs", "5")
+    expected = f"__main__ ['sub/train.py', '--epochs', '5'] beside the script {tmp_path / 'sub'}\n"
+    assert (done.returncode, done.stdout) == (0, expected)
+
+
+def test_an_argument_may_have_the_local_rank_as_under_torchrun(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import sys\nprint(sys.argv[1:])\n")
+    done = work(tmp_path, "train.py", "--local_rank=${local_rank}", "$local_rank ${rank}", LOCAL_RANK="3")
+    assert done.stdout == "['--local_rank=3', '$local_rank ${rank}']\n"
+
+
+def test_a_module_is_found_from_the_working_folder(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "train.py").write_text("import sys\nprint(__name__, __package__, sys.argv[1:])\n")
+    done = work(tmp_path, "-m", "package.train", "-m", "5")
+    assert (done.returncode, done.stdout) == (0, "__main__ package ['-m', '5']\n")
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_an_exit_code_is_kept(tmp_path: Path, code: int) -> None:
+    (tmp_path / "train.py").write_text(f"raise SystemExit({code})\n")
+    assert work(tmp_path, "train.py").returncode == code
+    assert not (tmp_path / "error.json").exists()
+
+
+def test_an_exception_is_printed_and_recorded_from_the_scripts_first_frame(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("def explode():\n    raise ValueError('no')\nexplode()\n")
+    done = work(tmp_path, "train.py")
+    recorded = json.loads((tmp_path / "error.json").read_text())["message"]
+    assert done.returncode == 1
+    assert recorded["message"] == "ValueError: no"
+    for text in (done.stderr, recorded["extraInfo"]["py_callstack"]):
+        first, second, *_ = text.splitlines()
+        assert first == "Traceback (most recent call last):"
+        assert 'train.py", line 3, in <module>' in second
+        assert text.endswith("ValueError: no\n")
+
+
+GONE = "[/b/gloo/pair.cc:1] Connection closed by peer [127.0.0.1]:5. Check the logs of the remote worker."
+
+
+@pytest.mark.parametrize(
+    ("raised", "debug", "expected"),
+    [
+        (
+            f"RuntimeError('{GONE}')",
+            "OFF",
+            "lost its peers at train.py:1 in <module>: RuntimeError: Connection closed",
+        ),
+        (f"RuntimeError('{GONE}')", "DETAIL", "Traceback (most recent call last):"),
+        ("ConnectionResetError('of the script itself')", "OFF", "Traceback (most recent call last):"),
+        ("RuntimeError('shapes')", "OFF", "Traceback (most recent call last):"),
+    ],
+)
+def test_lost_peers_are_one_line(tmp_path: Path, raised: str, debug: str, expected: str) -> None:
+    (tmp_path / "train.py").write_text(f"raise {raised}\n")
+    done = work(tmp_path, "train.py", TORCH_DISTRIBUTED_DEBUG=debug)
+    assert done.returncode == 1
+    assert done.stderr.startswith(expected)
+    assert (done.stderr.count("\n") == 1) == expected.startswith("lost")
+    recorded = json.loads((tmp_path / "error.json").read_text())["message"]
+    assert "Traceback" in recorded["extraInfo"]["py_callstack"]
+
+
+def test_lost_peers_are_placed_in_the_script_and_not_in_the_hook_around_backward() -> None:
+    torchs = ModuleType("autograd")
+    source = f"def backward(): raise RuntimeError({GONE!r})"
+    exec(compile(source, "/lib/torch/autograd/__init__.py", "exec"), vars(torchs))
+    ignore = {"backward_began": lambda _: None, "backward_ended": lambda _: None}
+    writer = SimpleNamespace(optimized=True, grouped=False, **ignore)
+    script_hooks._watch_backward(torchs, cast("ScriptWriter", writer))
+    with pytest.raises(RuntimeError) as caught:
+        torchs.backward()
+    place = r"test_worker.py:\d+ in test_lost_peers_are_placed_in_the_script_and_not_in_the_hook_around_backward"
+    assert re.match(f"lost its peers at {place}: RuntimeError: Connection closed", lost_peers(caught.value, {}))
+
+
+def test_an_error_without_user_frames_has_no_traceback() -> None:
+    assert without_own_frames(None) is None

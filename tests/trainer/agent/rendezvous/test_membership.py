@@ -1,0 +1,209 @@
+"""When a round is formed, in which order, and when it ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from kittrain.agent.rendezvous.membership import Membership, Node, Superseded
+
+
+class Job:
+    """A membership whose nodes connect and disconnect by their indices."""
+
+    def __init__(self, min_nodes: int, max_nodes: int) -> None:
+        self.membership = Membership(min_nodes=min_nodes, max_nodes=max_nodes, last_call_timeout=3.0)
+        self.nodes: dict[int, Node] = {}
+
+    def connect(self, *indices: int) -> None:
+        for index in indices:
+            self.nodes[index] = Node(index=index, started_at=0.0)
+            self.membership.add(self.nodes[index])
+
+    def join(self, *indices: int, last_round: tuple[int, int] = (0, 0)) -> list[int]:
+        """Nodes are ready, and send the last round's number and size; returns those whose round this ends."""
+        ended: list[Node] = []
+        for index in indices:
+            ended += self.membership.join(self.nodes[index], round=last_round[0], size=last_round[1])
+        return [node.index for node in ended]
+
+    def rejoin(self, *indices: int) -> None:
+        self.join(*indices, last_round=(self.membership.round, 0))
+
+    def remove(self, index: int) -> list[int]:
+        return [node.index for node in self.membership.remove(self.nodes.pop(index))]
+
+    def group(self, now: float = 0.0) -> list[int]:
+        self.membership.form_round(now)
+        return [node.index for node in self.membership.group]
+
+
+def running(min_nodes: int, max_nodes: int, *indices: int) -> Job:
+    """A job whose first round consists of these nodes."""
+    job = Job(min_nodes, max_nodes)
+    job.connect(*indices)
+    job.join(*indices)
+    job.group(0.0)
+    assert job.group(3.0) == sorted(indices)
+    return job
+
+
+def test_group_ranks_follow_the_numeric_order_of_nodes() -> None:
+    job = Job(12, 12)
+    job.connect(*range(12))
+    job.join(10, 2, 11, 9, 0, 1, 3, 8, 7, 6, 5)
+    assert job.group() == []
+    job.join(4)
+    assert job.group() == list(range(12))
+
+
+def test_the_first_round_of_an_elastic_job_has_a_last_call() -> None:
+    job = Job(2, 3)
+    job.connect(0, 1, 2)
+    job.join(0, 1)
+    assert job.group(10.0) == []
+    assert job.group(12.9) == []
+    assert job.group(13.0) == [0, 1]
+
+
+def test_a_full_group_waits_for_no_last_call() -> None:
+    assert running(2, 3, 0, 1, 2).group(0.0) == [0, 1, 2]
+
+
+def test_survivors_continue_at_once_without_the_lost_node() -> None:
+    job = running(2, 3, 0, 1, 2)
+    assert job.remove(1) == [0, 1, 2]
+    job.rejoin(0)
+    assert job.group() == []  # node 2 is stopping its ranks
+    job.rejoin(2)
+    assert job.group() == [0, 2]
+    assert job.membership.round == 2
+
+
+def test_too_few_survivors_wait_for_the_lost_node() -> None:
+    job = running(2, 2, 0, 1)
+    job.remove(1)
+    job.rejoin(0)
+    assert job.group(100.0) == []
+    job.connect(1)
+    assert job.group(100.0) == []
+    job.join(1)
+    assert job.group(100.0) == [0, 1]
+
+
+def test_a_node_whose_ranks_failed_ends_the_round_for_all() -> None:
+    job = running(2, 2, 0, 1)
+    assert sorted(job.join(0, last_round=(1, 2))) == [0, 1]
+    assert job.group() == []
+    job.rejoin(1)
+    assert job.group() == [0, 1]
+
+
+def test_a_node_that_completes_the_group_ends_the_round_at_once() -> None:
+    job = running(1, 2, 0)
+    job.connect(1)
+    assert job.membership.scale_up(5.0) == []  # node 1 is not ready yet
+    job.join(1)
+    assert [node.index for node in job.membership.scale_up(5.0)] == [0]
+    assert job.group(100.0) == []  # even if node 0 takes long for its snapshot
+    job.rejoin(0)
+    assert job.group(100.0) == [0, 1]
+
+
+def test_a_node_that_does_not_complete_the_group_waits_for_a_last_call() -> None:
+    job = running(1, 3, 0)
+    job.connect(1)
+    job.join(1)
+    assert job.membership.scale_up(5.0) == []
+    assert job.membership.scale_up(7.9) == []
+    assert len(job.membership.scale_up(8.0)) == 1
+
+
+def test_a_new_hub_continues_the_count_and_waits_for_the_survivors_of_the_last_round() -> None:
+    job = Job(2, 4)  # node 0 was lost, so its hub is new
+    job.connect(1, 2)
+    job.join(1, 2, last_round=(7, 4))
+    assert job.group() == []  # node 3 has not connected to the new hub yet
+    job.connect(3)
+    job.join(3, last_round=(7, 4))
+    assert job.group() == [1, 2, 3]
+    assert job.membership.round == 8
+
+
+def test_a_new_hub_does_not_wait_forever_for_nodes_that_were_lost_with_the_old_one() -> None:
+    job = Job(2, 4)
+    job.connect(1, 2)
+    job.join(1, 2, last_round=(7, 4))
+    job.group(0.0)
+    assert job.group(3.0) == [1, 2]
+
+
+def test_a_node_lost_while_others_are_done_does_not_end_their_round() -> None:
+    job = running(2, 3, 0, 1, 2)
+    zero, two = job.nodes[0], job.nodes[2]
+    job.membership.mark_done(zero)
+    assert job.remove(1) == []
+    assert job.membership.finish() == []
+    job.membership.mark_done(two)
+    assert job.membership.finish() == [zero, two]
+
+
+def test_a_node_lost_while_it_drains_ends_the_round_even_if_others_are_done() -> None:
+    job = running(2, 3, 0, 1, 2)
+    job.membership.mark_done(job.nodes[0])
+    job.nodes[1].draining = True
+    assert job.remove(1) == [0, 1, 2]
+    assert job.membership.finish() == []
+
+
+def test_nodes_that_wait_or_connect_when_the_job_has_finished_are_released() -> None:
+    job = running(2, 3, 1, 2)
+    job.connect(0)
+    job.join(0)
+    job.membership.mark_done(job.nodes[1])
+    assert job.membership.finish() == []
+    job.membership.mark_done(job.nodes[2])
+    assert job.membership.finish() == [job.nodes[1], job.nodes[2], job.nodes[0]]
+    assert job.membership.finish() == []
+    for index in (0, 1, 2):
+        job.remove(index)
+    job.connect(1, 2)
+    job.join(1, 2)
+    assert job.membership.finish() == [job.nodes[1], job.nodes[2]]
+    assert job.group(100.0) == []
+
+
+def test_a_newer_agent_replaces_an_older_one() -> None:
+    job = running(2, 2, 0, 1)
+    assert job.membership.predecessor(Node(index=1, started_at=1.0)) is job.nodes[1]
+    assert job.membership.predecessor(Node(index=2, started_at=1.0)) is None
+    with pytest.raises(Superseded):
+        job.membership.predecessor(Node(index=1, started_at=-1.0))
+
+
+def test_an_agent_replaces_its_own_stale_connection() -> None:
+    job = running(2, 2, 0, 1)
+    assert job.membership.predecessor(Node(index=1, started_at=job.nodes[1].started_at)) is job.nodes[1]
+
+
+def test_a_round_with_finished_ranks_is_not_scaled_up() -> None:
+    job = running(2, 3, 0, 1)
+    job.membership.mark_done(job.nodes[1])
+    job.connect(2)
+    job.join(2)
+    assert job.membership.scale_up(100.0) == []
+    assert job.membership.scale_up(200.0) == []
+    assert job.membership.group == [job.nodes[0], job.nodes[1]]
+
+
+def test_each_round_has_its_own_last_call() -> None:
+    job = running(2, 4, 0, 1)  # its last call began at 0
+    job.connect(2)
+    job.join(2)
+    assert job.membership.scale_up(100.0) == []
+    assert job.membership.scale_up(102.9) == []
+    assert len(job.membership.scale_up(103.0)) == 2
+    job.rejoin(0, 1)
+    assert job.group(103.0) == [0, 1, 2]
+    job.connect(3)
+    job.join(3)
+    assert len(job.membership.scale_up(200.0)) == 3, "the maximum is reached"

@@ -1,0 +1,75 @@
+"""Locating a main thread in faulthandler's output."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+import kittrain
+from kittrain.agent.rendezvous import stacks
+from kittrain.agent.rendezvous.stacks import Location, locate
+
+TORCH = str(Path(torch.__file__).parent)
+TRAINER = str(Path(kittrain.__file__).parent)
+THREADS = f'Thread 0x00007fa061e506c0 (most recent call first):\n  File "{threading.__file__}", line 331 in wait\n\n'
+
+
+def printed(*frames: str) -> list[str]:
+    head = "Current thread 0x00007fa12a7d9b80 (most recent call first):"
+    return [*THREADS.splitlines(), head, *(f"  File {frame}" for frame in frames), "", "a line of the script"]
+
+
+@pytest.mark.parametrize(
+    ("frames", "expected"),
+    [
+        (
+            (
+                f'"{TORCH}/autograd/graph.py", line 1113 in _engine_run_backward',
+                f'"{TORCH}/_tensor.py", line 623 in backward',
+                f'"{TRAINER}/training/loop.py", line 117 in _learn',
+                '"/home/me/train.py", line 18 in <module>',
+            ),
+            Location(wait="the gradients' all-reduce", line="train.py:18 in <module>"),
+        ),
+        (
+            (
+                f'"{TORCH}/distributed/distributed_c10d.py", line 3000 in broadcast',
+                f'"{TORCH}/distributed/c10d_logger.py", line 83 in wrapper',
+                f'"{TORCH}/distributed/distributed_c10d.py", line 3700 in broadcast_object_list',
+                f'"{TORCH}/distributed/c10d_logger.py", line 83 in wrapper',
+                '"/home/me/my model.py", line 4 in share',
+            ),
+            Location(wait="broadcast_object_list", line="my model.py:4 in share"),
+        ),
+        (
+            ('"/home/me/data.py", line 12 in __getitem__', f'"{TORCH}/utils/data/_utils/fetch.py", line 54 in fetch'),
+            Location(line="data.py:12 in __getitem__"),
+        ),
+        (
+            (f'"{threading.__file__}", line 331 in wait', f'"{TRAINER}/agent/processes/worker.py", line 52 in run'),
+            Location(line="threading.py:331 in wait"),
+        ),
+        (
+            (f'"{TRAINER}/workloads/toy.py", line 57 in loss', f'"{TRAINER}/training/loop.py", line 114 in _learn'),
+            Location(line="toy.py:57 in loss"),
+        ),
+    ],
+)
+def test_the_main_thread_is_in_a_collective_or_in_user_code(frames: tuple[str, ...], expected: Location) -> None:
+    assert locate(printed(*frames)) == expected
+
+
+def test_without_a_stack_there_is_no_location() -> None:
+    assert locate(["step 3 loss 0.5"]) is None
+
+
+def test_all_known_frames_exist_in_this_torch() -> None:
+    root = Path(TORCH).parent
+    for file, function, _ in stacks.WAITS:
+        source = (Path(TRAINER).parent if file.startswith("kittrain/") else root) / file
+        assert not function or f"def {function}(" in source.read_text(), f"{function} in {source}"
+    assert sys.modules["torch.distributed.c10d_logger"].__file__ == f"{root}/{stacks.WRAPPERS[0]}"

@@ -1,0 +1,67 @@
+"""What the ranks' exit codes mean during a drain."""
+
+from __future__ import annotations
+
+import pytest
+
+from kittrain.agent.report.drain_outcome import Codes, DrainOutcome
+
+
+def drain_outcome(before: Codes) -> DrainOutcome:
+    """With these exit codes when the drain was requested."""
+    rules = DrainOutcome(timeout=10.0)
+    rules.begin(len(before))
+    rules.observe(before, draining=False)
+    return rules
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "unfinished"),
+    [
+        ([None, None], [0, 0], True),
+        ([0, None], [0, 0], True),
+        ([0, 0], [0, 0], False),
+        ([None, None], [0, None], False),  # still running
+        ([None, None], [0, 75], False),  # the code says so
+        ([None, None], [0, 1], False),
+    ],
+)
+def test_ranks_that_exit_with_0_after_the_request_have_not_finished(
+    before: Codes, after: Codes, *, unfinished: bool
+) -> None:
+    rules = drain_outcome(before)
+    rules.observe(after, draining=True)
+    assert rules.unfinished(after) == unfinished
+
+
+def test_a_request_before_the_first_observation_means_unfinished() -> None:
+    rules = drain_outcome([0])
+    rules.begin(1)
+    rules.observe([0], draining=True)
+    assert rules.unfinished([0])
+
+
+@pytest.mark.parametrize(
+    ("codes", "draining", "pending"),
+    [
+        ([None, None], True, True),
+        ([None, 0], True, True),
+        ([None, 75], True, True),
+        ([None, 75], False, True),  # another node is draining
+        ([None, 0], False, False),
+        ([0, 0], True, False),
+        ([None, 1], True, False),  # it failed, so the ranks cannot agree
+        ([None, -15], True, False),
+    ],
+)
+def test_ranks_are_waited_for_while_they_may_save(codes: Codes, *, draining: bool, pending: bool) -> None:
+    assert drain_outcome(codes).pending(codes, draining=draining) == pending
+
+
+def test_the_timeout_starts_with_the_first_call_and_is_reset_by_a_new_round() -> None:
+    rules = drain_outcome([None])
+    assert not rules.timed_out(100.0)
+    assert not rules.timed_out(110.0)
+    assert rules.timed_out(110.1)
+    rules.begin(1)
+    assert not rules.timed_out(200.0)

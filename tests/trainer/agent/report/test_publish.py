@@ -1,0 +1,232 @@
+"""The report: the nodes' assignments, the round, and rank 0's progress."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+
+from kittrain.agent.report import publish
+from kittrain.agent.report.configmap import ConfigMapSink
+from kittrain.agent.report.publish import Reporter
+from kittrain.agent.report.report_sinks import FileSink, Sink, sink_of
+from kittrain.job.env import node_env
+from kittrain.outcome.failures import Failure
+from tests.trainer.nodes import free_port
+
+
+def reporter(folder: Path, index: int, sink: Sink | None = None) -> Reporter:
+    node = node_env({"KIT_NODE_INDEX": str(index), "KIT_POD": f"job-{index}", "PET_RDZV_ID": "run-1"})
+    sink = sink or FileSink(folder / "report.json")
+    return Reporter(node, sink=sink, progress_file=folder / f"progress-{index}.json")
+
+
+def until(folder: Path, key: str, *, expected: object) -> dict[str, Any]:
+    """Wait until a key of the report has this value; returns the report."""
+    while True:
+        with suppress(FileNotFoundError):
+            report: dict[str, Any] = json.loads((folder / "report.json").read_text())
+            if report[key] == expected:
+                return report
+        time.sleep(0.01)
+
+
+def connect(port: int, *, host: bool = False) -> dist.TCPStore:
+    return dist.TCPStore(
+        "127.0.0.1", port, is_master=host, wait_for_workers=False, timeout=timedelta(seconds=30), use_libuv=False
+    )
+
+
+def meet(port: int, prefix: str, order: list[Reporter]) -> list[int]:
+    """A round; the reporters' order gives their group ranks."""
+    rounds = [0] * len(order)
+
+    def begin(rank: int) -> None:
+        rounds[rank] = order[rank].begin(
+            dist.PrefixStore(prefix, connect(port)),
+            group_rank=rank,
+            group_size=len(order),
+            ranks=(2 * rank, 2 * rank + 1),
+            world=2 * len(order),
+        )
+
+    threads = [threading.Thread(target=begin, args=(rank,)) for rank in range(len(order))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return rounds
+
+
+def test_assignments_follow_the_group_rank_and_rounds_only_grow(tmp_path: Path) -> None:
+    first, second = reporter(tmp_path, 0), reporter(tmp_path, 1)
+    port = free_port()
+    store = connect(port, host=True)
+    assert meet(port, "a", [first, second]) == [1, 1]
+    (tmp_path / "progress-0.json").write_text('{"step": 5}')
+    first.stop()
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["progress"] == {"step": 5}
+    assert report["nodes"]["1"].pop("joined") > 0
+    assert report["nodes"]["1"] == {
+        "pod": "job-1",
+        "host": "localhost",
+        "group_rank": 1,
+        "ranks": [2, 3],
+        "agent_runs": 0,
+    }
+
+    # Node 0 restarts and knows no round; node 1 has group rank 0 now.
+    (tmp_path / "progress-1.json").write_text('{"step": 1}')  # from an earlier round with group rank 0
+    newcomer = reporter(tmp_path, 0)
+    assert meet(port, "b", [second, newcomer]) == [2, 2]
+    second.stop()
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert (report["run"], report["round"], report["world_size"]) == ("run-1", 2, 4)
+    assert report["nodes"]["0"]["ranks"] == [2, 3]
+    assert report["progress"] == {}
+    assert report["updated"].endswith("Z")
+    assert report["forming"] is False
+    del store
+
+
+def test_a_warning_of_rank_0_is_reported(tmp_path: Path) -> None:
+    leader = reporter(tmp_path, 0)
+    port = free_port()
+    store = connect(port, host=True)
+    meet(port, "a", [leader])
+    (tmp_path / "progress-0.json").write_text(json.dumps({"step": 40, "warning": "the loss is nan since step 31"}))
+    assert leader.warning == "the loss is nan since step 31"
+    leader.stop()
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["warning"] == "the loss is nan since step 31"
+    del store
+
+
+def test_forming_is_reported_until_the_next_round(tmp_path: Path) -> None:
+    leader = reporter(tmp_path, 0)
+    port = free_port()
+    store = connect(port, host=True)
+    meet(port, "a", [leader])
+    leader.round_ended("node 1 is lost", failed=True)
+    broken = until(tmp_path, "forming", expected=True)
+    meet(port, "b", [leader])
+    formed = until(tmp_path, "forming", expected=False)
+    assert formed["formed"] > broken["formed"]
+    leader.stop()
+    del store
+
+
+class FaultySink:
+    """A sink that fails or hangs on demand."""
+
+    interval = 0.01
+
+    def __init__(self, *, error: str = "", hangs: bool = False) -> None:
+        self.put_up = 0
+        self.released = threading.Event()
+        self._error = error
+        self._hangs = hangs
+
+    def put(self, _report: Mapping[str, Any]) -> None:
+        self.put_up += 1
+        if self._hangs:
+            self.released.wait()
+        if self._error:
+            raise OSError(self._error)
+
+    def prepare(self, _node: int, _note: Mapping[str, Any] | None) -> None:
+        raise NotImplementedError
+
+
+def test_an_error_of_the_sink_is_logged_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    sink = FaultySink(error="the volume is full")
+    leader = reporter(tmp_path, 0, sink)
+    port = free_port()
+    store = connect(port, host=True)
+    meet(port, "a", [leader])
+    while sink.put_up < 3:
+        time.sleep(0.01)
+    leader.stop()
+    output = capfd.readouterr().out
+    assert output.splitlines() == ["[agent 0]: warning: cannot write the status report: the volume is full"]
+    del store
+
+
+def test_a_sink_that_hangs_blocks_neither_a_new_round_nor_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish, "FINAL_REPORT_TIMEOUT", 0.01)
+    sink = FaultySink(hangs=True)
+    leader = reporter(tmp_path, 0, sink)
+    port = free_port()
+    store = connect(port, host=True)
+    assert [meet(port, prefix, [leader]) for prefix in "ab"] == [[1], [2]]
+    leader.round_ended("node 1 is lost", failed=True)
+    leader.stop()
+    assert sink.put_up == 1
+    sink.released.set()
+    del store
+
+
+def test_the_file_is_replaced_atomically(tmp_path: Path) -> None:
+    sink = FileSink(tmp_path / "report.json")
+    sink.put({"round": 1})
+    with (tmp_path / "report.json").open() as reader:
+        sink.put({"round": 2})
+        assert json.load(reader) == {"round": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+
+
+@pytest.mark.parametrize(
+    ("address", "sink"),
+    [
+        (None, None),
+        ("", None),
+        ("file:/tmp/report.json", FileSink(Path("/tmp/report.json"))),
+        ("configmap:run-status", ConfigMapSink(name="run-status")),
+    ],
+)
+def test_the_address_selects_the_sink(address: str | None, sink: Sink | None) -> None:
+    assert sink_of(address, pytest.fail) == sink
+
+
+@pytest.mark.parametrize("address", ["file:", "configmap:", "pigeon:home"])
+def test_an_invalid_address_is_a_warning(address: str) -> None:
+    warnings: list[str] = []
+    assert sink_of(address, warnings.append) is None
+    assert len(warnings) == 1
+    assert address in warnings[0]
+
+
+def test_failures_are_reported_and_survive_the_node_that_saw_them(tmp_path: Path) -> None:
+    def failed(rank: int, error: str = "KeyError: 'x'", exit_code: int = 1) -> Failure:
+        return Failure(rank=rank, exit_code=exit_code, error=error, time=100 + rank)
+
+    first, second = reporter(tmp_path, 0), reporter(tmp_path, 1)
+    port = free_port()
+    store = connect(port, host=True)
+    meet(port, "a", [first, second])
+    second.failed(failed(3))
+    second.failed(failed(2, "RuntimeError: Connection closed by peer"))  # a consequence
+    second.failed(failed(0, "hang: rank 0 has been in step for 40 s", exit_code=-9))  # reported by another node
+    first.failed(failed(1, "ValueError: no"))
+    meet(port, "b", [first, second])
+    newcomer = reporter(tmp_path, 1)  # node 1 is lost, and its memory of failures
+    meet(port, "c", [first, newcomer])
+    first.stop()
+    report = json.loads((tmp_path / "report.json").read_text())
+    reported = [(one["node"], one["rank"], one["cause"]) for one in report["failures"] if one["time"] > 0]
+    assert sorted(reported) == [(0, 1, "ValueError: no"), (1, 3, "KeyError: 'x'")]
+    for number in range(30):
+        second.failed(failed(2, f"ValueError: {number}"))
+    assert len(second._failures.known) == 10
+    del store

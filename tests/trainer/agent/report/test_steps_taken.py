@@ -1,0 +1,80 @@
+"""How many steps a restart of a script with its own loop has thrown away."""
+
+from __future__ import annotations
+
+import pytest
+
+from kittrain.agent.report.steps_taken import LONGEST, StepsTaken
+
+SECOND = 1_000_000_000
+
+
+def trained(seconds: int, *, per_second: int = 10) -> StepsTaken:
+    """A first start, from second 1000 on."""
+    taken = StepsTaken()
+    for tick in range(seconds * 4 + 1):
+        taken.add(tick * per_second // 4, 1000 * SECOND + tick * SECOND // 4, 0)
+    return taken
+
+
+@pytest.mark.parametrize(
+    ("loaded", "resumed", "lost", "text"),
+    [
+        (0, 0, 280, "resumed at step 0: 280 steps lost"),
+        (900, 0, 280, "resumed at step 0: 280 steps lost"),  # weights from before the run
+        (1010, 100, 180, "resumed at about step 100: about 180 steps lost"),
+        (1028, 280, 0, ""),
+        (1100, 280, 0, ""),  # saved after the last step, or by another node's clock
+    ],
+)
+def test_what_is_loaded_shows_where_a_script_resumes(loaded: int, resumed: int, lost: int, text: str) -> None:
+    taken = trained(28)
+    taken.restart(taken.marks)
+    assert not taken.add(1, 1031 * SECOND, 0), "torch may load only after a first step"
+    assert taken.facts == {}
+    assert taken.add(2, 1032 * SECOND, loaded * SECOND)
+    assert taken.resumed_from == pytest.approx(resumed, abs=2)
+    assert taken.lost == pytest.approx(lost, abs=2)
+    assert taken.facts == {"resumed_from": taken.resumed_from}
+    if not resumed:
+        assert str(taken) == text
+    assert not taken.add(3, 1033 * SECOND, loaded * SECOND), "it is told once"
+
+
+def test_steps_count_over_several_restarts() -> None:
+    taken = trained(10)
+    taken.restart(taken.marks)
+    taken.add(2, 1020 * SECOND, 1005 * SECOND)
+    taken.add(30, 1023 * SECOND, 1005 * SECOND)  # 50 + 30
+    taken.restart(taken.marks)
+    taken.restart(taken.marks)  # without a step in between
+    taken.add(5, 1030 * SECOND, 1023 * SECOND)
+    assert taken.resumed_from == pytest.approx(80, abs=2)
+    assert taken.lost == 0
+    taken.restart(taken.marks)
+    taken.add(5, 1040 * SECOND, 0)
+    assert taken.resumed_from == 0
+    assert taken.lost == pytest.approx(85, abs=2)
+
+
+def test_the_same_file_is_loaded_again() -> None:
+    taken, found = trained(10), []
+    for start in (1020, 1040, 1060):
+        taken.restart(taken.marks)
+        for step in range(2, 60):
+            taken.add(step, (start + step) * SECOND, 1005 * SECOND + 100_000_000)
+        found.append(taken.resumed_from)
+    assert found == [pytest.approx(51, abs=1)] * 3
+
+
+def test_the_first_start_resumes_nothing() -> None:
+    taken = StepsTaken()
+    taken.restart([])
+    assert not taken.add(5, 1000 * SECOND, 900 * SECOND)
+    assert taken.facts == {}
+
+
+def test_a_long_run_has_few_marks() -> None:
+    taken = trained(4000)
+    assert len(taken.marks) <= LONGEST
+    assert taken.marks[-1][1] == 40_000

@@ -1,0 +1,124 @@
+"""What a node does if it cannot find node 0, or loses it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from kittrain.agent.rendezvous.hub_process import hub_process
+from kittrain.agent.rendezvous.settings import RendezvousSettings
+from kittrain.agent.rounds import supervise
+from kittrain.agent.rounds.drain import Drain
+from kittrain.agent.rounds.supervise import Supervisor
+from kittrain.job.env import node_env
+from kittrain.outcome import marker
+from kittrain.outcome.termination import FINISHED, Ending
+from tests.trainer.nodes import free_port
+
+NOWHERE = "node-0.invalid"  # RFC 2606: never resolves
+
+
+def ending_of(index: int, folder: Path, *, host: str = NOWHERE, timeout: int = 1) -> Ending:
+    """The ending of node ``index`` of a 2:3 job with a join timeout of ``timeout`` seconds."""
+    node = node_env(
+        {
+            "PET_NNODES": "2:3",
+            "PET_RDZV_ENDPOINT": f"{host}:1",
+            "PET_RDZV_CONF": f"join_timeout={timeout}",
+            "PET_RDZV_ID": "run",
+            "KIT_SNAPSHOT_DIR": str(folder),
+            "KIT_NODE_INDEX": str(index),
+        }
+    )
+    settings = RendezvousSettings.from_conf(node.rendezvous_conf)
+    return Supervisor(
+        node, ["train.py"], settings=settings, secret=None, hub=None, zygote=None, drain=Drain(), scratch=folder
+    ).run()
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KIT_PROGRESS_FILE", "")  # the test restores the variables set for the ranks
+    monkeypatch.setattr(supervise, "YIELD_TIMEOUT", 0.1)
+
+
+def test_a_node_beyond_the_minimum_makes_room_for_node_0(tmp_path: Path) -> None:
+    assert ending_of(2, tmp_path).outcome == "drained"
+
+
+def test_a_node_of_the_minimum_waits_for_node_0(tmp_path: Path) -> None:
+    ending = ending_of(1, tmp_path)
+    assert (ending.outcome, "no rendezvous within 1 s" in ending.reason) == ("retryable", True)
+
+
+def test_no_node_makes_room_for_a_scheduled_node_0(tmp_path: Path) -> None:
+    assert ending_of(2, tmp_path, host="127.0.0.1").outcome == "retryable"
+
+
+def test_a_node_that_waits_for_a_finished_node_0_is_done(tmp_path: Path) -> None:
+    threading.Timer(0.5, marker.mark, (tmp_path, "run", {})).start()
+    assert ending_of(1, tmp_path, host="127.0.0.1", timeout=60) == FINISHED
+
+
+def ending_after_a_lost_hub(folder: Path, *, join_timeout: int, between: Callable[[], bool]) -> Ending:
+    """The ending of a lone node that loses its hub; ``between`` returns whether a new hub follows."""
+    script = folder / "first.py"
+    script.write_text(
+        "import time\nfrom pathlib import Path\n"
+        f"mark = Path({str(folder / 'began')!r})\n"
+        "if not mark.exists():\n    mark.touch()\n    time.sleep(600)\n"
+    )
+    node = node_env(
+        {
+            "PET_RDZV_ENDPOINT": f"127.0.0.1:{free_port()}",
+            "PET_RDZV_CONF": f"join_timeout={join_timeout}",
+            "PET_RDZV_ID": "run",
+            "KIT_SNAPSHOT_DIR": str(folder),
+        }
+    )
+    settings = RendezvousSettings.from_conf(node.rendezvous_conf)
+    supervisor = Supervisor(
+        node, [str(script)], settings=settings, secret=None, hub=None, zygote=None, drain=Drain(), scratch=folder
+    )
+    ended = threading.Event()
+
+    def lose() -> None:
+        with hub_process(node, settings, secret=None):
+            while not (folder / "began").exists() and not ended.is_set():
+                time.sleep(0.02)
+            again = between()
+        if again:
+            with hub_process(node, settings, secret=None):
+                ended.wait()  # a hub ends with the thread that started it
+
+    with ThreadPoolExecutor() as pool:
+        pool.submit(lose)
+        try:
+            return supervisor.run()
+        finally:
+            ended.set()
+
+
+def test_the_join_timeout_restarts_with_each_lost_rendezvous(tmp_path: Path) -> None:
+    def outlast() -> bool:
+        time.sleep(4.5)
+        return True
+
+    ending = ending_after_a_lost_hub(tmp_path, join_timeout=4, between=outlast)
+    assert ending == Ending(outcome="done", reason="all ranks succeeded")
+
+
+def test_a_node_that_loses_the_others_when_the_run_finishes_is_done(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def finish() -> bool:
+        marker.mark(tmp_path, "run", {})
+        return False
+
+    assert ending_after_a_lost_hub(tmp_path, join_timeout=60, between=finish) == FINISHED
+    assert "joining again" not in capfd.readouterr().out

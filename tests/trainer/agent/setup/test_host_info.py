@@ -1,0 +1,112 @@
+"""The ranks' environment and warnings, derived from the host."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+
+import pytest
+
+from kittrain.agent.setup.host_info import (
+    CONTAINER_SHM,
+    HostError,
+    HostInfo,
+    check_gpus,
+    inspect,
+    interfaces,
+    launch_settings,
+    share_cores,
+    source_address,
+)
+from kittrain.job.env import NodeEnv, node_env
+
+
+def node(**env: str) -> NodeEnv:
+    return node_env({"PET_NNODES": "2", "PET_RDZV_ENDPOINT": "job-0.job:29400", **env})
+
+
+def host(*, local_addr: str = "10.1.2.3", shm_bytes: int = 1 << 31, accelerated: bool = True) -> HostInfo:
+    known = {"127.0.0.1": "lo", "10.1.2.3": "eth0", "192.168.7.1": "docker0"}
+    return HostInfo(local_addr=local_addr, interfaces=known, shm_bytes=shm_bytes, accelerated=accelerated)
+
+
+def test_the_interface_is_that_of_the_route() -> None:
+    assert launch_settings(node(), host(), {}).env == {"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0"}
+    assert launch_settings(node(), host(local_addr="127.0.0.1"), {}).env["GLOO_SOCKET_IFNAME"] == "lo"
+
+
+def test_an_address_of_no_interface_sets_nothing() -> None:
+    assert launch_settings(node(), host(local_addr="10.9.9.9"), {}).env == {}
+
+
+def test_accelerate_uses_cpus_where_the_job_does() -> None:
+    env = launch_settings(node(KIT_BACKEND="gloo"), host(), {}).env
+    assert (env["ACCELERATE_USE_CPU"], env["ACCELERATE_TORCH_DEVICE"]) == ("true", "cpu")
+    for settings in ({}, {"KIT_BACKEND": "gloo", "KIT_GPUS_PER_NODE": "1"}, {"KIT_BACKEND": "nccl"}):
+        assert "ACCELERATE_USE_CPU" not in launch_settings(node(**settings), host(), {}).env
+    bare = host(accelerated=False)
+    assert launch_settings(node(), bare, {}).env["ACCELERATE_USE_CPU"] == "true"
+    for settings in ({"KIT_GPUS_PER_NODE": "1"}, {"KIT_BACKEND": "nccl"}):
+        assert "ACCELERATE_USE_CPU" not in launch_settings(node(**settings), bare, {}).env
+    given = {"ACCELERATE_USE_CPU": "false"}
+    assert "ACCELERATE_USE_CPU" not in launch_settings(node(KIT_BACKEND="gloo"), host(), given).env
+
+
+def test_variables_of_the_user_are_kept() -> None:
+    assert launch_settings(node(), host(), {"GLOO_SOCKET_IFNAME": "ib0"}).env == {"NCCL_SOCKET_IFNAME": "eth0"}
+    assert launch_settings(node(KIT_INTERFACE="ib0"), host(), {}).env["NCCL_SOCKET_IFNAME"] == "ib0"
+
+
+@pytest.mark.parametrize(
+    ("procs", "environ", "threads"),
+    [("1", {}, None), ("2", {}, "1"), ("2", {"OMP_NUM_THREADS": "4"}, "4")],
+)
+def test_several_ranks_get_one_thread_each(procs: str, environ: Mapping[str, str], threads: str | None) -> None:
+    shared = dict(environ)
+    share_cores(node(PET_NPROC_PER_NODE=procs), shared)
+    assert shared.get("OMP_NUM_THREADS") == threads
+
+
+def test_the_jobs_nodes_are_excluded_from_the_proxy() -> None:
+    environ = {"https_proxy": "http://proxy:3128", "no_proxy": "localhost"}
+    env = launch_settings(node(), host(), environ).env
+    assert env["no_proxy"] == env["NO_PROXY"] == "localhost,job-0.job,10.1.2.3"
+    assert "no_proxy" not in launch_settings(node(), host(), {}).env
+
+
+def test_small_shared_memory_is_a_warning_if_it_matters() -> None:
+    assert launch_settings(node(), host(shm_bytes=CONTAINER_SHM), {}).warnings == ()
+    (warning,) = launch_settings(node(PET_NPROC_PER_NODE="2"), host(shm_bytes=CONTAINER_SHM), {}).warnings
+    assert "64 MiB" in warning
+
+
+def test_loopback_between_hosts_is_a_warning() -> None:
+    (warning,) = launch_settings(node(), host(), {"NCCL_SOCKET_IFNAME": "lo"}).warnings
+    assert warning.startswith("NCCL_SOCKET_IFNAME=lo")
+    assert launch_settings(node(), host(local_addr="127.0.0.1"), {"NCCL_SOCKET_IFNAME": "lo"}).warnings == ()
+
+
+def test_the_nccl_flight_recorder_is_on_with_gpus() -> None:
+    gpus = {"KIT_GPUS_PER_NODE": "4", "KIT_LOG_DIR": "/logs", "KIT_NODE_INDEX": "2"}
+    env = launch_settings(node(**gpus), host(), {"TORCH_NCCL_TRACE_BUFFER_SIZE": "7"}).env
+    assert env["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "1"
+    assert env["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] == "/logs/node-2/nccl-trace-rank-"
+    assert "TORCH_NCCL_TRACE_BUFFER_SIZE" not in env
+    assert "TORCH_NCCL_DUMP_ON_TIMEOUT" not in launch_settings(node(**gpus, KIT_BACKEND="gloo"), host(), {}).env
+
+
+def test_missing_gpus_are_an_error_except_with_gloo() -> None:
+    with pytest.raises(HostError, match="4 GPUs requested, but 3 visible"):
+        check_gpus(node(KIT_GPUS_PER_NODE="4"), visible=3)
+    check_gpus(node(KIT_GPUS_PER_NODE="4"), visible=4)
+    check_gpus(node(KIT_GPUS_PER_NODE="4", KIT_BACKEND="gloo"), visible=0)
+
+
+def test_loopback_is_found() -> None:
+    assert source_address("127.0.0.1", 29400) == "127.0.0.1"
+    assert interfaces()["127.0.0.1"] in {name for _, name in socket.if_nameindex()}
+
+
+def test_a_given_address_is_used() -> None:
+    assert inspect(node(PET_LOCAL_ADDR="10.0.0.7"), accelerated=True).local_addr == "10.0.0.7"
+    assert inspect(node(PET_RDZV_ENDPOINT="name.invalid:29400"), accelerated=True).local_addr == ""

@@ -1,0 +1,175 @@
+"""A node's working folder: unpacked from the store once, verified, and not changed afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kittrain.agent.setup import workdir
+from kittrain.agent.setup.workdir import CodeError, enter_workdir, unpack
+from kittrain.job.env import NodeEnv
+from tests.stores import packed, stored
+
+
+@pytest.fixture(params=["folder", "archive"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
+    """The digest and store of a folder with a script, a program, an empty file, binary data and links."""
+    folder = tmp_path / "job"
+    (folder / "lib" / "deep").mkdir(parents=True)
+    (folder / "train.py").write_text("print('ü')\n", encoding="utf-8")
+    (folder / "run.sh").write_text("#!/bin/sh\n")
+    (folder / "run.sh").chmod(0o755)
+    (folder / "lib" / "__init__.py").touch()
+    (folder / "lib" / "deep" / "w.bin").write_bytes(bytes(range(256)) * 9)
+    (folder / "same.py").write_text("print('ü')\n", encoding="utf-8")
+    (folder / "lib" / "up").symlink_to("../train.py")
+    (folder / "weights").symlink_to("lib/deep")
+    return packed(folder, tmp_path) if request.param == "archive" else stored(folder, tmp_path / "store")
+
+
+def test_every_file_is_unpacked_unchanged(store: tuple[str, Path], tmp_path: Path) -> None:
+    unpack(*store, tmp_path / "out")
+    out, sent = tmp_path / "out", tmp_path / "job"
+    names = {str(path.relative_to(sent)) for path in sent.rglob("*")}
+    assert {str(path.relative_to(out)) for path in out.rglob("*")} == names | {workdir.MARKER}
+    for path in (path for path in sent.rglob("*") if path.is_file() and not path.is_symlink()):
+        copy = out / path.relative_to(sent)
+        assert copy.read_bytes() == path.read_bytes()
+        assert os.access(copy, os.X_OK) == os.access(path, os.X_OK)
+    assert (out / "lib" / "up").readlink() == Path("../train.py")
+    assert (out / "weights" / "w.bin").stat().st_size == 256 * 9
+
+
+def test_files_that_a_script_writes_are_kept_and_the_store_is_not_read_again(
+    store: tuple[str, Path], tmp_path: Path
+) -> None:
+    unpack(*store, tmp_path / "out")
+    (tmp_path / "out" / "train.py").write_text("mine")
+    (tmp_path / "out" / "snapshot.pt").write_text("1")
+    unpack(store[0], tmp_path / "no store at all", tmp_path / "out")
+    assert (tmp_path / "out" / "train.py").read_text() == "mine"
+    assert (tmp_path / "out" / "snapshot.pt").read_text() == "1"
+
+
+def test_an_interrupted_attempt_is_repeated(store: tuple[str, Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "lib").mkdir(parents=True)
+    (out / "train.py").write_text("half")
+    (out / "weights").symlink_to("lib")
+    unpack(*store, out)
+    assert (out / "train.py").read_text(encoding="utf-8") == "print('ü')\n"
+    assert (out / "weights").readlink() == Path("lib/deep")
+
+
+def test_content_with_another_digest_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "train.py").write_text("one")
+    digest, store = stored(tmp_path / "job", tmp_path / "store")
+    (blob,) = (store / "blobs").iterdir()
+    blob.write_text("two")
+    with pytest.raises(CodeError, match=r"train\.py is not as it was sent: its digest differs"):
+        unpack(digest, store, tmp_path / "out")
+    blob.unlink()
+    with pytest.raises(CodeError, match=f"{blob.name} is missing"):
+        unpack(digest, store, tmp_path / "out")
+    (store / "trees" / f"{digest}.json").write_text("{}")
+    with pytest.raises(CodeError, match=f"tree {digest} has another content"):
+        unpack(digest, store, tmp_path / "out")
+    with pytest.raises(CodeError, match=r"f{64}\.json is missing"):
+        unpack("f" * 64, store, tmp_path / "out")
+    assert not (tmp_path / "out" / workdir.MARKER).exists()
+
+
+def test_a_damaged_archive_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "x.tar.gz").write_bytes(b"\x1f\x8b damaged")
+    with pytest.raises(CodeError, match=r"x\.tar\.gz is damaged"):
+        unpack("0" * 64, tmp_path / "x.tar.gz", tmp_path / "out")
+    with pytest.raises(CodeError, match=r"y\.tar\.gz is missing"):
+        unpack("0" * 64, tmp_path / "y.tar.gz", tmp_path / "out")
+
+
+@pytest.mark.parametrize("tree", ['{"files":{"../x":FILE},"links":{}}', '{"files":{"/tmp/x":FILE},"links":{}}'])
+def test_nothing_is_written_outside(tmp_path: Path, tree: str) -> None:
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "x").write_text("1")
+    _, store = stored(tmp_path / "job", tmp_path / "store")
+    (blob,) = (store / "blobs").iterdir()
+    content = '{"version":1,' + tree.replace("FILE", f'{{"sha256":"{blob.name}","size":1}}')[1:]
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    (store / "trees" / f"{digest}.json").write_text(content)
+    with pytest.raises(CodeError, match="is not in the working folder"):
+        unpack(digest, store, tmp_path / "out")
+
+
+@pytest.mark.parametrize("target", ["..", "../../x", "/etc", "a/../../x"])
+def test_a_link_out_of_the_folder_is_refused(tmp_path: Path, target: str) -> None:
+    content = f'{{"version":1,"files":{{}},"links":{{"x":"{target}"}}}}'
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    (tmp_path / "store" / "trees").mkdir(parents=True)
+    (tmp_path / "store" / "trees" / f"{digest}.json").write_text(content)
+    with pytest.raises(CodeError, match="the link x leads out"):
+        unpack(digest, tmp_path / "store", tmp_path / "out")
+
+
+def test_the_agent_changes_to_it(store: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PWD", str(tmp_path))
+    enter_workdir(NodeEnv(), pytest.fail)
+    assert Path.cwd() == tmp_path, "nothing was sent"
+    digest, place = store
+    enter_workdir(NodeEnv(code=digest, code_store=place, workdir=tmp_path / "out"), pytest.fail)
+    assert Path.cwd() == tmp_path / "out"
+    assert os.environ["PWD"] == str(tmp_path / "out")
+
+
+def test_a_mounted_config_map_is_copied_to_a_writable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mount, temporary = tmp_path / "workspace", tmp_path / "tmp"
+    data = mount / "..2026_01_01"
+    (data / "lib").mkdir(parents=True)
+    temporary.mkdir()
+    (data / "train.py").write_text("1")
+    (data / "lib" / "model.py").write_text("2")
+    (mount / "..data").symlink_to(data.name)
+    for name in ("train.py", "lib"):
+        (mount / name).symlink_to(f"..data/{name}")
+    monkeypatch.chdir(mount)
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    enter_workdir(NodeEnv(), pytest.fail)
+    assert Path.cwd().parent == temporary
+    assert {path.name for path in Path.cwd().iterdir()} == {"train.py", "lib", workdir.MARKER}
+    assert (Path.cwd() / "lib" / "model.py").read_text() == "2"
+    Path("train.py").write_text("mine")
+    monkeypatch.chdir(mount)
+    enter_workdir(NodeEnv(), pytest.fail)
+    assert Path("train.py").read_text() == "mine", "an agent that starts again in the pod copies nothing"
+
+
+def test_a_replacement_node_finds_the_kept_outputs(tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "train.py").write_text("1")
+    digest, store = stored(tmp_path / "job", tmp_path / "store")
+    node = NodeEnv(
+        code=digest,
+        code_store=store,
+        workdir=tmp_path / "pod",
+        keep_outputs=True,
+        snapshot_dir=tmp_path / "claim",
+        run_id="run",
+        node_index=2,
+    )
+    start = Path.cwd()
+    try:
+        enter_workdir(node, pytest.fail)
+        Path("snapshot.pt").write_text("epoch 1")
+        os.chdir(start)
+        enter_workdir(node, pytest.fail)
+        assert Path.cwd() == tmp_path / "claim" / "outputs" / "run" / "node-2"
+        assert Path("snapshot.pt").read_text() == "epoch 1"
+        enter_workdir(replace(node, run_id="next"), pytest.fail)
+        assert not Path("snapshot.pt").exists(), "another run begins with what was sent"
+    finally:
+        os.chdir(start)

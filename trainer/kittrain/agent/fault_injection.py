@@ -1,0 +1,107 @@
+"""Injects a fault: ``python -P -m kittrain.agent.fault_injection KILL --rank 3`` signals a rank, or the agent.
+
+``kitctl drill`` runs it in the agent's container. Linux only: it finds processes in /proc. Standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kittrain.system.child_processes import SUPERVISOR
+
+AGENT: Final = b"\0kittrain.agent\0"
+SIGNALS: Final = ("KILL", "STOP", "CONT", "TERM")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """A running process. ``is_agent`` is also true for processes that were forked from an agent."""
+
+    pid: int
+    parent: int
+    session: int
+    is_agent: bool
+
+
+def main() -> None:
+    """Print the target, then send the signal. If the agent's death ends its container, it ends this process, too."""
+    parser = argparse.ArgumentParser("kittrain.agent.fault_injection", description="Inject a fault.")
+    parser.add_argument("signal", choices=SIGNALS)
+    parser.add_argument("--rank", type=int, help="the rank to signal (default: the agent)")
+    parser.add_argument("--agent", type=int, metavar="PID", help="the agent (default: the only one that runs here)")
+    args = parser.parse_args()
+    agent = args.agent or agent_here()
+    target = agent if args.rank is None else rank_of(agent, args.rank)
+    what = "the agent" if args.rank is None else f"rank {args.rank}"
+    print(f"SIG{args.signal} to {what}, process {target}", flush=True)  # noqa: T201  kitctl reads it
+    os.kill(target, signal.Signals[f"SIG{args.signal}"])
+
+
+def agent_here() -> int:
+    """The process id of the agent in this container.
+
+    Raises:
+        SystemExit: there is not exactly one.
+    """
+    found = {process.pid: process for process in processes() if process.is_agent}
+    agents = [pid for pid, process in found.items() if process.parent not in found]
+    if len(agents) != 1:
+        sys.exit(f"{len(agents)} agents run here; choose one with --agent")
+    return agents[0]
+
+
+def rank_of(agent: int, rank: int) -> int:
+    """The process id of an agent's rank.
+
+    Raises:
+        SystemExit: it has no such rank.
+    """
+    for process in processes():
+        # A rank leads a session and is a child of the agent; processes that it started write to the same pipe.
+        if process.parent == agent and process.session == process.pid and rank in _writes_as(process.pid):
+            return process.pid
+    sys.exit(f"rank {rank} does not run here")
+
+
+def processes() -> Iterator[Process]:
+    """All processes in this PID namespace.
+
+    Raises:
+        SystemExit: this system has no /proc.
+    """
+    folder = Path("/proc")
+    if not (folder / "self" / "stat").exists():
+        sys.exit("/proc does not exist on this system")
+    for pid in (int(path.name) for path in folder.glob("[0-9]*")):
+        with suppress(OSError):  # it has ended
+            named, _, rest = (folder / str(pid) / "stat").read_text().rpartition(")")
+            _, parent, _, session, *_ = rest.split()
+            is_agent = AGENT in (folder / str(pid) / "cmdline").read_bytes() and _is_python(pid)
+            is_agent = is_agent and not named.endswith(f"({SUPERVISOR}")
+            yield Process(pid=pid, parent=int(parent), session=int(session), is_agent=is_agent)
+
+
+def _is_python(pid: int) -> bool:
+    """Whether a process runs this Python. A container's init has the agent's command in its own command line."""
+    return Path(f"/proc/{pid}/exe").readlink() == Path("/proc/self/exe").readlink()
+
+
+def _writes_as(pid: int) -> set[int]:
+    """The rank whose pipe (``kittrain.agent.processes.rank_logs``) is the process's output, as a set of one or none."""
+    ranks = set()
+    for number in (1, 2):
+        with suppress(OSError, ValueError):  # another user's process, or another kind of file
+            ranks.add(int(Path(f"/proc/{pid}/fd/{number}").readlink().name.removesuffix(".pipe")))
+    return ranks
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What is set in a rank of a plain script before it runs. Standard library only, until the script imports more."""

@@ -1,0 +1,86 @@
+"""Launchers that a script starts in a rank, torchrun for example: each forms a world of its own, of which none is told.
+
+Accelerate's ``notebook_launcher`` and ``torch.distributed.run`` call torch's launcher in the rank itself; others are
+started as programs.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from kittrain.agent.hooks.script_progress import separate_groups
+from kittrain.system import heartbeat
+from kittrain.system.imports import after_import
+
+LAUNCHER: Final = re.compile(r"(^|[/\s])(torchrun|torch\.distributed\.(run|launch)|accelerate\s+launch)\s+\S")
+PROCESSES: Final = re.compile(r"--(?:nproc[-_]per[-_]node|num[-_]processes)[=\s]+(\d+)")
+NODES: Final = re.compile(r"--(?:nnodes|num[-_]machines)[=\s]+(?:1:)?(\d+)")
+
+
+def watch(environ: Mapping[str, str] = os.environ) -> None:
+    """Warn about launchers in this rank, if it is one of several; to be called before its script runs."""
+    world = int(environ.get("WORLD_SIZE", "1"))
+    if world == 1:
+        return
+    tell = functools.partial(_tell, world, environ.get("KIT_HEARTBEAT_FILE"), os.getpid())
+    after_import("torch.distributed.launcher.api", lambda module: _in_this_process(module, tell))
+    after_import("subprocess", lambda module: _as_program(module, tell))
+
+
+def processes(command: object) -> int:
+    """How many processes a command starts on this machine alone; 0: it is no launcher, or one for several machines.
+
+    Args:
+        command: as ``subprocess`` takes it.
+    """
+    if isinstance(command, Sequence) and not isinstance(command, str | bytes):
+        words = shlex.join(os.fsdecode(word) for word in command if isinstance(word, str | bytes | os.PathLike))
+    else:
+        words = command if isinstance(command, str) else ""
+    nodes = NODES.search(words)
+    if not LAUNCHER.search(words) or (nodes and int(nodes[1]) > 1):
+        return 0
+    number = PROCESSES.search(words)
+    return max(int(number[1]), 1) if number else 1
+
+
+def _in_this_process(module: ModuleType, tell: Callable[[int], None]) -> None:
+    launch: Callable[..., Any] = module.launch_agent
+
+    @functools.wraps(launch)
+    def launch_agent(config: Any, *args: Any, **kwargs: Any) -> Any:
+        if config.max_nodes == 1:
+            tell(config.nproc_per_node)
+        return launch(config, *args, **kwargs)
+
+    module.launch_agent = launch_agent  # type: ignore[attr-defined]
+
+
+def _as_program(module: ModuleType, tell: Callable[[int], None]) -> None:
+    start: Callable[..., None] = module.Popen.__init__
+
+    @functools.wraps(start)
+    def start_and_tell(self: Any, args: Any, *rest: Any, **kwargs: Any) -> None:
+        if number := processes(args):
+            tell(number)
+        start(self, args, *rest, **kwargs)
+
+    module.Popen.__init__ = start_and_tell
+
+
+def _tell(world: int, file: str | None, rank_pid: int, number: int) -> None:
+    """Warn in the log and, by the agent, in the job's status; a process that the rank has forked is not the rank."""
+    if os.getpid() != rank_pid:
+        return
+    sys.stderr.write(f"warning: {separate_groups(world, number)}\n")
+    with suppress(OSError, TypeError):  # no agent reads it
+        heartbeat.write_separate(Path(file or ""), number)

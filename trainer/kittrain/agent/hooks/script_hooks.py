@@ -1,0 +1,107 @@
+"""Hooks in a rank's process that show what any script does: its steps, its group, and when it is busy.
+
+A script need not know of them: they are called by torch, change nothing, and cost about ten microseconds a step. They
+write into the rank's heartbeat file. ``KIT_SCRIPT_HOOKS=0`` leaves them out.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from kittrain.agent.hooks import init_method, jax_cluster, late_variables, own_groups, own_launchers, script_loads
+from kittrain.agent.hooks.hand_made_steps import HandMadeSteps
+from kittrain.system.heartbeat import ScriptWriter
+from kittrain.system.imports import after_import
+from kittrain.torch_private.early import collectives_begun, counts_collectives, on_default_group
+
+VARIABLE: Final = "KIT_SCRIPT_HOOKS"
+C10D: Final = "torch.distributed.distributed_c10d"
+# Packages by which ranks exchange gradients without torch.distributed.
+OTHERS: Final = frozenset({"horovod", "mpi4py", "byteps", "bagua", "hivemind", "oneflow", "jax", "tensorflow"})
+
+
+def install(environ: Mapping[str, str] = os.environ) -> None:
+    """Install the hooks: now where torch is imported already, else as soon as the script imports it."""
+    if environ.get(VARIABLE) == "0":
+        return
+    after_import(jax_cluster.MODULE, jax_cluster.register)
+    name = environ.get("KIT_HEARTBEAT_FILE")
+    if not name:
+        return
+    own_groups.watch()
+    own_launchers.watch()
+    late_variables.watch()  # last: it looks for the caller of what both wrap
+    started = init_method.own_address(os.environ)
+    after_import(C10D, lambda module: init_method.redirect(module, started))
+    with suppress(OSError):  # without a heartbeat the script still runs
+        writer = ScriptWriter(Path(name))
+        after_import("torch.optim.optimizer", lambda module: _watch_optimizers(module, writer))
+        after_import(C10D, lambda module: _watch_groups(module, writer))
+        after_import("torch.autograd", lambda module: _watch_backward(module, writer))
+        script_loads.watch(writer.file_loaded)
+
+
+def _watch_optimizers(module: ModuleType, writer: ScriptWriter) -> None:
+    def called(optimizer: object, _args: object, _kwargs: object) -> None:
+        if not writer.optimized and not OTHERS.isdisjoint(sys.modules):
+            writer.meets_otherwise()
+        writer.optimizer_called(id(optimizer))
+
+    module.register_optimizer_step_post_hook(called)
+
+
+def _watch_backward(module: ModuleType, writer: ScriptWriter) -> None:
+    """Wrap what ``Tensor.backward`` calls: gradients are averaged in it, so ranks wait for each other there."""
+    backward: Callable[..., Any] = module.backward
+    running = False
+    by_hand = HandMadeSteps()
+
+    @functools.wraps(backward)
+    def timed_backward(*args: Any, **kwargs: Any) -> Any:
+        nonlocal running
+        if running:  # within another one, as by activation checkpointing
+            return backward(*args, **kwargs)
+        running = True
+        if not writer.optimized and by_hand.backward_begins(args[0] if args else kwargs.get("tensors", ())):
+            writer.updated_by_hand(by_hand.count)
+        if writer.grouped and not plain(args, kwargs):
+            writer.meets_otherwise()
+        writer.backward_began(collectives_begun(sys.modules.get(C10D)))
+        try:
+            return backward(*args, **kwargs)
+        finally:
+            running = False
+            writer.backward_ended(collectives_begun(sys.modules.get(C10D)))
+
+    module.backward = timed_backward  # type: ignore[attr-defined]
+
+
+def plain(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a backward pass starts from a loss: gradients that it is given may be those of another rank's layers."""
+    return (args[1] if len(args) > 1 else kwargs.get("grad_tensors")) is None
+
+
+def _watch_groups(module: ModuleType, writer: ScriptWriter) -> None:
+    """Write the size of each process group that becomes the default one, and at the end what ranks have exchanged."""
+
+    def formed(group: Any) -> None:
+        writer.group_formed(group.size())
+        if not counts_collectives(module):
+            writer.meets_otherwise()
+
+    def ended() -> None:
+        if not counts_collectives(module):  # of groups that were formed later
+            writer.meets_otherwise()
+        writer.ended(collectives_begun(module))
+
+    atexit.register(ended)
+    if not on_default_group(module, formed, ended):
+        writer.group_formed(int(os.environ.get("WORLD_SIZE", "1")))  # assume that the ranks form a group

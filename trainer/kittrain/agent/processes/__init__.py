@@ -1,0 +1,1 @@
+"""The processes of a node: ranks forked warm, their logs, their watch."""

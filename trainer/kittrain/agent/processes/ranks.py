@@ -1,0 +1,177 @@
+"""Starts the processes of this node's ranks, forked or cold, and stops them with all their descendants."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from kittrain.agent.processes.zygote import COLD_COMMAND, ForkRequest, Zygote, ZygoteLost
+from kittrain.system.import_path import with_packages
+
+TORCHRUN_OPTIONS: Final = "PET_"  # prefix of the variables that it reads them from
+POLL_INTERVAL: Final = 0.01  # seconds, while ranks are being stopped
+
+
+@dataclass(frozen=True)
+class RankFiles:
+    """The files that a rank and its agent share in one round.
+
+    Args:
+        folder: the round's folder.
+        rank: the global rank.
+    """
+
+    folder: Path
+    rank: int
+
+    @property
+    def pipe(self) -> Path:
+        """The pipe for its output."""
+        return self.folder / f"{self.rank}.pipe"
+
+    @property
+    def error(self) -> Path:
+        """Its error, in torchrun's format."""
+        return self.folder / f"{self.rank}.error.json"
+
+    @property
+    def heartbeat(self) -> Path:
+        """Its heartbeat."""
+        return self.folder / f"{self.rank}.heartbeat"
+
+    @property
+    def finished(self) -> Path:
+        """A marker that training has finished, written by any rank of the node."""
+        return self.folder / "finished"
+
+
+class Process(Protocol):
+    """A child process, the leader of its session."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Its exit code, negative if killed by a signal; None while running."""
+
+
+@dataclass
+class ForkedProcess:
+    """A rank that was forked from the zygote; a cold one is a ``subprocess.Popen``."""
+
+    pid: int
+    _code: int | None = None
+
+    def poll(self) -> int | None:
+        """See the protocol."""
+        if self._code is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            self._code = os.waitstatus_to_exitcode(status) if ended else None
+        return self._code
+
+
+class Starter:
+    """Starts ranks.
+
+    Args:
+        command: ``script args`` or ``-m module args``.
+        zygote: forks the ranks; None starts a new interpreter for each.
+        packages: a folder on their import path, before the interpreter's own packages.
+        log: called when the zygote is lost; from then on ranks start cold.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, zygote: Zygote | None, packages: Path | None = None, log: Callable[[str], None]
+    ) -> None:
+        self._command = list(command)
+        self._zygote = zygote
+        self._packages = packages
+        self._warm = False
+        self._log = log
+
+    def prepare(self) -> None:
+        """Wait until the zygote is ready, before other nodes have to wait for this one."""
+        if self._zygote and not self._warm:
+            try:
+                self._zygote.wait_ready()
+                self._warm = True
+            except ZygoteLost as error:
+                self._fall_back_to_cold(error)
+
+    def start(self, env: Mapping[str, str], output: Path) -> Process:
+        """Start a rank that writes to a file or pipe; ``env`` is added to this process's environment.
+
+        Without torchrun's options: a ``torchrun`` within a script would take them for its own, and wait for this job's
+        nodes.
+        """
+        own = {name: value for name, value in os.environ.items() if not name.startswith(TORCHRUN_OPTIONS)}
+        whole = with_packages(own | dict(env), self._packages)
+        if self._zygote:
+            packages = str(self._packages or "")
+            request = ForkRequest(command=self._command, env=whole, output=str(output), packages=packages)
+            try:
+                return ForkedProcess(self._zygote.start(request))
+            except ZygoteLost as error:
+                self._fall_back_to_cold(error)
+        command = [*COLD_COMMAND, *self._command]
+        with output.open("wb") as stream:
+            return subprocess.Popen(command, env=whole, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def _fall_back_to_cold(self, error: ZygoteLost) -> None:
+        self._log(f"warning: the zygote is lost ({error}); ranks start cold from now on")
+        if self._zygote:
+            self._zygote.close()  # it may only be slow: do not start a rank twice
+            self._zygote = None
+
+
+class RankProcesses:
+    """The ranks of one round on this node, by local rank."""
+
+    def __init__(self) -> None:
+        self._processes: list[Process] = []
+
+    def add(self, process: Process) -> None:
+        """Add a process."""
+        self._processes.append(process)
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids."""
+        return [process.pid for process in self._processes]
+
+    def exit_codes(self) -> list[int | None]:
+        """The exit codes; None while running."""
+        return [process.poll() for process in self._processes]
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the running ones."""
+        for process in self._processes:
+            if process.poll() is None:
+                os.kill(process.pid, number)
+
+    def stop(self, timeout: float) -> None:
+        """Stop them and their descendants: SIGTERM, then SIGKILL after ``timeout`` seconds."""
+        self.signal(signal.SIGTERM)
+        deadline = time.monotonic() + timeout
+        while None in self.exit_codes() and time.monotonic() < deadline:
+            time.sleep(POLL_INTERVAL)
+        for process in self._processes:
+            with suppress(ProcessLookupError):  # the group is empty
+                os.killpg(process.pid, signal.SIGKILL)
+        while None in self.exit_codes():
+            time.sleep(POLL_INTERVAL)
+        for process in self._processes:
+            _reap(process.pid)
+
+
+def _reap(group: int) -> None:
+    """Reap the orphans of a killed process group; this process is their subreaper."""
+    with suppress(ChildProcessError):  # none is left
+        while True:
+            os.waitpid(-group, 0)

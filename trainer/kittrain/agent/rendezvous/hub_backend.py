@@ -1,0 +1,63 @@
+"""Connects a node to the hub, and again after the connection is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch.distributed.elastic.rendezvous import RendezvousTimeoutError
+
+from kittrain.agent.rendezvous.connection import connect
+from kittrain.agent.rendezvous.handshake import Key
+from kittrain.agent.rendezvous.hub_rendezvous import HubRendezvous, LastRound
+from kittrain.agent.rendezvous.messages import Hello
+from kittrain.agent.rendezvous.rank_store import RankStore
+from kittrain.agent.rendezvous.settings import RendezvousSettings
+from kittrain.job.env import NodeEnv
+
+
+class HubBackend:
+    """See ``kittrain.agent.rendezvous.backend.Backend``.
+
+    Args:
+        node: this one.
+        settings: timeouts.
+        started_at: when the agent started, in unix seconds.
+        secret: of the run; None if it has none.
+    """
+
+    def __init__(self, node: NodeEnv, settings: RendezvousSettings, *, started_at: float, secret: bytes | None) -> None:
+        self._node = node
+        self._settings = settings
+        self._started_at = started_at
+        self._key = Key(secret, node.run_id)
+        self._last_round = LastRound()
+        self._store = RankStore()
+
+    def connect(self, *, deadline: float, waiting: Callable[[str], None] = lambda _: None) -> None:
+        """See the protocol."""
+        node, settings = self._node, self._settings
+        try:
+            self._connection = connect(
+                (node.rendezvous_host, node.rendezvous_port),
+                self._key,
+                keep_alive=(settings.keep_alive_interval, settings.keep_alive_max_attempt),
+                nodes=node.max_nodes,
+                deadline=deadline,
+                waiting=waiting,
+            )
+        except TimeoutError as error:
+            raise RendezvousTimeoutError(str(error)) from error
+
+    def handler(self, local_addr: str) -> HubRendezvous:
+        """See the protocol."""
+        node = self._node
+        rendezvous = HubRendezvous(
+            self._connection,
+            self._settings,
+            last_round=self._last_round,
+            run_id=node.run_id,
+            address=local_addr,
+            store=self._store,
+        )
+        rendezvous.send(Hello(node=node.node_index, started_at=self._started_at, pod=node.pod))
+        return rendezvous

@@ -1,0 +1,245 @@
+"""Implements the rendezvous handler of torch's elastic agent over a connection to the hub."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from torch.distributed.elastic.rendezvous import (
+    RendezvousConnectionError,
+    RendezvousInfo,
+    RendezvousStoreInfo,
+    RendezvousTimeoutError,
+)
+
+from kittrain.agent.rendezvous import messages, rank_store
+from kittrain.agent.rendezvous.backend import JobEnded, Rendezvous, RoundOver
+from kittrain.agent.rendezvous.connection import Connection
+from kittrain.agent.rendezvous.diagnosis import RankStatus
+from kittrain.agent.rendezvous.messages import Message
+from kittrain.agent.rendezvous.rank_store import RankStore
+from kittrain.agent.rendezvous.round_store import RoundStore
+from kittrain.agent.rendezvous.settings import RendezvousSettings
+from kittrain.outcome.termination import FINISHED, Ending, as_fatal
+from kittrain.system.lines import ConnectionLost
+
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(kw_only=True)
+class LastRound:
+    """What a new hub cannot know: the last round that this node was in, and how many nodes it had."""
+
+    round: int = 0
+    size: int = 0
+
+
+class HubRendezvous(Rendezvous):
+    """The handler of one connection.
+
+    Args:
+        connection: to the hub.
+        settings: ``join_timeout`` limits the wait for a round, ``read_timeout`` the wait for a reply.
+        last_round: updated with each round.
+        run_id: id of the run.
+        address: where the other nodes reach this one.
+        store: of the ranks, used if this is the first node of a round.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        settings: RendezvousSettings,
+        *,
+        last_round: LastRound,
+        run_id: str,
+        address: str,
+        store: RankStore,
+    ) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._last_round = last_round
+        self._run_id = run_id
+        self._address = address
+        self._store = store
+        self._round_ended = self._done = False
+        self._reported = (False, False)  # of the ranks: stalled, frozen
+        self._last_heartbeat = self._last_sent = 0.0
+        self.lost = False
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        """See the base class: wait for the next round.
+
+        Raises:
+            RendezvousTimeoutError: it was not formed within ``join_timeout``.
+            RendezvousConnectionError: node 0 is gone.
+        """
+        last = self._last_round
+        port = self._store.reserve(self._address)
+        self.send(messages.Join(address=self._address, port=port, round=last.round, size=last.size))
+        message = self._wait_for(messages.Round, timeout=self._settings.join_timeout)
+        self._store.begin(first=message.rank == 0)
+        self._round_ended = self._done = self.lost = self.stacks_requested = False
+        self._reported = (False, False)
+        self.reason, self.culprit, self.step_timings = "", None, None
+        self.training_alone = self._own_alone = 0
+        last.round, last.size = message.number, message.size
+        return RendezvousInfo(
+            RoundStore(self.send, self.request),  # type: ignore[arg-type]  # what torch's agent uses of a store
+            message.rank,
+            message.size,
+            RendezvousStoreInfo(message.address, message.port),
+        )
+
+    def num_nodes_waiting(self) -> int:
+        """See the base class: nonzero if the round has ended, which is all that torch's agent uses it for.
+
+        A hang is not a membership change but a failure; see :attr:`culprit`.
+        """
+        while message := self._receive(0):
+            self._handle(message)
+        self._keep_alive()
+        return int(self._round_ended and self.culprit is None)
+
+    def heartbeat(self, *, stalled: bool, frozen: bool, progress: Mapping[int, tuple[int, float]]) -> None:
+        """See the base class: sent at once when the state changes, else every few seconds."""
+        now = time.monotonic()
+        if (stalled, frozen) != self._reported or now > self._last_heartbeat + self._settings.keep_alive_timeout:
+            self._reported, self._last_heartbeat = (stalled, frozen), now
+            self.send(messages.Heartbeat(stalled=stalled, frozen=frozen, progress=progress))
+
+    def report_alone(self, ranks: int) -> None:
+        """See the base class."""
+        if ranks != self._own_alone:
+            self._own_alone = self.training_alone = ranks
+            self.send(messages.OwnAlone(ranks=ranks))
+
+    def report_stacks(self, ranks: Sequence[RankStatus]) -> None:
+        """See the base class."""
+        self.stacks_requested = False
+        self.send(messages.StackReport(ranks=ranks))
+
+    def drain(self) -> None:
+        """See the base class."""
+        self.send(messages.Drain())
+
+    def end_round(self, *, lost: bool) -> None:
+        """See the base class."""
+        self.send(messages.EndRound(lost=lost))
+
+    def done(self, *, timeout: float) -> bool:
+        """See the base class: sent once, and answered once all nodes are done."""
+        if not self._done:
+            self._done = True
+            self.send(messages.Done())
+        self._keep_alive()
+        with suppress(RendezvousTimeoutError):
+            self._wait_for(messages.JobFinished, timeout=timeout)
+            return True
+        return False
+
+    def fail(self, ending: Ending, *, timeout: float) -> None:
+        """See the base class."""
+        self.send(messages.Fail(ending=ending))
+        deadline = time.monotonic() + timeout
+        while (message := self._receive(max(deadline - time.monotonic(), 0))) and not isinstance(
+            message, messages.FailureSeen
+        ):
+            pass  # no other message matters to a node that fails
+
+    def leave(self) -> None:
+        """See the base class."""
+        self._connection.close()
+
+    def request(self, request: messages.Get) -> messages.Values:
+        """Request values of the round's store from the hub.
+
+        Raises:
+            RoundOver: the round has ended.
+        """
+        self.send(request)
+        return self._wait_for(messages.Values, timeout=self._settings.read_timeout)
+
+    def send(self, message: Message) -> None:
+        """Send a message to the hub.
+
+        Raises:
+            RendezvousConnectionError: node 0 is gone.
+        """
+        self._last_sent = time.monotonic()
+        try:
+            self._connection.send(message)
+        except ConnectionLost as error:
+            self.lost = True
+            raise RendezvousConnectionError(f"node 0 is gone: {error}") from error
+
+    def _keep_alive(self) -> None:
+        if time.monotonic() > self._last_sent + self._settings.keep_alive_timeout:
+            self.send(messages.KeepAlive())
+
+    def _wait_for(self, kind: type[M], *, timeout: float) -> M:
+        deadline = time.monotonic() + timeout
+        while message := self._receive(max(deadline - time.monotonic(), 0)):
+            if isinstance(message, kind):
+                return message
+            self._handle(message)
+            if self._round_ended and kind is not messages.Round:
+                raise RoundOver(self.reason or "a node was lost while the round began or ended")
+        raise RendezvousTimeoutError(f"no {kind.__name__} message from the hub within {timeout:.0f} s")
+
+    def _receive(self, timeout: float) -> Message | None:
+        try:
+            return self._connection.receive(timeout)
+        except ConnectionLost as error:
+            self.lost = True
+            raise RendezvousConnectionError(f"node 0 is gone: {error}") from error
+
+    def _handle(self, message: Message) -> None:
+        match message:
+            case messages.RoundEnded():
+                self._round_ended = True
+                self.lost, self.reason, self.culprit = message.lost, message.reason, message.culprit
+            case messages.StepTimings():
+                timings = {"busy": message.busy, "slow": message.slow}
+                self.step_timings = {
+                    name: {str(rank): one for rank, one in by_rank.items()} for name, by_rank in timings.items()
+                }
+            case messages.AllAlone(ranks=ranks):
+                self.training_alone = ranks
+            case messages.RequestStacks():
+                self.stacks_requested = True
+            case messages.JobFailed(ending=ending):
+                self.lost = True
+                raise JobEnded(as_fatal(ending))
+            case messages.JobFinished():  # without this node, which waits for a round
+                raise JobEnded(FINISHED)
+            case messages.Rejected(reason=reason):
+                raise RendezvousConnectionError(reason)
+
+    def get_backend(self) -> str:
+        """See the base class."""
+        return "hub"
+
+    @property
+    def use_agent_store(self) -> bool:
+        """See the base class: the first node's agent hosts the ranks' store until its next round."""
+        return rank_store.is_supported()
+
+    def get_run_id(self) -> str:
+        """See the base class."""
+        return self._run_id
+
+    def is_closed(self) -> bool:
+        """See the base class: always False; only the end of the job closes the rendezvous."""
+        return False
+
+    def set_closed(self) -> None:
+        """See the base class: does nothing; one node does not close the run for all."""
+
+    def shutdown(self) -> bool:
+        """See the base class."""
+        self.leave()
+        return True

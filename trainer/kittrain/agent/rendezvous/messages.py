@@ -1,0 +1,228 @@
+"""The messages between nodes and the hub: a dataclass for each, and bounds on its values.
+
+A message is a line of JSON with the name of its class under ``type``. An unknown type or a wrong field is an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from kittrain.agent.rendezvous.diagnosis import RankStatus
+from kittrain.outcome.termination import Ending
+from kittrain.system import typed
+from kittrain.system.decoders import MalformedError
+
+Count = Annotated[int, lambda number: number >= 0]
+Port = Annotated[int, lambda number: 0 < number < 1 << 16]
+Finite = Annotated[float, math.isfinite]
+Progress = Mapping[int, tuple[Count, Finite]]  # by rank: finished steps, and the busy seconds in all of them
+
+
+class Message:
+    """A message; each class is in one of the two tables below."""
+
+
+# -- from a node to the hub
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hello(Message):
+    """Which node this is: the first message, sent once."""
+
+    node: Count
+    started_at: Finite
+    pod: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Join(Message):
+    """Ready for a round: where its first rank's store would listen, and the last round that it was in."""
+
+    address: str
+    port: Port
+    round: Count
+    size: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drain(Message):
+    """The node was asked to stop, and has asked its ranks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndRound(Message):
+    """Its ranks have stopped: because they failed (``lost``), or in agreement."""
+
+    lost: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done(Message):
+    """Its ranks have succeeded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Set(Message):
+    """Set keys of the round's store."""
+
+    values: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Get(Message):
+    """Request keys of the round's store."""
+
+    keys: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heartbeat(Message):
+    """State of its ranks, every few seconds: whether all are stalled, whether one is frozen, and their progress."""
+
+    stalled: bool
+    frozen: bool
+    progress: Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackReport(Message):
+    """The status of its ranks, as the hub requested."""
+
+    ranks: Sequence[RankStatus]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnAlone(Message):
+    """How many of its ranks train a model of their own, whenever that changes."""
+
+    ranks: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeepAlive(Message):
+    """There was nothing else to send for a while."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fail(Message):
+    """The node fails permanently, and the job with it."""
+
+    ending: Ending
+
+
+# -- from the hub to a node
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round(Message):
+    """Its group rank in a new round, and where the ranks' store is."""
+
+    number: Count
+    rank: Count
+    size: Count
+    address: str
+    port: Port
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundEnded(Message):
+    """The round has ended; after a hang, with the rank that blocked the others and the steps that it had finished."""
+
+    lost: bool
+    reason: str
+    culprit: tuple[Count, Count] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Values(Message):
+    """The values of the requested keys, in their order."""
+
+    values: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFinished(Message):
+    """The ranks of all nodes have succeeded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rejected(Message):
+    """The node cannot take part."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestStacks(Message):
+    """Request for a :class:`StackReport`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTimings(Message):
+    """To the first node of a round: busy seconds of a step by rank, and the stragglers."""
+
+    busy: Mapping[int, Finite]
+    slow: Mapping[int, Finite]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllAlone(Message):
+    """To the first node of a round: how many ranks of all nodes train a model of their own, whenever that changes."""
+
+    ranks: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFailed(Message):
+    """Another node has failed permanently."""
+
+    ending: Ending
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureSeen(Message):
+    """To a node that fails permanently: all others know."""
+
+
+Table = Mapping[str, type[Message]]
+FROM_NODES: Final[Table] = {
+    kind.__name__: kind
+    for kind in (Hello, Join, Drain, EndRound, Done, Set, Get, Heartbeat, StackReport, OwnAlone, KeepAlive, Fail)
+}
+FROM_HUB: Final[Table] = {
+    kind.__name__: kind
+    for kind in (
+        Round,
+        RoundEnded,
+        Values,
+        JobFinished,
+        Rejected,
+        RequestStacks,
+        StepTimings,
+        AllAlone,
+        JobFailed,
+        FailureSeen,
+    )
+}
+
+
+def dump(message: Message) -> bytes:
+    """A message as a line, without its newline."""
+    return typed.JSON.encode({"type": type(message).__name__, **typed.encode(message)}).encode()
+
+
+def load(table: Table, text: bytes) -> Message:
+    """The message in a line.
+
+    Raises:
+        MalformedError: it is none of the table's.
+    """
+    fields = typed.parse(text)
+    name = fields.pop("type", None) if isinstance(fields, dict) else None
+    if not isinstance(name, str) or name not in table:
+        raise MalformedError(f"not one of {', '.join(table)}")
+    message: Message = typed.decode(table[name], fields)
+    return message

@@ -1,0 +1,85 @@
+"""Locates a rank's main thread in the stack that faulthandler printed: in a collective, or in a line of user code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Final
+
+from kittrain.torch_private import early
+
+HEADER: Final = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+")
+FRAME: Final = re.compile(r'  File "(.+)", line (\d+) in (.+)')
+
+BACKWARD: Final = "the gradients' all-reduce"  # or the backward pass before it: the frames are the same
+
+# Frames in which a rank waits for others: file, function (empty: any), name in messages (empty: the function's).
+WAITS: Final[tuple[tuple[str, str, str], ...]] = (
+    ("torch/distributed/distributed_c10d.py", "", ""),
+    (*early.RUN_BACKWARD, BACKWARD),
+    (*early.BROADCAST_BUFFERS, "DDP's broadcast of buffers"),
+    (*early.BROADCAST_MODEL, "DDP's broadcast of the model"),
+    (*early.COMPARE_MODELS, "DDP's comparison of models"),
+    ("kittrain/rank/training/step_sync.py", "_wait", "the sum of the losses"),
+    ("kittrain/rank/training/step_sync.py", "read", "the sum of the losses"),
+)
+WRAPPERS: Final = ("torch/distributed/c10d_logger.py",)  # decorators around the function that is called
+# Not user code; the bundled workloads count as user code.
+LIBRARY: Final = re.compile(
+    r"<frozen |/(site-packages|dist-packages|lib/python[\d.]+)/"
+    rf"|{re.escape(str(Path(__file__).parents[2]))}/(?!workloads/)"
+)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One stack frame."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{PurePath(self.file).name}:{self.line} in {self.function}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Location:
+    """Where a main thread is.
+
+    Attributes:
+        wait: the collective that it is in; empty if it is in none.
+        line: the innermost line of user code, or of any code if there is none.
+    """
+
+    wait: str = ""
+    line: str = ""
+
+
+def locate(printed: Iterable[str]) -> Location | None:
+    """The location of the main thread, which faulthandler prints last; None if no stack was printed."""
+    frames: list[Frame] = []
+    for text in printed:
+        if HEADER.match(text):
+            frames = []
+        elif found := FRAME.match(text):
+            frames.append(Frame(found[1], int(found[2]), found[3]))
+    if not frames:
+        return None
+    user = next((frame for frame in frames if not LIBRARY.search(frame.file)), frames[0])
+    return Location(wait=_wait(frames), line=str(user))
+
+
+def _wait(frames: list[Frame]) -> str:
+    """The collective that the innermost frames are in; of nested collectives the outermost."""
+    name = ""
+    for frame in frames:
+        if frame.file.endswith(WRAPPERS):
+            continue
+        known = next((one for one in WAITS if frame.file.endswith(one[0]) and one[1] in {"", frame.function}), None)
+        if not known:
+            break
+        name = known[2] or frame.function
+    return name

@@ -1,0 +1,1 @@
+"""What a node reports: progress, failures, and why a round ended."""

@@ -1,0 +1,47 @@
+"""Interprets the exit codes of a node's ranks during a drain. Pure: no clocks, no processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kittrain.job.env import WORKER_DRAINED
+
+Codes = Sequence[int | None]  # exit codes by local rank; None while running
+
+
+class DrainOutcome:
+    """The drain of one round after the other. ``now`` is in seconds of any monotonic clock.
+
+    Args:
+        timeout: seconds for the other ranks to save and exit after the first one has.
+    """
+
+    def __init__(self, *, timeout: float) -> None:
+        self._timeout = timeout
+        self._deadline: float | None = None
+        self._ended_before: list[bool] = []  # by rank: exited with 0 before the drain request
+
+    def begin(self, ranks: int) -> None:
+        """Reset for a new round with this number of ranks."""
+        self._deadline = None
+        self._ended_before = [False] * ranks
+
+    def observe(self, codes: Codes, *, draining: bool) -> None:
+        """Record the ranks' exit codes; ``draining``: whether a drain was requested before they were read."""
+        if not draining:
+            self._ended_before = [code == 0 for code in codes]
+
+    def unfinished(self, codes: Codes) -> bool:
+        """Whether all ranks have exited with 0, but some of them only after the drain request."""
+        return not any(code != 0 for code in codes) and not all(self._ended_before)
+
+    def pending(self, codes: Codes, *, draining: bool) -> bool:
+        """Whether some ranks may still be saving while others have saved and exited."""
+        if not {None, 0, WORKER_DRAINED}.issuperset(codes):
+            return False  # one failed, so the ranks cannot agree on a snapshot
+        return None in codes and (draining or WORKER_DRAINED in codes)
+
+    def timed_out(self, now: float) -> bool:
+        """Whether the remaining ranks have taken too long; the timeout starts with the first call."""
+        self._deadline = self._deadline or now + self._timeout
+        return now > self._deadline

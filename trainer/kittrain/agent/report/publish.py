@@ -1,0 +1,271 @@
+"""Publishes the job's report, from the agent with group rank 0: which node runs which ranks, and the progress."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from kittrain.agent.hooks.script_progress import alone
+from kittrain.agent.report.assignment import assignment
+from kittrain.agent.report.departures import Departures, departure
+from kittrain.agent.report.failure_log import FailureLog
+from kittrain.agent.report.recovery import RecoveryTimings
+from kittrain.agent.report.report_sinks import Sink
+from kittrain.agent.report.steps_taken import StepsTaken, last_step
+from kittrain.job.env import NodeEnv
+from kittrain.outcome.failures import Failure
+from kittrain.system.console import log
+from kittrain.system.heartbeat import Phase
+from kittrain.system.texts import fit
+
+FINAL_REPORT_TIMEOUT: Final = 3.0  # seconds to write the last report: a draining node has little time
+
+
+class Store(Protocol):
+    """The part of torch's store that is used here."""
+
+    def set(self, key: str, value: str) -> None:
+        """Set a key."""
+
+    def get(self, key: str) -> bytes:
+        """A key's value; waits until it is set."""
+
+    def multi_get(self, keys: list[str]) -> list[bytes]:
+        """The values of these keys; waits until all are set."""
+
+
+class Ranks(Protocol):
+    """The part of ``RankWatch`` that is used here."""
+
+    def reached(self, phase: Phase) -> float:
+        """When all ranks of this node had reached a phase, in ``time.monotonic()``; 0 if not all have."""
+
+    @property
+    def script_steps(self) -> int:
+        """The most optimizer steps that a rank has taken in a loop of the script's own; 0 in the library's."""
+
+    @property
+    def group(self) -> int:
+        """Ranks of the largest process group that a rank has joined; 0: none."""
+
+    @property
+    def separate(self) -> int:
+        """Processes of the largest group that a rank's own processes have formed apart from the job; 0: none."""
+
+    @property
+    def loaded(self) -> int:
+        """When the newest file that a rank went on from was last changed, in nanoseconds; 0: none."""
+
+    @property
+    def script_progress(self) -> Mapping[str, Any]:
+        """The progress of a loop of the script's own; empty in the library's."""
+
+
+class Reporter:
+    """Collects the report of each round; only the agent with group rank 0 writes it.
+
+    A background thread writes it, so a sink that fails or hangs does not slow down training.
+    """
+
+    def __init__(self, node: NodeEnv, *, sink: Sink | None, progress_file: Path) -> None:
+        self._node = node
+        self._sink = sink
+        self._progress_file = progress_file
+        self._ranks = (0, -1)
+        self.departures = Departures()  # of the last round
+        self.departed: Failure | None = None  # if one of this node's ranks ended it by leaving
+        self.script_steps = 0  # as ``Ranks.script_steps``, of the last round
+        self._failures = FailureLog(node.node_index)
+        self.recovery = RecoveryTimings()
+        self._round = 0
+        self._leads = False  # whether this node has group rank 0
+        self._timings: Mapping[str, Mapping[str, float]] = {}
+        self._slow: set[str] = set()  # ranks already logged as slow
+        self._alone = ""  # a warning that ranks train models of their own
+        self._world = 1
+        self.loaded = 0  # as ``Ranks.loaded``, of this round, and of all nodes' former ones
+        self._script_progress: Mapping[str, Any] = {}  # of a script that writes no progress file
+        self._taken = StepsTaken()  # by such a script
+        self._restarts = 0  # of the ranks, after a failure
+        self._failed = False  # the last round
+        self._report: dict[str, Any] | None = None  # if this node has group rank 0
+        self._round_over = False
+        self._changed = threading.Event()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self._warned: set[str] = set()  # errors already logged
+
+    def begin(self, store: Store, *, group_rank: int, group_size: int, ranks: tuple[int, int], world: int) -> int:
+        """Exchange assignments with the other nodes; returns the round's number.
+
+        The number grows even if the store is new. It restarts only if no node of the round before is left.
+
+        Raises:
+            torch.distributed.DistError: the store or another node is lost.
+        """
+        self._ranks, self._world = ranks, world
+        known = {
+            "round": self._round,
+            "failures": self._failures.known,
+            "loaded": self.loaded,
+            "departures": self.departures.facts,
+            "restarts": self._restarts + self._failed,
+            "taken": self._taken.marks,
+        }
+        store.set(f"kit/node/{group_rank}", json.dumps({"node": assignment(self._node, group_rank, ranks), **known}))
+        if group_rank == 0:
+            nodes = [json.loads(text) for text in store.multi_get([f"kit/node/{i}" for i in range(group_size)])]
+            most = {key: max(node[key] for node in nodes) for key in ("round", "loaded", "restarts")}
+            taken = max((node["taken"] for node in nodes), key=last_step)
+            departed = departure([node["departures"] for node in nodes])
+            store.set("kit/round", json.dumps({**most, "taken": taken, "departed": departed}))
+            self._failures.merge(failure for node in nodes for failure in node["failures"])
+        agreed = json.loads(store.get("kit/round"))
+        self._round, self.loaded, self._restarts = agreed["round"] + 1, agreed["loaded"], agreed["restarts"]
+        self._failed, self._leads = False, group_rank == 0
+        self._taken.restart(agreed["taken"])
+        self._explain(Failure(**agreed["departed"]) if agreed["departed"] else None)
+        self.departures = Departures(round=self._round, size=group_size)
+        self._round_over, self._timings, self._slow = False, {}, set()
+        if group_rank == 0 and self._sink:
+            self._lead(self._sink, {str(node["node"].pop("index")): node["node"] for node in nodes}, world)
+        else:
+            self._report = None  # another node writes it now
+        return self._round
+
+    def _explain(self, departed: Failure | None) -> None:
+        """Take which rank ended the last round by leaving; ``departures`` are still those of that round."""
+        self.departed = departed if departed and self.departures.is_first(departed.rank) else None
+        if departed:
+            self.recovery.explain(f"rank {departed.rank} {departed.error}")
+
+    @property
+    def forming(self) -> bool:
+        """Whether the round has ended and the next one is forming."""
+        return self._round_over
+
+    @property
+    def warning(self) -> str:
+        """What is probably not as it should be, although the ranks run or have succeeded; it was logged."""
+        return self._alone or str(self._progress().get("warning") or "") or self._taken.anew
+
+    def failed(self, failure: Failure) -> None:
+        """Record a rank's failure."""
+        self._failures.add(failure, self._ranks)
+
+    def round_ended(self, cause: str, *, failed: bool, noticed: float | None = None) -> None:
+        """Report that the round has ended and the next one is forming.
+
+        Args:
+            cause: a message for the user.
+            failed: whether a rank failed or a node was lost; else the number of nodes changes.
+            noticed: when this node detected it, in ``time.monotonic()``; None for now.
+        """
+        self._round_over = True
+        self._failed = self._failed or failed
+        self.recovery.begin(cause, noticed=noticed)
+        if self._report:
+            self._report = {**self._report, "forming": True}
+            self._changed.set()
+
+    def observe(
+        self, ranks: Ranks, timings: Mapping[str, Mapping[str, float]] | None = None, *, training_alone: int = 0
+    ) -> None:
+        """Take what this node's ranks show, and the step times of all; logs each slow rank once.
+
+        Args:
+            ranks: this node's.
+            timings: as ``Rendezvous.step_timings`` gives them.
+            training_alone: as ``Rendezvous.training_alone``.
+        """
+        self.recovery.update(ranks.reached)
+        self.loaded = max(self.loaded, ranks.loaded)
+        self.script_steps = ranks.script_steps
+        if self._taken.add(self.script_steps, time.time_ns(), ranks.loaded) and self._taken.lost and self._leads:
+            self._log(self._taken.anew or str(self._taken))
+        self._script_progress = {**ranks.script_progress, **self._taken.facts} or self._script_progress
+        warned = self._alone
+        self._alone = alone(training=training_alone, group=ranks.group, separate=ranks.separate, world=self._world)
+        if self._alone and not warned:
+            self._log(f"warning: {self._alone}")
+        self._timings = timings or self._timings
+        for rank, ratio in self._timings.get("slow", {}).items():
+            if rank not in self._slow:
+                self._slow.add(rank)
+                self._log(f"rank {rank} is slow: its steps take {ratio:.1f} times as long as the others'")
+
+    def stop(self) -> None:
+        """Write the last report, for at most FINAL_REPORT_TIMEOUT seconds, and stop."""
+        self._stopping = True
+        self._changed.set()
+        if self._thread:
+            self._thread.join(FINAL_REPORT_TIMEOUT)
+
+    def _lead(self, sink: Sink, nodes: Mapping[str, Any], world: int) -> None:
+        if not self._report:
+            self._progress_file.unlink(missing_ok=True)  # left from an earlier round
+        self._report = {
+            "run": self._node.run_id,
+            "round": self._round,
+            "formed": time.time(),
+            "forming": False,
+            "world_size": world,
+            "restarts": self._restarts,
+            "nodes": nodes,
+        }
+        self._changed.set()
+        if not self._thread:
+            self._thread = threading.Thread(target=self._run, args=(sink,), name="report", daemon=True)
+            self._thread.start()
+
+    def _run(self, sink: Sink) -> None:
+        """Write the report at once when the round changes, and at intervals for the progress."""
+        last = False
+        while not last:
+            self._changed.wait(sink.interval)
+            self._changed.clear()
+            last, report = self._stopping, self._report
+            if report:
+                now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+                self._put(sink, {**report, "updated": now, "progress": self._progress(), **self._health(report)})
+
+    def _health(self, report: Mapping[str, Any]) -> dict[str, Any]:
+        """Step times and failures, per node and not per rank: a ConfigMap holds at most 1 MiB."""
+        busy = {int(rank): seconds for rank, seconds in self._timings.get("busy", {}).items()}
+        slowest = {
+            index: round(max(busy[rank] for rank in ranks), 4)
+            for index, node in report["nodes"].items()
+            if (ranks := [rank for rank in range(node["ranks"][0], node["ranks"][1] + 1) if rank in busy])
+        }
+        slow, failures = self._timings.get("slow", {}), self._failures.known
+        return {
+            "busy": slowest,
+            "slow": slow,
+            "last_recovery": self.recovery.complete,
+            "failures": failures,
+            "warning": self.warning,
+        }
+
+    def _put(self, sink: Sink, report: Mapping[str, Any]) -> None:
+        try:
+            sink.put(report)
+        except OSError as error:  # a full disk or an unreachable server: the next report may succeed
+            reason = str(error)
+            if reason not in self._warned:
+                self._warned.add(reason)
+                self._log(f"warning: cannot write the status report: {reason}")
+
+    def _log(self, text: str) -> None:
+        log(self._node.node_index, text)
+
+    def _progress(self) -> Mapping[str, Any]:
+        try:
+            progress = json.loads(self._progress_file.read_bytes())
+        except (OSError, ValueError):  # the script does not write it, or has not yet
+            return self._script_progress
+        return fit(progress) if isinstance(progress, dict) else {}

@@ -1,0 +1,273 @@
+"""torchrun's elastic agent, extended for jobs in a cluster.
+
+Torch's agent decides when ranks are started and restarted. This module starts, watches and stops them, charges failures
+to the restart budget, forwards a drain to the ranks, and publishes who runs where. It does not find the other nodes.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerState
+
+from kittrain.agent.processes.rank_logs import RankLogs
+from kittrain.agent.processes.rank_watch import RankWatch
+from kittrain.agent.processes.ranks import RankFiles, RankProcesses, Starter
+from kittrain.agent.processes.worker_group import MONITOR_INTERVAL, process_failures, rank_environment, worker_spec
+from kittrain.agent.rendezvous.backend import LOST, Rendezvous, RoundOver
+from kittrain.agent.report.drain_outcome import DrainOutcome
+from kittrain.agent.report.failure_message import GivenUpError, failure_ending
+from kittrain.agent.report.postmortem import Postmortem
+from kittrain.agent.report.publish import Reporter
+from kittrain.agent.rounds.drain import Drain, DrainRequested
+from kittrain.job.env import WORKER_DRAINED, NodeEnv
+from kittrain.outcome.failures import Budget, Failure, is_hopeless, lacks_file, root_cause, script_round
+from kittrain.outcome.marker import seen_finished
+from kittrain.outcome.termination import Ending
+from kittrain.system import heartbeat
+from kittrain.system.console import log
+from kittrain.torch_private.elastic import ElasticAgent
+
+EXIT_TIMEOUT: Final = 300.0  # seconds that a node whose ranks are done waits for the others
+FINISHED_EXIT_TIMEOUT: Final = 10.0  # the same, once the run is marked as finished
+KILL_RESERVE: Final = 5.0  # seconds of the grace period reserved for the exit after SIGKILL
+SIGKILL_EXIT: Final = -9  # exit code of a rank that hangs
+LOST_STOP_TIMEOUT: Final = 1.0  # seconds from SIGTERM to SIGKILL if peers are lost: ranks may hang in a collective
+
+
+class NodeAgent(ElasticAgent):
+    """The elastic agent of one node, for one connection to the rendezvous.
+
+    Args:
+        rendezvous: the connection's rendezvous handler.
+        node: the node's environment.
+        starter: starts the ranks.
+        logs: receives their output.
+        drain: the drain request.
+        budget: the restart budget; outlives this agent.
+        reporter: publishes the job's report.
+        on_failure: called with each round's failure and its outcome.
+    """
+
+    def __init__(
+        self,
+        rendezvous: Rendezvous,
+        *,
+        node: NodeEnv,
+        starter: Starter,
+        logs: RankLogs,
+        drain: Drain,
+        budget: Budget,
+        reporter: Reporter,
+        on_failure: Callable[[Ending], None],
+    ) -> None:
+        super().__init__(worker_spec(node, rendezvous))
+        self.ending = Ending(outcome="retryable", reason="the ranks have not run yet")  # of the last failed round
+        self.joined = False  # whether it ever completed a rendezvous
+        self._handler = rendezvous
+        self._stop_timeout = max(node.grace_period - KILL_RESERVE, 1.0)
+        self._drain_outcome = DrainOutcome(timeout=self._stop_timeout)
+        self._node = node
+        self._starter = starter
+        self._logs = logs
+        self._drain = drain
+        self._budget = budget
+        self._reporter = reporter
+        self._on_failure = on_failure
+        self._watch = RankWatch(rendezvous, logs, timeout=node.hang_timeout, log=partial(log, node.node_index))
+        self._ranks = RankProcesses()
+        self._postmortem = Postmortem()
+        self._files: list[RankFiles] = []
+        self._drain_forwarded = False
+
+    def rendezvous(self, worker_group: WorkerGroup) -> None:
+        """See the base class. A drain ends it.
+
+        Raises:
+            GivenUpError: ranks of this node left too many rounds that others still needed.
+        """
+        with self._drain.interruptible():
+            super().rendezvous(worker_group)
+            self.joined = True
+            self._reporter.recovery.mark("form")
+            group: Any = worker_group  # torch types the fields that a rendezvous sets as None
+            self._reporter.begin(
+                group.store,
+                group_rank=group.group_rank,
+                group_size=group.group_world_size,
+                ranks=(group.workers[0].global_rank, group.workers[-1].global_rank),
+                world=group.workers[0].world_size,
+            )
+            self._charge_departure()
+
+    def _charge_departure(self) -> None:
+        """Charge the last round to this node if one of its ranks left it with 0, and others lost it."""
+        cause = self._reporter.departed
+        if cause is None:
+            return
+        script = script_round(cause, steps=self._reporter.script_steps, loaded=self._reporter.loaded)
+        restart = self._budget.charge(cause.kind, script=script)
+        self.ending = failure_ending(cause, restart=restart, budget=self._budget)
+        self._on_failure(self.ending)
+        self._reporter.failed(cause)
+        if not restart:
+            raise GivenUpError(self.ending)
+
+    def start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
+        """See the base class."""
+        self._drain_outcome.begin(len(worker_group.workers))
+        ranks = [worker.global_rank for worker in worker_group.workers]
+        folder = self._logs.begin(ranks)
+        self._files = [RankFiles(folder, rank) for rank in ranks]
+        self._ranks = RankProcesses()
+        self._postmortem = Postmortem()
+        restarts = worker_group.spec.max_restarts - self.remaining_restarts
+        heartbeats = [heartbeat.prepare(files.heartbeat) for files in self._files]
+        for worker, files in zip(worker_group.workers, self._files, strict=True):
+            env = rank_environment(worker_group, worker, restarts=restarts, files=files)
+            self._ranks.add(self._starter.start(env, files.pipe))
+        self._watch.begin(dict(zip(ranks, zip(self._ranks.pids, heartbeats, strict=True), strict=True)))
+        return dict(enumerate(self._ranks.pids))
+
+    def monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+        """See the base class. Forwards a drain to the ranks, and stops them when they fail or hang."""
+        codes = self._ranks.exit_codes()
+        self._observe_departures(codes)
+        self._drain_outcome.observe(codes, draining=self._drain.requested)
+        if self._drain.requested and not self._drain_forwarded:
+            self._forward_drain()
+        if self._drain_outcome.pending(codes, draining=self._drain.requested):
+            if self._drain_outcome.timed_out(time.monotonic()):
+                self._ranks.signal(signal.SIGKILL)
+            return RunResult(state=WorkerState.HEALTHY)
+        if self._handler.culprit is not None:
+            return self._hung(*self._handler.culprit)
+        if any(codes) or (self._drain_outcome.unfinished(codes) and not self._finished()):
+            return self._failed(worker_group)
+        if None in codes:
+            self._watch.poll()
+            self._observe(worker_group, ended=False)
+            return RunResult(state=WorkerState.HEALTHY)
+        self._watch.finish()
+        self._observe(worker_group, ended=True)
+        return RunResult(
+            state=WorkerState.SUCCEEDED,
+            return_values=dict.fromkeys(worker.global_rank for worker in worker_group.workers),
+        )
+
+    def _observe_departures(self, codes: Sequence[int | None]) -> None:
+        """Keep which rank has ended with 0 by itself; after a signal to stop, that says nothing."""
+        if not self._drain.requested:
+            self._reporter.departures.saw_codes([files.rank for files in self._files], codes, time.time())
+
+    def _observe(self, worker_group: WorkerGroup, *, ended: bool) -> None:
+        """Publish what the ranks show, and tell the other nodes whether these train alone."""
+        alone = self._watch.training_alone(worker_group.workers[0].world_size, ended=ended)
+        with suppress(*LOST):  # then the round is over
+            self._handler.report_alone(alone)
+        self._reporter.observe(self._watch, self._handler.step_timings, training_alone=self._handler.training_alone)
+
+    def _forward_drain(self) -> None:
+        """Forward the drain: first to the other nodes, because their ranks may exit by agreement with ours."""
+        self._drain_forwarded = True
+        with suppress(*LOST):  # then there are no others
+            self._handler.drain()
+        self._ranks.signal(signal.SIGTERM)
+
+    def _finished(self) -> bool:
+        """Whether training has finished, by the run's or this node's marker."""
+        return self._marked() or any(files.finished.exists() for files in self._files)
+
+    def _marked(self) -> bool:
+        return seen_finished(self._node.snapshot_dir, self._node.run_id)
+
+    def _failed(self, worker_group: WorkerGroup) -> RunResult:
+        noticed = time.monotonic()
+        codes = self._ranks.exit_codes()
+        self._observe_departures(codes)
+        agreed = WORKER_DRAINED in codes or not any(codes)
+        with suppress(*LOST):  # then the others know already
+            self._handler.end_round(lost=not agreed)
+        self._ranks.stop(LOST_STOP_TIMEOUT)
+        self._logs.finish()
+        failures = process_failures(worker_group, self._ranks.exit_codes(), self._files)
+        explained = [self._postmortem.failure(rank, one, self._logs.last(rank)) for rank, one in failures.items()]
+        self._resolve_failure(explained, noticed=noticed)
+        return RunResult(state=WorkerState.FAILED, failures=failures)
+
+    def _hung(self, culprit: int, step: int) -> RunResult:
+        """All nodes' ranks hang; the hub has named the culprit."""
+        noticed = time.monotonic()
+        self._ranks.stop(LOST_STOP_TIMEOUT)
+        self._logs.finish()
+        hang = Failure(rank=culprit, exit_code=SIGKILL_EXIT, error=self._handler.reason, time=int(time.time()))
+        self._resolve_failure([hang], noticed=noticed, step=step)
+        return RunResult(state=WorkerState.FAILED)
+
+    def stop_workers(self, worker_group: WorkerGroup) -> None:
+        """See the base class."""
+        # Only group rank 0 logs why the round ended, unless it has logged a failure itself.
+        if not (self._reporter.forming or worker_group.group_rank) and self._handler.reason:
+            log(self._node.node_index, self._handler.reason)
+        if not self._reporter.departures.explained:  # else they were stopped
+            self._observe_departures(self._ranks.exit_codes())
+        self._reporter.round_ended(self._handler.reason, failed=self._handler.lost)
+        self.shutdown()
+        self._reporter.recovery.mark("stop")
+
+    def shutdown(self) -> None:
+        """See the base class: at once if ranks are lost, else within the grace period."""
+        agreed = self._drain.requested or WORKER_DRAINED in self._ranks.exit_codes() or not self._handler.lost
+        self._ranks.stop(self._stop_timeout if agreed else LOST_STOP_TIMEOUT)
+        self._logs.finish()
+
+    def exit_barrier(self) -> None:
+        """Wait until the ranks of all nodes are done: node 0's store must outlive them.
+
+        Raises:
+            RoundOver: the ranks of another node have to continue, and these with them.
+            DrainRequested: a drain was requested, and other nodes still need what this one hosts.
+        """
+        began = time.monotonic()
+        try:
+            while not self._handler.done(timeout=MONITOR_INTERVAL):
+                # A node that was killed at the very end finds the run finished and does not rejoin.
+                marked = self._marked()
+                if self._drain.requested and self._node.hosts_rendezvous and not marked:
+                    raise DrainRequested
+                timeout = FINISHED_EXIT_TIMEOUT if marked else max(EXIT_TIMEOUT, self._node.grace_period)
+                if self._drain.requested or time.monotonic() > began + timeout:
+                    return
+            self._reporter.observe(self._watch, training_alone=self._handler.training_alone)
+        except RoundOver:
+            if not self._marked():
+                raise
+        except LOST:  # node 0 has seen all nodes and exited
+            pass
+
+    def _resolve_failure(self, failures: list[Failure], *, noticed: float, step: int | None = None) -> None:
+        """Find the root cause, charge the budget, and decide whether torch's agent restarts the ranks."""
+        self.remaining_restarts = 0
+        if self._drain.requested:
+            self.ending = Ending(outcome="drained", reason="received a stop signal", failure=None)
+            return
+        cause = root_cause(failures)
+        self._watch.finish()
+        self._reporter.observe(self._watch, training_alone=self._handler.training_alone)
+        self._reporter.departures.saw_failure(cause, time.time())
+        script = script_round(cause, steps=self._watch.script_steps, loaded=self._reporter.loaded)
+        hopeless = is_hopeless(cause, self.ending.failure)
+        hopeless = hopeless or (bool(self._node.code) and lacks_file(cause, Path.cwd()))
+        restart = self._budget.charge(cause.kind, step=step, script=script) and not hopeless
+        self.ending = failure_ending(cause, restart=restart, hopeless=hopeless, budget=self._budget)
+        self._on_failure(self.ending)
+        self._reporter.failed(cause)
+        self._reporter.round_ended(self.ending.reason, failed=True, noticed=noticed)
+        if restart:
+            self.remaining_restarts = self._budget.max_restarts - self._budget.own + 1

@@ -1,0 +1,243 @@
+"""Runs a node: connects to the rendezvous and runs elastic agents, one after the other, until the job ends."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from subprocess import Popen
+from typing import Final
+
+import torch
+from torch.distributed.elastic.rendezvous import RendezvousTimeoutError
+
+from kittrain.agent.processes.rank_logs import RankLogs
+from kittrain.agent.processes.ranks import Starter
+from kittrain.agent.processes.zygote import Zygote
+from kittrain.agent.rendezvous.backend import LOST, Backend, JobEnded
+from kittrain.agent.rendezvous.c10d import C10dBackend
+from kittrain.agent.rendezvous.hub_backend import HubBackend
+from kittrain.agent.rendezvous.settings import RendezvousSettings
+from kittrain.agent.report.failure_message import GivenUpError
+from kittrain.agent.report.publish import Reporter
+from kittrain.agent.report.report_sinks import sink_of
+from kittrain.agent.rounds.drain import Drain, DrainRequested
+from kittrain.agent.rounds.elastic import NodeAgent
+from kittrain.agent.setup import host_info
+from kittrain.agent.setup.host_info import HostError, HostInfo
+from kittrain.job.env import NodeEnv
+from kittrain.outcome import termination
+from kittrain.outcome.failures import Budget
+from kittrain.outcome.marker import seen_finished
+from kittrain.outcome.termination import Ending
+from kittrain.system.console import log
+
+REJOIN_INTERVAL: Final = 0.1  # seconds between two attempts to join
+NOTIFY_TIMEOUT: Final = 10.0  # seconds to notify the others that the job has failed
+YIELD_TIMEOUT: Final = 30.0  # seconds after which a node beyond the minimum makes room for an unscheduled node 0
+
+
+class Supervisor:
+    """Runs one node until it ends.
+
+    Args:
+        node: the node's environment.
+        command: ``script args`` or ``-m module args``.
+        settings: the rendezvous settings.
+        secret: the run's secret, if it has one.
+        hub: the hub's process, if this node hosts it.
+        zygote: forks the ranks; None starts them cold.
+        drain: the drain request.
+        scratch: the agent's temporary folder.
+    """
+
+    def __init__(
+        self,
+        node: NodeEnv,
+        command: list[str],
+        *,
+        settings: RendezvousSettings,
+        secret: bytes | None,
+        hub: Popen[bytes] | None,
+        zygote: Zygote | None,
+        drain: Drain,
+        scratch: Path,
+    ) -> None:
+        self._node = node
+        self._settings = settings
+        self._secret = secret
+        self._hub = hub
+        self._starter = Starter(command, zygote=zygote, packages=node.packages, log=self._log)
+        self._drain = drain
+        self._joined = False
+        self._announced = False
+        self._waiting_for = ""  # the last logged reason for waiting for node 0
+        self._budget = Budget(max_restarts=node.max_restarts, snapshot_dir=node.snapshot_dir)
+        self._logs = RankLogs(scratch)
+        progress = scratch / "progress.json"
+        os.environ["KIT_PROGRESS_FILE"] = str(progress)  # inherited by the ranks
+        self._reporter = Reporter(node, sink=sink_of(node.report, self._log, os.environ), progress_file=progress)
+
+    def run(self) -> Ending:
+        """Run until the node ends.
+
+        Raises:
+            DrainRequested: a drain was requested while the node waited for others.
+        """
+        with self._drain.interruptible():
+            backend = self._backend()
+        try:
+            ending = self._check_gpus() or self._run_rounds(backend)
+            if ending.outcome == "fatal":
+                self._notify_others(backend, replace(ending, node=self._node.node_index))
+        except JobEnded as error:
+            return error.ending
+        else:
+            return ending
+        finally:
+            self._reporter.stop()
+            del backend  # c10d: its store is hosted until here
+
+    def _backend(self) -> Backend:
+        if self._node.rendezvous == "c10d":
+            return C10dBackend(self._node, self._settings)
+        return HubBackend(self._node, self._settings, started_at=time.time(), secret=self._secret)
+
+    def _check_gpus(self) -> Ending | None:
+        try:
+            host_info.check_gpus(self._node, visible=torch.cuda.device_count())
+        except HostError as error:
+            return Ending(outcome="fatal", reason=str(error))
+        return None
+
+    def _notify_others(self, backend: Backend, ending: Ending) -> None:
+        """Make the other nodes end for the same reason. Node 0, which hosts the rendezvous, waits until they know."""
+        with suppress(*LOST):  # node 0 is gone
+            backend.connect(deadline=time.monotonic() + NOTIFY_TIMEOUT)
+            rendezvous = backend.handler("")
+            rendezvous.fail(ending, timeout=NOTIFY_TIMEOUT if self._node.hosts_rendezvous else 0.0)
+            rendezvous.leave()
+
+    def _run_rounds(self, backend: Backend) -> Ending:
+        patience = self._settings.join_timeout
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                return self._attempt(backend, deadline)
+            except LOST as error:
+                if self._drain.requested:
+                    raise DrainRequested from error
+                if seen_finished(self._node.snapshot_dir, self._node.run_id):
+                    return termination.FINISHED  # so node 0 has exited
+                if self._hub and self._hub.poll() is not None:
+                    return Ending(outcome="retryable", reason="the rendezvous hub process has exited")
+                if self._joined:
+                    deadline = time.monotonic() + patience
+                if time.monotonic() > deadline:
+                    return Ending(outcome="retryable", reason=f"no rendezvous within {patience} s: {error}")
+                self._log(f"rendezvous lost, rejoining ({first_line(error)})")
+                self._reporter.round_ended(first_line(error), failed=True)
+            with self._drain.interruptible():
+                time.sleep(REJOIN_INTERVAL)
+
+    def _attempt(self, backend: Backend, deadline: float) -> Ending:
+        """Connect once and run rounds until the connection is lost or the job ends."""
+        self._joined, self._waiting_for = False, ""
+        if ending := self._connect(backend, deadline):
+            return ending
+        host = host_info.inspect(self._node, accelerated=may_have_accelerator())
+        self._apply_launch_settings(host)
+        with self._drain.interruptible():
+            self._starter.prepare()
+        rendezvous = backend.handler(host.local_addr)
+        agent = NodeAgent(
+            rendezvous,
+            node=self._node,
+            starter=self._starter,
+            logs=self._logs,
+            drain=self._drain,
+            budget=self._budget,
+            reporter=self._reporter,
+            on_failure=self._record_failure,
+        )
+        try:
+            result = agent.run()
+            but = f", but {warning}" if (warning := self._reporter.warning) else ""
+        except GivenUpError as error:
+            return error.ending
+        else:
+            return agent.ending if result.is_failed() else Ending(outcome="done", reason=f"all ranks succeeded{but}")
+        finally:
+            self._joined = agent.joined
+            rendezvous.leave()
+
+    def _connect(self, backend: Backend, deadline: float) -> Ending | None:
+        """Connect to node 0, or end to make room for it."""
+        patience = YIELD_TIMEOUT if self._node.node_index >= self._node.min_nodes else self._settings.join_timeout
+        until = min(deadline, time.monotonic() + patience)
+        try:
+            with self._drain.interruptible():
+                backend.connect(deadline=until, waiting=self._wait)
+        except RendezvousTimeoutError as error:
+            # Node 0 has no DNS name, so it is not scheduled. If there is room for the minimum, a node beyond it may
+            # occupy node 0's place; it exits, and its next pod queues up behind node 0.
+            if until < deadline and is_unresolved(error):
+                return Ending(outcome="drained", reason="node 0 is not scheduled: making room for it")
+            raise
+        return None
+
+    def _wait(self, reason: str) -> None:
+        """Called between attempts to connect to node 0, which may have finished and exited."""
+        if seen_finished(self._node.snapshot_dir, self._node.run_id):
+            raise JobEnded(termination.FINISHED)
+        if reason != self._waiting_for:
+            self._log(reason)
+        self._waiting_for = reason
+
+    def _apply_launch_settings(self, host: HostInfo) -> None:
+        """Set the ranks' environment from the host, and log it once."""
+        node = self._node
+        launch = host_info.launch_settings(node, host, os.environ)
+        os.environ.update(launch.env)  # inherited by the ranks
+        if self._announced:
+            return
+        self._announced = True
+        self._log(
+            f"node {node.node_index} of {node.min_nodes}"
+            + (f" to {node.max_nodes}" if node.max_nodes > node.min_nodes else "")
+            + f", {node.procs_per_node} rank(s) here, rendezvous at {node.rendezvous_host}:{node.rendezvous_port}, "
+            f"interface {os.environ.get('GLOO_SOCKET_IFNAME', 'chosen by torch')}"
+        )
+        for warning in launch.warnings:
+            self._log(f"warning: {warning}")
+
+    def _record_failure(self, ending: Ending) -> None:
+        """Write the latest failure to the termination message, even while the job recovers."""
+        termination.write(self._node.termination_log, ending, node_index=self._node.node_index)
+        if ending.outcome == "retryable":
+            self._log(ending.reason)
+
+    def _log(self, text: str) -> None:
+        log(self._node.node_index, text)
+
+
+def may_have_accelerator() -> bool:
+    """Whether torch may find something else than CPUs to compute on; initializes nothing, counts only GPUs of CUDA."""
+    try:
+        built_for = torch.accelerator.current_accelerator()
+    except RuntimeError:  # torch 2.6's way to say None
+        return False
+    return built_for is not None and (built_for.type != "cuda" or torch.cuda.device_count() > 0)
+
+
+def is_unresolved(error: BaseException | None) -> bool:
+    """Whether an error was caused by a name that does not resolve."""
+    return error is not None and (isinstance(error, socket.gaierror) or is_unresolved(error.__cause__))
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error: torch's network errors contain a C++ stack."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

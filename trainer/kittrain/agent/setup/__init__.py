@@ -1,0 +1,1 @@
+"""What a node needs before its first rank: code, packages, secret, memory."""

@@ -1,0 +1,1 @@
+"""Tools that kitctl runs beside a claim. Standard library only."""

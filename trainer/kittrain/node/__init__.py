@@ -1,1 +1,0 @@
-"""Runs one node of a job: its agent, ranks, logs, report and drain."""

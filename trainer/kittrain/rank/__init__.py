@@ -1,0 +1,1 @@
+"""What runs in a rank. Never imports the agent (``kittrain.agent``)."""

@@ -1,0 +1,176 @@
+"""``python -P -m kittrain.rank.snapshots``: manages a folder of snapshots; kitctl runs it where the folder is mounted.
+
+It prints one JSON document; ``export`` prints the file itself. Messages go to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from kittrain.rank.snapshots.files.shards import CorruptError
+from kittrain.rank.snapshots.folder import catalogue
+from kittrain.rank.snapshots.folder.catalogue import CatalogueError, SnapshotInfo
+from kittrain.rank.snapshots.folder.snapshot import IncompatibleError, Manifest
+from kittrain.rank.snapshots.proof import prove
+from kittrain.system.files import Buffer
+
+Options = argparse.Namespace
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run a verb and print its result; errors end with exit code 1 and the reason on stderr."""
+    options = parser().parse_args(argv)
+    output = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keep libraries' output out of the result
+    try:
+        with open(output, "wb") as stream:  # noqa: PTH123 - a descriptor
+            stream.writelines(VERBS[options.verb](options))
+    except (CatalogueError, CorruptError, IncompatibleError, OSError, ValueError) as error:
+        sys.exit(str(error))
+
+
+def list_(options: Options) -> Iterable[bytes]:
+    """All snapshots, the newest first."""
+    return _json([_row(one) for one in catalogue.inspect_all(options.folder)])
+
+
+def verify(options: Options) -> Iterable[bytes]:
+    """All snapshots, or one, with every byte read."""
+    found = catalogue.inspect_all(options.folder, verify=True)
+    return _json([_row(one) for one in ([catalogue.pick(found, options.which)] if options.which else found)])
+
+
+def show(options: Options) -> Iterable[bytes]:
+    """One snapshot, its ledger, and the model's tensors."""
+    info, manifest = _pick(options)
+    tensors = [asdict(one) for one in catalogue.parameters(info, manifest)]
+    return _json({**_row(info), **_details(manifest), "tensors": tensors})
+
+
+def export(options: Options) -> Iterable[Buffer]:
+    """The model's plain state dict as a file."""
+    from kittrain.rank.snapshots.state import model_file, safetensors, weights  # noqa: PLC0415  only this verb needs torch
+
+    info, manifest = _pick(options)
+    source = weights.of_snapshot(info.path)
+    if options.format == "pt":
+        return model_file.stream(source)
+    return safetensors.stream(source, {"job": manifest.job, "step": str(manifest.step), "snapshot": manifest.name})
+
+
+def prune(options: Options) -> Iterable[bytes]:
+    """List the snapshots that may be deleted, or delete those given by ``--drop NAME``."""
+    found = catalogue.inspect_all(options.folder, verify=True)
+    selection = {"keep": options.keep, "damaged": options.damaged}
+    if options.drop:
+        return _json([_row(one) for one in catalogue.delete(found, options.drop, **selection)])
+    return _json([_row(one) for one in catalogue.prunable(found, **selection)])
+
+
+def audit(options: Options) -> Iterable[bytes]:
+    """A proof and the ledger that it is based on, for each snapshot, the newest first."""
+    found = [one for one in catalogue.inspect_all(options.folder) if one.path.name.startswith("step-")]
+    manifests = {one.path.name: one.manifest for one in found if one.manifest}
+    proofs = [asdict(prove(one, manifests)) | {"ledger": _entries(one)} for one in manifests.values()]
+    return _json({"proofs": proofs, "unusable": [_row(one) for one in found if not one.manifest]})
+
+
+VERBS: Final[Mapping[str, Callable[[Options], Iterable[Buffer]]]] = {
+    "list": list_,
+    "verify": verify,
+    "show": show,
+    "export": export,
+    "prune": prune,
+    "audit": audit,
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line: a folder, a verb, and its options."""
+    line = argparse.ArgumentParser(prog="python -m kittrain.rank.snapshots", description=__doc__)
+    line.add_argument("--folder", type=Path, required=True, help="folder of the snapshots")
+    verbs = line.add_subparsers(dest="verb", required=True)
+    made = {name: verbs.add_parser(name, help=run.__doc__) for name, run in VERBS.items()}
+    for name in ("verify", "show", "export"):
+        made[name].add_argument("which", nargs="?", help="step or name of a snapshot (default: the newest good one)")
+    made["export"].add_argument("--format", choices=("pt", "safetensors"), default="pt")
+    made["prune"].add_argument("--keep", type=int, required=True, help="number of newest good snapshots to keep")
+    made["prune"].add_argument("--damaged", action="store_true", help="include damaged ones")
+    made["prune"].add_argument("--drop", metavar="NAME", action="append", default=[], help="delete this snapshot")
+    return line
+
+
+def _pick(options: Options) -> tuple[SnapshotInfo, Manifest]:
+    info = catalogue.pick(catalogue.inspect_all(options.folder), options.which)
+    if info.manifest is None:
+        raise CatalogueError(f"{info.path.name} is {info.condition}: {info.reason}")
+    return info, info.manifest
+
+
+def _row(info: SnapshotInfo) -> dict[str, Any]:
+    manifest = info.manifest
+    return {
+        "name": info.path.name,
+        "condition": info.condition,
+        "reason": info.reason,
+        "step": info.step,
+        "generation": info.generation,
+        "size": info.size,
+        "epoch": _epoch(manifest) if manifest else None,
+        "run": manifest and manifest.run,
+        "world_size": manifest and manifest.world_size,
+        "created": manifest and manifest.created,
+        "not_finite": manifest.not_finite if manifest else "",
+    }
+
+
+def _epoch(manifest: Manifest) -> int | None:
+    """The epoch of the last step, from 1; None if the order of the data is not known."""
+    reached = manifest.cursor
+    return reached.epoch + (reached.position > 0) if manifest.segment.order.is_known else None
+
+
+def _details(manifest: Manifest) -> dict[str, Any]:
+    known = manifest.segment.order.is_known
+    return {
+        "job": manifest.job,
+        "position": manifest.cursor.position if known else 0,
+        "samples": manifest.samples if known else 0,
+        "batch": manifest.batch if known else 0,
+        "seed": manifest.seed,
+        "torch": manifest.torch,
+        "parent": manifest.parent.name if manifest.parent else "",
+        "digest": manifest.digest,
+        "ledger": _entries(manifest),
+    }
+
+
+def _entries(manifest: Manifest) -> list[dict[str, Any]]:
+    return [asdict(one) for one in manifest.ledger]
+
+
+def _json(value: object) -> list[bytes]:
+    """As JSON with camelCase keys, like kitctl's other output."""
+    return [json.dumps(_camel(value), indent=1).encode(), b"\n"]
+
+
+def _camel(value: object) -> object:
+    match value:
+        case dict():
+            return {re.sub(r"_(.)", lambda m: m[1].upper(), key): _camel(one) for key, one in value.items()}
+        case list():
+            return [_camel(one) for one in value]
+        case _:
+            return value
+
+
+if __name__ == "__main__":
+    main()

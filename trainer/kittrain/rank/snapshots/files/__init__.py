@@ -1,0 +1,1 @@
+"""The files of a snapshot: shards, their checksums and their layout."""

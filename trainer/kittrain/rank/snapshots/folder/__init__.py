@@ -1,0 +1,1 @@
+"""The folder of snapshots: which there are, which may be resumed, which go."""

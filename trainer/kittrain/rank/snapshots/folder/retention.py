@@ -1,0 +1,38 @@
+"""Which snapshots of a run are kept: the last few, milestones, the best by a metric, and the last finite one. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from kittrain.job.env import RankEnv
+from kittrain.rank.snapshots.folder.snapshot import Manifest
+
+
+class Retention:
+    """The retention policy that the environment sets."""
+
+    def __init__(self, env: RankEnv) -> None:
+        self._last = env.snapshot_keep
+        self._every = env.snapshot_keep_every
+        self._better, _, self._metric = env.snapshot_keep_best.partition(":")
+
+    def expired(self, snapshots: Sequence[Manifest]) -> list[Manifest]:
+        """The snapshots that may be deleted, given a run's snapshots in order."""
+        finite = [one for one in snapshots if not one.not_finite]
+        kept = (*snapshots[-self._last :], *self._milestones(snapshots), *self._best(finite), *finite[-1:])
+        names = {one.name for one in kept}
+        return [one for one in snapshots if one.name not in names]
+
+    def _milestones(self, snapshots: Sequence[Manifest]) -> list[Manifest]:
+        """The first snapshot at or after each multiple of the interval. It stays the first, as it is never deleted."""
+        if self._every is None:
+            return []
+        reached = [0, *(one.step // self._every for one in snapshots)]
+        return [one for one, before, now in zip(snapshots, reached, reached[1:], strict=False) if now > before]
+
+    def _best(self, snapshots: Sequence[Manifest]) -> list[Manifest]:
+        """The snapshot with the best metric, which has to be finite; the first of equal ones."""
+        measured = [one for one in snapshots if math.isfinite(one.metrics.get(self._metric, math.nan))]
+        choose = max if self._better == "max" else min
+        return [choose(measured, key=lambda one: one.metrics[self._metric])] if measured else []

@@ -1,0 +1,147 @@
+"""Proves from snapshots' ledgers that a run counted each sample of each epoch exactly once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kittrain.rank.snapshots.folder.ledger import Entry, LedgerError, Segment, audit, first_divergence, new_order_start
+from kittrain.rank.snapshots.folder.snapshot import Manifest
+from kittrain.rank.world.order import Cursor, Order
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part of a history in one order of the data. An epoch that it does not complete starts over in the next one.
+
+    Attributes:
+        samples: size of the data set; 0: the order of the data is not known, so only steps are counted.
+        batch: samples in a step.
+        seed: of the order.
+        before: epochs before it, in other orders.
+        epochs: that it completes.
+        position: samples of the epoch after those.
+        counted: samples that it counts once.
+        steps: optimizer steps that took them.
+    """
+
+    samples: int
+    batch: int
+    seed: int
+    before: int
+    epochs: int
+    position: int
+    counted: int
+    steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """What one snapshot's history proves.
+
+    Attributes:
+        snapshot: its name.
+        before: epochs before its current order of the data.
+        epochs: that are complete in this order.
+        position: samples of the epoch after those.
+        samples: size of the data set; 0: the order of the data is not known, so only steps are counted.
+        counted: samples counted once, over all of these epochs.
+        steps: optimizer steps that took them.
+        earlier: the earlier parts of the history, in other orders.
+        generations: number of starts of the ranks that committed something.
+        broken: where and why the proof fails; empty if it holds.
+        entry: index of the ledger's entry where it fails, if it is one.
+    """
+
+    snapshot: str
+    before: int = 0
+    epochs: int
+    position: int
+    samples: int
+    counted: int
+    steps: int
+    earlier: tuple[Part, ...] = ()
+    generations: int
+    broken: str = ""
+    entry: int | None = None
+
+
+def prove(manifest: Manifest, others: Mapping[str, Manifest]) -> Proof:
+    """Audit a snapshot's ledger, and compare it with its cursor and with its parent snapshot.
+
+    Args:
+        manifest: the snapshot's.
+        others: manifests that still exist, by name; its parent may be among them.
+    """
+    order = manifest.segment.order
+    broken, entry = _find_fault(manifest, order, others)
+    *earlier, current = _parts(manifest)
+    return Proof(
+        snapshot=manifest.name,
+        before=current.before,
+        epochs=current.epochs,
+        position=current.position,
+        samples=current.samples,
+        counted=current.counted,
+        steps=current.steps,
+        earlier=tuple(earlier),
+        generations=len({one.generation for one in manifest.ledger}),
+        broken=broken,
+        entry=entry,
+    )
+
+
+def _parts(manifest: Manifest) -> Iterator[Part]:
+    """The parts of the history by order of the data, the current one last."""
+    start, first = Cursor(), 0
+    for segment in (*manifest.earlier, manifest.segment):
+        entries = manifest.ledger[first : segment.entries]
+        reached = manifest.cursor if segment == manifest.segment else _end(entries, segment, start)
+        steps = segment.order.step(reached) - segment.order.step(start)
+        yield _part(segment, start, reached, steps) if segment.order.is_known else _steps_only(start, steps)
+        start, first = new_order_start(reached), segment.entries
+
+
+def _part(segment: Segment, start: Cursor, reached: Cursor, steps: int) -> Part:
+    epochs = reached.epoch - start.epoch
+    return Part(
+        samples=segment.samples,
+        batch=segment.batch,
+        seed=segment.seed,
+        before=start.epoch,
+        epochs=epochs,
+        position=reached.position,
+        counted=epochs * segment.samples + reached.position,
+        steps=steps,
+    )
+
+
+def _steps_only(start: Cursor, steps: int) -> Part:
+    return Part(samples=0, batch=0, seed=0, before=start.epoch, epochs=0, position=0, counted=0, steps=steps)
+
+
+def _end(entries: Sequence[Entry], segment: Segment, start: Cursor) -> Cursor:
+    """Where a segment's last entry ends."""
+    if not entries:
+        return start
+    last = entries[-1]
+    return Cursor(last.epoch, last.stop) if last.stop < segment.samples else Cursor(last.epoch + 1)
+
+
+def _find_fault(manifest: Manifest, order: Order, others: Mapping[str, Manifest]) -> tuple[str, int | None]:
+    """The first fault, and the ledger's entry that has it; an empty text if the proof holds."""
+    try:
+        reached = audit(manifest.ledger, order, manifest.earlier)
+    except LedgerError as error:
+        return str(error), error.entry
+    recorded = Cursor(manifest.cursor.epoch, manifest.cursor.position)
+    if reached != recorded or order.step(recorded) != manifest.step:
+        return f"the ledger ends at {reached}, but the snapshot has {recorded} and step {manifest.step}", None
+    parent = manifest.parent and others.get(manifest.parent.name)
+    if not parent or not manifest.parent:
+        return "", None
+    if parent.digest != manifest.parent.digest:
+        return f"its parent {parent.name} has been replaced: the digest differs", None
+    if (entry := first_divergence(parent.ledger, manifest.ledger)) is not None:
+        return f"entry {entry}: differs from that of its parent {parent.name}", entry
+    return "", None

@@ -1,0 +1,1 @@
+"""How a snapshot is read: from disk, or from copies in memory."""

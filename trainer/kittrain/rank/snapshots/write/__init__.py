@@ -1,0 +1,1 @@
+"""How a snapshot is written: planned by all ranks, copied, published, finished."""

@@ -1,0 +1,240 @@
+"""Reports progress from rank 0: a bar in a terminal, else plain lines, and a file for the job's status."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self
+
+from tqdm import tqdm
+
+from kittrain.rank.snapshots.folder.chain import Committed
+from kittrain.rank.training.grace_period import GracePeriodCheck
+from kittrain.rank.training.step_sync import Step
+from kittrain.rank.world.distributed import World
+
+TICK_SECONDS: Final = 0.5  # between two updates of speed, bar and file
+LINE_SECONDS: Final = 5.0  # between two plain lines
+WINDOW: Final = 60  # updates that the speed is averaged over
+
+
+@dataclass
+class Plan:
+    """How long a run is, as far as is known.
+
+    Attributes:
+        epochs: in all, including those before a restart; None: it has none, or they are not known yet.
+        steps_per_epoch: optimizer steps.
+        total_steps: optimizer steps in all; None is the product of both.
+    """
+
+    epochs: int | None = None
+    steps_per_epoch: int | None = None
+    total_steps: int | None = None
+
+    @property
+    def total(self) -> int | None:
+        """Optimizer steps in all, if known."""
+        if self.total_steps is None and self.epochs is not None and self.steps_per_epoch is not None:
+            return self.epochs * self.steps_per_epoch
+        return self.total_steps
+
+    def estimate(self, start: int, epoch: int, steps_per_epoch: int) -> None:
+        """Estimate the total: an epoch began after ``start`` steps, and the epochs left have about as many each."""
+        if self.epochs is not None:
+            self.steps_per_epoch = steps_per_epoch
+            self.total_steps = start + (self.epochs - epoch) * steps_per_epoch
+
+
+class Reporter:
+    """Context manager around the training loop. Ranks other than 0 report nothing.
+
+    Args:
+        world: its environment has the path of the progress file.
+        plan: of the run; may change.
+
+    Attributes:
+        warning: about the training itself, for the job's status; may be set at any time.
+    """
+
+    def __init__(self, world: World, plan: Plan) -> None:
+        self._main = world.is_main
+        self._print = world.print
+        self._file = world.env.progress_file
+        self._plan = plan
+        self._bar = tqdm(total=plan.total, unit="step", disable=not (self._main and sys.stderr.isatty()))
+        self._last_tick = self._last_line = time.monotonic()
+        self._samples = Speed(self._last_tick)
+        self._steps = Speed(self._last_tick)
+        self._step: Step | None = None
+        self._resumed_from = 0
+        self._resumed_at: float | None = None
+        self._epoch: int | None = None  # that it resumes in, from 0 on
+        self._metrics: dict[str, Any] = {}
+        self._committed = Committed()
+        self._grace = GracePeriodCheck(world)
+        self.warning = self._snapshot_warning = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        self._bar.close()
+        if self._main:
+            self._write()
+
+    def begin(self, steps: int, epoch: int | None = None) -> None:
+        """Training starts, or resumes, after this many steps; in an epoch from 0 on, if that is known.
+
+        Where it resumes is written at once: after the last step there may be no other.
+        """
+        self._resumed_from = self._bar.initial = self._bar.n = steps
+        self._epoch = epoch
+        self._bar.refresh()
+        if self._main and steps:
+            self._write()
+
+    def step(self, step: Step) -> None:
+        """A step has ended."""
+        first, self._step = self._step is None, step
+        if not self._bar.disable:
+            self._bar.update()
+        self._samples.count(step.size)
+        self._steps.count(1)
+        if not self._main:
+            return
+        if first:  # written at once: it shows that the ranks have recovered
+            self._resumed_at = time.time()
+            self._write()
+        now = time.monotonic()
+        self._grace.step(now)
+        if now < self._last_tick + TICK_SECONDS:
+            return
+        self._last_tick = now
+        self._samples.tick(now)
+        self._steps.tick(now)
+        self._bar.total = self._plan.total
+        self._bar.set_postfix(loss=f"{step.loss:.4f}", refresh=False)
+        self._write()
+        if self._bar.disable and now >= self._last_line + LINE_SECONDS:
+            self._last_line = now
+            self._print(self._line(step))
+
+    def flush(self) -> None:
+        """Write the last step, after which others may not come."""
+        if self._main:
+            self._write()
+
+    def snapshot(self, committed: Committed) -> None:
+        """Set the last committed snapshot; called at every step."""
+        if committed is not self._committed:
+            self._committed = committed
+            if not (committed.not_finite and self._snapshot_warning):  # the first of several stays
+                since = f"the snapshots are not finite since step {committed.step}: {committed.not_finite}"
+                self._snapshot_warning = since if committed.not_finite else ""
+            self._grace.snapshot(committed.seconds)
+
+    def epoch(self, epoch: int, metrics: Mapping[str, float]) -> None:
+        """An epoch has ended, with these metrics."""
+        self.metrics(metrics)
+        loss = f" loss {self._step.loss:.4f}" if self._step else ""
+        text = "".join(f" {name} {value:.4f}" for name, value in metrics.items())
+        self._print(f"epoch {_of(epoch + 1, self._plan.epochs)} done{loss}{text}")
+
+    def evaluation(self, steps: int, metrics: Mapping[str, float]) -> None:
+        """An evaluation after so many steps had these results."""
+        self.metrics(metrics)
+        self._print(f"step {_of(steps, self._plan.total)}" + "".join(f" {name} {v:.4f}" for name, v in metrics.items()))
+
+    def metrics(self, metrics: Mapping[str, Any]) -> None:
+        """Set metrics of the status: numbers, or tensors of one number, which are read when they are written."""
+        self._metrics |= metrics
+
+    def _line(self, step: Step) -> str:
+        plan, parts = self._plan, []
+        if plan.epochs is not None:
+            parts.append(f"epoch {_of(step.epoch + 1, plan.epochs)}")
+        if plan.epochs is not None and plan.steps_per_epoch and plan.total_steps is None:
+            parts.append(f"step {_of((step.number - 1) % plan.steps_per_epoch + 1, plan.steps_per_epoch)}")
+        else:
+            parts.append(f"step {_of(step.number, plan.total)}")
+        speed = f"{self._samples.rate:.0f} samples/s" if self._samples.rate else f"{self._steps.rate:.1f} steps/s"
+        return " ".join([*parts, f"loss {step.loss:.4f} {speed} eta {format_duration(self._eta(step))}"])
+
+    def _eta(self, step: Step) -> float:
+        """Seconds to the end; infinite while the speed or the number of steps is unknown."""
+        total, rate = self._plan.total, self._steps.rate
+        return (total - step.number) / rate if total is not None and rate else math.inf
+
+    def _write(self) -> None:
+        """Replace the progress file, which the agent reads. A failed write is repeated at the next update."""
+        step, epochs = self._step, self._plan.epochs
+        if self._file is None or (step is None and not self._resumed_from):
+            return
+        epoch = step.epoch if step else self._epoch
+        facts: dict[str, Any] = {
+            "step": step.number if step else self._resumed_from,
+            "total_steps": self._plan.total,
+            "epoch": None if epochs is None or epoch is None else min(epoch + 1, epochs),
+            "epochs": epochs,
+            "loss": _finite(step.loss) if step else None,
+            "samples_per_second": round(self._samples.rate, 1) or None,
+            "eta_seconds": _finite(self._eta(step)) if step else None,
+            "snapshot_step": self._committed.step,
+            "snapshot_seconds": round(self._committed.seconds, 4),
+            "snapshot_stall_seconds": round(self._committed.stall, 4),
+            "resumed_from": self._resumed_from,
+            "resumed_at": self._resumed_at,
+            "metrics": {name: _finite(float(value)) for name, value in self._metrics.items()},
+            "warning": self.warning or self._snapshot_warning,
+        }
+        scratch = self._file.with_name(f".{self._file.name}")
+        with contextlib.suppress(OSError):
+            scratch.write_text(json.dumps(facts))
+            scratch.replace(self._file)
+
+
+class Speed:
+    """Steps or samples per second, averaged over the last updates; times are monotonic, in seconds."""
+
+    def __init__(self, now: float) -> None:
+        self._counted = 0
+        self._ticks = deque([(now, 0)], maxlen=WINDOW)
+        self.rate = 0.0
+
+    def count(self, number: int) -> None:
+        """Add finished steps or samples."""
+        self._counted += number
+
+    def tick(self, now: float) -> None:
+        """Update the rate."""
+        since, before = self._ticks[0]
+        self._ticks.append((now, self._counted))
+        self.rate = (self._counted - before) / (now - since)
+
+
+def _of(number: int, total: int | None) -> str:
+    """``3/10``; ``3`` if the total is not known."""
+    return f"{number}" if total is None else f"{number}/{total}"
+
+
+def format_duration(seconds: float) -> str:
+    """Hours, minutes and seconds: ``0:00:42``; ``-`` if not finite."""
+    if not math.isfinite(seconds):
+        return "-"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+def _finite(number: float) -> float | None:
+    """None for NaN and infinity, which JSON lacks."""
+    return number if math.isfinite(number) else None

@@ -1,0 +1,255 @@
+"""What surrounds the steps of any training loop: restore, exchange, snapshots, drain, reports.
+
+``Training.fit()`` and ``Run`` both train in a session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Final, Self
+
+from kittrain.job.env import WORKER_DRAINED
+from kittrain.outcome.completion import mark_finished
+from kittrain.rank.snapshots.manager import SnapshotManager
+from kittrain.rank.snapshots.state.rank_state import RankState
+from kittrain.rank.snapshots.state.state import State
+from kittrain.rank.training.loss_watch import LossWatch
+from kittrain.rank.training.report import Plan, Reporter
+from kittrain.rank.training.snapshot_schedule import SnapshotSchedule
+from kittrain.rank.training.step_sync import PendingMean, Step, StepMessage, StepSync, StopRequest
+from kittrain.rank.world.distributed import World
+from kittrain.rank.world.order import Cursor, Order
+from kittrain.system.heartbeat import Phase
+
+OnStep = Callable[[Step], None]
+NO_METRICS: Final[Mapping[str, float]] = {}
+
+
+class Drained(SystemExit):
+    """All ranks stopped at the same step because one was asked to; the exit code asks for a restart."""
+
+    def __init__(self) -> None:
+        super().__init__(WORKER_DRAINED)
+
+
+class Session:
+    """Context manager around the steps; entering it restores the newest saved state. Collective.
+
+    After each step: ``send``, then ``save_or_drain``. After the last one: ``finish``.
+
+    Args:
+        world: all ranks.
+        state: to save and restore.
+        order: of the data.
+        plan: of the run, for reports.
+        snapshot_every: steps between snapshots; None is the environment's.
+        on_step: see ``Training``.
+        own: what each rank saves besides; None is its random number generators only.
+
+    Attributes:
+        cursor: of the data, after the last step.
+        report: progress.
+
+    Raises:
+        ValueError: there are no steps between snapshots.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        state: State,
+        order: Order,
+        plan: Plan,
+        *,
+        snapshot_every: int | None = None,
+        on_step: OnStep | None = None,
+        own: RankState | None = None,
+    ) -> None:
+        every = world.env.snapshot_every if snapshot_every is None else snapshot_every
+        if every < 1:
+            raise ValueError(f"a snapshot every {every} steps: it needs to be 1 or more")
+        self._world = world
+        self._order = order
+        self._schedule = SnapshotSchedule(world.env, every=every)
+        memory_every = world.env.memory_every
+        self._memory_schedule = SnapshotSchedule(world.env, every=memory_every) if memory_every else None
+        self._on_step = on_step
+        self._snapshots = SnapshotManager(world, state, order, own)
+        self._sync = StepSync(world)
+        self._losses = LossWatch(world)
+        self._request = StopRequest()
+        self._stack = ExitStack()
+        self._begin = self.cursor = Cursor()
+        self._plan = plan
+        self.report = Reporter(world, plan)
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            for one in (self._request, self.report, self._snapshots):
+                stack.enter_context(one)
+            self._world.heartbeat.beat(Phase.RESTORING)
+            self._begin = self.cursor = self._snapshots.restore()
+            self._schedule.restart(self._snapshots.committed.step)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, traceback)
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps so far, including those before a restart."""
+        return self._order.step(self.cursor)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether a rank was asked to stop, as all ranks know by now."""
+        return self._sync.received.stop
+
+    def message(self) -> StepMessage:
+        """What this rank sends with its next step."""
+        return StepMessage.of(
+            stop=self._request.requested,
+            written=self._snapshots.written,
+            due=self._schedule.time_due,
+            copied=self._snapshots.memory_ready,
+        )
+
+    def begin(self, epoch: int | None = None, details: str = "") -> None:
+        """Report where training starts.
+
+        Args:
+            epoch: that it resumes in, from 0 on; None: unknown.
+            details: more words for the log.
+        """
+        world, steps = self._world, self.steps
+        ranks = f"{world.size} ranks" if world.size > 1 else "1 rank"
+        start = f"resuming after step {steps}" if steps else "training"
+        if steps and epoch is not None:
+            epochs = self._plan.epochs
+            start += f", at the end of epoch {epochs}" if epoch == epochs else f", in epoch {epoch + 1}"
+        if steps > self._snapshots.committed.step:
+            start += ", from copies in memory,"
+        self.report.snapshot(self._snapshots.committed)
+        self.report.begin(steps, epoch)
+        world.print(f"{start} with {ranks} on {world.device.type}{details}")
+
+    def send(
+        self, cursor: Cursor, mean: PendingMean, *, ids: list[int], size: int, epoch: int, has_loss: bool = True
+    ) -> None:
+        """A step has ended; the one before it is reported.
+
+        Args:
+            cursor: of the data, after it.
+            mean: of the messages that the ranks send with it.
+            ids: this rank's samples, if known.
+            size: number of samples of all ranks, if known.
+            epoch: it belongs to, from 0 on.
+            has_loss: whether the messages have one.
+        """
+        self.cursor = cursor
+        step = Step(
+            number=self.steps,
+            generation=self._snapshots.generation,
+            cursor=cursor,
+            ids=ids,
+            size=size,
+            epoch=epoch,
+            has_loss=has_loss,
+        )
+        self._world.heartbeat.beat(Phase.SYNCING, step=step.number)
+        self._report_step(self._sync.send(step, mean))
+
+    def flush(self) -> None:
+        """Report the last step."""
+        self._report_step(self._sync.flush())
+
+    def save_or_drain(self, metrics: Mapping[str, float] = NO_METRICS) -> None:
+        """Take a snapshot, or begin one if it is due.
+
+        Args:
+            metrics: of the epoch that ends here.
+
+        Raises:
+            Drained: a rank was asked to stop; a snapshot was taken.
+        """
+        if self._sync.received.stop:
+            self._drain(metrics)
+        self._save(metrics)
+        self._world.heartbeat.beat(Phase.DATA)
+
+    def commit(self, metrics: Mapping[str, float] = NO_METRICS, *, changed: bool = False) -> None:
+        """Take a snapshot, and wait for it.
+
+        Args:
+            metrics: of this state.
+            changed: it may have changed since the last snapshot, even if no step has ended since.
+        """
+        self._world.heartbeat.beat(Phase.SAVING)
+        self.flush()
+        self._snapshots.commit(self.cursor, metrics, not_finite=self._losses.problem, changed=changed)
+        self._schedule.restart(self.steps)
+        self.report.snapshot(self._snapshots.committed)
+
+    def finish(self, metrics: Mapping[str, float] = NO_METRICS, *, changed: bool = False) -> None:
+        """Training has ended: take the last snapshot, and write the model's file and a marker.
+
+        Args:
+            metrics: of the last step.
+            changed: the state may have changed since the last snapshot, even if no step has ended since.
+
+        Raises:
+            SnapshotError: the trained model cannot be written.
+            Fenced: ranks of a newer generation have taken over.
+        """
+        if changed or self.cursor != self._begin:
+            self.commit(metrics, changed=changed)
+        self._snapshots.finish()
+        mark_finished()
+        self._world.heartbeat.beat(Phase.FINISHING)
+
+    def _save(self, metrics: Mapping[str, float]) -> None:
+        """Begin a snapshot, and a copy in memory, if one is due.
+
+        A snapshot that is due while another is being written waits for it, unless it may become the best one: only
+        the state at this step has the metric.
+        """
+        step, received = self.steps, self._sync.received
+        if not self._snapshots.prepared:
+            self._world.heartbeat.beat(Phase.SAVING)
+            self._snapshots.prepare()
+        self._snapshots.advance(written=received.written)
+        due = self._schedule.is_due(step, time_due=received.due) and not self._snapshots.pending
+        due = due or self._schedule.has_best_metric(metrics)
+        copy = (
+            received.copied and self._memory_schedule is not None and self._memory_schedule.is_due(step, time_due=False)
+        )
+        if due or copy:
+            self._world.heartbeat.beat(Phase.SAVING)
+            self.flush()
+        if due:
+            self._snapshots.begin(self.cursor, metrics, not_finite=self._losses.problem)
+            self._schedule.restart(step)
+        if self._memory_schedule and copy:
+            self._snapshots.copy_to_memory(self.cursor, metrics)
+            self._memory_schedule.restart(step)
+        self.report.snapshot(self._snapshots.committed)
+
+    def _drain(self, metrics: Mapping[str, float]) -> None:
+        self.commit(metrics)
+        self._world.print(f"stopping at step {self.steps}, as requested")
+        self._world.barrier()  # then exit code 75 of any rank means that the snapshot is committed
+        raise Drained
+
+    def _report_step(self, step: Step | None) -> None:
+        if step is None:
+            return
+        self._losses.step(step)
+        self.report.warning = self._losses.warning
+        self.report.step(step)
+        if self._on_step:
+            self._on_step(step)

@@ -1,0 +1,275 @@
+"""What the ranks exchange with every step: the step's loss, stop requests, and the progress of snapshots.
+
+The ranks' mean is computed along with the gradients and read after the next step, so no rank waits for it. All ranks
+read the same mean at the same step, so all of them stop at the same step.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from types import FrameType
+from typing import Any, Final, Self
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from kittrain.rank.world.distributed import World
+from kittrain.rank.world.order import Cursor
+
+ANY_RANK: Final = 0.5  # count of ranks that means at least one: counts are rounded
+
+
+@dataclass(slots=True, kw_only=True)
+class Step:
+    """A finished optimizer step. It is not frozen, as creating a frozen one takes four times as long.
+
+    Attributes:
+        number: from 1 on.
+        generation: of the ranks that took it.
+        cursor: position in the data after it.
+        ids: this rank's samples.
+        size: number of samples of all ranks; 0 if unknown.
+        epoch: that it belongs to, from 0 on.
+        loss: mean over the global batch; NaN until it is known.
+        has_loss: whether the script has given one.
+    """
+
+    number: int
+    generation: int
+    cursor: Cursor
+    ids: list[int]
+    size: int
+    epoch: int = 0
+    loss: float = float("nan")
+    has_loss: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepMessage:
+    """What a rank sends along with its loss.
+
+    Attributes:
+        stop: it was asked to stop.
+        written: it has written its part of the last snapshot.
+        due: it is time for the next snapshot.
+        copied: its last copy in main memory is complete.
+    """
+
+    stop: bool = False
+    written: bool = False
+    due: bool = False
+    copied: bool = False
+
+    @classmethod
+    @lru_cache(maxsize=16)
+    def of(cls, *, stop: bool, written: bool, due: bool, copied: bool) -> Self:
+        """The message with these flags, made once: each step asks for two."""
+        return cls(stop=stop, written=written, due=due, copied=copied)
+
+
+class MessageEncoder:
+    """Makes of a rank's loss and message the numbers that the ranks average, or sum: with one kernel for each step.
+
+    Args:
+        device: of the losses.
+        dtype: of the numbers, floating.
+        weight: chosen so that the result for all ranks is the number of ranks that set a flag: 1 for a sum, the number
+            of ranks for a mean. Then only whole numbers are added, which is exact. Adding 1 / ranks would not be: with
+            ten thousand ranks, rounding errors add up to more than one rank.
+    """
+
+    def __init__(self, device: torch.device, dtype: torch.dtype, *, weight: int) -> None:
+        self._weight = weight
+        self._new = partial(torch.zeros, device=device)
+        self._dtype = dtype
+        self._templates: dict[tuple[bool, ...], tuple[Tensor, Tensor]] = {}
+
+    def encode(self, message: StepMessage, loss: Tensor, samples: int | None = None) -> Tensor:
+        """The loss, and ``weight`` or 0 for each flag, (5,); with a number of samples, which is summed up, (6,).
+
+        Args:
+            message: of this rank.
+            loss: of this rank, one number.
+            samples: of this rank in the step.
+        """
+        flags = message.stop, message.written, message.due, message.copied, samples is not None
+        if flags not in self._templates:
+            self._templates[flags] = self._template(*flags)
+        first, others = self._templates[flags]
+        values = torch.where(first, loss.reshape(()) if loss.ndim else loss, others)  # not a sum: a loss may be NaN
+        if samples is not None:
+            values[5] = samples
+        return values
+
+    def _template(self, *flags: bool) -> tuple[Tensor, Tensor]:
+        """A mask of the first number, and an encoded message with a loss of 0, and room for the samples.
+
+        They are filled on the device: copying a list to a GPU would wait for all of its work.
+        """
+        *sent, samples = flags
+        size = 6 if samples else 5
+        first, others = self._new(size, dtype=torch.bool), self._new(size, dtype=self._dtype)
+        first[0] = True
+        for index, flag in enumerate(sent, start=1):
+            if flag:
+                others[index] = self._weight
+        return first, others
+
+
+class PendingMean:
+    """The mean of the ranks' losses, and how many ranks set each flag; available once it is read, once.
+
+    Args:
+        values: these numbers (5,), once ``work`` is done; without ``work`` they may change afterwards.
+        work: the collective that computes them.
+    """
+
+    def __init__(self, values: Tensor, work: dist.Work | None = None) -> None:
+        self._read: Callable[[], list[float]]
+        if values.is_cuda:
+            if work:
+                work.wait()  # makes the stream wait, not this process
+            self._read = _copied(values)
+        elif work:
+            self._read = partial(_wait, work, values)
+        else:
+            self._read = partial(list, values.tolist())
+
+    def read(self) -> list[float]:
+        """Wait for the loss, and the number of ranks that set each flag."""
+        return self._read()
+
+
+def _wait(work: dist.Work, values: Tensor) -> list[float]:
+    work.wait()
+    numbers: list[float] = values.tolist()
+    return numbers
+
+
+class _PinnedCopy:
+    """Page-locked memory for a few numbers of a GPU."""
+
+    def __init__(self, like: Tensor) -> None:
+        self._values = torch.empty_like(like, device="cpu", pin_memory=True)
+        self._done = torch.cuda.Event()
+
+    def copy(self, values: Tensor) -> None:
+        """Start to copy, as soon as the values are computed, so that ``take`` waits for no later kernel."""
+        self._values.copy_(values, non_blocking=True)
+        self._done.record()
+
+    def take(self) -> list[float]:
+        """Wait for the numbers. The memory can be used again."""
+        self._done.synchronize()
+        numbers: list[float] = self._values.tolist()
+        _free_copies(self._values.numel(), self._values.dtype).append(self)
+        return numbers
+
+
+@lru_cache
+def _free_copies(_count: int, _dtype: torch.dtype) -> list[_PinnedCopy]:
+    """Copies that are not used at the moment: allocating one takes longer than a step's message may."""
+    return []
+
+
+def _copied(values: Tensor) -> Callable[[], list[float]]:
+    free = _free_copies(values.numel(), values.dtype)
+    copy = free.pop() if free else _PinnedCopy(values)
+    copy.copy(values)
+    return copy.take
+
+
+@lru_cache
+def _sum_encoder(device: torch.device) -> MessageEncoder:
+    return MessageEncoder(device, torch.float64, weight=1)
+
+
+def all_reduce_message(loss: Tensor, message: StepMessage, *, samples: int | None = None) -> PendingMean:
+    """Start to sum up the ranks' messages, where the gradients cannot carry them. Collective.
+
+    Args:
+        loss: this rank's part; the sum of all parts is the mean.
+        message: this rank's.
+        samples: of this rank in the step, to be added up; None: not known.
+    """
+    values = _sum_encoder(loss.device).encode(message, loss.detach(), samples)
+    return PendingMean(values, dist.all_reduce(values, async_op=True) if dist.is_initialized() else None)
+
+
+class StepSync:
+    """Reads each step's mean one step later. Collective: all ranks send and flush at the same steps.
+
+    Attributes:
+        received: the ranks' messages combined, as of the last step read; equal on all ranks. ``stop`` and ``due`` are
+            set if any rank sets them, ``written`` and ``copied`` if all ranks do.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._all_ranks = world.size - 0.5  # counts are rounded
+        self._pending: tuple[Step, PendingMean] | None = None
+        self.received = StepMessage()
+
+    def send(self, step: Step, mean: PendingMean) -> Step | None:
+        """Add a step, and read the one before it, if any.
+
+        Args:
+            step: without its loss.
+            mean: of the messages that the ranks send with it.
+        """
+        previous = self.flush()
+        self._pending = step, mean
+        return previous
+
+    def flush(self) -> Step | None:
+        """Read the last step, if it has not been read yet; else only a received ``stop`` stays set."""
+        if self._pending is None:
+            self.received = StepMessage(stop=self.received.stop)
+            return None
+        step, mean = self._pending
+        self._pending = None
+        step.loss, stop, written, due, copied, *samples = mean.read()
+        self.received = StepMessage.of(
+            stop=stop > ANY_RANK,
+            written=written > self._all_ranks,
+            due=due > ANY_RANK,
+            copied=copied > self._all_ranks,
+        )
+        if samples and not step.size:
+            step.size = round(samples[0])
+        return step
+
+
+class StopRequest:
+    """Context manager, for the main thread, that records SIGTERM or SIGINT; on exit, the former handlers are restored.
+
+    Attributes:
+        requested: whether a signal has arrived; later ones change nothing.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._former: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._former[number] = signal.signal(number, self._record)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._former.items():
+            signal.signal(number, handler)
+
+    def _record(self, _signal: int, _frame: FrameType | None) -> None:
+        self.requested = True
+
+
+def part_of_mean(loss: Tensor | float | None, world: World) -> Tensor:
+    """This rank's part of the mean loss, on the device of collectives."""
+    if isinstance(loss, Tensor):
+        return loss.detach().to(world.device) / world.size
+    value = float("nan") if loss is None else loss / world.size
+    return torch.full((), value, dtype=torch.float64, device=world.device)

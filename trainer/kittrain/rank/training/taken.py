@@ -1,0 +1,88 @@
+"""The samples that a loop has taken from ``Data`` since its last step, and the data cursor after it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from kittrain.rank.world.data import Batch, Data
+from kittrain.rank.world.distributed import World
+from kittrain.rank.world.order import STEPS, Cursor
+
+ENDLESS: Final = sys.maxsize  # epochs
+
+
+class Taken:
+    """Counts samples of ``Data``; without it, steps.
+
+    Args:
+        data: of the run; None: its order is not known.
+        world: all ranks.
+        ask: called before a batch is loaded.
+
+    Attributes:
+        order: that the cursor refers to.
+        cursor: after the last batch that was taken.
+        awaited: whether the loop is going to ask for another batch.
+    """
+
+    def __init__(self, data: Data | None, world: World, ask: Callable[[], None] = lambda: None) -> None:
+        self._data = data
+        self._world = world
+        self._ask = ask
+        self.awaited = False
+        self._batches: list[Batch] = []
+        self.order = data.order if data else STEPS
+        self.cursor = Cursor()
+
+    @property
+    def known(self) -> bool:
+        """Whether the order of the data is known."""
+        return self._data is not None
+
+    def batches(self, data: Data, epoch: int | None) -> Iterator[Batch]:
+        """The batches up to the end of an epoch; None: of all epochs.
+
+        Raises:
+            ValueError: the run was not given these data.
+        """
+        if data is not self._data:
+            raise ValueError("pass the Data to Run, too, as data=: its order is needed before anything is restored")
+        batches = data.batches(self.cursor, ENDLESS if epoch is None else epoch + 1, self._world)
+        self.awaited = True
+        try:
+            while True:
+                self._ask()
+                if (batch := next(batches, None)) is None:
+                    return
+                self.cursor = data.order.after(batch.span)
+                self._batches.append(batch)
+                yield batch
+        finally:
+            self.awaited = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether batches were taken since the last step."""
+        return bool(self._batches)
+
+    def number_of(self, batch: Batch) -> int:
+        """The number of a batch in its epoch, from 0 on."""
+        return batch.span.start // self.order.batch
+
+    def end_step(self) -> tuple[list[int], int]:
+        """This rank's sample ids in the step that ends, and the number of samples of all ranks; 0 if unknown."""
+        if not self._data:
+            self.cursor = Cursor(0, self.cursor.position + 1)
+        batches, self._batches = self._batches, []
+        return [sample for batch in batches for sample in batch.ids], sum(batch.span.size for batch in batches)
+
+    def end_epoch(self, epoch: int) -> None:
+        """Check that the epoch has ended.
+
+        Raises:
+            RuntimeError: samples are left.
+        """
+        if self._data and self.cursor != Cursor(epoch + 1):
+            raise RuntimeError(f"the loop left epoch {epoch + 1} before its end, but each sample of Data has to count")

@@ -1,0 +1,245 @@
+"""Joins the process group, chooses backend and device, and offers the collectives that the trainer needs.
+
+Every method of World but ``print`` and ``warn`` is collective: all ranks call it, in the same order. A lone process is
+a world of size 1, without a process group.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from kittrain.job.env import RankEnv, rank_env
+from kittrain.rank.world import exchange
+from kittrain.rank.world.replicas import DDPOptions, is_fully_sharded, replicate
+from kittrain.rank.world.rng import seed_all
+from kittrain.rank.world.timeouts import JOIN_TIMEOUT, step_timeout
+from kittrain.system import typed
+from kittrain.system.decoders import MalformedError
+from kittrain.system.heartbeat import HeartbeatWriter, Phase
+from kittrain.system.port import connect
+from kittrain.torch_private.ranks import set_collective_timeout
+
+T = TypeVar("T")
+RankError = tuple[int, str] | None  # of one rank: index of the type of error, and its text
+
+LISTEN_TIMEOUT: Final = 60.0  # seconds to wait for rank 0 before torch does
+
+
+class DistributedError(Exception):
+    """The world cannot be joined as requested, or a rank sent an invalid message."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """This rank's view of all ranks."""
+
+    env: RankEnv
+    device: torch.device
+    heartbeat: HeartbeatWriter = field(default_factory=HeartbeatWriter)
+
+    @property
+    def rank(self) -> int:
+        """0 to size - 1."""
+        return self.env.rank
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return self.env.world_size
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is rank 0, which prints and writes for all."""
+        return self.rank == 0
+
+    def print(self, text: str) -> None:
+        """Print a line on rank 0 only; not collective."""
+        if self.is_main:
+            tqdm.write(text, file=sys.stdout)  # does not break a progress bar
+            sys.stdout.flush()
+
+    def warn(self, text: str) -> None:
+        """Print a warning on this rank; not collective."""
+        tqdm.write(f"warning: {text}", file=sys.stdout)
+        sys.stdout.flush()
+
+    def attempt(self, act: Callable[[], T], *errors: type[Exception]) -> T:
+        """Call a function on every rank. If any fails with one of these errors, raise the lowest rank's on all of them.
+
+        On the other ranks the error has the same text, and the first of these types that it is an instance of.
+        """
+        result, error = None, None
+        try:
+            result = act()
+        except errors as raised:
+            error = raised
+        kind = next((index for index, kind in enumerate(errors) if isinstance(error, kind)), None)
+        own = None if kind is None else (kind, str(error))
+        failed = self.broadcast_value([one for one in self.gather(own, RankError) if one], list[RankError])
+        if failed and failed[0]:
+            kind, text = failed[0]
+            raise (error if own == failed[0] and error else errors[kind](text))
+        return cast("T", result)
+
+    def broadcast_value(self, value: T | None, kind: Any, *, source: int = 0) -> T:
+        """The source rank's value, on every rank; ``kind`` is its type, which is checked."""
+        if not dist.is_initialized():
+            return cast("T", value)
+        content = typed.dump(value) if self.rank == source else b""
+        content = exchange.broadcast(content, self._comm_device, source=source)
+        return cast("T", value if self.rank == source else _decode(kind, content, by=source))
+
+    def broadcast(self, tensor: Tensor, *, source: int) -> None:
+        """Set a tensor on every rank to its values on one of them, in place."""
+        if dist.is_initialized():
+            dist.broadcast(tensor, src=source)
+
+    def gather(self, value: T, kind: Any) -> list[T]:
+        """All ranks' values, by rank, on rank 0; an empty list on the others. ``kind`` is the type of each."""
+        if not dist.is_initialized():
+            return [value]
+        contents = exchange.gather(typed.dump(value), self._comm_device)
+        return [value if rank == 0 else _decode(kind, content, by=rank) for rank, content in enumerate(contents)]
+
+    def all_gather(self, numbers: Sequence[int]) -> list[list[int]]:
+        """All ranks' numbers, of 64 bits, by rank, on every rank; all ranks have as many."""
+        return exchange.all_gather(numbers, self._comm_device) if dist.is_initialized() else [list(numbers)]
+
+    def scatter(self, values: Sequence[T], kind: Any) -> T:
+        """This rank's entry of rank 0's values; those of the others are ignored."""
+        if not dist.is_initialized():
+            return values[0]
+        content = exchange.scatter([typed.dump(value) for value in values] if self.is_main else [], self._comm_device)
+        return cast("T", values[0] if self.is_main else _decode(kind, content, by=0))
+
+    @property
+    def _comm_device(self) -> torch.device:
+        """The device of tensors in collectives: the CPU for gloo, also if the model is on a GPU."""
+        return torch.device("cpu") if dist.get_backend() == "gloo" else self.device
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The element-wise sum over all ranks, in place."""
+        if dist.is_initialized():
+            dist.all_reduce(tensor)
+        return tensor
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        if dist.is_initialized():
+            dist.barrier()
+
+    def parallel(self, module: nn.Module, options: DDPOptions = DDPOptions()) -> nn.Module:  # noqa: B008  frozen
+        """Wrap a module in DDP: each backward pass averages its gradients over all ranks; parameters become rank 0's.
+
+        In a lone process, or after ``fully_shard``, which averages gradients itself, the module is returned unchanged.
+
+        Args:
+            module: to wrap; itself unchanged.
+            options: of DDP.
+
+        Raises:
+            ValueError: ``fully_shard`` was applied to parts of the module only, or it is divided by tensor parallelism.
+        """
+        return replicate(module, options) if dist.is_initialized() and not is_fully_sharded(module) else module
+
+    def broadcast_buffers(self, model: nn.Module) -> None:
+        """Set the buffers of every rank to rank 0's: batch statistics differ after each step."""
+        if dist.is_initialized():
+            for buffer in model.buffers():
+                dist.broadcast(buffer, src=0)
+
+    def synchronize_batchnorm(self, model: nn.Module) -> nn.Module:
+        """The model with SyncBatchNorm, which computes statistics over the global batch; on GPUs only.
+
+        Raises:
+            DistributedError: there are several ranks, on CPUs.
+        """
+        if self.size == 1:
+            return model
+        if self.device.type != "cuda":
+            raise DistributedError("torch's SyncBatchNorm needs a GPU for each rank; train without it on CPUs")
+        synchronized: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        return synchronized
+
+
+def _decode(kind: Any, content: bytes, *, by: int) -> Any:
+    """Decode a value from another rank.
+
+    Raises:
+        DistributedError: it is not valid.
+    """
+    try:
+        return typed.load(kind, content)
+    except MalformedError as error:
+        raise DistributedError(f"rank {by} sent an invalid message: {error}") from error
+
+
+@contextmanager
+def join(*, seed: int = 0, env: RankEnv | None = None) -> Iterator[World]:
+    """Join the process group that the environment describes; leave it on exit.
+
+    All ranks get the same seed, so that they build the same model.
+
+    Raises:
+        DistributedError: the requested backend cannot work here.
+    """
+    env = env or rank_env()
+    backend, device = choose_backend(env, gpus=torch.cuda.device_count())
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    seed_all(seed)
+    if not env.distributed:
+        yield World(env=env, device=device)
+        return
+    heartbeat = HeartbeatWriter(env.heartbeat_file)
+    heartbeat.beat(Phase.JOINING)
+    eager = device if backend == "nccl" else None  # makes NCCL connect now, so that it fails here and not later
+    if env.rank:
+        wait_for_rank_0()
+    dist.init_process_group(backend, timeout=JOIN_TIMEOUT, device_id=eager)
+    set_collective_timeout(step_timeout(env.hang_timeout))
+    heartbeat.beat(Phase.PREPARING)
+    yield World(env=env, device=device, heartbeat=heartbeat)
+    dist.destroy_process_group()  # not after an error: it might wait for ranks that have ended
+
+
+def wait_for_rank_0(environ: Mapping[str, str] = os.environ) -> None:
+    """Wait until rank 0 listens, as torch would retry only after a random time of half a second or more."""
+    with suppress(TimeoutError, KeyError):  # torch raises its own error then
+        address = environ["MASTER_ADDR"], int(environ["MASTER_PORT"])
+        connect(*address, deadline=time.monotonic() + LISTEN_TIMEOUT).close()
+
+
+def choose_backend(env: RankEnv, *, gpus: int) -> tuple[str, torch.device]:
+    """Backend and device of a rank: NCCL with a GPU for each rank of this node, or gloo without GPUs.
+
+    A job that requests GPUs and, explicitly, gloo computes on GPUs, which several ranks may share. NCCL cannot do that.
+
+    Args:
+        env: has the requested backend and GPUs.
+        gpus: number of GPUs visible to this process.
+
+    Raises:
+        DistributedError: NCCL was requested without GPUs, or there are fewer GPUs than ranks on this node.
+    """
+    if env.backend == "gloo" and gpus and env.gpus_per_node:
+        return "gloo", torch.device("cuda", env.local_rank % gpus)
+    if env.backend == "gloo" or (env.backend == "auto" and gpus == 0):
+        return "gloo", torch.device("cpu")
+    if gpus < env.local_world_size:
+        raise DistributedError(
+            f"{env.local_world_size} ranks on this node see {gpus} GPUs, and backend {env.backend} needs one per rank: "
+            "start fewer ranks (procsPerNode), share GPUs with `backend: gloo`, or train on CPUs with gpusPerNode 0"
+        )
+    return "nccl", torch.device("cuda", env.local_rank)
