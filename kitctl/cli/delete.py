@@ -18,7 +18,7 @@ EPILOG = """\b
 Examples:
   kitctl delete digits
   kitctl delete digits --snapshots -y     # and its snapshots
-  kitctl delete digits --outputs -y       # and what its ranks wrote to --workdir
+  kitctl delete digits --outputs -y       # and what its ranks wrote to --workdir and --outputs
 """
 
 
@@ -54,5 +54,5 @@ def _takes_snapshots(job: JobState) -> bool:
 
 
 def _kept_among(job: JobState) -> bool:
-    """Whether its outputs are among its snapshots, as with --keep-outputs."""
+    """Whether its outputs are among its snapshots, as with --outputs."""
     return bool(job.snapshots) and job.outputs.startswith(job.snapshots)

@@ -48,7 +48,7 @@ _TABLE: Final[tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]] = (
         ("--image", "image", "IMAGE", _IMAGE, "Container image."),
         ("--pull-secret", "imagePullSecrets", "NAME...", "", "Secret to pull the image with.", list),
         ("--workdir", "workdir", "DIR", "none", "Folder to send; the ranks' working folder."),
-        ("--keep-outputs", "keepOutputs", "", "", "Keep what ranks write to the working folder, on the claim.", bool),
+        ("--outputs", "outputs", "DIR", "none", "Path in the working folder that all nodes share, kept after the job."),
         ("--sync", "sync", "PATH...", "", "File or folder to send besides; a path, or a glob.", list),
         ("--requirements", "requirements.file", "FILE", "none",
          "Packages to install: requirements.txt, or pyproject.toml[EXTRA]."),

@@ -79,7 +79,7 @@ def agent_spec(spec: JobSpec, exit_codes: Mapping[str, int], target: Mapping[str
         "hang_timeout": _hang_timeout(spec.policy.hang_timeout),
         "virtual_ranks": spec.virtual_ranks,
         **({"procs_by_node": spec.ranks_by_node} if spec.ranks_by_node else {}),
-        **({"keep_outputs": True} if spec.keep_outputs else {}),
+        **({"outputs": spec.outputs} if spec.outputs else {}),
         **(_snapshots(spec) if spec.snapshots.enabled else {}),
         **target,
     }

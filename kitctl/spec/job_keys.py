@@ -69,9 +69,10 @@ class JobKeys(Section, frozen=True, kw_only=True):
     """A folder to send with the job: it becomes the working folder of the ranks, a writable copy on each node. Sent are
     the files that git does not ignore, less those that ``.kitignore`` lists; of untracked ones, hidden files and what
     looks like a credential only if ``sync`` names them, by path in this folder. The script's path is relative to it."""
-    keep_outputs: bool = False
-    """Have the working folders on the claim for snapshots (``outputs/<run>/node-<index>``): what a script writes there
-    is there again when its node is replaced, and after the job."""
+    outputs: str = ""
+    """A path in the working folder, as in ``checkpoints``, that is one folder for all nodes, on the claim for snapshots
+    (``outputs/<run>``; ``$KIT_OUTPUTS_DIR`` is its absolute path): what a rank writes there, ranks of all nodes find,
+    also after a node was replaced, and it is there after the job. Files that are sent in it are copied there once."""
     requirements: Requirements = Requirements()
     """Packages that the script needs beside those of the image."""
     python: str = ""

@@ -154,10 +154,20 @@ def _snapshots(spec: JobKeys) -> Iterator[Problem]:
 
 
 def _outputs(spec: JobKeys) -> Iterator[Problem]:
-    if spec.keep_outputs and not spec.workdir:
-        yield Problem.of("keepOutputs", "needs a working folder of the job's own", "set workdir, as in --workdir .")
-    if spec.keep_outputs and not spec.snapshots.enabled:
-        yield Problem.of("keepOutputs", "needs the claim for snapshots", "set snapshots.enabled")
+    if not spec.outputs:
+        return
+    field, what = "outputs", repr(spec.outputs)
+    if spec.outputs.startswith("/"):
+        fix = "give a path in the working folder, and have the script write there or to $KIT_OUTPUTS_DIR"
+        yield Problem.of(field, f"{what} is absolute", fix)
+    elif ".." in spec.outputs.split("/") or not spec.outputs.isprintable():
+        yield Problem.of(field, f"{what} is not a path in the working folder", "leave out '..' and control characters")
+    elif posixpath.normpath(spec.outputs) == ".":
+        yield Problem.of(field, f"{what} is the working folder itself", "name a folder in it, as in checkpoints")
+    elif spec.command and PurePath(spec.command[0]).is_relative_to(spec.outputs):
+        yield Problem.of(field, f"{what} holds the script", "name a folder for what it writes alone")
+    if not spec.snapshots.enabled:
+        yield Problem.of(field, "needs the claim for snapshots", "set snapshots.enabled")
 
 
 def _requirements(spec: JobKeys) -> Iterator[Problem]:

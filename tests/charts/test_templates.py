@@ -159,7 +159,7 @@ def test_a_sent_folder_is_mounted_as_by_kitctl(tmp_path: Path, size: int, claim:
     place = {"configMap": "job-sources"} if workdir.archive is not None else {}
     assert bool(place) == (size == 1)
     job: dict[str, Any] = {"name": "job", "command": ["train.py"], "workdir": ".", "snapshots": {"claim": claim}}
-    job |= {"keepOutputs": bool(claim)}
+    job |= {"outputs": "check points/" if claim else ""}
     chart = rendered(given=job | {"code": {"digest": workdir.tree.digest} | place})
     ours = render.manifests(specfile.build(JobRequest(flags=job)), Sources(workdir=workdir))
     assert alike(chart) == alike([one for one in ours if one["metadata"]["name"] != "job-sources"])

@@ -21,6 +21,8 @@ SCRIPT = """
 import hashlib, os, pathlib, sys, time
 import model
 pathlib.Path("snapshot.pt").write_text("written")
+if pathlib.Path("shared").is_dir():
+    pathlib.Path("shared", os.environ["RANK"] + ".pt").touch()
 noise = hashlib.sha256(pathlib.Path("data/noise.bin").read_bytes()).hexdigest()
 print(f"rank {os.environ['RANK']} version {model.VERSION} noise {noise} in {os.getcwd()}", flush=True)
 time.sleep(float(sys.argv[1]))
@@ -109,9 +111,10 @@ def test_the_chart_finds_what_was_sent_for_it(namespace: str, tmp_path: Path) ->
     assert kitctl("logs", "run", "-n", namespace).count("version 1") == 2
 
 
-def test_kept_outputs_are_on_the_claim(namespace: str, tmp_path: Path) -> None:
+def test_outputs_are_one_folder_on_the_claim(namespace: str, tmp_path: Path) -> None:
     project(tmp_path / "project", SMALL)
-    submitted(namespace, "run", tmp_path / "project", 0, "--keep-outputs", "--wait")
+    submitted(namespace, "run", tmp_path / "project", 0, "--outputs", "shared", "--wait")
     (claim,) = SHARED.glob(f"pvc-*_{namespace}_run-snapshots")
-    assert len([*claim.glob("outputs/*/node-[01]/snapshot.pt")]) == 2
+    (shared,) = claim.glob("outputs/*")
+    assert {path.name for path in shared.iterdir()} == {"0.pt", "1.pt"}
     assert kitctl("snapshots", "list", "run", "-n", namespace), "outputs are not listed as snapshots"

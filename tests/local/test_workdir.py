@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.local.conftest import Kit
 
 SCRIPT = """
@@ -83,15 +82,76 @@ def test_jobs_share_equal_files_and_deleting_one_removes_its_own(kit: Kit) -> No
     assert not [*pool.iterdir()]
 
 
+RESUMING = """
+import os, sys, time
+from pathlib import Path
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+rank, path = dist.get_rank(), Path(sys.argv[1])
+path.parent.mkdir(exist_ok=True)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+optimizer, epoch = torch.optim.SGD(model.parameters(), lr=0.1), 0
+if path.exists():
+    state = torch.load(path)
+    model.load_state_dict(state["model"])
+    epoch = state["epoch"]
+print(f"rank {rank} begins at {'the start' if not epoch else 'a later epoch'}", flush=True)
+while not (Path(sys.argv[2]).exists() and epoch > 6):
+    for _ in range(5):
+        optimizer.zero_grad()
+        model(torch.ones(2, 1)).mean().backward()
+        optimizer.step()
+        time.sleep(0.02)
+    epoch += 1
+    if rank == 0:
+        torch.save({"epoch": epoch, "model": model.state_dict()}, path.with_suffix(".tmp"))
+        os.replace(path.with_suffix(".tmp"), path)
+    stop = torch.tensor(int(Path(sys.argv[2]).exists()))
+    dist.all_reduce(stop)
+    if stop == 2 and epoch > 6:
+        break
+dist.destroy_process_group()
+"""
+
+
+def interrupted(kit: Kit, name: str, *words: str) -> str:
+    """The logs of a job of two nodes that loses node 0 once its rank has saved."""
+    folder, go = kit.folder / f"{name}-project", kit.folder / f"{name}-go"
+    folder.mkdir()
+    (folder / "train.py").write_text(RESUMING)
+    kit.run(
+        "submit",
+        "--name",
+        name,
+        "--nodes",
+        "2",
+        "--workdir",
+        str(folder),
+        *words,
+        "--",
+        "train.py",
+        "ck/best.pt",
+        str(go),
+    )
+    kit.until(name, lambda state: (state["progress"]["step"] or 0) > 20)
+    os.killpg(kit.agent(name, 0), signal.SIGKILL)
+    kit.until(name, lambda _: kit.read("logs", name).count("begins at") == 4)
+    return str(go)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_kept_outputs_outlive_the_job(kit: Kit) -> None:
-    folder, signal_file = kit.folder / "project", kit.folder / "go"
-    project(folder)
-    signal_file.touch()
-    job = ("--name", "kept", "--workdir", str(folder), "--keep-outputs")
-    kit.run("submit", *job, "--wait", "--", "train.py", str(signal_file))
-    kit.run("delete", "kept", "-y")
-    (starts,) = kit.snapshots("kept").glob("outputs/*/node-0/starts")
-    assert starts.read_text() == "x"
-    shutil.rmtree(kit.snapshots("kept"))
+def test_with_shared_outputs_all_ranks_resume_alike_and_they_outlive_the_job(kit: Kit) -> None:
+    go = interrupted(kit, "shared", "--outputs", "ck")
+    (shared,) = kit.snapshots("shared").glob("outputs/*")
+    assert str(shared) in kit.run("status", "shared")
+    Path(go).touch()
+    kit.run("wait", "shared")
+    logs = kit.run("logs", "shared")
+    assert logs.count("begins at the start") == 2
+    assert logs.count("begins at a later epoch") == 2
+    assert "--outputs" not in logs, "there is nothing to warn about"
+    kit.run("delete", "shared")
+    assert [path.name for path in shared.iterdir()] == ["best.pt"]
+    shutil.rmtree(kit.snapshots("shared"))

@@ -90,9 +90,9 @@ PYTHONUNBUFFERED: "1"
 {{- $archive := printf "/var/run/kitctl.dev/code/%s.tar.gz" . }}
 {{- $_ := set $spec "code_store" (empty $.Values.code.configMap | ternary "/var/run/kitctl.dev/code" $archive) }}
 {{- $_ := set $spec "workdir" "/workspace" }}
-{{- if $.Values.keepOutputs }}
-{{- $_ := set $spec "keep_outputs" true }}
 {{- end }}
+{{- with .Values.outputs }}
+{{- $_ := set $spec "outputs" . }}
 {{- end }}
 {{- with .Values.code.requirements }}
 {{- $_ := set $spec "requirements" .digest }}

@@ -166,11 +166,20 @@ snapshots.accessMode: {{ .accessMode }} cannot be mounted by {{ $job.maxNodes }}
 {{- if not (hasPrefix "/" .path) }}
 snapshots.path: '{{ .path }}' is relative; fix: begin it with /
 {{- end }}
-{{- if and $.Values.keepOutputs (not $.Values.workdir) }}
-keepOutputs: needs a working folder of the job's own; fix: set workdir, as in --workdir .
+{{- with $.Values.outputs }}
+{{- $script := first $.Values.command | default "" }}
+{{- if hasPrefix "/" . }}
+outputs: '{{ . }}' is absolute; fix: give a path in the working folder, and have the script write there or to $KIT_OUTPUTS_DIR
+{{- else if has ".." (splitList "/" .) }}
+outputs: '{{ . }}' is not a path in the working folder; fix: leave out '..' and control characters
+{{- else if eq (clean .) "." }}
+outputs: '{{ . }}' is the working folder itself; fix: name a folder in it, as in checkpoints
+{{- else if hasPrefix (printf "%s/" (clean .)) (clean $script) }}
+outputs: '{{ . }}' holds the script; fix: name a folder for what it writes alone
 {{- end }}
-{{- if and $.Values.keepOutputs (not .enabled) }}
-keepOutputs: needs the claim for snapshots; fix: set snapshots.enabled
+{{- end }}
+{{- if and $.Values.outputs (not .enabled) }}
+outputs: needs the claim for snapshots; fix: set snapshots.enabled
 {{- end }}
 {{- if and $.Values.resume (not .enabled) }}
 resume: needs snapshots; fix: set snapshots.enabled

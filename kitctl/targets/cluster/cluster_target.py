@@ -31,6 +31,7 @@ from kitctl.targets.cluster.read.reports import report
 from kitctl.targets.cluster.submit import claims, code_sending, helper_pod, preflight, submitting
 from kitctl.targets.conflicts import check_scale, snapshots_disabled
 
+OUTPUTS_FIX: Final = "--outputs DIR has the folder DIR of it on the claim, one for all nodes"
 STATUS: Final = f"{finding.OURS},{names.LABEL_COMPONENT}=status"
 
 
@@ -48,12 +49,13 @@ class ClusterTarget:
     def submit(self, submission: Submission) -> None:
         """Create the job suspended, create its children, release it."""
         job = submitting.submit(self.api, submission, self._user(), self._warn)
-        if where := job_facts.outputs(job):
-            fix = "" if job_facts.keeps_outputs(job) else "; --keep-outputs has them on the claim for snapshots"
-            self._warn(f"outputs of its nodes: {where}{fix}")
+        if submission.spec.outputs:
+            what = f"{submission.spec.outputs} is one folder for all nodes and stays: {job_facts.outputs(job)}"
+            self._warn(f"outputs: {what}")
+        elif where := job_facts.outputs(job):
+            self._warn(f"outputs of its nodes: {where}; {OUTPUTS_FIX}")
         elif submission.sources.files:
-            fix = "--workdir . --keep-outputs has them on the claim for snapshots"
-            self._warn(f"outputs of its nodes: what ranks write by relative path is gone with its pod; {fix}")
+            self._warn(f"outputs of its nodes: what ranks write by relative path is gone with its pod; {OUTPUTS_FIX}")
 
     def run_checks(self, submission: Submission) -> Iterator[Finding]:
         """Check whether this cluster could run it."""

@@ -80,6 +80,7 @@ def require_runnable(submission: Submission) -> None:
     _packages(submission)
     _requirements(submission)
     _script(submission)
+    _outputs(submission.spec)
 
 
 def check_machine(submission: Submission, state: Path) -> Iterator[Finding]:
@@ -89,6 +90,7 @@ def check_machine(submission: Submission, state: Path) -> Iterator[Finding]:
         ("packages", partial(_packages, submission)),
         ("requirements", partial(_requirements, submission)),
         ("script", partial(_script, submission)),
+        ("outputs", partial(_outputs, spec)),
         ("GPUs", partial(_gpus, spec)),
         ("shared memory", partial(_shared_memory, spec)),
         ("disk", partial(_disk, state)),
@@ -96,6 +98,13 @@ def check_machine(submission: Submission, state: Path) -> Iterator[Finding]:
         ("loopback", _loopback),
     ]
     return run_checks(checks)
+
+
+def _outputs(spec: JobSpec) -> str:
+    if spec.outputs and not spec.workdir:
+        what = f"outputs: without a workdir all nodes run in the folder that you submit from, where {spec.outputs} is"
+        raise UsageError(f"{what} one folder already", fix="leave out --outputs, or send the folder: --workdir .")
+    return f"{spec.outputs} is one folder for all nodes" if spec.outputs else "in the working folders"
 
 
 def _packages(submission: Submission) -> str:

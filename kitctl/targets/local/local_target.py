@@ -15,6 +15,7 @@ import msgspec
 
 from kitctl.base.errors import ConflictError, NotFound, TargetError, UnsupportedError
 from kitctl.code.workdir.summary import sent
+from kitctl.spec.job_spec import JobSpec
 from kitctl.state.checks import Finding
 from kitctl.state.facts import JobFacts
 from kitctl.state.faults import FaultInjection
@@ -80,10 +81,7 @@ class LocalTarget:
         for one in sources.folders:
             self._warn(sent(one, str(folder.code_store)))
         if where := job_outputs.place(folder, self.state):
-            own = (
-                "; each node sees only its own: what rank 0 saves is not there for others" if spec.max_nodes > 1 else ""
-            )
-            self._warn(f"outputs of its nodes: {where}{own}")
+            self._warn(_outputs(spec, where))
         supervisor.spawn(folder)
 
     def run_checks(self, submission: Submission) -> Iterator[Finding]:
@@ -191,7 +189,7 @@ class LocalTarget:
             require_own(stored, self.state)
         if not folder.result:
             self.cancel(namespace, name)
-        self._settle_outputs(folder, delete=outputs)
+        self._settle_outputs(folder, delete=outputs, stored=stored)
         if stored:
             remove(stored)
         trash = folder.path.with_name(f".gone-{uuid.uuid4().hex}")
@@ -223,11 +221,14 @@ class LocalTarget:
             raise NotFound(f"no job {name!r} in namespace {namespace!r} on this machine", fix=fix)
         return JobFolder(path)
 
-    def _settle_outputs(self, folder: JobFolder, *, delete: bool) -> None:
+    def _settle_outputs(self, folder: JobFolder, *, delete: bool, stored: Path | None) -> None:
+        """Delete or keep outputs; those among ``stored`` snapshots, which are deleted next, are not said to stay."""
         if delete:
             job_outputs.remove_kept(folder, self.state)
-        elif kept := job_outputs.keep(folder, self.state):
-            self._warn(f"{folder.path.name}: {kept}")
+            return
+        for kept in job_outputs.keep(folder, self.state):
+            if not (stored and kept.folder.is_relative_to(stored)):
+                self._warn(f"{folder.path.name}: {kept}")
 
     def _supervise(self, folder: JobFolder) -> None:
         """Start a supervisor if the job needs one and has none."""
@@ -253,3 +254,13 @@ class LocalTarget:
                 raise TargetError(f"{name!r} did not stop", fix=f"see {folder.supervisor_log}")
             self._supervise(folder)
             time.sleep(supervisor.POLL_SECONDS)
+
+
+def _outputs(spec: JobSpec, where: str) -> str:
+    """Where a job's outputs are, and who sees them."""
+    if spec.outputs:
+        return f"outputs: {spec.outputs} is one folder for all nodes, {where}"
+    own = (
+        "each node sees only its own: what rank 0 saves is not there for others, unless --outputs DIR names its folder"
+    )
+    return f"outputs of its nodes: {where}" + (f"; {own}" if spec.max_nodes > 1 else "")

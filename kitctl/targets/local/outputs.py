@@ -1,4 +1,4 @@
-"""What ranks wrote to the working folders of their nodes: where it is, and how it outlives the job's folder."""
+"""What ranks wrote to their nodes' working folders, or to the shared one: where it is, and how it outlives the job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kitctl.targets.local.removal import remove, require_own
 
 MARKER: Final = ".kit-workdir"  # written by kittrain.agent.setup.workdir, in a folder that is unpacked
 CACHE: Final = "__pycache__"
-KEPT: Final = "outputs"  # in the state folder; kittrain.agent.setup.workdir has one of this name among the snapshots
+KEPT: Final = "outputs"  # in the state folder; kittrain.agent.setup.shared_outputs has one of this name among the snapshots
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,39 +40,44 @@ class KeptOutputs:
 
 def place(folder: JobFolder, state: Path) -> str:
     """Where ranks write by relative path, for a user; empty if that is the folder that the job was submitted from."""
-    if not folder.job.code:
-        return ""
-    among = _among_snapshots(folder, state)
-    return str(among / "node-<i>" if among else folder.path / "nodes" / "<i>" / "workdir")
+    if shared := _shared(folder, state):
+        return str(shared)
+    return str(folder.path / "nodes" / "<i>" / "workdir") if folder.job.code else ""
 
 
-def keep(folder: JobFolder, state: Path) -> KeptOutputs | None:
-    """Move what the ranks of an ended job wrote out of its folder; None if there is nothing.
+def keep(folder: JobFolder, state: Path) -> list[KeptOutputs]:
+    """Move what the ranks of an ended job wrote out of its folder; the outputs that stay, in the order of their places.
 
-    Files that were sent and have not changed are no outputs. An interrupted move is completed by the next one.
+    Files that were sent and have not changed are no outputs. What the nodes share stays where it is. An interrupted
+    move is completed by the next one.
 
     Raises:
         TargetError: a file cannot be moved; nothing is lost.
     """
     job = _readable(folder)
-    if job and (not job.code or _among_snapshots(folder, state)):
-        return None
+    if job and not job.code:
+        return []
     kept, sent = _kept(folder, state), _sent(folder)
     for node in folder.nodes():
         for path in _written(node.workdir, sent):
-            _move(path, kept / f"node-{node.index}" / path.relative_to(node.workdir))
-    sizes = [path.lstat().st_size for path in _files(kept)]
-    return KeptOutputs(folder=kept, files=len(sizes), size=sum(sizes)) if sizes else None
+            if not (job and job.spec.outputs and path == node.workdir / job.spec.outputs):  # the link
+                _move(path, kept / f"node-{node.index}" / path.relative_to(node.workdir))
+    return [one for place in filter(None, (_shared(folder, state), kept)) if (one := _kept_in(place)).files]
+
+
+def _kept_in(folder: Path) -> KeptOutputs:
+    sizes = [path.lstat().st_size for path in _files(folder)]
+    return KeptOutputs(folder=folder, files=len(sizes), size=sum(sizes))
 
 
 def remove_kept(folder: JobFolder, state: Path) -> None:
-    """Remove those outputs that are not in the job's folder: of ``--keep-outputs``, or of an interrupted ``keep``.
+    """Remove those outputs that are not in the job's folder: what nodes share, and those of an interrupted ``keep``.
 
     Raises:
         ConflictError: a folder of them is a link, or outside the state folder.
         TargetError: they cannot be removed.
     """
-    for path in filter(None, (_among_snapshots(folder, state), _kept(folder, state))):
+    for path in filter(None, (_shared(folder, state), _kept(folder, state))):
         if path.exists():
             require_own(path, state)
             remove(path)
@@ -92,10 +97,10 @@ def _kept(folder: JobFolder, state: Path) -> Path:
     return state / KEPT / folder.path.parent.name / folder.path.name / (job.run if job else "unknown")
 
 
-def _among_snapshots(folder: JobFolder, state: Path) -> Path | None:
-    """Where a job with ``--keep-outputs`` has its working folders."""
+def _shared(folder: JobFolder, state: Path) -> Path | None:
+    """The folder that the nodes of a job with ``--outputs`` share."""
     job = _readable(folder)
-    snapshots = launch.snapshot_dir(job.spec, state) if job and job.spec.keep_outputs else None
+    snapshots = launch.snapshot_dir(job.spec, state) if job and job.spec.outputs else None
     return snapshots / KEPT / job.run if job and snapshots else None
 
 

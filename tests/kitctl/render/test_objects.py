@@ -57,7 +57,6 @@ def test_the_case_with_every_option_leaves_no_key_at_its_default() -> None:
         "version",
         "workdir",
         "python",
-        "keepOutputs",
         "snapshots.enabled",
         "snapshots.accessMode",
         "security.profile",

@@ -33,6 +33,7 @@ from kittrain.agent.setup.requirements import required_packages
 from kittrain.agent.setup.run_identity import with_run_uid
 from kittrain.agent.setup.scratch import scratch_folder
 from kittrain.agent.setup.secret import run_secret
+from kittrain.agent.setup.shared_outputs import OutputsError, share_outputs
 from kittrain.agent.setup.workdir import CodeError, enter_workdir
 from kittrain.job.env import NodeEnv, node_env
 from kittrain.job.job_spec import EXIT_CODES
@@ -140,6 +141,7 @@ def _run(
         with drain.interruptible():
             node = with_run_uid(node, os.environ, partial(log, node.node_index))
         enter_workdir(node, partial(log, node.node_index))
+        share_outputs(node, partial(log, node.node_index))
         if ending := _check(node, command):
             return ending
         with drain.interruptible():
@@ -147,7 +149,7 @@ def _run(
         return _supervise(node, command, drain, log_copy, supervision)
     except DrainRequested:
         return Ending(outcome="drained", reason="received a stop signal")
-    except (EnvError, CodeError, RequirementsError) as error:
+    except (EnvError, CodeError, OutputsError, RequirementsError) as error:
         return Ending(outcome="fatal", reason=str(error))
     except (ApiError, PortBusyError, RequirementsUnavailableError, StorageUnavailableError) as error:
         return Ending(outcome="retryable", reason=str(error))

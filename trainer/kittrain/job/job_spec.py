@@ -74,7 +74,7 @@ class JobSpec:
     code: str | None = None  # digest of the folder that was sent with the job; None: none was
     code_store: Path | None = None  # where it is stored: an archive, or a folder
     workdir: Path | None = None  # where it is unpacked: the working folder
-    keep_outputs: bool = False  # the working folder is below the snapshots instead
+    outputs: str = ""  # a path in the working folder that is one folder for all nodes; empty: there is none
     requirements: str | None = None  # digest of the folder with the script's requirements; None: it has none
     requirements_store: Path | None = None  # where that is stored
     packages_dir: Path | None = None  # a cache for all jobs of a user; None: the snapshots have a folder for each run

@@ -39,6 +39,7 @@ def from_objects(
     kind = of_object(job)
     nodes = _nodes(job, pods, now)
     how, ended, message = result(job)
+    published = reports.report(status) or reports.own_report(job)
     return JobFacts(
         name=job["metadata"]["name"],
         namespace=job["metadata"]["namespace"],
@@ -52,12 +53,12 @@ def from_objects(
         ended=ended,
         failure=_failure(nodes, pods, message, now) if how == "Failed" else None,
         nodes=nodes,
-        report=reports.report(status) or reports.own_report(job),
+        report=published,
         preparing=reports.preparing(status),
         reports=bool(environment.read_agent_spec(plain_environment(job)).get("report")),
         grace_seconds=grace_seconds(job),
         snapshots=f"claim {snapshot_claim(job)}" if snapshot_claim(job) else "",
-        outputs=outputs(job),
+        outputs=outputs(job, published.run if published else ""),
         queue=queue,
         note=conditions.job_reason(job, queue, events),
     )
@@ -71,19 +72,19 @@ def snapshot_claim(job: Object) -> str:
     return found
 
 
-def outputs(job: Object) -> str:
+def outputs(job: Object, run: str = "") -> str:
     """Where its ranks write by relative path; empty where no folder was sent, as nothing is known of it then."""
     document = environment.read_agent_spec(plain_environment(job))
-    if not document.get("code"):
-        return ""
-    if keeps_outputs(job):
-        return f"claim {snapshot_claim(job)}, outputs/<run>/node-<i>"
-    return f"{document.get('workdir')} of each pod, gone with the pod"
+    if document.get("outputs"):
+        mounts = pod_template(job)["spec"]["containers"][0]["volumeMounts"]
+        folder = next((one.get("subPath", "") for one in mounts if one["name"] == "snapshots"), "")
+        return f"claim {snapshot_claim(job)}, {folder + '/' if folder else ''}outputs/{run or '<run>'}"
+    return f"{document.get('workdir')} of each pod, gone with the pod" if document.get("code") else ""
 
 
 def keeps_outputs(job: Object) -> bool:
-    """Whether what its ranks write by relative path outlives its pods."""
-    return bool(environment.read_agent_spec(plain_environment(job)).get("keep_outputs"))
+    """Whether its nodes share a folder for outputs, which outlives its pods."""
+    return bool(environment.read_agent_spec(plain_environment(job)).get("outputs"))
 
 
 def fate_of_outputs(job: Object) -> str:

@@ -6,13 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kitctl.render import objects
+from kitctl.spec.job_spec import JobSpec
+from kitctl.spec.sections import Snapshots
+from kitctl.targets.cluster.read import job_facts
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.kitctl.targets.cluster.clients import Kit
 
 LOST = "/workspace of each pod, gone with the pod"
-KEPT = "claim run-snapshots, outputs/<run>/node-<i>"
+KEPT = "claim run-snapshots, outputs/<run>"
 
 
 @pytest.fixture
@@ -22,14 +27,15 @@ def words(tmp_path: Path) -> tuple[str, ...]:
 
 
 def test_outputs_that_end_with_the_pods_are_named(kit: Kit, words: tuple[str, ...]) -> None:
-    assert f"outputs of its nodes: {LOST}; --keep-outputs has them" in kit("submit", *words, "--", "train.py")
+    assert f"outputs of its nodes: {LOST}; --outputs DIR has" in kit("submit", *words, "--", "train.py")
     assert LOST in kit("status", "run")
     assert f"its outputs are deleted: {LOST}" in kit("submit", *words, "--replace", "--resume", "--", "train.py")
     assert f"run: its outputs are deleted: {LOST}" in kit("delete", "run")
 
 
 def test_outputs_on_the_claim_are_named_and_stay(kit: Kit, words: tuple[str, ...]) -> None:
-    assert f"outputs of its nodes: {KEPT}\n" in kit("submit", *words, "--keep-outputs", "--", "train.py")
+    output = kit("submit", *words, "--outputs", "ck", "--", "train.py")
+    assert f"outputs: ck is one folder for all nodes and stays: {KEPT}\n" in output
     assert KEPT in kit("status", "run")
     assert f"its outputs are on {KEPT}" in kit("delete", "run", "--outputs", "-y", exit_code=2)
     assert f"run: its outputs stay on {KEPT}" in kit("delete", "run")
@@ -41,5 +47,11 @@ def test_a_script_that_is_sent_alone_is_told_that_its_outputs_end_with_the_pods(
     (tmp_path / "train.py").write_text("")
     monkeypatch.chdir(tmp_path)
     output = kit("submit", "--name", "run", "--", "train.py")
-    assert "is gone with its pod; --workdir . --keep-outputs" in output
+    assert "is gone with its pod; --outputs DIR" in output
     assert "outputs" not in kit("submit", "--name", "own-workload")
+
+
+def test_on_a_claim_of_several_jobs_the_jobs_folder_is_named() -> None:
+    spec = JobSpec(name="run", outputs="ck", snapshots=Snapshots(claim="team"))
+    job = objects.manifests(spec)[-1]
+    assert job_facts.outputs(job, "uid") == "claim team, run/outputs/uid"

@@ -81,6 +81,12 @@ def test_submit_fails_without_required_parts(tmp_path: Path, monkeypatch: pytest
         local_checks.require_runnable(submission(tmp_path))
 
 
+def test_a_shared_folder_within_one_that_is_shared_already_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="ck is one folder already") as refusal:
+        local_checks.require_runnable(submission(tmp_path, JobSpec(name="job", outputs="ck")))
+    assert refusal.value.fix == "leave out --outputs, or send the folder: --workdir ."
+
+
 def test_options_without_effect_on_this_target_are_named(tmp_path: Path) -> None:
     spec = specfile.build(JobRequest(file=EVERY_OPTION))
     (remark,) = local_checks.remarks(submission(tmp_path, spec))
@@ -97,7 +103,7 @@ def test_options_without_effect_on_this_target_are_named(tmp_path: Path) -> None
 def test_each_field_is_either_used_or_ignored_on_purpose() -> None:
     """A new field must be added to one of the two."""
     heard = {"version", "name", "namespace", "nodes", "gpusPerNode", "procsPerNode", "command", "args", "env", "sync"}
-    heard |= {"workdir", "python", "keepOutputs"}
+    heard |= {"workdir", "python", "outputs"}
     heard |= {f"requirements.{key}" for key in ("file", "indexUrl", "extraIndexUrls", "findLinks", "noIndex")}
     heard |= {"resume", "fromScratch", "virtualRanks", "backend", "nccl", "security.rendezvousSecret"}
     heard |= {f"rendezvous.{key}" for key in ("backend", "joinTimeout", "lastCall")}

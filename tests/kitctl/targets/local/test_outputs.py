@@ -89,19 +89,39 @@ def test_outputs_are_deleted_only_when_asked_and_confirmed(capsys: pytest.Captur
     assert not folder.path.exists()
 
 
-def test_outputs_among_the_snapshots_stay_where_they_are_until_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    folder = job_with_workdir(keep_outputs=True)
-    output = state_home() / "snapshots" / "default" / "job" / "outputs" / "run" / "node-0" / "ck.pt"
-    output.parent.mkdir(parents=True)
-    output.write_text("weights")
+def test_shared_outputs_stay_where_they_are_until_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = job_with_workdir(outputs="out/ck/")
+    shared = state_home() / "snapshots" / "default" / "job" / "outputs" / "run"
+    shared.mkdir(parents=True)
+    for node in (folder.node(0), folder.node(1)):
+        (node.workdir / "out").mkdir()
+        (node.workdir / "out" / "ck").symlink_to(shared)
+    (shared / "ck.pt").write_text("weights")
+    (folder.node(1).workdir / "out" / "log").write_text("mine")
     assert main(["delete", "job", "--snapshots"]) == 2
-    assert f"which include its outputs ({output.parents[1]}/node-<i>)" in capsys.readouterr().err
+    assert f"which include its outputs ({shared})" in capsys.readouterr().err
     assert main(["delete", "job"]) == 0
-    assert output.exists()
-    job_with_workdir(keep_outputs=True)
-    assert main(["delete", "job", "--outputs", "-y"]) == 0
-    assert not output.exists()
-    assert not folder.path.exists()
+    told = capsys.readouterr().err
+    assert f"its outputs stay (1 file, 7 B): {shared}\n" in told
+    assert (shared / "ck.pt").read_text() == "weights"
+    assert kept() == {"node-1/out/log": "mine"}, "what is private is kept as well, and no link"
+    assert f"its outputs stay (1 file, 4 B): {state_home() / 'outputs'}" in told
+
+
+def test_shared_outputs_are_deleted_when_asked_and_with_the_snapshots(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--outputs"], ["--snapshots"]):
+        folder = job_with_workdir(outputs="ck")
+        output = state_home() / "snapshots" / "default" / "job" / "outputs" / "run" / "ck.pt"
+        output.parent.mkdir(parents=True)
+        output.write_text("weights")
+        other = output.parents[1] / "earlier" / "ck.pt"
+        other.parent.mkdir(parents=True, exist_ok=True)
+        other.touch()
+        assert main(["delete", "job", *words, "-y"]) == 0
+        assert not output.exists()
+        assert other.exists() == (words == ["--outputs"]), "of an earlier run"
+        assert "stay (" not in capsys.readouterr().err
+        assert not folder.path.exists()
 
 
 def test_a_job_whose_outputs_cannot_be_kept_stays(capsys: pytest.CaptureFixture[str]) -> None:

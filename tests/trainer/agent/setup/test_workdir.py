@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -146,30 +145,3 @@ def test_a_mounted_config_map_is_copied_to_a_writable_folder(tmp_path: Path, mon
     monkeypatch.chdir(mount)
     enter_workdir(NodeEnv(), pytest.fail)
     assert Path("train.py").read_text() == "mine", "an agent that starts again in the pod copies nothing"
-
-
-def test_a_replacement_node_finds_the_kept_outputs(tmp_path: Path) -> None:
-    (tmp_path / "job").mkdir()
-    (tmp_path / "job" / "train.py").write_text("1")
-    digest, store = stored(tmp_path / "job", tmp_path / "store")
-    node = NodeEnv(
-        code=digest,
-        code_store=store,
-        workdir=tmp_path / "pod",
-        keep_outputs=True,
-        snapshot_dir=tmp_path / "claim",
-        run_id="run",
-        node_index=2,
-    )
-    start = Path.cwd()
-    try:
-        enter_workdir(node, pytest.fail)
-        Path("snapshot.pt").write_text("epoch 1")
-        os.chdir(start)
-        enter_workdir(node, pytest.fail)
-        assert Path.cwd() == tmp_path / "claim" / "outputs" / "run" / "node-2"
-        assert Path("snapshot.pt").read_text() == "epoch 1"
-        enter_workdir(replace(node, run_id="next"), pytest.fail)
-        assert not Path("snapshot.pt").exists(), "another run begins with what was sent"
-    finally:
-        os.chdir(start)

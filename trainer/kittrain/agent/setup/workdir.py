@@ -25,7 +25,6 @@ from kittrain.system.decoders import MalformedError
 from kittrain.system.storage import detect_damage, retry_io
 
 MARKER: Final = ".kit-workdir"  # in a folder that is unpacked; holds the tree's digest
-OUTPUTS: Final = "outputs"  # among the snapshots, for working folders that are kept
 CONFIG_MAP_DATA: Final = "..data"  # in each mounted ConfigMap: a link to the folder that has its files
 COPY: Final = "kit-workdir"  # in the folder for temporary files, which only this pod sees
 VERSION: Final = 1  # of a tree's format
@@ -66,20 +65,13 @@ def enter_workdir(node: NodeEnv, log: Callable[[str], None]) -> None:
         CodeError: the store lacks a file, or has another content.
         StorageUnavailableError: the store does not answer, or the working folder cannot be written.
     """
-    if node.code and node.code_store and (folder := _workdir(node)):
-        retry_io(partial(unpack, node.code, node.code_store, folder), folder, log)
-        _change_to(folder)
+    if node.code and node.code_store and node.workdir:
+        retry_io(partial(unpack, node.code, node.code_store, node.workdir), node.workdir, log)
+        _change_to(node.workdir)
     elif (Path.cwd() / CONFIG_MAP_DATA).is_symlink():
         copy = Path(tempfile.gettempdir(), COPY)
         retry_io(partial(copy_files, Path.cwd(), copy), copy, log)
         _change_to(copy)
-
-
-def _workdir(node: NodeEnv) -> Path | None:
-    """The working folder: the node's own, or one of this run that outlives the node."""
-    if node.keep_outputs and node.snapshot_dir:
-        return node.snapshot_dir / OUTPUTS / node.run_id / f"node-{node.node_index}"
-    return node.workdir
 
 
 def _change_to(folder: Path) -> None:
