@@ -164,7 +164,7 @@ class Job(Document, frozen=True, kw_only=True, tag="Job"):
     snapshots: str
     """Where its snapshots are: ``claim NAME``, or a folder. Empty: it takes none."""
     outputs: str
-    """Where its ranks write by relative path: the folder of ``--outputs``, else of each node. Empty: none of the job's own."""
+    """Where its ranks write by relative path: the folder of ``--outputs``, else each node's. Empty: none of its own."""
     queue: Queue | None
     """Its place in a queue. Null: it is in none."""
     slow: dict[str, float]

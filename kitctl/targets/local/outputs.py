@@ -22,7 +22,9 @@ from kitctl.targets.local.removal import remove, require_own
 
 MARKER: Final = ".kit-workdir"  # written by kittrain.agent.setup.workdir, in a folder that is unpacked
 CACHE: Final = "__pycache__"
-KEPT: Final = "outputs"  # in the state folder; kittrain.agent.setup.shared_outputs has one of this name among the snapshots
+KEPT: Final = (
+    "outputs"  # in the state folder; kittrain.agent.setup.shared_outputs has one of this name among the snapshots
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kittrain.job.env import NodeEnv
 from kittrain.agent.setup.shared_outputs import VARIABLE, OutputsError, share_outputs
+from kittrain.job.env import NodeEnv
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
