@@ -32,6 +32,7 @@ from kitctl.targets.local import (
     recording,
     snapshot_tool,
     supervisor,
+    supervisor_log,
 )
 from kitctl.targets.local import outputs as job_outputs
 from kitctl.targets.local.folder import JobFolder, create, state_home
@@ -105,24 +106,24 @@ class LocalTarget:
         raise UnsupportedError("a folder is sent to a cluster, for the chart", fix="use --target cluster")
 
     def jobs(self, namespace: str | None) -> list[JobFacts]:
-        """All jobs, the oldest first; warns of those that cannot be read."""
+        """All jobs, the oldest first; warns of those that cannot be read. Starts the supervisors that they need."""
         found = []
         for path in (self.state / "jobs").glob(f"{namespace or '*'}/[!.]*/job.json"):
             try:
-                found.append(folder_facts.from_folder(JobFolder(path.parent), self.state))
+                found.append(self._facts(JobFolder(path.parent)))
             except TargetError as error:
                 self._warn(f"warning: {error.message}; {error.fix}")
         return sorted(found, key=lambda job: job.created)
 
     def job(self, namespace: str, name: str) -> JobFacts:
         """One job; starts a supervisor if the job needs one."""
-        folder = self._open(namespace, name)
-        self._supervise(folder)
-        return folder_facts.from_folder(folder, self.state)
+        return self._facts(self._open(namespace, name))
 
     def lines(self, namespace: str, name: str) -> list[Iterator[Line]]:
         """What was logged so far: one stream per node."""
-        return [node_logs.node_lines(node) for node in self._open(namespace, name).nodes()]
+        folder = self._open(namespace, name)
+        self._supervise(folder)
+        return [node_logs.node_lines(node) for node in folder.nodes()]
 
     def follow(self, namespace: str, name: str) -> Iterator[list[Line]]:
         """All lines as they arrive, until the job ends or is suspended."""
@@ -230,11 +231,23 @@ class LocalTarget:
             if not (stored and kept.folder.is_relative_to(stored)):
                 self._warn(f"{folder.path.name}: {kept}")
 
+    def _facts(self, folder: JobFolder) -> JobFacts:
+        self._supervise(folder)
+        return folder_facts.from_folder(folder, self.state)
+
     def _supervise(self, folder: JobFolder) -> None:
-        """Start a supervisor if the job needs one and has none."""
+        """Start a supervisor if the job needs one and has none; says so if the one before was killed."""
         idle = folder.desired.suspended and not any(node.alive() for node in folder.nodes())
-        if not (folder.result or idle or folder.supervised()):
-            supervisor.spawn(folder)
+        if folder.result or idle or folder.supervised():
+            return
+        last = supervisor_log.interrupted(folder.supervisor_lines)
+        supervisor.spawn(folder)
+        if last:
+            name = folder.path.name
+            self._warn(
+                f"warning: {name}: its supervisor was killed, and lost nodes were not replaced; started another one "
+                f"(last line of {folder.supervisor_log}: {last})"
+            )
 
     def _change(self, namespace: str, name: str, change: Callable[[Desired], Desired]) -> None:
         folder = self._open(namespace, name)

@@ -21,7 +21,7 @@ from kitctl.targets.local.locks import acquire_lock
 from kitctl.targets.local.reconcile import Action, Finish, Observed, Start, Stop, outcome, reconcile
 from kitctl.targets.local.records import Runtime
 from kitctl.targets.local.starting import Starter
-from kitctl.targets.local.supervisor_log import STARTED, STARTING, stamped
+from kitctl.targets.local.supervisor_log import ENDED, STARTED, STARTING, stamped
 
 POLL_SECONDS = 0.1
 SHORT_LIVED_SECONDS = 20.0  # a loss after a longer life is not a consecutive one
@@ -69,6 +69,10 @@ class Supervisor:
     def run(self) -> None:
         """The loop: observe, decide, act."""
         log(STARTED)
+        self._loop()
+        log(ENDED)
+
+    def _loop(self) -> None:
         while not self.folder.result:
             desired = self.folder.desired
             observed = self.observe(max(desired.nodes, self.job.spec.max_nodes))

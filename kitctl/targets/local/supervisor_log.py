@@ -1,6 +1,6 @@
 """What a job's ``supervisor.log`` says of a supervisor that does not run. Pure, but for the clock.
 
-Each start writes a line, and so does each supervisor whose loop has begun; all its own lines begin with a time.
+Each start writes a line, and so does each supervisor whose loop begins or ends; all its own lines begin with a time.
 What has none is output of Python or of the fork server.
 """
 
@@ -12,6 +12,7 @@ from typing import Final
 
 STARTING: Final = "starting a supervisor"
 STARTED: Final = "supervising"
+ENDED: Final = "nothing left to supervise"
 
 _OWN: Final = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ "
 _TRACEBACK: Final = "Traceback (most recent call last):"
@@ -20,6 +21,17 @@ _TRACEBACK: Final = "Traceback (most recent call last):"
 def stamped(text: str) -> str:
     """A line of the log."""
     return f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n"
+
+
+def interrupted(log: str) -> str:
+    """The last line of the last supervisor if it ended before its loop did, such as by SIGKILL; empty otherwise.
+
+    Ask only while none runs: the lines of one that runs look alike.
+    """
+    section = log.rpartition(f" {STARTING}\n")[2]
+    own = [line for line in section.splitlines() if re.match(_OWN, line)]
+    ended = not own or own[-1].endswith(f" {ENDED}")
+    return "" if ended or failure(log) else own[-1]
 
 
 def failure(log: str) -> str:

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,70 @@ def test_nodes_outlive_a_killed_supervisor_and_the_next_command_starts_another(t
     target.job("default", "job")
     eventually(lambda: folder.node(1).attempts == 2 and up(folder, 0, 1))
     assert agent_pid(folder, 0) == pids[0], "node 0 keeps running"
+
+
+def runs(folder: JobFolder, attempt: int) -> bool:
+    return up(folder, 0, 1) and folder.node(0).attempts == folder.node(1).attempts == attempt
+
+
+def kill_supervisor(folder: JobFolder) -> None:
+    os.kill(next(supervisors(folder)), signal.SIGKILL)
+    eventually(lambda: not folder.supervised())
+
+
+def test_a_list_recovers_a_job_whose_supervisor_was_killed_and_says_so_once(target: LocalTarget) -> None:
+    """A list that only reads would show "Recovering" for ever."""
+    folder = begin(target, SLEEP)
+    eventually(lambda: up(folder, 0, 1))
+    kill_supervisor(folder)
+    os.killpg(agent_pid(folder, 1), signal.SIGKILL)
+    eventually(lambda: not folder.node(1).alive())
+    told: list[str] = []
+    shown = LocalTarget.of_user(told.append)
+    shown.jobs(None)
+    eventually(lambda: folder.node(1).attempts == 2 and up(folder, 0, 1))
+    shown.jobs(None)
+    [line] = told
+    assert line.startswith("warning: job: its supervisor was killed")
+    assert "node 1: started, attempt 1" in line
+
+
+def test_a_job_whose_supervisor_and_nodes_were_killed_can_be_restarted_and_deleted(target: LocalTarget) -> None:
+    folder = begin(target, SLEEP)
+    for attempt, verb in enumerate((target.restart, target.cancel), start=1):
+        eventually(partial(runs, folder, attempt))
+        kill_supervisor(folder)
+        for index in (0, 1):
+            os.killpg(agent_pid(folder, index), signal.SIGKILL)
+        verb("default", "job")
+    assert state.derive(target.job("default", "job")).phase == "Cancelled"
+    target.delete("default", "job", snapshots=False, outputs=False)
+    assert not list((target.state / "jobs" / "default").iterdir())
+
+
+def test_a_job_that_ends_without_a_supervisor_has_its_result_with_the_next_command(target: LocalTarget) -> None:
+    folder = begin(target, "echo ready; while ! [ -e end ]; do sleep 0.1; done")
+    eventually(lambda: up(folder, 0, 1))
+    kill_supervisor(folder)
+    (target.state / "end").touch()
+    eventually(lambda: not folder.node(0).alive() and not folder.node(1).alive())
+    target.lines("default", "job")
+    eventually(lambda: folder.result)
+    assert state.derive(target.job("default", "job")).phase == "Succeeded"
+
+
+def test_supervisors_that_end_as_they_should_are_no_warning(target: LocalTarget) -> None:
+    folder, told = begin(target, SLEEP), list[str]()
+    shown = LocalTarget.of_user(told.append)
+    eventually(lambda: up(folder, 0, 1))
+    shown.suspend("default", "job")
+    eventually(lambda: not folder.supervised())
+    shown.resume("default", "job")
+    eventually(lambda: up(folder, 0, 1) and folder.node(0).attempts == 2)
+    shown.cancel("default", "job")
+    shown.restart("default", "job")
+    eventually(lambda: up(folder, 0, 1) and folder.node(0).attempts == 3)
+    assert not told
 
 
 def test_an_agent_whose_shim_was_killed_does_not_run_beside_its_replacement(target: LocalTarget) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kitctl.targets.local.supervisor_log import STARTED, STARTING, failure, stamped
+from kitctl.targets.local.supervisor_log import ENDED, STARTED, STARTING, failure, interrupted, stamped
 
 TRACE = "Traceback (most recent call last):\n  File 'x'\nImportError: no luck\n"
 TIME = "2026-01-02T03:04:05Z"
@@ -30,6 +30,24 @@ START, RUNS = f"{TIME} {STARTING}\n", f"{TIME} {STARTED}\n"
 )
 def test_the_last_line_of_a_supervisor_that_failed(log: str, said: str) -> None:
     assert failure(log) == said
+
+
+@pytest.mark.parametrize(
+    ("log", "last"),
+    [
+        ("", ""),
+        (START + RUNS, RUNS.strip()),
+        (START + RUNS + f"{TIME} node 0: started\nnoise of torch\n", f"{TIME} node 0: started"),
+        (START + RUNS + f"{TIME} {ENDED}\n", ""),
+        (START + RUNS + START + RUNS + f"{TIME} {ENDED}\n", ""),
+        (START + RUNS + f"{TIME} {ENDED}\n" + START + RUNS, RUNS.strip()),
+        (START + RUNS + TRACE, ""),  # a failure, which is told as such
+        (START + TRACE, ""),
+        (START, ""),  # it was about to start
+    ],
+)
+def test_the_last_line_of_a_supervisor_that_was_killed(log: str, last: str) -> None:
+    assert interrupted(log) == last
 
 
 def test_a_line_begins_with_its_time() -> None:
