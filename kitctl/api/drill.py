@@ -70,14 +70,14 @@ class Drill:
         Raises:
             ConflictError: the job is not training any more, or the target has gone.
         """
-        due = time.time()
+        due = time.monotonic()
         for _ in range(count):
-            time.sleep(max(due - time.time(), 0.0))
-            result = self._inject(selector, rng)
+            time.sleep(max(due - time.monotonic(), 0.0))
+            result, injected = self._inject(selector, rng)
             yield result
             if not result.recovered or result.phase in state.TERMINAL_PHASES:
                 return
-            due = result.time + every
+            due = injected + every
 
     def require_running(self) -> JobFacts:
         """The job.
@@ -96,11 +96,15 @@ class Drill:
             raise ConflictError(f"job {self.name!r} does not report which rank runs where", fix=fix)
         return facts
 
-    def _inject(self, selector: FaultSelector, rng: Random) -> FaultResult:
-        """Inject one fault, and watch until the job has recovered or ended, or the timeout is over."""
+    def _inject(self, selector: FaultSelector, rng: Random) -> tuple[FaultResult, float]:
+        """Inject one fault, and watch until the job has recovered or ended, or the timeout is over.
+
+        Returns:
+            the result, and when the fault was injected, in monotonic seconds.
+        """
         before = now = self._await_step(selector)
         injection = rng.choice(selector.candidates(report_of(before)))
-        injected_at, last_step = time.time(), 0
+        injected_at, injected, last_step = time.time(), time.monotonic(), 0
         self.target.inject_fault(self.namespace, self.name, injection)
         while True:
             if report_of(now).progress.resumed_at == report_of(before).progress.resumed_at:  # from the old ranks
@@ -110,9 +114,9 @@ class Drill:
             if result.recovered:
                 settled, timings = self._settled(before, now)
                 lost = assess(injection, injected_at, before, settled, last_step).steps_lost
-                return replace(result, timings=timings, steps_lost=lost)
-            if now.result or time.time() > injected_at + self.timeout:
-                return result
+                return replace(result, timings=timings, steps_lost=lost), injected
+            if now.result or time.monotonic() > injected + self.timeout:
+                return result, injected
             time.sleep(POLL_SECONDS)
 
     def _settled(self, before: JobFacts, recovered: JobFacts) -> tuple[JobFacts, RecoveryTimings | None]:

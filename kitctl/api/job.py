@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from kitctl.api.snapshot_client import SnapshotClient
 from kitctl.base import printable
@@ -87,12 +87,8 @@ class Job:
 
     def follow(self, selected: logs.Filter = logs.ALL) -> Iterator[logs.Line]:
         """All lines from the first, sorted by time, until it ends."""
-
-        def watermark() -> str:
-            limit = datetime.now(UTC) - timedelta(seconds=REORDER_SECONDS)
-            return limit.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-        lines = logs.reorder(self.target.follow(self.namespace, self.name), watermark)
+        batches = self.target.follow(self.namespace, self.name)
+        lines = logs.reorder(batches, _steady_clock(-REORDER_SECONDS), _steady_clock())
         self.target.retry_seconds = RETRY_SECONDS
         return filter(selected.matches, lines)
 
@@ -171,3 +167,13 @@ def _logs_of(job: JobState) -> str:
     """The command that shows the logs before a failure."""
     rank = "" if job.failure is None or job.failure.rank is None else f" --rank {job.failure.rank}"
     return f"kitctl logs {job.name}{rank}"
+
+
+def _steady_clock(shift: float = 0.0) -> Callable[[], str]:
+    """A clock that ignores changes of this machine's, as logs have the time; ``shift`` in seconds."""
+    offset = time.time() - time.monotonic() + shift
+
+    def now() -> str:
+        return datetime.fromtimestamp(offset + time.monotonic(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+    return now

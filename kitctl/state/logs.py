@@ -77,18 +77,19 @@ def tail(lines: Iterable[Line], count: int | None) -> Iterable[Line]:
     return lines if count is None else deque(lines, maxlen=count)
 
 
-def reorder(batches: Iterable[list[Line]], watermark: Callable[[], str]) -> Iterator[Line]:
+def reorder(batches: Iterable[list[Line]], watermark: Callable[[], str], now: Callable[[], str]) -> Iterator[Line]:
     """Sort lines that arrive in batches: each is held until ``watermark`` has passed its time.
 
     Lines of different nodes arrive with different delays; a short wait sorts nearly all of them. A batch may be empty:
-    it only lets time pass.
+    it only lets time pass. A line from the future, by a clock that is ahead, counts as one of its arrival: ``now``.
     """
-    waiting: list[Line] = []
+    waiting: list[tuple[str, Line]] = []
     for batch in batches:
+        arrived = now()
         for line in batch:
-            heapq.heappush(waiting, line)
+            heapq.heappush(waiting, (min(line.time, arrived), line))
         limit = watermark()
-        while waiting and waiting[0].time <= limit:
-            yield heapq.heappop(waiting)
+        while waiting and waiting[0][0] <= limit:
+            yield heapq.heappop(waiting)[1]
     while waiting:
-        yield heapq.heappop(waiting)
+        yield heapq.heappop(waiting)[1]

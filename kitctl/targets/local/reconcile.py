@@ -116,7 +116,7 @@ def _converge(spec: JobSpec, desired: Desired, nodes: list[Observed], now: float
         for node in nodes
         if node.index < desired.nodes and not node.alive and not _is_done(node, desired) and not finishing
     ]
-    due = [node for node in missing if now >= node.ended + pause(node)]
+    due = [node for node in missing if not 0 <= now - node.ended < pause(node)]  # the clock may have been set back
     return [*_stops(spec, outdated, now), *(Start(node.index) for node in due)]
 
 

@@ -65,6 +65,12 @@ class Supervisor:
         self.starter = starter
         self.stopping: dict[tuple[int, int], float] = {}  # (node, attempt) -> when it was sent SIGTERM
         self.lifetimes: dict[tuple[int, int], float | None] = {}  # of earlier attempts, which never change
+        self._clock_offset = time.time() - time.monotonic()
+
+    @property
+    def now(self) -> float:
+        """Unix seconds that ignore a change of the clock: it must end no deadline and no grace period."""
+        return self._clock_offset + time.monotonic()
 
     def run(self) -> None:
         """The loop: observe, decide, act."""
@@ -76,7 +82,7 @@ class Supervisor:
         while not self.folder.result:
             desired = self.folder.desired
             observed = self.observe(max(desired.nodes, self.job.spec.max_nodes))
-            actions = reconcile(self.job.spec, desired, observed, time.time(), self.job.created)
+            actions = reconcile(self.job.spec, desired, observed, self.now, self.job.created)
             if self.folder.desired != desired:
                 continue  # the desired state has changed meanwhile
             for action in actions:
@@ -149,7 +155,7 @@ class Supervisor:
         started = node.started(attempt)
         if started is None:
             return  # its shim is about to write it; retried in the next iteration
-        self.stopping.setdefault((node.index, attempt), time.time())
+        self.stopping.setdefault((node.index, attempt), self.now)
         log(f"node {node.index}: {'SIGKILL: its grace period is over' if hard else 'SIGTERM'}")
         with suppress(ProcessLookupError):
             if hard:

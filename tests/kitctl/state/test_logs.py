@@ -52,14 +52,14 @@ def test_reordering_returns_each_line_once(streams: list[list[Line]], sizes: lis
     for size in sizes:
         batches.append(rest[:size])
         rest = rest[size:]
-    settled = list(reorder([*batches, rest], lambda: "2026-01-01T00:00:00.000500Z"))
+    settled = list(reorder([*batches, rest], lambda: "2026-01-01T00:00:00.000500Z", lambda: "9999"))
     assert sorted(line.text for line in settled) == sorted(line.text for line in lines)
 
 
 def test_a_late_line_of_another_node_is_sorted_by_its_time() -> None:
     first, second = Line("2026-01-01T00:00:01Z", 0, "first"), Line("2026-01-01T00:00:02Z", 1, "second")
     horizons = iter(["2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z"])
-    settled = reorder([[second], [first], []], lambda: next(horizons))
+    settled = reorder([[second], [first], []], lambda: next(horizons), lambda: "9999")
     assert [line.text for line in settled] == ["first", "second"]
 
 
@@ -86,3 +86,12 @@ def test_the_tail_of_a_long_stream() -> None:
     lines = [Line("", 0, str(i)) for i in range(100)]
     assert [line.text for line in tail(iter(lines), 2)] == ["98", "99"]
     assert list(tail(lines, None)) == lines
+
+
+def test_a_line_from_the_future_is_held_no_longer_than_others() -> None:
+    """A node's clock is ahead, or was set back: its lines must not wait until the others reach that time."""
+    ahead, later = Line(time="2026-01-02", node=0, text="ahead"), Line(time="2026-01-01T00:00:09", node=1, text="later")
+    clock = iter(["2026-01-01T00:00:01", "2026-01-01T00:00:09", "2026-01-01T00:00:09"])
+    limits = iter(["2025", "2026-01-01T00:00:07", "2026-01-01T00:00:10"])
+    settled = reorder([[ahead], [later], []], lambda: next(limits), lambda: next(clock))
+    assert [line.text for line in settled] == ["ahead", "later"]

@@ -148,6 +148,12 @@ def test_the_deadline_fails_the_job() -> None:
     assert decide(spec, [running(0)], created=NOW - 601) == [Stop(0)]
 
 
+@pytest.mark.parametrize("moved", [-86400.0, 86400.0])
+def test_a_clock_that_is_set_delays_no_start(moved: float) -> None:
+    lost = node(0, exited=Exited(time=NOW - moved, signal=9), losses=1, consecutive_losses=1)
+    assert decide(JobSpec(name="job", nodes=1), [lost]) == [Start(0)]
+
+
 ANY_NODE = st.one_of(
     st.builds(absent, st.just(0)),
     st.builds(running, st.just(0), stopping_since=st.one_of(st.none(), st.floats(NOW - 200, NOW))),

@@ -295,3 +295,55 @@ def test_a_supervisor_that_cannot_start_is_told_until_one_runs(
     target.job("default", "job")  # starts the next one
     eventually(lambda: up(folder, 0, 1))
     assert target.job("default", "job").note == ""
+
+
+CLOCK = """
+import pathlib, time
+shift, clock = pathlib.Path(__file__).with_name("shift"), time.time
+time.time = lambda: clock() + (float(shift.read_text() or 0) if shift.exists() else 0.0)
+"""  # what the supervisor sees of a clock that somebody sets
+
+
+@pytest.fixture
+def set_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], object]:
+    """Sets the supervisors' clock, by seconds."""
+    folder = tmp_path / "clock"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(CLOCK)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    return lambda seconds: (folder / "shift").write_text(f"{seconds}")
+
+
+def test_a_clock_that_is_set_ends_no_job_and_delays_no_start(
+    target: LocalTarget, set_clock: Callable[[float], object]
+) -> None:
+    folder = begin(target, SLEEP, spec=JobSpec(name="job", nodes=2, policy=Policy(deadline="10h")))
+    eventually(lambda: up(folder, 0, 1))
+    for attempt, seconds in enumerate((86400.0, -86400.0), start=2):
+        set_clock(seconds)
+        os.killpg(agent_pid(folder, 1), signal.SIGKILL)
+        eventually(partial(_up_again, folder, attempt))
+    assert not folder.result
+
+
+def _up_again(folder: JobFolder, attempt: int) -> bool:
+    return folder.node(1).attempts == attempt and up(folder, 1)
+
+
+def test_a_clock_that_is_set_while_nodes_drain_does_not_end_their_grace_period(
+    target: LocalTarget, set_clock: Callable[[float], object]
+) -> None:
+    script = (
+        "trap 'echo draining; while ! [ -e go ]; do sleep 0.05; done; exit 75' TERM; echo ready; sleep 60 & wait $!"
+    )
+    folder = begin(target, script, spec=JobSpec(name="job", nodes=1))
+    eventually(lambda: up(folder, 0))
+    folder.write(Desired(nodes=1, suspended=True))
+    eventually(lambda: "draining" in folder.node(0).log(1).read_text())
+    set_clock(86400.0)
+    time.sleep(5 * supervisor.POLL_SECONDS)  # it looks at the clock some times
+    (target.state / "go").touch()
+    eventually(lambda: not folder.node(0).alive())
+    exited = folder.node(0).exited(1)
+    assert exited
+    assert exited.code == 75
