@@ -20,7 +20,7 @@ from kitctl.kinds.job_set import JobSet
 from kitctl.kinds.pytorch_job import PyTorchJob
 from kitctl.kinds.train_job import TrainJob
 
-__all__ = ["AUTO", "DEFAULT", "KINDS", "JobKind", "Result", "all_kinds", "of_object", "of_resource", "of_spec"]
+__all__ = ["AUTO", "DEFAULT", "KINDS", "JobKind", "Result", "all_kinds", "of_key", "of_object", "of_spec"]
 
 AUTO: Final = "auto"  # in a job file: the first kind that the user may create
 DEFAULT: Final[JobKind] = IndexedJob()  # every cluster has it
@@ -45,21 +45,22 @@ def of_spec(name: str) -> JobKind:
 
 
 def of_object(job: Mapping[str, Any]) -> JobKind:
-    """The kind of a job's object, by its Kubernetes ``kind``.
+    """The kind of a job's object, by its API group and its Kubernetes ``kind``: ``Job`` of another group is another.
 
     Raises:
         KeyError: no job is such an object.
     """
-    kind = of_resource(job["kind"])
+    key = f"{job['kind']}.{job['apiVersion'].rpartition('/')[0]}"
+    kind = of_key(key)
     if kind is None:
-        raise KeyError(job["kind"])
+        raise KeyError(key)
     return kind
 
 
-def of_resource(resource: str) -> JobKind | None:
-    """The kind whose objects have that Kubernetes ``kind``; None: no job is such an object."""
-    return _with_resource(resource, KINDS) or _with_resource(resource, all_kinds())
+def of_key(key: str) -> JobKind | None:
+    """The kind whose objects are that resource, ``Job.batch``; None: no job is such an object."""
+    return _with_key(key, KINDS) or _with_key(key, all_kinds())
 
 
-def _with_resource(resource: str, table: Mapping[str, JobKind]) -> JobKind | None:
-    return next((kind for kind in table.values() if kind.resource == resource), None)
+def _with_key(key: str, table: Mapping[str, JobKind]) -> JobKind | None:
+    return next((kind for kind in table.values() if kind.key == key), None)

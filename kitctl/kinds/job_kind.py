@@ -92,6 +92,11 @@ class JobKind(ABC):
         """The API group."""
         return self.api_version.rpartition("/")[0]
 
+    @property
+    def key(self) -> str:
+        """Its resource among all of a cluster, as kubectl names it: other groups may have such a kind, too."""
+        return f"{self.resource}.{self.group}"
+
     def path(self, job: str) -> str:
         """Where a namespace's API server has a job: ``<group>/<version>/<plural>/<name>``."""
         return f"apis/{self.api_version}/{self.plural}/{job}"

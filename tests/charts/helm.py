@@ -98,7 +98,7 @@ def _all_labels(thing: Object) -> list[dict[str, str]]:
 
 
 def _pod_templates(thing: Object) -> list[Object]:
-    kind = kinds.of_resource(thing["kind"])
+    kind = kinds.of_key(f"{thing['kind']}.{thing['apiVersion'].rpartition('/')[0]}")
     return [kind.pod_template(thing)] if kind else []
 
 

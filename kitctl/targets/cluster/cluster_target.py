@@ -94,7 +94,7 @@ class ClusterTarget:
     def job(self, namespace: str, name: str) -> JobFacts:
         """One job, in three requests: its report's owner shows its kind. If pods are missing, one more for events."""
         status = self.api.find("ConfigMap", namespace, names.status_name(name))
-        job = self._find(namespace, name, *job_facts.owner_kinds(status))
+        job = self._find(namespace, name, *job_facts.owner_keys(status))
         pods = finding.pods(self.api, job)
         kind = of_object(job)
         complete = kind.suspended(job) or len(pods) >= kind.desired_nodes(job)

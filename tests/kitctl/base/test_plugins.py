@@ -11,52 +11,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-PLUGIN = """
-from pathlib import Path
-from kitctl.kinds.indexed_job import IndexedJob
-from kitctl.targets import local
+from kitctl import kinds
+from tests.kitctl import volcano
+from tests.kitctl.targets.cluster.apiserver import ApiServer
 
-class BatchJob(IndexedJob):
-    name = "BatchJob"
-    title = "Batch Job"
-    api_version = "batch.example/v1"
-    resource = "BatchJob"
-    plural = "batchjobs"
-    operator = "the example operator"
-    template = "batch-job"
-    templates = Path(__file__).parent / "templates"
-
-def connect(options):
-    options.warn("connected by a plugin")
-    return local.connect(options)
-
-remarks = local.remarks
-"""
-TEMPLATE = """\
----
-apiVersion: {{ job.kind.api_version }}
-kind: {{ job.kind.resource }}
-metadata: {name: {{ job.name }}, namespace: {{ job.spec.namespace }}}
-spec:
-  template:
-{% filter indent(4, first=true) %}
-{% include "pod.yaml.j2" %}
-{% endfilter %}
-"""
-POINTS = "[kitctl.kinds]\nBatchJob = example_plugin:BatchJob\n\n[kitctl.targets]\nexample = example_plugin\n"
+VOLCANO = "batch.volcano.sh/v1alpha1"
 
 
 @pytest.fixture(name="site")
 def _site(tmp_path: Path) -> Path:
     """A folder with an installed distribution."""
-    info = tmp_path / "example-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: example\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(POINTS)
-    (tmp_path / "example_plugin.py").write_text(PLUGIN)
-    (tmp_path / "templates").mkdir()
-    (tmp_path / "templates" / "batch-job.yaml.j2").write_text(TEMPLATE)
-    return tmp_path
+    return volcano.install(tmp_path)
 
 
 def kitctl(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -67,13 +32,39 @@ def kitctl(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_installed_kind_is_rendered_with_its_own_template(site: Path) -> None:
-    done = kitctl(site, "render", "--name", "run", "--kind", "BatchJob")
+    done = kitctl(site, "render", "--name", "run", "--kind", "VolcanoJob", "--nodes", "3")
     assert done.returncode == 0, done.stderr
     *_, job = yaml.safe_load_all(done.stdout)
-    assert (job["apiVersion"], job["kind"]) == ("batch.example/v1", "BatchJob")
-    assert job["spec"]["template"]["spec"]["containers"][0]["name"] == "pytorch"
+    assert (job["apiVersion"], job["kind"]) == (VOLCANO, "Job")
+    (task,) = job["spec"]["tasks"]
+    assert task["replicas"] == job["spec"]["minAvailable"] == 3
+    assert task["template"]["spec"]["containers"][0]["name"] == "pytorch"
     schema = json.loads(kitctl(site, "schema").stdout)
-    assert "BatchJob" in schema["$defs"]["JobSpec"]["properties"]["kind"]["enum"]
+    assert "VolcanoJob" in schema["$defs"]["JobSpec"]["properties"]["kind"]["enum"]
+
+
+def test_a_job_of_another_group_is_not_taken_for_an_indexed_job() -> None:
+    assert kinds.of_object({"apiVersion": "batch/v1", "kind": "Job"}) is kinds.DEFAULT
+    assert kinds.of_object({"apiVersion": "batch/v2", "kind": "Job"}) is kinds.DEFAULT, "a later version of the group"
+    with pytest.raises(KeyError, match=r"Job\.batch\.volcano\.sh"):
+        kinds.of_object({"apiVersion": VOLCANO, "kind": "Job"})
+
+
+def test_two_kinds_called_job_are_found_each_in_its_group(site: Path, tmp_path: Path) -> None:
+    with ApiServer() as server:
+        config = ("--kubeconfig", str(server.kubeconfig(tmp_path)))
+        for name, kind, resource in (("own", "VolcanoJob", "jobs"), ("plain", "IndexedJob", "jobs.batch")):
+            rendered = kitctl(site, "render", "--name", name, "--kind", kind, "--nodes", "2:4").stdout
+            *_, job = yaml.safe_load_all(rendered)
+            server.put(resource, name, **{part: job[part] for part in ("apiVersion", "kind", "metadata", "spec")})
+        listed = json.loads(kitctl(site, "list", *config, "-o", "json").stdout)
+        assert {one["name"]: one["jobKind"] for one in listed["items"]} == {"own": "VolcanoJob", "plain": "IndexedJob"}
+        status = json.loads(kitctl(site, "status", "own", *config, "-o", "json").stdout)
+        assert (status["jobKind"], status["nodeRange"]) == ("VolcanoJob", "2:4")
+        refused = kitctl(site, "scale", "own", "--nodes", "3", *config)
+        assert "Volcano does not scale a job of this kind" in refused.stderr
+        assert kitctl(site, "delete", "own", *config).returncode == 0
+        assert (server.names("jobs"), server.names("jobs.batch")) == (set(), {"plain"})
 
 
 def test_an_installed_target_is_connected_by_its_name(site: Path) -> None:
@@ -86,12 +77,12 @@ def test_an_unknown_name_is_refused_with_all_that_are_known(site: Path) -> None:
     assert done.returncode == 2
     assert done.stderr == "error: there is no target 'nowhere'\nfix: choose one of local, cluster, example\n"
     refusal = kitctl(site, "render", "--kind", "Deployment").stderr
-    assert "auto, IndexedJob, TrainJob, JobSet, PyTorchJob, BatchJob" in refusal
+    assert "auto, IndexedJob, TrainJob, JobSet, PyTorchJob, VolcanoJob" in refusal
 
 
 def test_a_broken_plugin_is_named(site: Path) -> None:
-    (site / "example_plugin.py").write_text("import absent_module\n")
+    (site / "volcano_kind.py").write_text("import absent_module\n")
     done = kitctl(site, "list", "--target", "example")
     assert done.returncode == 2
-    assert "the entry point example = example_plugin of example cannot be imported" in done.stderr
+    assert "the entry point example = volcano_kind of volcano-kind cannot be imported" in done.stderr
     assert kitctl(site, "render", "--kind", "IndexedJob").returncode == 0, "nothing else needs it"

@@ -93,7 +93,7 @@ def test_knowledge_of_a_kind_is_found(source: str) -> None:
 def test_a_kind_reads_what_it_renders(kind: kinds.JobKind) -> None:
     job = render.manifests(JobSpec(name="run", kind=kind.name, nodes="2:4"), suspended=True, run="a1")[-1]
     assert (job["apiVersion"], job["kind"]) == (kind.api_version, kind.resource)
-    assert kinds.of_object(job) is kinds.of_spec(kind.name) is kinds.of_resource(kind.resource) is kind
+    assert kinds.of_object(job) is kinds.of_spec(kind.name) is kinds.of_key(kind.key) is kind
     assert (kind.nodes(job), kind.desired_nodes(job), kind.suspended(job)) == ("2:4", 4, True)
     assert kind.pod_template(job)["spec"]["containers"]
     assert kind.run_id(job) == ("" if kind.pods_know_uid else "a1")
@@ -104,7 +104,7 @@ def test_auto_is_the_kind_that_every_cluster_has() -> None:
     assert kinds.of_spec(kinds.AUTO) is kinds.DEFAULT
     assert next(iter(KINDS.values())) is kinds.DEFAULT
     assert kinds.DEFAULT.operator == ""
-    assert kinds.of_resource("Pod") is None
+    assert kinds.of_key("Pod.") is None
 
 
 def test_an_indexed_job_is_scaled_by_both_numbers_or_kubernetes_refuses() -> None:

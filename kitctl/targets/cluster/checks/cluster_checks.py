@@ -72,7 +72,7 @@ def _rights(api: Api, spec: JobSpec) -> str:
     missing: list[str] = []
     adapted = preflight.degrade_to_permissions(api, spec, missing.append)
     kind, allowed = kinds.of_spec(adapted.kind), preflight.permissions(api, spec.namespace)
-    if not allowed.may_apply(kind.resource, "Service", "ConfigMap"):
+    if not allowed.may_apply(kind.key, "Service", "ConfigMap"):
         what = f"you may not create {kind.resource}s, services and config maps in namespace {spec.namespace!r}"
         raise UsageError(what, fix=f"{ASK}, or choose another namespace with -n")
     missing += rights.lacking(allowed, rights.AFTERWARDS + (rights.QUEUEING if spec.scheduling.queue else ()), kind)
@@ -102,7 +102,7 @@ def _operator(api: Api, spec: JobSpec) -> str:
     for kind in kinds.all_kinds().values():
         try:
             if kind.operator:
-                api.select(kind.resource, spec.namespace, limit="1")
+                api.select(kind.key, spec.namespace, limit="1")
                 found.append(f"{kind.operator} serves {kind.resource}s")
         except UnsupportedError:
             if spec.kind == kind.name:

@@ -77,7 +77,7 @@ CLUSTER_WIDE: Final = (
 
 def of(uses: Iterable[Use], kinds: Iterable[JobKind]) -> set[Right]:
     """All rights that these uses take, for jobs of these kinds."""
-    jobs = tuple(kind.resource for kind in kinds)
+    jobs = tuple(kind.key for kind in kinds)
     return {right for use in uses for right in _of_use(use, jobs)}
 
 

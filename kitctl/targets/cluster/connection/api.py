@@ -53,7 +53,8 @@ class Api:
         Raises:
             NotFound: there is none of that name.
         """
-        return self.transport.json("GET", kind, self._resource(kind).path(namespace, name))
+        resource = self._resource(kind)
+        return resource.typed(self.transport.json("GET", kind, resource.path(namespace, name)), kind)
 
     def find(self, kind: str, namespace: str | None, name: str) -> Object | None:
         """One object, or None; None as well if the server does not know its kind."""
@@ -144,7 +145,7 @@ class Api:
         body = change | {"metadata": change.get("metadata", {}) | marks}
         path = self._resource(key_of(found)).path(where["namespace"], where["name"])
         query = {"fieldManager": names.FIELD_MANAGER}
-        return self.transport.json("PATCH", found["kind"], path, query=query, body=body, content=MERGE)
+        return self.transport.json("PATCH", key_of(found), path, query=query, body=body, content=MERGE)
 
     def delete(self, found: Object, *, version: str = "", grace_seconds: int | None = None) -> None:
         """Delete an object that was found, with its ``kind``, after all that it owns; a deleted one is no error.
@@ -157,7 +158,7 @@ class Api:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground", "preconditions": marks}
         path = self._resource(key_of(found)).path(where["namespace"], where["name"])
         with suppress(NotFound):
-            self.transport.json("DELETE", found["kind"], path, body=body | grace)
+            self.transport.json("DELETE", key_of(found), path, body=body | grace)
 
     def lines(self, namespace: str, pod: str, container: str = names.CONTAINER, **query: str) -> Iterator[str]:
         """The lines of a container's log as they arrive, each with its time."""
@@ -212,11 +213,13 @@ class Api:
     def _list(
         self, kind: str, namespace: str | None, query: dict[str, str], *, retried: bool = True
     ) -> tuple[list[Object], str]:
-        """The items of one page, and the token of the next; empty: there is none."""
-        answer = self.transport.json("GET", kind, self._resource(kind).path(namespace), query=query, retried=retried)
+        """The items of one page, with their types, and the token of the next; empty: there is none."""
+        resource = self._resource(kind)
+        answer = self.transport.json("GET", kind, resource.path(namespace), query=query, retried=retried)
         if not isinstance(answer.get("items", []), list | None) or "metadata" not in answer:
             raise not_an_api_server(self.server, 200, {}, str(answer).encode())
-        return answer.get("items") or [], str(answer["metadata"].get("continue") or "")
+        items = [resource.typed(item, kind) for item in answer.get("items") or ()]
+        return items, str(answer["metadata"].get("continue") or "")
 
 
 def known_version(resource: Resource, served: Sequence[str]) -> str:

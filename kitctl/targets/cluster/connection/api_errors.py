@@ -19,7 +19,7 @@ from kitctl.base.errors import (
     UnsupportedError,
     UsageError,
 )
-from kitctl.kinds import DEFAULT, of_resource
+from kitctl.kinds import DEFAULT, of_key
 
 
 class Rule(NamedTuple):
@@ -123,7 +123,7 @@ def _error_without_status(status: int, body: bytes, kind: str) -> KitError:
     text = _shown(body)
     if status == 404 and text == UNKNOWN_PATH:  # noqa: PLR2004 - HTTP's own
         fix = "the cluster does not know this kind of object"
-        job_kind = of_resource(kind)
+        job_kind = of_key(kind)
         if job_kind and job_kind.operator:
             fix += f"; install {job_kind.operator}, or use --kind {DEFAULT.name}"
         return UnsupportedError(f"{kind}: {text}", fix=fix)

@@ -34,6 +34,10 @@ class Resource:
         root = "apis" if self.group else "api"
         return "/" + "/".join(filter(None, (root, self.group_version, *scope, self.plural, name, sub)))
 
+    def typed(self, thing: Object, key: str) -> Object:
+        """An object with its API version and kind, which the items of a list lack."""
+        return thing | {"apiVersion": self.group_version, "kind": key.partition(".")[0]}
+
 
 KUEUE_VERSIONS: Final = ("v1beta2", "v1beta1")  # what is read and changed of an object is the same in both
 
@@ -67,11 +71,11 @@ RESOURCES: Final[Mapping[str, Resource]] = {
     "StorageClass": Resource("storage.k8s.io/v1", "storageclasses"),
     "Workload": _of_kueue("workloads"),
     "WorkloadPriorityClass": _of_kueue("workloadpriorityclasses"),
+    **{kind.key: Resource(kind.api_version, kind.plural) for kind in all_kinds().values()},
     **{
-        one.resource: Resource(one.api_version, one.plural)
-        for kind in all_kinds().values()
-        for one in (kind, kind.prerequisite)
-        if one
+        needed.resource: Resource(needed.api_version, needed.plural)
+        for needed in (kind.prerequisite for kind in all_kinds().values())
+        if needed
     },
 }
 

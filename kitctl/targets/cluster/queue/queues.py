@@ -14,7 +14,7 @@ from kitctl.base import names
 from kitctl.base.errors import Forbidden, KitError, TargetError
 from kitctl.state.facts import QueueFacts
 from kitctl.targets.cluster.connection.api import Api
-from kitctl.targets.cluster.connection.resources import Object
+from kitctl.targets.cluster.connection.resources import Object, key_of
 from kitctl.targets.cluster.queue import kueue
 from kitctl.targets.cluster.read.existing import POLL_SECONDS, wait_deleted
 
@@ -120,7 +120,7 @@ def _explained(job: Object) -> Iterator[None]:
 
 def _now(api: Api, job: Object) -> Object:
     where = job["metadata"]
-    return api.get(job["kind"], where["namespace"], where["name"]) | {"kind": job["kind"]}
+    return api.get(key_of(job), where["namespace"], where["name"])
 
 
 def _find(api: Api, job: Object) -> Object | None:

@@ -60,11 +60,10 @@ def create_or_find(api: Api, manifest: Object) -> Iterator[Object]:
 
 
 def find_existing(api: Api, manifest: Object) -> Object | None:
-    """The object of a manifest's kind and name, with its ``kind``; None if there is none or it may not be read."""
+    """The object of a manifest's kind and name; None if there is none or it may not be read."""
     where = manifest["metadata"]
     with suppress(Forbidden):
-        if found := api.find(key_of(manifest), where["namespace"], where["name"]):
-            return found | {"kind": manifest["kind"]}
+        return api.find(key_of(manifest), where["namespace"], where["name"])
     return None
 
 

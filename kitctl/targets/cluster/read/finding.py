@@ -15,12 +15,12 @@ PODS: Final = f"{OURS},{names.LABEL_COMPONENT}=trainer"
 
 
 def find(api: Api, namespace: str, name: str, *likely: str) -> Object:
-    """The job of that name; ``likely`` are resources to look at first.
+    """The job of that name; ``likely`` are keys of kinds to look at first.
 
     Raises:
         NotFound: there is none that runs the kit.
     """
-    kinds = sorted(all_kinds().values(), key=lambda kind: kind.resource not in likely)
+    kinds = sorted(all_kinds().values(), key=lambda kind: kind.key not in likely)
     job = lookup(api, namespace, name, *kinds)
     if job is None or not of_object(job).runs_kit(job):
         raise NotFound(f"no job {name!r} in namespace {namespace!r}", fix="kitctl list -A shows all jobs")
@@ -36,8 +36,8 @@ def lookup(api: Api, namespace: str, name: str, *among: JobKind) -> Object | Non
     refusals, looked = [], among or tuple(all_kinds().values())
     for kind in looked:
         try:
-            if job := api.find(kind.resource, namespace, name):
-                return job | {"kind": kind.resource}
+            if job := api.find(kind.key, namespace, name):
+                return job
         except Forbidden as refusal:
             refusals.append(refusal)
     if len(refusals) == len(looked):
@@ -65,8 +65,8 @@ def jobs(api: Api, namespace: str | None) -> list[Object]:
 
 
 def _of_kind(api: Api, kind: JobKind, namespace: str | None) -> list[Object]:
-    found = api.select(kind.resource, namespace, **({"labelSelector": OURS} if kind.labelled else {}))
-    return [job | {"kind": kind.resource} for job in found if kind.runs_kit(job)]
+    found = api.select(kind.key, namespace, **({"labelSelector": OURS} if kind.labelled else {}))
+    return [job for job in found if kind.runs_kit(job)]
 
 
 def pods(api: Api, job: Object) -> list[Object]:

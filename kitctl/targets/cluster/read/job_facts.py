@@ -168,9 +168,10 @@ def is_running(pod: Object) -> bool:
     return "running" in container_status(pod).get("state", {})
 
 
-def owner_kinds(thing: Object | None) -> list[str]:
-    """The kinds of an object's owners."""
-    return [owner["kind"] for owner in ((thing or {}).get("metadata") or {}).get("ownerReferences") or ()]
+def owner_keys(thing: Object | None) -> list[str]:
+    """The resources of an object's owners, as ``Job.batch``."""
+    owners = ((thing or {}).get("metadata") or {}).get("ownerReferences") or ()
+    return [f"{owner['kind']}.{owner['apiVersion'].rpartition('/')[0]}" for owner in owners]
 
 
 def group_by_job(things: Sequence[Object]) -> dict[tuple[str, str], list[Object]]:

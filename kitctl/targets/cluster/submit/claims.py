@@ -54,7 +54,7 @@ def check(found: Object, claimant: Claimant) -> None:
     Raises:
         ConflictError: with the claim's creator, if known.
     """
-    if not lifecycle.is_kitctl_object(found) or job_facts.owner_kinds(found):
+    if not lifecycle.is_kitctl_object(found) or job_facts.owner_keys(found):
         raise name_conflict(found)
     creator = lifecycle.annotations_of(found).get(names.ANNOTATION_USER, "")
     if claimant.resume or (creator and creator == claimant.user):
@@ -82,7 +82,7 @@ def remove(api: Api, job: Object, user: str, warn: Callable[[str], None]) -> boo
 def why_kept(found: Object, job: Object, user: str) -> str:
     """Why this user must not delete a claim with this job; empty if they may. Pure."""
     marks = lifecycle.annotations_of(found)
-    if not lifecycle.is_kitctl_object(found) or job_facts.owner_kinds(found) or names.ANNOTATION_JOB_UID not in marks:
+    if not lifecycle.is_kitctl_object(found) or job_facts.owner_keys(found) or names.ANNOTATION_JOB_UID not in marks:
         return "it was not made by kitctl submit"
     if marks[names.ANNOTATION_JOB_UID] != job["metadata"]["uid"]:
         return "it was not made for this job, or another job has it now"

@@ -28,7 +28,7 @@ def choose(api: Api, spec: JobSpec, allowed: Permissions, warn: Callable[[str], 
     """
     if spec.kind != kinds.AUTO:
         return spec
-    if allowed.may_apply(kinds.DEFAULT.resource):
+    if allowed.may_apply(kinds.DEFAULT.key):
         return replace(spec, kind=kinds.DEFAULT.name)
     why = [f"you may not create {kinds.DEFAULT.resource}s in namespace {spec.namespace!r}"]
     for kind in kinds.all_kinds().values():
@@ -56,7 +56,7 @@ def check(api: Api, kind: JobKind) -> None:
 
 
 def _check_version(api: Api, kind: JobKind) -> None:
-    served, version = api.versions(kind.resource), kind.api_version.rpartition("/")[2]
+    served, version = api.versions(kind.key), kind.api_version.rpartition("/")[2]
     if version not in served:
         what = f"kind: the cluster serves {kind.resource}s as {', '.join(served)}, and kitctl knows {version}"
         fix = f"install a version of {kind.operator} that serves it, or use --kind {kinds.DEFAULT.name}"
@@ -80,7 +80,7 @@ def _check_prerequisite(api: Api, kind: JobKind, needed: Prerequisite) -> None:
 
 def _obstacle(api: Api, spec: JobSpec, kind: JobKind, allowed: Permissions) -> str:
     """Why a kind cannot be used; empty: it can."""
-    if not allowed.may_apply(kind.resource):
+    if not allowed.may_apply(kind.key):
         return "you may not create it"
     try:
         check(api, kind)

@@ -113,7 +113,7 @@ def _find_existing_job(api: Api, manifest: Object, user: str, *, replace: bool) 
     if job is None:
         return None
     digest = lifecycle.annotations_of(manifest).get(names.ANNOTATION_SPEC_HASH, "")
-    if job["kind"] == manifest["kind"] and lifecycle.is_partial_submit(job, digest, user):
+    if key_of(job) == key_of(manifest) and lifecycle.is_partial_submit(job, digest, user):
         return ExistingJob(job, partial=True)
     if not lifecycle.is_kitctl_object(job):
         what = f"name: {job['kind']} {name!r} already exists and is not managed by kitctl"
@@ -129,7 +129,7 @@ def _create(api: Api, manifest: Object) -> Object:
     try:
         return create_once(api, manifest)
     except ConflictError as error:
-        if api.find(manifest["kind"], where["namespace"], where["name"]) is None:
+        if api.find(key_of(manifest), where["namespace"], where["name"]) is None:
             raise
         raise already_exists(where["name"]) from error  # another call was faster
 
@@ -140,8 +140,7 @@ def _take_over(api: Api, job: Object, manifest: Object, call: str, user: str, wa
     warn(f"job {name!r} was partially submitted; continuing")
     for _ in range(TRIES):
         try:
-            taken = api.patch(job, lifecycle.take_over(call), version=job["metadata"]["resourceVersion"])
-            return taken | {"kind": job["kind"]}
+            return api.patch(job, lifecycle.take_over(call), version=job["metadata"]["resourceVersion"])
         except ConflictError:  # its controller has written its status, or another call takes it over as well
             existing = _find_existing_job(api, manifest, user, replace=False)
             job = existing.job if existing else job
@@ -187,15 +186,15 @@ def _apply_child(api: Api, child: Object, job: Object, claimant: Claimant) -> No
 
 def _release(api: Api, job: Object, call: str, queue: str) -> Object:
     """Release the job, if this call still holds it."""
-    kind, name = job["kind"], job["metadata"]["name"]
+    name = job["metadata"]["name"]
     for _ in range(TRIES):
         try:
             return api.patch(job, lifecycle.release(job, queue), version=job["metadata"]["resourceVersion"])
         except (ConflictError, NotFound):  # its controller has written its status, as it often does at this moment
-            now = api.find(kind, job["metadata"]["namespace"], name) or job
+            now = api.find(key_of(job), job["metadata"]["namespace"], name) or job
             if now["metadata"]["uid"] != job["metadata"]["uid"] or not lifecycle.is_held_by(now, call) or now is job:
                 break
-            job = now | {"kind": kind}
+            job = now
     fix = f"kitctl status {name} shows its state"
     raise ConflictError(f"job {name!r} was deleted or submitted by another client in the meantime", fix=fix)
 
@@ -203,7 +202,7 @@ def _release(api: Api, job: Object, call: str, queue: str) -> Object:
 def _withdraw(api: Api, job: Object, call: str) -> None:
     """Delete the job that this call created, unless another call has taken it over."""
     for _ in range(TRIES):
-        now = api.get(job["kind"], job["metadata"]["namespace"], job["metadata"]["name"]) | {"kind": job["kind"]}
+        now = api.get(key_of(job), job["metadata"]["namespace"], job["metadata"]["name"])
         if not lifecycle.is_held_by(now, call):
             return
         with suppress(ConflictError):  # its controller has written its status

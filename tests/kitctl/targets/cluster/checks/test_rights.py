@@ -31,7 +31,7 @@ def test_a_use_takes_its_rights_for_each_kind_of_job() -> None:
 def test_all_that_submit_asks_for_is_in_the_table() -> None:
     """``Permissions.may_apply`` decides what a job is submitted without."""
     optional = [kind for part in OPTIONAL_PARTS for kind in part.kinds]
-    asked = ("Job", "Service", "ConfigMap", "PersistentVolumeClaim", *optional)
+    asked = ("Job.batch", "Service", "ConfigMap", "PersistentVolumeClaim", *optional)
     known = rights.of(rights.SUBMITTING, KINDS.values())
     rules = [{"verbs": [one.verb], "apiGroups": [one.group], "resources": [one.resource]} for one in known]
     assert Permissions({"resourceRules": rules}).may_apply(*asked)

@@ -59,9 +59,9 @@ def test_each_response_has_its_error_and_its_fix(status: int, message: str, erro
 
 
 def test_the_plain_text_404_for_an_unknown_kind_is_recognized() -> None:
-    found = error_from_status(404, b"404 page not found\n", "PyTorchJob")
+    found = error_from_status(404, b"404 page not found\n", "PyTorchJob.kubeflow.org")
     assert type(found) is UnsupportedError
-    assert found.message == "PyTorchJob: 404 page not found"
+    assert found.message == "PyTorchJob.kubeflow.org: 404 page not found"
     assert "install Kubeflow's training operator, or use --kind IndexedJob" in found.fix
     assert "--kind" not in error_from_status(404, b"404 page not found\n", "LocalQueue").fix
 

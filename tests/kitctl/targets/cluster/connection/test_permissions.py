@@ -28,20 +28,20 @@ def permissions(*rules: dict[str, Any], incomplete: bool = False) -> Permissions
     ],
 )
 def test_one_rule_must_allow_verb_group_and_resource(change: dict[str, Any], *, may: bool) -> None:
-    assert permissions(JOBS | change).may_apply("Job") is may
+    assert permissions(JOBS | change).may_apply("Job.batch") is may
 
 
 def test_rules_are_combined() -> None:
     parts = [JOBS | {"verbs": [verb]} for verb in ("create", "patch")]
-    assert permissions(*parts).may_apply("Job")
-    assert not permissions(parts[0]).may_apply("Job")
+    assert permissions(*parts).may_apply("Job.batch")
+    assert not permissions(parts[0]).may_apply("Job.batch")
 
 
 def test_all_kinds_must_be_allowed() -> None:
-    assert not permissions(JOBS).may_apply("Job", "Service")
-    assert permissions(JOBS, JOBS | {"apiGroups": [""], "resources": ["services"]}).may_apply("Job", "Service")
+    assert not permissions(JOBS).may_apply("Job.batch", "Service")
+    assert permissions(JOBS, JOBS | {"apiGroups": [""], "resources": ["services"]}).may_apply("Job.batch", "Service")
 
 
 def test_an_incomplete_list_of_rights_denies_nothing() -> None:
-    assert permissions(incomplete=True).may_apply("Job")
-    assert not permissions().may_apply("Job")
+    assert permissions(incomplete=True).may_apply("Job.batch")
+    assert not permissions().may_apply("Job.batch")

@@ -16,7 +16,12 @@ FULL = "couldn't assign flavors to pod set main: insufficient unused quota for c
 
 def job(*, queue: str = "research", suspend: bool = True, **template: Any) -> Object:
     where = {"name": "run", "uid": "one", "labels": {names.LABEL_QUEUE: queue}}
-    return {"kind": "Job", "metadata": where, "spec": {"suspend": suspend, "template": {"spec": template}}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": where,
+        "spec": {"suspend": suspend, "template": {"spec": template}},
+    }
 
 
 def workload(*conditions: str, created: int = 0, uid: str = "one", active: bool = True, **status: Any) -> Object:

@@ -57,7 +57,12 @@ def test_without_a_last_line_all_lines_are_returned() -> None:
 
 
 def job(**status: Any) -> dict[str, Any]:
-    return {"kind": "Job", "metadata": {"name": "run"}, "status": {"startTime": "2026-11-22T10:00:00Z"} | status}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "run"},
+        "status": {"startTime": "2026-11-22T10:00:00Z"} | status,
+    }
 
 
 def pod(node: int, second: int, *, ended: bool = False, leaving: bool = False) -> dict[str, Any]:

@@ -74,12 +74,12 @@ def test_the_children_of_a_job_that_is_gone_are_waited_for(server: ApiServer, ki
 
 def test_a_new_object_of_the_same_name_is_not_waited_for(server: ApiServer, kit: Kit) -> None:
     kit.submit()
-    first = job(server) | {"kind": "Job"}
+    first = job(server)
     server.store.remove(JOB)
     kit.submit()
     existing.wait_deleted(kit.target().api, first, seconds=0.0)
     with pytest.raises(TargetError, match="still exists after 0 s"):
-        existing.wait_deleted(kit.target().api, job(server) | {"kind": "Job"}, seconds=0.0)
+        existing.wait_deleted(kit.target().api, job(server), seconds=0.0)
 
 
 def test_a_request_during_a_quota_update_is_retried(server: ApiServer, kit: Kit) -> None:

@@ -26,7 +26,12 @@ from tests.kitctl.targets.cluster.clients import Kit
 from tests.kitctl.targets.cluster.objectstore import Key
 
 STARTED = 1_795_341_600  # 2026-11-22T10:00:00Z
-JOB = {"kind": "Job", "metadata": {"name": "run"}, "status": {"startTime": "2026-11-22T10:00:00Z"}}
+JOB = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "run"},
+    "status": {"startTime": "2026-11-22T10:00:00Z"},
+}
 
 
 def at(second: float, text: str) -> str:
