@@ -35,8 +35,7 @@ def command(job: Job, snapshots: bool, outputs: bool, yes: bool) -> None:
         among = f", which include its outputs ({known.outputs})" if known and snapshots and _kept_among(known) else ""
         confirm(f"delete {job.name!r} and {' and '.join(named)}{among}?", yes=yes)
     deleted = job.delete(snapshots=snapshots, outputs=outputs)
-    stay = "; its snapshots stay" if known is None or _takes_snapshots(known) else ""
-    info(f"{job.name}: deleted" + (" with its snapshots" if deleted else stay))
+    info(f"{job.name}: deleted" + (" with its snapshots" if deleted else _staying(known)))
 
 
 def _known(job: Job) -> JobState | None:
@@ -49,8 +48,13 @@ def _known(job: Job) -> JobState | None:
         return None
 
 
-def _takes_snapshots(job: JobState) -> bool:
-    return bool(job.snapshots) and not job.progress.of_own_loop
+def _staying(job: JobState | None) -> str:
+    """What is said of its snapshots; nothing if it has none."""
+    if job is None or (job.snapshots and job.progress.step is None):
+        return "; snapshots stay, if it has any"
+    progress = job.progress
+    has_some = job.snapshots and not progress.of_own_loop and (progress.snapshot_step or progress.resumed_from)
+    return "; its snapshots stay" if has_some else ""
 
 
 def _kept_among(job: JobState) -> bool:

@@ -61,6 +61,18 @@ def test_the_kind_of_an_error(error: str, kind: Kind) -> None:
         ("killed by SIGKILL", "from outside"),
         ("OSError: [Errno 122] Disk quota exceeded: '/snapshots/x'", "free space"),
         ("OSError: [Errno 30] Read-only file system: 'runs'", "/tmp"),
+        (
+            "SnapshotError: no snapshots can be written to /kit/snapshots: [Errno 30] Read-only file system: '/kit/x'",
+            "snapshots.enabled: false",
+        ),
+        (
+            "kittrain.x.SnapshotError: no snapshots can be written to /kit: [Errno 13] Permission denied: '/kit/x'",
+            "security.fsGroup",
+        ),
+        (
+            "SnapshotError: the trained model cannot be written to /kit: [Errno 30] Read-only file system: '/kit/x'",
+            "continues from its last snapshot",
+        ),
         ("FileNotFoundError: [Errno 2] No such file or directory: 'data/train.bin'", "--sync data/train.bin"),
         (
             "FileNotFoundError: [Errno 2] No such file or directory: 'out/state.bin'",
@@ -119,6 +131,10 @@ def test_permanent_causes() -> None:
         r"(?im)^exit code 2\b.*^usage: .*^(\S+: )?error: ",
         r"^[\w.]+: .*(requires at least one CUDA device|is only supported with GPUs|doesn't have NCCL built in)",
         r"^[\w.]+: .*Found no NVIDIA driver",
+        (
+            r"^([\w.]+\.)?SnapshotError: no snapshots can be written to .*"
+            r"(Read-only file system|Permission denied|Operation not permitted)"
+        ),
     }
     assert not cause_of("exit code 3", ("RuntimeError: Found no NVIDIA driver", "UserWarning: x")).permanent
     for error in ("ImportError: libx.so: cannot open", "NameError: name 'x' is not defined", "exit code 2: error: x"):

@@ -240,3 +240,21 @@ def test_a_file_that_was_not_sent_does_not_appear(tmp_path: Path) -> None:
     ]
     assert missing == ["data/x.csv", f"{tmp_path}/y.csv"]
     assert not lacks_file(failure(0, "OSError: [Errno 5] Input/output error: 'x'"), tmp_path)
+
+
+def test_a_long_path_hides_no_cause() -> None:
+    path = "/home/somebody/.local/state/kitctl/snapshots/default/digits-kzls"
+    error = f"SnapshotError: no snapshots can be written to {path}: [Errno 30] Read-only file system: '{path}/.fence'"
+    told = Failure(rank=0, exit_code=1, error=error, time=0).brief
+    assert told.startswith(
+        "SnapshotError: no snapshots can be written to …/default/digits-kzls: [Errno 30] Read-only file "
+    )
+    short = "OSError: no /a/b/c/d"
+    assert Failure(rank=0, exit_code=1, error=short, time=0).brief == short
+
+
+def test_a_folder_that_nobody_can_write_to_is_not_tried_again() -> None:
+    denied = "SnapshotError: no snapshots can be written to /kit: [Errno 30] Read-only file system: '/kit/.fence'"
+    assert is_hopeless(Failure(rank=0, exit_code=1, error=denied, time=0), None)
+    full = "SnapshotError: no snapshots can be written to /kit: [Errno 28] No space left on device: '/kit/.fence'"
+    assert not is_hopeless(Failure(rank=0, exit_code=1, error=full, time=0), None)

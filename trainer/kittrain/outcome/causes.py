@@ -59,6 +59,19 @@ CAUSES: Final[tuple[Cause, ...]] = (
         fix="check the volume of the path in the message; if one snapshot can no longer be read, move its folder away: "
         "the one before it is used",
     ),
+    Cause(
+        r"^([\w.]+\.)?SnapshotError: no snapshots can be written to .*"
+        r"(Read-only file system|Permission denied|Operation not permitted)",
+        fix="make the snapshots' volume writable for the job's user: see how it is mounted, the claim's access mode, "
+        "security.fsGroup, and the machine's kernel log if a disk has become read-only; snapshots.enabled: false "
+        "trains without snapshots",
+        permanent=True,
+    ),
+    Cause(
+        r"^([\w.]+\.)?SnapshotError: the trained model cannot be written to .*"
+        r"(Read-only file system|Permission denied|Operation not permitted)",
+        fix="make the snapshots' volume writable again and restart the job: it continues from its last snapshot",
+    ),
     # Only a change of the script or the image helps.
     Cause(
         r"^ModuleNotFoundError: No module named '([^']+)'",

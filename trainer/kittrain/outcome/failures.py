@@ -17,6 +17,7 @@ from kittrain.outcome.causes import Cause, Kind, cause_of
 PRECEDENCE: Final[tuple[Kind, ...]] = ("own", "left", "hang", "drained", "storage", "peer", "stopped")
 BRIEF: Final = 100  # characters of an error within a sentence; the whole error is reported separately
 SIGTERM_EXIT: Final = -15
+LONG_PATH: Final = re.compile(r"(?<![\w/.])(?:/[^/\s:'\"]+){2,}((?:/[^/\s:'\"]+){2})")  # all but its last two parts
 KILLED: Final = "killed by SIGKILL"  # an error without a known cause
 SNAPSHOT: Final = re.compile(
     r"step-(\d+)-g(\d+)"
@@ -48,6 +49,8 @@ class Failure:
     def brief(self) -> str:
         """The error in one short line, without gloo's source location and its guess of a typical cause."""
         line = re.sub(r"\[/[^\]]*\] |\. This is typically caused by .*", "", self.error.partition("\n")[0])
+        if len(line) > BRIEF:  # a path must not push out what comes after it
+            line = LONG_PATH.sub(r"…\1", line)
         return line if len(line) <= BRIEF else f"{line[: BRIEF - 1]}…"
 
     @property

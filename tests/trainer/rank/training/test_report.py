@@ -87,6 +87,22 @@ def test_the_first_snapshot_that_is_not_finite_is_in_the_progress_file(tmp_path:
 
 
 @pytest.mark.usefixtures("always")
+def test_snapshots_that_fail_are_told_until_one_succeeds(tmp_path: Path) -> None:
+    found = []
+    with reporter(tmp_path / "progress.json") as reporting:
+        for committed in (
+            Committed(step=1),
+            Committed(step=1, failed="no snapshot at step 2: full"),
+            Committed(step=3),
+        ):
+            reporting.snapshot(committed)
+            reporting.step(STEP)
+            facts = read(tmp_path / "progress.json")
+            found.append((facts["snapshot_step"], facts["warning"]))
+    assert found == [(1, ""), (1, "no snapshot at step 2: full"), (3, "")]
+
+
+@pytest.mark.usefixtures("always")
 def test_plain_lines_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with reporter() as reporting:
         reporting.step(STEP)

@@ -16,6 +16,7 @@ from kittrain.agent.report.departures import Departures, departure
 from kittrain.agent.report.failure_log import FailureLog
 from kittrain.agent.report.recovery import RecoveryTimings
 from kittrain.agent.report.report_sinks import Sink
+from kittrain.agent.report.resumed_steps import ResumedSteps
 from kittrain.agent.report.steps_taken import StepsTaken, last_step
 from kittrain.job.env import NodeEnv
 from kittrain.outcome.failures import Failure
@@ -91,6 +92,7 @@ class Reporter:
         self.loaded = 0  # as ``Ranks.loaded``, of this round, and of all nodes' former ones
         self._script_progress: Mapping[str, Any] = {}  # of a script that writes no progress file
         self._taken = StepsTaken()  # by such a script
+        self._resumed = ResumedSteps()  # in the library's loop
         self._restarts = 0  # of the ranks, after a failure
         self._failed = False  # the last round
         self._report: dict[str, Any] | None = None  # if this node has group rank 0
@@ -116,11 +118,12 @@ class Reporter:
             "departures": self.departures.facts,
             "restarts": self._restarts + self._failed,
             "taken": self._taken.marks,
+            "reached": self._resumed.reached(self._own_progress()) if self._leads else 0,
         }
         store.set(f"kit/node/{group_rank}", json.dumps({"node": assignment(self._node, group_rank, ranks), **known}))
         if group_rank == 0:
             nodes = [json.loads(text) for text in store.multi_get([f"kit/node/{i}" for i in range(group_size)])]
-            most = {key: max(node[key] for node in nodes) for key in ("round", "loaded", "restarts")}
+            most = {key: max(node[key] for node in nodes) for key in ("round", "loaded", "restarts", "reached")}
             taken = max((node["taken"] for node in nodes), key=last_step)
             departed = departure([node["departures"] for node in nodes])
             store.set("kit/round", json.dumps({**most, "taken": taken, "departed": departed}))
@@ -129,6 +132,7 @@ class Reporter:
         self._round, self.loaded, self._restarts = agreed["round"] + 1, agreed["loaded"], agreed["restarts"]
         self._failed, self._leads = False, group_rank == 0
         self._taken.restart(agreed["taken"])
+        self._resumed.restart(agreed["reached"], self._own_progress())
         self._explain(Failure(**agreed["departed"]) if agreed["departed"] else None)
         self.departures = Departures(round=self._round, size=group_size)
         self._round_over, self._timings, self._slow = False, {}, set()
@@ -188,6 +192,8 @@ class Reporter:
         self.script_steps = ranks.script_steps
         if self._taken.add(self.script_steps, time.time_ns(), ranks.loaded) and self._taken.lost and self._leads:
             self._log(self._taken.anew or str(self._taken))
+        if self._leads and self._resumed.add(self._own_progress):
+            self._log(self._resumed.text)
         self._script_progress = {**ranks.script_progress, **self._taken.facts} or self._script_progress
         warned = self._alone
         self._alone = alone(training=training_alone, group=ranks.group, separate=ranks.separate, world=self._world)
@@ -246,7 +252,7 @@ class Reporter:
         return {
             "busy": slowest,
             "slow": slow,
-            "last_recovery": self.recovery.complete,
+            "last_recovery": self._resumed.explained(self.recovery.complete),
             "failures": failures,
             "warning": self.warning,
         }
@@ -264,8 +270,11 @@ class Reporter:
         log(self._node.node_index, text)
 
     def _progress(self) -> Mapping[str, Any]:
+        return self._own_progress() or self._script_progress
+
+    def _own_progress(self) -> Mapping[str, Any]:
+        """What the library's loop has written; empty if the script does not use it, or it has not yet."""
         try:
-            progress = json.loads(self._progress_file.read_bytes())
-        except (OSError, ValueError):  # the script does not write it, or has not yet
-            return self._script_progress
-        return fit(progress) if isinstance(progress, dict) else {}
+            return dict(fit(dict(json.loads(self._progress_file.read_bytes()))))
+        except (OSError, ValueError, TypeError):
+            return {}

@@ -138,6 +138,8 @@ class Reporter:
         """Set the last committed snapshot; called at every step."""
         if committed is not self._committed:
             self._committed = committed
+            if committed.failed:
+                return
             if not (committed.not_finite and self._snapshot_warning):  # the first of several stays
                 since = f"the snapshots are not finite since step {committed.step}: {committed.not_finite}"
                 self._snapshot_warning = since if committed.not_finite else ""
@@ -195,7 +197,7 @@ class Reporter:
             "resumed_from": self._resumed_from,
             "resumed_at": self._resumed_at,
             "metrics": {name: _finite(float(value)) for name, value in self._metrics.items()},
-            "warning": self.warning or self._snapshot_warning,
+            "warning": self.warning or self._committed.failed or self._snapshot_warning,
         }
         scratch = self._file.with_name(f".{self._file.name}")
         with contextlib.suppress(OSError):

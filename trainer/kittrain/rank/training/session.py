@@ -241,7 +241,10 @@ class Session:
 
     def _drain(self, metrics: Mapping[str, float]) -> None:
         self.commit(metrics)
-        self._world.print(f"stopping at step {self.steps}, as requested")
+        last = self._snapshots.committed.step
+        lost = self._world.env.snapshot_dir and last != self.steps
+        without = f", without a snapshot of it: the last one is of step {last}" if lost else ""
+        self._world.print(f"stopping at step {self.steps}, as requested{without}")
         self._world.barrier()  # then exit code 75 of any rank means that the snapshot is committed
         raise Drained
 

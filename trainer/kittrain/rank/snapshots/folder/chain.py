@@ -60,12 +60,14 @@ class Committed:
         seconds: from the start of the copy until it was published.
         stall: the part of these in which training waited.
         not_finite: as in its manifest.
+        failed: why there is no later one although one was due; empty if there is none to be missed.
     """
 
     step: int = 0
     seconds: float = 0.0
     stall: float = 0.0
     not_finite: str = ""
+    failed: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +147,7 @@ class Chain:
             parent = self._tip.parent
             step, last = self._order.step(pending.cursor), parent.name if parent else "none"
             self._world.print(f"warning: no snapshot at step {step}: {error}; the last good one is {last}")
+            self.last = replace(self.last, failed=f"no snapshot at step {step}: {error}")
         else:
             self.resume_from(manifest, manifest)
             self.last = Committed(

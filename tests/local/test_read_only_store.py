@@ -1,0 +1,63 @@
+"""A snapshot folder that cannot be written: what the job says, and whether it is tried again."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.trainer.mounts import make_read_only, tmpfs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.local.conftest import Kit
+
+pytestmark = [pytest.mark.slow, pytest.mark.needs_root, pytest.mark.timeout(600)]
+TOY = ["-m", "kittrain.workloads.toy", "100", "--samples", "512", "--batch_size", "16", "--step-time", "0.05"]
+
+
+def test_from_the_start_the_job_ends_at_once_with_its_cause_and_a_fix(kit: Kit) -> None:
+    folder = kit.snapshots("sealed")
+    folder.parent.mkdir(parents=True)
+    with tmpfs(folder, size="1m"):
+        make_read_only(folder)
+        told = kit.run("submit", "--name", "sealed", "--nodes", "2", "--wait", *TOY, exit_code=100)
+        assert "Read-only file system" in told
+        assert "which no restart can fix" in told
+        assert "fix: make the snapshots' volume writable" in told
+        assert kit.status("sealed")["restarts"] == 0
+        kit.run("delete", "sealed", "-y")
+
+
+def test_in_the_midst_training_continues_and_status_and_drain_say_what_is_missing(kit: Kit) -> None:
+    folder = kit.snapshots("midway")
+    folder.parent.mkdir(parents=True)
+    with tmpfs(folder, size="100m"):
+        kit.run("submit", "--name", "midway", "--nodes", "2", "--snapshot-every", "20", *TOY)
+        kit.until("midway", lambda job: job["progress"]["snapshotStep"])
+        _seal(kit, folder)
+        state = kit.until("midway", lambda job: "no snapshot at step" in job["reason"])
+        assert state["phase"] == "Running"
+        assert "Read-only file system" in state["reason"]
+        kit.run("suspend", "midway")
+        lines = kit.run("logs", "midway")
+        assert (
+            f"as requested, without a snapshot of it: the last one is of step {state['progress']['snapshotStep']}"
+            in lines
+        )
+        kit.run("delete", "midway", "-y")
+
+
+def _seal(kit: Kit, folder: Path) -> None:
+    """Make it read-only between two snapshots: a mount with a file open for writing refuses."""
+
+    def sealed(_job: object) -> bool:
+        with suppress(subprocess.CalledProcessError):
+            make_read_only(folder)
+            return True
+        return False
+
+    kit.until("midway", sealed)

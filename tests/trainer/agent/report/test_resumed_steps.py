@@ -1,0 +1,47 @@
+"""Steps that a restart throws away are told once, when the ranks have resumed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kittrain.agent.report.resumed_steps import ResumedSteps
+
+
+def seen(resumed: ResumedSteps, **progress: Any) -> bool:
+    return resumed.add(lambda: progress)
+
+
+@pytest.mark.parametrize(
+    ("reached", "resumed_from", "text"),
+    [
+        (312, 300, "resumed at step 300: 12 steps lost"),
+        (301, 300, "resumed at step 300: 1 step lost"),
+        (40, 0, "resumed at step 0: 40 steps lost"),
+        (300, 300, ""),  # drained
+        (300, 301, ""),  # a copy in memory was newer than the last report
+    ],
+)
+def test_lost_steps_are_told_once(reached: int, resumed_from: int, text: str) -> None:
+    resumed = ResumedSteps()
+    former = {"step": reached, "resumed_at": 5.0}
+    resumed.restart(resumed.reached(former), former)
+    assert not seen(resumed, **former), "the former ranks'"
+    assert not seen(resumed, step=resumed_from, resumed_from=resumed_from, resumed_at=None), "no step yet"
+    now = {"step": resumed_from + 1, "resumed_from": resumed_from, "resumed_at": 9.0}
+    assert seen(resumed, **now) == bool(text)
+    assert resumed.text == text
+    assert not seen(resumed, **now)
+    recovery = {"cause": "node 1 is lost", "stop": 0.1}
+    told = resumed.explained(recovery)
+    assert told == ({**recovery, "cause": f"node 1 is lost; {text}"} if text else recovery)
+    resumed.restart(0, now)
+    assert resumed.explained(recovery) == recovery
+    assert resumed.explained(None) is None
+
+
+def test_without_a_former_start_nothing_is_read() -> None:
+    resumed = ResumedSteps()
+    resumed.restart(ResumedSteps.reached({}), {})
+    assert not resumed.add(lambda: pytest.fail("it was read"))

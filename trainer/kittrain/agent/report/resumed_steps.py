@@ -1,0 +1,48 @@
+"""How many steps of a run with snapshots a restart of its ranks has thrown away. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Progress = Mapping[str, Any]  # as the ranks' ``Reporter`` writes it; empty if they have none
+
+
+class ResumedSteps:
+    """The steps of the current ranks' resume, as the agent with group rank 0 sees them.
+
+    Attributes:
+        text: where the ranks have resumed, and how many steps are lost; empty if none are, or if it is not known yet.
+    """
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._reached = 0
+        self._before: float | None = None  # when the ranks of the round before took their first step
+
+    @staticmethod
+    def reached(progress: Progress) -> int:
+        """The last step that was reported."""
+        return int(progress.get("step") or 0)
+
+    def restart(self, reached: int, progress: Progress) -> None:
+        """Ranks start again, after this step; ``progress`` is still that of the former ones."""
+        self.text, self._reached, self._before = "", reached, progress.get("resumed_at")
+
+    def add(self, read: Callable[[], Progress]) -> bool:
+        """Whether it has just become known that steps are lost; ``read`` returns the progress, if that is needed."""
+        if not self._reached:
+            return False
+        progress = read()
+        if progress.get("resumed_at") in (None, self._before):
+            return False  # the current ranks have not taken a step yet
+        step = int(progress.get("resumed_from") or 0)
+        lost, self._reached = self._reached - step, 0
+        self.text = f"resumed at step {step}: {lost} step{'s'[: lost != 1]} lost" if lost > 0 else ""
+        return bool(self.text)
+
+    def explained(self, recovery: Progress | None) -> Progress | None:
+        """The last recovery, with the lost steps in its cause."""
+        if not (recovery and self.text):
+            return recovery
+        return {**recovery, "cause": f"{recovery['cause']}; {self.text}"}
