@@ -14,6 +14,7 @@ import click
 from kitctl.cli import VERBS, cli
 from kitctl.cli.common import encode
 from kitctl.output.schema import json_schema, output_schema
+from tools.chart_kinds import kinds_table, kinds_tpl
 from tools.chart_values import values_schema, values_yaml
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -99,7 +100,17 @@ def pages() -> dict[Path, str]:
         DOCS / "output.schema.json": encode(output) + "\n",
         CHART / "values.schema.json": encode(values_schema()) + "\n",
         CHART / "values.yaml": values_yaml(),
+        CHART / "templates" / "_kinds.tpl": kinds_tpl(),
+        DOCS / "cluster.md": _with_block((DOCS / "cluster.md").read_text("utf-8"), "kinds", kinds_table()),
     }
+
+
+def _with_block(page: str, name: str, block: str) -> str:
+    """A page whose part between ``<!-- NAME -->`` and ``<!-- end -->`` is generated."""
+    before, mark, rest = page.partition(f"<!-- {name}: written by `make docs` -->\n")
+    _, end, after = rest.partition("<!-- end -->")
+    assert end, f"the page has no place for {name}"
+    return before + mark + block + "\n" + end + after
 
 
 def _verbs() -> Iterator[str]:
