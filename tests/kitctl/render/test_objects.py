@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +27,18 @@ KINDS = tuple(kinds.KINDS)
 SOURCES = {"train.py": "import lib.model\nprint('trained')\n", "lib/model.py": "SIZE = 3\n"}
 # Cases that a kind rejects: options that a TrainJob's runtime sets, and queues.
 REFUSED = {"TrainJob": ("every-option", "pod-group-volcano", "elastic-queue")}
-BOTH_KINDS = [
+ACCEPTED = [
     (case, kind)
     for case in CASES
     for kind in KINDS
     if not (case.stem.startswith("longest-name") or case.stem in REFUSED.get(kind, ()))
+]
+# All cases of the default kind, two of each other: what else differs, `test_kinds_differ_by_their_table_only` shows.
+WHOLE = {"TrainJob": ("gpu-3x4", "elastic-2-4")}
+GOLDEN = [
+    (case, kind)
+    for case, kind in ACCEPTED
+    if kind == kinds.DEFAULT.name or case.stem in WHOLE.get(kind, ("every-option", "elastic-2-4"))
 ]
 LIMITS = [
     (TESTS / "cases/longest-name-indexed.yaml", "IndexedJob"),
@@ -44,11 +53,77 @@ def case_objects(case: Path, kind: str) -> list[dict[str, Any]]:
     return render.manifests(spec, Sources(files=SOURCES if spec.script == "train.py" else {}))
 
 
-@pytest.mark.parametrize(("case", "kind"), BOTH_KINDS + LIMITS, ids=lambda value: getattr(value, "stem", value))
+@pytest.mark.parametrize(("case", "kind"), GOLDEN + LIMITS, ids=lambda value: getattr(value, "stem", value))
 def test_golden(case: Path, kind: str, golden: Golden) -> None:
     text = render.to_yaml(case_objects(case, kind))
     golden(TESTS / "golden" / "render" / f"{case.stem}.{kind}.yaml", text)
     assert list(yaml.safe_load_all(text)) == case_objects(case, kind)
+
+
+# Paths in which the pods of other kinds may differ from an Indexed Job's.
+BY_TABLE = (
+    r"\.spec\.(restartPolicy|subdomain)",
+    r"\.spec\.containers\[0\]\.name",
+    r".*\.env\[(KIT_NODE_INDEX|PET_RDZV_ID)\]\..*",
+    r".*\.env\[PET_RDZV_ENDPOINT\]\.value",
+    r".*\.env\[KIT_SPEC\]\.value\.(rendezvous_host|owner|exit_codes\.\w+)",
+)
+BY_CONTROLLER = (r".*\.env\[(PET_\w+|PYTHONUNBUFFERED)\]\..*",)  # where it sets torchrun's variables
+BY_RUNTIME = (  # of a TrainJob: a merge by name keeps what the runtime has, and `trainer` has the resources
+    r"\.spec\.(automountServiceAccountToken|enableServiceLinks)",
+    r".*\.(ports\[.*|terminationMessage(Path|Policy)|resources\..*)",
+)
+
+
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    [one for one in ACCEPTED if one[1] != kinds.DEFAULT.name],
+    ids=lambda value: getattr(value, "stem", value),
+)
+def test_kinds_differ_by_their_table_only(case: Path, kind: str) -> None:
+    entry, ours, plain = kinds.KINDS[kind], case_objects(case, kind), case_objects(case, kinds.DEFAULT.name)
+    allowed = BY_TABLE + (BY_CONTROLLER if entry.sets_torchrun_env else ()) + (BY_RUNTIME if entry.prerequisite else ())
+    pods = [dict(leaves(template_of(objects[-1]))) for objects in (ours, plain)]
+    assert [path for path in changed(*pods) if not re.fullmatch("|".join(allowed), path)] == []
+
+    beside = [
+        {(thing["kind"], thing["metadata"]["name"]): thing for thing in objects[:-1]} for objects in (ours, plain)
+    ]
+    missing = {key for key in beside[0].keys() ^ beside[1].keys() if key[0] != "Service" or entry.headless_service}
+    assert missing == set()
+    for key in beside[0].keys() & beside[1].keys():
+        paths = changed(*(dict(leaves(objects[key])) for objects in beside))
+        assert not paths or (key[0] == "Role" and not entry.pods_know_uid and len(paths) == 4), (key, paths)
+
+
+def template_of(job: dict[str, Any]) -> dict[str, Any]:
+    """The pod template, with command and arguments as one line, and the folder that a TrainJob has in that line."""
+    template = kinds.of_object(job).pod_template(job)
+    (container, *_) = template["spec"]["containers"]
+    line = container.pop("command", []) + container.get("args", [])
+    if line[:2] == ["env", "-C"]:
+        container["workingDir"], line = line[2], line[3:]
+    container["args"] = line
+    return template
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Each value by its path; variables, ports, volumes and mounts by name; the document by field."""
+    if path.endswith("[KIT_SPEC].value") and isinstance(value, str):
+        value = json.loads(value)
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from leaves(part, f"{path}.{key}")
+    elif isinstance(value, list):
+        named = path.rpartition(".")[2] in {"env", "ports", "volumes", "volumeMounts"}
+        for number, part in enumerate(value):
+            yield from leaves(part, f"{path}[{part['name'] if named else number}]")
+    else:
+        yield path, value
+
+
+def changed(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    return sorted(path for path in one.keys() | other.keys() if one.get(path) != other.get(path))
 
 
 def test_the_case_with_every_option_leaves_no_key_at_its_default() -> None:
@@ -225,7 +300,7 @@ def test_the_default_passes_the_restricted_profile(kind: Kind) -> None:
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
-@pytest.mark.parametrize(("case", "kind"), BOTH_KINDS + LIMITS, ids=lambda value: getattr(value, "stem", value))
+@pytest.mark.parametrize(("case", "kind"), GOLDEN + LIMITS, ids=lambda value: getattr(value, "stem", value))
 def test_references_between_objects_hold(case: Path, kind: Kind) -> None:
     objects = case_objects(case, kind)
     spec = specfile.build(JobRequest(file=case, flags={"kind": kind}))
