@@ -14,18 +14,18 @@ import matplotlib as mpl
 from matplotlib import pyplot as plt
 
 from bench.compare import speed
-from bench.measure import RESULTS, ROOT
+from bench.measure import RAW, ROOT
 
 IMAGES = ROOT / "docs" / "images"
 Found = Mapping[str, list[dict[str, Any]]]  # trials by way
 
 
 def main() -> None:
-    """Draw each result that there is."""
+    """Draw each result of this machine."""
     mpl.use("Agg")
     IMAGES.mkdir(exist_ok=True)
-    for path in sorted(RESULTS.glob("compare*.json")):
-        draw(path.stem, json.loads(path.read_text(encoding="utf-8"))["raw"])
+    for path in sorted(RAW.glob("compare*.json")):
+        draw(path.stem, json.loads(path.read_text(encoding="utf-8")))
 
 
 def draw(name: str, found: Found) -> None:

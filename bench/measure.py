@@ -15,6 +15,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
+RAW = ROOT / ".cache" / "bench"  # of this machine's runs, by result: not in git
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,12 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One benchmark's result as a table; ``note`` describes the method, the number of trials, and the goals."""
+    """One benchmark's result as a table.
+
+    Attributes:
+        note: the method, the number of trials, and the goals.
+        raw: every trial, which stays on this machine.
+    """
 
     note: str
     columns: Sequence[str]
@@ -44,16 +50,21 @@ def save(name: str, result: Result) -> None:
 
 
 def write(name: str, result: Result) -> None:
-    """Write ``bench/results/<name>.json``."""
-    RESULTS.mkdir(exist_ok=True)
+    """Write ``bench/results/<name>.json``, and the trials to ``.cache/bench/<name>.json``."""
     content = {"machine": machine(), **asdict(result)}
-    (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    _write(RAW / f"{name}.json", content.pop("raw"))
+    _write(RESULTS / f"{name}.json", content)
 
 
 def earlier(name: str) -> list[dict[str, Any]]:
     """The raw trials of earlier runs, for benchmarks that accumulate trials over several runs."""
-    path = RESULTS / f"{name}.json"
-    return list(json.loads(path.read_text(encoding="utf-8"))["raw"]) if path.exists() else []
+    path = RAW / f"{name}.json"
+    return list(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
+
+
+def _write(path: Path, content: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def machine() -> str:

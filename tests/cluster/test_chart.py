@@ -19,7 +19,7 @@ from tests.cluster.kind.settings import TRAINER_IMAGE
 from tests.cluster.kubectl import Object, get, kubectl, until
 from tests.cluster.toy import EPOCHS, ORDER, assert_complete_and_exact
 from tests.exact import committed
-from tests.kitctl.render.test_objects import BOTH_KINDS, LIMITS, SOURCES
+from tests.kitctl.render.test_objects import ACCEPTED, LIMITS, SOURCES
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -32,7 +32,7 @@ SLOW: Final = (*TOY, "--step-time", "0.5")
 ALWAYS_THERE: Final = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
 
 
-@pytest.mark.parametrize(("case", "kind"), BOTH_KINDS + LIMITS, ids=lambda value: getattr(value, "stem", value))
+@pytest.mark.parametrize(("case", "kind"), ACCEPTED + LIMITS, ids=lambda value: getattr(value, "stem", value))
 def test_the_server_accepts_a_case(empty_namespace: str, case: Path, kind: str) -> None:
     """As the chart renders it; tests/charts shows that kitctl's objects are equal."""
     spec = specfile.build(JobRequest(file=case, flags={"kind": kind, "namespace": empty_namespace}))
