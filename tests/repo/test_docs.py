@@ -74,3 +74,9 @@ def test_the_architecture_names_every_room(package: str) -> None:
     rooms = {path.parent.name for path in (ROOT / package).glob("*/**/__init__.py")}
     assert len(rooms) > 10
     assert rooms - named == set()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_no_page_has_a_placeholder_for_an_address_of_the_project(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"\b(OWNER/REPO(SITORY)?|REGISTRY/trainer:VERSION|YOUR[-_]ORG|TODO|FIXME)\b", text)
