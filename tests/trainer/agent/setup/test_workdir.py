@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
+import tarfile
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -145,3 +149,61 @@ def test_a_mounted_config_map_is_copied_to_a_writable_folder(tmp_path: Path, mon
     monkeypatch.chdir(mount)
     enter_workdir(NodeEnv(), pytest.fail)
     assert Path("train.py").read_text() == "mine", "an agent that starts again in the pod copies nothing"
+
+
+def test_nothing_is_written_through_a_link(store: tuple[str, Path], tmp_path: Path) -> None:
+    """Of an earlier attempt, or of the script's own: the folder of a job on this machine stays."""
+    elsewhere, out = tmp_path / "elsewhere", tmp_path / "out"
+    elsewhere.mkdir()
+    out.mkdir()
+    (out / "lib").symlink_to(elsewhere)
+    with pytest.raises(CodeError, match=r"lib is a link in .* delete it"):
+        unpack(*store, out)
+    assert list(elsewhere.iterdir()) == []
+    assert not (out / workdir.MARKER).exists()
+
+
+def test_a_file_that_is_a_link_is_replaced_and_not_followed(store: tuple[str, Path], tmp_path: Path) -> None:
+    mine, out = tmp_path / "mine", tmp_path / "out"
+    mine.write_text("mine")
+    out.mkdir()
+    (out / "train.py").symlink_to(mine)
+    unpack(*store, out)
+    assert mine.read_text() == "mine"
+    assert not (out / "train.py").is_symlink()
+
+
+def repacked(path: Path, change: Callable[[str, bytes], bytes], extra: int = 0) -> None:
+    """Write an archive again, with other contents under the same names; ``extra``: bytes of an undeclared file."""
+    with tarfile.open(path) as archive:
+        parts = {one.name: part.read() for one in archive if (part := archive.extractfile(one))}
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in (parts | ({"blobs/bomb": bytes(extra)} if extra else {})).items():
+            changed = change(name, content)
+            info = tarfile.TarInfo(name)
+            info.size = len(changed)
+            archive.addfile(info, io.BytesIO(changed))
+
+
+@pytest.mark.parametrize("where", ["blobs", "trees", "undeclared"])
+def test_an_archive_is_not_read_beyond_what_its_tree_declares(tmp_path: Path, where: str) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    (folder / "train.py").write_text("pass")
+    digest, path = packed(folder, tmp_path)
+    size = 96 << 20
+    if where == "undeclared":
+        repacked(path, lambda _, content: content, size)
+    else:
+        repacked(path, lambda name, content: bytes(size) if name.startswith(where) else content)
+    assert path.stat().st_size < 1 << 20
+    tracemalloc.start()
+    try:
+        if where == "undeclared":
+            unpack(digest, path, tmp_path / "out")
+        else:
+            with pytest.raises(CodeError, match="larger than declared"):
+                unpack(digest, path, tmp_path / "out")
+        assert tracemalloc.get_traced_memory()[1] < 48 << 20  # of 96 MiB
+    finally:
+        tracemalloc.stop()

@@ -13,6 +13,7 @@ import os
 import shutil
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +30,7 @@ CONFIG_MAP_DATA: Final = "..data"  # in each mounted ConfigMap: a link to the fo
 COPY: Final = "kit-workdir"  # in the folder for temporary files, which only this pod sees
 VERSION: Final = 1  # of a tree's format
 PIECE: Final = 1 << 20  # bytes
+TREE_BYTES: Final = 64 << 20  # the largest list of files that is read from an archive
 FILE_MODE: Final = 0o644
 PROGRAM_MODE: Final = 0o755
 Store = Callable[[str], IO[bytes]]  # opens a file of the store by its name
@@ -105,7 +107,7 @@ def unpack(digest: str, store: Path, folder: Path) -> None:
     marker = folder / MARKER
     if marker.is_file() and marker.read_text("utf-8") == digest:
         return
-    contents = open_store(store)
+    contents = open_store(store, digest)
     tree = _read_tree(contents, digest)
     folder.mkdir(parents=True, exist_ok=True)
     for name, file in tree.files.items():
@@ -118,11 +120,11 @@ def unpack(digest: str, store: Path, folder: Path) -> None:
     files.replace(marker, digest.encode())
 
 
-def open_store(path: Path) -> Store:
-    """A store that is a folder, or an archive of one.
+def open_store(path: Path, digest: str) -> Store:
+    """A store that is a folder, or an archive of one tree; of that, no more is read than the tree declares.
 
     Raises:
-        CodeError: there is none, or it is damaged.
+        CodeError: there is none, it is damaged, or it has files that are larger than declared.
         OSError: it cannot be read.
     """
     if path.is_dir():
@@ -130,17 +132,36 @@ def open_store(path: Path) -> Store:
     with detect_damage(path, CodeError):
         content = path.read_bytes()
     try:
-        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-            files = {one.name: part.read() for one in archive if (part := archive.extractfile(one))}
-    except (tarfile.TarError, EOFError, OSError) as error:
+        declared = {f"trees/{digest}.json": TREE_BYTES}
+        packed = _extract(content, declared)
+        tree = _read_tree(lambda name: _member(path, packed, name), digest)
+        declared = {f"blobs/{file.sha256}": file.size for file in tree.files.values()}
+        packed |= _extract(content, declared)
+    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         raise CodeError(f"{path} is damaged: {error}") from error
+    return lambda name: _member(path, packed, name)
 
-    def opened(name: str) -> IO[bytes]:
-        if name not in files:
-            raise CodeError(f"{path} has no {name}")
-        return io.BytesIO(files[name])
 
-    return opened
+def _extract(content: bytes, declared: Mapping[str, int]) -> dict[str, bytes]:
+    """The files of an archive that are declared, with the most bytes that each may have.
+
+    Raises:
+        CodeError: one is larger.
+    """
+    found = {}
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r|*") as archive:
+        for one in archive:
+            if one.name in declared and (part := archive.extractfile(one)):
+                if one.size > declared[one.name]:
+                    raise CodeError(f"{one.name} is larger than declared: {one.size} of {declared[one.name]} bytes")
+                found[one.name] = part.read()
+    return found
+
+
+def _member(path: Path, packed: Mapping[str, bytes], name: str) -> IO[bytes]:
+    if name not in packed:
+        raise CodeError(f"{path} has no {name}")
+    return io.BytesIO(packed[name])
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -166,11 +187,14 @@ def _emptied(folder: Path, name: str) -> Path:
     """The path for a file or link, with its folder, and without leftovers of an interrupted attempt.
 
     Raises:
-        CodeError: it is outside of the folder.
+        CodeError: it is outside of the folder, or one of its folders is a link.
     """
     if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
         raise CodeError(f"{name} is not in the working folder")
     path = folder / name
+    for parent in PurePosixPath(name).parents[:-1]:
+        if (folder / parent).is_symlink():
+            raise CodeError(f"{parent} is a link in {folder}, and {name} would be written to where it leads: delete it")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     return path
