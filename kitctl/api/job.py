@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from kitctl.api.snapshot_client import SnapshotClient
 from kitctl.base import printable
+from kitctl.base.deadline import within
 from kitctl.base.errors import JobCancelled, JobFailed, KitError, NotFinished, Unavailable, WaitTimeout
 from kitctl.output.view.text import failure_lines
 from kitctl.state import logs, running_job
@@ -18,6 +19,7 @@ from kitctl.state.phase import JobState
 from kitctl.targets import SnapshotStore, Target
 
 RETRY_SECONDS = 600.0  # how long to retry a target that does not answer: the job goes on meanwhile
+READ_SECONDS = 1.0  # to read a state, however short a timeout is: of 0, it asks whether the job has ended
 REORDER_SECONDS = 0.3  # how long a followed line is held for an older one of another node
 
 
@@ -46,7 +48,10 @@ class Job:
             Unavailable: the target does not answer.
         """
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
-        now = self.state()
+        try:
+            now = self._state_by(deadline)
+        except TimeoutError as error:
+            raise WaitTimeout(f"the state of job {self.name!r} could not be read in time", fix=self._goes_on) from error
         while True:
             yield now
             if now.finished:
@@ -57,12 +62,18 @@ class Job:
             left = max(deadline - time.monotonic(), 0.0)
             self.target.retry_seconds = min(RETRY_SECONDS, left)
             try:
-                now = self.state()
-            except Unavailable as error:
-                if left > RETRY_SECONDS:
+                now = self._state_by(deadline)
+            except (Unavailable, TimeoutError) as error:
+                if left > RETRY_SECONDS and isinstance(error, Unavailable):
                     raise
                 what = f"job {self.name!r} was {now.phase.lower()} when last seen"
                 raise WaitTimeout(what, fix=self._goes_on) from error
+
+    def _state_by(self, deadline: float) -> JobState:
+        """Its state; TimeoutError if the target, of whatever kind, does not tell it before the deadline."""
+        if deadline == float("inf"):
+            return self.state()
+        return within(max(deadline - time.monotonic(), READ_SECONDS), self.state)
 
     def wait(self, *, timeout: float | None = None) -> JobState:
         """Wait until it has succeeded; returns its last state.

@@ -15,9 +15,10 @@ from kitctl.base import names
 from kitctl.base.errors import NotFound, UnsupportedError, UsageError
 from kitctl.targets.cluster.connection.api_errors import not_an_api_server
 from kitctl.targets.cluster.connection.resources import RESOURCES, Object, Resource, key_of
-from kitctl.targets.cluster.connection.transport import Transport
+from kitctl.targets.cluster.connection.transport import READ_SECONDS, Transport
 
 APPLY: Final = "application/apply-patch+yaml"  # JSON is YAML: the API server reads it as such
+LINE_BYTES: Final = 4 << 20  # a stream without line breaks takes no more memory
 MERGE: Final = "application/merge-patch+json"
 
 
@@ -161,10 +162,15 @@ class Api:
             self.transport.json("DELETE", key_of(found), path, body=body | grace)
 
     def lines(self, namespace: str, pod: str, container: str = names.CONTAINER, **query: str) -> Iterator[str]:
-        """The lines of a container's log as they arrive, each with its time."""
+        """The lines of a container's log as they arrive, each with its time.
+
+        One that is not followed is an error after ``READ_SECONDS`` without a byte; a longer line is cut in several.
+        """
         path = RESOURCES["Pod"].path(namespace, pod, "log")
         query |= {"timestamps": "true", "container": container}
-        answer = self.transport.stream("GET", "Pod", path, query=query)
+        answer = self.transport.stream(
+            "Pod", path, query=query, read_seconds=None if "follow" in query else READ_SECONDS
+        )
         try:
             yield from split_lines(answer.stream())
         except urllib3.exceptions.HTTPError as error:
@@ -236,10 +242,13 @@ def known_version(resource: Resource, served: Sequence[str]) -> str:
 
 
 def split_lines(pieces: Iterable[bytes]) -> Iterator[str]:
-    """The lines of a stream of bytes; the last one may lack a line break."""
+    """The lines of a stream of bytes, cut at ``LINE_BYTES``; the last one may lack a line break."""
     rest = b""
     for piece in pieces:
         *whole, rest = (rest + piece).split(b"\n")
         yield from (line.decode(errors="replace") for line in whole)
+        if len(rest) > LINE_BYTES:
+            yield rest.decode(errors="replace")
+            rest = b""
     if rest:
         yield rest.decode(errors="replace")

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProtocolError, ReadTimeoutError, SSLError
 
+from kitctl.base import printable
 from kitctl.base.errors import (
     ConflictError,
     Forbidden,
@@ -71,6 +72,7 @@ TLS: Final = {
     "renew the kubeconfig; the response may come from a proxy",
 }
 # fmt: on
+LATE: Final = (ConnectTimeoutError, ReadTimeoutError, TimeoutError)
 NETWORK: Final = "check network, VPN and context (kubectl config current-context), or use --target local"
 NO_API: Final = (
     "the response is not from an API server, perhaps from a proxy: check the server's address in the kubeconfig, "
@@ -92,11 +94,11 @@ def error_from_status(status: int, body: bytes, kind: str) -> KitError:
 def not_an_api_server(server: str, status: int, headers: Mapping[str, str], body: bytes) -> TargetError:
     """The error for a response that no API server sends: a page, a redirect, an empty body."""
     if where := headers.get("Location"):
-        what = f"redirects (HTTP {status}) to {where}"
+        what = f"redirects (HTTP {status}) to {one_line(where)}"
     elif not body.strip():
         what = f"sent an empty response (HTTP {status})"
     else:
-        what = f"sent no JSON object (HTTP {status}, {headers.get('Content-Type', 'no type')}): "
+        what = f"sent no JSON object (HTTP {status}, {one_line(headers.get('Content-Type', 'no type'))}): "
         what += _shown(body)
     return TargetError(f"{server} does not seem to be a Kubernetes API server: it {what}", fix=NO_API)
 
@@ -109,13 +111,26 @@ def unreachable(server: str, cause: Exception, *, known: bool = False) -> Target
         cause: the connection's error.
         known: whether it has answered before, and so may answer again (``Unavailable``).
     """
-    what = f"the cluster at {server} cannot be reached: {cause}"
+    what = f"the cluster at {server} cannot be reached: {one_line(str(cause))}"
     if isinstance(cause, SSLError):
         return TargetError(what, fix=next((fix for words, fix in TLS.items() if words in str(cause)), NETWORK))
-    transient = (
-        (ProtocolError, NewConnectionError, ConnectTimeoutError, ReadTimeoutError) if known else (ProtocolError,)
-    )
+    transient = (ProtocolError, *((*LATE, NewConnectionError) if known else ()))
     return Unavailable(what, fix=NETWORK) if isinstance(cause, transient) else TargetError(what, fix=NETWORK)
+
+
+def too_large(server: str, limit: int) -> TargetError:
+    """The error for an answer of more than ``limit`` bytes."""
+    what = f"the answer of the cluster at {server} is larger than {limit >> 20} MiB, and was not read"
+    return TargetError(
+        what,
+        fix="name a job or a namespace (-n) instead of all; or the server is no API server: see "
+        "what kubectl get --raw /version says",
+    )
+
+
+def one_line(text: str) -> str:
+    """Text of a server in one line, which cannot look like a line of kitctl's own."""
+    return printable.line(" ".join(text.split()))
 
 
 def _error_without_status(status: int, body: bytes, kind: str) -> KitError:
@@ -136,8 +151,8 @@ def _message(body: bytes) -> str | None:
     """The message of a Status object; None if the body is not one."""
     try:
         found: Any = json.loads(body)
-        return str(found["message"]) if found["kind"] == "Status" else None
-    except (ValueError, KeyError, TypeError):
+        return one_line(str(found["message"])) if found["kind"] == "Status" else None
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
@@ -151,4 +166,4 @@ def _missing(message: str) -> str:
 
 
 def _shown(body: bytes) -> str:
-    return " ".join(body.decode(errors="replace").split())[:300]
+    return one_line(body[:4096].decode(errors="replace"))[:300]

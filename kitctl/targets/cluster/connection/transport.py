@@ -18,16 +18,28 @@ from urllib.parse import urlencode
 import urllib3
 from kubernetes.client.api_client import ApiClient
 
+from kitctl.base.deadline import within
 from kitctl.base.errors import Unavailable
 from kitctl.base.quantity import duration
-from kitctl.targets.cluster.connection.api_errors import error_from_status, not_an_api_server, unreachable
+from kitctl.targets.cluster.connection.api_errors import (
+    error_from_status,
+    not_an_api_server,
+    one_line,
+    too_large,
+    unreachable,
+)
 from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.connection.retries import RETRIED, pause, retry_after
 
 T = TypeVar("T")
 _JITTER: Final = random.SystemRandom()  # a caller of the Python API may have seeded the global generator
+JSON: Final = "application/json"
 CONNECT_SECONDS: Final = 5.0
-READ_SECONDS: Final = 30.0
+READ_SECONDS: Final = 30.0  # without a byte
+REQUEST_SECONDS: Final = 60.0  # for a whole answer
+LEAST_SECONDS: Final = 1.0  # for an answer, in the last try of a request
+ANSWER_BYTES: Final = 256 << 20  # the pods of a job of 4,096 nodes are 104 MiB
+PIECE_BYTES: Final = 1 << 16
 RETRY_SECONDS: Final = 10.0  # from the first failure on; watching a job sets more
 REDIRECT, ERROR = 300, 400  # HTTP's own
 
@@ -49,30 +61,47 @@ class Transport:
 
         Raises:
             KitError: for the server's error response.
-            Unavailable: it did not answer for ``retry_seconds``.
-            TargetError: the response is not from an API server.
+            Unavailable: it did not answer for ``retry_seconds``, after ``REQUEST_SECONDS`` at most.
+            TargetError: the response is not from an API server, or larger than ``ANSWER_BYTES``.
         """
-        once = partial(self._object, method, kind, path, **request)
-        return self._with_retries(once, self.retry_seconds, warn=True) if retried else once()
 
-    def stream(self, method: str, kind: str, path: str, **request: Any) -> urllib3.BaseHTTPResponse:
+        def once(seconds: float) -> Object:
+            return self._object(method, kind, path, seconds, **request)
+
+        return self._with_retries(once, self.retry_seconds, warn=True) if retried else once(REQUEST_SECONDS)
+
+    def stream(
+        self, kind: str, path: str, *, query: Mapping[str, str], read_seconds: float | None = READ_SECONDS
+    ) -> urllib3.BaseHTTPResponse:
         """The response to a request, with its body unread; for a pod's log its kubelet has to answer, too.
 
-        Raises as ``json`` does, but after ``RETRY_SECONDS``: a caller that follows a log repeats the request itself.
+        ``read_seconds``: the longest time without a byte; None: any. Raises as ``json`` does, but after
+        ``RETRY_SECONDS``: a caller that follows a log repeats the request itself.
         """
-        once = partial(self._answer, method, kind, path, read_seconds=None, **request)
+
+        def once(seconds: float) -> urllib3.BaseHTTPResponse:
+            headers = self._headers("GET", path)
+            ask = partial(self._answer, "GET", kind, path, headers, query=query, read_seconds=read_seconds)
+            try:
+                return within(seconds, ask) if read_seconds else ask()
+            except TimeoutError as error:
+                raise self.connection_error(error) from error
+
         return self._with_retries(once, RETRY_SECONDS, warn=False)
 
     def connection_error(self, cause: Exception) -> Exception:
         """The error for a connection that broke."""
         return unreachable(self.server, cause, known=self._known)
 
-    def _with_retries(self, once: Callable[[], T], retry_seconds: float, *, warn: bool) -> T:
-        """Retry for ``retry_seconds`` after the first failure; ``warn``: warn of an outage and of its end."""
-        deadline, attempt = 0.0, 0
+    def _with_retries(self, once: Callable[[float], T], retry_seconds: float, *, warn: bool) -> T:
+        """Retry for ``retry_seconds`` after the first failure; ``warn``: warn of an outage and of its end.
+
+        ``once`` gets the seconds that it may take.
+        """
+        deadline, attempt, limit = 0.0, 0, REQUEST_SECONDS
         while True:
             try:
-                answer = once()
+                answer = once(limit)
             except Unavailable as error:
                 now = time.monotonic()
                 deadline = deadline or now + retry_seconds
@@ -82,6 +111,7 @@ class Transport:
                     self._warn_away(f"{error.message}: retrying for up to {duration(deadline - now)}")
                 seconds = pause(attempt, error.wait_seconds, _JITTER.random())
                 time.sleep(min(seconds, deadline - now))
+                limit = min(REQUEST_SECONDS, max(deadline - time.monotonic(), LEAST_SECONDS))
                 attempt += 1
             else:
                 if warn:
@@ -99,34 +129,59 @@ class Transport:
             self._away = False
             self._warn("the cluster answers again")
 
-    def _object(self, method: str, kind: str, path: str, **request: Any) -> Object:
-        answer = self._answer(method, kind, path, **request)
+    def _object(
+        self, method: str, kind: str, path: str, seconds: float, *, content: str = JSON, **request: Any
+    ) -> Object:
+        headers = self._headers(method, path, content)  # beforehand: a credential plug-in may ask the user
+        once = partial(self._whole, method, kind, path, headers, **request)
         try:
-            data = answer.data
-        except urllib3.exceptions.HTTPError as error:
+            answer, data = within(seconds, once)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self.connection_error(error) from error
         try:
             found = json.loads(data)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise not_an_api_server(self.server, answer.status, answer.headers, data) from error
         if not isinstance(found, dict):
             raise not_an_api_server(self.server, answer.status, answer.headers, data)
         return found
+
+    def _headers(self, method: str, path: str, content: str = JSON) -> dict[str, str]:
+        headers = {"Accept": JSON, "Content-Type": content}
+        self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, None)
+        return headers
+
+    def _whole(self, *where: Any, **request: Any) -> tuple[urllib3.BaseHTTPResponse, bytes]:
+        """A response, and its body."""
+        answer = self._answer(*where, **request)
+        return answer, self._body(answer)
+
+    def _body(self, answer: urllib3.BaseHTTPResponse) -> bytes:
+        """The body of a response.
+
+        Raises:
+            TargetError: it is larger than ``ANSWER_BYTES``.
+        """
+        data = bytearray()
+        for piece in answer.stream(PIECE_BYTES):
+            data += piece
+            if len(data) > ANSWER_BYTES:
+                answer.close()
+                raise too_large(self.server, ANSWER_BYTES)
+        return bytes(data)
 
     def _answer(
         self,
         method: str,
         kind: str,
         path: str,
+        headers: Mapping[str, str],
         *,
         query: Mapping[str, str] | None = None,
         body: Object | None = None,
-        content: str = "application/json",
         read_seconds: float | None = READ_SECONDS,
     ) -> urllib3.BaseHTTPResponse:
         """Send a request once."""
-        headers = {"Accept": "application/json", "Content-Type": content}
-        self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         try:
             answer: urllib3.BaseHTTPResponse = self._client.rest_client.pool_manager.request(
                 method,
@@ -148,7 +203,7 @@ class Transport:
 
     def _raise_error(self, answer: urllib3.BaseHTTPResponse, kind: str) -> None:
         """Raise the error for a response with an error status, or a redirect."""
-        data = answer.data
+        data = self._body(answer)
         if answer.status < ERROR:
             raise not_an_api_server(self.server, answer.status, answer.headers, data)
         error = error_from_status(answer.status, data, kind)
@@ -162,4 +217,4 @@ class Transport:
             text = re.sub(r"\\(.)", r"\1", header.partition('"')[2].removesuffix('"'))
             if text and text not in self._warned:
                 self._warned.add(text)
-                self._warn(f"the cluster warns: {text}")
+                self._warn(f"the cluster warns: {one_line(text)}")

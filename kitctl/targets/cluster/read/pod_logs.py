@@ -23,14 +23,39 @@ from kitctl.targets.cluster.read.agent_runs import ReadLog
 
 POLL_SECONDS: Final = 1.0
 BATCH_SECONDS: Final = 0.1
+TRIES: Final = 2  # to read a log whose connection breaks, without a further line
 
 
 def pod_lines(api: Api, pod: Object) -> Iterator[Line]:
-    """The log of one pod; empty if it is deleted, or its container has not started."""
-    where = pod["metadata"]
+    """The log of one pod; empty if it is deleted, or its container has not started.
+
+    Where the connection breaks, it is read on from its last line.
+
+    Raises:
+        Unavailable: it broke ``TRIES`` times without a further line.
+    """
+    where, container, index = pod["metadata"], job_facts.container_name(pod), job_facts.node_index(pod) or 0
+    last, failures = "", 0
     with suppress(NotFound):
-        for text in api.lines(where["namespace"], where["name"], job_facts.container_name(pod)):
-            yield parse(text, job_facts.node_index(pod) or 0)
+        while failures < TRIES:
+            seen = last
+            try:
+                for text in api.lines(where["namespace"], where["name"], container, **_since(seen)):
+                    line = parse(text, index)
+                    if not seen or line.time > seen:
+                        last, failures = line.time or last, 0
+                        yield line
+            except Unavailable:
+                failures += 1
+                if failures == TRIES:
+                    raise
+            else:
+                return
+
+
+def _since(seen: str) -> dict[str, str]:
+    """The query for a log from a line's time on: of whole seconds, so some lines arrive twice."""
+    return {"sinceTime": f"{seen[:19]}Z"} if seen else {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,9 +150,8 @@ class _Reader(threading.Thread):
     def _read(self) -> bool:
         """Read until the connection ends; returns whether the log has ended as well."""
         seen = self._last.time if self._last else ""
-        since = {"sinceTime": f"{seen[:19]}Z"} if seen else {}  # whole seconds: some lines arrive twice
         try:
-            for text in self._api.lines(self._namespace, self._pod, self._container, follow="true", **since):
+            for text in self._api.lines(self._namespace, self._pod, self._container, follow="true", **_since(seen)):
                 line = parse(text, self._index)
                 self.silent = False
                 if line.time > seen:
