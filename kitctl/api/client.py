@@ -6,6 +6,8 @@
     job.wait()
 
 The verbs of the command line are thin layers over it. Errors are those of ``kitctl.base.errors``.
+
+Why: decision 36.
 """
 
 from __future__ import annotations

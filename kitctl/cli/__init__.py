@@ -2,6 +2,8 @@
 
 What lives here: the table of verbs, and the group that shows it without importing them. What never does: work. A verb
 parses, calls one function below this layer, and prints.
+
+Why: decision 7.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 The store of such folders has one layout everywhere (on this machine, on a claim, in an archive): ``blobs/<sha256>``
 holds a file's bytes, ``trees/<sha256>.json`` says which blob is which file. ``kittrain.agent.setup.workdir`` reads it.
+
+Why: decision 38.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ They are looked up when a built-in kind does not fit, and on a cluster.
 
 Nothing else in kitctl depends on which kind a job has: it takes the entry from here and uses its fields and methods.
 What never lives here: requests to an API server (``targets/cluster``), and the objects' form (``manifests/``).
+
+Why: decision 34.
 """
 
 from __future__ import annotations

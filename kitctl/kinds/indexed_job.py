@@ -1,4 +1,7 @@
-"""The Indexed Job of Kubernetes itself: one pod per node, replaced by the Job controller. Pure."""
+"""The Indexed Job of Kubernetes itself: one pod per node, replaced by the Job controller. Pure.
+
+Why: decision 2.
+"""
 
 from __future__ import annotations
 

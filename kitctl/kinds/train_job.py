@@ -1,4 +1,7 @@
-"""The TrainJob of Kubeflow Trainer 2: a runtime that administrators install, and each job's own part. Pure."""
+"""The TrainJob of Kubeflow Trainer 2: a runtime that administrators install, and each job's own part. Pure.
+
+Why: decision 44.
+"""
 
 from __future__ import annotations
 

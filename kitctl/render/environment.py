@@ -2,6 +2,8 @@
 
 The document carries what follows from the job; what only a pod knows is in variables. ``kittrain.job.job_spec`` reads
 it.
+
+Why: decision 35.
 """
 
 from __future__ import annotations

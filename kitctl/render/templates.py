@@ -1,4 +1,7 @@
-"""Fill the templates of ``manifests/``, or those of the user's that replace them, with a job's values."""
+"""Fill the templates of ``manifests/``, or those of the user's that replace them, with a job's values.
+
+Why: decision 1.
+"""
 
 from __future__ import annotations
 

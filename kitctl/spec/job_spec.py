@@ -2,6 +2,8 @@
 
 What never lives here: the keys themselves (``job_keys``), reading files or flags (``specfile``), the checks of one key
 against another (``rules``), Kubernetes objects (``render``).
+
+Why: decision 6.
 """
 
 from __future__ import annotations

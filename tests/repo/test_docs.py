@@ -80,3 +80,17 @@ def test_the_architecture_names_every_room(package: str) -> None:
 def test_no_page_has_a_placeholder_for_an_address_of_the_project(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert not re.search(r"\b(OWNER/REPO(SITORY)?|REGISTRY/trainer:VERSION|YOUR[-_]ORG|TODO|FIXME)\b", text)
+
+
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda path: path.stem)
+def test_a_decision_has_a_date_and_a_status_and_is_named_where_it_is_implemented(page: Path) -> None:
+    number = int(page.name[:4])
+    title, _, status, *_ = page.read_text(encoding="utf-8").split("\n")
+    assert title.startswith(f"# {number}. ")
+    assert re.fullmatch(r"\*\d{4}-\d\d-\d\d, (accepted(, amended since)?|replaced by \[\d+\]\(.*\))\*", status), status
+    sources = [path for folder in ("kitctl", "trainer/kittrain") for path in (ROOT / folder).rglob("*.py")]
+    named = [path for path in sources if re.search(rf"[Dd]ecision {number}\b", path.read_text(encoding="utf-8"))]
+    assert named

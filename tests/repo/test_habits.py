@@ -1,4 +1,4 @@
-"""Conventions that no linter checks: exceptions have a reason, modules are documented and short."""
+"""Conventions that no linter checks: exceptions have a reason, modules are documented."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PYPROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 SOURCES = sorted(path for folder in ("kitctl", "trainer", "tools", "bench") for path in (ROOT / folder).rglob("*.py"))
-LONGEST_MODULE = 280  # lines; longer modules do two things
 
 
 def test_every_lint_exception_and_every_dependency_has_a_reason() -> None:
@@ -23,10 +22,8 @@ def test_every_lint_exception_and_every_dependency_has_a_reason() -> None:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_has_a_docstring_and_is_short(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert text.startswith(('"""', "#!")), "the docstring is missing"
-    assert text.count("\n") <= LONGEST_MODULE
+def test_a_module_has_a_docstring(path: Path) -> None:
+    assert path.read_text(encoding="utf-8").startswith(('"""', "#!"))
 
 
 def test_every_make_target_is_documented() -> None:

@@ -1,6 +1,8 @@
 """The supervisor of one job: observes, asks ``reconcile`` what to do, acts. ``python -m … JOB_FOLDER LOCK``.
 
 All of its state is in the folder as well, so it may be killed at any time and another one continues.
+
+Why: decision 5.
 """
 
 from __future__ import annotations

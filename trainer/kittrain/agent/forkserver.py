@@ -4,6 +4,8 @@ So torch is imported once for all nodes, and a restarted node is up at once. kit
 of JSON each (``StartRequest``), and reads from stdout: ``{"ready": true}`` first, then ``{"pid": ...}`` for each
 request. That process runs ``main(arguments, start)`` of the script SHIM, which calls ``start`` once to fork its agent.
 The server exits when stdin is closed; the nodes go on.
+
+Why: decision 18.
 """
 
 from __future__ import annotations

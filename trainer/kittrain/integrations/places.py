@@ -2,6 +2,8 @@
 
 A script may have several Trainers, one for each fold of a cross-validation for example. What tells them apart is the
 folder that the script gave each, and their order.
+
+Why: decision 49.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The table of failure causes: whose fault an error is, how to fix it, and whether a restart can help. Pure.
 
 The first matching row applies. Each row is tested with a message in which it was observed.
+
+Why: decision 33.
 """
 
 from __future__ import annotations

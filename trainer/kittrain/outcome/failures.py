@@ -1,4 +1,7 @@
-"""Rank failures: which one explains the others, and how often a node may restart its ranks. Standard library only."""
+"""Rank failures: which one explains the others, and how often a node may restart its ranks. Standard library only.
+
+Why: decision 19.
+"""
 
 from __future__ import annotations
 

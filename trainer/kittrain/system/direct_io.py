@@ -2,6 +2,8 @@
 
 The kernel does not copy the data or evict pages for it. That saves a core, and a container's memory limit does not
 count what was written.
+
+Why: decision 17.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 The ClusterRoles of charts/platform have these rights and no others. Tests compare them to this table, and this table to
 the requests that kitctl sends.
+
+Why: decision 45.
 """
 
 from __future__ import annotations

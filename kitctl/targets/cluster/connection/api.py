@@ -1,4 +1,7 @@
-"""Operations of an API server: plain dicts in and out, since typed models are slow to import."""
+"""Operations of an API server: plain dicts in and out, since typed models are slow to import.
+
+Why: decision 9.
+"""
 
 from __future__ import annotations
 

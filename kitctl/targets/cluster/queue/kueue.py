@@ -2,6 +2,8 @@
 
 Kueue makes a Workload for a job in a queue, reserves quota for it, and then resumes the job. It would start a job again
 that was suspended by its own field, since its quota is still reserved: ``spec.active`` of the Workload stops it.
+
+Why: decision 43.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Objects that may exist already: create them if they do not, find them if they do, wait until they are deleted."""
+"""Objects that may exist already: create them if they do not, find them if they do, wait until they are deleted.
+
+Why: decision 30.
+"""
 
 from __future__ import annotations
 

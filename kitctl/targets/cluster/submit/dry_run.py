@@ -1,6 +1,8 @@
 """Dry runs of each object of a job, and of one of its pods, before anything is created.
 
 The API server applies its schema, quotas, limit ranges, Pod Security and webhooks, and stores nothing.
+
+Why: decision 31.
 """
 
 from __future__ import annotations

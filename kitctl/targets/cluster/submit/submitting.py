@@ -2,6 +2,8 @@
 
 After a crash between any two requests, the same call again continues where the first one stopped. If a child is
 refused, the job is deleted again. If two calls submit one name at once, one creates the job and the other one fails.
+
+Why: decision 8.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ An agent tells its ranks that its store listens at MASTER_ADDR and MASTER_PORT. 
 and it is wrong where the script has given another address: each process then waits for a store that nobody starts. Here
 it holds for the agent's own address only: in a rank, in what ``multiprocessing`` starts, and in the environment of any
 other process.
+
+Why: decision 47.
 """
 
 from __future__ import annotations

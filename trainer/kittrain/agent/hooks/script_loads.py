@@ -1,6 +1,8 @@
 """Records the files that a script loads, which may be its checkpoint: torch's own formats, and safetensors.
 
 Each function is wrapped once its module has been imported; a script that does not use it never imports it.
+
+Why: decision 39.
 """
 
 from __future__ import annotations

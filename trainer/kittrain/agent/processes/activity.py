@@ -2,6 +2,8 @@
 
 A rank that compiles, reads a slow disk or computes for long uses CPU or I/O. A stuck rank does not, nor does one that
 waits in a gloo collective; one that waits in NCCL may use CPU.
+
+Why: decision 26.
 """
 
 from __future__ import annotations

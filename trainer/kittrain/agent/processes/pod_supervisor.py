@@ -3,6 +3,8 @@
 A new pod waits for its controller, whose delays grow with each failure; here they do not exceed a second. The agent's
 zygote, which has torch imported, becomes the next agent; if there is none, a new one is forked from this process, which
 imports no torch and does nothing else, so that little can kill it. Linux only.
+
+Why: decision 42.
 """
 
 from __future__ import annotations

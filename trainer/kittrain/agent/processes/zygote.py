@@ -2,6 +2,8 @@
 
 The agent forks it after importing torch and before starting a thread. It starts no threads and uses neither devices nor
 process groups: none of these survive a fork. In a pod it outlives a lost agent, and becomes the next one.
+
+Why: decision 11.
 """
 
 from __future__ import annotations

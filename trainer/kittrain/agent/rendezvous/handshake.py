@@ -8,6 +8,8 @@
 A message that is forged, replayed, dropped or reordered ends the connection. Nothing is encrypted. Without a secret the
 key depends on the run id alone: this keeps out other runs and port scanners, but not
 anything that can read the run id.
+
+Why: decision 28.
 """
 
 from __future__ import annotations

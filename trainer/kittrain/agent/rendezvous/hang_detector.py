@@ -3,6 +3,8 @@
 A node that sends nothing is lost, even if its kernel still answers. If all nodes with running ranks report them as
 stalled, or one reports a frozen rank, the hub requests the stacks of all ranks and derives the cause from them. Ranks
 that still make progress get more time.
+
+Why: decision 13.
 """
 
 from __future__ import annotations

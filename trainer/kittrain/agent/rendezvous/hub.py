@@ -3,6 +3,8 @@
 The hub holds no state that the nodes could not send again. Each node has one connection; when it ends, the node is
 lost. ``peers`` authenticates connections and ``messages`` validates messages, so that only valid messages of the run's
 nodes arrive here. Messages about a round count only from its nodes; a node of a former round gets ``RoundEnded``.
+
+Why: decision 10.
 """
 
 from __future__ import annotations

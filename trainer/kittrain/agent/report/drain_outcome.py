@@ -1,4 +1,7 @@
-"""Interprets the exit codes of a node's ranks during a drain. Pure: no clocks, no processes."""
+"""Interprets the exit codes of a node's ranks during a drain. Pure: no clocks, no processes.
+
+Why: decision 27.
+"""
 
 from __future__ import annotations
 

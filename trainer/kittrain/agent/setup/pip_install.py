@@ -3,6 +3,8 @@
 ``pip install --target`` alone would install torch again for each requirement that needs it. So pip first says what it
 would add to the installed packages, and then installs just that. ``python -m kittrain.agent.setup.pip_install ARGS`` is
 pip, killed when its parent dies.
+
+Why: decision 41.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 It is below the snapshots, which all nodes see, and is named by the run: a node that replaces another finds what its
 ranks wrote, and a job of the same name that is submitted again does not. Standard library only.
+
+Why: decision 52.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """``python -P -m kittrain.rank.snapshots``: manages a folder of snapshots; kitctl runs it where the folder is mounted.
 
 It prints one JSON document; ``export`` prints the file itself. Messages go to stderr.
+
+Why: decision 15.
 """
 
 from __future__ import annotations

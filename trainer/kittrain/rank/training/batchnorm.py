@@ -2,6 +2,8 @@
 
 Batch normalization computes its statistics per rank. A single sample has none, and torch raises an error if it has one
 value per channel. So in a short last step of an epoch, some ranks get two samples and the others get none.
+
+Why: decision 25.
 """
 
 from __future__ import annotations

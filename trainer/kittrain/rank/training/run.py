@@ -5,6 +5,8 @@ with join(seed=1) as world, Run(world, model=model, optimizer=optimizer) as run:
         for inputs, targets in run.batches(loader):
             loss = ...
             run.step(loss)
+
+Why: decision 37.
 """
 
 from __future__ import annotations

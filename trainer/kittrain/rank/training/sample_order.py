@@ -3,6 +3,8 @@
 torch's ``DistributedSampler`` has one order for all ranks, of which rank r takes samples r, r + W, ... So after c
 samples on each of W ranks, the first c * W samples of the order are taken, and the others can be divided among any
 ranks. A sampler of any other kind is a rank's own: its order is the rank's.
+
+Why: decision 51.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Before each sample, the CPU's global generators (torch's, Python's, numpy's) are
 and the sample's id, in workers and in the training process alike. So random augmentation does not depend on the number
 of workers or ranks, or on where training was resumed. Random numbers for several samples at once depend on the
 position of the batch's first sample.
+
+Why: decision 24.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 The order of an epoch is a permutation that depends only on the seed and the epoch. A step takes its next G samples (the
 last step takes the rest), which are divided among the ranks. So a run can stop at any step and resume with another
 number of ranks: each sample of each epoch is still used exactly once, and the global batches stay the same.
+
+Why: decision 3.
 """
 
 from __future__ import annotations

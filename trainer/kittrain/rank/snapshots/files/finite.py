@@ -2,6 +2,8 @@
 
 Floating-point numbers of one sign sort by magnitude if their bits are read as integers. So two maxima of integers show
 whether a number is infinite or NaN: without a copy, and several times as fast as a checksum of the same bytes.
+
+Why: decision 46.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@
 
 The tail's SHA-256 is in the snapshot's manifest, so any part of a shard can be verified without reading the rest.
 How the bytes relate to torch tensors is known to ``kittrain.rank.snapshots.files.layout`` and ``tensor_reader``.
+
+Why: decision 12.
 """
 
 from __future__ import annotations

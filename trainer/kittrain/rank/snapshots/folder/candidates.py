@@ -3,6 +3,8 @@
 A snapshot is skipped only if its content is proved bad: then it is quarantined (renamed to ``bad-...``), never deleted.
 A read that fails at the moment proves nothing. And no run starts from scratch by default while there are snapshots,
 even if all of them are bad.
+
+Why: decision 21.
 """
 
 from __future__ import annotations

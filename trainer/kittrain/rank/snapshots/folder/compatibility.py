@@ -1,4 +1,7 @@
-"""Whether a run can resume from a snapshot: compares its manifest with the run. Pure."""
+"""Whether a run can resume from a snapshot: compares its manifest with the run. Pure.
+
+Why: decision 22.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 A claim is a file created exclusively, which is atomic even on network file systems. Two runs that share a folder
 share the numbers too: the one that started last owns the folder.
+
+Why: decision 4.
 """
 
 from __future__ import annotations

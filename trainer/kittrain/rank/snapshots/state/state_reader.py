@@ -1,6 +1,8 @@
 """Sets the training state to a saved one, block by block, from shards that any rank can read. Collective.
 
 Besides the state itself no rank ever holds more than one block, in main memory or on its device.
+
+Why: decision 23.
 """
 
 from __future__ import annotations

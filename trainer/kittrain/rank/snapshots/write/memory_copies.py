@@ -2,6 +2,8 @@
 
 There are two, so that the newest one that all ranks have is never overwritten. Each is a folder like a snapshot's,
 with only this rank's shard, and has a snapshot's name while it is complete. ``memory_restore`` reads them.
+
+Why: decision 16.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Each rank plans for itself. Ranks that hold the same parts find each other by a digest of these parts, and distribute
 them by the same rule, so a rank's work does not grow with the number of ranks.
+
+Why: decision 48.
 """
 
 from __future__ import annotations
