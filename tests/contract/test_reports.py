@@ -73,6 +73,8 @@ class SteppedRanks:
     script_steps: ClassVar[int] = 0
     group: ClassVar[int] = 0
     separate: ClassVar[int] = 0
+    loaded_file: ClassVar[None] = None
+    saved: ClassVar[None] = None
 
     def reached(self, phase: Phase) -> float:
         return time.monotonic() + phase

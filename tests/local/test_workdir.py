@@ -97,7 +97,8 @@ if path.exists():
     model.load_state_dict(state["model"])
     epoch = state["epoch"]
 print(f"rank {rank} begins at {'the start' if not epoch else 'a later epoch'}", flush=True)
-while not (Path(sys.argv[2]).exists() and epoch > 6):
+stop = torch.tensor(0)
+while stop < 2:
     for _ in range(5):
         optimizer.zero_grad()
         model(torch.ones(2, 1)).mean().backward()
@@ -109,8 +110,6 @@ while not (Path(sys.argv[2]).exists() and epoch > 6):
         os.replace(path.with_suffix(".tmp"), path)
     stop = torch.tensor(int(Path(sys.argv[2]).exists()))
     dist.all_reduce(stop)
-    if stop == 2 and epoch > 6:
-        break
 dist.destroy_process_group()
 """
 
@@ -155,3 +154,19 @@ def test_with_shared_outputs_all_ranks_resume_alike_and_they_outlive_the_job(kit
     kit.run("delete", "shared")
     assert [path.name for path in shared.iterdir()] == ["best.pt"]
     shutil.rmtree(kit.snapshots("shared"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_checkpoint_in_a_nodes_own_folder_is_a_warning_and_so_are_ranks_that_resume_differently(kit: Kit) -> None:
+    go = interrupted(kit, "private")
+    saved = "rank 0 has saved ck/best.tmp to its node's own folder: ranks of other nodes do not find it there"
+    differs = "node 0 resumed from ck/best.pt, node 1 from nothing"
+    state = kit.until("private", lambda state: differs in state["reason"])
+    assert "--outputs DIR" in state["reason"]
+    Path(go).touch()
+    kit.run("wait", "private")
+    logs = kit.run("logs", "private")
+    assert f"warning: {saved}; use --outputs ck" in logs
+    assert logs.count(f"warning: {differs}") == 1
+    assert logs.count("own folder") <= 2, "once for each agent: node 0 has had two"

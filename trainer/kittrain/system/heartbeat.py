@@ -16,6 +16,9 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final, Self
 
+from kittrain.system import heartbeat_files
+from kittrain.system.heartbeat_files import NO_FILES, Files, LoadedFile
+
 
 class Phase(IntEnum):
     """What a rank is doing, in chronological order; a training step is DATA to SYNCING."""
@@ -52,7 +55,8 @@ _SCRIPT_AT: Final = _NOW.size + _FIRST.size
 # Written by processes that the rank has started: how many have formed a group apart from the job.
 _SEPARATE: Final = struct.Struct("<Q")
 _SEPARATE_AT: Final = _SCRIPT_AT + _SCRIPT.size
-SIZE: Final = _SEPARATE_AT + _SEPARATE.size
+_FILES_AT: Final = _SEPARATE_AT + _SEPARATE.size
+SIZE: Final = _FILES_AT + heartbeat_files.SIZE
 
 
 class HeartbeatWriter:
@@ -97,6 +101,7 @@ class ScriptWriter:
         self._busy = self._since = 0.0  # seconds; when the last backward pass ended
         self._collectives = 0  # when it ended
         self._passes = 0
+        self._saved = False
         self._called: set[int] = set()  # optimizers that were called in the current step
         self._enter(Phase.JOINING)
 
@@ -168,14 +173,21 @@ class ScriptWriter:
         self._write()
         self._enter(Phase.PREPARING)
 
-    def file_loaded(self, changed: int) -> None:
+    def file_loaded(self, changed: int, file: LoadedFile) -> None:
         """The script has loaded a file that was last changed then; in the middle of training it is no restart's.
 
         One step may come before: torch takes it to create an optimizer's state, for ``torch.distributed.checkpoint``.
         """
-        if self._steps <= 1:
-            self._loaded = max(self._loaded, changed)
+        if self._steps <= 1 and changed > self._loaded:
+            self._loaded = changed
+            heartbeat_files.write_loaded(self._page, _FILES_AT, file)
             self._write()
+
+    def file_saved(self, name: str) -> None:
+        """The script has saved a checkpoint that only this node has; before the first step it is data, or the start."""
+        if not self._saved and (self._calls or self._by_hand):
+            self._saved = True
+            heartbeat_files.write_saved(self._page, _FILES_AT, name)
 
     def _write(self) -> None:
         counts = self._calls, self._steps, self._group, self._loaded, self._timed, self._by_hand, self._met
@@ -235,6 +247,7 @@ class HeartbeatState:
     separate: int = 0
     loaded: int = 0
     timed: int = 0
+    files: Files = NO_FILES
 
     @classmethod
     def read(cls, file: Path) -> Self:
@@ -262,7 +275,8 @@ class HeartbeatState:
             "updates": updates,
             "met": met,
         }
-        return cls(beats=beats, step=step, phase=phase, busy=busy, first=first, **counts)
+        files = Files.read(page, _FILES_AT)
+        return cls(beats=beats, step=step, phase=phase, busy=busy, first=first, files=files, **counts)
 
 
 def prepare(file: Path) -> Path:

@@ -58,7 +58,7 @@ def test_functions_imported_earlier_are_wrapped_too(tmp_path: Path, monkeypatch:
     for owner, name in ((torch, "load"), (torch.serialization, "load"), (dcp.FileSystemReader, "read_metadata")):
         monkeypatch.setattr(owner, name, getattr(owner, name))  # restored at the end
     seen: list[int] = []
-    script_loads.watch(seen.append)
+    script_loads.watch(lambda changed, _file: seen.append(changed))
     torch.save({}, tmp_path / "file")
     os.utime(tmp_path / "file", (3, 3))
     torch.load(tmp_path / "file")

@@ -16,7 +16,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from kittrain.agent.hooks import init_method, jax_cluster, late_variables, own_groups, own_launchers, script_loads
+from kittrain.agent.hooks import (
+    init_method,
+    jax_cluster,
+    late_variables,
+    own_groups,
+    own_launchers,
+    script_loads,
+    script_saves,
+)
 from kittrain.agent.hooks.hand_made_steps import HandMadeSteps
 from kittrain.system.heartbeat import ScriptWriter
 from kittrain.system.imports import after_import
@@ -47,6 +55,7 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
         after_import(C10D, lambda module: _watch_groups(module, writer))
         after_import("torch.autograd", lambda module: _watch_backward(module, writer))
         script_loads.watch(writer.file_loaded)
+        script_saves.watch(writer.file_saved)
 
 
 def _watch_optimizers(module: ModuleType, writer: ScriptWriter) -> None:

@@ -7,73 +7,64 @@ Why: decision 39.
 
 from __future__ import annotations
 
-import functools
 import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+import time
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from kittrain.agent.hooks.private_paths import in_private_folder
+from kittrain.agent.hooks.watched_calls import watch_calls
+from kittrain.system.heartbeat_files import LoadedFile
 from kittrain.system.imports import after_import
 
 METADATA: Final = ".metadata"  # in a folder of torch.distributed.checkpoint, the file that is written last
-Loaded = Callable[[int], object]  # called with when a file was last changed, in nanoseconds
+SAMPLE: Final = 1 << 16  # bytes at both ends of a file that its digest is made of
+UNKNOWN: Final = LoadedFile(name="a file", digest=1, private=False, age=0.0)
+Loaded = Callable[[int, LoadedFile], object]  # called with when a file was last changed, in nanoseconds
 
 
 def watch(loaded: Loaded) -> None:
     """Call ``loaded`` after each file that was loaded, now or once the script imports what loads it."""
 
-    def of_torch(module: ModuleType) -> None:
-        _watch(module, "load", _file, loaded)
+    def of_file(*args: Any, **kwargs: Any) -> None:
+        _record(args[0] if args else kwargs.get("f") or kwargs["filename"], loaded)  # torch's name for it is ``f``
 
-    def of_safetensors(module: ModuleType) -> None:
-        _watch(module, "load_file", _file, loaded)
+    def of_folder(reader: Any, *_args: Any, **_kwargs: Any) -> None:
+        _record(Path(reader.path, METADATA), loaded)
 
     def of_folders(module: ModuleType) -> None:
-        _watch(module.FileSystemReader, "read_metadata", _metadata, loaded)
+        watch_calls(module.FileSystemReader, "read_metadata", of_folder)
 
-    after_import("torch.serialization", of_torch)
-    after_import("safetensors.torch", of_safetensors)
+    after_import("torch.serialization", lambda module: watch_calls(module, "load", of_file))
+    after_import("safetensors.torch", lambda module: watch_calls(module, "load_file", of_file))
     after_import("torch.distributed.checkpoint.filesystem", of_folders)
 
 
-def _watch(owner: Any, name: str, file_of: Callable[..., Any], loaded: Loaded) -> None:
-    """Wrap a function of a module or a class; the file is taken from its arguments."""
-    load: Callable[..., Any] | None = getattr(owner, name, None)
-    if load is None:  # another version, or a module of the script's own by this name
-        return
-
-    @functools.wraps(load)
-    def load_and_record(*args: Any, **kwargs: Any) -> Any:
-        result = load(*args, **kwargs)
-        with suppress(Exception):  # a buffer or another library's stream, not a file
-            loaded(_changed(file_of(*args, **kwargs)))
-        return result
-
-    for holder in (owner, *_packages(owner)):
-        if vars(holder).get(name) is load:
-            setattr(holder, name, load_and_record)
-
-
-def _packages(owner: Any) -> Iterator[ModuleType]:
-    """The packages around a module that are imported already: they may have the same function."""
-    package = getattr(owner, "__package__", "")
-    if package in sys.modules:
-        yield sys.modules[package]
-
-
-def _file(*args: Any, **kwargs: Any) -> Any:
-    """The first parameter; torch's name for it is ``f``."""
-    return args[0] if args else kwargs.get("f") or kwargs["filename"]
-
-
-def _metadata(reader: Any, *_args: Any, **_kwargs: Any) -> Path:
-    return Path(reader.path, METADATA)
-
-
-def _changed(file: Any) -> int:
-    """When a file, given by its path or opened, was last changed, in nanoseconds."""
+def _record(file: Any, loaded: Loaded) -> None:
+    """Record a file, given by its path or opened."""
     descriptor = getattr(file, "fileno", None)
-    return (os.fstat(descriptor()) if descriptor else Path(file).stat()).st_mtime_ns
+    changed = (os.fstat(descriptor()) if descriptor else Path(file).stat()).st_mtime_ns
+    loaded(changed, _facts(file.name if descriptor else file, (time.time_ns() - changed) / 1e9))
+
+
+def _facts(name: Any, age: float) -> LoadedFile:
+    """What is known of a file by its name, which an opened one may not have any more."""
+    try:
+        path = Path(name)
+        private = in_private_folder(path)
+        return LoadedFile(name=private or path.name, digest=_digest(path), private=bool(private), age=age)
+    except (OSError, TypeError, ValueError):
+        return UNKNOWN
+
+
+def _digest(path: Path) -> int:
+    """A checksum of a file's size, and of its first and last bytes; never 0."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        head = file.read(SAMPLE)
+        file.seek(max(size - SAMPLE, 0))
+        return zlib.crc32(file.read(SAMPLE), zlib.crc32(head, size & 0xFFFFFFFF)) or 1

@@ -25,6 +25,7 @@ from kittrain.agent.rendezvous.backend import Rendezvous
 from kittrain.agent.rendezvous.diagnosis import RankStatus, doing
 from kittrain.agent.rendezvous.stacks import Location, locate
 from kittrain.system.heartbeat import STEP, HeartbeatState, Phase
+from kittrain.system.heartbeat_files import LoadedFile
 from kittrain.system.processes import usage
 
 POLL_INTERVAL: Final = 0.25  # seconds
@@ -208,6 +209,18 @@ class RankWatch:
     def loaded(self) -> int:
         """When the newest file that a rank went on from was last changed, in nanoseconds; 0: none."""
         return max((rank.beat.loaded for rank in self._ranks.values()), default=0)
+
+    @property
+    def loaded_file(self) -> LoadedFile | None:
+        """That file; None: no rank has loaded one."""
+        newest = max((rank.beat for rank in self._ranks.values()), key=lambda beat: beat.loaded, default=None)
+        return newest.files.loaded if newest else None
+
+    @property
+    def saved(self) -> tuple[int, str] | None:
+        """A rank that has saved a checkpoint to its node's own folder, and that file's path in it."""
+        named = ((number, rank.beat.files.saved) for number, rank in self._ranks.items())
+        return next((one for one in named if one[1]), None)
 
     def _rank_statuses(self) -> list[RankStatus]:
         """Collect all ranks' stacks and return each rank's status."""

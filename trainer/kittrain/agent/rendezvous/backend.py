@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousHandler
 
 from kittrain.agent.rendezvous.diagnosis import RankStatus
+from kittrain.agent.rendezvous.resumes import Resume
 from kittrain.outcome.termination import Ending
 
 # Raised when the rendezvous or the other nodes are gone: try again with a new connection.
@@ -43,9 +44,12 @@ class Rendezvous(RendezvousHandler):
             (for each straggler, how many times longer than the others' its steps take).
         training_alone: ranks that train a model of their own: of all nodes, on the node with group rank 0; elsewhere,
             and where nodes find each other without a hub, of this node.
+        resumes: from what the ranks of this round have gone on, on the node with group rank 0, once all nodes have
+            told the hub and where it is not the same; where there is no hub, none.
     """
 
     lost: bool
+    resumes: Sequence[Resume] = ()
     reason = ""
     culprit: tuple[int, int] | None = None
     stacks_requested = False
@@ -59,6 +63,13 @@ class Rendezvous(RendezvousHandler):
             RendezvousError: node 0 is gone.
         """
         self.training_alone = ranks
+
+    def report_resume(self, resume: Resume) -> None:
+        """Report from what this node's ranks have gone on; may be called again.
+
+        Raises:
+            RendezvousError: node 0 is gone.
+        """
 
     def heartbeat(self, *, stalled: bool, frozen: bool, progress: Mapping[int, tuple[int, float]]) -> None:
         """Report the state of this node's ranks. Call it often while they run.

@@ -23,6 +23,7 @@ from kittrain.agent.rendezvous.hang_detector import HangDetector
 from kittrain.agent.rendezvous.membership import Membership, Node, Superseded
 from kittrain.agent.rendezvous.messages import Message
 from kittrain.agent.rendezvous.peers import Peer, PeerServer
+from kittrain.agent.rendezvous.resumes import Resume, distinct
 from kittrain.agent.rendezvous.round_values import RoundValues
 from kittrain.agent.rendezvous.stragglers import StragglerDetector
 from kittrain.outcome.termination import Ending
@@ -57,6 +58,7 @@ class Hub:
         self._hang_detector = hang_detector
         self._stragglers = StragglerDetector()
         self._alone: dict[Node, int] = {}  # ranks that train a model of their own
+        self._resumes: dict[Node, Resume] = {}  # from what the ranks of the round have gone on
         self._timings_sent_at = 0.0
         self._timings_interval = keep_alive[0] * keep_alive[1]
         self._peers: dict[Node, Peer] = {}
@@ -151,11 +153,20 @@ class Hub:
             case messages.OwnAlone(ranks=ranks):
                 self._alone[node] = ranks
                 self._send(self._membership.group[0], messages.AllAlone(ranks=sum(self._alone.values())))
+            case messages.OwnResume(resume=resume):
+                self._record_resume(node, resume)
             case messages.Drain():
                 node.draining = True
             case messages.Done():
                 self._membership.mark_done(node)
                 self._changed.set()
+
+    def _record_resume(self, node: Node, resume: Resume) -> None:
+        """Once all nodes of the round have resumed, tell the first if they have from different files."""
+        self._resumes[node] = resume
+        group = self._membership.group
+        if len(self._resumes) == len(group) and len(found := distinct(self._resumes.values())) > 1:
+            self._send(group[0], messages.AllResumes(resumes=found))
 
     def _remove(self, node: Node, reason: str = "is lost") -> None:
         peer = self._peers.pop(node, None)
@@ -196,6 +207,7 @@ class Hub:
         self._hang_detector.reset()
         self._stragglers.reset()
         self._alone.clear()
+        self._resumes.clear()
         group = self._membership.group
         first = group[0]
         round_ = messages.Round(

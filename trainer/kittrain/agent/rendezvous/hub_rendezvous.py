@@ -21,6 +21,7 @@ from kittrain.agent.rendezvous.connection import Connection
 from kittrain.agent.rendezvous.diagnosis import RankStatus
 from kittrain.agent.rendezvous.messages import Message
 from kittrain.agent.rendezvous.rank_store import RankStore
+from kittrain.agent.rendezvous.resumes import Resume
 from kittrain.agent.rendezvous.round_store import RoundStore
 from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.outcome.termination import FINISHED, Ending, as_fatal
@@ -65,7 +66,7 @@ class HubRendezvous(Rendezvous):
         self._run_id = run_id
         self._address = address
         self._store = store
-        self._round_ended = self._done = False
+        self._round_ended = self._done = self._resumed = False
         self._reported = (False, False)  # of the ranks: stalled, frozen
         self._last_heartbeat = self._last_sent = 0.0
         self.lost = False
@@ -86,6 +87,7 @@ class HubRendezvous(Rendezvous):
         self._reported = (False, False)
         self.reason, self.culprit, self.step_timings = "", None, None
         self.training_alone = self._own_alone = 0
+        self.resumes, self._resumed = (), False
         last.round, last.size = message.number, message.size
         return RendezvousInfo(
             RoundStore(self.send, self.request),  # type: ignore[arg-type]  # what torch's agent uses of a store
@@ -116,6 +118,12 @@ class HubRendezvous(Rendezvous):
         if ranks != self._own_alone:
             self._own_alone = self.training_alone = ranks
             self.send(messages.OwnAlone(ranks=ranks))
+
+    def report_resume(self, resume: Resume) -> None:
+        """See the base class: sent once a round."""
+        if not self._resumed:
+            self._resumed = True
+            self.send(messages.OwnResume(resume=resume))
 
     def report_stacks(self, ranks: Sequence[RankStatus]) -> None:
         """See the base class."""
@@ -209,6 +217,8 @@ class HubRendezvous(Rendezvous):
                 }
             case messages.AllAlone(ranks=ranks):
                 self.training_alone = ranks
+            case messages.AllResumes(resumes=resumes):
+                self.resumes = resumes
             case messages.RequestStacks():
                 self.stacks_requested = True
             case messages.JobFailed(ending=ending):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from kittrain.agent.rendezvous.diagnosis import RankStatus
+from kittrain.agent.rendezvous.resumes import Resume
 from kittrain.outcome.termination import Ending
 from kittrain.system import typed
 from kittrain.system.decoders import MalformedError
@@ -102,6 +103,13 @@ class OwnAlone(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OwnResume(Message):
+    """From what its ranks have gone on, once that is known."""
+
+    resume: Resume
+
+
+@dataclass(frozen=True, kw_only=True)
 class KeepAlive(Message):
     """There was nothing else to send for a while."""
 
@@ -176,6 +184,13 @@ class AllAlone(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AllResumes(Message):
+    """To the first node of a round: from what the nodes' ranks have gone on, where that is not the same."""
+
+    resumes: Sequence[Resume]
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobFailed(Message):
     """Another node has failed permanently."""
 
@@ -190,7 +205,10 @@ class FailureSeen(Message):
 Table = Mapping[str, type[Message]]
 FROM_NODES: Final[Table] = {
     kind.__name__: kind
-    for kind in (Hello, Join, Drain, EndRound, Done, Set, Get, Heartbeat, StackReport, OwnAlone, KeepAlive, Fail)
+    for kind in (
+        *(Hello, Join, Drain, EndRound, Done, Set, Get, Heartbeat, StackReport),
+        *(OwnAlone, OwnResume, KeepAlive, Fail),
+    )
 }
 FROM_HUB: Final[Table] = {
     kind.__name__: kind
@@ -203,6 +221,7 @@ FROM_HUB: Final[Table] = {
         RequestStacks,
         StepTimings,
         AllAlone,
+        AllResumes,
         JobFailed,
         FailureSeen,
     )

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from kittrain.agent.hooks.script_progress import alone
+from kittrain.agent.rendezvous.resumes import Resume
 from kittrain.agent.report.assignment import assignment
 from kittrain.agent.report.departures import Departures, departure
 from kittrain.agent.report.failure_log import FailureLog
+from kittrain.agent.report.private_files import PrivateFiles
 from kittrain.agent.report.recovery import RecoveryTimings
 from kittrain.agent.report.report_sinks import Sink
 from kittrain.agent.report.resumed_steps import ResumedSteps
@@ -22,6 +24,7 @@ from kittrain.job.env import NodeEnv
 from kittrain.outcome.failures import Failure
 from kittrain.system.console import log
 from kittrain.system.heartbeat import Phase
+from kittrain.system.heartbeat_files import LoadedFile
 from kittrain.system.texts import fit
 
 FINAL_REPORT_TIMEOUT: Final = 3.0  # seconds to write the last report: a draining node has little time
@@ -63,6 +66,14 @@ class Ranks(Protocol):
         """When the newest file that a rank went on from was last changed, in nanoseconds; 0: none."""
 
     @property
+    def loaded_file(self) -> LoadedFile | None:
+        """That file; None: no rank has loaded one."""
+
+    @property
+    def saved(self) -> tuple[int, str] | None:
+        """A rank that has saved a checkpoint to its node's own folder, and that file's path in it."""
+
+    @property
     def script_progress(self) -> Mapping[str, Any]:
         """The progress of a loop of the script's own; empty in the library's."""
 
@@ -93,6 +104,7 @@ class Reporter:
         self._script_progress: Mapping[str, Any] = {}  # of a script that writes no progress file
         self._taken = StepsTaken()  # by such a script
         self._resumed = ResumedSteps()  # in the library's loop
+        self.files = PrivateFiles(node)
         self._restarts = 0  # of the ranks, after a failure
         self._failed = False  # the last round
         self._report: dict[str, Any] | None = None  # if this node has group rank 0
@@ -133,6 +145,7 @@ class Reporter:
         self._failed, self._leads = False, group_rank == 0
         self._taken.restart(agreed["taken"])
         self._resumed.restart(agreed["reached"], self._own_progress())
+        self.files.begin()
         self._explain(Failure(**agreed["departed"]) if agreed["departed"] else None)
         self.departures = Departures(round=self._round, size=group_size)
         self._round_over, self._timings, self._slow = False, {}, set()
@@ -156,7 +169,7 @@ class Reporter:
     @property
     def warning(self) -> str:
         """What is probably not as it should be, although the ranks run or have succeeded; it was logged."""
-        return self._alone or str(self._progress().get("warning") or "") or self._taken.anew
+        return self._alone or str(self._progress().get("warning") or "") or self.files.difference or self._taken.anew
 
     def failed(self, failure: Failure) -> None:
         """Record a rank's failure."""
@@ -178,7 +191,12 @@ class Reporter:
             self._changed.set()
 
     def observe(
-        self, ranks: Ranks, timings: Mapping[str, Mapping[str, float]] | None = None, *, training_alone: int = 0
+        self,
+        ranks: Ranks,
+        timings: Mapping[str, Mapping[str, float]] | None = None,
+        *,
+        training_alone: int = 0,
+        resumes: Sequence[Resume] = (),
     ) -> None:
         """Take what this node's ranks show, and the step times of all; logs each slow rank once.
 
@@ -186,14 +204,19 @@ class Reporter:
             ranks: this node's.
             timings: as ``Rendezvous.step_timings`` gives them.
             training_alone: as ``Rendezvous.training_alone``.
+            resumes: as ``Rendezvous.resumes``.
         """
         self.recovery.update(ranks.reached)
         self.loaded = max(self.loaded, ranks.loaded)
         self.script_steps = ranks.script_steps
-        if self._taken.add(self.script_steps, time.time_ns(), ranks.loaded) and self._taken.lost and self._leads:
-            self._log(self._taken.anew or str(self._taken))
+        if self._taken.add(self.script_steps, time.time_ns(), ranks.loaded):
+            self.files.resumed(ranks.loaded_file)
+            if self._taken.lost and self._leads:
+                self._log(self._taken.anew or str(self._taken))
         if self._leads and self._resumed.add(self._own_progress):
             self._log(self._resumed.text)
+        for text in self.files.observe(ranks.saved, resumes):
+            self._log(f"warning: {text}")
         self._script_progress = {**ranks.script_progress, **self._taken.facts} or self._script_progress
         warned = self._alone
         self._alone = alone(training=training_alone, group=ranks.group, separate=ranks.separate, world=self._world)
@@ -254,7 +277,7 @@ class Reporter:
             "slow": slow,
             "last_recovery": self._resumed.explained(self.recovery.complete),
             "failures": failures,
-            "warning": self.warning,
+            "warning": self.warning or self.files.notice,
         }
 
     def _put(self, sink: Sink, report: Mapping[str, Any]) -> None:

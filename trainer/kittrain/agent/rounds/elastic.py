@@ -171,7 +171,12 @@ class NodeAgent(ElasticAgent):
         alone = self._watch.training_alone(worker_group.workers[0].world_size, ended=ended)
         with suppress(*LOST):  # then the round is over
             self._handler.report_alone(alone)
-        self._reporter.observe(self._watch, self._handler.step_timings, training_alone=self._handler.training_alone)
+            if resume := self._reporter.files.resume:
+                self._handler.report_resume(resume)
+        handler = self._handler
+        self._reporter.observe(
+            self._watch, handler.step_timings, training_alone=handler.training_alone, resumes=handler.resumes
+        )
 
     def _forward_drain(self) -> None:
         """Forward the drain: first to the other nodes, because their ranks may exit by agreement with ours."""

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
+from kittrain.agent.hooks.private_paths import VARIABLE
 from kittrain.job.env import NodeEnv
 from kittrain.system import files, typed
 from kittrain.system.decoders import MalformedError
@@ -67,6 +68,7 @@ def enter_workdir(node: NodeEnv, log: Callable[[str], None]) -> None:
         CodeError: the store lacks a file, or has another content.
         StorageUnavailableError: the store does not answer, or the working folder cannot be written.
     """
+    own = True
     if node.code and node.code_store and node.workdir:
         retry_io(partial(unpack, node.code, node.code_store, node.workdir), node.workdir, log)
         _change_to(node.workdir)
@@ -74,6 +76,10 @@ def enter_workdir(node: NodeEnv, log: Callable[[str], None]) -> None:
         copy = Path(tempfile.gettempdir(), COPY)
         retry_io(partial(copy_files, Path.cwd(), copy), copy, log)
         _change_to(copy)
+    else:
+        own = node.restart_in_place  # a folder of the image, in a pod
+    if own and (node.max_nodes > 1 or node.restart_in_place) and Path.cwd() != Path("/"):
+        os.environ[VARIABLE] = str(Path.cwd())  # the ranks' hooks warn of checkpoints in it
 
 
 def _change_to(folder: Path) -> None:

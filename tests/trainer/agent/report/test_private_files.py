@@ -1,0 +1,53 @@
+"""What is said of checkpoints in nodes' own folders, and how often."""
+
+from __future__ import annotations
+
+import pytest
+
+from kittrain.agent.rendezvous.resumes import Resume
+from kittrain.agent.report.private_files import PrivateFiles
+from kittrain.job.env import NodeEnv
+from kittrain.system.heartbeat_files import LoadedFile
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pod", "fate"),
+    [
+        (2, False, "ranks of other nodes do not find it there"),
+        (1, True, "it is gone with its pod"),
+        (2, True, "ranks of other nodes do not find it there, and it is gone with its pod"),
+    ],
+)
+def test_the_first_checkpoint_is_told_once_with_its_fate(nodes: int, *, pod: bool, fate: str) -> None:
+    files = PrivateFiles(NodeEnv(max_nodes=nodes, restart_in_place=pod))
+    assert [*files.observe(None, ())] == []
+    (told,) = files.observe((3, "out/ck/best.pt"), ())
+    assert told == f"rank 3 has saved out/ck/best.pt to its node's own folder: {fate}; use --outputs out/ck"
+    files.begin()
+    assert [*files.observe((3, "out/other.pt"), ())] == []
+    assert files.notice == told
+
+
+def test_a_file_in_the_working_folder_itself_needs_a_folder() -> None:
+    files = PrivateFiles(NodeEnv(max_nodes=2))
+    (told,) = files.observe((0, "best.pt"), ())
+    assert told.endswith("; save it in a folder, and name that with --outputs")
+
+
+def test_a_difference_is_told_once_a_round() -> None:
+    files = PrivateFiles(NodeEnv(node_index=1))
+    resumes = [Resume(node=0, name="best.pt", digest=1, private=True), Resume(node=1)]
+    (told,) = files.observe(None, resumes)
+    assert [*files.observe(None, resumes)] == []
+    assert files.difference == told
+    files.begin()
+    assert [*files.observe(None, ())] == []
+    assert [*files.observe(None, resumes)] == [told]
+
+
+def test_what_ranks_went_on_from_is_known_once_they_train() -> None:
+    files = PrivateFiles(NodeEnv(node_index=1))
+    files.resumed(None)
+    assert files.resume == Resume(node=1)
+    files.resumed(LoadedFile(name="best.pt", digest=3, private=True, age=2.0))
+    assert files.resume == Resume(node=1, name="best.pt", digest=3, private=True, age=2.0)

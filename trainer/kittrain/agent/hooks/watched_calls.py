@@ -1,0 +1,46 @@
+"""Wraps functions of modules that a script calls, so that the kit knows of a call; the call itself is not changed."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import ModuleType
+from typing import Any
+
+
+def watch_calls(owner: Any, name: str, called: Callable[..., object]) -> Callable[..., Any] | None:
+    """Call ``called`` with the same arguments after each call that succeeds; what it raises is ignored.
+
+    Args:
+        owner: a module or a class. Without such a function (another version, or a module of the script's own by this
+            name) nothing is done.
+        name: of the function; packages around the module may have it, too.
+        called: for example, it fails for a buffer where it expects a file.
+
+    Returns:
+        The new function.
+    """
+    function: Callable[..., Any] | None = getattr(owner, name, None)
+    if function is None:
+        return None
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        with suppress(Exception):
+            called(*args, **kwargs)
+        return result
+
+    for holder in (owner, *_packages(owner)):
+        if vars(holder).get(name) is function:
+            setattr(holder, name, call)
+    return call
+
+
+def _packages(owner: Any) -> Iterator[ModuleType]:
+    """The packages around a module that are imported already."""
+    package = getattr(owner, "__package__", "")
+    if package in sys.modules:
+        yield sys.modules[package]

@@ -1,0 +1,51 @@
+"""What is said of checkpoints in nodes' own folders: the first that is saved, and those that differ between nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+from kittrain.agent.rendezvous.resumes import Resume, difference
+from kittrain.job.env import NodeEnv
+from kittrain.system.heartbeat_files import LoadedFile
+
+
+class PrivateFiles:
+    """Of one node, over all rounds.
+
+    Attributes:
+        notice: that a rank has saved a checkpoint which no other node finds; empty: none has.
+        difference: that the ranks of this round train from different states; empty: that is not known.
+        resume: from what this node's ranks have gone on in this round; None: that is not known, or they begin.
+    """
+
+    def __init__(self, node: NodeEnv) -> None:
+        self._node = node
+        self.notice = self.difference = ""
+        self.resume: Resume | None = None
+
+    def begin(self) -> None:
+        """A round begins."""
+        self.difference, self.resume = "", None
+
+    def resumed(self, file: LoadedFile | None) -> None:
+        """This node's ranks have started again, and train: from that file, or from none."""
+        index = self._node.node_index
+        self.resume = Resume(node=index) if file is None else Resume(node=index, **vars(file))
+
+    def observe(self, saved: tuple[int, str] | None, resumes: Sequence[Resume]) -> Iterator[str]:
+        """Take the first checkpoint, with its rank, and how all nodes resumed; yields what is new."""
+        if saved and not self.notice:
+            self.notice = _notice(*saved, several=self._node.max_nodes > 1, pod=self._node.restart_in_place)
+            yield self.notice
+        if not self.difference and (found := difference(resumes)):
+            self.difference = found
+            yield found
+
+
+def _notice(rank: int, name: str, *, several: bool, pod: bool) -> str:
+    told = (("ranks of other nodes do not find it there", several), ("it is gone with its pod", pod))
+    fates = [fate for fate, given in told if given]
+    folder = PurePath(name).parent.as_posix()
+    fix = f"use --outputs {folder}" if folder != "." else "save it in a folder, and name that with --outputs"
+    return f"rank {rank} has saved {name} to its node's own folder: {', and '.join(fates)}; {fix}"
