@@ -267,16 +267,9 @@ class HeartbeatState:
             beats, step, phase, busy = beats + calls, steps, Phase.SCRIPT, script_busy
         else:
             first, timed = (*first[: Phase.SCRIPT], 0.0), step
-        counts = {
-            "group": group,
-            "separate": separate,
-            "loaded": loaded,
-            "timed": timed,
-            "updates": updates,
-            "met": met,
-        }
+        seen = {"group": group, "separate": separate, "loaded": loaded, "timed": timed, "updates": updates, "met": met}
         files = Files.read(page, _FILES_AT)
-        return cls(beats=beats, step=step, phase=phase, busy=busy, first=first, files=files, **counts)
+        return cls(beats=beats, step=step, phase=phase, busy=busy, first=first, files=files, **seen)
 
 
 def prepare(file: Path) -> Path:

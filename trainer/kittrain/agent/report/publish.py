@@ -8,13 +8,14 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kittrain.agent.hooks.script_progress import alone
 from kittrain.agent.rendezvous.resumes import Resume
 from kittrain.agent.report.assignment import assignment
 from kittrain.agent.report.departures import Departures, departure
 from kittrain.agent.report.failure_log import FailureLog
+from kittrain.agent.report.observed import Ranks, Store
 from kittrain.agent.report.private_files import PrivateFiles
 from kittrain.agent.report.recovery import RecoveryTimings
 from kittrain.agent.report.report_sinks import Sink
@@ -23,59 +24,9 @@ from kittrain.agent.report.steps_taken import StepsTaken, last_step
 from kittrain.job.env import NodeEnv
 from kittrain.outcome.failures import Failure
 from kittrain.system.console import log
-from kittrain.system.heartbeat import Phase
-from kittrain.system.heartbeat_files import LoadedFile
 from kittrain.system.texts import fit
 
 FINAL_REPORT_TIMEOUT: Final = 3.0  # seconds to write the last report: a draining node has little time
-
-
-class Store(Protocol):
-    """The part of torch's store that is used here."""
-
-    def set(self, key: str, value: str) -> None:
-        """Set a key."""
-
-    def get(self, key: str) -> bytes:
-        """A key's value; waits until it is set."""
-
-    def multi_get(self, keys: list[str]) -> list[bytes]:
-        """The values of these keys; waits until all are set."""
-
-
-class Ranks(Protocol):
-    """The part of ``RankWatch`` that is used here."""
-
-    def reached(self, phase: Phase) -> float:
-        """When all ranks of this node had reached a phase, in ``time.monotonic()``; 0 if not all have."""
-
-    @property
-    def script_steps(self) -> int:
-        """The most optimizer steps that a rank has taken in a loop of the script's own; 0 in the library's."""
-
-    @property
-    def group(self) -> int:
-        """Ranks of the largest process group that a rank has joined; 0: none."""
-
-    @property
-    def separate(self) -> int:
-        """Processes of the largest group that a rank's own processes have formed apart from the job; 0: none."""
-
-    @property
-    def loaded(self) -> int:
-        """When the newest file that a rank went on from was last changed, in nanoseconds; 0: none."""
-
-    @property
-    def loaded_file(self) -> LoadedFile | None:
-        """That file; None: no rank has loaded one."""
-
-    @property
-    def saved(self) -> tuple[int, str] | None:
-        """A rank that has saved a checkpoint to its node's own folder, and that file's path in it."""
-
-    @property
-    def script_progress(self) -> Mapping[str, Any]:
-        """The progress of a loop of the script's own; empty in the library's."""
 
 
 class Reporter:
