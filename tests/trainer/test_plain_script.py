@@ -119,6 +119,17 @@ if os.environ["RANK"] == "0":
 {ALONE.replace(chr(10), chr(10) + "    ")}
 """
 GROUP = "import torch.distributed as dist\ndist.init_process_group('gloo')\n"
+METRICS = f"""
+{GROUP}
+import torch
+model = torch.nn.Linear(512, 512)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(9):
+    loss = model(torch.ones(1, 512)).square().sum()
+    loss.backward()
+    optimizer.step()
+    dist.all_reduce(loss.detach())
+"""
 
 
 @pytest.mark.parametrize(
@@ -127,6 +138,7 @@ GROUP = "import torch.distributed as dist\ndist.init_process_group('gloo')\n"
         pytest.param(ALONE, "3 ranks train, without a process group: each has a model of its own", id="an optimizer"),
         pytest.param(BY_HAND, "3 ranks train, without a process group: each has a model of its own", id="by hand"),
         pytest.param(GROUP + BY_HAND, "3 ranks train in a process group, and exchange no gradients", id="a group"),
+        pytest.param(METRICS, "3 ranks train in a process group, and exchange no gradients", id="metrics"),
         pytest.param(FIRST_ONLY, "", id="one rank, and no group"),
         pytest.param(GROUP + FIRST_ONLY + "dist.barrier()", "", id="one rank, for which others wait"),
     ],

@@ -67,6 +67,32 @@ def test_optimizers_that_take_turns_count_once(tmp_path: Path, calls: str, steps
     assert (beat.step, beat.beats) == (steps, len(calls))
 
 
+def test_exchanges_of_known_bytes_count_as_whole_models(tmp_path: Path) -> None:
+    file = prepare(tmp_path / "heartbeat")
+    writer = ScriptWriter(file)
+
+    def met() -> int:
+        writer.ended(begun)
+        return HeartbeatState.read(file).met
+
+    writer.exchanged(1, 5000)  # the first weights
+    begun = 1
+    writer.backward_began(begun)
+    writer.backward_ended(begun)
+    writer.exchanged(1, 150)  # the model's size is not known yet
+    begun += 2  # one of them in C++
+    writer.optimizer_called(1)
+    assert met() == 1
+    writer.trains(100)
+    writer.trains(1)  # a second optimizer's
+    assert met() == 2
+    writer.exchanged(2, 49)
+    begun += 2
+    assert met() == 2
+    writer.exchanged(0, 1)  # a message that is no collective
+    assert met() == 3
+
+
 def test_steps_of_the_librarys_loop_are_not_counted_twice(tmp_path: Path) -> None:
     file = prepare(tmp_path / "heartbeat")
     hooks, library = ScriptWriter(file), HeartbeatWriter(file)

@@ -48,7 +48,7 @@ _NOW: Final = struct.Struct("<QQQd")  # beats, finished steps, phase, busy secon
 _FIRST: Final = struct.Struct(f"<{len(Phase)}d")  # time.monotonic() when each phase first began; 0: not yet
 _MOMENT: Final = struct.Struct("<d")  # one of these
 # Calls of optimizers, steps, largest process group, newest checkpoint, timed backward passes, updates without an
-# optimizer, collectives since the first backward pass, busy seconds before the timed ones.
+# optimizer, exchanges of models since the first backward pass, busy seconds before the timed ones.
 _SCRIPT: Final = struct.Struct("<QQQQQQQd")
 MANY: Final = 2**62  # collectives: the ranks exchange data in a way that is not counted
 _SCRIPT_AT: Final = _NOW.size + _FIRST.size
@@ -100,6 +100,8 @@ class ScriptWriter:
         self._calls = self._steps = self._group = self._loaded = self._timed = self._by_hand = self._met = 0
         self._busy = self._since = 0.0  # seconds; when the last backward pass ended
         self._collectives = 0  # when it ended
+        self._known = 0  # collectives since then whose bytes are known
+        self._bytes = self._model = 0  # exchanged in those; of the parameters that are trained, 0: not known yet
         self._passes = 0
         self._saved = False
         self._called: set[int] = set()  # optimizers that were called in the current step
@@ -146,9 +148,26 @@ class ScriptWriter:
         self.met(collectives)
 
     def met(self, collectives: int) -> None:
-        """Count the collectives since the last backward pass, given all that this rank has begun."""
-        self._met += max(collectives - self._collectives, 0)
-        self._collectives = collectives
+        """Count the collectives since the last call, given all that this rank has begun; not those of known bytes."""
+        self._met += max(collectives - self._collectives - self._known, 0)
+        self._collectives, self._known = collectives, 0
+
+    def exchanged(self, collectives: int, size: int) -> None:
+        """Count an exchange by its bytes: as many as the parameters have are one, so that metrics are none."""
+        if self._passes:
+            self._known += collectives
+            self._bytes += size
+            self._count_models()
+
+    def trains(self, size: int) -> None:
+        """The parameters that are trained have this many bytes, or more; only the first call counts."""
+        self._model = self._model or max(size, 1)
+        self._count_models()
+
+    def _count_models(self) -> None:
+        if self._model and self._bytes >= self._model:
+            self._met += self._bytes // self._model
+            self._bytes %= self._model
 
     def meets_otherwise(self) -> None:
         """The ranks exchange data in a way that is not counted: they are not taken to train alone."""
@@ -231,7 +250,8 @@ class HeartbeatState:
         first: by phase, when it first began, in ``time.monotonic()``; 0: not yet.
         group: ranks of the largest process group that it has joined; 0: none.
         updates: of its parameters in a loop of the script's own: optimizer steps, or backward passes if it uses none.
-        met: collectives that it has begun since its first backward pass.
+        met: collectives that it has begun since its first backward pass; of those whose bytes are known, as many as
+            these have been whole models.
         separate: processes of the group that its own processes have formed apart from the job; 0: none.
         loaded: when the newest file that it loaded before its second step was last changed, in nanoseconds; 0: none.
     """

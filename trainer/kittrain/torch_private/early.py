@@ -19,6 +19,15 @@ RUN_BACKWARD: Final = ("torch/autograd/graph.py", "_engine_run_backward")
 BROADCAST_BUFFERS: Final = ("torch/nn/parallel/distributed.py", "_distributed_broadcast_coalesced")
 BROADCAST_MODEL: Final = ("torch/distributed/utils.py", "_sync_module_states")
 COMPARE_MODELS: Final = ("torch/distributed/utils.py", "_verify_param_shape_across_processes")
+# A process group's methods by which Python begins an exchange. DDP and compiled code call others, of C++.
+EXCHANGES: Final = (
+    *("allreduce", "allreduce_coalesced", "reduce", "broadcast", "allgather", "_allgather_base", "allgather_coalesced"),
+    *("allgather_into_tensor_coalesced", "gather", "scatter", "reduce_scatter", "_reduce_scatter_base"),
+    *("reduce_scatter_tensor_coalesced", "alltoall", "alltoall_base", "send", "recv", "recv_anysource", "barrier"),
+    # Newer versions of torch:
+    *("all_gather_single", "all_gather_single_coalesced", "reduce_scatter_single", "reduce_scatter_single_coalesced"),
+    *("all_to_all_single", "gather_single"),
+)
 # Children of modules that torch.compile and checkpoint_wrapper return: the wrapped module.
 WRAPPED_MODULES: Final = ("_orig_mod", "_checkpoint_wrapped_module")
 # Key of a state dict: what a module saves besides its parameters and buffers.
@@ -80,6 +89,43 @@ def counts_collectives(distributed_c10d: ModuleType) -> bool:
     except (AttributeError, RuntimeError, ValueError):
         return False
     return True
+
+
+def around_exchanges(distributed_c10d: ModuleType, begun: Callable[[int, int], object]) -> None:
+    """Call ``begun`` after each exchange that Python begins, with its collectives and the bytes of its tensors.
+
+    Without a hook in all supported versions of torch, a process group's methods are replaced.
+    """
+    group: Any = getattr(distributed_c10d, "ProcessGroup", None)
+    for name in EXCHANGES:
+        if (method := getattr(group, name, None)) is not None:
+            setattr(group, name, _told(name, method, begun))
+
+
+def _told(name: str, method: Callable[..., Any], begun: Callable[[int, int], object]) -> Callable[..., Any]:
+    def exchange(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = _begun(self)
+        work = method(self, *args, **kwargs)
+        begun(_begun(self) - before, _bytes((*args, *kwargs.values())))
+        return work
+
+    # C++ calls a Python function that replaces its method, but not within itself, which it recognizes by this name.
+    exchange.__code__ = exchange.__code__.replace(co_name=name)
+    return functools.update_wrapper(exchange, method)
+
+
+def _begun(group: Any) -> int:
+    try:
+        return int(group._get_sequence_number_for_group())  # noqa: SLF001
+    except RuntimeError:  # its backend does not count
+        return 0
+
+
+def _bytes(values: Any) -> int:
+    """The size of all tensors in nested lists."""
+    if isinstance(values, list | tuple):
+        return sum(map(_bytes, values))
+    return values.nbytes if hasattr(values, "untyped_storage") else 0
 
 
 def read_log_level() -> None:

@@ -24,6 +24,7 @@ class HandMadeSteps:
 
     def __init__(self) -> None:
         self.count = 0  # passes up to the last that was found to use other parameters than the first ones did
+        self.size = 0  # bytes of the parameters that are compared
         self._passes = 0
         self._values: list[tuple[Any, Sequence[float]]] = []  # each parameter's weak reference, and its values
 
@@ -35,7 +36,8 @@ class HandMadeSteps:
         with suppress(Exception):  # the script's own kinds of tensors may refuse anything
             if self._passes == FIRST:
                 given = [roots] if hasattr(roots, "grad_fn") else list(roots)
-                found = islice(filter(_is_plain, _leaves(given)), PARAMETERS)
+                found = list(islice(filter(_is_plain, _leaves(given)), PARAMETERS))
+                self.size = sum(one.nbytes for one in found)
                 self._values = [(weakref.ref(one), _sample(one)) for one in found]
             elif any(one is not None and _sample(one) != before for one, before in self._alive()):
                 self.count = self._passes

@@ -28,7 +28,7 @@ from kittrain.agent.hooks import (
 from kittrain.agent.hooks.hand_made_steps import HandMadeSteps
 from kittrain.system.heartbeat import ScriptWriter
 from kittrain.system.imports import after_import
-from kittrain.torch_private.early import collectives_begun, counts_collectives, on_default_group
+from kittrain.torch_private.early import around_exchanges, collectives_begun, counts_collectives, on_default_group
 
 VARIABLE: Final = "KIT_SCRIPT_HOOKS"
 C10D: Final = "torch.distributed.distributed_c10d"
@@ -59,9 +59,11 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
 
 
 def _watch_optimizers(module: ModuleType, writer: ScriptWriter) -> None:
-    def called(optimizer: object, _args: object, _kwargs: object) -> None:
-        if not writer.optimized and not OTHERS.isdisjoint(sys.modules):
-            writer.meets_otherwise()
+    def called(optimizer: Any, _args: object, _kwargs: object) -> None:
+        if not writer.optimized:
+            writer.trains(sum(one.nbytes for group in optimizer.param_groups for one in group["params"]))
+            if not OTHERS.isdisjoint(sys.modules):
+                writer.meets_otherwise()
         writer.optimizer_called(id(optimizer))
 
     module.register_optimizer_step_post_hook(called)
@@ -80,6 +82,7 @@ def _watch_backward(module: ModuleType, writer: ScriptWriter) -> None:
             return backward(*args, **kwargs)
         running = True
         if not writer.optimized and by_hand.backward_begins(args[0] if args else kwargs.get("tensors", ())):
+            writer.trains(by_hand.size)
             writer.updated_by_hand(by_hand.count)
         if writer.grouped and not plain(args, kwargs):
             writer.meets_otherwise()
@@ -112,5 +115,6 @@ def _watch_groups(module: ModuleType, writer: ScriptWriter) -> None:
         writer.ended(collectives_begun(module))
 
     atexit.register(ended)
+    around_exchanges(module, writer.exchanged)
     if not on_default_group(module, formed, ended):
         writer.group_formed(int(os.environ.get("WORLD_SIZE", "1")))  # assume that the ranks form a group

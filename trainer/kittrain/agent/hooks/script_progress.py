@@ -14,7 +14,7 @@ TICK: Final = 0.5  # seconds between two samples
 WINDOW: Final = 30.0  # seconds that the speed is averaged over
 ENOUGH_UPDATES: Final = 1000  # of a rank in a process group, after which it should have met the others
 FEW_UPDATES: Final = 2  # the same, of one that has ended
-SELDOM: Final = 1000  # updates for each collective, beyond which these are no averages of models or gradients
+SELDOM: Final = 1000  # updates for each exchange of a model, beyond which these are no averages of models or gradients
 
 
 class ScriptProgress:
@@ -53,7 +53,7 @@ def trains_alone(*, updates: int, met: int, group: int, world: int, ended: bool)
 
     Args:
         updates: of the rank's parameters.
-        met: collectives that it has begun since.
+        met: exchanges of whole models, or of what may be, that it has begun since.
         group: ranks of its largest process group; 0: none.
         world: ranks of the job.
         ended: whether the rank has ended.
