@@ -14,39 +14,39 @@ pytestmark = MARKS
 SCRIPT = "hf.py"
 
 
-def trained(folder: Path, *flags: str, size: int = 2) -> dict[str, torch.Tensor]:
+def trained(folder: Path, *flags: str, size: int = 3) -> dict[str, torch.Tensor]:
     out = folder / "weights.pt"
     assert run(SCRIPT, folder, "--out", str(out), *flags, size=size) == [0] * size, log(folder)
     return weights(out)
 
 
-def drained(folder: Path, *flags: str, size: int = 2) -> None:
+def drained(folder: Path, *flags: str, size: int = 3) -> None:
     codes = run(SCRIPT, folder, "--out", str(folder / "never.pt"), "--stop-at", "4", *flags, size=size)
     assert codes == [DRAINED] * size, log(folder)
 
 
 def test_drained_and_resumed_is_bitwise_the_same(tmp_path: Path) -> None:
-    whole = trained(tmp_path / "whole")
+    whole = trained(tmp_path / "whole", "--batch", "2")
     shown = progress(tmp_path / "whole")
     assert shown["step"] == shown["total_steps"] == shown["snapshot_step"] == 16
     assert shown["epochs"] == 2
     assert shown["metrics"]["eval_loss"] > 0
 
     parts = tmp_path / "parts"
-    drained(parts)
+    drained(parts, "--batch", "2")
     assert progress(parts)["snapshot_step"] == 5  # agreed on one step after the signal's
     # What a killed rank leaves: the newest folder is not complete.
     (parts / "snapshots" / "huggingface" / "checkpoint-6").mkdir()
-    resumed = trained(parts)
-    assert "resuming after step 5 with 2 ranks" in log(parts)
+    resumed = trained(parts, "--batch", "2")
+    assert "resuming after step 5 with 3 ranks" in log(parts)
     assert progress(parts)["resumed_from"] == 5
     assert all(torch.equal(resumed[name], whole[name]) for name in whole)
 
 
 def test_on_fewer_ranks_a_step_keeps_its_samples(tmp_path: Path) -> None:
-    whole = trained(tmp_path / "whole", "--dropout", "0")
+    whole = trained(tmp_path / "whole", "--dropout", "0", size=2)
     parts = tmp_path / "parts"
-    drained(parts, "--dropout", "0")
+    drained(parts, "--dropout", "0", size=2)
     resumed = trained(parts, "--dropout", "0", size=1)
     assert "resuming after step 5 with 1 rank on cpu, with 2 batches per rank and step" in log(parts)
     for name in whole:

@@ -1,4 +1,4 @@
-"""A Hugging Face Trainer as a job of two nodes: its status shows its progress, and a restart drains and resumes it."""
+"""A Hugging Face Trainer as a job of three nodes: the status shows its progress, a restart drains and resumes it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ pytestmark = MARKS
 
 def test_a_job_is_shown_drained_and_resumed(tmp_path: Path) -> None:
     job = "hf"
-    script = ("--", str(SCRIPTS / "hf.py"), "--pause", "0.3", "--out", str(tmp_path / "weights.pt"))
-    kitctl("submit", "--nodes", "2", "--name", job, *script)
+    script = ("--", str(SCRIPTS / "hf.py"), "--batch", "2", "--pause", "0.3", "--out", str(tmp_path / "weights.pt"))
+    kitctl("submit", "--nodes", "3", "--name", job, *script)
     try:
         status = until("/16", "status", job)
         assert "epoch 1/2" in status
@@ -31,6 +31,7 @@ def test_a_job_is_shown_drained_and_resumed(tmp_path: Path) -> None:
     finally:
         kitctl("delete", job)
     whole = tmp_path / "whole"
-    assert run("hf.py", whole, "--out", str(whole / "weights.pt")) == [0, 0], log(whole)
+    out = str(whole / "weights.pt")
+    assert run("hf.py", whole, "--batch", "2", "--out", out, size=3) == [0, 0, 0], log(whole)
     expected, resumed = weights(whole / "weights.pt"), weights(tmp_path / "weights.pt")
     assert all(torch.equal(resumed[name], expected[name]) for name in expected)

@@ -14,19 +14,19 @@ pytestmark = MARKS
 SCRIPT = "lit.py"
 
 
-def trained(folder: Path, *flags: str, size: int = 2) -> dict[str, torch.Tensor]:
+def trained(folder: Path, *flags: str, size: int = 3) -> dict[str, torch.Tensor]:
     out = folder / "weights.pt"
     assert run(SCRIPT, folder, "--out", str(out), *flags, size=size) == [0] * size, log(folder)
     return weights(out)
 
 
-def drained(folder: Path, *flags: str) -> None:
-    codes = run(SCRIPT, folder, "--out", str(folder / "never.pt"), "--stop-at", "4", *flags)
-    assert codes == [DRAINED] * 2, log(folder)
+def drained(folder: Path, *flags: str, size: int = 3) -> None:
+    codes = run(SCRIPT, folder, "--out", str(folder / "never.pt"), "--stop-at", "4", *flags, size=size)
+    assert codes == [DRAINED] * size, log(folder)
 
 
 def test_drained_and_resumed_with_a_worker_process_is_bitwise_the_same(tmp_path: Path) -> None:
-    flags = ("--workers", "1")
+    flags = ("--workers", "1", "--batch", "2")
     whole = trained(tmp_path / "whole", *flags)
     shown = progress(tmp_path / "whole")
     assert shown["step"] == shown["total_steps"] == 16
@@ -38,14 +38,14 @@ def test_drained_and_resumed_with_a_worker_process_is_bitwise_the_same(tmp_path:
     parts = tmp_path / "parts"
     drained(parts, *flags)
     resumed = trained(parts, *flags)
-    assert "resuming after step 5 with 2 ranks" in log(parts)
+    assert "resuming after step 5 with 3 ranks" in log(parts)
     assert all(torch.equal(resumed[name], whole[name]) for name in whole)
 
 
 def test_on_fewer_ranks_a_step_keeps_its_samples(tmp_path: Path) -> None:
-    whole = trained(tmp_path / "whole", "--dropout", "0")
+    whole = trained(tmp_path / "whole", "--dropout", "0", size=2)
     parts = tmp_path / "parts"
-    drained(parts, "--dropout", "0")
+    drained(parts, "--dropout", "0", size=2)
     resumed = trained(parts, "--dropout", "0", size=1)
     assert "resuming after step 5 with 1 rank on cpu, with 2 batches per rank and step" in log(parts)
     assert progress(parts)["step"] == 16

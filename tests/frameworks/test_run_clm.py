@@ -64,7 +64,7 @@ def files(tmp_path: Path) -> list[str]:
 def submit(name: str, cache: Path, files: list[str]) -> None:
     own = ("--python", str(INTERPRETER), "--env", f"HF_DATASETS_CACHE={cache}", "--env", "HF_HUB_OFFLINE=1")
     script = ("--", str(SCRIPTS / "run_clm.py"), *ARGUMENTS, *files)
-    kitctl("submit", "--nodes", "2", "--name", name, *own, *script, interpreter=sys.executable)
+    kitctl("submit", "--nodes", "3", "--name", name, *own, *script, interpreter=sys.executable)
 
 
 def results(name: str) -> Path:
@@ -81,7 +81,7 @@ def test_a_killed_rank_changes_nothing(tmp_path: Path, jobs: list[str], files: l
     kitctl("drill", "clm-killed", "--fault", "kill-rank", "--rank", "1", "-y")
     kitctl("wait", "clm-killed", "--timeout", "600s")
     logs = kitctl("logs", "clm-killed")
-    assert logs.count("distributed training: True") == 4, "two ranks, twice"
+    assert logs.count("distributed training: True") == 6, "three ranks, twice"
     assert "resuming after step" in logs
     assert f"step {STEPS}/{STEPS} (100 %)" in kitctl("status", "clm-killed")
     whole, killed = results("clm-whole"), results("clm-killed")

@@ -39,6 +39,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--stop-at", type=int)
     parser.add_argument("--dropout", type=float, default=0.3)
+    parser.add_argument("--batch", type=int, default=3)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--out", required=True)
     flags = parser.parse_args()
@@ -58,7 +59,7 @@ def main():
     )
     trainer.callbacks.append(KitCallback(trainer))  # the line for the kit
     module = Network(flags)
-    loader = DataLoader(dataset, batch_size=3, shuffle=True, num_workers=flags.workers)
+    loader = DataLoader(dataset, batch_size=flags.batch, shuffle=True, num_workers=flags.workers)
     trainer.fit(module, loader, DataLoader(dataset, batch_size=3))
     if trainer.is_global_zero:
         torch.save(module.state_dict(), flags.out)
