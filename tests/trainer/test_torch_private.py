@@ -315,7 +315,7 @@ import torch
 import torch.distributed as dist
 from kittrain.torch_private.early import around_exchanges
 begun = []
-around_exchanges(dist.distributed_c10d, lambda *seen: begun.append(seen))
+around_exchanges(dist.distributed_c10d, lambda *seen: begun.append(seen) or True)
 class Own(dist.ProcessGroup):
     def allreduce(self, tensors, options=None):
         return "own"
@@ -328,6 +328,30 @@ except RuntimeError as error:  # it has no backend: C++ has not called itself fo
 """
     done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_exchanges_are_told_until_they_are_known_well_enough() -> None:
+    seen: list[tuple[int, int]] = []
+
+    def begun(*facts: int) -> bool:
+        seen.append((facts[0], facts[1]))
+        return len(seen) < 2
+
+    group: Any = dist.ProcessGroup
+    before = {name: vars(group).get(name) for name in early.EXCHANGES}
+    early.around_exchanges(distributed_c10d, begun)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        dist.all_reduce(torch.ones(3))
+        other = group.broadcast = lambda *_: None
+        dist.barrier()
+        dist.all_reduce(torch.ones(3))
+        assert seen == [(1, 12), (1, 0)]
+        assert group.broadcast is other, "another library's"
+    finally:
+        dist.destroy_process_group()
+        group.broadcast = before["broadcast"]
+    assert {name: vars(group).get(name) for name in early.EXCHANGES} == before
 
 
 def test_collectives_are_counted_in_all_groups() -> None:

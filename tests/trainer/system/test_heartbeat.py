@@ -89,8 +89,9 @@ def test_exchanges_of_known_bytes_count_as_whole_models(tmp_path: Path) -> None:
     writer.exchanged(2, 49)
     begun += 2
     assert met() == 2
-    writer.exchanged(0, 1)  # a message that is no collective
+    assert writer.exchanged(0, 1)  # a message that is no collective
     assert met() == 3
+    assert not writer.exchanged(0, 1300)
 
 
 def test_steps_of_the_librarys_loop_are_not_counted_twice(tmp_path: Path) -> None:

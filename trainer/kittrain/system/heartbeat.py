@@ -50,6 +50,7 @@ _MOMENT: Final = struct.Struct("<d")  # one of these
 # Calls of optimizers, steps, largest process group, newest checkpoint, timed backward passes, updates without an
 # optimizer, exchanges of models since the first backward pass, busy seconds before the timed ones.
 _SCRIPT: Final = struct.Struct("<QQQQQQQd")
+OFTEN: Final = 16  # exchanges of models, after which a script is known to exchange them
 MANY: Final = 2**62  # collectives: the ranks exchange data in a way that is not counted
 _SCRIPT_AT: Final = _NOW.size + _FIRST.size
 # Written by processes that the rank has started: how many have formed a group apart from the job.
@@ -152,12 +153,17 @@ class ScriptWriter:
         self._met += max(collectives - self._collectives - self._known, 0)
         self._collectives, self._known = collectives, 0
 
-    def exchanged(self, collectives: int, size: int) -> None:
-        """Count an exchange by its bytes: as many as the parameters have are one, so that metrics are none."""
+    def exchanged(self, collectives: int, size: int) -> bool:
+        """Count an exchange by its bytes: as many as the parameters have are one, so that metrics are none.
+
+        Returns:
+            whether to go on: once the ranks have met often enough, each collective counts.
+        """
         if self._passes:
             self._known += collectives
             self._bytes += size
             self._count_models()
+        return self._met < OFTEN
 
     def trains(self, size: int) -> None:
         """The parameters that are trained have this many bytes, or more; only the first call counts."""

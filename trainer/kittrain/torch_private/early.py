@@ -91,15 +91,26 @@ def counts_collectives(distributed_c10d: ModuleType) -> bool:
     return True
 
 
-def around_exchanges(distributed_c10d: ModuleType, begun: Callable[[int, int], object]) -> None:
+def around_exchanges(distributed_c10d: ModuleType, begun: Callable[[int, int], bool]) -> None:
     """Call ``begun`` after each exchange that Python begins, with its collectives and the bytes of its tensors.
 
-    Without a hook in all supported versions of torch, a process group's methods are replaced.
+    Until it returns False: a call costs some microseconds. Not all supported versions of torch have a hook for that,
+    so a process group's methods are replaced.
     """
     group: Any = getattr(distributed_c10d, "ProcessGroup", None)
+    replaced: dict[str, tuple[Any, Any]] = {}
+
+    def told(collectives: int, size: int) -> None:
+        if begun(collectives, size):
+            return
+        for name, (method, own) in replaced.items():
+            if getattr(group, name) is own:  # nobody has replaced it since
+                setattr(group, name, method)
+
     for name in EXCHANGES:
-        if (method := getattr(group, name, None)) is not None:
-            setattr(group, name, _told(name, method, begun))
+        if (method := getattr(group, name, None)) is not None and name in vars(group):
+            replaced[name] = vars(group)[name], _told(name, method, told)
+            setattr(group, name, replaced[name][1])
 
 
 def _told(name: str, method: Callable[..., Any], begun: Callable[[int, int], object]) -> Callable[..., Any]:
@@ -125,7 +136,7 @@ def _bytes(values: Any) -> int:
     """The size of all tensors in nested lists."""
     if isinstance(values, list | tuple):
         return sum(map(_bytes, values))
-    return values.nbytes if hasattr(values, "untyped_storage") else 0
+    return getattr(values, "nbytes", 0)
 
 
 def read_log_level() -> None:
