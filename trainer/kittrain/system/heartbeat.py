@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from kittrain.system import heartbeat_files
+from kittrain.system.exchanges import MANY, OFTEN, Exchanges
 from kittrain.system.heartbeat_files import NO_FILES, Files, LoadedFile
 
 
@@ -50,8 +51,6 @@ _MOMENT: Final = struct.Struct("<d")  # one of these
 # Calls of optimizers, steps, largest process group, newest checkpoint, timed backward passes, updates without an
 # optimizer, exchanges of models since the first backward pass, busy seconds before the timed ones.
 _SCRIPT: Final = struct.Struct("<QQQQQQQd")
-OFTEN: Final = 16  # exchanges of models, after which a script is known to exchange them
-MANY: Final = 2**62  # collectives: the ranks exchange data in a way that is not counted
 _SCRIPT_AT: Final = _NOW.size + _FIRST.size
 # Written by processes that the rank has started: how many have formed a group apart from the job.
 _SEPARATE: Final = struct.Struct("<Q")
@@ -98,11 +97,10 @@ class ScriptWriter:
 
     def __init__(self, file: Path) -> None:
         self._page = _open(file)
-        self._calls = self._steps = self._group = self._loaded = self._timed = self._by_hand = self._met = 0
+        self._calls = self._steps = self._group = self._loaded = self._timed = self._by_hand = 0
         self._busy = self._since = 0.0  # seconds; when the last backward pass ended
         self._collectives = 0  # when it ended
-        self._known = 0  # collectives since then whose bytes are known
-        self._bytes = self._model = 0  # exchanged in those; of the parameters that are trained, 0: not known yet
+        self._exchanges = Exchanges()
         self._passes = 0
         self._saved = False
         self._called: set[int] = set()  # optimizers that were called in the current step
@@ -149,36 +147,24 @@ class ScriptWriter:
         self.met(collectives)
 
     def met(self, collectives: int) -> None:
-        """Count the collectives since the last call, given all that this rank has begun; not those of known bytes."""
-        self._met += max(collectives - self._collectives - self._known, 0)
-        self._collectives, self._known = collectives, 0
+        """Count the collectives since the last call, given all that this rank has begun."""
+        self._exchanges.count(collectives - self._collectives)
+        self._collectives = collectives
 
     def exchanged(self, collectives: int, size: int) -> bool:
-        """Count an exchange by its bytes: as many as the parameters have are one, so that metrics are none.
-
-        Returns:
-            whether to go on: once the ranks have met often enough, each collective counts.
-        """
+        """Count an exchange by its bytes; returns whether to go on, until the ranks are known to meet."""
         if self._passes:
-            self._known += collectives
-            self._bytes += size
-            self._count_models()
-        return self._met < OFTEN
+            self._exchanges.add(collectives, size)
+        return self._exchanges.met < OFTEN
 
     def trains(self, size: int) -> None:
-        """The parameters that are trained have this many bytes, or more; only the first call counts."""
-        self._model = self._model or max(size, 1)
-        self._count_models()
-
-    def _count_models(self) -> None:
-        if self._model and self._bytes >= self._model:
-            self._met += self._bytes // self._model
-            self._bytes %= self._model
+        """The parameters that are trained have this many bytes."""
+        self._exchanges.trains(size)
 
     def meets_otherwise(self) -> None:
         """The ranks exchange data in a way that is not counted: they are not taken to train alone."""
-        if self._met < MANY:
-            self._met = MANY
+        if self._exchanges.met < MANY:
+            self._exchanges.met = MANY
             self._write()
 
     def updated_by_hand(self, passes: int) -> None:
@@ -215,7 +201,7 @@ class ScriptWriter:
             heartbeat_files.write_saved(self._page, _FILES_AT, name)
 
     def _write(self) -> None:
-        counts = self._calls, self._steps, self._group, self._loaded, self._timed, self._by_hand, self._met
+        counts = self._calls, self._steps, self._group, self._loaded, self._timed, self._by_hand, self._exchanges.met
         _SCRIPT.pack_into(self._page, _SCRIPT_AT, *counts, self._busy)
 
     def _enter(self, phase: Phase) -> None:

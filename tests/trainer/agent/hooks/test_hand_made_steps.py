@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from kittrain.system.heartbeat import MANY
+from kittrain.system.exchanges import MANY
 from tests.trainer.hooked import run_warm
 from tests.trainer.nodes import free_port
 

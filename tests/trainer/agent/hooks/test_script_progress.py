@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kittrain.agent.hooks.script_progress import WINDOW, ScriptProgress, alone, trains_alone
-from kittrain.system.heartbeat import MANY
+from kittrain.system.exchanges import MANY
 
 
 def test_there_is_no_progress_before_the_first_step() -> None:

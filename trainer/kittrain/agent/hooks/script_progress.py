@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final
 
-from kittrain.system.heartbeat import MANY
+from kittrain.system.exchanges import MANY
 
 TICK: Final = 0.5  # seconds between two samples
 WINDOW: Final = 30.0  # seconds that the speed is averaged over
