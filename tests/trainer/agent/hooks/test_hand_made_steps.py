@@ -57,6 +57,7 @@ for _ in range(5):
     optimizer.step()
 {end}
 """
+WHOLE = "for p in model.parameters(): dist.all_reduce(p.data)"
 PLAIN = {"before": "", "backend": "'gloo'", "model": "", "gradient": "", "after": "", "end": ""}
 
 
@@ -66,11 +67,10 @@ PLAIN = {"before": "", "backend": "'gloo'", "model": "", "gradient": "", "after"
         pytest.param({}, 0, 0, id="never used"),
         pytest.param({"end": "dist.destroy_process_group()"}, 0, 0, id="never used, and destroyed"),
         pytest.param({"model": "model = DistributedDataParallel(model)"}, 5, 99, id="DDP"),
-        pytest.param({"after": "for p in model.parameters(): dist.all_reduce(p.grad)"}, 8, 10, id="averaged by hand"),
-        pytest.param({"end": "dist.all_reduce(model.weight.data)"}, 1, 1, id="at the end"),
-        pytest.param(
-            {"end": "dist.all_reduce(model.weight.data); dist.destroy_process_group()"}, 1, 1, id="then destroyed"
-        ),
+        pytest.param({"after": "for p in model.parameters(): dist.all_reduce(p.grad)"}, 5, 5, id="averaged by hand"),
+        pytest.param({"end": "dist.all_reduce(model.weight.data)"}, 0, 0, id="a part at the end"),
+        pytest.param({"end": WHOLE}, 1, 1, id="at the end"),
+        pytest.param({"end": f"{WHOLE}\ndist.destroy_process_group()"}, 1, 1, id="then destroyed"),
         pytest.param({"gradient": "torch.ones(())"}, MANY, MANY + 99, id="a stage of a pipeline"),
         pytest.param({"before": "sys.modules['horovod'] = sys"}, MANY, MANY + 99, id="another framework"),
     ],
