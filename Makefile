@@ -53,6 +53,10 @@ clean: ## Remove .venv, caches and build outputs
 
 # -- demo -----------------------------------------------------------------------------------------------------------
 
+.PHONY: recording
+recording: setup ## Record `make demo KILL=1` as docs/images/kill.svg, for README
+	@$(PY) -m tools.recording
+
 .PHONY: demo
 demo: setup ## Train handwritten digits on NODES local nodes; KILL=1 kills one of them during training
 	@$(PY) -m tools.demo --nodes $(NODES) $(if $(KILL),--kill)

@@ -85,7 +85,7 @@ def test_there_are_examples() -> None:
     assert len(kitctl_calls()) > 2 * len(VERBS)
 
 
-def test_the_readme_starts_with_its_two_commands() -> None:
+def test_the_readme_has_two_commands_for_the_repository() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert re.search(r"^make demo ", readme, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The scripts in the trainer's guide run."""
+"""The scripts in README and in the trainer's guide run."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
-GUIDE = Path(__file__).parents[2] / "docs" / "trainer.md"
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "docs" / "trainer.md"
 
 
 @pytest.mark.slow
@@ -30,3 +32,22 @@ def test_the_guides_script_trains(tmp_path: Path, number: int, result: str, limi
     assert error is not None, done.stdout
     assert float(error[1]) < limit
     assert (tmp_path / "snapshots" / "model.pt").exists()
+
+
+@pytest.mark.slow
+def test_the_script_in_the_readme_trains(tmp_path: Path) -> None:
+    (script,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    (tmp_path / "train.py").write_text(script, encoding="utf-8")
+    environ = {**os.environ, "KIT_SNAPSHOT_DIR": str(tmp_path / "snapshots")}
+    subprocess.run([sys.executable, "train.py"], check=True, cwd=tmp_path, env=environ)
+    assert (tmp_path / "snapshots" / "model.pt").exists()
+
+
+def test_the_recording_is_a_picture_of_a_recovered_job() -> None:
+    picture = ET.parse(ROOT / "docs" / "images" / "kill.svg")
+    lines = [text.text or "" for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+    found = [
+        next(n for n, line in enumerate(lines) if re.search(p, line)) for p in ("killed", "resuming", "Succeeded$")
+    ]
+    assert found == sorted(found)
+    assert not [line for line in lines if "/root/" in line or "/home/" in line]
