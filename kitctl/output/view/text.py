@@ -108,9 +108,11 @@ def _nodes(job: JobState) -> str:
 
 
 def _snapshot(job: JobState) -> str:
-    if not job.snapshots or job.progress.of_own_loop:
+    """Empty also of ranks that have reported no step: they may be a plain script's, which saves in its own way."""
+    progress = job.progress
+    step = progress.snapshot_step
+    if not job.snapshots or progress.of_own_loop or (progress.step is None and not step):
         return ""
-    step = job.progress.snapshot_step
     return f"{f'step {step}' if step else 'none yet'}, in {job.snapshots}"
 
 

@@ -73,7 +73,14 @@ def test_for_a_script_with_its_own_loop_no_snapshots_are_shown() -> None:
     assert not any(line.startswith("Snapshot") for line in page)
 
 
-@pytest.mark.parametrize("step", [None, 0])  # no report yet, and a report without a snapshot
+def test_a_job_that_reports_no_steps_is_not_said_to_lack_a_snapshot() -> None:
+    page = job_page(replace(RUNNING, progress=Progress()), now=200.0)
+    assert not any(line.startswith("Snapshot") for line in page), "a plain script saves in its own way"
+    known = job_page(replace(RUNNING, progress=Progress(snapshot_step=7)), now=200.0)
+    assert "Snapshot   step 7, in /snapshots" in known
+
+
+@pytest.mark.parametrize("step", [None, 0])  # no snapshot yet, in two spellings
 def test_a_job_without_a_snapshot_is_reported(step: int | None) -> None:
     progress = msgspec.structs.replace(RUNNING.progress, snapshot_step=step)
     assert "Snapshot   none yet, in /snapshots" in job_page(replace(RUNNING, progress=progress), now=200.0)

@@ -100,3 +100,12 @@ def test_a_missing_token_or_cluster_is_named(
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ReportRejectedError, match="KUBERNETES_SERVICE_HOST is not set"):
         sink.put({})
+
+
+def test_the_last_report_is_read_back_and_none_is_empty(server: ApiServer, sink: ConfigMapSink) -> None:
+    assert sink.last() == {}
+    sink.put({"round": 3})
+    assert sink.last() == {"round": 3}
+    server.status = 403
+    with pytest.raises(OSError, match="run-status"):
+        sink.last()

@@ -143,6 +143,9 @@ class FaultySink:
         if self._error:
             raise OSError(self._error)
 
+    def last(self) -> Mapping[str, Any]:
+        return {}
+
     def prepare(self, _node: int, _note: Mapping[str, Any] | None) -> None:
         raise NotImplementedError
 

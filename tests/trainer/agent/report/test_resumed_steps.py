@@ -45,3 +45,15 @@ def test_without_a_former_start_nothing_is_read() -> None:
     resumed = ResumedSteps()
     resumed.restart(ResumedSteps.reached({}), {})
     assert not resumed.add(lambda: pytest.fail("it was read"))
+
+
+def test_what_only_a_report_knows_is_a_least_number_and_a_warning() -> None:
+    resumed = ResumedSteps()
+    resumed.restart(0, {})
+    resumed.remember(312)
+    assert seen(resumed, step=301, resumed_from=300, resumed_at=9.0)
+    assert resumed.text == resumed.warning == "resumed at step 300: at least 12 steps lost"
+    resumed.restart(320, {"resumed_at": 9.0})
+    assert seen(resumed, step=301, resumed_from=300, resumed_at=11.0)
+    assert resumed.text == "resumed at step 300: 20 steps lost"
+    assert not resumed.warning, "the recovery's cause has it"

@@ -43,6 +43,18 @@ class ConfigMapSink:
         """
         self._set(KEY, json.dumps(report))
 
+    def last(self) -> Mapping[str, Any]:
+        """The key's content.
+
+        Raises:
+            ReportRejectedError: the API server did not return it.
+        """
+        try:
+            found = self.server.get("api/v1", "configmaps", self.name)
+        except ApiError as error:
+            raise ReportRejectedError(f"the ConfigMap {self.name}: {error}") from error
+        return parsed((found.get("data") or {}).get(KEY) or "{}")
+
     def prepare(self, node: int, note: Mapping[str, Any] | None) -> None:
         """Replace or remove the node's key.
 
@@ -57,3 +69,12 @@ class ConfigMapSink:
         except ApiError as error:
             why = f"the ConfigMap {self.name}: {ERRORS.get(error.status, error)}" if error.status else str(error)
             raise ReportRejectedError(why) from error
+
+
+def parsed(text: str | bytes) -> Mapping[str, Any]:
+    """A report's JSON; empty if it is none."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

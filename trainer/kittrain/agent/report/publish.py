@@ -46,6 +46,7 @@ class Reporter:
         self._failures = FailureLog(node.node_index)
         self.recovery = RecoveryTimings()
         self._round = 0
+        self._unknown = False  # whether no agent knows how far the last round's ranks were: its leader is gone
         self._leads = False  # whether this node has group rank 0
         self._timings: Mapping[str, Mapping[str, float]] = {}
         self._slow: set[str] = set()  # ranks already logged as slow
@@ -96,6 +97,7 @@ class Reporter:
         self._failed, self._leads = False, group_rank == 0
         self._taken.restart(agreed["taken"])
         self._resumed.restart(agreed["reached"], self._own_progress())
+        self._unknown = not agreed["reached"]
         self.files.begin()
         self._explain(Failure(**agreed["departed"]) if agreed["departed"] else None)
         self.departures = Departures(round=self._round, size=group_size)
@@ -120,7 +122,8 @@ class Reporter:
     @property
     def warning(self) -> str:
         """What is probably not as it should be, although the ranks run or have succeeded; it was logged."""
-        return self._alone or str(self._progress().get("warning") or "") or self.files.difference or self._taken.anew
+        found = self._alone or str(self._progress().get("warning") or "") or self.files.difference
+        return found or self._taken.anew or self._resumed.warning
 
     def failed(self, failure: Failure) -> None:
         """Record a rank's failure."""
@@ -205,6 +208,8 @@ class Reporter:
 
     def _run(self, sink: Sink) -> None:
         """Write the report at once when the round changes, and at intervals for the progress."""
+        if self._unknown:
+            self._remember(sink)
         last = False
         while not last:
             self._changed.wait(sink.interval)
@@ -213,6 +218,16 @@ class Reporter:
             if report:
                 now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
                 self._put(sink, {**report, "updated": now, "progress": self._progress(), **self._health(report)})
+
+    def _remember(self, sink: Sink) -> None:
+        """Take the step that a former leader of this run has reported last: that agent is gone."""
+        try:
+            former = sink.last()
+            progress = dict(former.get("progress") or {})
+            if former.get("run") == self._node.run_id and "steps_per_second" not in progress:
+                self._resumed.remember(ResumedSteps.reached(progress))
+        except (OSError, ValueError, TypeError):
+            return  # only a number is missing, and the first report says what is wrong with the sink
 
     def _health(self, report: Mapping[str, Any]) -> dict[str, Any]:
         """Step times and failures, per node and not per rank: a ConfigMap holds at most 1 MiB."""

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 from kittrain.agent.report import trainer_status
-from kittrain.agent.report.configmap import ConfigMapSink
+from kittrain.agent.report.configmap import ConfigMapSink, parsed
 
 
 class Sink(Protocol):
@@ -26,6 +26,13 @@ class Sink(Protocol):
 
         Raises:
             OSError: it could not be written; the next one may succeed.
+        """
+
+    def last(self) -> Mapping[str, Any]:
+        """The report that is there, perhaps of a former run; empty: none, or it cannot be read.
+
+        Raises:
+            OSError: the destination did not answer.
         """
 
     def prepare(self, node: int, note: Mapping[str, Any] | None) -> None:
@@ -47,6 +54,10 @@ class FileSink:
     def put(self, report: Mapping[str, Any]) -> None:
         """Replace the file."""
         _replace(self.path, report)
+
+    def last(self) -> Mapping[str, Any]:
+        """The file's content."""
+        return parsed(self.path.read_bytes()) if self.path.exists() else {}
 
     def prepare(self, node: int, note: Mapping[str, Any] | None) -> None:
         """Replace or remove the node's file."""
@@ -75,6 +86,14 @@ class Sinks:
             OSError: of the first one that failed.
         """
         self._each(lambda sink: sink.put(report))
+
+    def last(self) -> Mapping[str, Any]:
+        """Of the first sink that has one.
+
+        Raises:
+            OSError: that sink, or one before it, did not answer.
+        """
+        return next((report for sink in self.sinks if (report := sink.last())), {})
 
     def prepare(self, node: int, note: Mapping[str, Any] | None) -> None:
         """Replace what a node says of itself in each.

@@ -16,7 +16,7 @@ class ResumedSteps:
     """
 
     def __init__(self) -> None:
-        self.text = ""
+        self.text = self._about = ""
         self._reached = 0
         self._before: float | None = None  # when the ranks of the round before took their first step
 
@@ -27,7 +27,12 @@ class ResumedSteps:
 
     def restart(self, reached: int, progress: Progress) -> None:
         """Ranks start again, after this step; ``progress`` is still that of the former ones."""
+        self._about = ""  # before the number, if that is only known from a report
         self.text, self._reached, self._before = "", reached, progress.get("resumed_at")
+
+    def remember(self, reached: int) -> None:
+        """Take the step that a former start had reported; later ones may have been taken. From any thread."""
+        self._reached, self._about = max(self._reached, reached), "at least "
 
     def add(self, read: Callable[[], Progress]) -> bool:
         """Whether it has just become known that steps are lost; ``read`` returns the progress, if that is needed."""
@@ -38,8 +43,13 @@ class ResumedSteps:
             return False  # the current ranks have not taken a step yet
         step = int(progress.get("resumed_from") or 0)
         lost, self._reached = self._reached - step, 0
-        self.text = f"resumed at step {step}: {lost} step{'s'[: lost != 1]} lost" if lost > 0 else ""
+        self.text = f"resumed at step {step}: {self._about}{lost} step{'s'[: lost != 1]} lost" if lost > 0 else ""
         return bool(self.text)
+
+    @property
+    def warning(self) -> str:
+        """The lost steps, where no agent is left that has measured a recovery which could name them."""
+        return self.text if self._about else ""
 
     def explained(self, recovery: Progress | None) -> Progress | None:
         """The last recovery, with the lost steps in its cause."""

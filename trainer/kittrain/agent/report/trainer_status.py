@@ -62,6 +62,10 @@ class TrainerStatusSink:
         if status != HTTPStatus.OK:
             raise StatusRejectedError(f"status.trainerStatus: HTTP status {status}")
 
+    def last(self) -> Mapping[str, Any]:
+        """Empty: a TrainJob's status is not read."""
+        return {}
+
     def prepare(self, node: int, note: Mapping[str, Any] | None) -> None:
         """Does nothing: a TrainJob's status has no field for it."""
 

@@ -1,0 +1,70 @@
+"""What a local job says of its steps and snapshots, whatever happens to its nodes at once or at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.local.conftest import Kit
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+TOY = ["-m", "kittrain.workloads.toy", "100", "--samples", "512", "--batch_size", "16", "--step-time", "0.05"]
+PLAIN = """
+import os, time
+from pathlib import Path
+print("ready", flush=True)
+while not Path("enough").exists():
+    time.sleep(0.02)
+"""
+LATE = """
+import sys, time
+from pathlib import Path
+from kittrain.workloads import toy
+toy.main(sys.argv[1:])
+print("trained", flush=True)
+while not Path(sys.argv[0]).with_name("enough").exists():
+    time.sleep(0.02)
+"""
+
+
+def test_a_plain_script_without_steps_is_not_said_to_lack_a_snapshot(kit: Kit) -> None:
+    (kit.folder / "plain.py").write_text(PLAIN)
+    kit.run("submit", "--name", "plain", "--nodes", "1", "plain.py")
+    kit.until("plain", lambda job: job["phase"] == "Running" and "ready" in kit.read("logs", "plain"))
+    assert "Snapshot" not in kit.read("status", "plain")
+    kit.run("delete", "plain", "-y")
+
+
+def test_steps_that_are_lost_with_all_agents_at_once_are_told(kit: Kit) -> None:
+    kit.run("submit", "--name", "gone", "--nodes", "2", "--snapshot-every", "1000", *TOY)
+    kit.until("gone", lambda job: (job["progress"]["step"] or 0) > 60)
+    for index in (0, 1):
+        os.killpg(kit.agent("gone", index), signal.SIGKILL)
+    state = kit.until("gone", lambda job: "steps lost" in job["reason"])
+    assert "resumed at step 0: at least" in state["reason"]
+    assert "resumed at step 0: at least" in kit.run("logs", "gone")
+    kit.run("delete", "gone", "-y")
+
+
+def test_a_job_killed_after_its_last_step_shows_its_progress_and_snapshot(kit: Kit) -> None:
+    short = ["-m", "kittrain.workloads.toy", "2", "--samples", "512", "--batch_size", "16", "--step-time", "0.05"]
+    (kit.folder / "late.py").write_text(LATE)
+    kit.run("submit", "--name", "late", "--nodes", "2", "late.py", *short[2:])
+    kit.until("late", lambda _: kit.read("logs", "late").count("trained") == 2)
+    kit.until("late", lambda job: job["progress"]["snapshotStep"] == 64)  # reports are up to a second old
+    for index in (0, 1):
+        os.killpg(kit.agent("late", index), signal.SIGKILL)
+    kit.run("wait", "late")
+    state = kit.status("late")
+    assert state["progress"]["step"] == state["progress"]["snapshotStep"] == 64
+    (listed,) = json.loads(kit.read("list", "-o", "json"))["items"]
+    assert listed["restarts"] == state["restarts"] > 0
+    page = kit.read("status", "late")
+    assert "step 64/64" in page
+    assert "Snapshot   step 64" in page
+    kit.run("delete", "late", "-y")
