@@ -20,7 +20,7 @@ CHANGED: Final[Mapping[str, Schema]] = {
     "name": {"description": "Name of the job. Empty: the release's."},
     "namespace": {"default": "", "description": "Namespace it runs in. Empty: the release's."},
     "kind": {"description": "The Kubernetes kind. ``auto`` is IndexedJob."},
-    "sync": {"description": "As in a job file; but a chart cannot read the files: give them as ``sources``."},
+    "send": {"description": "As in a job file; but a chart cannot read the files: give them as ``sources``."},
     "requirements": {
         "description": "As in a job file; but a chart cannot read the file: give it as ``code``. Packages that the "
         "script needs beside those of the image."

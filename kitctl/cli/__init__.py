@@ -31,7 +31,7 @@ VERBS: Final = {
     "submit": Verb("Run", "Run a script or a module on several nodes"),
     "init": Verb("Run", "Write a workload's script as a starting point of your own"),
     "render": Verb("Run", "Print the Kubernetes manifests of a job"),
-    "sync": Verb("Run", "Send a folder to the cluster for the chart"),
+    "upload": Verb("Run", "Send a folder to the cluster for the chart"),
     "diff": Verb("Run", "Show what submitting a job would change on the cluster"),
     "list": Verb("Watch", "List jobs"),
     "status": Verb("Watch", "Show a job's phase, progress, nodes and ranks"),

@@ -49,7 +49,7 @@ _TABLE: Final[tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]] = (
         ("--pull-secret", "imagePullSecrets", "NAME...", "", "Secret to pull the image with.", list),
         ("--workdir", "workdir", "DIR", "none", "Folder to send; the ranks' working folder."),
         ("--outputs", "outputs", "DIR", "none", "Path in the working folder that all nodes share, kept after the job."),
-        ("--sync", "sync", "PATH...", "", "File or folder to send besides; a path, or a glob.", list),
+        ("--send", "send", "PATH...", "", "File or folder to send with the script; a path, or a glob.", list),
         ("--requirements", "requirements.file", "FILE", "none",
          "Packages to install: requirements.txt, or pyproject.toml[EXTRA]."),
         ("--index-url", "requirements.indexUrl", "URL", "none", "Package index; none: pip's own."),

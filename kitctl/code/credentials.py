@@ -73,5 +73,5 @@ def warnings(spec: JobSpec, sources: Sources) -> Iterator[str]:
         yield f"a line of {path} has a password or token, and is stored with the job as plain text; {fix}"
     sent = sources.workdir.credentials if sources.workdir else ()
     for path in (*sent, *(path for path, text in sources.files.items() if is_credential_file(path, text))):
-        fix = "leave it out of sync; mount a Secret under volumes instead"
+        fix = "leave it out of send; mount a Secret under volumes instead"
         yield f"the file {path} looks like a credential, and is stored with the job as plain text; {fix}"

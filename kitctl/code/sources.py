@@ -1,6 +1,6 @@
 """The files that are sent with a job: which ones, and whether they may leave this machine.
 
-What lives here: a script given by relative path, the paths, globs and folders of ``sync``, and the choice between these
+What lives here: a script given by relative path, the paths, globs and folders of ``send``, and the choice between these
 and a whole folder (``workdir``). The former end up in a ConfigMap as text, so nothing is sent that was not named: no
 hidden file, and no target of a link outside the folder. What is sent of requirements is decided in ``requirements``.
 """
@@ -32,19 +32,19 @@ def sources(spec: JobSpec, folder: Path) -> Sources:
     if spec.workdir:
         from kitctl.code.workdir.collecting import collect  # noqa: PLC0415 - most verbs and jobs do without
 
-        workdir = collect(folder / Path(spec.workdir).expanduser(), spec.sync)
+        workdir = collect(folder / Path(spec.workdir).expanduser(), spec.send)
         _require_script(spec, workdir, folder)
         return Sources(workdir=workdir, requirements=requirements)
     return Sources(files=_files(spec, folder), requirements=requirements)
 
 
 def _files(spec: JobSpec, folder: Path) -> dict[str, str]:
-    """The script, if it is given by relative path, and what ``sync`` names; text by relative path."""
+    """The script, if it is given by relative path, and what ``send`` names; text by relative path."""
     found: dict[Path, str] = {}
     if spec.script and not Path(spec.script).is_absolute():
         found[_script(folder, spec.script)] = "command"
-    for number, pattern in enumerate(spec.sync):
-        field = f"sync[{number}]"
+    for number, pattern in enumerate(spec.send):
+        field = f"send[{number}]"
         found |= dict.fromkeys(matches(folder, pattern, field), field)
     for path, field in found.items():
         _require_inside(path, folder, field)
@@ -66,7 +66,7 @@ def _require_script(spec: JobSpec, workdir: SentFolder, folder: Path) -> None:
     if path.relative_to(workdir.folder).as_posix() in workdir.tree.files.keys() | workdir.tree.links.keys():
         return
     if path.is_file():
-        raise wrong("command", f"{script} is in {workdir.folder}, but is not sent", f"name it: --sync {script}")
+        raise wrong("command", f"{script} is in {workdir.folder}, but is not sent", f"name it: --send {script}")
     inside = (folder / script).resolve()
     moved = inside.is_file() and inside.is_relative_to(workdir.folder.resolve())
     fix = f"write {inside.relative_to(workdir.folder.resolve())}" if moved else "give a path from that folder"
@@ -79,7 +79,7 @@ def _script(folder: Path, script: str) -> Path:
         fix = "give a path from this folder, or an absolute path in the image"
         raise wrong("command", f"{script} does not exist in {folder}", fix)
     if not path.is_file():
-        raise wrong("command", f"{script} is not a file", "name a script; sync takes folders")
+        raise wrong("command", f"{script} is not a file", "name a script; send takes folders")
     return path
 
 
@@ -100,7 +100,7 @@ def _require_small(found: dict[Path, str]) -> None:
     size = sum(path.stat().st_size for path in found if path.exists())
     if size > SOURCES_LIMIT:
         what = f"{size // 1024} KiB of files are more than the {SOURCES_LIMIT // 1024} that can be sent with a job"
-        raise wrong("sync", what, "sync fewer, send the folder with --workdir, or put them on a volume")
+        raise wrong("send", what, "send fewer files, the folder with --workdir, or put them on a volume")
 
 
 def _text(path: Path, field: str) -> str:

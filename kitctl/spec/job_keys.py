@@ -62,13 +62,13 @@ class JobKeys(Section, frozen=True, kw_only=True):
     """Variables from a Secret's key: {HF_TOKEN: my-secret/token}. Only the reference is stored."""
     volumes: tuple[Volume, ...] = ()
     """Further volumes."""
-    sync: tuple[str, ...] = ()
+    send: tuple[str, ...] = ()
     """Files to send with the job, into its working folder: paths, globs and folders. A script given by relative path is
     sent, too. Hidden files must be named, and no link may lead out of the folder that you submit from."""
     workdir: str = ""
     """A folder to send with the job: it becomes the working folder of the ranks, a writable copy on each node. Sent are
     the files that git does not ignore, less those that ``.kitignore`` lists; of untracked ones, hidden files and what
-    looks like a credential only if ``sync`` names them, by path in this folder. The script's path is relative to it."""
+    looks like a credential only if ``send`` names them, by path in this folder. The script's path is relative to it."""
     outputs: str = ""
     """A path in the working folder, as in ``checkpoints``, that is one folder for all nodes, on the claim for snapshots
     (``outputs/<run>``; ``$KIT_OUTPUTS_DIR`` is its absolute path): what a rank writes there, ranks of all nodes find,

@@ -31,7 +31,7 @@ def texts(spec: JobKeys) -> Iterator[Problem]:
             yield Problem.of(field, f"{text!r} cannot be passed to a process", "use UTF-8 text without NUL")
         elif isinstance(text, str) and len(field) + len(text.encode()) >= MAX_TEXT_BYTES:
             what = f"{len(text.encode())} bytes are more than a process accepts"
-            yield Problem.of(field, what, "put them into a file, and send it with the job: sync")
+            yield Problem.of(field, what, "put them into a file, and name it in send")
 
 
 def numbers(spec: JobKeys) -> Iterator[Problem]:

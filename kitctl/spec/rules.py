@@ -64,7 +64,7 @@ def _procs(spec: JobKeys) -> Iterator[Problem]:
     if not ranks:
         return
     if spec.elastic:
-        yield Problem.of(field, "of each node need a fixed number of nodes", "give one number, or nodes: N")
+        yield Problem.of(field, "a number for each node needs a fixed number of nodes", "give one number, or nodes: N")
     elif len(ranks) != spec.max_nodes:
         what = f"{spec.procs_per_node} are for {len(ranks)} nodes, and there are {spec.max_nodes}"
         yield Problem.of(field, what, "give a number for each node, or one for all")
@@ -175,7 +175,7 @@ def _requirements(spec: JobKeys) -> Iterator[Problem]:
     if not given.file and given != type(given)():
         yield Problem.of("requirements.file", "is not given", "name what to install: --requirements requirements.txt")
     if given.no_index and (given.index_url or given.extra_index_urls):
-        yield Problem.of("requirements.noIndex", "and an index exclude each other", "give one of the two")
+        yield Problem.of("requirements.noIndex", "excludes indexUrl and extraIndexUrls", "give one of the two")
     if len(given.file.splitlines()) > 1 or not all(link and link.isprintable() for link in given.find_links):
         yield Problem.of("requirements.findLinks", "has an empty element or control characters", "give a path or a URL")
 
@@ -205,7 +205,7 @@ def _tolerations(spec: JobKeys) -> Iterator[Problem]:
 
 def _queue(spec: JobKeys) -> Iterator[Problem]:
     if spec.scheduling.workload_priority_class and not spec.scheduling.queue:
-        yield Problem.of("scheduling.workloadPriorityClass", "orders the jobs of a queue", "set scheduling.queue, too")
+        yield Problem.of("scheduling.workloadPriorityClass", "has no effect without a queue", "set scheduling.queue")
     if spec.scheduling.queue and not kinds.of_spec(spec.kind).in_queues:
         yield Problem.of("scheduling.queue", f"a {spec.kind} cannot wait in a queue", "use another kind, or no queue")
 

@@ -94,15 +94,15 @@ def test_the_longest_name_is_as_long_as_kitctl_s() -> None:
         ({"nodes": 3, "scale": 4}, "scale: 4 nodes are not the 3 of nodes, which is fixed; fix: leave scale out"),
         ({"command": ["a/b.py"]}, "command: a/b.py is not sent by the chart; fix: add --set-file "),
         ({"command": ["a/b.py"]}, "'sources.a/b\\.py=a/b.py'"),
-        ({"workdir": "."}, "workdir: a chart cannot read the folder; fix: kitctl sync sends it"),
-        ({"requirements": {"file": "r.txt"}}, "requirements: a chart cannot read the file; fix: kitctl sync sends it"),
+        ({"workdir": "."}, "workdir: a chart cannot read the folder; fix: kitctl upload sends it"),
+        ({"requirements": {"file": "r"}}, "requirements: a chart cannot read the file; fix: kitctl upload sends it"),
         (
             {"code": {"requirements": {"digest": "0" * 64}}, "snapshots": {"enabled": False}},
             "code.requirements: without configMap they are on the claim",
         ),
         ({"code": {"digest": "0" * 64}, "sources": {"a": "b"}}, "sources: the folder of code takes their place; fix: "),
         ({"code": {"digest": "0" * 64}, "snapshots": {"enabled": False}}, "code: without configMap the folder is on"),
-        ({"sync": ["lib"]}, "sync: a chart cannot read the files; fix: add --set-file 'sources.PATH=FILE'"),
+        ({"send": ["lib"]}, "send: a chart cannot read the files; fix: add --set-file 'sources.PATH=FILE'"),
     ],
 )
 def test_the_charts_own_rules_name_the_field_and_the_fix(values: dict[str, Any], message: str) -> None:

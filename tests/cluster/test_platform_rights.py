@@ -111,7 +111,7 @@ def sends_a_large_folder(namespace: str, user: Kit, folder: Path) -> None:
     (project / "noise.bin").write_bytes(os.urandom(LARGE))
     (project / "train.py").write_text("")
     words = ("--workdir", str(project), "--claim", CLAIM, "--", "train.py")
-    assert f"sent to claim {CLAIM}" in user("sync", *job("sent", namespace, *words))
+    assert f"sent to claim {CLAIM}" in user("upload", *job("sent", namespace, *words))
 
 
 def is_changed(namespace: str, user: Kit, kind: str) -> None:

@@ -102,7 +102,7 @@ def test_a_script_alone_can_write_files_too(namespace: str, tmp_path: Path, monk
 @pytest.mark.long  # tests/charts compares its manifests with kitctl's
 def test_the_chart_finds_what_was_sent_for_it(namespace: str, tmp_path: Path) -> None:
     project(tmp_path / "project", SMALL)
-    output = kitctl("sync", "-n", namespace, "--workdir", str(tmp_path / "project"), "--", "train.py")
+    output = kitctl("upload", "-n", namespace, "--workdir", str(tmp_path / "project"), "--", "train.py")
     code = yaml.safe_load(output.partition("---")[2].partition("23 files")[0])
     values = {"name": "run", "namespace": namespace, "image": pushed(TRAINER_IMAGE), "nodes": 2}
     objects = rendered(given=values | {"command": ["train.py"], "args": ["0"], "workdir": "."} | code)

@@ -1,4 +1,4 @@
-{{/* The pod template of both kinds, equal to manifests/pod.yaml.j2. */}}
+{{/* The pod template of all kinds, equal to manifests/pod.yaml.j2. */}}
 {{- define "training-job.pod" -}}
 {{- $job := include "training-job.job" . | fromJson -}}
 metadata:

@@ -40,7 +40,7 @@ scale: {{ $size }} is outside nodes, {{ .Values.nodes }}; fix: give {{ $min }} t
 {{- $gpus := int64 .Values.gpusPerNode }}
 {{- with $job.ranksByNode }}
 {{- if ne (int64 $job.minNodes) (int64 $job.maxNodes) }}
-procsPerNode: of each node need a fixed number of nodes; fix: give one number, or nodes: N
+procsPerNode: a number for each node needs a fixed number of nodes; fix: give one number, or nodes: N
 {{- else if ne (len .) (int $job.maxNodes) }}
 procsPerNode: {{ $.Values.procsPerNode }} are for {{ len . }} nodes, and there are {{ $job.maxNodes }}; fix: give a number for each node, or one for all
 {{- end }}
@@ -207,10 +207,10 @@ command: {{ . }} is not sent by the chart; fix: add --set-file 'sources.{{ repla
 {{- end }}
 {{- end }}
 {{- if and .Values.workdir (not .Values.code.digest) }}
-workdir: a chart cannot read the folder; fix: kitctl sync sends it; give what that prints as code
+workdir: a chart cannot read the folder; fix: kitctl upload sends it; give what that prints as code
 {{- end }}
 {{- if and .Values.requirements.file (not .Values.code.requirements) }}
-requirements: a chart cannot read the file; fix: kitctl sync sends it; give what that prints as code
+requirements: a chart cannot read the file; fix: kitctl upload sends it; give what that prints as code
 {{- end }}
 {{- if and .Values.code.requirements (not (.Values.code.requirements).configMap) (not .Values.snapshots.enabled) }}
 code.requirements: without configMap they are on the claim for snapshots; fix: give configMap, or set snapshots.enabled
@@ -221,8 +221,8 @@ sources: the folder of code takes their place; fix: give one of the two
 {{- if and .Values.code.digest (not .Values.code.configMap) (not .Values.snapshots.enabled) }}
 code: without configMap the folder is on the claim for snapshots; fix: give configMap, or set snapshots.enabled
 {{- end }}
-{{- if and .Values.sync (not .Values.sources) (not .Values.code.digest) }}
-sync: a chart cannot read the files; fix: add --set-file 'sources.PATH=FILE' for each, with every dot of PATH as \.
+{{- if and .Values.send (not .Values.sources) (not .Values.code.digest) }}
+send: a chart cannot read the files; fix: add --set-file 'sources.PATH=FILE' for each, with every dot of PATH as \.
 {{- end }}
 {{- end }}
 

@@ -15,18 +15,18 @@ from kitctl.code.workdir.selection import Candidate, select
 FIELD = "workdir"
 
 
-def collect(folder: Path, sync: Sequence[str]) -> SentFolder:
-    """Collect a folder's files; ``sync`` names files that would be left out.
+def collect(folder: Path, send: Sequence[str]) -> SentFolder:
+    """Collect a folder's files; ``send`` names files that would be left out.
 
     Raises:
-        SpecError: there is no such folder, it is too large, a link leads out of it, or ``sync`` names nothing.
+        SpecError: there is no such folder, it is too large, a link leads out of it, or ``send`` names nothing.
     """
     if not folder.is_dir():
         raise wrong(FIELD, f"{folder} is not a folder", "give a folder, as in --workdir .")
     named = [
         Candidate(path=_link_above(folder, path.relative_to(folder)), named=True)
-        for number, pattern in enumerate(sync)
-        for path in matches(folder, pattern, f"sync[{number}]")
+        for number, pattern in enumerate(send)
+        for path in matches(folder, pattern, f"send[{number}]")
     ]
     try:
         found, rules = listing(folder), ignore_rules(folder)

@@ -33,7 +33,7 @@ def import_warnings(spec: JobSpec, sources: Sources, folder: Path) -> Iterator[s
     unsent = unsent_imports(spec.command, sent, lambda path: _text(top / path))
     missing = [one for one in unsent if links.isdisjoint(map(str, PurePosixPath(one.path).parents))]
     if missing:
-        fix = "name them with --sync" if workdir else "--workdir . sends the folder"
+        fix = "name them with --send" if workdir else "--workdir . sends the folder"
         where = [
             f"{one.path} (in {one.importer}, line {one.line})" if one.line else one.path for one in missing[:NAMED]
         ]

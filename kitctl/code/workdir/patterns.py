@@ -1,4 +1,4 @@
-"""The files that a path, a glob or a folder of ``sync`` names; hidden ones have to be named themselves."""
+"""The files that a path, a glob or a folder of ``send`` names; hidden ones have to be named themselves."""
 
 from __future__ import annotations
 

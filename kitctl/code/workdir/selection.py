@@ -1,7 +1,7 @@
 """Decides which files of a working folder are sent with a job. Pure.
 
 Sent is what git tracks or does not ignore, less what ``.kitignore`` lists. Of that, hidden files that are not tracked,
-and files whose name looks like a credential, are sent only if ``sync`` names them. Repositories' own folders, virtual
+and files whose name looks like a credential, are sent only if ``send`` names them. Repositories' own folders, virtual
 environments and caches are never sent.
 """
 
@@ -36,7 +36,7 @@ CREDENTIAL: Final = "like a credential by name"
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A file or link of the folder: its relative path, whether git tracks it, and whether ``sync`` names it."""
+    """A file or link of the folder: its relative path, whether git tracks it, and whether ``send`` names it."""
 
     path: str
     tracked: bool = False

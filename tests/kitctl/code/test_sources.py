@@ -22,8 +22,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def travelling(folder: Path, script: str = "train.py", *sync: str) -> dict[str, str]:
-    return dict(sources(JobSpec(name="job", command=(script,), sync=sync), folder).files)
+def travelling(folder: Path, script: str = "train.py", *send: str) -> dict[str, str]:
+    return dict(sources(JobSpec(name="job", command=(script,), send=send), folder).files)
 
 
 def test_a_relative_script_is_sent_and_an_absolute_one_is_in_the_image(folder: Path) -> None:
@@ -39,29 +39,29 @@ def test_folders_and_globs_are_sent_without_hidden_files(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "sync", "message"),
+    ("script", "send", "message"),
     [
         ("lib", (), "command: lib is not a file"),
         ("*.py", (), "command: *.py does not exist in "),
-        ("train.py", ("",), "sync[0]: '' is not below "),
-        ("train.py", ("**x",), "sync[0]: '**x' is not a pattern: "),
-        ("train.py", ("pipe",), "sync[0]: pipe is not a file"),
+        ("train.py", ("",), "send[0]: '' is not below "),
+        ("train.py", ("**x",), "send[0]: '**x' is not a pattern: "),
+        ("train.py", ("pipe",), "send[0]: pipe is not a file"),
         ("absent.py", (), "command: absent.py does not exist in "),
-        ("train.py", ("*.csv",), "sync[0]: *.csv matches nothing in "),
-        ("train.py", ("../x",), "sync[0]: '../x' is not below "),
-        ("train.py", ("lib", "/etc/hosts"), "sync[1]: '/etc/hosts' is not below "),
-        ("train.py", ("data.bin",), "sync[0]: data.bin cannot be sent with the job: "),
-        ("train.py", ("large.txt",), "sync: 901 KiB of files are more than the 900 "),
+        ("train.py", ("*.csv",), "send[0]: *.csv matches nothing in "),
+        ("train.py", ("../x",), "send[0]: '../x' is not below "),
+        ("train.py", ("lib", "/etc/hosts"), "send[1]: '/etc/hosts' is not below "),
+        ("train.py", ("data.bin",), "send[0]: data.bin cannot be sent with the job: "),
+        ("train.py", ("large.txt",), "send: 901 KiB of files are more than the 900 "),
     ],
 )
 def test_files_that_cannot_be_sent_are_named_with_a_fix(
-    folder: Path, script: str, sync: tuple[str, ...], message: str
+    folder: Path, script: str, send: tuple[str, ...], message: str
 ) -> None:
     (folder / "data.bin").write_bytes(b"\xff\xfe")
     (folder / "large.txt").write_text("x" * 1024 * 901)
     os.mkfifo(folder / "pipe")
     with pytest.raises(SpecError) as caught:
-        travelling(folder, script, *sync)
+        travelling(folder, script, *send)
     (problem,) = caught.value.problems
     assert problem.startswith(message)
     assert "; fix: " in problem
@@ -169,7 +169,7 @@ def test_a_link_within_the_folder_is_sent_as_its_target(folder: Path) -> None:
         ("job/train.py", "command: job/train.py does not exist in the workdir {0}/job; fix: write train.py"),
         ("other.py", "command: other.py does not exist in the workdir {0}/job; fix: give a path from that folder"),
         ("{0}/job/train.py", "command: {0}/job/train.py is in the workdir {0}/job; fix: write train.py"),
-        ("key.pem", "command: key.pem is in {0}/job, but is not sent; fix: name it: --sync key.pem"),
+        ("key.pem", "command: key.pem is in {0}/job, but is not sent; fix: name it: --send key.pem"),
         ("../train.py", "command: '../train.py' is not below {0}/job"),
     ],
 )

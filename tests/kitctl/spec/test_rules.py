@@ -162,7 +162,7 @@ def test_limits_are_inclusive(changes: dict[str, Any]) -> None:
         ),
         (
             {"nodes": "2:3", "procs_per_node": "2,4"},
-            "procsPerNode: of each node need a fixed number of nodes; fix: give one number",
+            "procsPerNode: a number for each node needs a fixed number of nodes; fix: give one number",
         ),
         (
             {"nodes": 3, "procs_per_node": "2,4"},
@@ -176,7 +176,7 @@ def test_limits_are_inclusive(changes: dict[str, Any]) -> None:
         ({"requirements": Requirements(no_index=True)}, "requirements.file: is not given; fix: name what to install"),
         (
             {"requirements": Requirements(file="r", no_index=True, index_url="https://index")},
-            "requirements.noIndex: and an index exclude each other",
+            "requirements.noIndex: excludes indexUrl and extraIndexUrls",
         ),
         ({"requirements": Requirements(file="r", find_links=("",))}, "requirements.findLinks: has an empty element"),
         ({"backend": "nccl"}, "backend: nccl needs GPUs; fix: set gpusPerNode, or backend: gloo"),

@@ -73,7 +73,7 @@ def test_the_kind_of_an_error(error: str, kind: Kind) -> None:
             "SnapshotError: the trained model cannot be written to /kit: [Errno 30] Read-only file system: '/kit/x'",
             "continues from its last snapshot",
         ),
-        ("FileNotFoundError: [Errno 2] No such file or directory: 'data/train.bin'", "--sync data/train.bin"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'data/train.bin'", "--send data/train.bin"),
         (
             "FileNotFoundError: [Errno 2] No such file or directory: 'out/state.bin'",
             "$KIT_SNAPSHOT_DIR, which all nodes",

@@ -143,7 +143,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     ),
     Cause(
         r"^FileNotFoundError: \[Errno 2\] No such file or directory: '([^/'][^']*)'$",  # a relative path
-        fix="is {0} in the folder that was sent? Files that git ignores, such as data, are left out unless --sync {0} "
+        fix="is {0} in the folder that was sent? Files that git ignores, such as data, are left out unless --send {0} "
         "or a line !{0} in .kitignore names them; large data belong on a volume: --volume. If the script has written "
         "it, it is on that node only: write to a folder in $KIT_SNAPSHOT_DIR, which all nodes share",
     ),

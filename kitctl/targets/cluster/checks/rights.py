@@ -45,7 +45,7 @@ EXEC: Final[Mapping[str, Verbs]] = {"Pod/exec": ("get", "create")}  # which of b
 
 # In the job's namespace, for a job that does not exist yet.
 SUBMITTING: Final = (
-    Use("submit, diff, sync", {JOB: APPLY, "Service": APPLY, "ConfigMap": APPLY}),
+    Use("submit, diff, upload", {JOB: APPLY, "Service": APPLY, "ConfigMap": APPLY}),
     Use("show steps and ranks in status", dict.fromkeys(("ServiceAccount", "Role", "RoleBinding"), APPLY)),
     Use("keep other pods away from a job's ports", {"NetworkPolicy": APPLY}),
     Use("give a job's nodes a secret", {"Secret": APPLY}),

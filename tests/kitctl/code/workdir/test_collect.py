@@ -113,8 +113,8 @@ def test_repositories_environments_and_caches_are_never_sent(repository: Path, *
     write(repository, "node_modules/a/b.js", "lib/model.py", ".mypy_cache/c")
     if tracked:
         git(repository, "add", "-f", ".")
-    for sync in ((), ("venv", "node_modules", "lib")):
-        assert paths(collect(repository, sync)) == {"train.py", "lib/model.py"}
+    for send in ((), ("venv", "node_modules", "lib")):
+        assert paths(collect(repository, send)) == {"train.py", "lib/model.py"}
     (repository / ".git").rename(repository / ".was-git")
     found = collect(repository, ())
     assert paths(found) == {"train.py", "lib/model.py"}

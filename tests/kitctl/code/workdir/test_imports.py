@@ -88,6 +88,6 @@ def test_a_warning_has_the_place_and_the_fix(tmp_path: Path) -> None:
         "--workdir . sends the folder"
     )
     (warning,) = import_warnings(spec, Sources(workdir=collect(tmp_path, ())), Path("/"))
-    assert warning.endswith("model.py (in train.py, line 2); name them with --sync")
+    assert warning.endswith("model.py (in train.py, line 2); name them with --send")
     (tmp_path / ".kitignore").unlink()
     assert not [*import_warnings(spec, Sources(workdir=collect(tmp_path, ())), Path("/"))]

@@ -102,8 +102,8 @@ def test_modules_that_are_not_sent_are_named(kit: Kit, folder: Path, monkeypatch
 
 
 def test_a_folder_is_sent_for_the_chart(server: ApiServer, kit: Kit, folder: Path) -> None:
-    output = kit("sync", "--workdir", str(folder), "--", "train.py")
-    assert kit("sync", "--workdir", str(folder), "--", "train.py") == output, "it exists already"
+    output = kit("upload", "--workdir", str(folder), "--", "train.py")
+    assert kit("upload", "--workdir", str(folder), "--", "train.py") == output, "it exists already"
     digest = collect(folder, ()).tree.digest
     value = yaml.safe_load(output.partition("---")[2].partition("2 files")[0])
     assert value == {"code": {"digest": digest, "configMap": f"code-{digest[:16]}"}}
@@ -115,17 +115,17 @@ def test_a_folder_is_sent_for_the_chart(server: ApiServer, kit: Kit, folder: Pat
 def test_requirements_are_sent_for_the_chart(server: ApiServer, kit: Kit, folder: Path) -> None:
     (folder / "requirements.txt").write_text("alpha\n")
     words = ("--requirements", str(folder / "requirements.txt"), "--", "-m", "m")
-    output = kit("sync", *words)
+    output = kit("upload", *words)
     value = yaml.safe_load(output.partition("---")[2].partition("requirements of")[0])
     digest = value["code"]["requirements"]["digest"]
     assert value == {"code": {"requirements": {"digest": digest, "configMap": f"code-{digest[:16]}"}}}
     made = server.store.get(Key("configmaps", "default", f"code-{digest[:16]}"))
     assert [*made["binaryData"]] == [f"{digest}.tar.gz"]
-    assert {"digest", "requirements"} == kit_value(kit("sync", "--workdir", str(folder), *words))
+    assert {"digest", "requirements"} == kit_value(kit("upload", "--workdir", str(folder), *words))
 
 
 def kit_value(expected: str) -> set[str]:
-    """The keys under ``kit`` that sync prints, without the ConfigMap's."""
+    """The keys under ``kit`` that upload prints, without the ConfigMap's."""
     text = "".join(f"{line}\n" for line in expected.splitlines() if line.startswith(("code:", "  ")))
     return {*yaml.safe_load(text)["code"]} - {"configMap"}
 
@@ -152,7 +152,7 @@ def test_a_folder_that_cannot_be_sent_for_the_chart_is_an_error(
     kit: Kit, folder: Path, words: tuple[str, ...], message: str
 ) -> None:
     large(folder)
-    output = kit("sync", *(word.format(folder) for word in words), "/opt/train.py", exit_code=2)
+    output = kit("upload", *(word.format(folder) for word in words), "/opt/train.py", exit_code=2)
     assert message in output.replace("\n", "; ")
 
 
@@ -160,6 +160,6 @@ def test_another_configmap_of_the_name_is_not_taken_for_the_folder(server: ApiSe
     name = f"code-{collect(folder, ()).tree.digest[:16]}"
     theirs = {"other.tar.gz": ""}
     server.put("configmaps", name, binaryData=theirs)
-    output = kit("sync", "--workdir", str(folder), "--", "train.py", exit_code=2)
+    output = kit("upload", "--workdir", str(folder), "--", "train.py", exit_code=2)
     assert f"ConfigMap '{name}' already exists and does not belong to this job" in output
     assert server.store.get(Key("configmaps", "default", name))["binaryData"] == theirs

@@ -1,4 +1,4 @@
-"""``kitctl sync``: send a folder for jobs that kitctl does not submit."""
+"""``kitctl upload``: send a folder for jobs that kitctl does not submit."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
-  kitctl sync -f job.yaml --workdir . > code.yaml
+  kitctl upload -f job.yaml --workdir . > code.yaml
   helm install my-run charts/training-job -f job.yaml -f code.yaml
-  kitctl sync --workdir . --claim team > code.yaml    # more than 900 KiB, packed
+  kitctl upload --workdir . --claim team > code.yaml    # more than 900 KiB, packed
 """
 
 
