@@ -39,6 +39,23 @@ time.sleep(600)
 """
 
 
+# Takes longer to save than ranks get whose peers are lost.
+SLOW_TO_SAVE = """
+import os, signal, sys, time
+from pathlib import Path
+folder = Path(os.environ["KIT_SNAPSHOT_DIR"])
+stopping = []
+signal.signal(signal.SIGTERM, lambda *_: stopping.append(True))
+print("world of", os.environ["WORLD_SIZE"])
+while not (folder / "enough").exists():
+    time.sleep(0.02)
+    if stopping:
+        time.sleep(4)
+        (folder / "saved").touch()
+        sys.exit(0)
+"""
+
+
 def script(folder: Path, text: str) -> str:
     path = folder / "plain.py"
     path.write_text(text)
@@ -150,6 +167,18 @@ def test_ranks_that_exit_with_0_when_one_node_drains_finish_on_neither(
         nodes.start(leaving)
         for index in (0, 1):
             nodes.until(index, "world of 2", times=2)
+        nodes.finish()
+        assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
+
+
+def test_ranks_that_stop_for_a_new_node_have_the_grace_period_to_save(tmp_path: Path) -> None:
+    """They stop in agreement: a large model's last snapshot takes longer than ranks get that may hang."""
+    with Nodes(tmp_path, script(tmp_path, SLOW_TO_SAVE), nodes="1:2") as nodes:
+        nodes.start(0)
+        nodes.until(0, "world of 1")
+        nodes.start(1)
+        nodes.until(0, "world of 2")
+        assert (nodes.snapshots / "saved").exists(), nodes.everything()
         nodes.finish()
         assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
 

@@ -49,6 +49,26 @@ def test_a_node_of_three_has_children_of_two_and_one() -> None:
     assert children((4, 7)) == ((4, 6), (6, 7))
 
 
+def test_each_virtual_rank_of_each_step_has_random_numbers_of_its_own() -> None:
+    """As ranks have: else all draw the same dropout mask, which no comparison of numbers of ranks shows."""
+    drawn: list[float] = []
+
+    def loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
+        drawn.append(torch.rand(()).item())
+        result: Tensor = model(batch[0]).mean()
+        return result
+
+    world = World(env=RankEnv(), device=torch.device("cpu"))
+    data = Data(torch.utils.data.TensorDataset(torch.ones(2 * VIRTUAL, 1)), batch=VIRTUAL)
+    for _ in range(2):  # the second time again: the seeds are the job's, not the process's
+        gradients = VirtualRanks(world, nn.Linear(1, 1), loss, data, VIRTUAL)
+        for parts in gradients.batches(Cursor(0, 0), 1):
+            gradients.backward(parts, StepMessage)
+    first, second = drawn[: 2 * VIRTUAL], drawn[2 * VIRTUAL :]
+    assert first == second
+    assert len(set(first)) == 2 * VIRTUAL
+
+
 @pytest.mark.slow
 def test_one_loss_curve_for_1_2_3_and_4_ranks(tmp_path: Path) -> None:
     curves = {size: curve(tmp_path / str(size), size) for size in (1, 2, 3, 4)}

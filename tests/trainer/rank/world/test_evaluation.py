@@ -112,6 +112,28 @@ def test_random_samples_are_the_same_each_time_and_generators_are_unchanged() ->
 
 
 @pytest.mark.slow
+def test_all_ranks_measure_with_the_buffers_of_rank_0(tmp_path: Path) -> None:
+    """Each rank's BatchNorm has statistics of its own share: a mean over both would be of no model."""
+    port = free_port()
+    ranks = [fork(evaluate_own_statistics, rank, port, tmp_path / str(rank)) for rank in (0, 1)]
+    assert [finish(rank) for rank in ranks] == [0, 0]
+    measured = [json.loads((tmp_path / str(rank)).read_text()) for rank in (0, 1)]
+    assert measured == [[pytest.approx(3.5 - 10.0, abs=1e-3), 10.0]] * 2
+
+
+def evaluate_own_statistics(rank: int, port: int, out: Path) -> None:
+    """Eight samples, with a running mean of 10 on rank 0 and 20 on rank 1."""
+    os.environ.update({**placed(rank, 2, port), "KIT_BACKEND": "gloo"})
+    with join() as world:
+        model = nn.BatchNorm1d(1, affine=False)
+        assert isinstance(model.running_mean, Tensor)
+        model.running_mean.fill_(10.0 * (rank + 1))
+        samples = TensorDataset(torch.arange(8.0).view(-1, 1))
+        mean = evaluate(world, model, samples, lambda m, b: m(b[0]).view(-1), batch=2)
+        out.write_text(json.dumps([mean, model.running_mean.item()]))
+
+
+@pytest.mark.slow
 def test_ranks_without_samples_take_part_in_collective_forward_passes(tmp_path: Path) -> None:
     skip_without_fsdp_on_cpus()
     port = free_port()
