@@ -27,8 +27,10 @@ def read_tree(folder: Path, paths: Iterable[str]) -> CodeTree:
         OSError: one cannot be read.
     """
     stats = {path: (folder / path).lstat() for path in paths}
+    _check_names(stats)
     links = {path: _link(folder, path) for path, one in stats.items() if stat.S_ISLNK(one.st_mode)}
     regular = {path: one for path, one in stats.items() if path not in links}
+    _check_names(links.values())
     _check(folder, regular)
     return CodeTree(files={path: file_of(folder / path, path) for path in regular}, links=links)
 
@@ -48,6 +50,13 @@ def largest(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{path} ({format_bytes(sizes[path])})" for path in paths)
 
 
+def _check_names(paths: Iterable[str]) -> None:
+    """Raise an error for names that a message or a JSON document cannot hold as they are; of links and targets, too."""
+    for path in paths:
+        if not path.isprintable() or any("\udc80" <= letter <= "\udcff" for letter in path):
+            raise wrong("workdir", f"{path!a} has letters that cannot be sent", "rename it, or list it in .kitignore")
+
+
 def _check(folder: Path, stats: Mapping[str, os.stat_result]) -> None:
     """Raise an error for what cannot be sent, before anything is read."""
     fix = "list what training does not need in .kitignore, or put data on a volume"
@@ -56,8 +65,6 @@ def _check(folder: Path, stats: Mapping[str, os.stat_result]) -> None:
     for path, one in stats.items():
         if not stat.S_ISREG(one.st_mode):
             raise wrong("workdir", f"{path} is neither a file nor a link", "list it in .kitignore")
-        if not path.isprintable() or any("\udc80" <= letter <= "\udcff" for letter in path):
-            raise wrong("workdir", f"{path!a} has letters that cannot be sent", "rename it, or list it in .kitignore")
     if len(stats) > FILES_LIMIT:
         raise wrong("workdir", f"{len(stats):,} files are more than the {FILES_LIMIT:,} that can be sent", fix)
     sizes = {path: one.st_size for path, one in stats.items()}
