@@ -57,3 +57,28 @@ def test_a_preempted_node_and_a_suspended_job_continue(kit: Kit) -> None:
 def count_in_logs(kit: Kit, text: str) -> int:
     """How often the ranks' logs contain ``text``."""
     return kit.read("logs", "plain", "--include", "step").count(text)
+
+
+SLOW_STORE = """
+import os, sys, time
+from kittrain.workloads import toy
+fsync = os.fsync
+os.fsync = lambda file: (time.sleep(2), fsync(file))[1]
+toy.main(sys.argv[1:])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_grace_period_that_is_too_short_for_the_store_is_told_with_what_is_lost(kit: Kit) -> None:
+    (kit.folder / "slow.py").write_text(SLOW_STORE)
+    (kit.folder / "job.yaml").write_text("policy: {gracePeriod: 3s}\n")
+    toy = ["slow.py", "100", "--samples", "512", "--batch_size", "16", "--step-time", "0.05"]
+    kit.run("submit", "-f", "job.yaml", "--name", "short", "--nodes", "1", "--snapshot-every", "10000", *toy)
+    kit.until("short", lambda job: (job["progress"]["step"] or 0) > 20)
+    kit.run("suspend", "short")
+    (node,) = kit.until("short", lambda job: job["nodes"][0]["reason"])["nodes"]
+    assert "its ranks were killed before they had saved" in node["reason"]
+    assert "at least steps 1 to" in node["reason"]
+    assert "policy.gracePeriod" in node["reason"]
+    assert node["reason"] in kit.run("logs", "short")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kittrain.agent.report.drain_outcome import Codes, DrainOutcome
+from kittrain.agent.report.drain_outcome import Codes, DrainOutcome, drained_reason
 
 
 def drain_outcome(before: Codes) -> DrainOutcome:
@@ -65,3 +65,15 @@ def test_the_timeout_starts_with_the_first_call_and_is_reset_by_a_new_round() ->
     assert rules.timed_out(110.1)
     rules.begin(1)
     assert not rules.timed_out(200.0)
+
+
+def test_ranks_that_were_killed_in_a_drain_are_told_with_what_is_lost() -> None:
+    progress = {"step": 304, "snapshot_step": 171}
+    assert drained_reason(progress, grace=3, killed=False) == "received a stop signal"
+    told = drained_reason(progress, grace=3, killed=True)
+    assert "at least steps 172 to 304 are lost" in told
+    assert "policy.gracePeriod of more than 3s" in told
+    elsewhere = drained_reason({}, grace=3, killed=True)
+    assert "killed" in elsewhere
+    assert "lost" not in elsewhere, "only the node with rank 0 knows"
+    assert "lost" not in drained_reason({"step": 5, "steps_per_second": 2.0}, grace=3, killed=True)

@@ -5,7 +5,8 @@ Why: decision 27.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kittrain.job.env import WORKER_DRAINED
 
@@ -48,3 +49,21 @@ class DrainOutcome:
         """Whether the remaining ranks have taken too long; the timeout starts with the first call."""
         self._deadline = self._deadline or now + self._timeout
         return now > self._deadline
+
+
+def drained_reason(progress: Mapping[str, Any], *, grace: float, killed: bool) -> str:
+    """Why a drained node has ended, and what is lost if its ranks had to be killed.
+
+    Args:
+        progress: as rank 0 has written it last; empty on nodes without it.
+        grace: the job's grace period, in seconds.
+        killed: whether ranks of this node were killed because the grace period was nearly over.
+    """
+    if not killed:
+        return "received a stop signal"
+    step, saved = int(progress.get("step") or 0), progress.get("snapshot_step")
+    lost = f", and at least steps {saved + 1} to {step} are lost" if saved is not None and step > saved else ""
+    return (
+        f"received a stop signal; its ranks were killed before they had saved and ended{lost}; "
+        f"fix: a policy.gracePeriod of more than {grace:.0f}s"
+    )

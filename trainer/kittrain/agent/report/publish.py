@@ -120,6 +120,11 @@ class Reporter:
         return self._round_over
 
     @property
+    def progress(self) -> Mapping[str, Any]:
+        """How far the ranks are, on the node with rank 0; else what this node's ranks show."""
+        return self._progress()
+
+    @property
     def warning(self) -> str:
         """What is probably not as it should be, although the ranks run or have succeeded; it was logged."""
         found = self._alone or str(self._progress().get("warning") or "") or self.files.difference

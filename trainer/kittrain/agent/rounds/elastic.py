@@ -21,7 +21,7 @@ from kittrain.agent.processes.rank_watch import RankWatch
 from kittrain.agent.processes.ranks import RankFiles, RankProcesses, Starter
 from kittrain.agent.processes.worker_group import MONITOR_INTERVAL, process_failures, rank_environment, worker_spec
 from kittrain.agent.rendezvous.backend import LOST, Rendezvous, RoundOver
-from kittrain.agent.report.drain_outcome import DrainOutcome
+from kittrain.agent.report.drain_outcome import DrainOutcome, drained_reason
 from kittrain.agent.report.failure_message import GivenUpError, failure_ending
 from kittrain.agent.report.postmortem import Postmortem
 from kittrain.agent.report.publish import Reporter
@@ -85,6 +85,7 @@ class NodeAgent(ElasticAgent):
         self._postmortem = Postmortem()
         self._files: list[RankFiles] = []
         self._drain_forwarded = False
+        self._killed = False  # ranks, at the end of a drain's time
 
     def rendezvous(self, worker_group: WorkerGroup) -> None:
         """See the base class. A drain ends it.
@@ -144,6 +145,7 @@ class NodeAgent(ElasticAgent):
             self._forward_drain()
         if self._drain_outcome.pending(codes, draining=self._drain.requested):
             if self._drain_outcome.timed_out(time.monotonic()):
+                self._killed = True
                 self._ranks.signal(signal.SIGKILL)
             return RunResult(state=WorkerState.HEALTHY)
         if self._handler.culprit is not None:
@@ -260,7 +262,9 @@ class NodeAgent(ElasticAgent):
         """Find the root cause, charge the budget, and decide whether torch's agent restarts the ranks."""
         self.remaining_restarts = 0
         if self._drain.requested:
-            self.ending = Ending(outcome="drained", reason="received a stop signal", failure=None)
+            progress, grace = self._reporter.progress, self._node.grace_period
+            reason = drained_reason(progress, grace=grace, killed=self._killed)
+            self.ending = Ending(outcome="drained", reason=reason, failure=None)
             return
         cause = root_cause(failures)
         self._watch.finish()
