@@ -32,7 +32,7 @@ def test_the_status_of_any_number_of_pods_takes_three_requests(
         requests = counted(monkeypatch)
         state = derive(target.job(namespace, "many"))
         assert (state.ready_nodes, len(state.nodes)) == (pods, pods)
-        assert sorted(requests) == ["GET ConfigMap", "GET Job", "GET Pod"]
+        assert sorted(requests) == ["GET ConfigMap", "GET Job.batch", "GET Pod"]
 
         page = kitctl("status", "many", f"--namespace={namespace}")
         assert len(page.splitlines()) < 20, "it fits a screen"
@@ -45,7 +45,7 @@ def test_the_status_of_the_other_kind_takes_three_requests(namespace: str, monke
     until(lambda: get(namespace, "pods")["items"])
     requests = counted(monkeypatch)
     assert "PyTorchJob" in kitctl("status", "run", f"--namespace={namespace}")
-    assert sorted(requests) == ["GET ConfigMap", "GET Pod", "GET PyTorchJob"]
+    assert sorted(requests) == ["GET ConfigMap", "GET Pod", "GET PyTorchJob.kubeflow.org"]
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -163,8 +163,8 @@ def test_an_object_recreated_after_it_was_read_is_not_touched(namespace: str) ->
     target = Client(target="cluster", kubeconfig=KUBECONFIG).target
     assert isinstance(target, ClusterTarget)
     kitctl("submit", *job("run", namespace, *IDLE))
-    for kind in ("Job", "ConfigMap"):
-        name = "run" if kind == "Job" else "run-status"
+    for kind in ("Job.batch", "ConfigMap"):
+        name = "run" if kind == "Job.batch" else "run-status"
         found = target.api.get(kind, namespace, name)
         earlier = found | {"metadata": found["metadata"] | {"uid": "00000000-0000-0000-0000-000000000000"}}
         for change in (partial(target.api.patch, earlier, {}), partial(target.api.delete, earlier)):
