@@ -52,7 +52,8 @@ def test_a_namespace_that_does_not_exist() -> None:
 
 def test_a_cluster_without_the_operator(namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The API group is renamed to one that no server has."""
-    monkeypatch.setitem(resources.RESOURCES, "PyTorchJob.kubeflow.org", resources.Resource("none.kitctl.dev/v1", "pytorchjobs"))
+    nowhere = resources.Resource("none.kitctl.dev/v1", "pytorchjobs")
+    monkeypatch.setitem(resources.RESOURCES, "PyTorchJob.kubeflow.org", nowhere)
     output = kitctl("submit", *job("run", namespace, *IDLE, "--kind", "PyTorchJob"), exit_code=2)
     assert "the cluster does not know this kind of object" in output
     assert "--kind IndexedJob" in output
