@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 
 _KIT: Final = "is set by the kit, which needs it as it is"
 _POD_FIELDS: Final = ("restartPolicy", "hostname", "subdomain", "setHostnameAsFQDN", "activeDeadlineSeconds")
+_SHARED: Final = "tini has to be process 1 of the ranks' container, and other containers would see the ranks' variables"
+_HOOKS: Final = "a hook of the ranks' container runs beside the agent, and takes from its grace period"
 _CONTAINER_FIELDS: Final = ("command", "args", "workingDir", "terminationMessagePath", "terminationMessagePolicy")
 # Fields of a pod's spec that take part of the node's own; Pod Security allows them at level privileged alone.
-_HOST_FIELDS: Final = ("hostNetwork", "hostPID", "hostIPC", "hostUsers")
+_HOST_FIELDS: Final = ("hostNetwork", "hostPID", "hostIPC")
 # Capabilities that may be added at level baseline: the Pod Security Standards of Kubernetes.
 _BASELINE: Final = frozenset({
     "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP",
@@ -29,6 +31,10 @@ def problems(spec: JobKeys) -> Iterator[Problem]:
     for field in _POD_FIELDS:
         if field in spec.pod.spec:
             yield Problem.of(f"pod.spec.{field}", _KIT, "remove it")
+    if spec.pod.spec.get("shareProcessNamespace"):
+        yield Problem.of("pod.spec.shareProcessNamespace", _SHARED, "remove it; kubectl debug --target sees the ranks")
+    if "ephemeralContainers" in spec.pod.spec:
+        yield Problem.of("pod.spec.ephemeralContainers", "are of a running pod only", "use kubectl debug")
     yield from _containers(spec.pod)
     for number, claim in enumerate(spec.pod.resource_claims):
         if bool(claim.claim) == bool(claim.template):
@@ -54,6 +60,9 @@ def _containers(pod: Pod) -> Iterator[Problem]:
         for field in _CONTAINER_FIELDS:
             if field in container:
                 yield Problem.of(f"{where}.{field}", _KIT, "remove it; command and args are keys of the job")
+        if container.get("lifecycle"):
+            fix = "use pod.initContainers for what comes before; a script is told of its end by SIGTERM"
+            yield Problem.of(f"{where}.lifecycle", _HOOKS, fix)
         for variable in _items(container.get("env")):
             given = str(variable.get("name", ""))
             if names.is_reserved(given):

@@ -52,6 +52,9 @@ def test_both_reject_a_field_that_is_already_set_and_name_it(pod: dict[str, Any]
     "pod",
     [
         {"spec": {"restartPolicy": "Never"}},
+        {"spec": {"shareProcessNamespace": True}},
+        {"spec": {"ephemeralContainers": []}},
+        {"spec": {"containers": [{"name": MAIN, "lifecycle": {"preStop": {"sleep": {"seconds": 60}}}}]}},
         {"spec": {"containers": [{"name": "trainer"}]}},
         {"spec": {"containers": [{"name": MAIN, "args": ["x"]}]}},
         {"spec": {"containers": [{"name": MAIN, "env": [{"name": "KIT_SPEC", "value": "{}"}]}]}},
@@ -64,3 +67,10 @@ def test_reserved_fields_are_rejected_with_kitctls_message(pod: dict[str, Any]) 
     with pytest.raises(SpecError) as caught:
         specfile.build(JobRequest(flags={"name": "job", "pod": pod}))
     assert {str(problem) for problem in caught.value.problems} <= set(refusal({"name": "job", "pod": pod}))
+
+
+def test_what_changes_nothing_or_takes_less_of_the_host_is_passed_on() -> None:
+    container = {"name": MAIN, "lifecycle": {}, "livenessProbe": {"exec": {"command": ["true"]}}}
+    pod = {"spec": {"shareProcessNamespace": False, "hostUsers": False, "containers": [container]}}
+    job = {"name": "job", "pod": pod}
+    assert alike(rendered(given=job)) == alike(render.manifests(specfile.build(JobRequest(flags=job))))

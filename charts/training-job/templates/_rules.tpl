@@ -88,6 +88,12 @@ name: {{ len $job.name }} characters leave no room for the node index in the hos
 pod.spec.{{ . }}: {{ $kit }}; fix: remove it
 {{- end }}
 {{- end }}
+{{- if $.Values.pod.spec.shareProcessNamespace }}
+pod.spec.shareProcessNamespace: tini has to be process 1 of the ranks' container, and other containers would see the ranks' variables; fix: remove it; kubectl debug --target sees the ranks
+{{- end }}
+{{- if hasKey $.Values.pod.spec "ephemeralContainers" }}
+pod.spec.ephemeralContainers: are of a running pod only; fix: use kubectl debug
+{{- end }}
 {{- range $container := $.Values.pod.spec.containers }}
 {{- $where := printf "pod.spec.containers[%s]" (.name | default "None") }}
 {{- if ne (.name | default "") "pytorch" }}
@@ -97,6 +103,9 @@ pod.spec.{{ . }}: {{ $kit }}; fix: remove it
 {{- if hasKey $container . }}
 {{ $where }}.{{ . }}: {{ $kit }}; fix: remove it; command and args are keys of the job
 {{- end }}
+{{- end }}
+{{- if .lifecycle }}
+{{ $where }}.lifecycle: a hook of the ranks' container runs beside the agent, and takes from its grace period; fix: use pod.initContainers for what comes before; a script is told of its end by SIGTERM
 {{- end }}
 {{- range .env }}
 {{- if and (not (has .name $switches)) (or (has .name $reserved) (regexMatch "^(PET_|KIT_|TORCHELASTIC_)" .name)) }}

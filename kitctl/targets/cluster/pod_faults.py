@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from kitctl.base.deadline import within
 from kitctl.base.errors import ConflictError, NotFound, TargetError
 from kitctl.state.faults import FAULTS, FaultInjection
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
+from kitctl.targets.cluster.connection.transport import REQUEST_SECONDS
 from kitctl.targets.cluster.read import job_facts
 
 # Grace period of the deletion; None: the pod's own. 0: the pod is removed at once, and its kubelet kills it if it can.
@@ -32,12 +34,18 @@ def inject(api: Api, pods: Sequence[Object], injection: FaultInjection) -> None:
 
 
 def _within(api: Api, found: Object, injection: FaultInjection) -> None:
-    output, namespace, pod = b"", found["metadata"]["namespace"], found["metadata"]["name"]
+    output, namespace, pod = list[bytes](), found["metadata"]["namespace"], found["metadata"]["name"]
+    command = ["python", *injection.command()]
+
+    def run() -> None:
+        for part in api.execute(namespace, pod, command, container=job_facts.container_name(found)):
+            output.append(part)  # what was printed counts, even if the connection breaks then
+
     try:
-        for part in api.execute(
-            namespace, pod, ["python", *injection.command()], container=job_facts.container_name(found)
-        ):
-            output += part
+        within(REQUEST_SECONDS, run)
+    except TimeoutError as error:
+        if not output:
+            raise TargetError(f"pod {pod} did not answer: {error}", fix="see its node, or try again") from error
     except NotFound as error:
         raise _gone(injection, f"pod {pod} was deleted") from error
     except TargetError as error:

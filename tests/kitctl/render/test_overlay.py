@@ -64,6 +64,12 @@ def test_additions_reach_the_pods_and_change_nothing_else(kind: str) -> None:
     [
         ({"restartPolicy": "Always"}, "pod.spec.restartPolicy: is set by the kit, which needs it as it is"),
         ({"containers": [{"name": "pytorch", "args": []}]}, "pod.spec.containers[pytorch].args: is set by the kit"),
+        ({"shareProcessNamespace": True}, "pod.spec.shareProcessNamespace: tini has to be process 1"),
+        ({"ephemeralContainers": []}, "pod.spec.ephemeralContainers: are of a running pod only"),
+        (
+            {"containers": [{"name": "pytorch", "lifecycle": {"postStart": {"exec": {"command": ["kill", "1"]}}}}]},
+            "pod.spec.containers[pytorch].lifecycle: a hook of the ranks' container",
+        ),
         ({"containers": [{"name": "trainer"}]}, "pod.spec.containers[trainer]: a job waits for it, and it may never"),
         ({"containers": {}}, "pod.spec.containers: is not a list; fix: begin with - name: pytorch"),
         ({"containers": ["pytorch"]}, "pod.spec.containers[None]: "),
@@ -111,6 +117,7 @@ def test_a_field_that_is_set_already_is_refused_with_its_owner(pod: Pod, fields:
 
 
 def test_fields_that_restricted_namespaces_reject_are_one_warning() -> None:
+    assert not overlay.warning(JobSpec(pod=Pod(spec={"hostUsers": True})))  # it is the default
     assert not overlay.warning(JobSpec(pod=Pod(labels={"a": "b"}, capabilities=("NET_BIND_SERVICE",))))
     pod = Pod(host_network=True, capabilities=("IPC_LOCK",), sidecars=({"name": "a", "image": "b"},))
     spec = JobSpec(pod=pod, volumes=(Volume(mount_path="/dev/x", host_path="/dev/x"),))

@@ -8,18 +8,23 @@ message is the number of its stream.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from kubernetes.client import Configuration
 from kubernetes.stream.ws_client import create_websocket, get_websocket_url
-from websocket import ABNF, WebSocketBadStatusException, WebSocketException
+from websocket import ABNF, WebSocketBadStatusException, WebSocketException, WebSocketTimeoutException
 
+from kitctl.base.deadline import within
 from kitctl.base.errors import TargetError
 from kitctl.targets.cluster.connection.api_errors import error_from_status, unreachable
 from kitctl.targets.conflicts import trainer_failed
 
 PROTOCOL: Final = "v4.channel.k8s.io"
+OPEN_SECONDS: Final = 35.0  # to connect and to agree on the protocol; web sockets have no limit of their own
+SILENT_SECONDS: Final = 600.0  # without a byte: while it deletes a large folder, a command prints nothing
 STDIN, STDOUT, STDERR, STATUS = 0, 1, 2, 3
 
 
@@ -36,12 +41,14 @@ def stream_stdout(
 
     Raises:
         KitError: for the server's error response.
-        TargetError: the command failed, or the connection broke before it ended.
+        TargetError: the command failed, or the connection broke, or was silent for ``SILENT_SECONDS``, before it ended.
     """
     headers = {"sec-websocket-protocol": PROTOCOL} | ({"authorization": authorization} if authorization else {})
     errors, status = bytearray(), bytearray()
     try:
-        socket = create_websocket(configuration, get_websocket_url(url), headers)
+        connect = partial(create_websocket, configuration, get_websocket_url(url), headers)
+        socket = within(OPEN_SECONDS, connect)
+        socket.settimeout(SILENT_SECONDS)
     except WebSocketBadStatusException as error:
         raise error_from_status(error.status_code, error.resp_body or b"", "Pod") from error
     except (WebSocketException, OSError) as error:
@@ -64,13 +71,23 @@ def stream_stdout(
 
 
 def _messages(socket: Any) -> Iterator[tuple[int, bytes]]:
-    """The stream's number and the data of each message, until the server closes the connection."""
+    """The stream's number and the data of each message, until the server closes the connection.
+
+    Raises:
+        WebSocketTimeoutException: no data for ``SILENT_SECONDS``; a server's pings are none.
+    """
+    heard = time.monotonic()
     while True:
         kind, frame = socket.recv_data_frame(control_frame=True)
+        if kind in {ABNF.OPCODE_PING, ABNF.OPCODE_PONG}:
+            if time.monotonic() > heard + SILENT_SECONDS:
+                raise WebSocketTimeoutException(f"no data within {SILENT_SECONDS:.0f} s")
+            continue
         if kind == ABNF.OPCODE_CLOSE:
             return
         if kind in {ABNF.OPCODE_BINARY, ABNF.OPCODE_TEXT} and len(frame.data) > 1:
             yield frame.data[0], frame.data[1:]
+        heard = time.monotonic()  # not before the caller asks for more: what it does with the data takes its own time
 
 
 def _check(status: bytes, stderr: bytes) -> None:

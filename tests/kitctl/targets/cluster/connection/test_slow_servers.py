@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -10,13 +13,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes.client import Configuration
 
 from kitctl.base.errors import TargetError, Unavailable
-from kitctl.targets.cluster.connection import transport
+from kitctl.state.faults import FaultInjection
+from kitctl.targets.cluster import pod_faults
+from kitctl.targets.cluster.connection import pod_exec, transport
 from kitctl.targets.cluster.connection.api import LINE_BYTES, split_lines
 from kitctl.targets.cluster.read.pod_logs import pod_lines
 from tests.kitctl.targets.cluster.apiserver import ApiServer
@@ -79,7 +86,7 @@ class Raw:
 
     def _serve(self, connection: socket.socket) -> None:
         try:
-            connection.recv(65536)
+            connection.recv(65536, socket.MSG_PEEK)  # what it does not need, it leaves
             self._answer(connection)
         except OSError:
             return
@@ -211,3 +218,86 @@ def test_ctrl_c_ends_a_command_whose_server_is_silent(
         assert asked.wait(60)
         os.kill(running.pid, signal.SIGINT)
         assert running.wait(timeout=20) == 130
+
+
+def upgraded(then: Answer) -> Answer:
+    """Agree on a web socket, then do something."""
+
+    def answer(connection: socket.socket) -> None:
+        found = re.search(rb"(?i)sec-websocket-key: (\S+)", connection.recv(65536))
+        assert found
+        accept = base64.b64encode(hashlib.sha1(found[1] + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
+        head = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        protocol = b"Sec-WebSocket-Protocol: " + pod_exec.PROTOCOL.encode()
+        connection.sendall(head + protocol + b"\r\nSec-WebSocket-Accept: " + accept + b"\r\n\r\n")
+        connection.sendall(b"\x82\x04\x01one")
+        then(connection)
+
+    return answer
+
+
+def pings(connection: socket.socket) -> None:
+    while True:
+        connection.sendall(b"\x89\x00")
+        time.sleep(0.05)
+
+
+def half_a_frame(connection: socket.socket) -> None:
+    connection.sendall(b"\x82\x04\x01")
+
+
+def done(connection: socket.socket) -> None:
+    ended = b'\x03{"status": "Success"}'
+    connection.sendall(b"\x82" + bytes([len(ended)]) + ended + b"\x88\x00")
+
+
+def stdout_of(server: Raw) -> Iterator[bytes]:
+    configuration = Configuration()
+    configuration.host = server.url
+    return pod_exec.stream_stdout(configuration, f"{server.url}/exec", None)
+
+
+@pytest.mark.parametrize("answer", [silent, drip_in_the_header], ids=lambda one: one.__name__)
+def test_a_command_in_a_pod_ends_where_no_connection_is_made(
+    serve: Callable[[Answer], Raw], monkeypatch: pytest.MonkeyPatch, answer: Answer
+) -> None:
+    monkeypatch.setattr(pod_exec, "OPEN_SECONDS", 0.3)
+    with pytest.raises(TargetError, match="cannot be reached: no whole answer within"):
+        list(stdout_of(serve(answer)))
+
+
+@pytest.mark.parametrize("then", [silent, pings, half_a_frame], ids=lambda one: one.__name__)
+def test_a_command_in_a_pod_ends_where_its_stream_falls_silent(
+    serve: Callable[[Answer], Raw], monkeypatch: pytest.MonkeyPatch, then: Answer
+) -> None:
+    monkeypatch.setattr(pod_exec, "SILENT_SECONDS", 0.5)
+    stream = stdout_of(serve(upgraded(then)))
+    assert next(stream) == b"one"
+    with pytest.raises(TargetError, match="cannot be reached"):
+        next(stream)
+
+
+def test_a_reader_may_take_longer_than_a_stream_may_be_silent(
+    serve: Callable[[Answer], Raw], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_exec, "SILENT_SECONDS", 0.5)
+    stream = stdout_of(serve(upgraded(done)))
+    assert next(stream) == b"one"
+    time.sleep(1)
+    assert list(stream) == []
+
+
+@pytest.mark.parametrize(("answer", "told"), [(silent, True), (upgraded(silent), False)], ids=["unheard", "heard"])
+def test_a_fault_ends_where_its_command_does_not(
+    kit: Kit, serve: Callable[[Answer], Raw], monkeypatch: pytest.MonkeyPatch, answer: Answer, *, told: bool
+) -> None:
+    """One whose command has printed has hit: the container may have ended with it."""
+    monkeypatch.setattr(pod_faults, "REQUEST_SECONDS", 0.5)
+    api = kit.target().api
+    monkeypatch.setattr(api, "server", serve(answer).url)
+    index = {"batch.kubernetes.io/job-completion-index": "0"}
+    where = {"name": "p", "namespace": "default", "annotations": index, "labels": index}
+    pod = {"metadata": where, "status": {"containerStatuses": [{"name": "pytorch", "state": {"running": {}}}]}}
+    fault = FaultInjection(fault="kill-rank", node=0, rank=0)
+    with pytest.raises(TargetError, match="pod p did not answer") if told else nullcontext():
+        pod_faults.inject(api, [pod], fault)
