@@ -185,7 +185,9 @@ class ClusterTarget:
         job = self._find(namespace, name)
         kept = job_facts.keeps_outputs(job)
         if outputs and kept and not snapshots:
-            fix = "remove them there, or give --snapshots as well"
+            fix = (
+                "--snapshots deletes the claim with both; to keep snapshots, remove its folder in a pod that mounts it"
+            )
             raise UnsupportedError(f"its outputs are on {job_facts.outputs(job)}", fix=fix)
         if (fate := job_facts.fate_of_outputs(job)) and not (outputs or (kept and snapshots)):
             self._warn(f"{name}: {fate}")
