@@ -68,3 +68,15 @@ def test_a_job_killed_after_its_last_step_shows_its_progress_and_snapshot(kit: K
     assert "step 64/64" in page
     assert "Snapshot   step 64" in page
     kit.run("delete", "late", "-y")
+
+
+def test_a_node_lost_after_the_training_does_not_keep_the_others_waiting(kit: Kit) -> None:
+    short = ["2", "--samples", "512", "--batch_size", "16"]
+    (kit.folder / "late.py").write_text(LATE)
+    kit.run("submit", "--name", "after", "--nodes", "2", "late.py", *short)
+    kit.until("after", lambda _: kit.read("logs", "after").count("trained") == 2)
+    os.killpg(kit.agent("after", 1), signal.SIGKILL)
+    kit.run("wait", "after", "--timeout", "3m")
+    reasons = [node["reason"] for node in kit.status("after")["nodes"]]
+    assert any("what the script did after its training was cut short" in reason for reason in reasons), reasons
+    kit.run("delete", "after", "-y")

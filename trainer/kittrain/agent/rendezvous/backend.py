@@ -42,6 +42,7 @@ class Rendezvous(RendezvousHandler):
         stacks_requested: whether the hub has requested the status of this node's ranks.
         step_timings: of all ranks, on the node with group rank 0: ``busy`` (seconds of a step by rank) and ``slow``
             (for each straggler, how many times longer than the others' its steps take).
+        waiting: called about once a second while the next round is not formed; what it raises ends the wait.
         training_alone: ranks that train a model of their own: of all nodes, on the node with group rank 0; elsewhere,
             and where nodes find each other without a hub, of this node.
         resumes: from what the ranks of this round have gone on, on the node with group rank 0, once all nodes have
@@ -55,6 +56,7 @@ class Rendezvous(RendezvousHandler):
     stacks_requested = False
     step_timings: Mapping[str, Mapping[str, float]] | None = None
     training_alone = 0
+    waiting: Callable[[], None] = staticmethod(lambda: None)
 
     def report_alone(self, ranks: int) -> None:
         """Report how many of this node's ranks train a model of their own.

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from torch.distributed.elastic.rendezvous import (
     RendezvousConnectionError,
@@ -28,6 +28,7 @@ from kittrain.outcome.termination import FINISHED, Ending, as_fatal
 from kittrain.system.lines import ConnectionLost
 
 M = TypeVar("M", bound=Message)
+POLL_SECONDS: Final = 1.0  # between two calls of `waiting`
 
 
 @dataclass(kw_only=True)
@@ -81,7 +82,7 @@ class HubRendezvous(Rendezvous):
         last = self._last_round
         port = self._store.reserve(self._address)
         self.send(messages.Join(address=self._address, port=port, round=last.round, size=last.size))
-        message = self._wait_for(messages.Round, timeout=self._settings.join_timeout)
+        message = self._wait_for_round()
         self._store.begin(first=message.rank == 0)
         self._round_ended = self._done = self.lost = self.stacks_requested = False
         self._reported = (False, False)
@@ -187,6 +188,14 @@ class HubRendezvous(Rendezvous):
     def _keep_alive(self) -> None:
         if time.monotonic() > self._last_sent + self._settings.keep_alive_timeout:
             self.send(messages.KeepAlive())
+
+    def _wait_for_round(self) -> messages.Round:
+        deadline = time.monotonic() + self._settings.join_timeout
+        while (left := deadline - time.monotonic()) > POLL_SECONDS:
+            with suppress(RendezvousTimeoutError):
+                return self._wait_for(messages.Round, timeout=POLL_SECONDS)
+            self.waiting()
+        return self._wait_for(messages.Round, timeout=max(left, 0.0))
 
     def _wait_for(self, kind: type[M], *, timeout: float) -> M:
         deadline = time.monotonic() + timeout

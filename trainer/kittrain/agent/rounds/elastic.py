@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +21,7 @@ from kittrain.agent.processes.rank_logs import RankLogs
 from kittrain.agent.processes.rank_watch import RankWatch
 from kittrain.agent.processes.ranks import RankFiles, RankProcesses, Starter
 from kittrain.agent.processes.worker_group import MONITOR_INTERVAL, process_failures, rank_environment, worker_spec
-from kittrain.agent.rendezvous.backend import LOST, Rendezvous, RoundOver
+from kittrain.agent.rendezvous.backend import LOST, JobEnded, Rendezvous, RoundOver
 from kittrain.agent.report.drain_outcome import DrainOutcome, drained_reason
 from kittrain.agent.report.failure_message import GivenUpError, failure_ending
 from kittrain.agent.report.postmortem import Postmortem
@@ -29,13 +30,14 @@ from kittrain.agent.rounds.drain import Drain, DrainRequested
 from kittrain.job.env import WORKER_DRAINED, NodeEnv
 from kittrain.outcome.failures import Budget, Failure, is_hopeless, lacks_file, root_cause, script_round
 from kittrain.outcome.marker import seen_finished
-from kittrain.outcome.termination import Ending
+from kittrain.outcome.termination import FINISHED, Ending
 from kittrain.system import heartbeat
 from kittrain.system.console import log
 from kittrain.torch_private.elastic import ElasticAgent
 
 EXIT_TIMEOUT: Final = 300.0  # seconds that a node whose ranks are done waits for the others
 FINISHED_EXIT_TIMEOUT: Final = 10.0  # the same, once the run is marked as finished
+FINISHED_JOIN_TIMEOUT: Final = 30.0  # seconds that a node of a finished run waits for others: lost ones stay away
 KILL_RESERVE: Final = 5.0  # seconds of the grace period reserved for the exit after SIGKILL
 SIGKILL_EXIT: Final = -9  # exit code of a rank that hangs
 LOST_STOP_TIMEOUT: Final = 1.0  # seconds from SIGTERM to SIGKILL if peers are lost: ranks may hang in a collective
@@ -92,8 +94,10 @@ class NodeAgent(ElasticAgent):
 
         Raises:
             GivenUpError: ranks of this node left too many rounds that others still needed.
+            JobEnded: training has finished, and the other nodes do not come back.
         """
         with self._drain.interruptible():
+            self._handler.waiting = partial(self._end_if_finished, time.monotonic(), self._handler.reason)
             super().rendezvous(worker_group)
             self.joined = True
             self._reporter.recovery.mark("form")
@@ -106,6 +110,15 @@ class NodeAgent(ElasticAgent):
                 world=group.workers[0].world_size,
             )
             self._charge_departure()
+
+    def _end_if_finished(self, began: float, why: str) -> None:
+        """End if others have: a node that is lost after training has nothing to do, so its replacement ends at once.
+
+        What the script still did after its training is then cut short, which the reason says.
+        """
+        if self.joined and time.monotonic() > began + FINISHED_JOIN_TIMEOUT and self._marked():
+            cut = f"what the script did after its training was cut short: {why or 'a node is lost'}"
+            raise JobEnded(replace(FINISHED, reason=f"{FINISHED.reason}; {cut}"))
 
     def _charge_departure(self) -> None:
         """Charge the last round to this node if one of its ranks left it with 0, and others lost it."""
