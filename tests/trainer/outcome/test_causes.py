@@ -1,4 +1,4 @@
-"""The table of causes, with messages as observed; ``node/test_postmortem.py`` provokes those that it can."""
+"""The table of causes, with messages as observed; ``agent/report/test_postmortem.py`` provokes those that it can."""
 
 from __future__ import annotations
 
