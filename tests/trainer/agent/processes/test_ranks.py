@@ -109,7 +109,7 @@ def test_without_the_zygote_ranks_start_cold(job: StartJob) -> None:
         nodes.until(0, "warm")
         _, agent, rank, _ = printed(nodes)[0].split()
         hub_and_zygote = children(int(agent)) - {int(rank)}
-        (zygote,) = (pid for pid in hub_and_zygote if b"kittrain.agent" in Path(f"/proc/{pid}/cmdline").read_bytes())
+        (zygote,) = (pid for pid in hub_and_zygote if b"kittrain.agent\0" in Path(f"/proc/{pid}/cmdline").read_bytes())
         os.kill(zygote, signal.SIGKILL)
         os.kill(int(rank), signal.SIGKILL)
         nodes.until(0, "cold\n")
