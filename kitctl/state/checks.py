@@ -1,7 +1,7 @@
 """Runs the checks of ``kitctl doctor``, each with a finding and its fix: before a job runs, or while it does.
 
-Defined here: ``run_checks`` for any checks, and the checks of a running job (``job``). The checks of a cluster and
-of this machine belong to the targets (``targets/cluster/cluster_checks``, ``targets/local/local_checks``).
+Defined here: ``run_checks`` for any checks. Those of a running job are in ``running_job``, those of a cluster and of
+this machine in the targets (``targets/cluster/checks``, ``targets/local/local_checks``).
 """
 
 from __future__ import annotations
