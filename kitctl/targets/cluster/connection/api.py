@@ -105,12 +105,21 @@ class Api:
                 return
             query["continue"] = following
 
-    def preview(self, manifest: Object) -> Object:
-        """The result of server-side apply, as a dry run that ignores who owns the fields."""
+    def preview(self, manifest: Object, *, version: str = "") -> Object:
+        """The result of server-side apply, as a dry run that ignores who owns the fields.
+
+        Args:
+            manifest: what would be applied.
+            version: the object's resourceVersion, if it must not have changed since.
+
+        Raises:
+            ConflictError: it has changed.
+        """
         where, kind = manifest["metadata"], key_of(manifest)
+        body = manifest | {"metadata": where | ({"resourceVersion": version} if version else {})}
         query = {"fieldManager": names.FIELD_MANAGER, "force": "true", "dryRun": "All"}
         path = self._resource(kind).path(where["namespace"], where["name"])
-        return self.transport.json("PATCH", kind, path, query=query, body=manifest, content=APPLY)
+        return self.transport.json("PATCH", kind, path, query=query, body=body, content=APPLY)
 
     def create(self, manifest: Object, *, dry_run: bool = False) -> Object:
         """Create an object that does not exist yet.

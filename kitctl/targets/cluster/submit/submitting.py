@@ -213,10 +213,24 @@ def _withdraw(api: Api, job: Object, call: str) -> None:
 
 
 def _preview_object(api: Api, manifest: Object) -> Change:
+    """What applying it would change in one version of the object: what a controller writes meanwhile is no change."""
+    for _ in range(TRIES):
+        live = _find_live(api, manifest)
+        with suppress(ConflictError):
+            return _compare(api, manifest, live, live["metadata"]["resourceVersion"] if live else "")
+    return _compare(api, manifest, _find_live(api, manifest), "")
+
+
+def _find_live(api: Api, manifest: Object) -> Object | None:
     where = manifest["metadata"]
-    live = api.find(key_of(manifest), where["namespace"], where["name"])
+    return api.find(key_of(manifest), where["namespace"], where["name"])
+
+
+def _compare(api: Api, manifest: Object, live: Object | None, version: str) -> Change:
     try:
-        return Change(before=live, after=api.preview(manifest))
+        return Change(before=live, after=api.preview(manifest, version=version))
+    except ConflictError:
+        raise
     except KitError as error:
         if live is None and manifest["kind"] in dry_run.NEEDS_OTHERS and isinstance(error, NotFound):
             return Change(before=None, after=manifest)

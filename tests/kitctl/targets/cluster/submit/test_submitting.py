@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from kitctl.base import names
 from kitctl.base.errors import ConflictError, KitError, Unavailable
 from kitctl.kinds import KINDS
+from kitctl.output.view import changes
 from kitctl.targets.cluster.read import existing
 from kitctl.targets.cluster.read.lifecycle import annotations_of
 from tests.kitctl.targets.cluster.apiserver import ApiServer, User
@@ -226,3 +228,27 @@ def test_a_job_that_is_submitted_again_has_a_run_id_of_its_own(server: ApiServer
         kit("delete", "run", "--snapshots", "-y")
     assert all(found)
     assert len(set(found)) == 2
+
+
+def test_what_a_controller_writes_during_a_diff_is_no_change(server: ApiServer, kit: Kit) -> None:
+    kit.submit()
+    claim = Key("persistentvolumeclaims", "default", "run-snapshots")
+    bound = {"spec": {"volumeName": "pvc-1"}}
+    fault = server.plan(
+        r"PATCH .*/persistentvolumeclaims/", before=lambda: server.store.patch(claim, bound, apply=False)
+    )
+    found = kit.target().preview(kit.submission())
+    assert [line for one in found for line in changes.lines(one.before, one.after)] == []
+    assert fault.times == 0
+
+
+def test_a_diff_of_an_object_that_changes_all_the_time_ends(server: ApiServer, kit: Kit) -> None:
+    kit.submit()
+    key, counts = Key("services", "default", "run"), itertools.count()
+    server.plan(
+        r"PATCH .*/services/",
+        times=100,
+        before=lambda: server.store.patch(key, {"status": {"seen": next(counts)}}, apply=False),
+    )
+    assert kit.target().preview(kit.submission())
+    assert next(counts) < 20
