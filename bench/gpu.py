@@ -26,6 +26,8 @@ from bench import gpu_recovery, hooks, loop
 from bench.measure import Result, interval, save
 from bench.snapshot import measure_alone, measure_slowdown
 from bench.snapshot_methods import Done, Method, Methods
+from kitjob.job_keys import JobKeys
+from kitjob.sections import Snapshots
 from kittrain import World
 from kittrain.job.env import RankEnv
 from kittrain.rank.snapshots.state.state import State
@@ -135,7 +137,9 @@ Trial = tuple[float, float, float]  # stall and total in seconds, slowdown of st
 
 def snapshot_trials(device: str, layers: int, folder: Path) -> dict[str, list[Trial]]:
     """Measure all methods in turn, in several rounds; the first round is not counted."""
-    world = World(env=RankEnv(snapshot_dir=folder, snapshot_keep=1), device=torch.device(device))
+    world = World(
+        env=RankEnv(job=JobKeys(snapshots=Snapshots(keep=1)), snapshot_dir=folder), device=torch.device(device)
+    )
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo", store=dist.HashStore(), rank=0, world_size=1
     )

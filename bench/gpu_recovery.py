@@ -36,7 +36,7 @@ def agent(folder: Path, device: str) -> tuple[Sequence[str], Mapping[str, str]]:
     (folder / "snapshots").mkdir()
     env = {
         "KIT_SNAPSHOT_DIR": str(folder / "snapshots"),
-        "KIT_SNAPSHOT_EVERY": str(SNAPSHOT_EVERY),
+        "KIT_SNAPSHOTS_EVERY_STEPS": str(SNAPSHOT_EVERY),
         "PET_RDZV_ENDPOINT": "127.0.0.1:29411",
         "PET_MAX_RESTARTS": "1000",
         "KIT_GPUS_PER_NODE": "1" if device == "cuda" else "0",

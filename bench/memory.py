@@ -30,7 +30,7 @@ MODEL: Final = LAYERS * (WIDTH + 1) * WIDTH * 4  # bytes
 STATE: Final = 3 * MODEL  # with Adam's two moments
 ORDER: Final = Order(samples=1_000_000, batch=1)
 EXPORTS: Final = ("pt", "safetensors")
-WORLDS: Final = {"1 rank": (1, {}), "2 ranks, DDP": (2, {}), "1 rank, without a copy": (1, {"KIT_SNAPSHOT_COPY": "0"})}
+WORLDS: Final = {"1 rank": (1, {}), "2 ranks, DDP": (2, {}), "1 rank, without a copy": (1, {"KIT_SNAPSHOTS_COPY": "0"})}
 PARTS: Final = (
     "a snapshot begins",
     "it is written and published",

@@ -17,11 +17,11 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore  # the only way to have a mesh of simulated ranks
 
 from bench.measure import Result, save
+from kitjob import typed
 from kittrain.job.env import RankEnv
 from kittrain.rank.snapshots.files.tree import Tensors
 from kittrain.rank.snapshots.write import planning
 from kittrain.rank.world.distributed import World
-from kittrain.system import typed
 
 SIZES: Final = (64, 256)
 KINDS: Final = ("DDP", "FSDP2", "HSDP")

@@ -41,7 +41,7 @@ def ours(
         "PET_RDZV_ID": "bench",
         "KIT_NODE_INDEX": str(node),
         "KIT_SNAPSHOT_DIR": str(folder / "snapshots"),
-        "KIT_SNAPSHOT_EVERY": str(SNAPSHOT_EVERY),
+        "KIT_SNAPSHOTS_EVERY_STEPS": str(SNAPSHOT_EVERY),
         "KIT_BACKEND": "gloo",
     }
     return [sys.executable, "-P", "-m", "kittrain.agent", "--", *ranks(loop, folder)], env

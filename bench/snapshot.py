@@ -21,6 +21,8 @@ from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
 from bench.measure import Result, save
 from bench.snapshot_methods import Method, Methods
+from kitjob.job_keys import JobKeys
+from kitjob.sections import Snapshots
 from kittrain import World
 from kittrain.job.env import RankEnv
 from kittrain.rank.snapshots.state.state import State
@@ -77,7 +79,7 @@ def in_subprocess(disk: str, folder: Path) -> list[Trial]:
 def measured(disk: str, folder: Path) -> list[Trial]:
     """Run all rounds on one disk."""
     (folder / disk).mkdir()
-    env = RankEnv(snapshot_dir=folder / disk, snapshot_keep=1)
+    env = RankEnv(job=JobKeys(snapshots=Snapshots(keep=1)), snapshot_dir=folder / disk)
     world = World(env=env, device=torch.device("cpu"))
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     with throttled(folder) if disk == "slow" else nullcontext():

@@ -2,8 +2,7 @@
 
 What lives here: the spec, the manifests rendered from it, the targets that run it, and the command line.
 What never does: torch. The code that trains lives in ``kittrain`` (the folder trainer/), and the two never import each
-other; their contract is defined twice (``kitctl.base.names``, ``kittrain.job.env``), and ``tests/contract`` checks that
-both are equal.
+other; what one writes and the other reads is declared in ``kitjob``, which both import.
 """
 
 from __future__ import annotations
@@ -11,13 +10,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from kitjob import __version__
+
 if TYPE_CHECKING:
     from kitctl.api.client import Client
     from kitctl.input.specfile import load
     from kitctl.spec.job_spec import JobSpec
 
-__version__ = "0.1.0"
-__all__ = ["Client", "JobSpec", "load"]
+__all__ = ["Client", "JobSpec", "__version__", "load"]
 
 # The Python API, by module. It is imported when it is used: the command line would start later otherwise.
 _API: Final = {"Client": "api.client", "JobSpec": "spec.job_spec", "load": "input.specfile"}

@@ -14,6 +14,7 @@ import click
 from kitctl.cli import VERBS, cli
 from kitctl.cli.common import encode
 from kitctl.output.schema import json_schema, output_schema
+from tools.chart_document import document_tpl
 from tools.chart_kinds import kinds_table, kinds_tpl
 from tools.chart_values import values_schema, values_yaml
 
@@ -61,7 +62,7 @@ kitctl list -A -o json | jq -r '.items[] | select(.phase == "Failed") | .name + 
 JOB_FILE_INTRO = """\
 # The job file
 
-Written by `make docs` from `kitctl/spec/job_keys.py` and `sections.py`. A job file is YAML with these keys; flags win
+Written by `make docs` from `trainer/kitjob/job_keys.py` and `sections.py`. A job file is YAML with these keys; flags win
 over it, key by key. All keys have defaults, and an unknown key is an error that names the nearest known one. For
 editors, `kitctl schema` prints the JSON Schema ([job.schema.json](job.schema.json)):
 `# yaml-language-server: $schema=job.schema.json`.
@@ -101,6 +102,7 @@ def pages() -> dict[Path, str]:
         CHART / "values.schema.json": encode(values_schema()) + "\n",
         CHART / "values.yaml": values_yaml(),
         CHART / "templates" / "_kinds.tpl": kinds_tpl(),
+        CHART / "templates" / "_document.tpl": document_tpl(),
         DOCS / "cluster.md": _with_block((DOCS / "cluster.md").read_text("utf-8"), "kinds", kinds_table()),
     }
 

@@ -1,4 +1,4 @@
-"""The version: kept in ``kitctl/__init__.py``, and written to every file that repeats it.
+"""The version: kept in ``trainer/kitjob/__init__.py``, and written to every file that repeats it.
 
     python -m tools.set_version 0.2.0            write it everywhere, and generate docs and goldens again
     python -m tools.set_version --check [0.2.0]  fail where a file states another one
@@ -18,7 +18,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FORM: Final = re.compile(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?")
-SOURCE: Final = "kitctl/__init__.py"
+SOURCE: Final = "trainer/kitjob/__init__.py"
 _VERSION: Final = r"(?P<version>[^\s\"]+)"
 CHARTS: Final = ("charts/training-job/Chart.yaml", "charts/platform/Chart.yaml")
 # File -> the lines that state the version. The generated ones are written by `make docs goldens`.

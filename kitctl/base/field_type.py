@@ -1,6 +1,6 @@
 """The type of a field of the job file: its keys, whether it is text, what is wrong with a value.
 
-msgspec makes the same checks, but stops at the first error and words it for programmers.
+All problems of a file are found at once, and worded for its writer.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 
 from kitctl.base.errors import Problem
+from kitjob import typed
+from kitjob.decoders import MalformedError, decoder
+from kitjob.record import MISSING, camel, hints, is_record
 
 _MAX_SHOWN = 80  # characters
 _HINTS = {
@@ -31,12 +34,12 @@ class FieldType(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def fields(self) -> dict[str, FieldType]:
         """The keys of a section; empty for other types."""
-        return {field.encode_name: FieldType(field.type) for field in self._struct_fields}
+        return {camel(name): FieldType(hint) for name, hint in self._hints.items()}
 
     @property
     def required(self) -> list[str]:
         """The required keys of a section."""
-        return [field.encode_name for field in self._struct_fields if field.required]
+        return [camel(name) for name in self._hints if self.type.__fields__[name] is MISSING]
 
     @cached_property
     def values(self) -> FieldType | None:
@@ -83,6 +86,15 @@ class FieldType(msgspec.Struct, frozen=True, dict=True):
         fix = f"did you mean {near[0]}?" if near else f"the keys here are {', '.join(self.fields)}"
         return Problem.of(path, f"unknown key{where}", fix)
 
+    def build(self, value: Any) -> Any:
+        """The value of this type that a file gives, whose sections and keys are right."""
+        if isinstance(value, Mapping) and self.fields:
+            names = {camel(name): name for name in self._hints}
+            return self.type(**{names[key]: self.fields[key].build(part) for key, part in value.items()})
+        if isinstance(value, list) and self.items:
+            return tuple(map(self.items.build, value))
+        return value
+
     def errors(self, value: Any, path: str = "") -> Iterator[Problem]:
         """Everything that is wrong with a value that was read from a file."""
         if isinstance(value, Mapping) and (self.fields or self.values):
@@ -102,9 +114,9 @@ class FieldType(msgspec.Struct, frozen=True, dict=True):
         if self.fields and type(value) is not self.type:
             yield Problem.of(path, f"{_shown(value)} is not allowed", f"give a {self.type.__name__}")
         elif self.fields:
-            for field in self._struct_fields:
-                child, key = self.fields[field.encode_name], join(path, field.encode_name)
-                yield from child.object_errors(getattr(value, field.name), key)
+            for name in self._hints:
+                child, key = self.fields[camel(name)], join(path, camel(name))
+                yield from child.object_errors(getattr(value, name), key)
         elif self.items and isinstance(value, list | tuple):
             for number, item in enumerate(value):
                 yield from self.items.object_errors(item, f"{path}[{number}]")
@@ -121,9 +133,8 @@ class FieldType(msgspec.Struct, frozen=True, dict=True):
             yield from child.errors(value, path)
 
     @cached_property
-    def _struct_fields(self) -> tuple[msgspec.structs.FieldInfo, ...]:
-        section = isinstance(self.type, type) and issubclass(self.type, msgspec.Struct)
-        return msgspec.structs.fields(self.type) if section else ()
+    def _hints(self) -> dict[str, Any]:
+        return hints(self.type) if is_record(self.type) else {}
 
 
 def join(path: str, key: str) -> str:
@@ -156,17 +167,11 @@ def _hint(part: Any) -> str:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    if isinstance(value, str) and value.endswith("\n") and any(map(_has_pattern, _parts(kind))):
-        return False  # a pattern's $ also matches before a line break
     try:
-        msgspec.convert(value, kind)
-    except msgspec.ValidationError:
+        decoder(kind)(typed.encodable(value) if isinstance(value, str) else value)
+    except MalformedError:
         return False
     return True
-
-
-def _has_pattern(part: Any) -> bool:
-    return get_origin(part) is Annotated and any(meta.pattern for meta in get_args(part)[1:])
 
 
 def _shown(value: Any) -> str:

@@ -1,15 +1,11 @@
-"""Names that several modules must agree on: labels, environment variables, ports, exit codes.
+"""Names of kitctl's objects: labels, annotations, paths, commands, each with who sets and who reads it.
 
-Each has a comment on who sets it and who reads it. ``kittrain.job.env`` and ``kittrain.job.job_spec`` have the
-trainer's half, since kitctl and kittrain never import each other; ``tests/contract`` checks that both are equal.
+Those that the trainer reads, too, are in ``kitjob``.
 """
 
 from __future__ import annotations
 
 from typing import Final
-
-from kitctl import __version__
-from kitctl.base.quantity import seconds
 
 FIELD_MANAGER: Final = "kitctl"  # server-side apply: kitctl owns the fields that it sets
 
@@ -35,30 +31,22 @@ ANNOTATION_EQUAL_COMPLETIONS: Final = "kueue.x-k8s.io/job-completions-equal-para
 ANNOTATION_ELASTIC: Final = "kueue.x-k8s.io/elastic-job"
 ANNOTATION_WORKLOAD: Final = "kueue.x-k8s.io/workload"  # of a queued job's pods: their Workload; set by Kueue
 GATE_ELASTIC: Final = "kueue.x-k8s.io/elastic-job"  # holds a new pod until its node is admitted; set by Kueue
-REQUIRE: Final = "require"  # value of a setting: the job fails without it
 APP_NAME: Final = "kitctl-job"
 
 # -- the container ------------------------------------------------------------------------------------------------
 CONTAINER: Final = "pytorch"  # required by Kubeflow's operator
 PORT_NAME: Final = "pytorchjob-port"  # required by Kubeflow's operator
-RENDEZVOUS_PORT: Final = 29400  # torchrun's default
-SNAPSHOT_PATH: Final = "/snapshots"
 SECRET_PATH: Final = "/var/run/secrets/kitctl.dev"  # where the run's secret is mounted
-SECRET_KEY: Final = "key"  # of the Secret's data; read by kittrain.agent.setup.secret, too
 WORKSPACE: Final = "/workspace"  # where the job's files are mounted, the ranks' working folder then
 CODE_PATH: Final = "/var/run/kitctl.dev/code"  # where the folder that was sent is mounted, packed
 CODE_SUB_PATH: Final = ".kitctl-code"  # where a claim has the folders that were sent
 REQUIREMENTS_PATH: Final = "/var/run/kitctl.dev/requirements"  # where the requirements that were sent are mounted
 TERMINATION_LOG: Final = "/dev/termination-log"
-DEFAULT_IMAGE: Final = f"kitctl/trainer:{__version__}"
-DEFAULT_COMMAND: Final = ("-m", "kittrain.workloads.digits")
 AGENT_COMMAND: Final = ("python", "-P", "-m", "kittrain.agent")  # -P: modules next to the script must not hide ours
 FORK_SERVER_COMMAND: Final = ("python", "-P", "-m", "kittrain.agent.forkserver")  # then the shim's script
 CODE_STORE_COMMAND: Final = ("python", "-P", "-m", "kittrain.helper.code_store")  # then the folder and the verb
 SNAPSHOTS_COMMAND: Final = ("python", "-P", "-m", "kittrain.rank.snapshots", "--folder")  # then the folder and the verb
 
-REPORT_KEY: Final = "report"  # of the status ConfigMap: the report as JSON; written by rank 0's agent
-PREPARING_KEY: Final = "preparing-"  # and a node's index: what that node does before it joins
 
 # -- objects beside the job, named after it -------------------------------------------------------------------------
 
@@ -86,70 +74,3 @@ def secret_name(job: str) -> str:
 def snapshots_name(job: str) -> str:
     """The PersistentVolumeClaim that is created for snapshots."""
     return f"{job}-snapshots"
-
-
-# -- environment: torchrun's, so that an image with plain `torchrun` works, too -------------------
-PET_NNODES: Final = "PET_NNODES"  # "3" or "2:4"
-PET_NPROC_PER_NODE: Final = "PET_NPROC_PER_NODE"
-PET_RDZV_BACKEND: Final = "PET_RDZV_BACKEND"
-PET_RDZV_ENDPOINT: Final = "PET_RDZV_ENDPOINT"  # host:port of node 0
-PET_RDZV_ID: Final = "PET_RDZV_ID"  # unique for each run
-PET_RDZV_CONF: Final = "PET_RDZV_CONF"  # key=value,key=value
-PET_MAX_RESTARTS: Final = "PET_MAX_RESTARTS"
-PET_LOCAL_ADDR: Final = "PET_LOCAL_ADDR"  # the pod's address; torchrun may detect another one
-
-# -- environment: ours, set by manifests and by the local target, read by kittrain.agent and the ranks --------------
-KIT_SPEC: Final = "KIT_SPEC"  # the job as one JSON document: ``environment.agent_spec``, ``kittrain.job.job_spec``
-KIT_NODE_INDEX: Final = "KIT_NODE_INDEX"  # 0..max-1; node 0 hosts the rendezvous
-KIT_NODE_NAME: Final = "KIT_NODE_NAME"  # the Kubernetes node of the pod
-KIT_POD: Final = "KIT_POD"
-KIT_SNAPSHOT_DIR: Final = "KIT_SNAPSHOT_DIR"  # also read by scripts; absent: no snapshots
-KIT_TERMINATION_LOG: Final = "KIT_TERMINATION_LOG"  # also read by agents that cannot read the document
-KIT_EXIT_CODES: Final = "KIT_EXIT_CODES"  # agents older than KIT_SPEC fail with its value: ``environment.TOO_OLD``
-KIT_AUTO_BACKEND: Final = "KIT_AUTO_BACKEND"  # set by an image: the backend for `auto`
-KIT_WARM_WORKERS: Final = "KIT_WARM_WORKERS"  # set by an image or a job: "0" starts each rank as a new interpreter
-KIT_SCRIPT_HOOKS: Final = (
-    "KIT_SCRIPT_HOOKS"  # set by an image or a job: "0" disables the hooks in torch's optimizers and process groups
-)
-KIT_RESTART_IN_PLACE: Final = "KIT_RESTART_IN_PLACE"  # set by an image or a job: "0" ends a pod with its agent
-KIT_MEMORY_ROOT: Final = "KIT_MEMORY_ROOT"  # set by an image: the folder for in-memory copies, instead of /dev/shm
-
-# Settings of torchrun's c10d rendezvous: a dead node is noticed after 5 x 1 s instead of the default 3 x 5 s.
-_RENDEZVOUS_KNOBS: Final = "keep_alive_interval=1,keep_alive_max_attempt=5,read_timeout=15,close_timeout=5"
-
-
-def rendezvous_conf(join_timeout: str, last_call: str) -> str:
-    """PET_RDZV_CONF: durations in whole seconds."""
-    return f"join_timeout={seconds(join_timeout)},last_call_timeout={seconds(last_call)},{_RENDEZVOUS_KNOBS}"
-
-
-SWITCHES: Final = frozenset(
-    {KIT_WARM_WORKERS, KIT_SCRIPT_HOOKS, KIT_RESTART_IN_PLACE}
-)  # what a job may set of the kit's own: 0 or 1
-RESERVED_ENV_PREFIXES: Final = ("PET_", "KIT_", "TORCHELASTIC_")
-RESERVED_ENV: Final = frozenset(
-    {
-        "RANK",
-        "LOCAL_RANK",
-        "GROUP_RANK",
-        "ROLE_RANK",
-        "WORLD_SIZE",
-        "LOCAL_WORLD_SIZE",
-        "GROUP_WORLD_SIZE",
-        "ROLE_WORLD_SIZE",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-        "JOB_COMPLETION_INDEX",
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",
-    }
-)
-
-
-def is_reserved(variable: str) -> bool:
-    """Whether the launcher sets a variable, so that a job must not."""
-    return variable not in SWITCHES and (variable in RESERVED_ENV or variable.startswith(RESERVED_ENV_PREFIXES))
-
-
-# -- the agent's exit codes, read by what restarts it ----------------------------------------------------------------
-# Kinds of job whose controllers need other codes define their own (kitctl.kinds).
-EXIT_CODES: Final = {"done": 0, "drained": 75, "retryable": 76, "fatal": 78}

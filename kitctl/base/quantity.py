@@ -1,28 +1,14 @@
-"""Parse and format durations (``1h30m``), quantities (``16Gi``) and counts (``2 nodes``). Pure."""
+"""Format durations (``1h30m``), quantities (``16Gi``) and counts (``2 nodes``). Pure."""
 
 from __future__ import annotations
 
 import re
 
-_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _FACTORS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3}
 _FACTORS |= {unit: 1000.0 ** (power + 2) for power, unit in enumerate("MGTPE")}
 _FACTORS |= {f"{unit}i": 1024.0 ** (power + 1) for power, unit in enumerate("KMGTPE")}
 # Kubernetes' own grammar. 1E is an exa, and 1E1 is ten.
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|([+-]?(?:\d+\.?\d*|\.\d+))([numkMGTPE]|[KMGTPE]i)")
-
-
-def seconds(text: str) -> int:
-    """``"1h30m"`` or ``"90"`` as whole seconds.
-
-    Raises:
-        ValueError: not a duration.
-    """
-    if re.fullmatch(r"[0-9]{1,9}", text):
-        return int(text)
-    if not re.fullmatch(r"([0-9]{1,9}[dhms])+", text):
-        raise ValueError(f"{text!r} is not a duration like 90, 45s, 10m or 1h30m")
-    return sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"([0-9]+)([dhms])", text))
 
 
 def duration(total: float) -> str:

@@ -63,7 +63,7 @@ def yes_option(function: F) -> F:
 
 def seconds(text: str | None) -> float | None:
     """A duration from an option as seconds."""
-    from kitctl.base.quantity import seconds as parse
+    from kitjob.durations import seconds as parse
 
     try:
         return None if text is None else float(parse(text))

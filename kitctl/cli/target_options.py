@@ -66,7 +66,7 @@ def object_name(_context: click.Context, _option: click.Parameter, given: str | 
     Raises:
         click.BadParameter: no object can have that name.
     """
-    from kitctl.spec.fields import is_name
+    from kitjob.fields import is_name
 
     if given and not is_name(given):
         raise click.BadParameter(f"{given!r} is not a valid name: use lower-case letters, digits, '-' and '.'")
@@ -84,7 +84,7 @@ def _client(target: str | None, context: str | None, kubeconfig: str | None) -> 
 
 def _job_name(_context: click.Context, _argument: click.Parameter, given: str) -> str:
     from kitctl.base.errors import NotFound
-    from kitctl.spec.fields import is_name
+    from kitjob.fields import is_name
 
     if not is_name(given):
         raise NotFound(f"no job {given!r}: not a valid name", fix="kitctl list -A shows all jobs")

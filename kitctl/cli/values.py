@@ -47,7 +47,7 @@ def pod_of_file(path: str) -> dict[str, Any]:
     from kitctl.base import yamlstrict
     from kitctl.base.errors import SpecError
     from kitctl.base.field_type import FieldType
-    from kitctl.spec.pod_section import Pod
+    from kitjob.pod_section import Pod
 
     mapping, problems = yamlstrict.read(_text(path), path, FieldType(Pod))
     if problems:

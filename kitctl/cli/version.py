@@ -7,10 +7,10 @@ import platform
 import click
 
 import kitctl
-from kitctl.base import names
 from kitctl.cli.command import Command
 from kitctl.cli.common import echo, echo_json
 from kitctl.cli.options import output_option
+from kitjob.names import DEFAULT_IMAGE
 
 EPILOG = """\b
 Examples:
@@ -29,5 +29,5 @@ def command(output: str | None) -> None:
         echo_json(documents.version())
         return
     echo(f"kitctl {kitctl.__version__}")
-    echo(f"image  {names.DEFAULT_IMAGE}")
+    echo(f"image  {DEFAULT_IMAGE}")
     echo(f"python {platform.python_version()} on {platform.system()} {platform.machine()}")

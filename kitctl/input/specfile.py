@@ -12,14 +12,13 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from kitctl.base import yamlstrict
 from kitctl.base.errors import SpecError, UsageError
 from kitctl.base.field_type import FieldType
 from kitctl.input.job_request import JobRequest, merge, nested
 from kitctl.spec.job_spec import JobSpec
 from kitctl.spec.rules import default_name
+from kitjob.record import replace
 
 _JOB: Final = FieldType(JobSpec)
 
@@ -41,12 +40,12 @@ def build(job: JobRequest, *, suffix: str = "") -> JobSpec:
     if problems := list(_JOB.errors(mapping)):
         raise SpecError(problems, source=source)
     try:
-        spec = msgspec.convert(mapping, JobSpec)
+        spec: JobSpec = _JOB.build(mapping)
     except SpecError as error:
         raise SpecError(error.problems, source=source) from error
     if mapping.get("name") or not suffix:
         return spec
-    return msgspec.structs.replace(spec, name=default_name(spec, suffix))
+    return replace(spec, name=default_name(spec, suffix))
 
 
 def load(path: Path) -> JobSpec:

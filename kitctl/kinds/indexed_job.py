@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from kitctl.base import names
 from kitctl.kinds.job_kind import JobKind, Object, Result, plain_env
+from kitjob import variables
+from kitjob.names import EXIT_CODES
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"  # an annotation of each pod, and a label
 JOB_UID: Final = "batch.kubernetes.io/controller-uid"  # a label of each pod
@@ -24,7 +25,7 @@ class IndexedJob(JobKind):
     resource = "Job"
     plural = "jobs"
     template = "indexed-job"
-    exit_codes = names.EXIT_CODES
+    exit_codes = EXIT_CODES
     terminal_conditions: ClassVar[Mapping[str, Result]] = {
         "SuccessCriteriaMet": "Succeeded",
         "Complete": "Succeeded",
@@ -33,8 +34,8 @@ class IndexedJob(JobKind):
     }
     index_label = INDEX
     downward_env: ClassVar[Mapping[str, str]] = {
-        names.KIT_NODE_INDEX: f"metadata.annotations['{INDEX}']",
-        names.PET_RDZV_ID: f"metadata.labels['{JOB_UID}']",
+        variables.KIT_NODE_INDEX: f"metadata.annotations['{INDEX}']",
+        variables.PET_RDZV_ID: f"metadata.labels['{JOB_UID}']",
     }
     pods_know_uid = True
     sets_torchrun_env = False
@@ -53,7 +54,7 @@ class IndexedJob(JobKind):
 
     def nodes(self, job: Object) -> str:
         """A Job has no field for a range; the pods' environment holds it."""
-        return plain_env(self.pod_template(job)).get(names.PET_NNODES, str(self.desired_nodes(job)))
+        return plain_env(self.pod_template(job)).get(variables.PET_NNODES, str(self.desired_nodes(job)))
 
     def desired_nodes(self, job: Object) -> int:
         """``spec.parallelism``."""

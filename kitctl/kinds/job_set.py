@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from kitctl.base import names
 from kitctl.kinds.indexed_job import INDEX
 from kitctl.kinds.job_kind import JobKind, Object, Result, plain_env
+from kitjob import variables
+from kitjob.names import EXIT_CODES
 
 NODE: Final = "node"  # the name of its one replicated Job
 SET_UID: Final = "jobset.sigs.k8s.io/jobset-uid"  # a label of each pod
@@ -20,8 +21,8 @@ class JobSetPods(JobKind):
     random_suffix = len("-abcde")
     index_label = INDEX
     downward_env: ClassVar[Mapping[str, str]] = {
-        names.KIT_NODE_INDEX: f"metadata.annotations['{INDEX}']",
-        names.PET_RDZV_ID: f"metadata.labels['{SET_UID}']",
+        variables.KIT_NODE_INDEX: f"metadata.annotations['{INDEX}']",
+        variables.PET_RDZV_ID: f"metadata.labels['{SET_UID}']",
     }
     pods_know_uid = True
 
@@ -44,7 +45,7 @@ class JobSet(JobSetPods):
     plural = "jobsets"
     operator = "the JobSet controller"
     template = "jobset"
-    exit_codes = names.EXIT_CODES
+    exit_codes = EXIT_CODES
     terminal_conditions: ClassVar[Mapping[str, Result]] = {"Completed": "Succeeded", "Failed": "Failed"}
     fixed_size = "the number of nodes of a JobSet cannot be changed"
     sets_torchrun_env = False
@@ -62,7 +63,7 @@ class JobSet(JobSetPods):
 
     def nodes(self, job: Object) -> str:
         """The pods' environment holds the range, as for an Indexed Job."""
-        return plain_env(self.pod_template(job)).get(names.PET_NNODES, str(self.desired_nodes(job)))
+        return plain_env(self.pod_template(job)).get(variables.PET_NNODES, str(self.desired_nodes(job)))
 
     def desired_nodes(self, job: Object) -> int:
         """Its Job's ``parallelism``."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from kitctl.base import names
 from kitctl.kinds.job_kind import JobKind, Object, Result
+from kitjob import variables
+from kitjob.names import EXIT_CODES
 
 REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"  # a label of each pod
 
@@ -26,10 +27,10 @@ class PyTorchJob(JobKind):
     legacy = "PyTorchJob is legacy: Kubeflow replaces it by TrainJob, and Kueue no longer manages it by default"
     template = "pytorchjob"
     # Its restart policy ExitCode restarts a pod for 128 and above only.
-    exit_codes = names.EXIT_CODES | {"drained": 143, "retryable": 144}
+    exit_codes = {**EXIT_CODES} | {"drained": 143, "retryable": 144}
     terminal_conditions: ClassVar[Mapping[str, Result]] = {"Succeeded": "Succeeded", "Failed": "Failed"}
     index_label = REPLICA_INDEX
-    downward_env: ClassVar[Mapping[str, str]] = {names.KIT_NODE_INDEX: f"metadata.labels['{REPLICA_INDEX}']"}
+    downward_env: ClassVar[Mapping[str, str]] = {variables.KIT_NODE_INDEX: f"metadata.labels['{REPLICA_INDEX}']"}
     pods_know_uid = False
     sets_torchrun_env = True
     headless_service = False

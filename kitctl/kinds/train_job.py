@@ -9,10 +9,12 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
-from kitctl.base import names
+from kitctl.base import documents, names
 from kitctl.base.errors import Problem, SpecError
 from kitctl.kinds.job_kind import Object, Prerequisite, Result, plain_env
 from kitctl.kinds.job_set import NODE, SET_NAME, JobSetPods
+from kitjob import variables
+from kitjob.names import EXIT_CODES, SNAPSHOT_PATH
 
 MANAGER: Final = "kitctl.dev/kitctl"  # of the patch that the job makes to its runtime
 RUNTIME: Final = "kitctl-submit"  # for jobs that kitctl or its chart renders
@@ -83,7 +85,7 @@ class TrainJob(JobSetPods):
     )
     elastic_runtime = ELASTIC_RUNTIME
     template = "trainjob"
-    exit_codes = names.EXIT_CODES
+    exit_codes = EXIT_CODES
     terminal_conditions: ClassVar[Mapping[str, Result]] = {"Complete": "Succeeded", "Failed": "Failed"}
     in_queues = False
     fixed_size = "the number of nodes of a TrainJob cannot be changed"
@@ -154,8 +156,7 @@ class TrainJob(JobSetPods):
     def nodes(self, job: Object) -> str:
         """The range that its agents read; a TrainJob has none."""
         env, most = plain_env(self.pod_template(job)), self.desired_nodes(job)
-        document = json.loads(env.get(names.KIT_SPEC, "{}").replace("$$", "$"))
-        low = int(env.get("KIT_MIN_NODES") or document.get("min_nodes") or most)
+        low = documents.min_nodes(env, most)
         return str(most) if low == most else f"{low}:{most}"
 
     def desired_nodes(self, job: Object) -> int:
@@ -215,7 +216,7 @@ def _own_patch(job: Object) -> Object | None:
 def _plain_patch(job: Object) -> Object:
     """What a handwritten job gets from its runtime, with the job's own variables."""
     claim = {"name": "snapshots", "persistentVolumeClaim": {"claimName": f"{PLAIN_CLAIM}-{job['metadata']['name']}"}}
-    mount = {"name": "snapshots", "mountPath": names.SNAPSHOT_PATH}
+    mount = {"name": "snapshots", "mountPath": SNAPSHOT_PATH}
     own = job["spec"].get("trainer", {}).get("env", ())
-    env = [{"name": names.KIT_SNAPSHOT_DIR, "value": names.SNAPSHOT_PATH}, *own]
+    env = [{"name": variables.KIT_SNAPSHOT_DIR, "value": SNAPSHOT_PATH}, *own]
     return {"spec": {"containers": [{"name": NODE, "env": env, "volumeMounts": [mount]}], "volumes": [claim]}}

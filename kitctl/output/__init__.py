@@ -15,7 +15,6 @@ import msgspec
 
 import kitctl
 from kitctl import targets
-from kitctl.base import names
 from kitctl.output.base import API_VERSION, Document
 from kitctl.output.history import AuditReport, Snapshot, SnapshotDetails, SnapshotList
 from kitctl.output.jobs import Job, JobList
@@ -26,6 +25,7 @@ from kitctl.state import faults, snapshots
 from kitctl.state.checks import Finding
 from kitctl.state.logs import Line
 from kitctl.state.phase import JobState
+from kitjob.names import DEFAULT_IMAGE
 
 __all__ = [
     "API_VERSION",
@@ -70,7 +70,7 @@ def version() -> Version:
     """What is installed."""
     return Version(
         version=kitctl.__version__,
-        image=names.DEFAULT_IMAGE,
+        image=DEFAULT_IMAGE,
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.machine()}",
         manifests=str(templates.folder()),

@@ -11,9 +11,11 @@ from typing import Any
 import msgspec
 
 from kitctl import kinds
-from kitctl.spec import job_keys, pod_section, sections
+from kitctl.base.encoding import struct_of
 from kitctl.spec import job_spec as spec
 from kitctl.state import snapshots
+from kitjob import job_keys, pod_section, sections
+from kitjob.record import camel
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -22,7 +24,9 @@ Schema = dict[str, Any]
 
 def json_schema() -> Schema:
     """The schema of a job file; as kinds it has those that are installed."""
-    schema = _described("kitctl job", msgspec.json.schema(spec.JobSpec), (sections, pod_section, job_keys, spec))
+    schema = _described(
+        "kitctl job", msgspec.json.schema(struct_of(spec.JobSpec)), (sections, pod_section, job_keys, spec)
+    )
     kind = schema["$defs"]["JobSpec"]["properties"]["kind"]
     kind["enum"] = [kinds.AUTO, *kinds.all_kinds()]
     for key in ("type", "pattern", "examples"):
@@ -66,14 +70,13 @@ def _documentation(modules: Iterable[ModuleType]) -> dict[str, dict[str, str]]:
         for node in tree.body:
             if isinstance(node, ast.ClassDef):
                 kind = getattr(module, node.name)
-                found[node.name] = found.get(kind.__base__.__name__, {}) | _fields(node, kind)
+                found[node.name] = found.get(kind.__base__.__name__, {}) | _fields(node)
     return found
 
 
-def _fields(written: ast.ClassDef, section: type[msgspec.Struct]) -> dict[str, str]:
-    keys = {field.name: field.encode_name for field in msgspec.structs.fields(section)}
+def _fields(written: ast.ClassDef) -> dict[str, str]:
     return {
-        keys[field.target.id]: inspect.cleandoc(text.value.value)
+        camel(field.target.id): inspect.cleandoc(text.value.value)
         for field, text in zip(written.body, written.body[1:], strict=False)
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)

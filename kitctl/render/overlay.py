@@ -17,7 +17,7 @@ from kitctl.base import names
 from kitctl.base.errors import Problem, SpecError
 from kitctl.spec import pod_rules
 from kitctl.spec.job_spec import JobSpec
-from kitctl.spec.pod_section import Pod
+from kitjob.pod_section import Pod
 
 KEYED: Final = {  # lists that are merged by a key of their items
     "containers": "name",

@@ -14,7 +14,7 @@ from kitctl.base import names
 from kitctl.code.code_tree import SentFolder, Sources
 from kitctl.render import environment
 from kitctl.spec.job_spec import JobSpec
-from kitctl.spec.sections import Volume
+from kitjob.sections import Volume
 
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,6 @@ import msgspec
 
 from kitctl import kinds
 from kitctl.base import names
-from kitctl.base.quantity import seconds
 from kitctl.code.code_tree import SentFolder, Sources
 from kitctl.kinds import JobKind
 from kitctl.render import environment, object_metadata
@@ -17,7 +16,9 @@ from kitctl.render.pod_groups import POD_GROUPS, PodGroupKind
 from kitctl.render.pod_mounts import Mount, mounts, source_key
 from kitctl.render.pod_mounts import claim as claim_name
 from kitctl.spec.job_spec import JobSpec
-from kitctl.spec.sections import EnvSource
+from kitjob.document import written
+from kitjob.durations import seconds
+from kitjob.sections import EnvSource
 
 # Default requests. A pod without requests is evicted first when memory runs short.
 DEFAULT_REQUESTS: Final = {"cpu": "100m", "memory": "512Mi"}
@@ -159,7 +160,7 @@ def template_values(
         mounts=tuple(mounts(spec, sources)),
         command=tuple(map(environment.escape_var_refs, (*names.AGENT_COMMAND, "--", *spec.command, *spec.args))),
         resources=resources(spec),
-        tolerations=tuple(map(msgspec.to_builtins, spec.scheduling.tolerations)),
+        tolerations=tuple(map(written, spec.scheduling.tolerations)),
         deadline=seconds(spec.policy.deadline) if spec.policy.deadline else None,
         ttl=seconds(spec.policy.ttl) if spec.policy.ttl else None,
     )

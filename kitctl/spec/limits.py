@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from kitctl.base.errors import Problem
-from kitctl.base.quantity import seconds
+from kitjob.document import LIMIT, selection, written
+from kitjob.durations import seconds
 
 if TYPE_CHECKING:
-    from kitctl.spec.job_keys import JobKeys
+    from kitjob.job_keys import JobKeys
 
 MAX_TEXT_BYTES: Final = 128 * 1024  # an argument, or a variable with its name: Linux' MAX_ARG_STRLEN
 MAX_INT: Final = 2**31 - 1  # Kubernetes uses 32 bits
@@ -26,7 +26,7 @@ _TIMES: Final = {  # by section and field: whether 0 is allowed
 
 def texts(spec: JobKeys) -> Iterator[Problem]:
     """Processes take no NUL, only UTF-8, and no text longer than the kernel allows."""
-    for field, text in _leaves(msgspec.to_builtins(spec)):
+    for field, text in _leaves(written(spec)):
         if isinstance(text, str) and _INVALID_TEXT.search(text):
             yield Problem.of(field, f"{text!r} cannot be passed to a process", "use UTF-8 text without NUL")
         elif isinstance(text, str) and len(field) + len(text.encode()) >= MAX_TEXT_BYTES:
@@ -34,16 +34,26 @@ def texts(spec: JobKeys) -> Iterator[Problem]:
             yield Problem.of(field, what, "put them into a file, and name it in send")
 
 
+def document(spec: JobKeys) -> Iterator[Problem]:
+    """The settings that agents and ranks read fit into a variable."""
+    told = selection(spec)
+    size = len(json.dumps(told, ensure_ascii=False).encode(errors="replace"))
+    if size > LIMIT:
+        longest, _ = max(_leaves(told), key=lambda leaf: len(str(leaf[1])))
+        what = f"with this the nodes are told {size} bytes of settings, and a variable holds {LIMIT}"
+        yield Problem.of(longest, what, "make it shorter")
+
+
 def numbers(spec: JobKeys) -> Iterator[Problem]:
     """Numbers fit into 32 bits."""
-    for field, number in _leaves(msgspec.to_builtins(spec)):
+    for field, number in _leaves(written(spec)):
         if isinstance(number, int) and number > MAX_INT:
             yield Problem.of(field, f"{number} is too large", f"use at most {MAX_INT}")
 
 
 def times(spec: JobKeys) -> Iterator[Problem]:
     """Times fit into 32 bits of seconds, and are not 0 where that would end the job at once."""
-    given = msgspec.to_builtins(spec)
+    given = written(spec)
     for section, fields in _TIMES.items():
         for field, may_be_zero in fields.items():
             text = given.get(section, {}).get(field, "auto")

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kitctl.base import names
 from kitctl.base.errors import Problem
+from kitjob import variables
 
 if TYPE_CHECKING:
-    from kitctl.spec.job_keys import JobKeys
-    from kitctl.spec.pod_section import Pod
+    from kitjob.job_keys import JobKeys
+    from kitjob.pod_section import Pod
 
 _KIT: Final = "is set by the kit, which needs it as it is"
 _POD_FIELDS: Final = ("restartPolicy", "hostname", "subdomain", "setHostnameAsFQDN", "activeDeadlineSeconds")
@@ -65,7 +66,7 @@ def _containers(pod: Pod) -> Iterator[Problem]:
             yield Problem.of(f"{where}.lifecycle", _HOOKS, fix)
         for variable in _items(container.get("env")):
             given = str(variable.get("name", ""))
-            if names.is_reserved(given):
+            if variables.is_reserved(given):
                 yield Problem.of(f"{where}.env[{given}]", "is set by the launcher for every rank", "use another name")
 
 

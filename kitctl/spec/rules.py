@@ -15,9 +15,11 @@ from kitctl import kinds
 from kitctl.base import names
 from kitctl.base.errors import Problem
 from kitctl.spec import limits, pod_rules
+from kitjob import variables
+from kitjob.names import REQUIRE
 
 if TYPE_CHECKING:
-    from kitctl.spec.job_keys import JobKeys
+    from kitjob.job_keys import JobKeys
 
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _VOLUME_SOURCES = ("claim", "configMap", "secret", "emptyDir", "hostPath", "csi")
@@ -99,11 +101,11 @@ def _command(spec: JobKeys) -> Iterator[Problem]:
 
 
 def _environment(spec: JobKeys) -> Iterator[Problem]:
-    for field, variables in (("env", spec.env), ("secrets", spec.secrets)):
-        for name in variables:
-            if names.is_reserved(name):
+    for field, given in (("env", spec.env), ("secrets", spec.secrets)):
+        for name in given:
+            if variables.is_reserved(name):
                 yield Problem.of(f"{field}.{name}", "is set by the launcher for every rank", "use another name")
-    for name in sorted(spec.env.keys() & names.SWITCHES):
+    for name in sorted(spec.env.keys() & variables.SWITCHES):
         if spec.env[name] not in {"0", "1"}:
             yield Problem.of(f"env.{name}", "is a switch", "give 0 or 1")
     for name in spec.env.keys() & spec.secrets.keys():
@@ -211,7 +213,7 @@ def _queue(spec: JobKeys) -> Iterator[Problem]:
 
 
 def _secret(spec: JobKeys) -> Iterator[Problem]:
-    if spec.security.rendezvous_secret == names.REQUIRE and spec.rendezvous.backend != "hub":
+    if spec.security.rendezvous_secret == REQUIRE and spec.rendezvous.backend != "hub":
         what = f"require is not possible with rendezvous.backend {spec.rendezvous.backend}"
         yield Problem.of("security.rendezvousSecret", what, "use the hub")
 
@@ -224,6 +226,7 @@ RULES: tuple[Callable[[JobKeys], Iterator[Problem]], ...] = (
     _command,
     _environment,
     limits.texts,
+    limits.document,
     limits.numbers,
     limits.times,
     _volumes,

@@ -13,6 +13,7 @@ import yaml
 
 from kitctl import kinds
 from kitctl.base import names
+from kitjob import variables
 from tests.cluster.kind.settings import SHORT_COMMANDS
 
 Object = dict[str, Any]
@@ -71,7 +72,7 @@ def _order_of_env(thing: Object) -> None:
         env = template["spec"]["containers"][0]["env"]
         env.sort(key=lambda variable: variable["name"])
         for variable in env:
-            if variable["name"] == names.KIT_SPEC and isinstance(variable["value"], str):
+            if variable["name"] == variables.KIT_SPEC and isinstance(variable["value"], str):
                 variable["value"] = json.loads(variable["value"].replace("$$", "$"))
 
 

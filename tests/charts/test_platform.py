@@ -85,12 +85,12 @@ def test_the_agent_of_a_handwritten_job_has_all_variables(installed: dict[str, d
             text = text.replace(f"$({known})", value)
         values[one["name"]] = text
     node = env.node_env(values | {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1", "PET_NODE_RANK": "1"})
-    assert (node.job, node.namespace, node.run_id, node.node_index) == ("five", "team", "the-uid", 1)
-    assert (node.min_nodes, node.max_nodes, node.procs_per_node) == (2, 2, 1)
+    assert (node.job.name, node.job.namespace, node.run_id, node.node_index) == ("five", "team", "the-uid", 1)
+    assert (node.job.min_nodes, node.job.max_nodes, node.procs_per_node) == (2, 2, 1)
     assert torchrun.is_node(values), "a job that replaces the command by torchrun gets the agent, too"
     assert f" {SUPERVISOR} " in container["lifecycle"]["preStop"]["exec"]["command"][-1]
     host = KINDS["TrainJob"].dns_name("five", 0)
-    assert (node.rendezvous_host, node.rendezvous_port) == (f"{host}.team.svc", 29400)
+    assert (node.run.rendezvous_host, node.run.rendezvous_port) == (f"{host}.team.svc", 29400)
     assert (str(node.snapshot_dir), node.grace_seconds) == ("/snapshots", train_job.GRACE_SECONDS)
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from kitctl.base import names
 from kitctl.base.errors import SpecError
 from kitctl.input import specfile
 from kitctl.input.job_request import JobRequest
+from kitjob import variables
 from tests.charts.helm import refusal, rendered
 
 
@@ -60,14 +60,14 @@ def test_a_rules_message_is_that_of_kitctl(job: dict[str, Any]) -> None:
 
 
 def test_every_reserved_name_is_known() -> None:
-    reserved = [*names.RESERVED_ENV, *(f"{prefix}X" for prefix in names.RESERVED_ENV_PREFIXES)]
+    reserved = [*variables.RESERVED_ENV, *(f"{prefix}X" for prefix in variables.RESERVED_ENV_PREFIXES)]
     job = {"env": dict.fromkeys(reserved, "")}
     assert len(kitctl_errors(job)) == len(reserved)
     assert kitctl_errors(job) <= set(refusal(job))
 
 
 def test_switches_of_a_job_are_not_reserved() -> None:
-    job = {"name": "job", "env": dict.fromkeys(names.SWITCHES, "0")}
+    job = {"name": "job", "env": dict.fromkeys(variables.SWITCHES, "0")}
     assert specfile.build(JobRequest(flags=job)).env == job["env"]
     rendered(given=job)
 

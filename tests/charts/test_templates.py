@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from kitctl import kinds
-from kitctl.base import names
 from kitctl.code.code_tree import ARCHIVE_LIMIT, Sources
 from kitctl.code.sources import sources
 from kitctl.code.workdir.collecting import collect
@@ -15,6 +14,7 @@ from kitctl.input import specfile
 from kitctl.input.job_request import JobRequest
 from kitctl.render import objects as render
 from kitctl.spec.job_spec import JobSpec
+from kitjob import variables
 from kittrain.job.env import node_env
 from tests.charts.helm import CHART, DIFFERENCES, Object, alike, rendered
 from tests.kitctl.render.test_objects import ACCEPTED, KINDS, LIMITS, SOURCES
@@ -88,8 +88,8 @@ def test_numbers_of_any_length_are_whole() -> None:
     assert_equal({"name": "job", **numbers})
     set_by_flag = rendered("--set", "snapshots.everySteps=12345678,policy.backoffLimit=12345678")
     assert set_by_flag[-1]["spec"]["backoffLimit"] == 12345678
-    assert document_in(set_by_flag)["snapshot_every"] == 12345678
-    assert '"snapshot_every":12345678' in env_in(set_by_flag)[names.KIT_SPEC], "not 1.2345678e+07"
+    assert document_in(set_by_flag)["job"]["snapshots"]["everySteps"] == 12345678
+    assert '"everySteps":12345678' in env_in(set_by_flag)[variables.KIT_SPEC], "not 1.2345678e+07"
 
 
 TEXTS = ["<a> & b", "$(HOME) $$ $(", "a \"b\" 'c' \\", "a\nb\t", "{{ .Values }}", "ü 🦆 数字", "1e3", "\u2028"]
@@ -99,8 +99,8 @@ TEXTS = ["<a> & b", "$(HOME) $$ $(", "a \"b\" 'c' \\", "a\nb\t", "{{ .Values }}"
 def test_the_document_contains_any_text_unchanged(text: str) -> None:
     job = {"name": "job", "nccl": {"interface": text}, "snapshots": {"path": f"/{text}"}}
     chart = rendered(given=job)
-    agent = node_env({names.KIT_SPEC: expanded(env_in(chart)[names.KIT_SPEC], {"HOME": "/root"})})
-    assert (agent.interface, agent.log_dir) == (text, Path(f"/{text}/logs"))
+    agent = node_env({variables.KIT_SPEC: expanded(env_in(chart)[variables.KIT_SPEC], {"HOME": "/root"})})
+    assert (agent.job.nccl.interface, agent.run.log_dir) == (text, f"/{text}/logs")
 
 
 @pytest.mark.parametrize("duration", ["90", "010", "08m", "1h30m", "2d3h4m5s"])

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import json
 
-import msgspec
 import yaml
 
 import kitctl
 from kitctl.output.schema import json_schema
 from kitctl.spec.job_spec import JobSpec
-from kitctl.spec.sections import Section
+from kitjob import typed
+from kitjob.record import Record, camel
 from tests.charts.helm import CHART, KUBERNETES, helm, rendered
 from tools.chart_values import CHART_ONLY
 
@@ -34,12 +34,11 @@ def test_the_defaults_are_those_of_the_spec() -> None:
     assert everything(JobSpec()) | {"name": ""} | own == VALUES
 
 
-def everything(section: Section) -> dict[str, object]:
+def everything(section: Record) -> dict[str, object]:
     """A section with its defaults, by the keys of a job file."""
-    values = {field.encode_name: getattr(section, field.name) for field in msgspec.structs.fields(section)}
+    values = {camel(name): getattr(section, name) for name in section.__fields__}
     return {
-        key: everything(value) if isinstance(value, Section) else msgspec.json.decode(msgspec.json.encode(value))
-        for key, value in values.items()
+        key: everything(value) if isinstance(value, Record) else typed.encode(value) for key, value in values.items()
     }
 
 

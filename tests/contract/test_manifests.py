@@ -7,20 +7,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from kitctl.base import names
 from kitctl.kinds import KINDS, indexed_job, job_set, pytorch_job
 from kitctl.render import environment
 from kitctl.render import objects as render
-from kitctl.spec.fields import Kind
 from kitctl.spec.job_spec import JobSpec
-from kitctl.spec.sections import Nccl, Policy, Security, Snapshots
 from kitctl.targets.local import launch
 from kitctl.targets.local.folder import JobFolder
 from kitctl.targets.local.records import Job
-from kittrain.agent.setup import secret
+from kitjob.document import selection
+from kitjob.fields import Kind
+from kitjob.job_keys import JobKeys
+from kitjob.names import SECRET_KEY
+from kitjob.record import replace
+from kitjob.sections import Nccl, Policy, Security, Snapshots
+from kitjob.variables import KIT_SPEC
 from kittrain.job import env
 
 SPEC = JobSpec(
@@ -61,8 +64,8 @@ GRACE = {kind: 60 if kind == "TrainJob" else 90 for kind in KINDS}  # a TrainJob
 
 
 def pod_environment(kind: Kind) -> dict[str, str]:
-    policy = msgspec.structs.replace(SPEC.policy, grace_period=f"{GRACE[kind]}s")
-    job = render.manifests(msgspec.structs.replace(SPEC, kind=kind, policy=policy))[-1]
+    policy = replace(SPEC.policy, grace_period=f"{GRACE[kind]}s")
+    job = render.manifests(replace(SPEC, kind=kind, policy=policy))[-1]
     values = _values(KINDS[kind].pod_template(job))
     controllers = {"TrainJob": _trainers, "PyTorchJob": _operators}
     return values | controllers.get(kind, lambda _: {})(job["spec"])
@@ -76,8 +79,8 @@ def _values(template: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def document(variables: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(variables[names.KIT_SPEC].replace("$$", "$"))
+def document_in(given: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(given[KIT_SPEC].replace("$$", "$"))
     return found
 
 
@@ -109,29 +112,29 @@ def _operators(job: dict[str, Any]) -> dict[str, str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_node_reads_the_submitted_values(kind: Kind) -> None:
     node = env.node_env(pod_environment(kind))
-    assert (node.job, node.namespace, node.node_index) == ("job", "team", 3)
+    assert (node.job.name, node.job.namespace, node.node_index) == ("job", "team", 3)
     assert (node.pod, node.host, node.local_addr) == ("the-pod", "the-machine", "10.0.0.3")
-    assert (node.min_nodes, node.max_nodes, node.procs_per_node, node.gpus_per_node) == (2, 4, 2, 8)
-    assert (node.rendezvous_port, node.interface, node.max_restarts) == (29400, "eth1", 5)
+    assert (node.job.min_nodes, node.job.max_nodes, node.procs_per_node, node.job.gpus_per_node) == (2, 4, 2, 8)
+    assert (node.run.rendezvous_port, node.job.nccl.interface, node.job.policy.max_restarts) == (29400, "eth1", 5)
     in_a_set = "job-node-0-0.job"
     hosts = {"IndexedJob": "job-0.job", "TrainJob": in_a_set, "JobSet": in_a_set, "PyTorchJob": "job-worker-0"}
     node_0 = hosts[kind]
-    assert node.rendezvous_host == f"{node_0}.team.svc.cluster.local"
+    assert node.run.rendezvous_host == f"{node_0}.team.svc.cluster.local"
     assert node.rendezvous_conf["join_timeout"] == "900"
-    assert (str(node.snapshot_dir), str(node.log_dir)) == ("/snapshots", "/snapshots/logs")
-    assert (node.report, node.grace_seconds) == ("configmap:job-status", GRACE[kind])
-    assert node.exit_codes == KINDS[kind].exit_codes
+    assert (str(node.snapshot_dir), node.run.log_dir) == ("/snapshots", "/snapshots/logs")
+    assert (node.run.report, node.grace_seconds) == ("configmap:job-status", GRACE[kind])
+    assert node.run.exit_codes == KINDS[kind].exit_codes
     assert node.run_id != "local"
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_rank_reads_the_submitted_values(kind: Kind) -> None:
     rank = env.rank_env(pod_environment(kind))
-    assert (rank.snapshot_every, rank.snapshot_seconds, rank.resume, rank.virtual_ranks) == (7, 600, "exact", 16)
-    assert rank.from_scratch
-    assert (rank.snapshot_keep, rank.snapshot_keep_every, rank.snapshot_keep_best) == (2, 100, "max:accuracy")
-    assert rank.memory_every == 3
-    assert (rank.snapshot_copy, rank.model_file) == (False, False)
+    sent = (JobKeys(**{name: getattr(spec, name) for name in JobKeys.__fields__}) for spec in (rank.job, SPEC))
+    read, submitted = map(selection, sent)
+    policy = {"maxRestarts": 5} | ({} if kind == "TrainJob" else {"gracePeriod": "90s"})
+    assert read == submitted | {"policy": policy}
+    assert rank.job.snapshots.every_seconds == 600
     assert rank.grace_seconds == GRACE[kind]
     assert (str(rank.snapshot_dir), rank.backend, rank.node_index) == ("/snapshots", "auto", 3)
 
@@ -142,18 +145,19 @@ def test_the_local_target_declares_what_manifests_declare(tmp_path: Path) -> Non
     local = launch.environment(this, base={})
     shared = environment.torchrun_env(SPEC) | environment.common_env(SPEC)
     assert {name: local.get(name) for name in shared} == shared
-    here, there = (document(variables) for variables in (local, pod_environment("IndexedJob")))
-    differ = {name for name in here.keys() | there.keys() if (here.get(name) or None) != (there.get(name) or None)}
-    by_target = {"rendezvous_host", "rendezvous_port", "log_dir", "report", "secret_file", "secret_name"}
-    assert differ == by_target | {"restart_in_place"}
+    here, there = (document_in(given) for given in (local, pod_environment("IndexedJob")))
+    assert here["job"] == there["job"]
+    assert here["run"].keys() ^ there["run"].keys() == {"rendezvousPort", "restartInPlace", "secretName"} | {
+        "rendezvousHost"
+    }
 
 
 def test_pods_get_the_variables_that_the_agent_reads() -> None:
     node = env.node_env(pod_environment("PyTorchJob"))
-    assert (node.owner, node.secret_name) == ("apis/kubeflow.org/v1/pytorchjobs/job", "job-rendezvous")
-    assert (str(node.secret_file), node.secret_required) == (f"{names.SECRET_PATH}/{names.SECRET_KEY}", False)
-    assert secret.KEY == names.SECRET_KEY
-    required = msgspec.structs.replace(SPEC, security=Security(rendezvous_secret="require"))
-    variables = _values(render.manifests(required, standalone=False, run="a")[-1]["spec"]["template"])
-    node = env.node_env(variables)
-    assert (node.owner, node.secret_name, node.secret_required) == (None, None, True)
+    assert (node.run.owner, node.run.secret_name) == ("apis/kubeflow.org/v1/pytorchjobs/job", "job-rendezvous")
+    assert node.run.secret_file == f"{names.SECRET_PATH}/{SECRET_KEY}"
+    required = replace(SPEC, security=Security(rendezvous_secret="require"))
+    given = _values(render.manifests(required, standalone=False, run="a")[-1]["spec"]["template"])
+    node = env.node_env(given)
+    assert (node.run.owner, node.run.secret_name) == ("", "")
+    assert node.job.security.rendezvous_secret == "require"

@@ -10,12 +10,12 @@ from typing import ClassVar
 
 import msgspec
 
-from kitctl.base import names
 from kitctl.state import facts
 from kitctl.targets.cluster.read import reports
 from kitctl.targets.local.folder import JobFolder
+from kitjob.names import PREPARING_KEY
+from kitjob.run import Run
 from kittrain.agent.hooks.script_progress import ScriptProgress
-from kittrain.agent.report import configmap
 from kittrain.agent.report.recovery import RANK_PARTS
 from kittrain.agent.setup.preparation import preparing
 from kittrain.job.env import NodeEnv
@@ -96,19 +96,16 @@ def test_kitctl_reads_the_state_of_the_group(tmp_path: Path) -> None:
     del store
 
 
-def test_the_trainer_writes_the_report_where_kitctl_reads_it() -> None:
-    assert configmap.KEY == names.REPORT_KEY
-    assert configmap.PREPARING_KEY == names.PREPARING_KEY
-
-
 def test_kitctl_reads_what_a_node_does_before_it_joins(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path)
     folder.node(1).path.mkdir(parents=True)
     with preparing(
-        "installing requirements", NodeEnv(node_index=1, pod="job-1", report=f"file:{folder.report_path}"), print
+        "installing requirements",
+        NodeEnv(run=Run(report=f"file:{folder.report_path}"), node_index=1, pod="job-1"),
+        print,
     ):
         found = folder.preparing[1]
-        data = {f"{configmap.PREPARING_KEY}1": (tmp_path / "preparing-1.json").read_text()}
+        data = {f"{PREPARING_KEY}1": (tmp_path / "preparing-1.json").read_text()}
     assert (found.pod, found.what) == ("job-1", "installing requirements")
     assert 0 < found.since <= time.time()
     assert reports.preparing({"data": data}) == {1: found}

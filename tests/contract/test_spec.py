@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kitctl.base import names
-from kitctl.kinds import KINDS
 from kitctl.render import objects as render
-from kitctl.render.environment import SPEC_VERSION, TOO_OLD
 from kitctl.spec.job_spec import JobSpec
-from kitctl.spec.sections import Nccl, Policy, Snapshots
-from kittrain.job import job_spec
+from kitjob.document import selection
+from kitjob.sections import Nccl, Policy, Snapshots
 from kittrain.job.env import NodeEnv, RankEnv, node_env, rank_env
 from tests.kitctl.render.test_template_values import expanded
 from tests.kitctl.rendered import env_in
@@ -47,20 +43,6 @@ def test_any_job_survives_a_round_trip(text: str, number: int, other: int) -> No
         policy=Policy(max_restarts=other, grace_period=str(number), hang_timeout=str(other)),
     )
     node, rank = read(spec)
-    assert (node.interface, node.log_dir) == (text or None, Path(path, "logs"))
-    assert (rank.snapshot_dir, rank.snapshot_every, rank.snapshot_keep_every) == (Path(path), number, other)
-    assert (rank.snapshot_keep_best, rank.virtual_ranks) == (f"max:{path}", number)
-    assert (node.max_restarts, node.grace_seconds, node.hang_timeout) == (other, number, float(other))
-
-
-def test_both_packages_define_the_same_format() -> None:
-    assert job_spec.VERSION == SPEC_VERSION
-    assert job_spec.VARIABLE == names.KIT_SPEC
-
-
-def test_an_agent_older_than_the_document_reports_its_version() -> None:
-    """Such an agent checks only this variable, against a list of kinds, before any other of kitctl's."""
-    value = env_in(render.manifests(JobSpec(name="job")))[names.KIT_EXIT_CODES]
-    assert value == TOO_OLD
-    assert value not in KINDS
-    assert not re.search(r"\$", value)
+    assert (node.job.nccl.interface, node.run.log_dir) == (text, f"{path}/logs")
+    assert rank.snapshot_dir == Path(path)
+    assert selection(rank.job) == selection(node.job) == selection(spec.in_namespace("default"))

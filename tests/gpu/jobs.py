@@ -26,7 +26,7 @@ class GPUJob(ColdNodes):
         self._records = folder / "records"
         self._records.mkdir(parents=True)
         command = ("-m", MODULE, str(self._records), *arguments)
-        mine = {"PET_NPROC_PER_NODE": str(ranks), "KIT_GPUS_PER_NODE": "1", "KIT_SNAPSHOT_EVERY": "20"}
+        mine = {"PET_NPROC_PER_NODE": str(ranks), "KIT_GPUS_PER_NODE": "1", "KIT_SNAPSHOTS_EVERY_STEPS": "20"}
         super().__init__(folder, *command, nodes="1", **{**mine, **env})
 
     def records(self, what: str) -> list[dict[str, Any]]:

@@ -46,7 +46,7 @@ def test_a_killed_script_continues_from_its_checkpoint_to_the_same_loss(plain, m
 
 
 def test_a_gpu_that_hangs_is_detected_and_the_rank_is_restarted(plain):
-    stuck = plain("stuck", "--stuck", "50", KIT_HANG_TIMEOUT="8", PET_MAX_RESTARTS="0")
+    stuck = plain("stuck", "--stuck", "50", KIT_POLICY_HANG_TIMEOUT="8", PET_MAX_RESTARTS="0")
     assert "hang: " in stuck.output(0)
     assert "after step 50" in stuck.output(0)
     assert "resumed after step 40" in stuck.output(0)

@@ -15,7 +15,7 @@ from tests.trainer.workloads import idx
 def workload(folder: Path, name: str, *arguments: str, **env: str) -> ColdNodes:
     """One node that runs a workload on one GPU."""
     command = ("-m", f"kittrain.workloads.{name}", *arguments)
-    return ColdNodes(folder, *command, nodes="1", KIT_GPUS_PER_NODE="1", KIT_SNAPSHOT_EVERY="20", **env)
+    return ColdNodes(folder, *command, nodes="1", KIT_GPUS_PER_NODE="1", KIT_SNAPSHOTS_EVERY_STEPS="20", **env)
 
 
 def number(pattern: str, output: str) -> float:

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from kitctl import kinds
-from kitctl.base import names
 from kitctl.render import objects as render
 from kitctl.spec.job_spec import JobSpec
+from kitjob import variables
 
 Object = dict[str, Any]
 
@@ -47,7 +47,7 @@ def env_of(spec: JobSpec) -> dict[str, Any]:
 
 def document_in(objects: list[Object]) -> dict[str, Any]:
     """The value of ``KIT_SPEC`` in rendered pods, after Kubernetes' expansion."""
-    document: dict[str, Any] = json.loads(env_in(objects)[names.KIT_SPEC].replace("$$", "$"))
+    document: dict[str, Any] = json.loads(env_in(objects)[variables.KIT_SPEC].replace("$$", "$"))
     return document
 
 

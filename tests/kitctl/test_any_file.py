@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -19,6 +18,7 @@ from kitctl.input import specfile
 from kitctl.input.job_request import JobRequest
 from kitctl.render import objects as render
 from kitctl.spec.job_spec import JobSpec
+from kitjob.record import replace
 from tests.kitctl.grammar import is_subdomain, violations
 
 EVERY_OPTION = (Path(__file__).parent.parent / "cases" / "every-option.yaml").read_bytes()
@@ -81,7 +81,7 @@ def check(job: JobRequest) -> None:
         return
     for kind in kinds.KINDS:
         try:
-            objects = render.manifests(msgspec.structs.replace(spec, kind=kind, name="a"))
+            objects = render.manifests(replace(spec, kind=kind, name="a"))
         except KitError as refused:  # the overlay sets a field of the template, or the kind cannot express something
             assert_fixable(refused)
             continue

@@ -15,6 +15,8 @@ from pathlib import Path
 from kitctl.base import names
 from kitctl.kinds.job_kind import JobKind, plain_env
 from kitctl.targets import local
+from kitjob import variables
+from kitjob.names import EXIT_CODES
 
 INDEX = "volcano.sh/task-index"
 
@@ -28,10 +30,10 @@ class VolcanoJob(JobKind):
     operator = "Volcano"
     template = "volcano-job"
     templates = Path(__file__).parent / "templates"
-    exit_codes = names.EXIT_CODES
+    exit_codes = EXIT_CODES
     terminal_conditions = {}
     index_label = INDEX
-    downward_env = {names.KIT_NODE_INDEX: f"metadata.labels['{INDEX}']"}
+    downward_env = {variables.KIT_NODE_INDEX: f"metadata.labels['{INDEX}']"}
     pods_know_uid = False
     sets_torchrun_env = False
     headless_service = False
@@ -47,7 +49,7 @@ class VolcanoJob(JobKind):
         return job["spec"]["tasks"][0]["template"]
 
     def nodes(self, job):
-        return plain_env(self.pod_template(job)).get(names.PET_NNODES, str(self.desired_nodes(job)))
+        return plain_env(self.pod_template(job)).get(variables.PET_NNODES, str(self.desired_nodes(job)))
 
     def desired_nodes(self, job):
         return job["spec"]["tasks"][0]["replicas"]

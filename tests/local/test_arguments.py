@@ -27,7 +27,7 @@ WORDS = [
         "${A}",
     ),
     *(
-        "$(KIT_JOB)",
+        "$(KIT_NAME)",
         "<in",
         ">out",
         "&",

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import kitctl
-from kitctl.base.names import DEFAULT_IMAGE
+from kitjob.names import DEFAULT_IMAGE
 from tests.cluster.kind import settings
 from tools import set_version
 

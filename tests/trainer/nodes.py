@@ -45,7 +45,7 @@ class Nodes:
             "PET_RDZV_ID": "test-run",
             "KIT_REPORT": f"file:{folder / 'report.json'}",
             "KIT_SNAPSHOT_DIR": str(self.snapshots),
-            "KIT_GRACE_SECONDS": "20",
+            "KIT_POLICY_GRACE_PERIOD": "20",
             **env,
         }
         self._running: dict[int, subprocess.Popen[bytes] | WarmAgent] = {}

@@ -17,6 +17,7 @@ from kittrain.job.env import RankEnv
 from kittrain.rank.snapshots.manager import SnapshotManager
 from kittrain.rank.snapshots.state.state import State
 from kittrain.rank.world.order import Cursor, Order
+from tests.trainer.settings import job
 
 ORDER = Order(samples=100, batch=1)
 
@@ -47,7 +48,7 @@ class Learner:
         self.plain: Any = plain or model
         self.optimizer = optimize(model)
         self.scheduler = schedule(self.optimizer) if schedule else None
-        env = RankEnv(run_id="run", snapshot_dir=folder, from_scratch=from_scratch)
+        env = RankEnv(job=job(from_scratch=from_scratch), run_id="run", snapshot_dir=folder)
         world = World(env=env, device=torch.device("cpu"))
         state = State(model=model, optimizer=self.optimizer, scheduler=self.scheduler)
         self.snapshots = SnapshotManager(world, state, ORDER)

@@ -12,8 +12,8 @@ from unittest.mock import patch
 
 import torch
 
+from kitjob.fields import Resume
 from kittrain.job.env import RankEnv
-from kittrain.job.job_spec import Resume
 from kittrain.rank.snapshots.files import shards
 from kittrain.rank.snapshots.files.shards import Piece
 from kittrain.rank.snapshots.folder import snapshot
@@ -25,6 +25,7 @@ from kittrain.rank.snapshots.folder.retention import Retention
 from kittrain.rank.snapshots.folder.snapshot import Manifest
 from kittrain.rank.snapshots.state import model_file, weights
 from kittrain.rank.world.order import Cursor, Order
+from tests.trainer.settings import job
 
 ORDER = Order(samples=10, batch=4)
 DATA = (bytes(range(256)) * 16, b"weights" * 1000)  # of two shards, of 5 and 7 chunks
@@ -109,11 +110,11 @@ def weights_of(path: Path) -> dict[str, Any]:
 
 def archive(folder: Path, log: Callable[[str], None] = print, *, keep: int = 3) -> Archive:
     """The archive of the run that those manifests belong to."""
-    return Archive(folder, run="run-1", retention=Retention(RankEnv(snapshot_keep=keep)), log=log)
+    return Archive(folder, run="run-1", retention=Retention(RankEnv(job=job(snapshots__keep=keep))), log=log)
 
 
 def candidates(
-    folder: Path, log: Callable[[str], None] = print, *, resume: Resume = "", from_scratch: bool = False
+    folder: Path, log: Callable[[str], None] = print, *, resume: Resume = False, from_scratch: bool = False
 ) -> Candidates:
     """The snapshots that their run may resume from."""
     identity = Identity(run="run-1", model="a model", optimizer="SGD", order=ORDER)

@@ -110,7 +110,7 @@ def run(
     if kind == "sharded":
         skip_without_fsdp_on_cpus()
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(len(folders))}
-    shared |= {"KIT_BACKEND": "gloo", "PET_RDZV_ID": name, "KIT_RESUME": "1", "KIT_SNAPSHOT_EVERY": "2", **env}
+    shared |= {"KIT_BACKEND": "gloo", "PET_RDZV_ID": name, "KIT_RESUME": "1", "KIT_SNAPSHOTS_EVERY_STEPS": "2", **env}
     processes = []
     for rank, folder in enumerate(folders):
         own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "KIT_SNAPSHOT_DIR": str(folder)}

@@ -22,7 +22,12 @@ ORDER = Order(samples=128, batch=16, seed=3)
 
 def hanging(folder: Path, fault: str, **env: str) -> Nodes:
     """A job of ``scripts/hanging.py`` on two nodes, one of them with two ranks."""
-    settings = {"HANG": fault, "RECORDS": str(folder / "records"), "KIT_HANG_TIMEOUT": "4", "PET_MAX_RESTARTS": "1"}
+    settings = {
+        "HANG": fault,
+        "RECORDS": str(folder / "records"),
+        "KIT_POLICY_HANG_TIMEOUT": "4",
+        "PET_MAX_RESTARTS": "1",
+    }
     return Nodes(folder, str(SCRIPTS / "hanging.py"), **settings | env)
 
 
@@ -66,7 +71,7 @@ def test_a_repeated_hang_without_progress_is_fatal_on_all_nodes(tmp_path: Path) 
 
 @pytest.mark.long  # tests/trainer/agent/processes/test_rank_watch.py has the rule
 def test_a_long_step_of_a_busy_rank_is_no_hang(tmp_path: Path) -> None:
-    env = {"KIT_HANG_TIMEOUT": "auto", "COMPUTE_SECONDS": "40", "PET_MAX_RESTARTS": "0"}
+    env = {"KIT_POLICY_HANG_TIMEOUT": "auto", "COMPUTE_SECONDS": "40", "PET_MAX_RESTARTS": "0"}
     with hanging(tmp_path, "compute", **env) as nodes:
         nodes.start(0, 1)
         assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
@@ -85,7 +90,7 @@ def test_slow_steps_and_long_evaluations_are_no_hang(tmp_path: Path) -> None:
 
 def test_a_slow_rank_is_named(tmp_path: Path) -> None:
     conf = "keep_alive_interval=1,keep_alive_max_attempt=1"  # one check per second
-    with hanging(tmp_path, "none", PET_RDZV_CONF=conf, KIT_HANG_TIMEOUT="off") as nodes:
+    with hanging(tmp_path, "none", PET_RDZV_CONF=conf, KIT_POLICY_HANG_TIMEOUT="off") as nodes:
         nodes.start(0)
         nodes.start(1, STEP_SECONDS="0.7")
         nodes.until(0, "rank 1 is slow: ")

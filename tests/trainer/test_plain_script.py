@@ -40,7 +40,7 @@ def test_a_killed_rank_is_restarted_and_the_parts_of_the_recovery_are_measured(t
 
 
 def test_a_rank_that_hangs_is_named(tmp_path: Path) -> None:
-    with plain(tmp_path, FAULT="sleep", KIT_HANG_TIMEOUT="4", PET_MAX_RESTARTS="0") as nodes:
+    with plain(tmp_path, FAULT="sleep", KIT_POLICY_HANG_TIMEOUT="4", PET_MAX_RESTARTS="0") as nodes:
         nodes.start(0, 1)
         assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
         hang = next(line for line in nodes.output(0).splitlines() if "hang: " in line)

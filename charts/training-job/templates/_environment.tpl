@@ -27,86 +27,78 @@ PET_MAX_RESTARTS: {{ int64 .Values.policy.maxRestarts | toString | toJson }}
 PYTHONUNBUFFERED: "1"
 {{- end }}
 
-{{/* The document that agents and ranks read, as JSON: a field for each key that they need. */}}
-{{- define "training-job.agentSpec" -}}
+{{/* What of the values differs from the defaults, as JSON; takes both, and looks only at the keys that have defaults. */}}
+{{- define "training-job.selected" -}}
+{{- $found := dict }}
+{{- range $key, $default := .defaults }}
+{{- $value := get $.values $key }}
+{{- if kindIs "map" $default }}
+{{- with include "training-job.selected" (dict "values" $value "defaults" $default) | fromJson }}
+{{- $_ := set $found $key . }}
+{{- end }}
+{{- else if and (hasKey $.values $key) (ne (toJson $value) (toJson $default)) }}
+{{- $_ := set $found $key $value }}
+{{- end }}
+{{- end }}
+{{- toJson $found }}
+{{- end }}
+
+{{/* What agents and ranks are told about this run, as JSON: the twin of cluster_run in kitctl/render/environment.py. */}}
+{{- define "training-job.run" -}}
 {{- $job := include "training-job.job" . | fromJson }}
-{{- $conf := dict }}
-{{- range include "training-job.rendezvousConf" . | fromJsonArray }}
-{{- $_ := set $conf .key .value }}
-{{- end }}
-{{- $hang := .Values.policy.hangTimeout }}
-{{- if not (has $hang (list "auto" "off")) }}
-{{- $hang = include "training-job.seconds" $hang | int64 }}
-{{- end }}
-{{- $spec := dict
-  "version" 1
-  "kitctl_version" .Chart.AppVersion
-  "job" $job.name
-  "namespace" $job.namespace
-  "min_nodes" $job.minNodes
-  "max_nodes" $job.maxNodes
-  "procs_per_node" $job.ranksPerNode
-  "gpus_per_node" .Values.gpusPerNode
-  "backend" .Values.backend
-  "interface" .Values.nccl.interface
-  "rendezvous" .Values.rendezvous.backend
-  "rendezvous_host" $job.rendezvousHost
-  "rendezvous_port" .Values.rendezvous.port
-  "rendezvous_conf" $conf
-  "secret_required" (eq (toString .Values.security.rendezvousSecret) "require")
-  "secret_file" (empty $job.secretName | ternary "" "/var/run/secrets/kitctl.dev/key")
-  "secret_name" (.Values.security.reportStatus | ternary $job.secretName "")
+{{- $run := dict
+  "kitctl" .Chart.AppVersion
+  "rendezvousHost" $job.rendezvousHost
+  "rendezvousPort" .Values.rendezvous.port
   "owner" ($job.kind.podsKnowUid | ternary "" (printf "apis/%s/%s/%s" $job.kind.apiVersion $job.kind.plural $job.name))
-  "exit_codes" $job.kind.exitCodes
-  "restart_in_place" true
-  "max_restarts" .Values.policy.maxRestarts
-  "grace_seconds" (include "training-job.seconds" .Values.policy.gracePeriod | int64)
-  "hang_timeout" $hang
-  "virtual_ranks" .Values.virtualRanks
-  "report" (.Values.security.reportStatus | ternary (printf "configmap:%s" $job.statusName) "")
-  "log_dir" "" }}
-{{- with $job.ranksByNode }}
-{{- $_ := set $spec "procs_by_node" . }}
-{{- end }}
-{{- if .Values.snapshots.enabled }}
-{{- $every := .Values.snapshots.every }}
-{{- range $field, $value := dict
-  "log_dir" (printf "%s/logs" .Values.snapshots.path)
-  "snapshot_every" .Values.snapshots.everySteps
-  "snapshot_seconds" (empty $every | ternary nil (include "training-job.seconds" (toString $every) | int64))
-  "snapshot_keep" .Values.snapshots.keep
-  "snapshot_keep_every" .Values.snapshots.keepEvery
-  "snapshot_keep_best" .Values.snapshots.keepBest
-  "snapshot_copy" .Values.snapshots.copy
-  "model_file" .Values.snapshots.modelFile
-  "memory_every" .Values.snapshots.memoryEverySteps
-  "resume" .Values.resume
-  "from_scratch" .Values.fromScratch }}
-{{- $_ := set $spec $field $value }}
-{{- end }}
+  "secretFile" (empty $job.secretName | ternary "" "/var/run/secrets/kitctl.dev/key")
+  "secretName" (.Values.security.reportStatus | ternary $job.secretName "")
+  "restartInPlace" true
+  "logDir" (.Values.snapshots.enabled | ternary (printf "%s/logs" .Values.snapshots.path) "")
+  "report" (.Values.security.reportStatus | ternary (printf "configmap:%s" $job.statusName) "") }}
+{{- $defaults := include "training-job.defaults" . | fromJson }}
+{{- $run = include "training-job.selected" (dict "values" $run "defaults" $defaults.run) | fromJson }}
+{{- if ne (toJson $job.kind.exitCodes) (toJson $defaults.exitCodes) }}
+{{- $_ := set $run "exitCodes" $job.kind.exitCodes }}
 {{- end }}
 {{- with .Values.code.digest }}
-{{- $_ := set $spec "code" . }}
-{{- $archive := printf "/var/run/kitctl.dev/code/%s.tar.gz" . }}
-{{- $_ := set $spec "code_store" (empty $.Values.code.configMap | ternary "/var/run/kitctl.dev/code" $archive) }}
-{{- $_ := set $spec "workdir" "/workspace" }}
-{{- end }}
-{{- with .Values.outputs }}
-{{- $_ := set $spec "outputs" . }}
+{{- $store := empty $.Values.code.configMap | ternary "" (printf "/%s.tar.gz" .) | printf "/var/run/kitctl.dev/code%s" }}
+{{- $_ := set $run "code" (dict "digest" . "store" $store "workdir" "/workspace") }}
 {{- end }}
 {{- with .Values.code.requirements }}
-{{- $_ := set $spec "requirements" .digest }}
-{{- $archive := printf "/var/run/kitctl.dev/requirements/%s.tar.gz" .digest }}
-{{- $_ := set $spec "requirements_store" (empty .configMap | ternary "/var/run/kitctl.dev/requirements" $archive) }}
+{{- $store := empty .configMap | ternary "" (printf "/%s.tar.gz" .digest) | printf "/var/run/kitctl.dev/requirements%s" }}
+{{- $_ := set $run "packages" (dict "digest" .digest "store" $store) }}
 {{- end }}
-{{- toJson $spec }}
+{{- toJson $run }}
+{{- end }}
+
+{{/* The document that agents and ranks read, as JSON: the settings that they need and that are no defaults, and the run. */}}
+{{- define "training-job.document" -}}
+{{- $job := include "training-job.job" . | fromJson }}
+{{- $defaults := include "training-job.defaults" . | fromJson }}
+{{- $procs := toString .Values.procsPerNode }}
+{{- if $job.ranksByNode }}
+{{- $procs = join "," $job.ranksByNode }}
+{{- else if ne $procs "auto" }}
+{{- $procs = int64 $job.ranksPerNode }}
+{{- end }}
+{{- $own := dict
+  "name" $job.name
+  "namespace" $job.namespace
+  "nodes" (eq (int $job.minNodes) (int $job.maxNodes) | ternary (int $job.minNodes) .Values.nodes)
+  "procsPerNode" $procs }}
+{{- $settings := include "training-job.selected" (dict "values" (merge $own .Values) "defaults" $defaults.job) | fromJson }}
+{{- $document := dict "version" $defaults.version "job" $settings "run" (include "training-job.run" . | fromJson) | toJson }}
+{{- if gt (len $document) (int $defaults.limit) }}
+{{- fail (printf "the job's settings take %d bytes, and a variable holds %d: shorten the longest of them" (len $document) (int $defaults.limit)) }}
+{{- end }}
+{{- $document }}
 {{- end }}
 
 {{/* Further variables for agents, torch and NCCL; empty ones are omitted. */}}
 {{- define "training-job.commonEnv" -}}
-KIT_SPEC: {{ include "training-job.agentSpec" . | toJson }}
+KIT_SPEC: {{ include "training-job.document" . | toJson }}
 KIT_TERMINATION_LOG: /dev/termination-log
-KIT_EXIT_CODES: "the image's kittrain is older than kitctl: rebuild the image, or name another with --image" # refused by name
 {{- if .Values.snapshots.enabled }}
 KIT_SNAPSHOT_DIR: {{ .Values.snapshots.path | toJson }}
 {{- end }}

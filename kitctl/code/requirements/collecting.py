@@ -21,7 +21,7 @@ from kitctl.code.requirements.pyproject import dependencies
 from kitctl.code.workdir.archive import small_archive
 from kitctl.code.workdir.patterns import wrong
 from kitctl.code.workdir.reading import content, file_of, largest
-from kitctl.spec.sections import Requirements as Section
+from kitjob.sections import Requirements as Section
 
 FILE: Final = "requirements.txt"  # of what is sent; ``kittrain.agent.setup.pip_install`` reads it
 CONSTRAINTS: Final = "constraints.txt"

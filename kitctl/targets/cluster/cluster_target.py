@@ -30,6 +30,7 @@ from kitctl.targets.cluster.read.pod_logs import Source
 from kitctl.targets.cluster.read.reports import report
 from kitctl.targets.cluster.submit import claims, code_sending, helper_pod, preflight, submitting
 from kitctl.targets.conflicts import check_scale, snapshots_disabled
+from kitjob import variables
 
 OUTPUTS_FIX: Final = "--outputs DIR has the folder DIR of it on the claim, one for all nodes"
 STATUS: Final = f"{finding.OURS},{names.LABEL_COMPONENT}=status"
@@ -200,7 +201,7 @@ class ClusterTarget:
         job = finding.lookup(self.api, store.namespace, store.name)
         if job is None or not of_object(job).runs_kit(job):
             job = helper_pod.synthetic_job(self.api, store)
-        folder = job_facts.plain_environment(job).get(names.KIT_SNAPSHOT_DIR)
+        folder = job_facts.plain_environment(job).get(variables.KIT_SNAPSHOT_DIR)
         if not folder:
             raise snapshots_disabled(store.name)
         self._warn(f"a helper pod reads claim {job_facts.snapshot_claim(job)}")

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
+from kitctl.base.documents import read_run
 from kitctl.base.errors import KitError
-from kitctl.render.environment import read_agent_spec
 from kitctl.state.logs import Line, merge, parse
 from kitctl.targets.cluster.connection.api import Api, split_lines
 from kitctl.targets.cluster.connection.resources import Object
@@ -34,7 +34,7 @@ class LogCopies:
         self._api = api
         self._job = job
         self._warn = warn
-        self._folder = read_agent_spec(job_facts.plain_environment(job)).get("log_dir", "")
+        self._folder = read_run(job_facts.plain_environment(job)).log_dir
         self._read_files: set[str] = set()
 
     def lines(self, count: int, read: Sequence[ReadLog]) -> Iterator[Line]:

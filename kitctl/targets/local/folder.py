@@ -28,6 +28,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from kitctl.base.encoding import decode, encode
 from kitctl.base.errors import SpecError, TargetError
 from kitctl.state.facts import Preparation, Report, Termination
 from kitctl.targets.local.code_store import STORE
@@ -172,7 +173,7 @@ class JobFolder:
             TargetError: it is not a file of this version of kitctl.
         """
         try:
-            return msgspec.json.decode((self.path / name).read_bytes(), type=kind)
+            return decode((self.path / name).read_bytes(), kind)
         except (OSError, msgspec.MsgspecError, SpecError) as error:
             what = f"{self.path / name} cannot be read: {error}"
             raise TargetError(what, fix="another version of kitctl wrote it, or it was damaged: remove it") from error
@@ -241,7 +242,7 @@ def _rename(draft: Path, path: Path) -> None:
 def read(path: Path, kind: type[T]) -> T | None:
     """A JSON file as ``kind``; None if it is absent or invalid."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return decode(path.read_bytes(), kind)
     except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
         return None
 
@@ -249,5 +250,5 @@ def read(path: Path, kind: type[T]) -> T | None:
 def write(path: Path, value: msgspec.Struct) -> None:
     """Replace a JSON file atomically."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_bytes(msgspec.json.encode(value))
+    draft.write_bytes(encode(value))
     draft.replace(path)

@@ -10,12 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import kitctl
 from kitctl.base import names
-from kitctl.render.environment import agent_spec, code_fields, common_env, has_secret, requirement_fields, torchrun_env
+from kitctl.render.environment import common_env, has_secret, torchrun_env
 from kitctl.spec.job_spec import JobSpec
 from kitctl.targets.local.folder import JobFolder
 from kitctl.targets.local.interpreter import with_library
 from kitctl.targets.local.records import Job
+from kitjob import document, variables
+from kitjob.run import Code, Packages, Run
 
 LOOPBACK = "127.0.0.1"
 
@@ -58,45 +61,44 @@ def environment(this: Launch, base: Mapping[str, str]) -> dict[str, str]:
     """A node's whole environment; ``base`` is the caller's."""
     spec = this.job.spec
     ours = {
-        names.PET_RDZV_ENDPOINT: f"{LOOPBACK}:{this.port}",
-        names.PET_RDZV_ID: this.job.run,
-        names.PET_LOCAL_ADDR: LOOPBACK,
-        names.KIT_SPEC: agent_spec(spec, names.EXIT_CODES, _target_fields(this)),
-        names.KIT_NODE_INDEX: str(this.index),
-        names.KIT_NODE_NAME: "localhost",
-        names.KIT_POD: pod(spec.name, this.index),
-        names.KIT_TERMINATION_LOG: str(this.folder.node(this.index).termination_path(this.attempt)),
+        variables.PET_RDZV_ENDPOINT: f"{LOOPBACK}:{this.port}",
+        variables.PET_RDZV_ID: this.job.run,
+        variables.PET_LOCAL_ADDR: LOOPBACK,
+        variables.KIT_SPEC: document.write(spec, _run(this)),
+        variables.KIT_NODE_INDEX: str(this.index),
+        variables.KIT_NODE_NAME: "localhost",
+        variables.KIT_POD: pod(spec.name, this.index),
+        variables.KIT_TERMINATION_LOG: str(this.folder.node(this.index).termination_path(this.attempt)),
     }
     if (snapshots := snapshot_dir(spec, this.state)) is not None:
-        ours[names.KIT_SNAPSHOT_DIR] = str(snapshots)
+        ours[variables.KIT_SNAPSHOT_DIR] = str(snapshots)
     share = _share(spec, this.index, base)
     inherited = _inherited(base) | torchrun_env(spec) | common_env(spec)
     return with_library({**inherited, **share, **ours, **spec.env}, this.job.library)
 
 
-def _target_fields(this: Launch) -> dict[str, str | int]:
-    """The document's fields that depend on the target, for a node of this machine."""
-    return {
-        "rendezvous_host": LOOPBACK,
-        "rendezvous_port": this.port,
-        "log_dir": str(this.folder.path / "ranks"),
-        "report": f"file:{this.folder.report_path}",
-        "secret_file": str(this.folder.secret_path) if has_secret(this.job.spec) else "",
-        **_code(this),
-        **_requirements(this),
-    }
+def _run(this: Launch) -> Run:
+    """What a node of this machine is told about the run."""
+    return Run(
+        kitctl=kitctl.__version__,
+        rendezvous_host=LOOPBACK,
+        rendezvous_port=this.port,
+        log_dir=str(this.folder.path / "ranks"),
+        report=f"file:{this.folder.report_path}",
+        secret_file=str(this.folder.secret_path) if has_secret(this.job.spec) else "",
+        code=_code(this),
+        packages=_packages(this),
+    )
 
 
-def _code(this: Launch) -> dict[str, str]:
-    if not this.job.code:
-        return {}
-    return code_fields(this.job.code, str(this.folder.code_store), str(this.folder.node(this.index).workdir))
+def _code(this: Launch) -> Code | None:
+    digest, workdir = this.job.code, str(this.folder.node(this.index).workdir)
+    return Code(digest=digest, store=str(this.folder.code_store), workdir=workdir) if digest else None
 
 
-def _requirements(this: Launch) -> dict[str, str]:
-    if not this.job.requirements:
-        return {}
-    return requirement_fields(this.job.requirements, str(this.folder.code_store), this.job.packages)
+def _packages(this: Launch) -> Packages | None:
+    digest, store = this.job.requirements, str(this.folder.code_store)
+    return Packages(digest=digest, store=store, cache=this.job.packages) if digest else None
 
 
 def pod(name: str, index: int) -> str:
@@ -106,8 +108,8 @@ def pod(name: str, index: int) -> str:
 
 def _inherited(base: Mapping[str, str]) -> dict[str, str]:
     """The caller's environment without a launcher's variables: the caller may be a rank itself."""
-    ours = names.SWITCHES  # of this job's env alone
-    return {name: value for name, value in base.items() if name not in ours and not names.is_reserved(name)}
+    ours = variables.SWITCHES  # of this job's env alone
+    return {name: value for name, value in base.items() if name not in ours and not variables.is_reserved(name)}
 
 
 def _share(spec: JobSpec, index: int, base: Mapping[str, str]) -> dict[str, str]:

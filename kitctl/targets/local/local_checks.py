@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from kitctl.base.errors import TargetError, UnsupportedError, UsageError
 from kitctl.base.quantity import amount, format_bytes
 from kitctl.code.workdir.imports import import_warnings
@@ -21,6 +19,7 @@ from kitctl.spec.job_spec import JobSpec
 from kitctl.state.checks import CheckWarning, Finding, run_checks
 from kitctl.targets import Submission
 from kitctl.targets.local import interpreter
+from kitjob.document import written
 
 LOW_DISK_BYTES: Final = 1 << 30  # bytes; less free space than this is a warning
 # The fields of a job that have no effect on this machine.
@@ -58,7 +57,7 @@ def remarks(submission: Submission) -> list[str]:
     """Warns of fields that are set and have no effect here, and of modules that a folder lacks."""
     spec = submission.spec
     missing = import_warnings(spec, submission.sources, submission.folder) if spec.workdir else ()
-    given = msgspec.to_builtins(spec)
+    given = written(spec)
     ignored = [field for field in IGNORED if _given(given, field)]
     remarks = [f"the local target ignores what only a cluster has: {', '.join(ignored)}"] if ignored else []
     return [*remarks, *missing]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kitctl.base import names
-from kitctl.base.quantity import seconds
 from kitctl.spec.job_spec import JobSpec
 from kitctl.state.facts import Termination
 from kitctl.targets.local.records import Desired, Exited, Result, Started
+from kitjob.durations import seconds
+from kitjob.names import EXIT_CODES
 
 # The same exit codes as in the manifests' podFailurePolicy.
 # Any other end (retryable, an unknown code, a signal) counts as a lost node.
-_CODES = names.EXIT_CODES
+_CODES = EXIT_CODES
 OUTCOMES = {_CODES["done"]: "done", _CODES["drained"]: "drained", _CODES["fatal"]: "fatal"}
 BACKOFF_SECONDS = (0.0, 0.1, 0.2, 0.5, 1.0)  # before the next start, by consecutive losses; a pod's agent waits alike
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
-from kitctl.base.names import DEFAULT_IMAGE
+from kitjob.names import DEFAULT_IMAGE
 from tests.cluster.kind import addons, cluster, host, images, programs, stores
 from tests.cluster.kind.settings import BIN, HERE, KUBECONFIG, STORAGE, TORCH_IMAGE, TRAINER_IMAGE
 from tests.cluster.kind.steps import alone, run, step

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from kitctl.base.names import DEFAULT_IMAGE
+from kitjob.names import DEFAULT_IMAGE
 
 HERE: Final = Path(__file__).parent
 _CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

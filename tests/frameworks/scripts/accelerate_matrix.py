@@ -16,7 +16,7 @@ EVENTS = ["batch", "backward", "step", "stepped", "epoch end", "after"]  # of th
 
 
 def train(config, interruption):
-    os.environ["KIT_SNAPSHOT_EVERY"] = str(config["every"])
+    os.environ["KIT_SNAPSHOTS_EVERY_STEPS"] = str(config["every"])
     accelerator = Accelerator(gradient_accumulation_steps=config["accumulate"])
     torch.manual_seed(1 + accelerator.process_index)
     generator = torch.Generator().manual_seed(0)

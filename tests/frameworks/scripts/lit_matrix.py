@@ -119,7 +119,7 @@ class Counting(Callback):
 
 
 def train(config, interruption):
-    os.environ["KIT_SNAPSHOT_EVERY"] = str(config.get("every", 2))
+    os.environ["KIT_SNAPSHOTS_EVERY_STEPS"] = str(config.get("every", 2))
     return [fit(config, interruption, part) for part in range(config.get("parts", 1))]
 
 

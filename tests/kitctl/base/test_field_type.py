@@ -4,7 +4,7 @@ from typing import Any
 
 from kitctl.base.field_type import FieldType
 from kitctl.spec.job_spec import JobSpec
-from kitctl.spec.sections import Toleration
+from kitjob.sections import Toleration
 
 JOB = FieldType(JobSpec)
 

@@ -9,14 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kitctl.base import quantity
-from kitctl.spec.fields import QUANTITY
+from kitjob import durations
+from kitjob.fields import QUANTITY
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90", 90), ("45s", 45), ("10m", 600), ("1h30m", 5400), ("7d", 604800), ("1d1s", 86401)]
 )
 def test_durations(text: str, seconds: int) -> None:
-    assert quantity.seconds(text) == seconds
+    assert durations.seconds(text) == seconds
 
 
 @pytest.mark.parametrize("total", [-0.5, -8, -7200])
@@ -27,7 +28,7 @@ def test_an_age_by_a_clock_that_is_behind_is_none(total: float) -> None:
 @pytest.mark.parametrize("text", ["", "soon", "1.5h", "-3s", "5 m", "1h30", "3w"])
 def test_invalid_durations(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration like"):
-        quantity.seconds(text)
+        durations.seconds(text)
 
 
 @pytest.mark.parametrize(

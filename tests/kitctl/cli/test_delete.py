@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kitctl.cli.main import main
-from kitctl.spec.sections import Snapshots
 from kitctl.targets.local import launch
 from kitctl.targets.local.folder import state_home
+from kitjob.sections import Snapshots
 from tests.kitctl.localjobs import ended_job
 
 

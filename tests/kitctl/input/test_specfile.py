@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from kitctl.base import names
 from kitctl.base.errors import SpecError, UsageError
 from kitctl.input import specfile
 from kitctl.input.job_request import JobRequest, merge, nested
 from kitctl.kinds import KINDS
 from kitctl.spec.job_spec import JobSpec
 from kitctl.spec.rules import name_limit
+from kitjob.names import DEFAULT_COMMAND, DEFAULT_IMAGE
 
 
 def build(*settings: str, file: Path | None = None, suffix: str = "", **flags: Any) -> JobSpec:
@@ -39,7 +39,7 @@ def job_file(tmp_path: Path) -> Path:
 
 def test_without_a_command_the_default_workload_runs() -> None:
     spec = build()
-    assert (spec.name, spec.command, spec.image) == ("digits", names.DEFAULT_COMMAND, names.DEFAULT_IMAGE)
+    assert (spec.name, spec.command, spec.image) == ("digits", DEFAULT_COMMAND, DEFAULT_IMAGE)
 
 
 def test_flags_win_over_the_file_key_by_key(job_file: Path) -> None:

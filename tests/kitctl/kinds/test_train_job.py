@@ -15,8 +15,8 @@ from kitctl.kinds.job_set import SET_NAME
 from kitctl.kinds.train_job import TrainJob
 from kitctl.render import objects as render
 from kitctl.spec.job_spec import JobSpec
-from kitctl.spec.pod_section import Pod
-from kitctl.spec.sections import EnvSource, Policy, Scheduling
+from kitjob.pod_section import Pod
+from kitjob.sections import EnvSource, Policy, Scheduling
 
 PLATFORM = Path(__file__).parents[3] / "charts" / "platform"
 KIND = TrainJob()
@@ -74,7 +74,8 @@ def test_a_job_with_files_runs_in_their_folder() -> None:
     [
         ({}, "1"),
         ({"numNodes": 3}, "3"),
-        ({"numNodes": 3, "env": [{"name": "KIT_MIN_NODES", "value": "2"}]}, "2:3"),
+        ({"numNodes": 3, "env": [{"name": "KIT_NODES", "value": "2:3"}]}, "2:3"),
+        ({"numNodes": 3, "env": [{"name": "KIT_NODES", "value": "two"}]}, "3"),
         ({"numNodes": 3, "env": [{"name": "KIT_SPEC", "value": json.dumps({"min_nodes": 1})}]}, "1:3"),
     ],
 )

@@ -15,9 +15,11 @@ from kitctl.code.code_tree import Sources
 from kitctl.input import specfile
 from kitctl.input.job_request import JobRequest
 from kitctl.render import objects as render
-from kitctl.spec.fields import Kind
 from kitctl.spec.job_spec import JobSpec
-from kitctl.spec.sections import Rendezvous, Scheduling, Section, Security, Snapshots
+from kitjob.fields import Kind
+from kitjob.names import EXIT_CODES, SECRET_KEY
+from kitjob.record import Record
+from kitjob.sections import Rendezvous, Scheduling, Security, Snapshots
 from tests.conftest import Golden
 from tests.kitctl.rendered import document_in, document_of, job_of, mounts_of, of_kind, pod_in, pod_of
 
@@ -66,7 +68,7 @@ BY_TABLE = (
     r"\.spec\.containers\[0\]\.name",
     r".*\.env\[(KIT_NODE_INDEX|PET_RDZV_ID)\]\..*",
     r".*\.env\[PET_RDZV_ENDPOINT\]\.value",
-    r".*\.env\[KIT_SPEC\]\.value\.(rendezvous_host|owner|exit_codes\.\w+)",
+    r".*\.env\[KIT_SPEC\]\.value\.run\.(rendezvousHost|owner|exitCodes\.\w+)",
 )
 BY_CONTROLLER = (r".*\.env\[(PET_\w+|PYTHONUNBUFFERED)\]\..*",)  # where it sets torchrun's variables
 BY_RUNTIME = (  # of a TrainJob: a merge by name keeps what the runtime has, and `trainer` has the resources
@@ -144,10 +146,10 @@ def test_the_case_with_every_option_leaves_no_key_at_its_default() -> None:
 
 def _defaults(section: Any, plain: Any, path: str = "") -> list[str]:
     found: list[str] = []
-    for field in type(section).__struct_fields__:
+    for field in type(section).__fields__:
         value, default = getattr(section, field), getattr(plain, field)
         key = path + re.sub(r"_(.)", lambda match: match[1].upper(), field)
-        if isinstance(value, Section):
+        if isinstance(value, Record):
             found += _defaults(value, default, f"{key}.")
         elif value == default:
             found.append(key)
@@ -190,7 +192,7 @@ def test_a_fatal_exit_fails_the_job_and_a_drained_one_costs_nothing() -> None:
     by_code = {
         code: rule["action"] for rule in rules if "onExitCodes" in rule for code in rule["onExitCodes"]["values"]
     }
-    codes = names.EXIT_CODES
+    codes = EXIT_CODES
     assert by_code == {codes["fatal"]: "FailJob", codes["drained"]: "Ignore"}, "retryable is counted, as are signals"
 
 
@@ -234,9 +236,9 @@ def test_a_secret_is_rendered_without_its_value(kind: Kind) -> None:
     assert render.to_yaml(render.manifests(spec)) == render.to_yaml(render.manifests(spec)), "nothing is random"
     (volume,) = [volume for volume in pod_of(spec)["volumes"] if "secret" in volume]
     assert volume["secret"] == {"secretName": secret["metadata"]["name"], "optional": True}
-    document = document_of(spec)
-    assert document["secret_file"] == f"{mounts_of(spec)['secret']['mountPath']}/{names.SECRET_KEY}"
-    assert document["secret_name"] == secret["metadata"]["name"]
+    run = document_of(spec)["run"]
+    assert run["secretFile"] == f"{mounts_of(spec)['secret']['mountPath']}/{SECRET_KEY}"
+    assert run["secretName"] == secret["metadata"]["name"]
 
 
 def test_a_job_without_a_secret_fails_only_if_it_is_required() -> None:
@@ -245,10 +247,10 @@ def test_a_job_without_a_secret_fails_only_if_it_is_required() -> None:
     for spec in (off, stock):
         assert not [thing for thing in render.manifests(spec) if thing["kind"] == "Secret"]
         document = document_of(spec)
-        assert not any(document[field] for field in ("secret_file", "secret_name", "secret_required"))
+        assert not document["run"].keys() & {"secretFile", "secretName"}
     required = JobSpec(name="job", security=Security(rendezvous_secret="require", report_status=False))
-    assert document_of(required)["secret_required"] is True
-    assert not document_of(required)["secret_name"], "no pod has the right to fill it"
+    assert document_of(required)["job"]["security"] == {"rendezvousSecret": "require"}
+    assert "secretName" not in document_of(required)["run"], "no pod has the right to fill it"
 
 
 def test_each_run_of_a_pytorchjob_has_its_own_id() -> None:
@@ -261,10 +263,10 @@ def test_each_run_of_a_pytorchjob_has_its_own_id() -> None:
     assert rendezvous_id(standalone=False, run="one") == "job-one"
     assert rendezvous_id(standalone=False, run="two") == "job-two"
     assert rendezvous_id() == rendezvous_id(), "equal objects: the job's uid distinguishes runs"
-    assert document_of(spec)["owner"] == "apis/kubeflow.org/v1/pytorchjobs/job"
+    assert document_of(spec)["run"]["owner"] == "apis/kubeflow.org/v1/pytorchjobs/job"
     submitted = document_in(render.manifests(spec, standalone=False, run="one"))
     assert not submitted.get("owner")
-    assert not document_of(JobSpec(name="job"))["owner"], "an Indexed Job's pods have its uid"
+    assert "owner" not in document_of(JobSpec(name="job"))["run"], "an Indexed Job's pods have its uid"
 
 
 def test_without_reports_pods_have_no_account() -> None:
@@ -273,7 +275,7 @@ def test_without_reports_pods_have_no_account() -> None:
     assert "serviceAccountName" not in pod_of(spec)
     kinds = {thing["kind"] for thing in render.manifests(spec)}
     assert not kinds & {"ServiceAccount", "Role", "RoleBinding", "ConfigMap"}
-    assert not document_of(spec)["report"]
+    assert "report" not in document_of(spec)["run"]
 
 
 def test_each_job_has_its_own_folder_on_a_shared_claim() -> None:

@@ -14,8 +14,8 @@ from kitctl.base.errors import SpecError
 from kitctl.render import objects as render
 from kitctl.render import overlay
 from kitctl.spec.job_spec import JobSpec
-from kitctl.spec.pod_section import Pod, ResourceClaim
-from kitctl.spec.sections import Policy, Volume
+from kitjob.pod_section import Pod, ResourceClaim
+from kitjob.sections import Policy, Volume
 
 KINDS = tuple(kinds.KINDS)
 LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=3)

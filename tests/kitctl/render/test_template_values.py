@@ -11,9 +11,9 @@ from kitctl.base import names
 from kitctl.cli.main import main
 from kitctl.render import objects as render
 from kitctl.render.template_values import resources
-from kitctl.spec.fields import Kind
 from kitctl.spec.job_spec import JobSpec
-from kitctl.spec.sections import Nccl, Policy, Resources
+from kitjob.fields import Kind
+from kitjob.sections import Nccl, Policy, Resources
 from tests.kitctl.rendered import env_of, job_of
 
 

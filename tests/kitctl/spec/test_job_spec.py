@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from kitctl import JobSpec, load
 from kitctl.base.errors import SpecError
-from kitctl.spec.sections import Resources, Snapshots
+from kitjob.record import replace
+from kitjob.sections import Resources, Snapshots
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_wrong_value_is_refused_at_construction(fields: dict[str, Any], proble
 
 def test_a_changed_spec_is_checked_again() -> None:
     with pytest.raises(SpecError, match="nodes: 0 is not allowed"):
-        msgspec.structs.replace(JobSpec(), nodes=0)
+        replace(JobSpec(), nodes=0)
 
 
 @pytest.mark.parametrize("nodes", [3, "3", "3:3"])

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from kitctl.base.errors import SpecError
 from kitctl.spec.job_spec import JobSpec
-from kitctl.spec.pod_section import Pod
 from kitctl.spec.rules import RULES, name_limit
-from kitctl.spec.sections import (
+from kitjob.pod_section import Pod
+from kitjob.record import replace
+from kitjob.sections import (
     EnvSource,
     Nccl,
     Policy,
@@ -29,7 +29,7 @@ CLAIM = Volume(mount_path="/data", claim="data")
 
 def problems(**changes: Any) -> list[str]:
     with pytest.raises(SpecError) as caught:
-        msgspec.structs.replace(FINE, **changes)
+        replace(FINE, **changes)
     assert caught.value.exit_code == 2
     return [str(problem) for problem in caught.value.problems]
 
@@ -50,7 +50,7 @@ def problems(**changes: Any) -> list[str]:
     ids=lambda changes: str(changes)[:40],
 )
 def test_limits_are_inclusive(changes: dict[str, Any]) -> None:
-    msgspec.structs.replace(FINE, **changes)
+    replace(FINE, **changes)
 
 
 @pytest.mark.parametrize(
@@ -179,6 +179,10 @@ def test_limits_are_inclusive(changes: dict[str, Any]) -> None:
             "requirements.noIndex: excludes indexUrl and extraIndexUrls",
         ),
         ({"requirements": Requirements(file="r", find_links=("",))}, "requirements.findLinks: has an empty element"),
+        (
+            {"nccl": Nccl(interface="x" * 98_304)},
+            "nccl.interface: with this the nodes are told 98346 bytes of settings, and a variable holds 98304",
+        ),
         ({"backend": "nccl"}, "backend: nccl needs GPUs; fix: set gpusPerNode, or backend: gloo"),
         (
             {"kind": "TrainJob", "scheduling": Scheduling(queue="q")},
@@ -213,6 +217,7 @@ def test_every_rule_is_checked() -> None:
         security=Security(rendezvous_secret="require"),
         rendezvous=Rendezvous(backend="c10d"),
         kind="Deployment",
+        nccl=Nccl(interface="x" * 100_000),
         pod=Pod(spec={"restartPolicy": "Never"}),
     )
     assert len(wrong) == len(RULES)
@@ -224,8 +229,8 @@ INFIXES = {"IndexedJob": "-", "TrainJob": "-node-0-", "JobSet": "-node-0-", "PyT
 @pytest.mark.parametrize(("kind", "infix"), INFIXES.items())
 @pytest.mark.parametrize("nodes", [1, 9, 10, 11, 99, 100, 101, 1000, 1001])
 def test_the_longest_name_leaves_room_for_the_last_node(kind: str, infix: str, nodes: int) -> None:
-    spec, longest = msgspec.structs.replace(FINE, kind=kind, nodes=nodes), f"{infix}{nodes - 1}"
+    spec, longest = replace(FINE, kind=kind, nodes=nodes), f"{infix}{nodes - 1}"
     limit = name_limit(spec)
     assert len("a" * limit + longest) == (57 if kind in {"JobSet", "TrainJob"} else 63)
-    msgspec.structs.replace(spec, name="a" * limit)
+    replace(spec, name="a" * limit)
     assert "use at most" in problems(name="a" * (limit + 1), kind=kind, nodes=nodes)[0]

@@ -91,7 +91,7 @@ def test_all_nodes_end_with_the_reason_of_the_one_that_fails_permanently(
         "time.sleep(600)\n"
     )
     other = 1 - failing
-    with Nodes(tmp_path, str(script), PET_MAX_RESTARTS="0", KIT_RENDEZVOUS=rendezvous) as nodes:
+    with Nodes(tmp_path, str(script), PET_MAX_RESTARTS="0", KIT_RENDEZVOUS_BACKEND=rendezvous) as nodes:
         nodes.start(0, 1)
         assert nodes.wait(failing) == 78
         assert nodes.wait(other) == 78

@@ -14,13 +14,13 @@ from kittrain.job.variables import EnvError
 
 def test_without_variables_there_is_one_process() -> None:
     node, rank = node_env({}), rank_env({})
-    assert (node.min_nodes, node.max_nodes, node.procs_per_node, node.hosts_rendezvous) == (1, 1, 1, True)
-    assert (rank.rank, rank.world_size, rank.snapshot_dir, rank.resume) == (0, 1, None, "")
+    assert (node.job.min_nodes, node.job.max_nodes, node.procs_per_node, node.hosts_rendezvous) == (1, 1, 1, True)
+    assert (rank.rank, rank.world_size, rank.snapshot_dir, rank.job.resume) == (0, 1, None, False)
 
 
 def test_sizes_of_fixed_and_elastic_jobs() -> None:
-    assert (node_env({"PET_NNODES": "3"}).min_nodes, node_env({"PET_NNODES": "3"}).max_nodes) == (3, 3)
-    assert (node_env({"PET_NNODES": "2:4"}).min_nodes, node_env({"PET_NNODES": "2:4"}).max_nodes) == (2, 4)
+    assert (node_env({"PET_NNODES": "3"}).job.min_nodes, node_env({"PET_NNODES": "3"}).job.max_nodes) == (3, 3)
+    assert (node_env({"PET_NNODES": "2:4"}).job.min_nodes, node_env({"PET_NNODES": "2:4"}).job.max_nodes) == (2, 4)
 
 
 def test_the_index_falls_back_to_the_job_controllers() -> None:
@@ -40,11 +40,11 @@ def test_the_images_backend_is_used_only_if_the_job_sets_none(job: str, image: s
 
 def test_unequal_nodes_have_their_own_numbers_of_ranks() -> None:
     def procs(index: int) -> int:
-        document = json.dumps({"version": 1, "procs_per_node": 4, "procs_by_node": [2, 4]})
+        document = json.dumps({"version": 2, "job": {"procsPerNode": "2,4", "nodes": 2}, "run": {}})
         return node_env({"KIT_SPEC": document, "KIT_NODE_INDEX": str(index)}).procs_per_node
 
     assert [procs(0), procs(1)] == [2, 4]
-    with pytest.raises(EnvError, match="procs_by_node: none for node 2"):
+    with pytest.raises(EnvError, match="procsPerNode: none for node 2"):
         procs(2)
 
 
@@ -63,9 +63,9 @@ def test_folders_and_pairs() -> None:
         ("PET_RDZV_CONF", "join_timeout"),
         ("KIT_BACKEND", "mpi"),
         ("KIT_AUTO_BACKEND", "mpi"),
-        ("KIT_SNAPSHOT_KEEP", "1.5"),
-        ("KIT_SECRET_REQUIRED", "yes"),
-        ("KIT_HANG_TIMEOUT", "soon"),
+        ("KIT_SNAPSHOTS_KEEP", "1.5"),
+        ("KIT_SECURITY_RENDEZVOUS_SECRET", "yes"),
+        ("KIT_POLICY_HANG_TIMEOUT", "soon"),
     ],
 )
 def test_impossible_values_are_rejected_by_name(name: str, value: str) -> None:
@@ -73,9 +73,9 @@ def test_impossible_values_are_rejected_by_name(name: str, value: str) -> None:
         node_env({name: value})
 
 
-@pytest.mark.parametrize(("value", "resume"), [("", ""), ("1", "exact"), ("state", "state")])
-def test_a_rank_resumes_exactly_or_takes_the_state_alone(value: str, resume: str) -> None:
-    assert rank_env({"KIT_RESUME": value}).resume == resume
+@pytest.mark.parametrize(("value", "resume"), [("", False), ("1", True), ("state", "state")])
+def test_a_rank_resumes_exactly_or_takes_the_state_alone(value: str, *, resume: bool | str) -> None:
+    assert rank_env({"KIT_RESUME": value}).job.resume == resume
     with pytest.raises(EnvError, match=r"KIT_RESUME='true': not bool \| Literal\['state'\]"):
         rank_env({"KIT_RESUME": "true"})
 
@@ -86,8 +86,8 @@ def test_a_launcher_may_leave_the_number_of_ranks_to_the_gpus(
 ) -> None:
     monkeypatch.setattr(env, "DEVICES", tmp_path)
     node = node_env({"PET_NPROC_PER_NODE": ranks})
-    assert (node.procs_per_node, node.gpus_per_node) == (1, 0)
+    assert (node.procs_per_node, node.job.gpus_per_node) == (1, 0)
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "null"):
         (tmp_path / name).touch()
     node = node_env({"PET_NPROC_PER_NODE": ranks})
-    assert (node.procs_per_node, node.gpus_per_node) == (2, 2)
+    assert (node.procs_per_node, node.job.gpus_per_node) == (2, 2)

@@ -51,5 +51,5 @@ def loss_of(seconds: float):
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("KIT_SNAPSHOT_EVERY", "3")
+    os.environ.setdefault("KIT_SNAPSHOTS_EVERY_STEPS", "3")
     main(*sys.argv[1:])

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kittrain.system import typed
-from kittrain.system.decoders import MalformedError
+from kitjob import typed
+from kitjob.decoders import MalformedError
 
 
 class Colour(IntEnum):

@@ -30,7 +30,9 @@ def loss(ranks: Ranks) -> float:
 )
 def test_a_sharded_run_that_recomputes_resumes(tmp_path: Path, size: int, more: list[str]) -> None:
     skip_without_fsdp_on_cpus()
-    ranks = Ranks(tmp_path, "kittrain.workloads.lm", *SMALL, "--epochs", "1", KIT_RESUME="1", KIT_SNAPSHOT_EVERY="20")
+    ranks = Ranks(
+        tmp_path, "kittrain.workloads.lm", *SMALL, "--epochs", "1", KIT_RESUME="1", KIT_SNAPSHOTS_EVERY_STEPS="20"
+    )
     ranks.start(2, "--sharded", "--recompute")
     while not list(ranks.snapshots.glob("step-*")):
         pass

@@ -26,7 +26,7 @@ def accuracy(ranks: Ranks) -> tuple[float, int]:
 def test_it_learns_and_resumes_on_another_number_of_ranks(tmp_path: Path) -> None:
     idx.write(tmp_path / "data")
     command = ["kittrain.workloads.mnist", "--dataset", "MNIST", "--data", str(tmp_path / "data"), "--batch-size", "32"]
-    ranks = Ranks(tmp_path, *command, KIT_RESUME="1", KIT_SNAPSHOT_EVERY="10")
+    ranks = Ranks(tmp_path, *command, KIT_RESUME="1", KIT_SNAPSHOTS_EVERY_STEPS="10")
     ranks.start(2, "--epochs", "4")
     while not list(ranks.snapshots.glob("step-*")):
         pass

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kitjob.names import EXIT_CODES
 from kittrain.agent.processes.pod_supervisor import supervise
 from kittrain.agent.processes.supervision import Supervision
 from kittrain.agent.processes.zygote import Zygote
@@ -36,7 +37,6 @@ from kittrain.agent.setup.secret import run_secret
 from kittrain.agent.setup.shared_outputs import OutputsError, share_outputs
 from kittrain.agent.setup.workdir import CodeError, enter_workdir
 from kittrain.job.env import NodeEnv, node_env
-from kittrain.job.job_spec import EXIT_CODES
 from kittrain.job.variables import EnvError
 from kittrain.outcome import marker, termination
 from kittrain.outcome.marker import finished
@@ -59,7 +59,7 @@ def start(arguments: list[str]) -> int:
         node = node_env()
     except EnvError as error:
         return _misconfigured(error)
-    if node.restart_in_place and sys.platform == "linux":
+    if node.run.restart_in_place and sys.platform == "linux":
         return supervise(node, partial(main, arguments))
     return main(arguments)
 
@@ -81,7 +81,7 @@ def main(arguments: list[str], supervision: Supervision | None = None) -> int:
         ending = _run(node, command, drain, log_copy, supervision)
         termination.write(node.termination_log, ending, node_index=node.node_index)
         log(node.node_index, ending.summary)
-    return node.exit_codes[ending.outcome]
+    return node.run.exit_codes[ending.outcome]
 
 
 @contextmanager
@@ -116,7 +116,7 @@ def _check(node: NodeEnv, command: list[str]) -> Ending | None:
     if (folder := node.snapshot_dir) and retry_io(
         lambda: finished(folder, node.run_id), folder, lambda text: log(node.node_index, f"warning: {text}")
     ):
-        return termination.FINISHED if node.owner is None else _ambiguous(node, marker.path(folder, node.run_id))
+        return termination.FINISHED if not node.run.owner else _ambiguous(node, marker.path(folder, node.run_id))
     if not command:
         return Ending(outcome="fatal", reason="no command: pass a script, or -m and a module, after --")
     if command[0] == "-m":
@@ -128,15 +128,17 @@ def _check(node: NodeEnv, command: list[str]) -> Ending | None:
 
 def _ambiguous(node: NodeEnv, mark: Path) -> Ending:
     """Fail: a run with this id has finished, and this node may belong to a new run that has not trained yet."""
-    fix = f"submit it with kitctl, let its service account get {node.owner} (security.reportStatus), or delete {mark}"
+    fix = (
+        f"submit it with kitctl, let its service account get {node.run.owner} (security.reportStatus), or delete {mark}"
+    )
     return Ending(outcome="fatal", reason=f"run {node.run_id} has already finished; if this is a new run, {fix}")
 
 
 def _run(
     node: NodeEnv, command: list[str], drain: Drain, log_copy: LogCopy | None, supervision: Supervision | None
 ) -> Ending:
-    if node.kitctl_version not in {None, version()}:
-        log(node.node_index, f"warning: kitctl is version {node.kitctl_version}, but the image has version {version()}")
+    if node.run.kitctl not in {"", version()}:
+        log(node.node_index, f"warning: kitctl is version {node.run.kitctl}, but the image has version {version()}")
     try:
         with drain.interruptible():
             node = with_run_uid(node, os.environ, partial(log, node.node_index))
@@ -169,7 +171,7 @@ def _supervise(
         scratch = stack.enter_context(scratch_folder())
         stack.enter_context(memory_folder(node))
         with drain.interruptible():
-            hosts = node.hosts_rendezvous and node.rendezvous == "hub"
+            hosts = node.hosts_rendezvous and node.job.rendezvous.backend == "hub"
             secret = run_secret(node, partial(log, node.node_index))
             hub = stack.enter_context(hub_process(node, settings, secret=secret)) if hosts else None
             supervisor = load(node)
@@ -195,7 +197,7 @@ def _zygote(node: NodeEnv, supervision: Supervision | None, stack: ExitStack) ->
 
 def load(node: NodeEnv) -> type[Supervisor]:
     """Import torch and the supervisor, which needs it."""
-    with without_gc(), _quiet_stores() if node.rendezvous == "c10d" else nullcontext():
+    with without_gc(), _quiet_stores() if node.job.rendezvous.backend == "c10d" else nullcontext():
         from kittrain.agent.rounds.supervise import Supervisor  # noqa: PLC0415
     return Supervisor
 

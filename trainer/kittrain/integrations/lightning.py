@@ -51,8 +51,8 @@ class KitCallback(Callback):
         self._place = places.take(root, str(trainer.default_root_dir)) if root else None
         self._calls = 0
         self._call: Place | None = None
-        self._keep = env.snapshot_keep
-        self._schedule = SnapshotSchedule(env, every=env.snapshot_every)
+        self._keep = env.job.snapshots.keep
+        self._schedule = SnapshotSchedule(env, every=env.job.snapshots.every_steps)
         self._from: Path | None = None
         self._marker: Marker | None = None
         self._run: FrameworkRun | None = None

@@ -1,39 +1,61 @@
 """The environment of a node and of a rank as typed objects: read once, checked once, never looked up again.
 
-What follows from the job is in ``kittrain.job.job_spec``; here is what only this node or this rank knows. Standard
-library only: this is the first thing that runs in the container, before torch is imported.
+What follows from the job is in its document (``kitjob.document``); here is what only this node or this rank knows. A
+variable of a setting's own wins over the document: ``KIT_SNAPSHOTS_KEEP=5`` over ``snapshots.keep``. Images use that, and
+runs without kitctl. Standard library only: this is the first thing that runs in the container, before torch is
+imported.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from kittrain.job import job_spec
-from kittrain.job.job_spec import Backend, JobSpec
+from kitjob import document, typed, variables
+from kitjob.decoders import MalformedError
+from kitjob.document import DocumentError
+from kitjob.durations import seconds
+from kitjob.fields import Size
+from kitjob.job_keys import JobKeys
+from kitjob.record import Record, camel, hints, is_record, sent_fields
+from kitjob.run import Run
 from kittrain.job.variables import EnvError, number_of, pairs_of
 
+Backend = Literal["auto", "nccl", "gloo"]
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108  a file system in main memory, in every container
 WORKER_DRAINED: Final = 75  # a rank that took its snapshot and wants to be started again; EX_TEMPFAIL
 DEVICES: Final = Path("/dev")
 PER_GPU: Final = frozenset({"auto", "gpu"})  # values of PET_NPROC_PER_NODE: a rank for each GPU
-FORMER: Final = "KIT_EXIT_CODES"  # set by each kitctl; one that sets no KIT_SPEC is older than this package
+FLAGS: Final = {"0": False, "1": True}
+ALONE: Final = JobKeys(name="local", namespace="default")  # without a document
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeEnv(JobSpec):
-    """What a node knows about the job and about itself."""
+class JobEnv:
+    """What agents and ranks are told about their job; defaults are those of a run without a document."""
 
+    job: JobKeys = ALONE
+    run: Run = Run()
     run_id: str = "local"
     node_index: int = 0
+    snapshot_dir: Path | None = None  # None: no snapshots
+    backend: Backend = "auto"  # the job's; if it sets none, the image's
+    grace_seconds: int | None = None  # from SIGTERM to SIGKILL; None: unknown
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeEnv(JobEnv):
+    """What a node knows about the job and about itself."""
+
+    procs_per_node: int = 1  # of this node
+    rendezvous_conf: Mapping[str, str] = field(default_factory=dict)  # as PET_RDZV_CONF
     pod: str = "local-0"
     host: str = "localhost"
     local_addr: str | None = None
     warm_workers: bool = True  # set by an image: False starts each rank as a new interpreter
-    auto_backend: Backend = "auto"  # set by an image: what ``auto`` means there
     memory_root: Path | None = None  # set by an image: where ranks keep copies of their state
     termination_log: Path | None = None
     packages: Path | None = None  # where the script's requirements are installed; set by the agent
@@ -49,20 +71,17 @@ class NodeEnv(JobSpec):
     @property
     def grace_period(self) -> float:
         """Seconds from SIGTERM to SIGKILL."""
-        return 60.0 if self.grace_seconds is None else float(self.grace_seconds)
+        return float(seconds(self.job.policy.grace_period))
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankEnv(JobSpec):
+class RankEnv(JobEnv):
     """What a rank knows: the job, and torchrun's variables. Defaults are one lone process."""
 
     rank: int = 0
     local_rank: int = 0
     world_size: int = 1
     local_world_size: int = 1
-    node_index: int = 0
-    run_id: str = "local"
-    auto_backend: Backend = "auto"
     memory_dir: Path | None = None  # set by the agent for its own ranks, as are the next two
     progress_file: Path | None = None
     heartbeat_file: Path | None = None
@@ -79,21 +98,21 @@ def node_env(environ: Mapping[str, str] = os.environ) -> NodeEnv:
     Raises:
         EnvError: something is missing or is not what it should be.
     """
-    if FORMER in environ and job_spec.VARIABLE not in environ:
-        raise EnvError(f"{job_spec.VARIABLE} is not set: kitctl is older than the image's kittrain; {job_spec.FIX}")
-    index = number_of("JOB_COMPLETION_INDEX", environ.get("JOB_COMPLETION_INDEX") or "0")
-    own = {
-        "run_id": environ.get("PET_RDZV_ID") or "local",
-        "node_index": index,
-        "host": environ.get("KIT_NODE_NAME", "localhost"),
-        "local_addr": environ.get("PET_LOCAL_ADDR") or None,
-    }
-    values = _with_backend(job_spec.read(NodeEnv, environ, _launcher(environ) | own))
-    if by_node := values.get("procs_by_node"):
-        values["procs_per_node"] = _own(by_node, values["node_index"])
-    values.setdefault("pod", f"local-{values['node_index']}")
-    values["memory_root"] = values.get("memory_root", SHARED_MEMORY) if values.get("memory_every") else None
-    return NodeEnv(**values)
+    index = number_of(variables.JOB_COMPLETION_INDEX, environ.get(variables.JOB_COMPLETION_INDEX) or "0")
+    index = number_of(variables.KIT_NODE_INDEX, environ.get(variables.KIT_NODE_INDEX) or str(index))
+    told = _job_env(environ, node_index=index, run_id=environ.get(variables.PET_RDZV_ID))
+    job: JobKeys = told["job"]
+    return NodeEnv(
+        **told,
+        procs_per_node=_own(job.ranks_by_node, index) if job.ranks_by_node else job.ranks_per_node,
+        rendezvous_conf=_timeouts(job) if environ.get(variables.KIT_SPEC) else _torchrun_conf(environ),
+        pod=environ.get(variables.KIT_POD) or f"local-{index}",
+        host=environ.get(variables.KIT_NODE_NAME, "localhost"),
+        local_addr=environ.get(variables.PET_LOCAL_ADDR) or None,
+        warm_workers=_own_value(environ, variables.KIT_WARM_WORKERS, bool, default=True),
+        memory_root=_memory_root(environ) if job.snapshots.memory_every_steps else None,
+        termination_log=_path(environ, variables.KIT_TERMINATION_LOG),
+    )
 
 
 def rank_env(environ: Mapping[str, str] = os.environ) -> RankEnv:
@@ -104,42 +123,142 @@ def rank_env(environ: Mapping[str, str] = os.environ) -> RankEnv:
     """
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
     own: dict[str, Any] = {name.lower(): number_of(name, environ[name]) for name in names if environ.get(name)}
-    own["run_id"] = environ.get("PET_RDZV_ID", "local")  # of plain torchrun; our agent sets KIT_RUN_ID
-    return RankEnv(**_with_backend(job_spec.read(RankEnv, environ, own)))
+    index = number_of(variables.KIT_NODE_INDEX, environ.get(variables.KIT_NODE_INDEX) or "0")
+    # KIT_RUN_ID is our agent's; plain torchrun sets the other
+    run_id = environ.get(variables.KIT_RUN_ID) or environ.get(variables.PET_RDZV_ID)
+    return RankEnv(
+        **_job_env(environ, node_index=index, run_id=run_id),
+        **own,
+        memory_dir=_path(environ, variables.KIT_MEMORY_DIR),
+        progress_file=_path(environ, variables.KIT_PROGRESS_FILE),
+        heartbeat_file=_path(environ, variables.KIT_HEARTBEAT_FILE),
+    )
+
+
+def variable_of(path: Sequence[str]) -> str:
+    """The variable of a setting: ``KIT_SNAPSHOTS_KEEP`` of ``snapshots.keep``."""
+    return f"KIT_{'_'.join(path).upper()}"
+
+
+def _job_env(environ: Mapping[str, str], *, node_index: int, run_id: str | None) -> dict[str, Any]:
+    """The fields of JobEnv."""
+    told = environ.get(variables.KIT_SPEC)
+    try:
+        settings, run = document.read(told) if told else _launcher(environ)
+        own = _given(environ, JobKeys)
+        job = document.build(JobKeys, _merged(settings, own), "job")
+        told_run = document.build(Run, _merged(run, _given(environ, Run)), "run")
+    except DocumentError as error:
+        raise EnvError(str(error)) from error
+    auto = _own_value(environ, variables.KIT_AUTO_BACKEND, Backend, default="auto")
+    known = told or "gracePeriod" in own.get("policy", {})
+    return {
+        "job": job,
+        "run": told_run,
+        "run_id": run_id or "local",
+        "node_index": node_index,
+        "snapshot_dir": _path(environ, variables.KIT_SNAPSHOT_DIR),
+        "backend": auto if job.backend == "auto" else job.backend,
+        "grace_seconds": seconds(job.policy.grace_period) if known else None,
+    }
+
+
+def _given(environ: Mapping[str, str], kind: type[Record]) -> dict[str, Any]:
+    """The settings, or parts of the run, that have a variable of their own, as they are written in a document."""
+    found: dict[str, Any] = {}
+    for path, hint in _settings(kind):
+        if text := environ.get(name := variable_of(path)):
+            *sections, key = map(camel, path)
+            place = found
+            for section in sections:
+                place = place.setdefault(section, {})
+            place[key] = _value(name, text, hint)
+    return found
+
+
+def _settings(kind: type[Record], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The path and the type of each text, number or flag that agents and ranks read."""
+    for name, hint in hints(kind).items():
+        if kind is not Run and name not in sent_fields(kind):
+            continue
+        if is_record(hint):
+            yield from _settings(hint, (*path, name))
+        elif not any(is_record(one) for one in typed.parts(hint)) and not typed.is_mapping(hint):
+            yield (*path, name), hint
+
+
+def _value(name: str, text: str, hint: Any) -> Any:
+    """A variable's text as a value of a type: a flag, a number or the text itself."""
+    failure = MalformedError()
+    for candidate in (FLAGS.get(text), _whole(text), text):
+        if candidate is None:
+            continue
+        try:
+            typed.decode(hint, candidate)
+        except MalformedError as error:
+            failure = error
+        else:
+            return candidate
+    raise EnvError(f"{name}={text!r}: {failure}") from failure
+
+
+def _own_value(environ: Mapping[str, str], name: str, hint: Any, *, default: Any) -> Any:
+    text = environ.get(name)
+    return _value(name, text, hint) if text else default
+
+
+def _path(environ: Mapping[str, str], name: str) -> Path | None:
+    return Path(environ[name]) if environ.get(name) else None
+
+
+def _memory_root(environ: Mapping[str, str]) -> Path:
+    return _path(environ, variables.KIT_MEMORY_ROOT) or SHARED_MEMORY
+
+
+def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    both = {key: _merged(one[key], part) for key, part in other.items() if isinstance(one.get(key), dict)}
+    return {**one, **other, **both}
+
+
+def _whole(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
 
 
 def _own(by_node: Sequence[int], index: int) -> int:
     """The number of ranks of a node, if nodes differ."""
     if index >= len(by_node):
-        raise EnvError(f"{job_spec.VARIABLE}: procs_by_node: none for node {index}: {by_node}")
+        raise EnvError(f"{variables.KIT_SPEC}: procsPerNode: none for node {index}: {by_node}")
     return by_node[index]
 
 
-def _launcher(environ: Mapping[str, str]) -> dict[str, Any]:
-    """The values of torchrun's own variables: those that the document omits, and all for an agent without one."""
-    low, _, high = (environ.get("PET_NNODES") or "1").partition(":")
-    host, _, port = (environ.get("PET_RDZV_ENDPOINT") or "127.0.0.1:29400").rpartition(":")
-    ranks = environ.get("PET_NPROC_PER_NODE") or "1"
-    gpus = {"gpus_per_node": _gpus()} if ranks in PER_GPU else {}
-    return {
-        **gpus,
-        "min_nodes": number_of("PET_NNODES", low),
-        "max_nodes": number_of("PET_NNODES", high or low),
-        "procs_per_node": max(1, gpus["gpus_per_node"]) if gpus else number_of("PET_NPROC_PER_NODE", ranks),
-        "max_restarts": number_of("PET_MAX_RESTARTS", environ.get("PET_MAX_RESTARTS", "3")),
-        "rendezvous_host": host,
-        "rendezvous_port": number_of("PET_RDZV_ENDPOINT", port),
-        "rendezvous_conf": pairs_of("PET_RDZV_CONF", environ.get("PET_RDZV_CONF", "")),
+def _timeouts(job: JobKeys) -> dict[str, str]:
+    """The rendezvous' timeouts under torchrun's names."""
+    join, last_call = seconds(job.rendezvous.join_timeout), seconds(job.rendezvous.last_call)
+    return {"join_timeout": str(join), "last_call_timeout": str(last_call)}
+
+
+def _torchrun_conf(environ: Mapping[str, str]) -> dict[str, str]:
+    return pairs_of(variables.PET_RDZV_CONF, environ.get(variables.PET_RDZV_CONF, ""))
+
+
+def _launcher(environ: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What torchrun's own variables say, as a document does."""
+    host, _, port = (environ.get(variables.PET_RDZV_ENDPOINT) or "127.0.0.1:29400").rpartition(":")
+    ranks = environ.get(variables.PET_NPROC_PER_NODE) or "1"
+    gpus = _gpus() if ranks in PER_GPU else 0
+    job = {
+        **document.written(ALONE),
+        "nodes": _own_value(environ, variables.PET_NNODES, Size, default=1),
+        "gpusPerNode": gpus,
+        "procsPerNode": "auto" if ranks in PER_GPU else number_of(variables.PET_NPROC_PER_NODE, ranks),
+        "policy": {"maxRestarts": number_of(variables.PET_MAX_RESTARTS, environ.get(variables.PET_MAX_RESTARTS, "3"))},
     }
+    return job, {"rendezvousHost": host, "rendezvousPort": number_of(variables.PET_RDZV_ENDPOINT, port)}
 
 
 def _gpus() -> int:
     """The number of GPUs in this container, for a launcher's ``auto``."""
     return sum(path.name[len("nvidia") :].isdecimal() for path in DEVICES.glob("nvidia*"))
-
-
-def _with_backend(values: dict[str, Any]) -> dict[str, Any]:
-    """The job's backend; if it sets none, the image's: one without GPUs uses gloo."""
-    if values.get("backend", "auto") == "auto":
-        values["backend"] = values.get("auto_backend", "auto")
-    return values

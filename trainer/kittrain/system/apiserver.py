@@ -16,8 +16,8 @@ from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from kittrain.system import typed
-from kittrain.system.decoders import MalformedError
+from kitjob import typed
+from kitjob.decoders import MalformedError
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ import socket
 import sys
 from typing import Any, Final
 
-from kittrain.system import typed
-from kittrain.system.decoders import MalformedError
+from kitjob import typed
+from kitjob.decoders import MalformedError
 
 MAX_LINE: Final = 1 << 26  # bytes per line; enough for the ranks of ten thousand nodes
 

@@ -25,6 +25,7 @@ from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.queue import queue_checks
 from kitctl.targets.cluster.submit import code_sending, dry_run, kind_choice, preflight, submitting
+from kitjob.names import DEFAULT_IMAGE
 
 OLDEST: Final = (1, 31)  # what a job's fields need: docs/cluster.md
 ASK: Final = "ask for these permissions (docs/platform.md has a role for users)"
@@ -167,7 +168,7 @@ def _queue(api: Api, spec: JobSpec) -> str:
 
 
 def _image(api: Api, spec: JobSpec) -> str:
-    repository, _, tag = names.DEFAULT_IMAGE.rpartition(":")
+    repository, _, tag = DEFAULT_IMAGE.rpartition(":")
     if spec.image.startswith(f"{repository}:") and tag != kitctl.__version__:
         raise CheckWarning(
             f"{spec.image} is not of kitctl {kitctl.__version__}", fix="use the image of kitctl's own version"

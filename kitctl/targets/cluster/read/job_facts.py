@@ -9,10 +9,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from kitctl.base import names
+from kitctl.base import documents, names
 from kitctl.kinds import all_kinds, of_object
 from kitctl.kinds.job_kind import plain_env
-from kitctl.render import environment
 from kitctl.state.facts import JobFacts, NodeFacts, QueueFacts, Termination
 from kitctl.targets.cluster.read import conditions, reports
 from kitctl.targets.cluster.read.lifecycle import annotations_of
@@ -55,7 +54,7 @@ def from_objects(
         nodes=nodes,
         report=published,
         preparing=reports.preparing(status),
-        reports=bool(environment.read_agent_spec(plain_environment(job)).get("report")),
+        reports=bool(documents.read_run(plain_environment(job)).report),
         grace_seconds=grace_seconds(job),
         snapshots=f"claim {snapshot_claim(job)}" if snapshot_claim(job) else "",
         outputs=outputs(job, published.run if published else ""),
@@ -74,17 +73,18 @@ def snapshot_claim(job: Object) -> str:
 
 def outputs(job: Object, run: str = "") -> str:
     """Where its ranks write by relative path; empty where no folder was sent, as nothing is known of it then."""
-    document = environment.read_agent_spec(plain_environment(job))
-    if document.get("outputs"):
+    variables = plain_environment(job)
+    if documents.read_settings(variables).outputs:
         mounts = pod_template(job)["spec"]["containers"][0]["volumeMounts"]
         folder = next((one.get("subPath", "") for one in mounts if one["name"] == "snapshots"), "")
         return f"claim {snapshot_claim(job)}, {folder + '/' if folder else ''}outputs/{run or '<run>'}"
-    return f"{document.get('workdir')} of each pod, gone with the pod" if document.get("code") else ""
+    code = documents.read_run(variables).code
+    return f"{code.workdir} of each pod, gone with the pod" if code else ""
 
 
 def keeps_outputs(job: Object) -> bool:
     """Whether its nodes share a folder for outputs, which outlives its pods."""
-    return bool(environment.read_agent_spec(plain_environment(job)).get("outputs"))
+    return bool(documents.read_settings(plain_environment(job)).outputs)
 
 
 def fate_of_outputs(job: Object) -> str:

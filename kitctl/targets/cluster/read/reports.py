@@ -6,9 +6,9 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from kitctl.base import names
 from kitctl.kinds import of_object
 from kitctl.state.facts import Preparation, Report
+from kitjob.names import PREPARING_KEY, REPORT_KEY
 
 Object: TypeAlias = dict[str, Any]
 T = TypeVar("T")
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 def report(config_map: Object | None) -> Report | None:
     """The latest report of rank 0's agent."""
-    return _read(_data(config_map).get(names.REPORT_KEY, ""), Report)
+    return _read(_data(config_map).get(REPORT_KEY, ""), Report)
 
 
 def own_report(job: Object) -> Report | None:
@@ -27,8 +27,8 @@ def own_report(job: Object) -> Report | None:
 
 def preparing(config_map: Object | None) -> dict[int, Preparation]:
     """What nodes do before they join, by node."""
-    keys = [key for key in _data(config_map) if key.startswith(names.PREPARING_KEY)]
-    found = {key.removeprefix(names.PREPARING_KEY): _read(_data(config_map)[key], Preparation) for key in keys}
+    keys = [key for key in _data(config_map) if key.startswith(PREPARING_KEY)]
+    found = {key.removeprefix(PREPARING_KEY): _read(_data(config_map)[key], Preparation) for key in keys}
     return {int(index): note for index, note in found.items() if note and index.isdecimal()}
 
 

@@ -19,7 +19,6 @@ from kitctl.base.quantity import amount
 from kitctl.render import objects as render
 from kitctl.render.template_values import DEFAULT_REQUESTS
 from kitctl.spec.job_spec import JobSpec
-from kitctl.spec.sections import Snapshots
 from kitctl.targets import SnapshotStore
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
@@ -27,6 +26,8 @@ from kitctl.targets.cluster.read import conditions, job_facts, lifecycle
 from kitctl.targets.cluster.read.existing import create_once
 from kitctl.targets.cluster.submit.namespace_defaults import apply_namespace_defaults
 from kitctl.targets.conflicts import no_snapshots
+from kitjob.names import DEFAULT_IMAGE
+from kitjob.sections import Snapshots
 
 RunCommand: TypeAlias = Callable[..., Iterator[bytes]]  # of the command, and what is sent to its stdin
 
@@ -79,7 +80,7 @@ def synthetic_job(api: Api, store: SnapshotStore) -> Object:
     spec = JobSpec(
         name=store.name,
         namespace=store.namespace,
-        image=store.image or names.DEFAULT_IMAGE,
+        image=store.image or DEFAULT_IMAGE,
         snapshots=Snapshots(claim="" if claim == own else claim),
     )
     return render.manifests(apply_namespace_defaults(api, spec))[-1]

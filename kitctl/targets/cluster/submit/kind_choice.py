@@ -6,8 +6,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from msgspec.structs import replace
-
 from kitctl import kinds
 from kitctl.base.errors import Forbidden, KitError, NotFound, UnsupportedError, UsageError
 from kitctl.kinds import JobKind
@@ -16,6 +14,7 @@ from kitctl.render import objects as render
 from kitctl.spec.job_spec import JobSpec
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.permissions import Permissions
+from kitjob.record import replace
 
 NOT_INSTALLED: Final = "{} is not installed"
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from msgspec.structs import replace
-
 from kitctl.base.errors import Forbidden
 from kitctl.render.template_values import DEFAULT_REQUESTS
 from kitctl.spec.job_spec import JobSpec
 from kitctl.targets.cluster.connection.api import Api
+from kitjob.record import replace
 
 
 def apply_namespace_defaults(api: Api, spec: JobSpec) -> JobSpec:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from msgspec.structs import replace
-
 from kitctl import kinds
 from kitctl.base import names
 from kitctl.base.errors import Forbidden, NotFound, UnsupportedError, UsageError
@@ -22,6 +20,8 @@ from kitctl.targets.cluster.connection.permissions import Permissions
 from kitctl.targets.cluster.read.lifecycle import annotations_of
 from kitctl.targets.cluster.submit import kind_choice
 from kitctl.targets.cluster.submit.namespace_defaults import apply_namespace_defaults
+from kitjob.names import REQUIRE
+from kitjob.record import replace
 
 MANY: Final = "ReadWriteMany"
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
@@ -113,7 +113,7 @@ def degrade_to_permissions(api: Api, spec: JobSpec, warn: Callable[[str], None])
         given = getattr(spec.security, part.field)
         if not given or allowed.may_apply(*part.kinds):
             continue
-        if given == names.REQUIRE:
+        if given == REQUIRE:
             what = f"require, and you may not create {part.what} in namespace {spec.namespace!r}"
             raise UsageError(f"security.{part.key}: {what}", fix="ask for this right, or set it to true")
         warn(missing.format(part.what) + part.without)

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from kitctl.base import names
 from kitctl.targets import Change
 from kitctl.targets.cluster.connection.resources import Object
+from kitjob.names import SECRET_KEY
 
 T = TypeVar("T", Mapping[str, Any], Mapping[str, Any] | None)
 
@@ -23,7 +23,7 @@ def fill(child: Object) -> Object:
     if child["kind"] != "Secret":
         return child
     value = base64.b64encode(secrets.token_hex(SIZE).encode()).decode()
-    return child | {"data": {names.SECRET_KEY: value}}
+    return child | {"data": {SECRET_KEY: value}}
 
 
 def mask(change: Change) -> Change:

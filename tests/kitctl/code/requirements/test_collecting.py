@@ -17,7 +17,7 @@ from kitctl.code.workdir.reading import content
 from kitctl.code.workdir.summary import sent
 from kitctl.render import objects as render
 from kitctl.spec.job_spec import JobSpec
-from kitctl.spec.sections import Requirements, Snapshots
+from kitjob.sections import Requirements, Snapshots
 from tests.kitctl.rendered import document_in, pod_in
 from tests.wheels import wheel
 

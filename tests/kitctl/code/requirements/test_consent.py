@@ -16,7 +16,7 @@ from kitctl.code.requirements.collecting import collect
 from kitctl.code.requirements.consent import TEXT_LIMIT
 from kitctl.code.workdir.reading import content
 from kitctl.spec.job_spec import JobSpec
-from kitctl.spec.sections import Requirements
+from kitjob.sections import Requirements
 from tests.wheels import wheel
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n"

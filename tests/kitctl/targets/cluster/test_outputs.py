@@ -8,8 +8,8 @@ import pytest
 
 from kitctl.render import objects
 from kitctl.spec.job_spec import JobSpec
-from kitctl.spec.sections import Snapshots
 from kitctl.targets.cluster.read import job_facts
+from kitjob.sections import Snapshots
 
 if TYPE_CHECKING:
     from pathlib import Path

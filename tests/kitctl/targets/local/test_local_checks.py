@@ -14,11 +14,11 @@ from kitctl.code.code_tree import NO_SOURCES
 from kitctl.input import specfile
 from kitctl.input.job_request import JobRequest
 from kitctl.spec.job_spec import JobSpec
-from kitctl.spec.sections import Scheduling
 from kitctl.state.checks import Finding
 from kitctl.targets import Submission
 from kitctl.targets.local import local_checks
 from kitctl.targets.local.folder import JobFolder
+from kitjob.sections import Scheduling
 
 EVERY_OPTION = Path(__file__).parents[3] / "cases" / "every-option.yaml"
 

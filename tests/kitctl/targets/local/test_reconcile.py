@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kitctl.spec.job_spec import JobSpec
-from kitctl.spec.sections import Policy
 from kitctl.state.facts import Termination
 from kitctl.targets.local.reconcile import Finish, Observed, Start, Stop, pause, reconcile
 from kitctl.targets.local.records import Desired, Exited, Started
+from kitjob.sections import Policy
 
 NOW = 1000.0
 THREE = JobSpec(name="job", nodes=3)

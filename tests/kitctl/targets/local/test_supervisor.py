@@ -14,12 +14,12 @@ import pytest
 
 from kitctl.base.errors import ConflictError, NotFound, UsageError
 from kitctl.spec.job_spec import JobSpec
-from kitctl.spec.sections import Policy
 from kitctl.state import phase as state
 from kitctl.targets.local import supervisor
 from kitctl.targets.local.folder import JobFolder, NodeFolder, create
 from kitctl.targets.local.local_target import LocalTarget
 from kitctl.targets.local.records import Desired, Job
+from kitjob.sections import Policy
 
 WAIT_SECONDS = 30.0
 SLEEP = "trap 'exit 75' TERM; echo ready; sleep 60 & wait $!"  # an agent that drains

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import pytest
 
-from kittrain.job.job_spec import EXIT_CODES
+from kitjob.names import EXIT_CODES
 from kittrain.outcome.restarts import MAX_RESTARTS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pods run Linux")

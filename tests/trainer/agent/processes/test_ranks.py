@@ -138,7 +138,7 @@ def test_a_rank_that_ignores_sigterm_is_killed_when_its_peers_are_lost(job: Star
         "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "print('deaf', os.getpid())\ntime.sleep(600)\n"
     )
-    with job(script, PET_NPROC_PER_NODE="2", KIT_GRACE_SECONDS="600") as nodes:
+    with job(script, PET_NPROC_PER_NODE="2", KIT_POLICY_GRACE_PERIOD="600") as nodes:
         nodes.until(0, "deaf", times=2)
         os.kill(int(printed(nodes, 1)[0].split()[1]), signal.SIGKILL)
         nodes.until(0, "deaf", times=4)  # long before the grace period ends

@@ -8,12 +8,13 @@ import socket
 import threading
 from typing import Any, Self
 
+from kitjob import typed
 from kittrain.agent.rendezvous import handshake
 from kittrain.agent.rendezvous.handshake import Answer, Greeting, Key, Proof, Session
 from kittrain.agent.rendezvous.hang_detector import HangDetector
 from kittrain.agent.rendezvous.hub import Hub
 from kittrain.agent.rendezvous.membership import Membership
-from kittrain.system import port, typed
+from kittrain.system import port
 
 KEY = Key(b"0123456789abcdef", "run-7")
 HELLO = {"type": "Hello", "node": 1, "started_at": 1.0, "pod": "run-7-1"}

@@ -69,7 +69,7 @@ def test_a_round_that_loses_nodes_as_it_begins_starts_no_ranks(monkeypatch: pyte
 
 @pytest.mark.slow
 def test_a_job_on_c10d_survives_the_loss_of_node_0(tmp_path: Path) -> None:
-    with ColdNodes(tmp_path, str(SCRIPTS / "steps.py"), PET_MAX_RESTARTS="0", KIT_RENDEZVOUS="c10d") as nodes:
+    with ColdNodes(tmp_path, str(SCRIPTS / "steps.py"), PET_MAX_RESTARTS="0", KIT_RENDEZVOUS_BACKEND="c10d") as nodes:
         nodes.start(0, 1)
         for index in (0, 1):  # otherwise node 0 may be killed before its rank has printed this
             nodes.until(index, "world of 2")

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousInfo, RendezvousTimeoutError
 
+from kitjob import typed
 from kittrain.agent.rendezvous import handshake, messages
 from kittrain.agent.rendezvous.backend import JobEnded, RoundOver
 from kittrain.agent.rendezvous.diagnosis import RankStatus
@@ -26,7 +27,7 @@ from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.agent.rendezvous.stacks import Location
 from kittrain.job.env import NodeEnv, node_env
 from kittrain.outcome.termination import Ending
-from kittrain.system import port, typed
+from kittrain.system import port
 from kittrain.system.heartbeat import Phase
 from kittrain.system.lines import ConnectionLost, LineStream
 from tests.trainer.nodes import free_port

@@ -121,7 +121,7 @@ def test_a_forged_message_ends_the_connection(hub: HubThread, forgery: str) -> N
 def test_data_of_unauthenticated_clients_is_not_buffered() -> None:
     node = node_env({"PET_NNODES": "2", "PET_RDZV_ENDPOINT": f"127.0.0.1:{free_port()}"})
     with hub_process(node, RendezvousSettings(), secret=KEY.secret) as process, ExitStack() as stack:
-        clients = [stack.enter_context(HubClient(("127.0.0.1", node.rendezvous_port))) for _ in range(8)]
+        clients = [stack.enter_context(HubClient(("127.0.0.1", node.run.rendezvous_port))) for _ in range(8)]
         for client in clients:
             client.greet(KEY.greet())  # the hub is up now
         before = peak_memory(process.pid)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from kitjob.run import Run
 from kittrain.agent.rendezvous.resumes import Resume
 from kittrain.agent.report.private_files import PrivateFiles
 from kittrain.job.env import NodeEnv
 from kittrain.system.heartbeat_files import LoadedFile
+from tests.trainer.settings import job
 
 
 @pytest.mark.parametrize(
@@ -19,7 +21,7 @@ from kittrain.system.heartbeat_files import LoadedFile
     ],
 )
 def test_the_first_checkpoint_is_told_once_with_its_fate(nodes: int, *, pod: bool, fate: str) -> None:
-    files = PrivateFiles(NodeEnv(max_nodes=nodes, restart_in_place=pod))
+    files = PrivateFiles(NodeEnv(job=job(nodes=nodes), run=Run(restart_in_place=pod)))
     assert [*files.observe(None, ())] == []
     (told,) = files.observe((3, "out/ck/best.pt"), ())
     assert told == f"rank 3 has saved out/ck/best.pt to its node's own folder: {fate}; use --outputs out/ck"
@@ -29,7 +31,7 @@ def test_the_first_checkpoint_is_told_once_with_its_fate(nodes: int, *, pod: boo
 
 
 def test_a_file_in_the_working_folder_itself_needs_a_folder() -> None:
-    files = PrivateFiles(NodeEnv(max_nodes=2))
+    files = PrivateFiles(NodeEnv(job=job(nodes=2)))
     (told,) = files.observe((0, "best.pt"), ())
     assert told.endswith("; save it in a folder, and name that with --outputs")
 

@@ -140,7 +140,7 @@ def test_a_drain_before_the_first_step_blocks_no_other_node(tmp_path: Path) -> N
         "        time.sleep(600)\n"
         "    world.barrier()\n"
     )
-    with Nodes(tmp_path, str(script), nodes="1:2", PET_MAX_RESTARTS="0", KIT_GRACE_SECONDS="600") as nodes:
+    with Nodes(tmp_path, str(script), nodes="1:2", PET_MAX_RESTARTS="0", KIT_POLICY_GRACE_PERIOD="600") as nodes:
         nodes.start(0)
         nodes.start(1, PET_NPROC_PER_NODE="2")
         nodes.until(1, "world of 3", times=2)

@@ -54,7 +54,7 @@ def test_accelerate_uses_cpus_where_the_job_does() -> None:
 
 def test_variables_of_the_user_are_kept() -> None:
     assert launch_settings(node(), host(), {"GLOO_SOCKET_IFNAME": "ib0"}).env == {"NCCL_SOCKET_IFNAME": "eth0"}
-    assert launch_settings(node(KIT_INTERFACE="ib0"), host(), {}).env["NCCL_SOCKET_IFNAME"] == "ib0"
+    assert launch_settings(node(KIT_NCCL_INTERFACE="ib0"), host(), {}).env["NCCL_SOCKET_IFNAME"] == "ib0"
 
 
 @pytest.mark.parametrize(

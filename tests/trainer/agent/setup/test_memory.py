@@ -28,7 +28,12 @@ def _no_folder_yet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def variables(root: Path, index: int, **more: str) -> dict[str, str]:
-    return {"KIT_MEMORY_EVERY": "10", "KIT_MEMORY_ROOT": str(root), "KIT_NODE_INDEX": str(index), **more}
+    return {
+        "KIT_SNAPSHOTS_MEMORY_EVERY_STEPS": "10",
+        "KIT_MEMORY_ROOT": str(root),
+        "KIT_NODE_INDEX": str(index),
+        **more,
+    }
 
 
 def node(root: Path, index: int, **more: str) -> NodeEnv:
@@ -92,5 +97,5 @@ def test_a_missing_root_is_a_warning(tmp_path: Path, capfd: pytest.CaptureFixtur
 
 
 def test_without_a_root_there_is_no_folder(tmp_path: Path) -> None:
-    with memory_folder(node(tmp_path, 0, KIT_MEMORY_EVERY="")):
+    with memory_folder(node(tmp_path, 0, KIT_SNAPSHOTS_MEMORY_EVERY_STEPS="")):
         assert not list(tmp_path.iterdir())

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kitjob.run import Packages, Run
 from kittrain.agent.setup.pip_install import RequirementsError, installed_packages
 from kittrain.agent.setup.requirements import key, required_packages
 from kittrain.job.env import NodeEnv
@@ -24,6 +25,10 @@ digest, store, packages = sys.argv[1:]
 node = NodeEnv(requirements=digest, requirements_store=Path(store), packages_dir=Path(packages))
 print(required_packages(node, lambda text: print(text, flush=True)))
 """
+
+
+def needing(digest: str, store: Path, cache: Path | None = None) -> Run:
+    return Run(packages=Packages(digest=digest, store=str(store), cache=str(cache or "")))
 
 
 def sent(tmp_path: Path, *lines: str) -> tuple[str, Path]:
@@ -58,7 +63,7 @@ def test_a_run_does_not_use_what_another_run_has_written(tmp_path: Path) -> None
         (place / "alpha.py").write_text("print('not alpha')\n")
         os.utime(place.parent, (number, number))
     messages: list[str] = []
-    node = NodeEnv(requirements=digest, requirements_store=store, snapshot_dir=tmp_path, run_id="mine")
+    node = NodeEnv(run=needing(digest, store), snapshot_dir=tmp_path, run_id="mine")
     folder = required_packages(node, messages.append)
     assert folder == tmp_path / ".packages" / "mine" / name
     assert "VERSION = '1.0'" in (folder / "alpha.py").read_text()
@@ -76,7 +81,7 @@ def test_without_shared_storage_each_node_installs_for_itself(tmp_path: Path, mo
     digest, store = packed(tmp_path / "sent", tmp_path)
     (tmp_path / "file").touch()
     messages: list[str] = []
-    node = NodeEnv(requirements=digest, requirements_store=store, packages_dir=tmp_path / "file" / "below")
+    node = NodeEnv(run=needing(digest, store, tmp_path / "file" / "below"))
     folder = required_packages(node, messages.append)
     assert folder
     assert folder.parent == tmp_path / f"kit-packages-{os.getuid()}"
@@ -93,13 +98,13 @@ def test_packages_that_another_user_may_have_written_are_not_used(
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
     with pytest.raises(RequirementsError, match="other users may have written to it: remove it"):
-        required_packages(NodeEnv(requirements=digest, requirements_store=store), print)
+        required_packages(NodeEnv(run=needing(digest, store)), print)
 
 
 @pytest.mark.slow
 def test_a_failed_attempt_leaves_nothing_and_the_next_one_tries_again(tmp_path: Path) -> None:
     digest, store = sent(tmp_path, "absent")
-    node = NodeEnv(requirements=digest, requirements_store=store, packages_dir=tmp_path / "packages")
+    node = NodeEnv(run=needing(digest, store, tmp_path / "packages"))
     for _ in range(2):
         with pytest.raises(RequirementsError, match="No matching distribution found for absent"):
             required_packages(node, print)

@@ -28,7 +28,7 @@ def test_a_manifest_applied_twice_is_two_runs(server: ApiServer, tmp_path: Path)
     for uid in ("aaaa-1", "bbbb-2"):
         server.objects[PATH] = {"metadata": {"uid": uid}}
         node, run_id, logged = identify(tmp_path)
-        assert (node.owner, run_id, logged) == (None, node.run_id, [])
+        assert (node.run.owner, run_id, logged) == ("", node.run_id, [])
         runs.append(node.run_id)
     assert runs == ["job-1234-aaaa-1", "job-1234-bbbb-2"]
 
@@ -37,7 +37,7 @@ def test_without_access_to_the_owner_the_run_id_stays(server: ApiServer, tmp_pat
     server.objects[PATH] = {}
     server.status = 403
     node, run_id, logged = identify(tmp_path)
-    assert (node.owner, node.run_id, run_id) == (OWNER, "job-1234", "job-1234")
+    assert (node.run.owner, node.run_id, run_id) == (OWNER, "job-1234", "job-1234")
     assert "the run id is not unique: another run of this job looks the same" in logged[0]
 
 

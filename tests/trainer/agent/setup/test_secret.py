@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,7 +91,7 @@ def test_without_an_account_there_is_a_warning_or_an_error_if_required(tmp_path:
     assert found is None
     assert "no service account token" in logged[0]
     with pytest.raises(EnvError, match="rendezvousSecret: require: this run has no secret"):
-        read_secret(node(KIT_SECRET_REQUIRED="1", KIT_NODE_INDEX="1"), tmp_path)
+        read_secret(node(KIT_SECURITY_RENDEZVOUS_SECRET="require", KIT_NODE_INDEX="1"), tmp_path)
 
 
 def test_a_server_that_does_not_answer_is_retried_and_then_an_error(
@@ -118,12 +117,13 @@ def test_a_server_that_does_not_answer_is_retried_and_then_an_error(
 def test_torchs_rendezvous_is_a_warning(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text("0123456789abcdef")
-    env = node(KIT_RENDEZVOUS="c10d", KIT_SECRET_FILE=str(file))
+    env = node(KIT_RENDEZVOUS_BACKEND="c10d", KIT_SECRET_FILE=str(file))
     found, logged = read_secret(env, tmp_path)
     assert found is None
     assert "can run code on all nodes" in logged[0]
     with pytest.raises(EnvError, match="c10d has no authentication"):
-        read_secret(replace(env, secret_required=True), tmp_path)
+        required = node(KIT_RENDEZVOUS_BACKEND="c10d", KIT_SECURITY_RENDEZVOUS_SECRET="require")
+        read_secret(required, tmp_path)
 
 
 def test_a_secret_that_cannot_be_filled_is_an_error_after_a_time(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kittrain.agent.setup.shared_outputs import VARIABLE, OutputsError, share_outputs
 from kittrain.job.env import NodeEnv
+from tests.trainer.settings import job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ def entered(folder: Path, node: NodeEnv, **sent: str) -> Path:
 
 
 def node_of(claim: Path, **given: object) -> NodeEnv:
-    return NodeEnv(**{"outputs": "runs/ck", "snapshot_dir": claim, "run_id": "run", **given})  # type: ignore[arg-type]
+    return NodeEnv(**{"job": job(outputs="runs/ck"), "snapshot_dir": claim, "run_id": "run", **given})  # type: ignore[arg-type]
 
 
 def test_all_nodes_see_one_folder_and_so_does_a_replacement(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_what_was_sent_is_copied_once_and_never_over_newer(tmp_path: Path) -> No
 
 
 def test_a_crash_between_the_two_renames_is_mended(tmp_path: Path) -> None:
-    node = node_of(tmp_path / "claim", outputs="ck")
+    node = node_of(tmp_path / "claim", job=job(outputs="ck"))
     folder = tmp_path / "node"
     (folder / ".ck.sent").mkdir(parents=True)
     (folder / ".ck.sent" / "old").write_text("")
@@ -86,7 +86,7 @@ def test_another_run_begins_with_what_was_sent_and_a_resumed_one_with_what_was_w
     second = entered(tmp_path / "b", node_of(claim, run_id="two"), runs__ck__best="sent")
     assert (second / "runs" / "ck" / "best").read_text() == "sent"
     (second / "runs" / "ck" / "new").write_text("later")
-    third = node_of(claim, run_id="three", resume="exact")
+    third = node_of(claim, run_id="three", job=job(outputs="runs/ck", resume=True))
     folder = tmp_path / "c"
     (folder / "runs" / "ck").mkdir(parents=True)
     (folder / "runs" / "ck" / "best").write_text("sent again")
@@ -96,16 +96,19 @@ def test_another_run_begins_with_what_was_sent_and_a_resumed_one_with_what_was_w
     fourth = entered(tmp_path / "d", third)
     assert (fourth / "runs" / "ck" / "new").read_text() == "later"
     assert (claim / "outputs" / "one" / "best").read_text() == "trained", "no other run's outputs are touched"
-    entered(tmp_path / "e", replace(node_of(tmp_path / "empty"), resume="exact"))  # there is nothing to continue
+    entered(
+        tmp_path / "e", node_of(tmp_path / "empty", job=job(outputs="runs/ck", resume=True))
+    )  # there is nothing to continue
 
 
 START = """
 import os, sys
 from pathlib import Path
+from kitjob.job_keys import JobKeys
 from kittrain.job.env import NodeEnv
 from kittrain.agent.setup.shared_outputs import share_outputs
 os.chdir(sys.argv[1])
-share_outputs(NodeEnv(outputs="ck", snapshot_dir=Path(sys.argv[2]), run_id="run"), print)
+share_outputs(NodeEnv(job=JobKeys(outputs="ck"), snapshot_dir=Path(sys.argv[2]), run_id="run"), print)
 Path("ck", Path.cwd().name).touch()
 """
 
@@ -130,7 +133,7 @@ def test_a_place_that_is_taken_is_refused_and_nothing_is_made(tmp_path: Path, na
     (folder / "file").write_text("mine")
     (folder / "link").symlink_to("folder")
     with pytest.raises(OutputsError, match=r"^outputs: .*; fix: "):
-        entered(folder, node_of(tmp_path / "claim", outputs=name))
+        entered(folder, node_of(tmp_path / "claim", job=job(outputs=name)))
     assert (folder / "file").read_text() == "mine"
     assert not (tmp_path / "claim").exists()
 
@@ -144,7 +147,7 @@ def test_a_folder_that_cannot_be_written_is_a_warning_with_the_variable(
     monkeypatch.setattr("pathlib.Path.symlink_to", read_only)
     monkeypatch.chdir(tmp_path)
     logged: list[str] = []
-    share_outputs(node_of(tmp_path / "claim", outputs="ck"), logged.append)
+    share_outputs(node_of(tmp_path / "claim", job=job(outputs="ck")), logged.append)
     (warning,) = logged
     assert "Read-only file system" in warning
     assert "$KIT_OUTPUTS_DIR" in warning
@@ -152,6 +155,6 @@ def test_a_folder_that_cannot_be_written_is_a_warning_with_the_variable(
 
 
 def test_without_outputs_nothing_is_made(tmp_path: Path) -> None:
-    entered(tmp_path / "node", node_of(tmp_path / "claim", outputs=""))
+    entered(tmp_path / "node", node_of(tmp_path / "claim", job=job()))
     assert not (tmp_path / "claim").exists()
     assert not os.environ[VARIABLE]

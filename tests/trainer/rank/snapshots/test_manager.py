@@ -23,6 +23,7 @@ from kittrain.rank.snapshots.manager import SnapshotManager
 from kittrain.rank.snapshots.state.state import State
 from kittrain.rank.snapshots.state.tensor_reader import load_full
 from kittrain.rank.world.order import Cursor, Order
+from tests.trainer.settings import job
 
 
 class Run:
@@ -31,7 +32,7 @@ class Run:
     def __init__(self, folder: Path, *, keep: int = 3, **env: Any) -> None:
         self.model = nn.Linear(2, 2)
         self.optimizer = torch.optim.SGD(self.model.parameters(), momentum=0.9)
-        rank_env = RankEnv(run_id="run", snapshot_dir=folder, snapshot_keep=keep, **env)
+        rank_env = RankEnv(job=job(snapshots__keep=keep), run_id="run", snapshot_dir=folder, **env)
         world = World(env=rank_env, device=torch.device("cpu"))
         state = State(model=self.model, optimizer=self.optimizer)
         self.snapshots = SnapshotManager(world, state, Order(samples=10, batch=1))

@@ -12,7 +12,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from kittrain.rank.snapshots.folder.archive import Archive, SnapshotError
 from kittrain.rank.snapshots.folder.fence import Fence, Fenced
 from kittrain.rank.snapshots.folder.snapshot import Manifest, read_manifest
 from tests.trainer.nodes import free_port
+from tests.trainer.settings import job
 from tests.trainer.worlds import finish, fork, placed
 
 STEPS = 4  # an epoch's
@@ -73,7 +73,12 @@ def training(
 ) -> Iterator[Training]:
     """A model with dropout, an optimizer with state, and a scheduler: all of them have to be restored."""
     every = 1 if memory else None
-    env = RankEnv(run_id=run_id, snapshot_dir=folder, snapshot_every=3, memory_every=every, memory_dir=memory)
+    env = RankEnv(
+        job=job(snapshots__every_steps=3, snapshots__memory_every_steps=every),
+        run_id=run_id,
+        snapshot_dir=folder,
+        memory_dir=memory,
+    )
     with join(seed=3, env=env) as world:
         model = nn.Sequential(nn.Linear(5, width), nn.BatchNorm1d(width), nn.Dropout(0.5), nn.Linear(width, 1))
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
@@ -203,8 +208,8 @@ def test_metrics_are_saved_with_their_state_and_the_best_snapshot_is_kept(tmp_pa
     found = {one.step: dict(one.metrics) for one in manifests(tmp_path / "every")}
     assert found == {6: {}, 9: {}, 12: metrics[2]}  # of those after every third step, the last three are kept
 
-    env = RankEnv(run_id="run", snapshot_dir=tmp_path / "best", snapshot_every=5, snapshot_keep=1)
-    env = replace(env, snapshot_keep_best="max:accuracy")
+    settings = job(snapshots__every_steps=5, snapshots__keep=1, snapshots__keep_best="max:accuracy")
+    env = RankEnv(job=settings, run_id="run", snapshot_dir=tmp_path / "best")
     with join(seed=3, env=env) as world:
         model = nn.Linear(5, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

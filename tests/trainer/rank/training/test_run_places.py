@@ -20,6 +20,7 @@ from kittrain.rank.snapshots.folder.snapshot import REPLACED, SCRATCH, read_mani
 from kittrain.rank.snapshots.proof import prove
 from kittrain.rank.training.sample_order import PositionError
 from tests.trainer.loops import settled
+from tests.trainer.settings import job as settings
 
 EPOCHS: Final = 3
 EVERY: Final = (1, 2, 3, 4, 100)  # 4 steps an epoch
@@ -56,7 +57,7 @@ class Job:
         self.log: list[Any] = []
         self.events = 0
         self._kill_at, self._stop_at = kill_at, stop_at
-        world = attach(env=RankEnv(run_id="run", snapshot_dir=folder, snapshot_keep=50))
+        world = attach(env=RankEnv(job=settings(snapshots__keep=50), run_id="run", snapshot_dir=folder))
         objects: dict[str, Any] = {"model": self.model, "average": self.average, "optimizer": self.optimizer}
         self.run = Run(
             world, snapshot_every=every, scheduler=self.scheduler, data=self.data if by_data else None, **objects
@@ -305,7 +306,7 @@ def test_each_of_several_snapshots_of_one_step_counts(tmp_path: Path) -> None:
     assert metrics == {1: {}, 2: {"accuracy": 0.75, "other": 1.0}, 3: {}, 4: {"last": 2.0, "after": 4.0}}
     assert_sound(tmp_path)
     again = Job(tmp_path, 1)
-    again.run._world = attach(env=RankEnv(run_id="other", snapshot_dir=tmp_path, resume="exact"))
+    again.run._world = attach(env=RankEnv(job=settings(resume=True), run_id="other", snapshot_dir=tmp_path))
     with again.run:
         assert again.average.n_averaged == 9
 

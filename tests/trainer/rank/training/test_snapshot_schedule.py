@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kittrain.job.env import RankEnv
 from kittrain.rank.training.snapshot_schedule import SnapshotSchedule
+from tests.trainer.settings import job
 
 
 def taken(schedule: SnapshotSchedule, steps: range, *, busy: range = range(0)) -> list[int]:
@@ -27,15 +28,15 @@ def test_a_delayed_snapshot_does_not_delay_the_next_ones() -> None:
 
 
 def test_only_rank_0_has_a_clock() -> None:
-    assert SnapshotSchedule(RankEnv(snapshot_seconds=0), every=5).time_due
-    assert not SnapshotSchedule(RankEnv(snapshot_seconds=0, rank=1), every=5).time_due
-    assert not SnapshotSchedule(RankEnv(snapshot_seconds=3600), every=5).time_due
+    assert SnapshotSchedule(RankEnv(job=job(snapshots__every=0)), every=5).time_due
+    assert not SnapshotSchedule(RankEnv(job=job(snapshots__every=0), rank=1), every=5).time_due
+    assert not SnapshotSchedule(RankEnv(job=job(snapshots__every=3600)), every=5).time_due
     assert not SnapshotSchedule(RankEnv(), every=5).time_due
     assert SnapshotSchedule(RankEnv(rank=1), every=5).is_due(1, time_due=True)
 
 
 def test_the_metric_of_the_best_snapshot_is_recognized() -> None:
-    schedule = SnapshotSchedule(RankEnv(snapshot_keep_best="max:top:5"), every=5)
+    schedule = SnapshotSchedule(RankEnv(job=job(snapshots__keep_best="max:top:5")), every=5)
     assert schedule.has_best_metric({"loss": 1.0, "top:5": 0.5})
     assert not schedule.has_best_metric({"loss": 1.0})
     assert not SnapshotSchedule(RankEnv(), every=5).has_best_metric({"loss": 1.0})

@@ -13,6 +13,7 @@ from torch import nn
 from kittrain.job.env import RankEnv
 from kittrain.rank.world.distributed import DistributedError, World, choose_backend, join, wait_for_rank_0
 from tests.trainer.nodes import TIMEOUT, free_port
+from tests.trainer.settings import job
 
 CPU, GPU_0, GPU_1 = torch.device("cpu"), torch.device("cuda", 0), torch.device("cuda", 1)
 
@@ -33,7 +34,7 @@ CPU, GPU_0, GPU_1 = torch.device("cpu"), torch.device("cuda", 0), torch.device("
 def test_backend_and_device(
     backend: Any, ranks: int, requested: int, gpus: int, expected: tuple[str, torch.device]
 ) -> None:
-    env = RankEnv(backend=backend, gpus_per_node=requested, local_rank=1, local_world_size=ranks)
+    env = RankEnv(job=job(gpus_per_node=requested), backend=backend, local_rank=1, local_world_size=ranks)
     assert choose_backend(env, gpus=gpus) == expected
 
 

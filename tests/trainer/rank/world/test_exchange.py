@@ -115,7 +115,12 @@ def test_training_saving_and_restoring_unpickle_nothing(tmp_path: Path, kind: sh
         sharded.skip_without_fsdp_on_cpus()
     paths = [tmp_path / f"snapshots-{rank % folders}" for rank in range(2)]
     for epochs in (1, 2):
-        shared = {"MASTER_PORT": str(free_port()), "KIT_BACKEND": "gloo", "KIT_SNAPSHOT_EVERY": "2", "KIT_RESUME": "1"}
+        shared = {
+            "MASTER_PORT": str(free_port()),
+            "KIT_BACKEND": "gloo",
+            "KIT_SNAPSHOTS_EVERY_STEPS": "2",
+            "KIT_RESUME": "1",
+        }
         ranks = [
             fork(
                 train_without_pickle,

@@ -76,10 +76,10 @@ class _Supervisor:
 
     def _final_codes(self) -> set[int]:
         """Codes that end the pod. After a drain, the Kubernetes node is needed for something else."""
-        return {self._node.exit_codes[outcome] for outcome in ("done", "drained", "fatal")}
+        return {self._node.run.exit_codes[outcome] for outcome in ("done", "drained", "fatal")}
 
     def _gave_up(self, end: End) -> bool:
-        return end.code == self._node.exit_codes["retryable"]
+        return end.code == self._node.run.exit_codes["retryable"]
 
     def _exit_code(self, end: End) -> int:
         """The agent's exit code as a container's; an agent that was stopped before it could drain is drained."""
@@ -89,7 +89,7 @@ class _Supervisor:
 
     def _drained(self) -> int:
         self._write(Ending(outcome="drained", reason="received a stop signal"))
-        return self._node.exit_codes["drained"]
+        return self._node.run.exit_codes["drained"]
 
     def _give_up(self, end: End, cause: str) -> int:
         """End the pod: its controller replaces and counts it. An agent's own message is kept."""

@@ -25,7 +25,7 @@ def worker_spec(node: NodeEnv, rendezvous: Rendezvous) -> WorkerSpec:
         local_world_size=node.procs_per_node,
         entrypoint=sys.executable,
         rdzv_handler=rendezvous,
-        max_restarts=node.max_restarts,
+        max_restarts=node.job.policy.max_restarts,
         monitor_interval=MONITOR_INTERVAL,
     )
 

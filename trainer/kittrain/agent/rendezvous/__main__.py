@@ -12,12 +12,12 @@ import socket
 import sys
 from functools import partial
 
+from kitjob import typed
 from kittrain.agent.rendezvous.handshake import Key
 from kittrain.agent.rendezvous.hang_detector import HangDetector
 from kittrain.agent.rendezvous.hub import MAX_MISSED_HEARTBEATS, Hub
 from kittrain.agent.rendezvous.hub_config import HubConfig
 from kittrain.agent.rendezvous.membership import Membership
-from kittrain.system import typed
 from kittrain.system.console import log
 from kittrain.system.parent_death import die_with_parent
 from kittrain.system.port import raise_fd_limit

@@ -24,12 +24,13 @@ from torch.distributed.elastic.rendezvous import (
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import RendezvousTimeout
 
+from kitjob import typed
 from kittrain.agent.rendezvous.backend import LOST, JobEnded, Rendezvous, RoundOver
 from kittrain.agent.rendezvous.rank_store import host
 from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.job.env import NodeEnv
 from kittrain.outcome.termination import Ending, as_fatal
-from kittrain.system import port, typed
+from kittrain.system import port
 from kittrain.torch_private.elastic import LeavableRendezvous
 
 FAILED: Final = "kit/failed"  # key of the Ending that closed the rendezvous
@@ -120,8 +121,8 @@ class C10dBackend:
             run_id=self._node.run_id,
             store=self._store,
             backend=C10dRendezvousBackend(self._store, self._node.run_id),
-            min_nodes=self._node.min_nodes,
-            max_nodes=self._node.max_nodes,
+            min_nodes=self._node.job.min_nodes,
+            max_nodes=self._node.job.max_nodes,
             local_addr=local_addr,
             timeout=RendezvousTimeout(
                 join=timedelta(seconds=settings.join_timeout), last_call=timedelta(seconds=settings.last_call_timeout)
@@ -148,7 +149,7 @@ def host_store(node: NodeEnv) -> dist.TCPStore:
         PortBusyError: another process uses the port.
     """
     # Debian builds torch without libuv; one connection per node does not need it.
-    return host(port.listen(node.rendezvous_host, node.rendezvous_port), libuv=False)
+    return host(port.listen(node.run.rendezvous_host, node.run.rendezvous_port), libuv=False)
 
 
 def connect(
@@ -159,7 +160,7 @@ def connect(
     Raises:
         RendezvousTimeoutError: the store could not be reached in time.
     """
-    address = (node.rendezvous_host, node.rendezvous_port)
+    address = (node.run.rendezvous_host, node.run.rendezvous_port)
     while True:
         # Torch waits for a store in C++, which blocks signal handlers; so check first that it is up.
         try:

@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from kitjob import typed
+from kitjob.decoders import MalformedError
 from kittrain.agent.rendezvous import handshake, messages
 from kittrain.agent.rendezvous.handshake import Answer, AuthenticationError, Key, Proof, Session
 from kittrain.agent.rendezvous.messages import FROM_HUB, Message
-from kittrain.system import port, typed
-from kittrain.system.decoders import MalformedError
+from kittrain.system import port
 from kittrain.system.lines import ConnectionLost, LineStream, enable_keepalive
 
 MAX_HANDSHAKE_LINE: Final = 1024  # bytes

@@ -19,7 +19,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
-from kittrain.system import typed
+from kitjob import typed
 
 PROTOCOL: Final = b"kitctl rendezvous 3\0"
 NONCE: Final = 16  # bytes

@@ -38,10 +38,10 @@ class HubBackend:
         node, settings = self._node, self._settings
         try:
             self._connection = connect(
-                (node.rendezvous_host, node.rendezvous_port),
+                (node.run.rendezvous_host, node.run.rendezvous_port),
                 self._key,
                 keep_alive=(settings.keep_alive_interval, settings.keep_alive_max_attempt),
-                nodes=node.max_nodes,
+                nodes=node.job.max_nodes,
                 deadline=deadline,
                 waiting=waiting,
             )

@@ -8,10 +8,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from kitjob import typed
 from kittrain.agent.rendezvous.hub_config import HubConfig
 from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.job.env import NodeEnv
-from kittrain.system import port, typed
+from kittrain.system import port
 
 
 @contextmanager
@@ -25,14 +26,14 @@ def hub_process(
     Raises:
         PortBusyError: another process uses the port.
     """
-    with port.listen(node.rendezvous_host, node.rendezvous_port) as listener:
+    with port.listen(node.run.rendezvous_host, node.run.rendezvous_port) as listener:
         config = HubConfig(
             listener_fd=listener.fileno(),
             parent_pid=os.getpid(),
             run_id=node.run_id,
             secret=secret,
-            min_nodes=node.min_nodes,
-            max_nodes=node.max_nodes,
+            min_nodes=node.job.min_nodes,
+            max_nodes=node.job.max_nodes,
             last_call_timeout=settings.last_call_timeout,
             keep_alive_interval=settings.keep_alive_interval,
             keep_alive_max_attempt=settings.keep_alive_max_attempt,

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
+from kitjob import typed
+from kitjob.decoders import MalformedError
 from kittrain.agent.rendezvous.diagnosis import RankStatus
 from kittrain.agent.rendezvous.resumes import Resume
 from kittrain.outcome.termination import Ending
-from kittrain.system import typed
-from kittrain.system.decoders import MalformedError
 
 Count = Annotated[int, lambda number: number >= 0]
 Port = Annotated[int, lambda number: 0 < number < 1 << 16]

@@ -12,11 +12,11 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from kitjob import typed
+from kitjob.decoders import MalformedError
 from kittrain.agent.rendezvous import handshake, messages
 from kittrain.agent.rendezvous.handshake import AuthenticationError, Greeting, Key, Proof, Session
 from kittrain.agent.rendezvous.messages import FROM_NODES, Message, Rejected
-from kittrain.system import typed
-from kittrain.system.decoders import MalformedError
 from kittrain.system.lines import MAX_LINE, enable_keepalive
 from kittrain.system.port import BACKLOG
 

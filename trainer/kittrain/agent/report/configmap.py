@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, ClassVar, Final
 
+from kitjob.names import PREPARING_KEY, REPORT_KEY
 from kittrain.system.apiserver import ApiError, ApiServer
 
-KEY: Final = "report"  # in the ConfigMap's data
-PREPARING_KEY: Final = "preparing-"  # and the node's index
 ERRORS: Final[Mapping[int, str]] = {
     # Why the API server rejects a report, and the fix.
     HTTPStatus.UNAUTHORIZED: "the service account's token was rejected; is the cluster's clock right?",
@@ -27,7 +26,7 @@ class ReportRejectedError(OSError):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigMapSink:
-    """Writes the key :data:`KEY` of a ConfigMap in the pod's namespace, and a node's own key while it prepares."""
+    """Writes the key ``REPORT_KEY`` of a ConfigMap in the pod's namespace, and a node's own key while it prepares."""
 
     # The load on the API server equals that of two nodes' leases, which are renewed every 10 s.
     interval: ClassVar[float] = 5.0
@@ -41,7 +40,7 @@ class ConfigMapSink:
         Raises:
             ReportRejectedError: it was rejected.
         """
-        self._set(KEY, json.dumps(report))
+        self._set(REPORT_KEY, json.dumps(report))
 
     def last(self) -> Mapping[str, Any]:
         """The key's content.
@@ -53,7 +52,7 @@ class ConfigMapSink:
             found = self.server.get("api/v1", "configmaps", self.name)
         except ApiError as error:
             raise ReportRejectedError(f"the ConfigMap {self.name}: {error}") from error
-        return parsed((found.get("data") or {}).get(KEY) or "{}")
+        return parsed((found.get("data") or {}).get(REPORT_KEY) or "{}")
 
     def prepare(self, node: int, note: Mapping[str, Any] | None) -> None:
         """Replace or remove the node's key.

@@ -34,9 +34,9 @@ def open_log_copy(node: NodeEnv, log: Callable[[str], None], *, started: float) 
         log: called with the volume's first error.
         started: when the run began, in Unix seconds. An agent that is started again in its pod continues the run.
     """
-    if node.log_dir is None:
+    if not node.run.log_dir:
         return None
-    path = log_copy_path(node.log_dir, node_index=node.node_index, pod=node.pod, started=started)
+    path = log_copy_path(Path(node.run.log_dir), node_index=node.node_index, pod=node.pod, started=started)
     return LogCopy(path, log=log)
 
 

@@ -82,7 +82,9 @@ class NodeAgent(ElasticAgent):
         self._budget = budget
         self._reporter = reporter
         self._on_failure = on_failure
-        self._watch = RankWatch(rendezvous, logs, timeout=node.hang_timeout, log=partial(log, node.node_index))
+        self._watch = RankWatch(
+            rendezvous, logs, timeout=node.job.policy.hang_seconds, log=partial(log, node.node_index)
+        )
         self._ranks = RankProcesses()
         self._postmortem = Postmortem()
         self._files: list[RankFiles] = []
@@ -285,7 +287,7 @@ class NodeAgent(ElasticAgent):
         self._reporter.departures.saw_failure(cause, time.time())
         script = script_round(cause, steps=self._watch.script_steps, loaded=self._reporter.loaded)
         hopeless = is_hopeless(cause, self.ending.failure)
-        hopeless = hopeless or (bool(self._node.code) and lacks_file(cause, Path.cwd()))
+        hopeless = hopeless or (bool(self._node.run.code) and lacks_file(cause, Path.cwd()))
         restart = self._budget.charge(cause.kind, step=step, script=script) and not hopeless
         self.ending = failure_ending(cause, restart=restart, hopeless=hopeless, budget=self._budget)
         self._on_failure(self.ending)

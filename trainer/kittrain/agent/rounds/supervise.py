@@ -75,11 +75,11 @@ class Supervisor:
         self._joined = False
         self._announced = False
         self._waiting_for = ""  # the last logged reason for waiting for node 0
-        self._budget = Budget(max_restarts=node.max_restarts, snapshot_dir=node.snapshot_dir)
+        self._budget = Budget(max_restarts=node.job.policy.max_restarts, snapshot_dir=node.snapshot_dir)
         self._logs = RankLogs(scratch)
         progress = scratch / "progress.json"
         os.environ["KIT_PROGRESS_FILE"] = str(progress)  # inherited by the ranks
-        self._reporter = Reporter(node, sink=sink_of(node.report, self._log, os.environ), progress_file=progress)
+        self._reporter = Reporter(node, sink=sink_of(node.run.report, self._log, os.environ), progress_file=progress)
 
     def run(self) -> Ending:
         """Run until the node ends.
@@ -102,7 +102,7 @@ class Supervisor:
             del backend  # c10d: its store is hosted until here
 
     def _backend(self) -> Backend:
-        if self._node.rendezvous == "c10d":
+        if self._node.job.rendezvous.backend == "c10d":
             return C10dBackend(self._node, self._settings)
         return HubBackend(self._node, self._settings, started_at=time.time(), secret=self._secret)
 
@@ -176,7 +176,7 @@ class Supervisor:
 
     def _connect(self, backend: Backend, deadline: float) -> Ending | None:
         """Connect to node 0, or end to make room for it."""
-        patience = YIELD_TIMEOUT if self._node.node_index >= self._node.min_nodes else self._settings.join_timeout
+        patience = YIELD_TIMEOUT if self._node.node_index >= self._node.job.min_nodes else self._settings.join_timeout
         until = min(deadline, time.monotonic() + patience)
         try:
             with self._drain.interruptible():
@@ -206,9 +206,9 @@ class Supervisor:
             return
         self._announced = True
         self._log(
-            f"node {node.node_index} of {node.min_nodes}"
-            + (f" to {node.max_nodes}" if node.max_nodes > node.min_nodes else "")
-            + f", {node.procs_per_node} rank(s) here, rendezvous at {node.rendezvous_host}:{node.rendezvous_port}, "
+            f"node {node.node_index} of {node.job.min_nodes}"
+            + (f" to {node.job.max_nodes}" if node.job.max_nodes > node.job.min_nodes else "")
+            + f", {node.procs_per_node} rank(s) here, rendezvous at {node.run.rendezvous_host}:{node.run.rendezvous_port}, "
             f"interface {os.environ.get('GLOO_SOCKET_IFNAME', 'chosen by torch')}"
         )
         for warning in launch.warnings:

@@ -56,9 +56,9 @@ def check_gpus(node: NodeEnv, *, visible: int) -> None:
     Raises:
         HostError: ``visible``, torch's count, is less than requested.
     """
-    if node.backend != "gloo" and visible < node.gpus_per_node:
+    if node.backend != "gloo" and visible < node.job.gpus_per_node:
         raise HostError(
-            f"{node.gpus_per_node} GPUs requested, but {visible} visible to torch: check the driver, the device "
+            f"{node.job.gpus_per_node} GPUs requested, but {visible} visible to torch: check the driver, the device "
             "plugin, the image's torch build and CUDA_VISIBLE_DEVICES; only `backend: gloo` runs without GPUs"
         )
 
@@ -67,7 +67,7 @@ def inspect(node: NodeEnv, *, accelerated: bool) -> HostInfo:
     """Inspect the host; node 0's name must resolve by now. ``accelerated`` is what torch says."""
     shm = Path("/dev/shm")  # noqa: S108  only its size is read
     return HostInfo(
-        local_addr=node.local_addr or source_address(node.rendezvous_host, node.rendezvous_port),
+        local_addr=node.local_addr or source_address(node.run.rendezvous_host, node.run.rendezvous_port),
         interfaces=interfaces(),
         shm_bytes=shutil.disk_usage(shm).total if shm.is_dir() else None,
         accelerated=accelerated,
@@ -77,13 +77,13 @@ def inspect(node: NodeEnv, *, accelerated: bool) -> HostInfo:
 def launch_settings(node: NodeEnv, host: HostInfo, environ: Mapping[str, str]) -> LaunchSettings:
     """Derive the settings; variables that the user has set are never overridden."""
     env: dict[str, str] = {}
-    interface = node.interface or host.interfaces.get(host.local_addr)
+    interface = node.job.nccl.interface or host.interfaces.get(host.local_addr)
     if interface:
         env |= {name: interface for name in INTERFACE_VARIABLES if name not in environ}
     on_cpus = node.backend == "gloo" or (node.backend == "auto" and not host.accelerated)
-    if on_cpus and not node.gpus_per_node:
+    if on_cpus and not node.job.gpus_per_node:
         env |= {name: value for name, value in ACCELERATE_ON_CPUS.items() if name not in environ}
-    if node.gpus_per_node and node.backend != "gloo":
+    if node.job.gpus_per_node and node.backend != "gloo":
         env |= {name: value for name, value in _flight_recorder(node).items() if name not in environ}
     if any(environ.get(name) for name in PROXY_VARIABLES):
         env |= _without_proxy(node, host, environ)
@@ -102,25 +102,25 @@ def share_cores(node: NodeEnv, environ: MutableMapping[str, str]) -> None:
 def _flight_recorder(node: NodeEnv) -> dict[str, str]:
     """Have NCCL record its last collectives, and dump them to the log folder on a timeout."""
     env = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}
-    if node.log_dir:
-        env["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] = str(node.log_dir / f"node-{node.node_index}" / "nccl-trace-rank-")
+    if node.run.log_dir:
+        env["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] = f"{node.run.log_dir}/node-{node.node_index}/nccl-trace-rank-"
     return env
 
 
 def _without_proxy(node: NodeEnv, host: HostInfo, environ: Mapping[str, str]) -> dict[str, str]:
     given = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
     hosts = [host for host in given.split(",") if host]
-    hosts += [host for host in (node.rendezvous_host, host.local_addr) if host not in hosts]
+    hosts += [host for host in (node.run.rendezvous_host, host.local_addr) if host not in hosts]
     return dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(hosts))
 
 
 def _warnings(node: NodeEnv, host: HostInfo, environ: Mapping[str, str]) -> list[str]:
     warnings = []
-    if (node.procs_per_node > 1 or node.gpus_per_node) and host.shm_bytes == CONTAINER_SHM:
+    if (node.procs_per_node > 1 or node.job.gpus_per_node) and host.shm_bytes == CONTAINER_SHM:
         warnings += ["shared memory has the container default of 64 MiB: data loaders and NCCL may need more"]
     remote = host.local_addr and not ipaddress.ip_address(host.local_addr).is_loopback
     for name in INTERFACE_VARIABLES:
-        if remote and node.max_nodes > 1 and environ.get(name, "").split("=")[-1] in LOOPBACK:
+        if remote and node.job.max_nodes > 1 and environ.get(name, "").split("=")[-1] in LOOPBACK:
             warnings += [f"{name}={environ[name]}: other nodes cannot be reached through the loopback interface"]
     return warnings
 

@@ -44,5 +44,5 @@ def memory_folder(node: NodeEnv) -> Iterator[None]:
 
 def _name(node: NodeEnv) -> str:
     """A name that is unique on this host, and the same for each run of this node's agent."""
-    facts = node.namespace, node.job, node.run_id, str(node.snapshot_dir), node.node_index
-    return f"{PREFIX}{node.job}-{node.node_index}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:12]}"
+    facts = node.job.namespace, node.job.name, node.run_id, str(node.snapshot_dir), node.node_index
+    return f"{PREFIX}{node.job.name}-{node.node_index}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:12]}"

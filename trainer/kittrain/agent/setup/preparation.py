@@ -18,7 +18,7 @@ Log = Callable[[str], None]
 @contextmanager
 def preparing(what: str, node: NodeEnv, log: Log) -> Iterator[None]:
     """Report that the node does ``what`` within the context; a failed report is only logged."""
-    sink = sink_of(node.report, log, os.environ)
+    sink = sink_of(node.run.report, log, os.environ)
     _report(sink, node, {"pod": node.pod, "since": time.time(), "what": what}, log)
     try:
         yield

@@ -46,9 +46,9 @@ def required_packages(node: NodeEnv, log: Log) -> Path | None:
         CodeError: what was sent is damaged.
         StorageUnavailableError: the place of what was sent does not answer, or nothing can be written.
     """
-    digest, store = node.requirements, node.requirements_store
-    if not (digest and store):
+    if not (sent := node.run.packages):
         return None
+    digest, store = sent.digest, Path(sent.store)
     installed = installed_packages()
     name = key(digest, installed)
     make = partial(_install_reported, node, partial(_install, digest, store, installed, log), log)
@@ -72,9 +72,13 @@ def key(digest: str, installed: Mapping[str, str]) -> str:
 
 def _shared(node: NodeEnv) -> Path | None:
     """Where all nodes of this run find the packages; None if there is no such place."""
-    if node.packages_dir:
-        return node.packages_dir
+    if cache := _cache(node):
+        return Path(cache)
     return node.snapshot_dir / PACKAGES / node.run_id if node.snapshot_dir else None
+
+
+def _cache(node: NodeEnv) -> str:
+    return node.run.packages.cache if node.run.packages else ""
 
 
 def _remove_older_runs(own: Path) -> None:
@@ -95,7 +99,7 @@ def _made(folder: Path, make: Callable[[Path], None], log: Log) -> Path:
 def _install_reported(node: NodeEnv, make: Callable[[Path], None], log: Log, folder: Path) -> None:
     with preparing(INSTALLING, node, log):
         make(folder)
-    if node.snapshot_dir and not node.packages_dir:
+    if node.snapshot_dir and not _cache(node):
         with contextlib.suppress(OSError):  # what is left there costs space and nothing else
             _remove_older_runs(node.snapshot_dir / PACKAGES / node.run_id)
 

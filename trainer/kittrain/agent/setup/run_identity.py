@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, MutableMapping
 from dataclasses import replace
 
+from kitjob import record
 from kittrain.job.env import NodeEnv
 from kittrain.system.apiserver import ApiServer, DeniedError, NoAccountError, retry_request
 
@@ -23,13 +24,13 @@ def with_run_uid(
     Raises:
         ApiError: the API server does not answer.
     """
-    if not node.owner:
+    if not node.run.owner:
         return node
-    group, resource, name = node.owner.rsplit("/", 2)
+    group, resource, name = node.run.owner.rsplit("/", 2)
     try:
         uid = retry_request(lambda: (server or ApiServer()).get(group, resource, name)["metadata"]["uid"])
     except (NoAccountError, DeniedError) as error:
-        log(f"warning: the run id is not unique: another run of this job looks the same ({node.owner}: {error})")
+        log(f"warning: the run id is not unique: another run of this job looks the same ({node.run.owner}: {error})")
         return node
     environ["PET_RDZV_ID"] = f"{node.run_id}-{uid}"
-    return replace(node, run_id=environ["PET_RDZV_ID"], owner=None)
+    return replace(node, run_id=environ["PET_RDZV_ID"], run=record.replace(node.run, owner=""))

@@ -14,11 +14,11 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
+from kitjob.names import REQUIRE, SECRET_KEY
 from kittrain.job.env import NodeEnv
 from kittrain.job.variables import EnvError
 from kittrain.system.apiserver import ApiError, ApiServer, DeniedError, NoAccountError, retry_request
 
-KEY: Final = "key"  # in the Secret's data, and the file's name
 SIZE: Final = 32  # bytes of a generated secret
 MIN_SIZE: Final = 16  # bytes
 NO_AUTH: Final = "this run has no secret: anyone who can reach port {port} of node 0 and knows the run id can join it"
@@ -35,23 +35,23 @@ def run_secret(node: NodeEnv, log: Callable[[str], None], server: ApiServer | No
         EnvError: it cannot be read, or the job requires one and there is none.
         ApiError: the API server does not answer.
     """
-    if node.rendezvous == "c10d":
-        _warn_or_fail(node, log, C10D.format(port=node.rendezvous_port))
+    if node.job.rendezvous.backend == "c10d":
+        _warn_or_fail(node, log, C10D.format(port=node.run.rendezvous_port))
         return None
-    found = _mounted(node.secret_file) if node.secret_file else None
+    found = _mounted(Path(node.run.secret_file)) if node.run.secret_file else None
     why = ""
-    if found is None and node.secret_name:
+    if found is None and node.run.secret_name:
         try:
-            found = retry_request(partial(_shared, node.secret_name, server or ApiServer()))
+            found = retry_request(partial(_shared, node.run.secret_name, server or ApiServer()))
         except (NoAccountError, DeniedError) as error:
-            why = f" (Secret {node.secret_name}: {error})"
+            why = f" (Secret {node.run.secret_name}: {error})"
     if found is None:
-        _warn_or_fail(node, log, NO_AUTH.format(port=node.rendezvous_port) + why)
+        _warn_or_fail(node, log, NO_AUTH.format(port=node.run.rendezvous_port) + why)
     return found
 
 
 def _warn_or_fail(node: NodeEnv, log: Callable[[str], None], what: str) -> None:
-    if node.secret_required:
+    if node.job.security.rendezvous_secret == REQUIRE:
         raise EnvError(f"rendezvousSecret: require: {what}; provide a secret, or do not require one")
     if node.hosts_rendezvous:
         log(f"warning: {what}")
@@ -71,12 +71,14 @@ def _shared(name: str, server: ApiServer) -> bytes:
     """The Secret's content. If it is empty, generate one: the update of only one node succeeds."""
     while True:
         found = server.get("api/v1", "secrets", name)
-        if encoded := (found.get("data") or {}).get(KEY):
+        if encoded := (found.get("data") or {}).get(SECRET_KEY):
             return _checked(base64.b64decode(encoded).strip(), f"Secret {name}")
         fresh = base64.b64encode(secrets.token_hex(SIZE).encode()).decode()
         version = found["metadata"]["resourceVersion"]
         try:
-            server.patch("api/v1", "secrets", name, {"metadata": {"resourceVersion": version}, "data": {KEY: fresh}})
+            server.patch(
+                "api/v1", "secrets", name, {"metadata": {"resourceVersion": version}, "data": {SECRET_KEY: fresh}}
+            )
         except ApiError as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise

@@ -38,11 +38,11 @@ def share_outputs(node: NodeEnv, log: Callable[[str], None]) -> None:
         OutputsError: the path is a file, a link or a mount, or leads out of the working folder.
         StorageUnavailableError: the shared folder cannot be made.
     """
-    if not (node.outputs and node.snapshot_dir):
+    if not (node.job.outputs and node.snapshot_dir):
         return
     shared = node.snapshot_dir / OUTPUTS / node.run_id
-    place = _place(Path.cwd(), node.outputs, shared)
-    if node.resume:
+    place = _place(Path.cwd(), node.job.outputs, shared)
+    if node.job.resume:
         retry_io(partial(_continue, shared, log), shared, log)
     retry_io(partial(make_once, shared, partial(_seed, place)), shared, log)
     os.environ[VARIABLE] = str(shared)

@@ -20,10 +20,11 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
+from kitjob import typed
+from kitjob.decoders import MalformedError
 from kittrain.agent.hooks.private_paths import VARIABLE
 from kittrain.job.env import NodeEnv
-from kittrain.system import files, typed
-from kittrain.system.decoders import MalformedError
+from kittrain.system import files
 from kittrain.system.storage import detect_damage, retry_io
 
 MARKER: Final = ".kit-workdir"  # in a folder that is unpacked; holds the tree's digest
@@ -69,16 +70,17 @@ def enter_workdir(node: NodeEnv, log: Callable[[str], None]) -> None:
         StorageUnavailableError: the store does not answer, or the working folder cannot be written.
     """
     own = True
-    if node.code and node.code_store and node.workdir:
-        retry_io(partial(unpack, node.code, node.code_store, node.workdir), node.workdir, log)
-        _change_to(node.workdir)
+    if code := node.run.code:
+        workdir = Path(code.workdir)
+        retry_io(partial(unpack, code.digest, Path(code.store), workdir), workdir, log)
+        _change_to(workdir)
     elif (Path.cwd() / CONFIG_MAP_DATA).is_symlink():
         copy = Path(tempfile.gettempdir(), COPY)
         retry_io(partial(copy_files, Path.cwd(), copy), copy, log)
         _change_to(copy)
     else:
-        own = node.restart_in_place  # a folder of the image, in a pod
-    if own and (node.max_nodes > 1 or node.restart_in_place) and Path.cwd() != Path("/"):
+        own = node.run.restart_in_place  # a folder of the image, in a pod
+    if own and (node.job.max_nodes > 1 or node.run.restart_in_place) and Path.cwd() != Path("/"):
         os.environ[VARIABLE] = str(Path.cwd())  # the ranks' hooks warn of checkpoints in it
 
 

@@ -266,7 +266,9 @@ class SnapshotManager:
         if self._folder is None or not self._world.is_main:
             return None
         env, log, identity = self._world.env, self._world.print, self._identity
-        return Candidates(self._folder, identity=identity, resume=env.resume, from_scratch=env.from_scratch, log=log)
+        return Candidates(
+            self._folder, identity=identity, resume=env.job.resume, from_scratch=env.job.from_scratch, log=log
+        )
 
     def _extras(self, rest: Any) -> dict[str, Any]:
         """What this rank writes besides its tensors; on rank 0 also the state's rest."""

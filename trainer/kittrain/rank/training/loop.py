@@ -142,7 +142,7 @@ class Training:
 
     @property
     def _virtual(self) -> int:
-        return self.world.env.virtual_ranks if self.virtual_ranks is None else self.virtual_ranks
+        return self.world.env.job.virtual_ranks if self.virtual_ranks is None else self.virtual_ranks
 
     def _gradients(self) -> Gradients:
         shares = self._virtual or self.world.size * self.accumulate

@@ -67,13 +67,13 @@ class Session:
         on_step: OnStep | None = None,
         own: RankState | None = None,
     ) -> None:
-        every = world.env.snapshot_every if snapshot_every is None else snapshot_every
+        every = world.env.job.snapshots.every_steps if snapshot_every is None else snapshot_every
         if every < 1:
             raise ValueError(f"a snapshot every {every} steps: it needs to be 1 or more")
         self._world = world
         self._order = order
         self._schedule = SnapshotSchedule(world.env, every=every)
-        memory_every = world.env.memory_every
+        memory_every = world.env.job.snapshots.memory_every_steps
         self._memory_schedule = SnapshotSchedule(world.env, every=memory_every) if memory_every else None
         self._on_step = on_step
         self._snapshots = SnapshotManager(world, state, order, own)

@@ -19,8 +19,8 @@ class SnapshotSchedule:
 
     def __init__(self, env: RankEnv, *, every: int) -> None:
         self._every = every
-        self._seconds = env.snapshot_seconds if env.rank == 0 else None
-        self._metric = env.snapshot_keep_best.partition(":")[2]
+        self._seconds = env.job.snapshots.every_seconds if env.rank == 0 else None
+        self._metric = env.job.snapshots.keep_best.partition(":")[2]
         self.restart(0)
 
     def restart(self, step: int) -> None:

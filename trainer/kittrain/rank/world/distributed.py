@@ -19,13 +19,13 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from kitjob import typed
+from kitjob.decoders import MalformedError
 from kittrain.job.env import RankEnv, rank_env
 from kittrain.rank.world import exchange
 from kittrain.rank.world.replicas import DDPOptions, is_fully_sharded, replicate
 from kittrain.rank.world.rng import seed_all
 from kittrain.rank.world.timeouts import JOIN_TIMEOUT, step_timeout
-from kittrain.system import typed
-from kittrain.system.decoders import MalformedError
 from kittrain.system.heartbeat import HeartbeatWriter, Phase
 from kittrain.system.port import connect
 from kittrain.torch_private.ranks import set_collective_timeout
@@ -208,7 +208,7 @@ def join(*, seed: int = 0, env: RankEnv | None = None) -> Iterator[World]:
     if env.rank:
         wait_for_rank_0()
     dist.init_process_group(backend, timeout=JOIN_TIMEOUT, device_id=eager)
-    set_collective_timeout(step_timeout(env.hang_timeout))
+    set_collective_timeout(step_timeout(env.job.policy.hang_seconds))
     heartbeat.beat(Phase.PREPARING)
     yield World(env=env, device=device, heartbeat=heartbeat)
     dist.destroy_process_group()  # not after an error: it might wait for ranks that have ended
@@ -233,7 +233,7 @@ def choose_backend(env: RankEnv, *, gpus: int) -> tuple[str, torch.device]:
     Raises:
         DistributedError: NCCL was requested without GPUs, or there are fewer GPUs than ranks on this node.
     """
-    if env.backend == "gloo" and gpus and env.gpus_per_node:
+    if env.backend == "gloo" and gpus and env.job.gpus_per_node:
         return "gloo", torch.device("cuda", env.local_rank % gpus)
     if env.backend == "gloo" or (env.backend == "auto" and gpus == 0):
         return "gloo", torch.device("cpu")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import threading
@@ -20,6 +19,9 @@ from kitctl.state.logs import Line
 from kitctl.targets.cluster.log_copies import LogCopies
 from kitctl.targets.cluster.read.agent_runs import ReadLog, count_missing
 from kitctl.targets.cluster.read.pod_logs import Source, follow, lines
+from kitjob import document, variables
+from kitjob.job_keys import JobKeys
+from kitjob.run import Run
 from kittrain.agent.report.log_copy import log_copy_path
 from tests.kitctl.targets.cluster.apiserver import ApiServer
 from tests.kitctl.targets.cluster.clients import Kit
@@ -50,7 +52,7 @@ class Job:
     def __init__(self, server: ApiServer, claim: Path) -> None:
         self.server, self.claim = server, claim
         self.polls = 0
-        env = [{"name": names.KIT_SPEC, "value": json.dumps({"version": 1, "log_dir": str(claim)})}]
+        env = [{"name": variables.KIT_SPEC, "value": document.write(JobKeys(), Run(log_dir=str(claim)))}]
         pod = {"spec": {"containers": [{"env": env}]}}
         self.copies = LogCopies(None, {**JOB, "spec": {"template": pod}}, lambda _: None)  # type: ignore[arg-type]
 

@@ -10,8 +10,8 @@ from kitctl.base import names
 from kitctl.base.errors import TargetError
 from kitctl.render import objects as render
 from kitctl.spec.job_spec import JobSpec
-from kitctl.spec.sections import Resources
 from kitctl.targets.cluster.submit import helper_pod
+from kitjob.sections import Resources
 from tests.kitctl.targets.cluster.apiserver import ApiServer
 from tests.kitctl.targets.cluster.clients import Clock, Kit
 from tests.kitctl.targets.cluster.objectstore import Object

@@ -6,10 +6,10 @@ import base64
 
 import pytest
 
-from kitctl.base import names
 from kitctl.base.errors import Unavailable, UsageError
 from kitctl.targets import Change
 from kitctl.targets.cluster.submit.run_secret import mask
+from kitjob.names import SECRET_KEY
 from tests.kitctl.targets.cluster.apiserver import ApiServer, User
 from tests.kitctl.targets.cluster.clients import Kit
 from tests.kitctl.targets.cluster.objectstore import Key, Object
@@ -32,7 +32,7 @@ def secret(server: ApiServer, name: str = "run") -> Object:
 
 def value(server: ApiServer, name: str = "run") -> str:
     (key,) = secret(server, name)["data"].items()
-    assert key[0] == names.SECRET_KEY
+    assert key[0] == SECRET_KEY
     return base64.b64decode(key[1]).decode()
 
 

@@ -88,9 +88,9 @@ def test_other_runs_are_used_only_with_resume(tmp_path: Path) -> None:
     save(tmp_path, manifest(9, 1, run="run-0", created=2.0))
     save(tmp_path, manifest(5, 2, run="run-00", created=1.0))
     assert newest(tmp_path) is None
-    assert newest(tmp_path, resume="exact") == "step-00000005-g0002"
+    assert newest(tmp_path, resume=True) == "step-00000005-g0002"
     save(tmp_path, manifest(1, 3))
-    assert newest(tmp_path, resume="exact") == "step-00000001-g0003"
+    assert newest(tmp_path, resume=True) == "step-00000001-g0003"
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,9 @@ def test_an_incompatible_snapshot_is_an_error_that_names_both_values(
     save(tmp_path, manifest(2, 1, run=run))
     save(tmp_path, made(changes, run))
     with pytest.raises(SnapshotError, match=f"step-00000009-g0002 is of {owner}, but.*{reason}.*; start a new run"):
-        newest(tmp_path, resume="exact")
+        newest(tmp_path, resume=True)
     lines: list[str] = []
-    found = saved.newest(tmp_path, lines.append, resume="exact", from_scratch=True)
+    found = saved.newest(tmp_path, lines.append, resume=True, from_scratch=True)
     assert found is not None
     assert found.step == 2, "requested explicitly"
     assert len(lines) == 1
@@ -284,7 +284,7 @@ def test_a_path_of_the_wrong_type_is_damage(tmp_path: Path, damage: Callable[[Pa
 
 def test_in_memory_copies_of_another_run_are_rejected(tmp_path: Path) -> None:
     lines: list[str] = []
-    found = candidates(tmp_path, lines.append, resume="exact")
+    found = candidates(tmp_path, lines.append, resume=True)
     assert found.accepts(manifest(3))
     assert not found.accepts(manifest(3, run="run-0"))
     assert not found.accepts(made({"batch": 5}, "run-1"))

@@ -49,7 +49,11 @@ def test_a_killed_rank_loses_a_few_steps_and_a_lost_node_those_since_the_snapsho
         return int(step), bool(copies)
 
     seen: list[str] = []
-    steps = {"KIT_SNAPSHOT_EVERY": "100", "KIT_MEMORY_EVERY": "4", "KIT_MEMORY_ROOT": str(memory)}
+    steps = {
+        "KIT_SNAPSHOTS_EVERY_STEPS": "100",
+        "KIT_SNAPSHOTS_MEMORY_EVERY_STEPS": "4",
+        "KIT_MEMORY_ROOT": str(memory),
+    }
     with Nodes(tmp_path, *WORKLOAD, "--step-time", "0.03", "--record", str(records), nodes="3", **steps) as nodes:
         nodes.start(0, 1, 2)
 
@@ -88,7 +92,7 @@ def test_any_number_of_ranks_resumes_and_all_skip_damaged_copies(tmp_path: Path,
     snapshots, whole, memory = tmp_path / "run" / "snapshots", tmp_path / "whole" / "snapshots", tmp_path / "memory"
     for folder in (snapshots, whole):
         folder.mkdir(parents=True)
-    env = {"KIT_SNAPSHOT_EVERY": "100", "KIT_MEMORY_EVERY": "1", "KIT_MEMORY_DIR": str(memory)}
+    env = {"KIT_SNAPSHOTS_EVERY_STEPS": "100", "KIT_SNAPSHOTS_MEMORY_EVERY_STEPS": "1", "KIT_MEMORY_DIR": str(memory)}
     codes = sharded.run([snapshots] * 2, kind, 3, dies_at=9, env=env)
     assert codes[1] == -signal.SIGKILL
     held = [{path.name for path in memory.glob(f"{rank}/step-*")} for rank in range(2)]
@@ -103,7 +107,7 @@ def test_any_number_of_ranks_resumes_and_all_skip_damaged_copies(tmp_path: Path,
     assert "from copies in memory, with 3 ranks" in log
 
     # The same from a snapshot of that step: with 2 ranks before it and 3 after it, as sums depend on their number.
-    assert sharded.run([whole] * 2, kind, 3, env={"KIT_SNAPSHOT_EVERY": str(step)}) == [0, 0]
+    assert sharded.run([whole] * 2, kind, 3, env={"KIT_SNAPSHOTS_EVERY_STEPS": str(step)}) == [0, 0]
     for path in whole.iterdir():
         if not path.name.startswith(f"step-{step:08}"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()

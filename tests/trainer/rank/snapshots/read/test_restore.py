@@ -27,6 +27,7 @@ from kittrain.rank.world.seeds import derive_seed
 from kittrain.system.storage import StorageUnavailableError
 from tests.trainer import runs
 from tests.trainer.runs import DAMAGE, flip
+from tests.trainer.settings import job
 from tests.trainer.sharded import Kind, run
 from tests.trainer.storage import failing, no_free_descriptors, short_retries
 from tests.trainer.worlds import finish, fork
@@ -42,7 +43,7 @@ class Run:
         torch.manual_seed(0)
         self.model = nn.Linear(3, 2)
         self.optimizer: torch.optim.Optimizer = kind(self.model.parameters(), lr=0.1)
-        rank_env = replace(RankEnv(run_id="run", snapshot_dir=folder, resume="exact"), **env)
+        rank_env = replace(RankEnv(job=job(resume=True), run_id="run", snapshot_dir=folder), **env)
         world = World(env=rank_env, device=torch.device("cpu"))
         self.snapshots = SnapshotManager(world, State(model=self.model, optimizer=self.optimizer), order)
         self.order = order

@@ -25,6 +25,7 @@ from kittrain.rank.snapshots.state.state import State
 from kittrain.rank.world.order import Cursor, Order
 from tests.trainer.mounts import tmpfs
 from tests.trainer.runs import DAMAGE
+from tests.trainer.settings import job
 from tests.trainer.worlds import finish, fork
 
 ORDER = Order(samples=100, batch=1)
@@ -37,7 +38,12 @@ class Run:
         self.memory = folder / "memory"
         self.model = nn.Linear(size, 1, bias=False)
         optimizer = torch.optim.SGD(self.model.parameters())
-        env = RankEnv(run_id="run", snapshot_dir=folder / "snapshots", memory_every=1, memory_dir=self.memory)
+        env = RankEnv(
+            job=job(snapshots__memory_every_steps=1),
+            run_id="run",
+            snapshot_dir=folder / "snapshots",
+            memory_dir=self.memory,
+        )
         world = World(env=env, device=torch.device("cpu"))
         self.snapshots = SnapshotManager(world, State(model=self.model, optimizer=optimizer), ORDER)
         self.resumed = ORDER.step(self.snapshots.restore())

@@ -30,6 +30,7 @@ from kittrain.rank.snapshots.write import planning
 from kittrain.rank.snapshots.write.planning import local_pieces
 from kittrain.rank.world.order import Cursor, Order
 from tests.trainer.nodes import free_port
+from tests.trainer.settings import job
 from tests.trainer.sharded import skip_without_fsdp_on_cpus
 from tests.trainer.worlds import finish, fork, placed
 
@@ -82,7 +83,7 @@ def whole(state: State) -> Tensors:
 
 
 def manager(world: World, state: State, folder: Path) -> SnapshotManager:
-    env = replace(world.env, snapshot_dir=folder, run_id="run", resume="exact")
+    env = replace(world.env, snapshot_dir=folder, run_id="run", job=job(resume=True))
     return SnapshotManager(replace(world, env=env), state, Order(samples=24, batch=12))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kittrain.job.job_spec import Resume
+from kitjob.fields import Resume
 from kittrain.rank.snapshots.files.shards import CorruptError
 from kittrain.rank.snapshots.folder import snapshot
 from kittrain.rank.snapshots.folder.archive import Log, SnapshotError

@@ -169,7 +169,7 @@ class Chain:
         tip, step = self._tip, self._order.step(cursor)
         replaces = tip.parent is not None and tip.parent.name == snapshot.name(step, self.generation)
         return Manifest(
-            job=self._world.env.job,
+            job=self._world.env.job.name,
             run=self._identity.run,
             generation=self.generation,
             step=step,

@@ -13,9 +13,9 @@ class Retention:
     """The retention policy that the environment sets."""
 
     def __init__(self, env: RankEnv) -> None:
-        self._last = env.snapshot_keep
-        self._every = env.snapshot_keep_every
-        self._better, _, self._metric = env.snapshot_keep_best.partition(":")
+        self._last = env.job.snapshots.keep
+        self._every = env.job.snapshots.keep_every
+        self._better, _, self._metric = env.job.snapshots.keep_best.partition(":")
 
     def expired(self, snapshots: Sequence[Manifest]) -> list[Manifest]:
         """The snapshots that may be deleted, given a run's snapshots in order."""

@@ -49,7 +49,7 @@ class MemoryCopies:
         self._allocated = 0  # slots that all ranks have memory for
         self._publishing: Future[bool] | None = None
         self._newest = ""
-        self._enabled = world.env.snapshot_dir is not None and world.env.memory_every is not None
+        self._enabled = world.env.snapshot_dir is not None and world.env.job.snapshots.memory_every_steps is not None
 
     @property
     def ready(self) -> bool:

@@ -47,9 +47,11 @@ class Writer:
         if self._part is None or self._part.layout.structure != layout.structure(tensors):
             self._part = None  # free the old memory before allocating the new
             planned = planning.plan(self._world, tensors, main_only=self.main_only)
-            size = planned.size if self._world.env.snapshot_copy else min(planned.size, BOUNCE_BUFFER)
+            size = planned.size if self._world.env.job.snapshots.copy else min(planned.size, BOUNCE_BUFFER)
             memory = layout.aligned_memory(size, pinned=self._world.device.type == "cuda")
-            self._part = Buffer(planned, memory) if self._world.env.snapshot_copy else BounceBuffer(planned, memory)
+            self._part = (
+                Buffer(planned, memory) if self._world.env.job.snapshots.copy else BounceBuffer(planned, memory)
+            )
         return self._part
 
     def begin(self, folder: Path, tensors: Tensors, extras: Mapping[str, Any]) -> None:

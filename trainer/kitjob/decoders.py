@@ -6,12 +6,16 @@ The input never names a type, so it cannot create objects of types that were not
 from __future__ import annotations
 
 import base64
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+from kitjob.record import MISSING, Record, camel, hints, is_record
 
 Decoder = Callable[[Any], Any]
 INT_LIMIT: Final = 1 << 63  # integers are in [-INT_LIMIT, INT_LIMIT)
@@ -35,8 +39,10 @@ def decoder(kind: Any) -> Decoder:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in GENERIC:
         return GENERIC[origin](*arguments)
-    if is_dataclass(kind):
+    if is_record(kind):
         return _record(kind)
+    if is_dataclass(kind):
+        return _dataclass(kind)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _member(kind)
     if isinstance(kind, type) and issubclass(kind, Exception):
@@ -44,10 +50,28 @@ def decoder(kind: Any) -> Decoder:
     raise TypeError(f"{kind} cannot be decoded from JSON")
 
 
-def _record(kind: Any) -> Decoder:
-    hints = get_type_hints(kind, include_extras=True)
-    decoders = {name: decoder(hints[name]) for name in (one.name for one in fields(kind))}
-    needed = {one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING}
+def _record(kind: type[Record]) -> Decoder:
+    """Of a record, by names in camelCase; what a newer version added is ignored."""
+    decoders = {camel(name): (name, decoder(hint)) for name, hint in hints(kind).items()}
+    needed = {camel(name) for name, default in kind.__fields__.items() if default is MISSING}
+
+    def record(value: Any) -> Record:
+        if type(value) is not dict or not needed <= value.keys():
+            raise _wrong(kind.__name__, value)
+        known = ((*decoders[key], one) for key, one in value.items() if key in decoders)
+        return kind(**{name: decode(one) for name, decode, one in known})
+
+    return record
+
+
+def _dataclass(kind: Any) -> Decoder:
+    declared = get_type_hints(kind, include_extras=True)
+    decoders = {name: decoder(declared[name]) for name in (one.name for one in fields(kind))}
+    needed = {
+        one.name
+        for one in fields(kind)
+        if one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
+    }
 
     def record(value: Any) -> Any:
         if type(value) is not dict or not needed <= value.keys() <= decoders.keys():
@@ -92,6 +116,8 @@ def _union(*kinds: Any) -> Decoder:
 
 
 def _name(kind: Any) -> str:
+    if get_origin(kind) is Annotated:
+        return _name(get_args(kind)[0])
     return kind.__name__ if isinstance(kind, type) else str(kind).removeprefix("typing.")
 
 
@@ -128,11 +154,13 @@ def _mapping(key: Any, item: Any) -> Decoder:
 
 def _checked(kind: Any, *checks: Callable[[Any], bool]) -> Decoder:
     plain = decoder(kind)
+    examples = [example for check in checks for example in getattr(check, "examples", ())]
+    expected = f"like {' or '.join(examples)}" if examples else "within its bounds"
 
     def checked(value: Any) -> Any:
         found = plain(value)
         if not all(check(found) for check in checks):
-            raise _wrong("within its bounds", value)
+            raise _wrong(expected, value)
         return found
 
     return checked
@@ -186,6 +214,12 @@ def _encodable(text: str) -> bool:
         return False
 
 
+def _path(value: Any) -> Path:
+    if not (text := _text(value)):
+        raise _wrong("a path", value)
+    return Path(text)
+
+
 def _bytes(value: Any) -> bytes:
     try:
         return base64.b64decode(_text(value), validate=True)
@@ -209,6 +243,7 @@ LEAVES: Final[dict[Any, Decoder]] = {
     float: _number,
     str: _text,
     bytes: _bytes,
+    Path: _path,
 }
 GENERIC: Final[dict[Any, Callable[..., Decoder]]] = {
     Annotated: _checked,

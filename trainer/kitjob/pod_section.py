@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kitctl.spec.fields import CapabilityName, GivenName, LabelKey, LabelValue, ObjectName
-from kitctl.spec.sections import Section
+from kitjob.fields import CapabilityName, GivenName, LabelKey, LabelValue, ObjectName
+from kitjob.record import Record
 
 
-class ResourceClaim(Section, frozen=True, kw_only=True):
+class ResourceClaim(Record):
     """A claim to devices, by Dynamic Resource Allocation; set one of ``claim`` and ``template``."""
 
     name: GivenName
@@ -19,7 +19,7 @@ class ResourceClaim(Section, frozen=True, kw_only=True):
     """An existing ResourceClaimTemplate: each pod gets a claim of its own."""
 
 
-class Pod(Section, frozen=True, kw_only=True):
+class Pod(Record):
     """Additions to the pods. They must not overwrite anything that the kit or another key sets: that is an error."""
 
     labels: dict[LabelKey, LabelValue] = {}

@@ -1,18 +1,32 @@
 """The keys of a job file, with their types and defaults, and what follows from them alone.
 
-The docstring under a key is its documentation, and its description in ``schema``. ``spec.JobSpec`` is the job: these
-keys, valid.
+The docstring under a key is its documentation, and its description in ``kitctl schema``; ``Sent`` marks those that
+agents and ranks read. ``kitctl.spec.job_spec.JobSpec`` is a job: these keys, valid.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-from kitctl.base import names
-from kitctl.base.quantity import seconds
-from kitctl.spec.fields import Count, DeviceName, EnvName, GivenName, Image, Kind, Processes, Quantity, SecretKey, Size
-from kitctl.spec.pod_section import Pod
-from kitctl.spec.sections import (
+from kitjob import names
+from kitjob.durations import seconds
+from kitjob.fields import (
+    Count,
+    DeviceName,
+    EnvName,
+    GivenName,
+    Image,
+    Kind,
+    Processes,
+    Quantity,
+    Resume,
+    SecretKey,
+    Sent,
+    Size,
+)
+from kitjob.pod_section import Pod
+from kitjob.record import Record
+from kitjob.sections import (
     EnvSource,
     Nccl,
     Policy,
@@ -20,21 +34,20 @@ from kitctl.spec.sections import (
     Requirements,
     Resources,
     Scheduling,
-    Section,
     Security,
     Snapshots,
     Volume,
 )
 
 
-class JobKeys(Section, frozen=True, kw_only=True):
+class JobKeys(Record):
     """The keys of one training job."""
 
     version: Literal[1] = 1
     """Version of this file's format."""
-    name: str = ""
+    name: Sent[str] = ""
     """Name of the job: a DNS label that leaves room for ``-<node index>``. Empty: derived from the command."""
-    namespace: str = ""
+    namespace: Sent[str] = ""
     """Namespace it runs in. Empty: that of the kubeconfig's context; ``default`` when rendered without a cluster."""
     kind: Kind = "auto"
     """The Kubernetes kind; PyTorchJob is legacy. ``auto``: IndexedJob, or what you may create and the cluster has."""
@@ -42,13 +55,13 @@ class JobKeys(Section, frozen=True, kw_only=True):
     """Container image with torch and ``kittrain``."""
     image_pull_secrets: tuple[GivenName, ...] = ()
     """Secrets to pull the image with. Empty: ``submit`` uses those of the namespace's default ServiceAccount."""
-    nodes: Size = 1
+    nodes: Sent[Size] = 1
     """Number of nodes: 3, or "2:4" for an elastic job."""
-    gpus_per_node: Count = 0
+    gpus_per_node: Sent[Count] = 0
     """GPUs per node."""
     gpu_resource: DeviceName = "nvidia.com/gpu"
     """The extended resource of a GPU."""
-    procs_per_node: Processes = "auto"
+    procs_per_node: Sent[Processes] = "auto"
     """Ranks per node; ``auto``: one per GPU, or one. "2,4": 2 of node 0 and 4 of node 1."""
     command: tuple[str, ...] = names.DEFAULT_COMMAND
     """The command of each rank: ["train.py"], or ["-m", "package.module"]."""
@@ -69,7 +82,7 @@ class JobKeys(Section, frozen=True, kw_only=True):
     """A folder to send with the job: it becomes the working folder of the ranks, a writable copy on each node. Sent are
     the files that git does not ignore, less those that ``.kitignore`` lists; of untracked ones, hidden files and what
     looks like a credential only if ``send`` names them, by path in this folder. The script's path is relative to it."""
-    outputs: str = ""
+    outputs: Sent[str] = ""
     """A path in the working folder, as in ``checkpoints``, that is one folder for all nodes, on the claim for snapshots
     (``outputs/<run>``; ``$KIT_OUTPUTS_DIR`` is its absolute path): what a rank writes there, ranks of all nodes find,
     also after a node was replaced, and it is there after the job. Files that are sent in it are copied there once."""
@@ -77,18 +90,18 @@ class JobKeys(Section, frozen=True, kw_only=True):
     """Packages that the script needs beside those of the image."""
     python: str = ""
     """On this machine: the interpreter of the ranks, from an environment with torch. Empty: kitctl's own."""
-    resume: bool | Literal["state"] = False
+    resume: Sent[Resume] = False
     """Continue from the snapshots of an earlier run of this name. ``true``: exactly, in its order of the data;
     ``state``: with its weights, optimizer and scheduler; data set, batch size and seed may differ."""
-    from_scratch: bool = False
+    from_scratch: Sent[bool] = False
     """Start at step 0 if there are snapshots but all are unusable; else that is an error. The snapshots stay."""
-    virtual_ranks: Count = 0
+    virtual_ranks: Sent[Count] = 0
     """Not 0: each step is computed as this many virtual ranks, so the loss is bitwise equal on any number of ranks."""
     resources: Resources = Resources()
     """CPU, memory and other resources."""
     shared_memory: Quantity = "2Gi"
     """Size of /dev/shm, which data loaders and NCCL need; a container's default is 64 MiB."""
-    backend: Literal["auto", "nccl", "gloo"] = "auto"
+    backend: Sent[Literal["auto", "nccl", "gloo"]] = "auto"
     """Backend of the collectives; ``auto``: nccl with GPUs, gloo without. Only ``gloo`` continues if requested GPUs are
     missing."""
     nccl: Nccl = Nccl()

@@ -1,14 +1,13 @@
-"""The sections of a job file, as frozen types; the docstring under a field is its documentation."""
+"""The sections of a job file; the docstring under a field is its documentation, ``Sent`` marks what ranks read."""
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
-import msgspec
-from msgspec import Meta
-
-from kitctl.base import names
-from kitctl.spec.fields import (
+from kitjob import names
+from kitjob.durations import seconds
+from kitjob.fields import (
     Count,
     Domain,
     Duration,
@@ -16,22 +15,21 @@ from kitctl.spec.fields import (
     IndexUrl,
     LabelKey,
     LabelValue,
+    Meta,
     ObjectName,
-    Patience,
     Port,
     Positive,
     Quantity,
     QueueName,
     ResourceName,
+    Sent,
     TaintKey,
+    Timeout,
 )
+from kitjob.record import Record
 
 
-class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
-    """A section of a job file: keys are camelCase, unknown keys are errors."""
-
-
-class EnvSource(Section, frozen=True, kw_only=True):
+class EnvSource(Record):
     """Environment variables from an existing object of the namespace: set ``configMap`` or ``secret``."""
 
     config_map: ObjectName = ""
@@ -42,7 +40,7 @@ class EnvSource(Section, frozen=True, kw_only=True):
     """Prefix of the variables' names."""
 
 
-class Volume(Section, frozen=True, kw_only=True):
+class Volume(Record):
     """A volume of every pod; set exactly one source."""
 
     mount_path: str
@@ -63,7 +61,7 @@ class Volume(Section, frozen=True, kw_only=True):
     """Mount it read-only."""
 
 
-class Resources(Section, frozen=True, kw_only=True):
+class Resources(Record):
     """CPU, memory and other resources of a pod, as Kubernetes writes them. GPUs are ``gpusPerNode``."""
 
     requests: dict[ResourceName, Quantity] = {}
@@ -72,12 +70,12 @@ class Resources(Section, frozen=True, kw_only=True):
     """Limits of a pod."""
 
 
-class Nccl(Section, frozen=True, kw_only=True):
+class Nccl(Record):
     """The network of the collectives."""
 
     debug: Literal["", "VERSION", "WARN", "INFO", "TRACE"] = ""
     """NCCL_DEBUG."""
-    interface: str = ""
+    interface: Sent[str] = ""
     """Interface for NCCL and gloo. Empty: that of the route to node 0, on each node."""
     hca: str = ""
     """NCCL_IB_HCA: which InfiniBand adapters."""
@@ -87,22 +85,22 @@ class Nccl(Section, frozen=True, kw_only=True):
     """NCCL_P2P_DISABLE: no direct copies between the GPUs of a node."""
 
 
-class Rendezvous(Section, frozen=True, kw_only=True):
+class Rendezvous(Record):
     """How the nodes find each other."""
 
-    backend: Literal["hub", "c10d"] = "hub"
+    backend: Sent[Literal["hub", "c10d"]] = "hub"
     """hub: detects lost nodes at once, and orders ranks like the pods; c10d: torchrun's."""
     port: Port = names.RENDEZVOUS_PORT
     """Port of the rendezvous, on node 0."""
-    join_timeout: Duration = "15m"
+    join_timeout: Sent[Duration] = "15m"
     """How long a node waits for the others, including image pulls."""
-    last_call: Duration = "3s"
+    last_call: Sent[Duration] = "3s"
     """How long an elastic job waits for more nodes once the minimum has joined."""
     cluster_domain: Domain = "cluster.local"
     """The cluster's DNS domain."""
 
 
-class Snapshots(Section, frozen=True, kw_only=True):
+class Snapshots(Record):
     """Where and how often training state is saved."""
 
     enabled: bool = True
@@ -117,27 +115,32 @@ class Snapshots(Section, frozen=True, kw_only=True):
     """Its access mode; more than one node needs ReadWriteMany."""
     path: str = names.SNAPSHOT_PATH
     """Path in the container."""
-    every_steps: Positive = 100
+    every_steps: Sent[Positive] = 100
     """Optimizer steps between snapshots."""
-    every: Duration | None = None
+    every: Sent[Duration | None] = None
     """Time between snapshots; the first of this and ``everySteps`` counts."""
-    copy: bool = True
+    copy: Sent[bool] = True
     """Copy the state in memory, and write the copy while training continues. Without, training waits until the state is
     written, with 16 MiB of memory per rank: for hosts without memory for a second state."""
-    model_file: bool = True
+    model_file: Sent[bool] = True
     """Write the trained model alone to ``model.pt`` when training ends."""
-    memory_every_steps: Positive | None = None
+    memory_every_steps: Sent[Positive | None] = None
     """Steps between in-memory snapshots in each node's /dev/shm, for ranks that die while their node lives. Two copies
     of each rank's part of the state must fit in ``sharedMemory``, and count as memory of the pod."""
-    keep: Positive = 3
+    keep: Sent[Positive] = 3
     """Number of latest snapshots to keep."""
-    keep_every: Positive | None = None
+    keep_every: Sent[Positive | None] = None
     """Also keep the first snapshot after each multiple of this many steps, for good."""
-    keep_best: Annotated[str, Meta(pattern=r"^((max|min):.+)?$", examples=["max:accuracy", "min:loss"])] = ""
+    keep_best: Sent[Annotated[str, Meta(pattern=r"^((max|min):.+)?$", examples=("max:accuracy", "min:loss"))]] = ""
     """Also keep the best snapshot by a metric that the script reports after each epoch; one is then taken there."""
 
+    @property
+    def every_seconds(self) -> int | None:
+        """``every`` in seconds."""
+        return seconds(self.every) if self.every else None
 
-class Requirements(Section, frozen=True, kw_only=True):
+
+class Requirements(Record):
     """Packages that the script needs beside those of the image. The nodes install them with pip, once for all of them.
 
     Only ranks import them. torch, torchvision, triton, numpy and NVIDIA's libraries stay as they are in the image.
@@ -156,7 +159,7 @@ class Requirements(Section, frozen=True, kw_only=True):
     """Ask no index at all, only ``findLinks``: for clusters without a network."""
 
 
-class Toleration(Section, frozen=True, kw_only=True):
+class Toleration(Record):
     """A taint that the pods tolerate, as Kubernetes writes it."""
 
     key: TaintKey = ""
@@ -169,7 +172,7 @@ class Toleration(Section, frozen=True, kw_only=True):
     """The taint's effect. Empty: any."""
 
 
-class Scheduling(Section, frozen=True, kw_only=True):
+class Scheduling(Record):
     """Where and when the pods run."""
 
     queue: QueueName = ""
@@ -191,10 +194,10 @@ class Scheduling(Section, frozen=True, kw_only=True):
     """schedulerName; empty: the cluster's default, or that of the pod group."""
 
 
-class Policy(Section, frozen=True, kw_only=True):
+class Policy(Record):
     """Restarts and time limits."""
 
-    max_restarts: Count = 3
+    max_restarts: Sent[Count] = 3
     """Allowed failures of ranks without a new snapshot; one more fails the job."""
     backoff_limit: Count = 100
     """Allowed losses of pods (killed, evicted, preempted); one more fails the job."""
@@ -202,14 +205,20 @@ class Policy(Section, frozen=True, kw_only=True):
     """Maximum run time of the whole job."""
     ttl: Duration | None = None
     """Delete the job this long after it ends; its snapshots stay."""
-    grace_period: Duration = "60s"
+    grace_period: Sent[Duration] = "60s"
     """Time from SIGTERM to SIGKILL; a step and a snapshot must fit in."""
-    hang_timeout: Patience = "auto"
+    hang_timeout: Sent[Timeout] = "auto"
     """Maximum time of a step before the job counts as hung; ``auto``: no limit while its ranks work, else ten times the
     slowest steps, at least 30 s."""
 
+    @property
+    def hang_seconds(self) -> float | None:
+        """``hangTimeout`` in seconds: infinite for ``off``, None for ``auto``."""
+        known = {"auto": None, "off": math.inf}
+        return known[self.hang_timeout] if self.hang_timeout in known else float(seconds(self.hang_timeout))
 
-class Security(Section, frozen=True, kw_only=True):
+
+class Security(Record):
     """Permissions of the pods. The default passes the ``restricted`` Pod Security profile."""
 
     profile: Literal["restricted", "none"] = "restricted"
@@ -223,7 +232,7 @@ class Security(Section, frozen=True, kw_only=True):
     network_policy: bool | Literal["require"] = True
     """Create a NetworkPolicy: only the job's pods reach its ports, since torch's store has no authentication. True:
     without one where you may not create it; ``require``: the job is rejected there."""
-    rendezvous_secret: bool | Literal["require"] = True
+    rendezvous_secret: Sent[bool | Literal["require"]] = True
     """Nodes authenticate to each other with a Secret that is created with the job. True: without it where you may not
     create one, or nothing fills it; ``require``: the job does not run without it."""
     report_status: bool = True
