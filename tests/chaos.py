@@ -18,9 +18,10 @@ from typing import Final, Protocol, TypeAlias
 from kitctl.api.drill import FaultSelector, report_of
 from kitctl.base.errors import ConflictError, TargetError
 from kitctl.output.view.columns import columns
-from kitctl.state.facts import JobFacts, Report
+from kitctl.state.facts import JobFacts
 from kitctl.state.faults import FaultInjection
 from kitctl.targets import Target
+from kitjob.report import Report
 from kittrain.rank.snapshots.folder.snapshot import SCRATCH
 
 TIMEOUT: Final = 240.0  # seconds for each wait; far more than needed

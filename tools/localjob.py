@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kitctl.state.facts import Report
+from kitjob.report import Report
 from kitctl.targets.local.folder import JobFolder, state_home
 
 POLL_SECONDS = 0.01

@@ -13,9 +13,10 @@ from typing import Final
 
 from kitctl.base.errors import ConflictError, UsageError
 from kitctl.state import phase as state
-from kitctl.state.facts import JobFacts, Progress, RecoveryTimings, Report
+from kitctl.state.facts import JobFacts
 from kitctl.state.faults import FAULTS, FaultInjection, FaultResult
 from kitctl.targets import Target
+from kitjob.report import Progress, RecoveryTimings, Report
 
 POLL_SECONDS: Final = 0.25  # shorter than elsewhere: a drill is short, and so is what it measures
 TIMINGS_SECONDS: Final = 6.0  # a little longer than the interval between two reports on a cluster

@@ -33,7 +33,7 @@ def decode(content: bytes | str, kind: type[T]) -> T:
 
 
 @cache
-def struct_of(kind: Any, base: Any = msgspec.Struct) -> type[msgspec.Struct]:
+def struct_of(kind: Any, base: Any = msgspec.Struct) -> Any:
     """The struct with a record's fields and constraints, for msgspec's own schemas; keys are in camelCase."""
     return msgspec.defstruct(
         kind.__name__,

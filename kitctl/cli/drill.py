@@ -15,7 +15,7 @@ from kitctl.state.faults import FAULTS
 if TYPE_CHECKING:
     from kitctl.api.drill import Drill, FaultSelector
     from kitctl.api.job import Job
-    from kitctl.state.facts import Progress
+    from kitjob.report import Progress
 
 EPILOG = """\b
 Exit codes: 0 recovered, 1 not.

@@ -15,6 +15,7 @@ from kitctl.kinds.job_kind import Object, Prerequisite, Result, plain_env
 from kitctl.kinds.job_set import NODE, SET_NAME, JobSetPods
 from kitjob import variables
 from kitjob.names import EXIT_CODES, SNAPSHOT_PATH
+from kitjob.record import camel
 
 MANAGER: Final = "kitctl.dev/kitctl"  # of the patch that the job makes to its runtime
 RUNTIME: Final = "kitctl-submit"  # for jobs that kitctl or its chart renders
@@ -139,7 +140,7 @@ class TrainJob(JobSetPods):
             return {}
         world_size = known.pop("world_size", 0)
         progress = {**known, "eta_seconds": status.get("estimatedRemainingSeconds"), "metrics": metrics}
-        return {"world_size": world_size, "progress": progress}
+        return {"worldSize": world_size, "progress": {camel(name): value for name, value in progress.items()}}
 
     def pod_template(self, job: Object) -> Object:
         """The known part of it: the job's own patch, and of the runtime's part what the job's fields require."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
+
+from kitctl.base.encoding import struct_of
 
 API_VERSION: Final = "kitctl.dev/v1"
 
@@ -18,3 +20,8 @@ class Document(Part, frozen=True, kw_only=True, tag_field="kind"):
 
     api_version: Literal["kitctl.dev/v1"] = API_VERSION
     """Version of the format."""
+
+
+def part_of(kind: Any) -> Any:
+    """What agents report, as a part of an object."""
+    return struct_of(kind, Part)

@@ -2,96 +2,17 @@
 
 from __future__ import annotations
 
-from kitctl.output.base import Document, Part
+from typing import TYPE_CHECKING
+
+from kitctl.output.base import Document, Part, part_of
 from kitctl.state.phase import Phase
+from kitjob import report
 
-
-class Progress(Part, frozen=True, kw_only=True):
-    """How far training is, as rank 0 reports it."""
-
-    step: int | None
-    """Optimizer steps taken; in a script's own loop those since its ranks started. Null: none yet, or unknown."""
-    total_steps: int | None
-    """Steps of the whole job."""
-    epoch: int | None
-    """The current epoch, from 1."""
-    epochs: int | None
-    """Epochs of the whole job."""
-    loss: float | None
-    """The last training loss."""
-    samples_per_second: float | None
-    """Throughput of all ranks together."""
-    steps_per_second: float | None
-    """Optimizer steps per second of a script with a loop of its own."""
-    eta_seconds: float | None
-    """Estimated seconds until training ends."""
-    snapshot_step: int | None
-    """Step of the last published snapshot."""
-    snapshot_seconds: float | None
-    """How long that snapshot took, from its copy to its publication."""
-    snapshot_stall_seconds: float | None
-    """How long training waited for it."""
-    resumed_from: int | None
-    """The step that the current ranks resumed from; in a script's own loop by what it loaded. Null: not known."""
-    resumed_at: float | None
-    """When they reported their first step."""
-    metrics: dict[str, float]
-    """Further metrics of the script, by name."""
-
-
-class Failure(Part, frozen=True, kw_only=True):
-    """Why a job failed."""
-
-    outcome: str
-    """Exit of the agent: ``done``, ``drained``, ``retryable`` or ``fatal``."""
-    reason: str
-    """The cause, in a sentence."""
-    rank: int | None
-    """The rank that failed first. Null: no rank did."""
-    node: int | None
-    """The node that failed first."""
-    time: float
-    """When; 0 where that is unknown."""
-    error: str
-    """The exception of that rank, in one line."""
-    fix: str
-    """What to do about it. Empty: unknown."""
-    traceback: str
-    """The traceback of that rank. Empty: none."""
-    lines: tuple[str, ...]
-    """The last lines that it printed."""
-
-
-class PastFailure(Part, frozen=True, kw_only=True):
-    """A failure after which the ranks were restarted."""
-
-    time: float
-    """When."""
-    node: int
-    """Index of the node."""
-    rank: int
-    """The rank that failed first."""
-    cause: str
-    """The cause, in a sentence."""
-
-
-class RecoveryTimings(Part, frozen=True, kw_only=True):
-    """The parts of a recovery, in seconds; null: not measured."""
-
-    cause: str
-    """What ended the group of ranks before."""
-    stop: float | None
-    """Stopping the old ranks."""
-    form: float | None
-    """Forming the new group."""
-    start: float | None
-    """Starting the new ranks."""
-    join: float | None
-    """Joining the process group."""
-    restore: float | None
-    """Restoring the training state."""
-    first_step: float | None
-    """The first step."""
+if TYPE_CHECKING:
+    from kitjob.report import PastFailure, Progress, RecoveryTimings, Termination
+else:  # as parts of documents
+    PastFailure, Progress = part_of(report.PastFailure), part_of(report.Progress)
+    RecoveryTimings, Termination = part_of(report.RecoveryTimings), part_of(report.Termination)
 
 
 class Node(Part, frozen=True, kw_only=True):
@@ -157,7 +78,7 @@ class Job(Document, frozen=True, kw_only=True, tag="Job"):
     """When it ended. Null: it has not."""
     progress: Progress
     """How far training is."""
-    failure: Failure | None
+    failure: Termination | None
     """Why it failed. Null: it has not."""
     nodes: tuple[Node, ...]
     """Its nodes, by index."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from kitctl.output.base import Document, Part
-from kitctl.output.jobs import RecoveryTimings
+from kitctl.output.base import Document, Part, part_of
+from kitjob import report
+
+if TYPE_CHECKING:
+    from kitjob.report import RecoveryTimings
+else:  # as a part of documents
+    RecoveryTimings = part_of(report.RecoveryTimings)
 from kitctl.state.phase import Phase
 
 

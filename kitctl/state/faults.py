@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from kitctl.state.facts import RecoveryTimings
+from kitjob.report import RecoveryTimings
 
 
 @dataclass(frozen=True, kw_only=True)

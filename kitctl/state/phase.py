@@ -9,17 +9,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from kitctl.state.facts import (
-    JobFacts,
-    NodeAssignment,
-    NodeFacts,
-    PastFailure,
-    Progress,
-    QueueFacts,
-    RecoveryTimings,
-    Report,
-    Termination,
-)
+from kitctl.state.facts import JobFacts, NodeFacts, QueueFacts
+from kitjob.report import NodeAssignment, PastFailure, Progress, RecoveryTimings, Report, Termination
 
 Phase = Literal[
     "Pending",  # accepted; no node runs yet, or again, since it waits in a queue

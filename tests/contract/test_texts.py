@@ -14,7 +14,9 @@ import msgspec
 import pytest
 
 from kitctl.base import printable
-from kitctl.state import facts
+from kitctl.base.encoding import encode
+from kitjob import typed
+from kitjob.report import RankProgress, RecoveryTimings, Report, Termination
 from kittrain.agent.processes import worker
 from kittrain.agent.processes.worker_group import process_failures
 from kittrain.agent.rendezvous import messages
@@ -122,28 +124,28 @@ def test_an_error_reaches_the_log_the_report_and_the_page(
     assert "[agent 0]: rank 0 failed (" in capfd.readouterr().out
     failures = FailureLog(0)
     failures.add(ending.failure, (0, 0))
-    written = {"failures": failures.known, "last_recovery": {"cause": ending.reason}}
+    written = Report(failures=tuple(failures.known), last_recovery=RecoveryTimings(cause=ending.reason))
     FileSink(recording / "report.json").put(written)
-    read = msgspec.json.decode((recording / "report.json").read_bytes(), type=facts.Report)
+    read = typed.load(Report, (recording / "report.json").read_bytes())
     assert read.failures[0].cause == ending.failure.brief
     message = termination.message(ending, node_index=0)
     assert len(message) <= termination.LIMIT
-    end = msgspec.json.decode(message, type=facts.Termination)
+    end = typed.load(Termination, message)
     for text in (end.reason, end.error, end.traceback, *end.lines):
         printable.text(text).encode()
-    msgspec.json.encode(end)
+    assert encode(end)
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_the_progress_of_a_script_cannot_break_the_report(tmp_path: Path, text: str) -> None:
     progress = {"step": 1, "loss": float("nan"), "metrics": {text: float("inf")}, "warning": text}
     progress["metrics"] |= {f"m{number}": 1.0 for number in range(10_000)}  # type: ignore[operator]
-    kept = fit(json.loads(json.dumps(progress)))
-    FileSink(tmp_path / "report.json").put({"progress": kept, "updated": "now"})
+    kept = Report(progress=typed.decode(RankProgress, fit(json.loads(json.dumps(progress)))), updated="now")
+    FileSink(tmp_path / "report.json").put(kept)
     content = (tmp_path / "report.json").read_bytes()
     assert len(content) < 1 << 16, "a ConfigMap holds a megabyte"
     msgspec.json.decode(content)
-    msgspec.json.decode(json.dumps(status_of({"progress": kept, "updated": "now"})))
+    msgspec.json.decode(json.dumps(status_of(kept)))
 
 
 @pytest.mark.parametrize(

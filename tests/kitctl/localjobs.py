@@ -6,9 +6,9 @@ import sys
 from typing import Any, Literal, TypeAlias
 
 from kitctl.spec.job_spec import JobSpec
-from kitctl.state.facts import Report, Termination
 from kitctl.targets.local.folder import JobFolder, create, state_home, write
 from kitctl.targets.local.records import Desired, Job, Result, Started
+from kitjob.report import Report, Termination
 
 Phase: TypeAlias = Literal["Succeeded", "Failed", "Cancelled"]
 

@@ -57,7 +57,7 @@ def test_a_new_version_is_written_to_the_files_that_are_not_generated(tmp_path: 
 
 def test_another_tag_than_the_version_fails(capsys: pytest.CaptureFixture[str]) -> None:
     assert set_version.main(["--check", "99.0.0"]) == 1
-    assert "kitctl/__init__.py" in capsys.readouterr().out
+    assert "trainer/kitjob/__init__.py" in capsys.readouterr().out
     assert set_version.main(["--check", kitctl.__version__]) == 0
 
 

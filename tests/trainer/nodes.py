@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
+from tests.trainer.reports import report_in
 from tests.trainer.warm_agents import WarmAgent, warm_agent_server, warm_environ
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -127,7 +128,7 @@ class Nodes:
 
     def report(self) -> dict[str, Any]:
         """The job's report."""
-        report: dict[str, Any] = json.loads((self.folder / "report.json").read_text())
+        report: dict[str, Any] = report_in(self.folder / "report.json")
         return report
 
     def end(self, index: int) -> dict[str, Any]:

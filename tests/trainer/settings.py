@@ -7,7 +7,7 @@ from typing import Any
 from kitjob import document
 from kitjob.job_keys import JobKeys
 from kitjob.record import camel
-from kittrain.job.env import ALONE
+from kittrain.job.env import ALONE, RankEnv
 
 
 def job(**settings: Any) -> JobKeys:
@@ -20,3 +20,10 @@ def job(**settings: Any) -> JobKeys:
             place = place.setdefault(section, {})
         place[key] = value
     return document.build(JobKeys, given)
+
+
+def rank_of(**fields: Any) -> RankEnv:
+    """A rank's environment, with the settings of its job among the fields: ``rank_of(rank=1, snapshots__keep=1)``."""
+    own = {name: value for name, value in fields.items() if name in RankEnv.__dataclass_fields__}
+    settings = {name: value for name, value in fields.items() if name not in own}
+    return RankEnv(**({"job": job(**settings)} | own))

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from kittrain.agent.report.recovery import RecoveryTimings
+from kitjob.report import RecoveryTimings
+from kittrain.agent.report.recovery import RecoveryClock
 from kittrain.system.heartbeat import Phase
 
 PHASE_TIMES = {Phase.JOINING: 13.0, Phase.PREPARING: 13.5, Phase.DATA: 14.5, Phase.SYNCING: 16.5}
@@ -21,7 +22,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_recovery_is_complete_with_the_first_step_and_its_parts_add_up(clock: list[float]) -> None:
-    recovery = RecoveryTimings()
+    recovery = RecoveryClock()
     recovery.update(MOMENTS.__getitem__)
     assert recovery.complete is None, "the first round is no recovery"
     recovery.begin("node 1 is lost")
@@ -36,15 +37,15 @@ def test_a_recovery_is_complete_with_the_first_step_and_its_parts_add_up(clock: 
     assert recovery.complete is None
     recovery.update(MOMENTS.__getitem__)
     parts = {"stop": 1.0, "form": 1.0, "start": 1.0, "join": 0.5, "restore": 1.0, "first_step": 2.0}
-    assert recovery.complete == {"cause": "node 1 is lost", **parts}
+    assert recovery.complete == RecoveryTimings(cause="node 1 is lost", **parts)
 
 
 def test_a_round_that_ends_before_its_first_step_starts_another_recovery(clock: list[float]) -> None:
-    recovery = RecoveryTimings()
+    recovery = RecoveryClock()
     recovery.begin("node 1 is lost")
     recovery.mark("form")
     clock[0] = 12.0
     recovery.begin("node 2 is lost")
     recovery.update(MOMENTS.__getitem__)
     assert recovery.complete
-    assert recovery.complete["cause"] == "node 2 is lost"
+    assert recovery.complete.cause == "node 2 is lost"

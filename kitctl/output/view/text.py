@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
 from kitctl.base import printable
 from kitctl.base.quantity import duration
 from kitctl.output.view.columns import columns
-from kitctl.state.facts import Progress, RecoveryTimings, Termination
 from kitctl.state.phase import JobState, NodeState
+from kitjob.report import Progress, RecoveryTimings, Termination
 
 _LIST = ("NAME", "PHASE", "NODES", "RANKS", "STEP", "LOSS", "RESTARTS", "AGE")
 _WIDE = ("TARGET", "KIND", "SNAPSHOT", "REASON")
@@ -34,7 +35,12 @@ def job_page(job: JobState, now: float, *, wide: bool = False) -> list[str]:
         ("Queue", f"{job.queue.name} ({job.queue.state.lower()})" if job.queue else ""),
         ("Nodes", _nodes(job)),
         ("Progress", progress_line(job.progress)),
-        ("Metrics", "  ".join(f"{name} {value:.4g}" for name, value in job.progress.metrics.items())),
+        (
+            "Metrics",
+            "  ".join(
+                f"{name} {math.nan if value is None else value:.4g}" for name, value in job.progress.metrics.items()
+            ),
+        ),
         ("Snapshot", _snapshot(job)),
         ("Outputs", job.outputs),
         ("Slow", ", ".join(f"rank {rank} takes {ratio:.1f} x the others' step" for rank, ratio in job.slow.items())),

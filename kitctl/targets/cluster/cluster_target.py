@@ -12,7 +12,7 @@ from kitctl.base import names
 from kitctl.base.errors import ConflictError, UnsupportedError
 from kitctl.kinds import of_object
 from kitctl.state.checks import Finding
-from kitctl.state.facts import JobFacts, Report
+from kitctl.state.facts import JobFacts
 from kitctl.state.faults import FaultInjection
 from kitctl.state.logs import Line
 from kitctl.targets import Change, SnapshotStore, Submission
@@ -31,6 +31,7 @@ from kitctl.targets.cluster.read.reports import report
 from kitctl.targets.cluster.submit import claims, code_sending, helper_pod, preflight, submitting
 from kitctl.targets.conflicts import check_scale, snapshots_disabled
 from kitjob import variables
+from kitjob.report import Report
 
 OUTPUTS_FIX: Final = "--outputs DIR has the folder DIR of it on the claim, one for all nodes"
 STATUS: Final = f"{finding.OURS},{names.LABEL_COMPONENT}=status"

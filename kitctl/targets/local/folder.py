@@ -30,10 +30,11 @@ from msgspec.structs import replace
 
 from kitctl.base.encoding import decode, encode
 from kitctl.base.errors import SpecError, TargetError
-from kitctl.state.facts import Preparation, Report, Termination
 from kitctl.targets.local.code_store import STORE
 from kitctl.targets.local.locks import is_locked
 from kitctl.targets.local.records import Desired, Exited, Job, Result, Runtime, Started
+from kitjob.record import Record
+from kitjob.report import Preparation, Report, Termination
 
 T = TypeVar("T")
 SECRET: Final = 32  # bytes
@@ -247,7 +248,7 @@ def read(path: Path, kind: type[T]) -> T | None:
         return None
 
 
-def write(path: Path, value: msgspec.Struct) -> None:
+def write(path: Path, value: msgspec.Struct | Record) -> None:
     """Replace a JSON file atomically."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_bytes(encode(value))

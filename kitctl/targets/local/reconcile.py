@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kitctl.spec.job_spec import JobSpec
-from kitctl.state.facts import Termination
 from kitctl.targets.local.records import Desired, Exited, Result, Started
 from kitjob.durations import seconds
 from kitjob.names import EXIT_CODES
+from kitjob.report import Termination
 
 # The same exit codes as in the manifests' podFailurePolicy.
 # Any other end (retryable, an unknown code, a signal) counts as a lost node.

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from kitctl.spec.job_spec import JobSpec
-from kitctl.state.facts import Termination
+from kitjob.report import Termination
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

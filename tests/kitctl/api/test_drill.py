@@ -14,8 +14,10 @@ import pytest
 from kitctl.api.drill import Drill, FaultSelector, assess
 from kitctl.base.errors import UsageError
 from kitctl.output.view.drill import table
-from kitctl.state.facts import JobFacts, NodeAssignment, Progress, RecoveryTimings, Report
+from kitctl.state.facts import JobFacts
 from kitctl.state.faults import FAULTS, FaultInjection, FaultResult
+from kitjob import record
+from kitjob.report import NodeAssignment, Progress, RecoveryTimings, Report
 from tests.kitctl.state.test_phase import facts, node
 
 INJECTED_AT = 100.0
@@ -27,9 +29,9 @@ OLD = Report(
     nodes={"0": NodeAssignment(ranks=(0, 1)), "1": NodeAssignment(ranks=(2, 3))},
     progress=Progress(step=57, resumed_from=0, resumed_at=21.0),
 )
-FORMING = msgspec.structs.replace(OLD, forming=True)
-FORMED = msgspec.structs.replace(OLD, round=2, formed=101.5)  # the progress is still that of the previous ranks
-STEPPED = msgspec.structs.replace(FORMED, progress=Progress(step=51, resumed_from=50, resumed_at=102.25))
+FORMING = record.replace(OLD, forming=True)
+FORMED = record.replace(OLD, round=2, formed=101.5)  # the progress is still that of the previous ranks
+STEPPED = record.replace(FORMED, progress=Progress(step=51, resumed_from=50, resumed_at=102.25))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_a_selector_without_a_target_is_refused(selector: FaultSelector, expecte
         (FORMING, {}),
         (FORMED, {"formed": 1.5}),
         (STEPPED, {"formed": 1.5, "first_step": 2.25, "steps_lost": 7, "recovered": True}),
-        (msgspec.structs.replace(STEPPED, forming=True), {"formed": 1.5}),  # and lost again before the next poll
+        (record.replace(STEPPED, forming=True), {"formed": 1.5}),  # and lost again before the next poll
     ],
 )
 def test_a_job_has_recovered_with_the_first_step_of_its_next_group(report: Report, seen: dict[str, Any]) -> None:
@@ -79,7 +81,7 @@ def test_a_job_has_recovered_with_the_first_step_of_its_next_group(report: Repor
 
 
 def test_a_job_that_reports_no_steps_has_recovered_with_its_next_group() -> None:
-    old, new = (msgspec.structs.replace(report, progress=Progress()) for report in (OLD, FORMED))
+    old, new = (record.replace(report, progress=Progress()) for report in (OLD, FORMED))
     assert not assess(INJECTION, INJECTED_AT, job(old), job(old), last_step=0).recovered
     assert assess(INJECTION, INJECTED_AT, job(old), job(new), last_step=0).recovered
 
@@ -171,7 +173,7 @@ class FakeTarget:
         round_ = faults + (since >= 2)
         formed = self.clock.now - since + 2 if since >= 2 else self.clock.now
         progress = Progress(step=int(self.clock.now), resumed_from=1, resumed_at=formed + 0.5)
-        report = msgspec.structs.replace(OLD, round=round_, formed=formed, forming=since < 2, progress=progress)
+        report = record.replace(OLD, round=round_, formed=formed, forming=since < 2, progress=progress)
         return facts(node(0, started=1.0), node(1, started=1.0), report=report)
 
 

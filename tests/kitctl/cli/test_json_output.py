@@ -18,10 +18,11 @@ from kitctl.cli.main import main
 from kitctl.output import API_VERSION
 from kitctl.output.schema import output_schema
 from kitctl.state import snapshots
-from kitctl.state.facts import NodeAssignment, PastFailure, Progress, RecoveryTimings, Report, Termination
 from kitctl.state.faults import FaultResult
 from kitctl.targets import Change
 from kitctl.targets.local.local_target import LocalTarget
+from kitjob import record
+from kitjob.report import NodeAssignment, PastFailure, Progress, RecoveryTimings, Report, Termination
 from tests.kitctl.localjobs import ended_job, running_job
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -169,7 +170,7 @@ def test_a_running_node_has_its_ranks(monkeypatch: pytest.MonkeyPatch, capsys: p
     def running(target: LocalTarget, namespace: str, name: str) -> Any:
         known = facts(target, namespace, name)
         alive = tuple(msgspec.structs.replace(node, alive=True, started=0.0) for node in known.nodes)
-        report = msgspec.structs.replace(REPORT, nodes={"0": NodeAssignment(ranks=(0, 3))})
+        report = record.replace(REPORT, nodes={"0": NodeAssignment(ranks=(0, 3))})
         return msgspec.structs.replace(known, result=None, nodes=alive, report=report)
 
     monkeypatch.setattr(LocalTarget, "job", running)

@@ -13,10 +13,10 @@ from rich.console import Console
 from kitctl.api.job import Job
 from kitctl.cli.main import main
 from kitctl.output.view import live
-from kitctl.state.facts import Progress, Report, Termination
 from kitctl.targets.local.local_target import LocalTarget
 from kitctl.targets.local.locks import acquire_lock
 from kitctl.targets.local.records import Result
+from kitjob.report import Progress, Report, Termination
 from tests.kitctl.localjobs import ended_job, running_job
 
 EVIL = "\x1b[2J\x1b]0;owned\x07[red]\u202e\nother   Succeeded"

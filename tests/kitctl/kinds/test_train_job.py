@@ -86,7 +86,7 @@ def test_the_node_range_of_a_handwritten_job(trainer: dict[str, Any], nodes: str
 def test_metrics_that_are_not_numbers_are_omitted() -> None:
     metrics = [{"name": "step", "value": "3"}, {"name": "note", "value": "warm"}, {"name": "f1", "value": "0.5"}]
     job = plain() | {"status": {"trainerStatus": {"metrics": metrics}}}
-    assert KIND.progress(job)["progress"] == {"step": 3, "eta_seconds": None, "metrics": {"f1": 0.5}}
+    assert KIND.progress(job)["progress"] == {"step": 3, "etaSeconds": None, "metrics": {"f1": 0.5}}
     assert KIND.progress(plain()) == {}
     assert KIND.progress(plain() | {"status": {"trainerStatus": {"metrics": metrics[1:]}}}) == {}, "another trainer's"
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-import msgspec
 import pytest
 
 from kitctl.base.errors import Forbidden, TargetError
 from kitctl.output.view.doctor import lines
 from kitctl.state.checks import CheckWarning, Finding, run_checks
-from kitctl.state.facts import JobFacts, NodeAssignment, NodeFacts, Progress, Report, Termination
+from kitctl.state.facts import JobFacts, NodeFacts
 from kitctl.state.running_job import check_job
+from kitjob import record
+from kitjob.report import NodeAssignment, Progress, Report, Termination
 
 
 def ends(error: Exception | None) -> str:
@@ -83,7 +84,9 @@ def test_a_training_job_has_no_warnings() -> None:
 ABSENT: Final = (node(0, alive=False, attempts=0), node(1, alive=False, attempts=0))
 SLOW: Final = Progress(step=9, snapshot_step=5, snapshot_seconds=16.0)
 WRONG: Final = {
-    "phase: failed: rank 1 failed": facts(result="Failed", failure=Termination("fatal", "rank 1 failed")),
+    "phase: failed: rank 1 failed": facts(
+        result="Failed", failure=Termination(outcome="fatal", reason="rank 1 failed")
+    ),
     "phase: pending: waits in a queue": facts(*ABSENT, report=None, note="waits in a queue"),
     "nodes: 1 of 2 do not run: node 1: not confirmed": facts(node(0), node(1, alive=False, note="not confirmed")),
     "restarts: 3, most of them (3) of node 1 on worker-1": facts(node(0), node(1, attempts=4)),
@@ -103,13 +106,11 @@ def test_a_jobs_problems_are_reported(expected: str) -> None:
 
 def test_the_cause_of_a_failed_job_and_its_fix_are_shown() -> None:
     termination = Termination(
-        "fatal", "rank 1 failed (exit code 3: no data)", error="exit code 3: no data", fix="get it"
+        outcome="fatal", reason="rank 1 failed (exit code 3: no data)", error="exit code 3: no data", fix="get it"
     )
     finding = found(facts(result="Failed", failure=termination))["phase"]
     assert (finding.what, finding.fix) == ("failed: rank 1 failed (exit code 3: no data)", "get it")
-    cut = found(facts(result="Failed", failure=msgspec.structs.replace(termination, reason="rank 1 failed", fix="")))[
-        "phase"
-    ]
+    cut = found(facts(result="Failed", failure=record.replace(termination, reason="rank 1 failed", fix="")))["phase"]
     assert cut.what == "failed: rank 1 failed (exit code 3: no data)"
     assert "kitctl logs job" in cut.fix
 

@@ -7,18 +7,10 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from kitctl.state.facts import (
-    JobFacts,
-    NodeAssignment,
-    NodeFacts,
-    PastFailure,
-    Preparation,
-    Progress,
-    QueueFacts,
-    Report,
-    Termination,
-)
+from kitctl.state.facts import JobFacts, NodeFacts, QueueFacts
 from kitctl.state.phase import derive
+from kitjob import record
+from kitjob.report import NodeAssignment, PastFailure, Preparation, Progress, Report, Termination
 
 
 def node(index: int, **more: Any) -> NodeFacts:
@@ -78,7 +70,7 @@ def test_phases(known: JobFacts, phase: str) -> None:
 def test_an_agents_warning_is_the_reason_of_a_running_job(
     result: Literal["Succeeded", "Cancelled"] | None,
 ) -> None:
-    report = msgspec.structs.replace(FORMED, warning="2 ranks train, without a process group")
+    report = record.replace(FORMED, warning="2 ranks train, without a process group")
     job = derive(facts(node(0), node(1), result=result, report=report))
     assert job.reason == ("" if result == "Cancelled" else "2 ranks train, without a process group")
 
@@ -93,7 +85,7 @@ def test_a_node_that_joins_later_does_not_make_a_running_job_look_broken() -> No
 def test_clock_skew_does_not_make_a_running_job_look_broken(ahead: float) -> None:
     """Node 1's clock is wrong: its kubelet's start time and its agent's join time are both by that clock."""
     nodes = {**FORMED.nodes, "1": NodeAssignment(ranks=(0, 1), joined=15.0 + ahead)}
-    report = msgspec.structs.replace(FORMED, nodes=nodes)
+    report = record.replace(FORMED, nodes=nodes)
     assert derive(facts(node(0), node(1, started=10.0 + ahead), report=report)).phase == "Running"
     assert derive(facts(node(0), node(1, started=16.0 + ahead), report=report)).phase == "Recovering"
 
@@ -154,7 +146,7 @@ def test_a_job_without_a_report_runs_when_its_nodes_do() -> None:
 
 # -- phases that are easy to get wrong --------------------------------------------------------------------------------
 
-SLOW = msgspec.structs.replace(FORMED, slow={"3": 1.5})
+SLOW = record.replace(FORMED, slow={"3": 1.5})
 DRAINED = Termination(outcome="drained")
 FATAL = Termination(outcome="fatal", reason="rank 1 failed")
 
@@ -186,7 +178,7 @@ def test_a_phase_is_not_forgotten_with_the_nodes(known: JobFacts, phase: str) ->
         (facts(node(0), gone(1), report=SLOW), [(), ()], {}, 0),  # Recovering
         (facts(gone(0), gone(1), suspended=True, report=SLOW), [(), ()], {}, 0),
         (facts(node(0), node(1), result="Succeeded", report=SLOW), [(), ()], {}, 0),
-        (facts(node(0), node(1), report=msgspec.structs.replace(SLOW, forming=True)), [(), ()], {}, 0),
+        (facts(node(0), node(1), report=record.replace(SLOW, forming=True)), [(), ()], {}, 0),
     ],
 )
 def test_ranks_and_stragglers_are_those_of_the_current_round(
@@ -213,7 +205,7 @@ def test_ranks_and_stragglers_are_those_of_the_current_round(
 )
 def test_a_nodes_line(one: NodeFacts, more: dict[str, Any], state: str, since: float | None) -> None:
     nodes = {"0": NodeAssignment(ranks=(0, 1))}
-    report = {"report": msgspec.structs.replace(more["report"], nodes=nodes)} if "report" in more else {}
+    report = {"report": record.replace(more["report"], nodes=nodes)} if "report" in more else {}
     (line,) = derive(facts(one, **(more | report))).nodes
     assert (line.state, line.since) == (state, since)
 
@@ -293,11 +285,11 @@ def test_the_first_failure_is_told_while_the_job_recovers(
     resumed: float | None, past: tuple[PastFailure, ...], reason: str, *, forming: bool
 ) -> None:
     progress = Progress(step=7, resumed_at=resumed)
-    report = msgspec.structs.replace(FORMED, progress=progress, failures=past, forming=forming)
+    report = record.replace(FORMED, progress=progress, failures=past, forming=forming)
     job = derive(facts(node(0, termination=LOST), node(1, termination=FAILED), report=report))
     assert (job.phase, job.reason) == ("Recovering" if forming else "Running", reason)
 
 
 def test_a_failure_of_a_pod_that_still_runs_is_told_from_the_report() -> None:
-    report = msgspec.structs.replace(FORMED, failures=(PastFailure(time=19.0, node=1, rank=2, cause="ValueError: no"),))
+    report = record.replace(FORMED, failures=(PastFailure(time=19.0, node=1, rank=2, cause="ValueError: no"),))
     assert derive(facts(node(0), node(1), report=report)).reason == "before: node 1: rank 2 failed (ValueError: no)"

@@ -17,7 +17,7 @@ from kittrain.integrations import checkpoints
 from kittrain.integrations.checkpoints import Marker
 from kittrain.job.env import rank_env
 from kittrain.rank.snapshots.folder.chain import Committed
-from kittrain.rank.training.report import Plan, Reporter
+from kittrain.rank.training.report import Plan, ProgressReporter
 from kittrain.rank.training.session import Drained
 from kittrain.rank.training.step_sync import Step, StepMessage, StepSync, StopRequest, all_reduce_message
 from kittrain.rank.world.attach import attach
@@ -43,7 +43,7 @@ class FrameworkRun:
         self.plan = Plan()
         self.loss = float("nan")
         self._request = StopRequest()
-        self._report = Reporter(world, self.plan)
+        self._report = ProgressReporter(world, self.plan)
         self._sync = StepSync(world)
         self._metrics: dict[str, float] = {}
         self._saving = 0.0

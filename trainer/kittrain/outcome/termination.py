@@ -7,12 +7,14 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from kitjob import typed
+from kitjob.names import Outcome
+from kitjob.report import Termination
 from kittrain.outcome.failures import Failure
 
 Content: TypeAlias = dict[str, Any]
-Outcome = Literal["done", "drained", "retryable", "fatal"]
 LIMIT: Final = 4096  # bytes: the kubelet truncates a termination message there
 
 
@@ -53,20 +55,16 @@ def message(ending: Ending, *, node_index: int) -> bytes:
     failure, then the traceback's first lines, then the ends of the other texts.
     """
     failure = ending.failure
-    content: Content = {
-        "outcome": ending.outcome,
-        "reason": ending.reason,
-        "rank": failure.rank if failure else None,
-        "node": node_index if ending.node is None else ending.node,
-        "time": failure.time if failure else int(time.time()),
-        "error": failure.error if failure else "",
-        "fix": failure.cause.fix if failure else "",
-        "traceback": failure.traceback if failure else "",
-        "lines": list(failure.lines) if failure else [],
-    }
-    lines: list[str] = content["lines"]
-    while lines and len(_encode(content)) > LIMIT:
-        del lines[0]
+    about: Content = {}
+    if failure:
+        lines = {"traceback": failure.traceback, "lines": failure.lines}
+        about = {"rank": failure.rank, "time": failure.time, "error": failure.error, "fix": failure.cause.fix, **lines}
+    node = node_index if ending.node is None else ending.node
+    told = Termination(**{"time": int(time.time()), **about}, outcome=ending.outcome, reason=ending.reason, node=node)
+    content: Content = typed.encode(told)
+    last: list[str] = content["lines"]
+    while last and len(_encode(content)) > LIMIT:
+        del last[0]
     for key, keep_end in (("traceback", True), ("error", False), ("reason", False), ("fix", False)):
         _cut(content, key, keep_end=keep_end)
     return _encode(content)

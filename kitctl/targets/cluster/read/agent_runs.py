@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import msgspec
 
 from kitctl.kinds import of_object
-from kitctl.state.facts import NodeAssignment, Report
 from kitctl.state.logs import Line
 from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.read import job_facts
+from kitjob.report import NodeAssignment, Report
 
 
 class AgentRun(msgspec.Struct, frozen=True):

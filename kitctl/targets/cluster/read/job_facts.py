@@ -7,14 +7,15 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
-import msgspec
-
 from kitctl.base import documents, names
 from kitctl.kinds import all_kinds, of_object
 from kitctl.kinds.job_kind import plain_env
-from kitctl.state.facts import JobFacts, NodeFacts, QueueFacts, Termination
+from kitctl.state.facts import JobFacts, NodeFacts, QueueFacts
 from kitctl.targets.cluster.read import conditions, reports
 from kitctl.targets.cluster.read.lifecycle import annotations_of
+from kitjob import typed
+from kitjob.decoders import MalformedError
+from kitjob.report import Termination
 
 Object: TypeAlias = dict[str, Any]
 Result: TypeAlias = Literal["Succeeded", "Failed", "Cancelled"]
@@ -235,9 +236,10 @@ def _created(pod: Object) -> str:
 
 def _termination(message: str) -> Termination | None:
     try:
-        return msgspec.json.decode(message, type=Termination)
-    except msgspec.MsgspecError:
+        found: Termination = typed.load(Termination, message.encode(errors="replace"))
+    except MalformedError:
         return None  # not from an agent: the container failed before it started one
+    return found
 
 
 def _failure(nodes: Sequence[NodeFacts], pods: Sequence[Object], message: str, now: float) -> Termination:

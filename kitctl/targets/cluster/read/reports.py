@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias, TypeVar
 
-import msgspec
-
 from kitctl.kinds import of_object
-from kitctl.state.facts import Preparation, Report
+from kitjob import typed
+from kitjob.decoders import MalformedError
 from kitjob.names import PREPARING_KEY, REPORT_KEY
+from kitjob.report import Preparation, Report
 
 Object: TypeAlias = dict[str, Any]
 T = TypeVar("T")
@@ -22,7 +22,7 @@ def report(config_map: Object | None) -> Report | None:
 def own_report(job: Object) -> Report | None:
     """A report from the job's own status, if no ConfigMap has one."""
     parts = of_object(job).progress(job)
-    return msgspec.convert(parts, Report, strict=False) if parts else None
+    return typed.decode(Report, parts) if parts else None
 
 
 def preparing(config_map: Object | None) -> dict[int, Preparation]:
@@ -38,6 +38,7 @@ def _data(config_map: Object | None) -> dict[str, str]:
 
 def _read(text: str, kind: type[T]) -> T | None:
     try:
-        return msgspec.json.decode(text, type=kind)
-    except msgspec.MsgspecError:
+        found: T = typed.load(kind, text.encode(errors="replace"))
+    except MalformedError:
         return None
+    return found

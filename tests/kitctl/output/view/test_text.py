@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from kitctl.output.view.columns import columns
 from kitctl.output.view.text import failure_lines, job_list, job_page, progress_line
-from kitctl.state.facts import PastFailure, Progress, RecoveryTimings, Termination
 from kitctl.state.phase import JobState, NodeState
+from kitjob import record
+from kitjob.report import PastFailure, Progress, RecoveryTimings, Termination
 
 RUNNING = JobState(
     name="digits",
@@ -82,7 +83,7 @@ def test_a_job_that_reports_no_steps_is_not_said_to_lack_a_snapshot() -> None:
 
 @pytest.mark.parametrize("step", [None, 0])  # no snapshot yet, in two spellings
 def test_a_job_without_a_snapshot_is_reported(step: int | None) -> None:
-    progress = msgspec.structs.replace(RUNNING.progress, snapshot_step=step)
+    progress = record.replace(RUNNING.progress, snapshot_step=step)
     assert "Snapshot   none yet, in /snapshots" in job_page(replace(RUNNING, progress=progress), now=200.0)
 
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kitctl.spec.job_spec import JobSpec
-from kitctl.state.facts import Termination
 from kitctl.targets.local.reconcile import Finish, Observed, Start, Stop, pause, reconcile
 from kitctl.targets.local.records import Desired, Exited, Started
+from kitjob.report import Termination
 from kitjob.sections import Policy
 
 NOW = 1000.0

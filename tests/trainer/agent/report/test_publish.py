@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
+from kitjob.report import Preparation, Progress, Report
 from kittrain.agent.report import publish
 from kittrain.agent.report.configmap import ConfigMapSink
 from kittrain.agent.report.publish import Reporter
@@ -21,6 +21,7 @@ from kittrain.agent.report.report_sinks import FileSink, Sink, sink_of
 from kittrain.job.env import node_env
 from kittrain.outcome.failures import Failure
 from tests.trainer.nodes import free_port
+from tests.trainer.reports import plain, report_in
 
 
 def reporter(folder: Path, index: int, sink: Sink | None = None) -> Reporter:
@@ -33,7 +34,7 @@ def until(folder: Path, key: str, *, expected: object) -> dict[str, Any]:
     """Wait until a key of the report has this value; returns the report."""
     while True:
         with suppress(FileNotFoundError):
-            report: dict[str, Any] = json.loads((folder / "report.json").read_text())
+            report: dict[str, Any] = report_in(folder / "report.json")
             if report[key] == expected:
                 return report
         time.sleep(0.01)
@@ -73,8 +74,8 @@ def test_assignments_follow_the_group_rank_and_rounds_only_grow(tmp_path: Path) 
     assert meet(port, "a", [first, second]) == [1, 1]
     (tmp_path / "progress-0.json").write_text('{"step": 5}')
     first.stop()
-    report = json.loads((tmp_path / "report.json").read_text())
-    assert report["progress"] == {"step": 5}
+    report = report_in(tmp_path / "report.json")
+    assert report["progress"] == plain(Progress(step=5))
     assert report["nodes"]["1"].pop("joined") > 0
     assert report["nodes"]["1"] == {
         "pod": "job-1",
@@ -82,6 +83,8 @@ def test_assignments_follow_the_group_rank_and_rounds_only_grow(tmp_path: Path) 
         "group_rank": 1,
         "ranks": [2, 3],
         "agent_runs": 0,
+        "agent_restarts": 0,
+        "restart_cause": "",
     }
 
     # Node 0 restarts and knows no round; node 1 has group rank 0 now.
@@ -89,10 +92,10 @@ def test_assignments_follow_the_group_rank_and_rounds_only_grow(tmp_path: Path) 
     newcomer = reporter(tmp_path, 0)
     assert meet(port, "b", [second, newcomer]) == [2, 2]
     second.stop()
-    report = json.loads((tmp_path / "report.json").read_text())
+    report = report_in(tmp_path / "report.json")
     assert (report["run"], report["round"], report["world_size"]) == ("run-1", 2, 4)
     assert report["nodes"]["0"]["ranks"] == [2, 3]
-    assert report["progress"] == {}
+    assert report["progress"] == plain(Progress())
     assert report["updated"].endswith("Z")
     assert report["forming"] is False
     del store
@@ -106,7 +109,7 @@ def test_a_warning_of_rank_0_is_reported(tmp_path: Path) -> None:
     (tmp_path / "progress-0.json").write_text(json.dumps({"step": 40, "warning": "the loss is nan since step 31"}))
     assert leader.warning == "the loss is nan since step 31"
     leader.stop()
-    report = json.loads((tmp_path / "report.json").read_text())
+    report = report_in(tmp_path / "report.json")
     assert report["warning"] == "the loss is nan since step 31"
     del store
 
@@ -136,17 +139,17 @@ class FaultySink:
         self._error = error
         self._hangs = hangs
 
-    def put(self, _report: Mapping[str, Any]) -> None:
+    def put(self, report: Report) -> None:
         self.put_up += 1
         if self._hangs:
             self.released.wait()
         if self._error:
             raise OSError(self._error)
 
-    def last(self) -> Mapping[str, Any]:
-        return {}
+    def last(self) -> Report | None:
+        return None
 
-    def prepare(self, _node: int, _note: Mapping[str, Any] | None) -> None:
+    def prepare(self, node: int, note: Preparation | None) -> None:
         raise NotImplementedError
 
 
@@ -182,10 +185,10 @@ def test_a_sink_that_hangs_blocks_neither_a_new_round_nor_the_end(
 
 def test_the_file_is_replaced_atomically(tmp_path: Path) -> None:
     sink = FileSink(tmp_path / "report.json")
-    sink.put({"round": 1})
+    sink.put(Report(round=1))
     with (tmp_path / "report.json").open() as reader:
-        sink.put({"round": 2})
-        assert json.load(reader) == {"round": 1}
+        sink.put(Report(round=2))
+        assert json.load(reader)["round"] == 1
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
@@ -226,7 +229,7 @@ def test_failures_are_reported_and_survive_the_node_that_saw_them(tmp_path: Path
     newcomer = reporter(tmp_path, 1)  # node 1 is lost, and its memory of failures
     meet(port, "c", [first, newcomer])
     first.stop()
-    report = json.loads((tmp_path / "report.json").read_text())
+    report = report_in(tmp_path / "report.json")
     reported = [(one["node"], one["rank"], one["cause"]) for one in report["failures"] if one["time"] > 0]
     assert sorted(reported) == [(0, 1, "ValueError: no"), (1, 3, "KeyError: 'x'")]
     for number in range(30):

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from kitjob.record import replace
+from kitjob.report import Progress, RecoveryTimings
 from kittrain.agent.report.resumed_steps import ResumedSteps
 
 
 def seen(resumed: ResumedSteps, **progress: Any) -> bool:
-    return resumed.add(lambda: progress)
+    return resumed.add(lambda: Progress(**progress))
 
 
 @pytest.mark.parametrize(
@@ -25,35 +27,35 @@ def seen(resumed: ResumedSteps, **progress: Any) -> bool:
 )
 def test_lost_steps_are_told_once(reached: int, resumed_from: int, text: str) -> None:
     resumed = ResumedSteps()
-    former = {"step": reached, "resumed_at": 5.0}
-    resumed.restart(resumed.reached(former), former)
+    former: dict[str, Any] = {"step": reached, "resumed_at": 5.0}
+    resumed.restart(resumed.reached(Progress(**former)), Progress(**former))
     assert not seen(resumed, **former), "the former ranks'"
     assert not seen(resumed, step=resumed_from, resumed_from=resumed_from, resumed_at=None), "no step yet"
-    now = {"step": resumed_from + 1, "resumed_from": resumed_from, "resumed_at": 9.0}
+    now: dict[str, Any] = {"step": resumed_from + 1, "resumed_from": resumed_from, "resumed_at": 9.0}
     assert seen(resumed, **now) == bool(text)
     assert resumed.text == text
     assert not seen(resumed, **now)
-    recovery = {"cause": "node 1 is lost", "stop": 0.1}
+    recovery = RecoveryTimings(cause="node 1 is lost", stop=0.1)
     told = resumed.explained(recovery)
-    assert told == ({**recovery, "cause": f"node 1 is lost; {text}"} if text else recovery)
-    resumed.restart(0, now)
+    assert told == (replace(recovery, cause=f"node 1 is lost; {text}") if text else recovery)
+    resumed.restart(0, Progress(**now))
     assert resumed.explained(recovery) == recovery
     assert resumed.explained(None) is None
 
 
 def test_without_a_former_start_nothing_is_read() -> None:
     resumed = ResumedSteps()
-    resumed.restart(ResumedSteps.reached({}), {})
+    resumed.restart(ResumedSteps.reached(Progress()), Progress())
     assert not resumed.add(lambda: pytest.fail("it was read"))
 
 
 def test_what_only_a_report_knows_is_a_least_number_and_a_warning() -> None:
     resumed = ResumedSteps()
-    resumed.restart(0, {})
+    resumed.restart(0, Progress())
     resumed.remember(312)
     assert seen(resumed, step=301, resumed_from=300, resumed_at=9.0)
     assert resumed.text == resumed.warning == "resumed at step 300: at least 12 steps lost"
-    resumed.restart(320, {"resumed_at": 9.0})
+    resumed.restart(320, Progress(resumed_at=9.0))
     assert seen(resumed, step=301, resumed_from=300, resumed_at=11.0)
     assert resumed.text == "resumed at step 300: 20 steps lost"
     assert not resumed.warning, "the recovery's cause has it"

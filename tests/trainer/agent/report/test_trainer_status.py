@@ -13,15 +13,17 @@ from typing import Any
 
 import pytest
 
+from kitjob import typed
+from kitjob.report import Progress, Report
 from kittrain.agent.report import trainer_status
 from kittrain.agent.report.report_sinks import FileSink, Sinks, sink_of
 from kittrain.agent.report.trainer_status import StatusRejectedError, TrainerStatusSink, status_of
 
-REPORT: dict[str, Any] = {
-    "updated": "2026-01-01T00:00:00Z",
-    "world_size": 3,
-    "progress": {"step": 50, "total_steps": 200, "loss": 0.25, "eta_seconds": 12.4, "metrics": {"accuracy": 0.9}},
-}
+REPORT = Report(
+    updated="2026-01-01T00:00:00Z",
+    world_size=3,
+    progress=Progress(step=50, total_steps=200, loss=0.25, eta_seconds=12.4, metrics={"accuracy": 0.9}),
+)
 
 
 class Server(HTTPServer):
@@ -91,9 +93,9 @@ def test_progress_and_metrics_are_posted_with_the_pods_token(sink: TrainerStatus
 
 
 def test_a_report_without_progress_has_only_its_time() -> None:
-    (status,) = status_of({"updated": "now", "progress": None}).values()
+    (status,) = status_of(Report(updated="now")).values()
     assert status == {"metrics": [], "lastUpdatedTime": "now"}
-    assert "progressPercentage" not in status_of({"updated": "now", "progress": {"step": 3}})["trainerStatus"]
+    assert "progressPercentage" not in status_of(Report(updated="now", progress=Progress(step=3)))["trainerStatus"]
 
 
 def test_a_rejected_report_is_an_error_with_the_field(sink: TrainerStatusSink, server: Server) -> None:
@@ -127,4 +129,4 @@ def test_without_the_feature_gate_there_is_no_such_sink(tmp_path: Path) -> None:
     assert both.interval == FileSink.interval
     with pytest.raises(OSError, match="trainerStatus"):
         both.put(REPORT)
-    assert json.loads((tmp_path / "report").read_text()) == REPORT, "the other one failed"
+    assert typed.load(Report, (tmp_path / "report").read_bytes()) == REPORT, "the other one failed"

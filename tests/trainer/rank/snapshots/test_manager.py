@@ -15,7 +15,6 @@ import torch
 from torch import nn
 
 from kittrain import World
-from kittrain.job.env import RankEnv
 from kittrain.rank.snapshots.files import shards
 from kittrain.rank.snapshots.folder.archive import Archive, SnapshotError
 from kittrain.rank.snapshots.folder.fence import Fence, Fenced
@@ -23,7 +22,7 @@ from kittrain.rank.snapshots.manager import SnapshotManager
 from kittrain.rank.snapshots.state.state import State
 from kittrain.rank.snapshots.state.tensor_reader import load_full
 from kittrain.rank.world.order import Cursor, Order
-from tests.trainer.settings import job
+from tests.trainer.settings import rank_of
 
 
 class Run:
@@ -32,7 +31,7 @@ class Run:
     def __init__(self, folder: Path, *, keep: int = 3, **env: Any) -> None:
         self.model = nn.Linear(2, 2)
         self.optimizer = torch.optim.SGD(self.model.parameters(), momentum=0.9)
-        rank_env = RankEnv(job=job(snapshots__keep=keep), run_id="run", snapshot_dir=folder, **env)
+        rank_env = rank_of(snapshots__keep=keep, run_id="run", snapshot_dir=folder, **env)
         world = World(env=rank_env, device=torch.device("cpu"))
         state = State(model=self.model, optimizer=self.optimizer)
         self.snapshots = SnapshotManager(world, state, Order(samples=10, batch=1))
@@ -146,14 +145,14 @@ def test_a_state_that_grows_gets_a_new_layout(tmp_path: Path) -> None:
 
 
 def test_without_a_copy_training_waits_until_the_state_is_written(tmp_path: Path) -> None:
-    run = Run(tmp_path, snapshot_copy=False)
+    run = Run(tmp_path, snapshots__copy=False)
     weights = run.model.weight.detach().clone()
     run.snapshots.begin(Cursor(0, 1), {})
     assert run.snapshots.written
     run.model.weight.data.fill_(7)
     run.finish_writing()
     assert torch.equal(load_full(tmp_path / "step-00000001-g0001")["model/weight"], weights)
-    assert Run(tmp_path, snapshot_copy=False).model.weight.equal(weights)
+    assert Run(tmp_path, snapshots__copy=False).model.weight.equal(weights)
 
 
 def test_finish_writes_the_model_file_and_the_marker(tmp_path: Path) -> None:
@@ -166,7 +165,7 @@ def test_finish_writes_the_model_file_and_the_marker(tmp_path: Path) -> None:
 
 
 def test_finish_writes_no_model_file_if_disabled(tmp_path: Path) -> None:
-    run = Run(tmp_path, model_file=False)
+    run = Run(tmp_path, snapshots__model_file=False)
     run.snapshots.finish()
     assert not (tmp_path / "model.pt").exists()
     assert json.loads((tmp_path / ".finished-run").read_text())["model"] == ""

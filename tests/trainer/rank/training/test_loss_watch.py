@@ -24,11 +24,14 @@ from kittrain.rank.snapshots.folder.snapshot import Manifest
 from kittrain.rank.training.loss_watch import LossWatch
 from kittrain.rank.world.order import Cursor
 from tests.trainer.loops import settled
+from tests.trainer.settings import rank_of
 
 
 def world(folder: Path, **env: Any) -> World:
-    options: dict[str, Any] = {"snapshot_every": 2, "snapshot_keep": 1, "progress_file": folder / "progress.json"} | env
-    return attach(env=RankEnv(run_id="run", snapshot_dir=folder / "snapshots", **options))
+    options: dict[str, Any] = {"snapshots__every_steps": 2, "snapshots__keep": 1} | env
+    return attach(
+        env=rank_of(run_id="run", snapshot_dir=folder / "snapshots", progress_file=folder / "progress.json", **options)
+    )
 
 
 def saved(folder: Path) -> dict[int, Manifest]:
@@ -119,13 +122,13 @@ def test_a_masked_model_is_finite(tmp_path: Path) -> None:
     assert {step: one.not_finite for step, one in saved(tmp_path).items()} == {4: ""}
 
 
-@pytest.mark.parametrize("every", [{"snapshot_keep_every": 3}, {"snapshot_keep_best": "min:error"}])
+@pytest.mark.parametrize("every", [{"snapshots__keep_every": 3}, {"snapshots__keep_best": "min:error"}])
 def test_a_run_of_its_own_loop_keeps_it_through_a_restart(tmp_path: Path, every: dict[str, Any]) -> None:
     """In the second run every loss is NaN."""
     for steps, first_bad in ((6, 5), (10, 0)):
         model = nn.Linear(2, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
-        with Run(world(tmp_path, snapshot_every=1, **every), model=model, optimizer=optimizer) as run:
+        with Run(world(tmp_path, snapshots__every_steps=1, **every), model=model, optimizer=optimizer) as run:
             for done in run.steps(steps):
                 loss = square(model, torch.ones(1, 2)) * (math.nan if done + 1 >= first_bad else 1)
                 loss.backward()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from dataclasses import replace
@@ -15,10 +14,11 @@ import torch
 from kittrain.job.env import RankEnv
 from kittrain.rank.snapshots.folder.chain import Committed
 from kittrain.rank.training import report
-from kittrain.rank.training.report import Plan, Reporter, Speed, format_duration
+from kittrain.rank.training.report import Plan, ProgressReporter, Speed, format_duration
 from kittrain.rank.training.step_sync import Step
 from kittrain.rank.world.distributed import World
 from kittrain.rank.world.order import Cursor, Order
+from tests.trainer.reports import progress_in
 
 ORDER = Order(samples=10, batch=4)
 STEP = Step(number=4, generation=1, cursor=Cursor(1, 4), ids=[], size=4, epoch=1, loss=0.25)
@@ -31,13 +31,13 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "LINE_SECONDS", 0.0)
 
 
-def reporter(file: Path | None = None, rank: int = 0) -> Reporter:
+def reporter(file: Path | None = None, rank: int = 0) -> ProgressReporter:
     world = World(env=RankEnv(rank=rank, world_size=2, progress_file=file), device=torch.device("cpu"))
-    return Reporter(world, Plan(epochs=3, steps_per_epoch=ORDER.steps_per_epoch))
+    return ProgressReporter(world, Plan(epochs=3, steps_per_epoch=ORDER.steps_per_epoch))
 
 
 def read(file: Path) -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads(file.read_text())
+    facts: dict[str, Any] = progress_in(file)
     return facts
 
 
@@ -60,6 +60,7 @@ def test_the_progress_file(tmp_path: Path) -> None:
         "epoch": 2,
         "epochs": 3,
         "loss": 0.25,
+        "steps_per_second": None,
         "snapshot_step": 3,
         "resumed_from": 3,
         "snapshot_seconds": 1.5,

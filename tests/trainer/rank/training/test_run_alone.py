@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -16,15 +15,16 @@ from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, TensorDataset
 
 from kittrain import Data, Drained, Run, Step, World, attach
-from kittrain.job.env import RankEnv
 from kittrain.outcome import marker
 from kittrain.rank.snapshots.folder.snapshot import read_manifest
 from kittrain.rank.snapshots.proof import prove
 from kittrain.rank.snapshots.state.state import StateError
+from tests.trainer.reports import progress_in
+from tests.trainer.settings import rank_of
 
 
 def world(folder: Path | None = None, **env: Any) -> World:
-    return attach(env=RankEnv(run_id="run", snapshot_dir=folder, **env))
+    return attach(env=rank_of(run_id="run", snapshot_dir=folder, **env))
 
 
 def stop(_step: Step) -> None:
@@ -222,7 +222,7 @@ def test_progress_and_metrics(tmp_path: Path, capsys: pytest.CaptureFixture[str]
                     run.step(torch.tensor(0.5) if epoch else 0.25, samples=8)
             run.log(accuracy=torch.tensor(0.75), rate=0.1)
         assert run.steps_done == 9
-    facts = json.loads(file.read_text())
+    facts = progress_in(file)
     keys = ("step", "total_steps", "epoch", "epochs", "loss", "metrics")
     assert [facts[key] for key in keys] == [9, 9, 3, 3, 0.5, {"accuracy": 0.75, "rate": pytest.approx(0.1)}]
     assert [(one.number, one.epoch, one.loss, one.size) for one in seen][2:4] == [(3, 0, 0.25, 8), (4, 1, 0.5, 8)]
@@ -245,7 +245,7 @@ def test_leaving_a_run_early_finishes_it_and_an_error_does_not(tmp_path: Path) -
 
 
 def test_a_snapshot_on_request_is_the_best_one(tmp_path: Path) -> None:
-    env = {"snapshot_every": 1000, "snapshot_keep": 1, "snapshot_keep_best": "max:accuracy"}
+    env = {"snapshots__every_steps": 1000, "snapshots__keep": 1, "snapshots__keep_best": "max:accuracy"}
     with Run(world(tmp_path, **env), model=nn.Linear(1, 1)) as run:
         for done in run.steps(6):
             run.step()

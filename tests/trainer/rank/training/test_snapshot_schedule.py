@@ -28,9 +28,9 @@ def test_a_delayed_snapshot_does_not_delay_the_next_ones() -> None:
 
 
 def test_only_rank_0_has_a_clock() -> None:
-    assert SnapshotSchedule(RankEnv(job=job(snapshots__every=0)), every=5).time_due
-    assert not SnapshotSchedule(RankEnv(job=job(snapshots__every=0), rank=1), every=5).time_due
-    assert not SnapshotSchedule(RankEnv(job=job(snapshots__every=3600)), every=5).time_due
+    assert SnapshotSchedule(RankEnv(job=job(snapshots__every="0")), every=5).time_due
+    assert not SnapshotSchedule(RankEnv(job=job(snapshots__every="0"), rank=1), every=5).time_due
+    assert not SnapshotSchedule(RankEnv(job=job(snapshots__every="1h")), every=5).time_due
     assert not SnapshotSchedule(RankEnv(), every=5).time_due
     assert SnapshotSchedule(RankEnv(rank=1), every=5).is_due(1, time_due=True)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
+from kitjob import typed
+from kitjob.decoders import MalformedError
 from kitjob.names import PREPARING_KEY, REPORT_KEY
+from kitjob.report import Preparation, Report
 from kittrain.system.apiserver import ApiError, ApiServer
 
 ERRORS: Final[Mapping[int, str]] = {
@@ -34,15 +36,15 @@ class ConfigMapSink:
     name: str
     server: ApiServer = field(default_factory=ApiServer)
 
-    def put(self, report: Mapping[str, Any]) -> None:
+    def put(self, report: Report) -> None:
         """Replace the report.
 
         Raises:
             ReportRejectedError: it was rejected.
         """
-        self._set(REPORT_KEY, json.dumps(report))
+        self._set(REPORT_KEY, typed.dump(report).decode())
 
-    def last(self) -> Mapping[str, Any]:
+    def last(self) -> Report | None:
         """The key's content.
 
         Raises:
@@ -52,15 +54,15 @@ class ConfigMapSink:
             found = self.server.get("api/v1", "configmaps", self.name)
         except ApiError as error:
             raise ReportRejectedError(f"the ConfigMap {self.name}: {error}") from error
-        return parsed((found.get("data") or {}).get(REPORT_KEY) or "{}")
+        return parsed((found.get("data") or {}).get(REPORT_KEY) or "")
 
-    def prepare(self, node: int, note: Mapping[str, Any] | None) -> None:
+    def prepare(self, node: int, note: Preparation | None) -> None:
         """Replace or remove the node's key.
 
         Raises:
             ReportRejectedError: it was rejected.
         """
-        self._set(f"{PREPARING_KEY}{node}", None if note is None else json.dumps(note))
+        self._set(f"{PREPARING_KEY}{node}", None if note is None else typed.dump(note).decode())
 
     def _set(self, key: str, text: str | None) -> None:
         try:
@@ -70,10 +72,10 @@ class ConfigMapSink:
             raise ReportRejectedError(why) from error
 
 
-def parsed(text: str | bytes) -> Mapping[str, Any]:
-    """A report's JSON; empty if it is none."""
+def parsed(text: str | bytes) -> Report | None:
+    """A report's JSON; None if it is none."""
     try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+        report: Report = typed.load(Report, text.encode() if isinstance(text, str) else text)
+    except MalformedError:
+        return None
+    return report

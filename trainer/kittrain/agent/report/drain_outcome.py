@@ -5,9 +5,9 @@ Why: decision 27.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from kitjob.report import Progress
 from kittrain.job.env import WORKER_DRAINED
 
 Codes = Sequence[int | None]  # exit codes by local rank; None while running
@@ -51,7 +51,7 @@ class DrainOutcome:
         return now > self._deadline
 
 
-def drained_reason(progress: Mapping[str, Any], *, grace: float, killed: bool) -> str:
+def drained_reason(progress: Progress, *, grace: float, killed: bool) -> str:
     """Why a drained node has ended, and what is lost if its ranks had to be killed.
 
     Args:
@@ -61,7 +61,7 @@ def drained_reason(progress: Mapping[str, Any], *, grace: float, killed: bool) -
     """
     if not killed:
         return "received a stop signal"
-    step, saved = int(progress.get("step") or 0), progress.get("snapshot_step")
+    step, saved = progress.step or 0, progress.snapshot_step
     lost = f", and at least steps {saved + 1} to {step} are lost" if saved is not None and step > saved else ""
     return (
         f"received a stop signal; its ranks were killed before they had saved and ended{lost}; "

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
+from kitjob.report import PastFailure
 from kittrain.outcome.failures import Failure
 
 LIMIT: Final = 10  # failures
@@ -16,15 +17,15 @@ class FailureLog:
 
     def __init__(self, node_index: int) -> None:
         self._node = node_index
-        self.known: list[dict[str, Any]] = []
+        self.known: list[PastFailure] = []
 
     def add(self, failure: Failure, ranks: tuple[int, int]) -> None:
         """Add a failure of one of this node's ranks (given as first and last); consequences of it are ignored."""
         if failure.kind in {"own", "left", "hang"} and ranks[0] <= failure.rank <= ranks[1]:
-            entry = {"time": round(time.time(), 3), "node": self._node, "rank": failure.rank, "cause": failure.brief}
-            self.merge([entry])
+            now = round(time.time(), 3)
+            self.merge([PastFailure(time=now, node=self._node, rank=failure.rank, cause=failure.brief)])
 
-    def merge(self, failures: Iterable[dict[str, Any]]) -> None:
+    def merge(self, failures: Iterable[PastFailure]) -> None:
         """Add failures that other nodes know."""
         fresh = [one for one in failures if one not in self.known]
-        self.known = sorted([*self.known, *fresh], key=lambda one: (one["time"], one["node"]))[-LIMIT:]
+        self.known = sorted([*self.known, *fresh], key=lambda one: (one.time, one.node))[-LIMIT:]

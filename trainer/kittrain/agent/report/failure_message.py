@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from kitjob.names import Outcome
 from kittrain.outcome.failures import Budget, Failure
-from kittrain.outcome.termination import Ending, Outcome
+from kittrain.outcome.termination import Ending
 
 
 class GivenUpError(Exception):

@@ -10,6 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from kitjob import typed
+from kitjob.decoders import MalformedError
+from kitjob.record import replace
+from kitjob.report import NodeAssignment, PastFailure, RankProgress, Report
 from kittrain.agent.hooks.script_progress import alone
 from kittrain.agent.rendezvous.resumes import Resume
 from kittrain.agent.report.assignment import assignment
@@ -17,7 +21,7 @@ from kittrain.agent.report.departures import Departures, departure
 from kittrain.agent.report.failure_log import FailureLog
 from kittrain.agent.report.observed import Ranks, Store
 from kittrain.agent.report.private_files import PrivateFiles
-from kittrain.agent.report.recovery import RecoveryTimings
+from kittrain.agent.report.recovery import RecoveryClock
 from kittrain.agent.report.report_sinks import Sink
 from kittrain.agent.report.resumed_steps import ResumedSteps
 from kittrain.agent.report.steps_taken import StepsTaken, last_step
@@ -26,6 +30,7 @@ from kittrain.outcome.failures import Failure
 from kittrain.system.console import log
 from kittrain.system.texts import fit
 
+NOTHING: Final = RankProgress()
 FINAL_REPORT_TIMEOUT: Final = 3.0  # seconds to write the last report: a draining node has little time
 
 
@@ -44,7 +49,7 @@ class Reporter:
         self.departed: Failure | None = None  # if one of this node's ranks ended it by leaving
         self.script_steps = 0  # as ``Ranks.script_steps``, of the last round
         self._failures = FailureLog(node.node_index)
-        self.recovery = RecoveryTimings()
+        self.recovery = RecoveryClock()
         self._round = 0
         self._unknown = False  # whether no agent knows how far the last round's ranks were: its leader is gone
         self._leads = False  # whether this node has group rank 0
@@ -53,13 +58,13 @@ class Reporter:
         self._alone = ""  # a warning that ranks train models of their own
         self._world = 1
         self.loaded = 0  # as ``Ranks.loaded``, of this round, and of all nodes' former ones
-        self._script_progress: Mapping[str, Any] = {}  # of a script that writes no progress file
+        self._script_progress = RankProgress()  # of a script that writes no progress file
         self._taken = StepsTaken()  # by such a script
         self._resumed = ResumedSteps()  # in the library's loop
         self.files = PrivateFiles(node)
         self._restarts = 0  # of the ranks, after a failure
         self._failed = False  # the last round
-        self._report: dict[str, Any] | None = None  # if this node has group rank 0
+        self._report: Report | None = None  # if this node has group rank 0
         self._round_over = False
         self._changed = threading.Event()
         self._stopping = False
@@ -75,23 +80,27 @@ class Reporter:
             torch.distributed.DistError: the store or another node is lost.
         """
         self._ranks, self._world = ranks, world
+        index = self._node.node_index
         known = {
             "round": self._round,
-            "failures": self._failures.known,
+            "failures": typed.encode(self._failures.known),
             "loaded": self.loaded,
             "departures": self.departures.facts,
             "restarts": self._restarts + self._failed,
             "taken": self._taken.marks,
             "reached": self._resumed.reached(self._own_progress()) if self._leads else 0,
         }
-        store.set(f"kit/node/{group_rank}", json.dumps({"node": assignment(self._node, group_rank, ranks), **known}))
+        store.set(
+            f"kit/node/{group_rank}",
+            json.dumps({"node": typed.encode(assignment(self._node, group_rank, ranks)), "index": index, **known}),
+        )
         if group_rank == 0:
             nodes = [json.loads(text) for text in store.multi_get([f"kit/node/{i}" for i in range(group_size)])]
             most = {key: max(node[key] for node in nodes) for key in ("round", "loaded", "restarts", "reached")}
             taken = max((node["taken"] for node in nodes), key=last_step)
             departed = departure([node["departures"] for node in nodes])
             store.set("kit/round", json.dumps({**most, "taken": taken, "departed": departed}))
-            self._failures.merge(failure for node in nodes for failure in node["failures"])
+            self._failures.merge(typed.decode(PastFailure, one) for node in nodes for one in node["failures"])
         agreed = json.loads(store.get("kit/round"))
         self._round, self.loaded, self._restarts = agreed["round"] + 1, agreed["loaded"], agreed["restarts"]
         self._failed, self._leads = False, group_rank == 0
@@ -103,7 +112,9 @@ class Reporter:
         self.departures = Departures(round=self._round, size=group_size)
         self._round_over, self._timings, self._slow = False, {}, set()
         if group_rank == 0 and self._sink:
-            self._lead(self._sink, {str(node["node"].pop("index")): node["node"] for node in nodes}, world)
+            self._lead(
+                self._sink, {str(node["index"]): typed.decode(NodeAssignment, node["node"]) for node in nodes}, world
+            )
         else:
             self._report = None  # another node writes it now
         return self._round
@@ -120,14 +131,14 @@ class Reporter:
         return self._round_over
 
     @property
-    def progress(self) -> Mapping[str, Any]:
+    def progress(self) -> RankProgress:
         """How far the ranks are, on the node with rank 0; else what this node's ranks show."""
         return self._progress()
 
     @property
     def warning(self) -> str:
         """What is probably not as it should be, although the ranks run or have succeeded; it was logged."""
-        found = self._alone or str(self._progress().get("warning") or "") or self.files.difference
+        found = self._alone or self._progress().warning or self.files.difference
         return found or self._taken.anew or self._resumed.warning
 
     def failed(self, failure: Failure) -> None:
@@ -146,7 +157,7 @@ class Reporter:
         self._failed = self._failed or failed
         self.recovery.begin(cause, noticed=noticed)
         if self._report:
-            self._report = {**self._report, "forming": True}
+            self._report = replace(self._report, forming=True)
             self._changed.set()
 
     def observe(
@@ -176,7 +187,8 @@ class Reporter:
             self._log(self._resumed.text)
         for text in self.files.observe(ranks.saved, resumes):
             self._log(f"warning: {text}")
-        self._script_progress = {**ranks.script_progress, **self._taken.facts} or self._script_progress
+        if facts := {**ranks.script_progress, **self._taken.facts}:
+            self._script_progress = RankProgress(**facts)
         warned = self._alone
         self._alone = alone(training=training_alone, group=ranks.group, separate=ranks.separate, world=self._world)
         if self._alone and not warned:
@@ -194,18 +206,17 @@ class Reporter:
         if self._thread:
             self._thread.join(FINAL_REPORT_TIMEOUT)
 
-    def _lead(self, sink: Sink, nodes: Mapping[str, Any], world: int) -> None:
+    def _lead(self, sink: Sink, nodes: dict[str, NodeAssignment], world: int) -> None:
         if not self._report:
             self._progress_file.unlink(missing_ok=True)  # left from an earlier round
-        self._report = {
-            "run": self._node.run_id,
-            "round": self._round,
-            "formed": time.time(),
-            "forming": False,
-            "world_size": world,
-            "restarts": self._restarts,
-            "nodes": nodes,
-        }
+        self._report = Report(
+            run=self._node.run_id,
+            round=self._round,
+            formed=time.time(),
+            world_size=world,
+            restarts=self._restarts,
+            nodes=nodes,
+        )
         self._changed.set()
         if not self._thread:
             self._thread = threading.Thread(target=self._run, args=(sink,), name="report", daemon=True)
@@ -222,36 +233,35 @@ class Reporter:
             last, report = self._stopping, self._report
             if report:
                 now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-                self._put(sink, {**report, "updated": now, "progress": self._progress(), **self._health(report)})
+                self._put(sink, replace(report, updated=now, progress=self._progress(), **self._health(report)))
 
     def _remember(self, sink: Sink) -> None:
         """Take the step that a former leader of this run has reported last: that agent is gone."""
         try:
             former = sink.last()
-            progress = dict(former.get("progress") or {})
-            if former.get("run") == self._node.run_id and "steps_per_second" not in progress:
-                self._resumed.remember(ResumedSteps.reached(progress))
-        except (OSError, ValueError, TypeError):
+            if former and former.run == self._node.run_id and not former.progress.of_own_loop:
+                self._resumed.remember(ResumedSteps.reached(former.progress))
+        except OSError:
             return  # only a number is missing, and the first report says what is wrong with the sink
 
-    def _health(self, report: Mapping[str, Any]) -> dict[str, Any]:
+    def _health(self, report: Report) -> dict[str, Any]:
         """Step times and failures, per node and not per rank: a ConfigMap holds at most 1 MiB."""
         busy = {int(rank): seconds for rank, seconds in self._timings.get("busy", {}).items()}
         slowest = {
             index: round(max(busy[rank] for rank in ranks), 4)
-            for index, node in report["nodes"].items()
-            if (ranks := [rank for rank in range(node["ranks"][0], node["ranks"][1] + 1) if rank in busy])
+            for index, node in report.nodes.items()
+            if (ranks := [rank for rank in range(node.ranks[0], node.ranks[1] + 1) if rank in busy])
         }
-        slow, failures = self._timings.get("slow", {}), self._failures.known
+        slow, failures = self._timings.get("slow", {}), tuple(self._failures.known)
         return {
             "busy": slowest,
-            "slow": slow,
+            "slow": dict(slow),
             "last_recovery": self._resumed.explained(self.recovery.complete),
             "failures": failures,
             "warning": self.warning or self.files.notice,
         }
 
-    def _put(self, sink: Sink, report: Mapping[str, Any]) -> None:
+    def _put(self, sink: Sink, report: Report) -> None:
         try:
             sink.put(report)
         except OSError as error:  # a full disk or an unreachable server: the next report may succeed
@@ -263,12 +273,14 @@ class Reporter:
     def _log(self, text: str) -> None:
         log(self._node.node_index, text)
 
-    def _progress(self) -> Mapping[str, Any]:
-        return self._own_progress() or self._script_progress
+    def _progress(self) -> RankProgress:
+        own = self._own_progress()
+        return self._script_progress if own == NOTHING else own
 
-    def _own_progress(self) -> Mapping[str, Any]:
-        """What the library's loop has written; empty if the script does not use it, or it has not yet."""
+    def _own_progress(self) -> RankProgress:
+        """What the library's loop has written; nothing if the script does not use it, or it has not yet."""
         try:
-            return dict(fit(dict(json.loads(self._progress_file.read_bytes()))))
-        except (OSError, ValueError, TypeError):
-            return {}
+            found: RankProgress = typed.decode(RankProgress, fit(typed.parse(self._progress_file.read_bytes())))
+        except (OSError, MalformedError):
+            return NOTHING
+        return found

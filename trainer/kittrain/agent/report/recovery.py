@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from kitjob.report import RecoveryTimings
 from kittrain.system.heartbeat import Phase
 
 # The ranks' parts, in order: each ends when all ranks of this node have reached a phase.
@@ -22,15 +23,15 @@ SCRIPT_PARTS: Final[tuple[tuple[str, Phase], ...]] = (  # in a script's own loop
 )
 
 
-class RecoveryTimings:
+class RecoveryClock:
     """The current recovery, and the last complete one.
 
     Attributes:
-        complete: the last complete one: its ``cause``, and the seconds of each part.
+        complete: the last complete one.
     """
 
     def __init__(self) -> None:
-        self.complete: dict[str, Any] | None = None
+        self.complete: RecoveryTimings | None = None
         self._parts: dict[str, Any] | None = None
         self._last = 0.0
 
@@ -63,5 +64,5 @@ class RecoveryTimings:
             for part, phase in parts:
                 if at := reached(phase):  # ranks that form no group never join
                     self.mark(part, at)
-            self.complete, self._parts = self._parts, None
+            self.complete, self._parts = RecoveryTimings(**self._parts), None
             return

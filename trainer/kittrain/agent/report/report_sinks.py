@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
+from kitjob import typed
+from kitjob.record import Record
+from kitjob.report import Preparation, Report
 from kittrain.agent.report import trainer_status
 from kittrain.agent.report.configmap import ConfigMapSink, parsed
 
@@ -21,21 +23,21 @@ class Sink(Protocol):
     def interval(self) -> float:
         """Seconds between two reports while only the progress changes."""
 
-    def put(self, report: Mapping[str, Any]) -> None:
+    def put(self, report: Report) -> None:
         """Replace the report.
 
         Raises:
             OSError: it could not be written; the next one may succeed.
         """
 
-    def last(self) -> Mapping[str, Any]:
-        """The report that is there, perhaps of a former run; empty: none, or it cannot be read.
+    def last(self) -> Report | None:
+        """The report that is there, perhaps of a former run; None: there is none, or it cannot be read.
 
         Raises:
             OSError: the destination did not answer.
         """
 
-    def prepare(self, node: int, note: Mapping[str, Any] | None) -> None:
+    def prepare(self, node: int, note: Preparation | None) -> None:
         """Replace what a node says of itself before it joins; None: nothing any more.
 
         Raises:
@@ -51,15 +53,15 @@ class FileSink:
 
     path: Path
 
-    def put(self, report: Mapping[str, Any]) -> None:
+    def put(self, report: Report) -> None:
         """Replace the file."""
         _replace(self.path, report)
 
-    def last(self) -> Mapping[str, Any]:
+    def last(self) -> Report | None:
         """The file's content."""
-        return parsed(self.path.read_bytes()) if self.path.exists() else {}
+        return parsed(self.path.read_bytes()) if self.path.exists() else None
 
-    def prepare(self, node: int, note: Mapping[str, Any] | None) -> None:
+    def prepare(self, node: int, note: Preparation | None) -> None:
         """Replace or remove the node's file."""
         path = self.path.with_name(f"preparing-{node}.json")
         if note is None:
@@ -79,7 +81,7 @@ class Sinks:
         """The shortest one."""
         return min(sink.interval for sink in self.sinks)
 
-    def put(self, report: Mapping[str, Any]) -> None:
+    def put(self, report: Report) -> None:
         """Replace the report in each.
 
         Raises:
@@ -87,15 +89,15 @@ class Sinks:
         """
         self._each(lambda sink: sink.put(report))
 
-    def last(self) -> Mapping[str, Any]:
+    def last(self) -> Report | None:
         """Of the first sink that has one.
 
         Raises:
             OSError: that sink, or one before it, did not answer.
         """
-        return next((report for sink in self.sinks if (report := sink.last())), {})
+        return next((report for sink in self.sinks if (report := sink.last())), None)
 
-    def prepare(self, node: int, note: Mapping[str, Any] | None) -> None:
+    def prepare(self, node: int, note: Preparation | None) -> None:
         """Replace what a node says of itself in each.
 
         Raises:
@@ -122,9 +124,9 @@ def sink_of(
     return found[0] if len(found) == 1 else Sinks(found) if found else None
 
 
-def _replace(path: Path, content: Mapping[str, Any]) -> None:
+def _replace(path: Path, content: Record) -> None:
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_text(json.dumps(content))
+    scratch.write_bytes(typed.dump(content))
     scratch.replace(path)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-Progress = Mapping[str, Any]  # as the ranks' ``Reporter`` writes it; empty if they have none
+from kitjob.record import replace
+from kitjob.report import Progress, RecoveryTimings
 
 
 class ResumedSteps:
@@ -23,12 +23,12 @@ class ResumedSteps:
     @staticmethod
     def reached(progress: Progress) -> int:
         """The last step that was reported."""
-        return int(progress.get("step") or 0)
+        return int(progress.step or 0)
 
     def restart(self, reached: int, progress: Progress) -> None:
         """Ranks start again, after this step; ``progress`` is still that of the former ones."""
         self._about = ""  # before the number, if that is only known from a report
-        self.text, self._reached, self._before = "", reached, progress.get("resumed_at")
+        self.text, self._reached, self._before = "", reached, progress.resumed_at
 
     def remember(self, reached: int) -> None:
         """Take the step that a former start had reported; later ones may have been taken. From any thread."""
@@ -39,9 +39,9 @@ class ResumedSteps:
         if not self._reached:
             return False
         progress = read()
-        if progress.get("resumed_at") in (None, self._before):
+        if progress.resumed_at in (None, self._before):
             return False  # the current ranks have not taken a step yet
-        step = int(progress.get("resumed_from") or 0)
+        step = int(progress.resumed_from or 0)
         lost, self._reached = self._reached - step, 0
         self.text = f"resumed at step {step}: {self._about}{lost} step{'s'[: lost != 1]} lost" if lost > 0 else ""
         return bool(self.text)
@@ -51,8 +51,8 @@ class ResumedSteps:
         """The lost steps, where no agent is left that has measured a recovery which could name them."""
         return self.text if self._about else ""
 
-    def explained(self, recovery: Progress | None) -> Progress | None:
+    def explained(self, recovery: RecoveryTimings | None) -> RecoveryTimings | None:
         """The last recovery, with the lost steps in its cause."""
         if not (recovery and self.text):
             return recovery
-        return {**recovery, "cause": f"{recovery['cause']}; {self.text}"}
+        return replace(recovery, cause=f"{recovery.cause}; {self.text}")

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
+from kitjob.report import Preparation, Report
+
 URL: Final = "KUBEFLOW_TRAINER_SERVER_URL"
 CA: Final = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
 TOKEN: Final = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105  the path of one
@@ -41,7 +43,7 @@ class TrainerStatusSink:
     ca: Path
     token: Path
 
-    def put(self, report: Mapping[str, Any]) -> None:
+    def put(self, report: Report) -> None:
         """Replace the progress.
 
         Raises:
@@ -62,11 +64,11 @@ class TrainerStatusSink:
         if status != HTTPStatus.OK:
             raise StatusRejectedError(f"status.trainerStatus: HTTP status {status}")
 
-    def last(self) -> Mapping[str, Any]:
-        """Empty: a TrainJob's status is not read."""
-        return {}
+    def last(self) -> Report | None:
+        """None: a TrainJob's status is not read."""
+        return None
 
-    def prepare(self, node: int, note: Mapping[str, Any] | None) -> None:
+    def prepare(self, node: int, note: Preparation | None) -> None:
         """Does nothing: a TrainJob's status has no field for it."""
 
 
@@ -77,22 +79,22 @@ def sink_from(environ: Mapping[str, str]) -> TrainerStatusSink | None:
     return TrainerStatusSink(url=environ[URL], ca=Path(environ[CA]), token=Path(environ[TOKEN]))
 
 
-def status_of(report: Mapping[str, Any]) -> dict[str, Any]:
+def status_of(report: Report) -> dict[str, Any]:
     """The request for a report. Pure."""
-    progress = report.get("progress") or {}
-    step, total, left = (progress.get(key) for key in ("step", "total_steps", "eta_seconds"))
+    progress = report.progress
+    step, total, left = progress.step, progress.total_steps, progress.eta_seconds
     parts = {
         "progressPercentage": min(100, 100 * step // total) if step is not None and total else None,
         "estimatedRemainingSeconds": max(0, round(left)) if left is not None else None,
         "metrics": [{"name": name[:LONGEST], "value": str(value)[:LONGEST]} for name, value in _metrics(report)],
-        "lastUpdatedTime": report["updated"],
+        "lastUpdatedTime": report.updated,
     }
     return {"trainerStatus": {key: value for key, value in parts.items() if value is not None}}
 
 
-def _metrics(report: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _metrics(report: Report) -> Iterator[tuple[str, Any]]:
     """The kit's own, under their names in the report, then the script's."""
-    progress = report.get("progress") or {}
-    own = {"world_size": report.get("world_size"), **{name: progress.get(name) for name in PROGRESS}}
+    progress = report.progress
+    own = {"world_size": report.world_size or None, **{name: getattr(progress, name) for name in PROGRESS}}
     yield from ((name, value) for name, value in own.items() if value is not None)
-    yield from ((name, value) for name, value in (progress.get("metrics") or {}).items() if name not in own)
+    yield from ((name, value) for name, value in progress.metrics.items() if name not in own)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import sys
 import time
@@ -15,6 +14,8 @@ from typing import Any, Final, Self
 
 from tqdm import tqdm
 
+from kitjob import typed
+from kitjob.report import RankProgress
 from kittrain.rank.snapshots.folder.chain import Committed
 from kittrain.rank.training.grace_period import GracePeriodCheck
 from kittrain.rank.training.step_sync import Step
@@ -53,7 +54,7 @@ class Plan:
             self.total_steps = start + (self.epochs - epoch) * steps_per_epoch
 
 
-class Reporter:
+class ProgressReporter:
     """Context manager around the training loop. Ranks other than 0 report nothing.
 
     Args:
@@ -183,25 +184,25 @@ class Reporter:
         if self._file is None or (step is None and not self._resumed_from):
             return
         epoch = step.epoch if step else self._epoch
-        facts: dict[str, Any] = {
-            "step": step.number if step else self._resumed_from,
-            "total_steps": self._plan.total,
-            "epoch": None if epochs is None or epoch is None else min(epoch + 1, epochs),
-            "epochs": epochs,
-            "loss": _finite(step.loss) if step else None,
-            "samples_per_second": round(self._samples.rate, 1) or None,
-            "eta_seconds": _finite(self._eta(step)) if step else None,
-            "snapshot_step": self._committed.step,
-            "snapshot_seconds": round(self._committed.seconds, 4),
-            "snapshot_stall_seconds": round(self._committed.stall, 4),
-            "resumed_from": self._resumed_from,
-            "resumed_at": self._resumed_at,
-            "metrics": {name: _finite(float(value)) for name, value in self._metrics.items()},
-            "warning": self.warning or self._committed.failed or self._snapshot_warning,
-        }
+        facts = RankProgress(
+            step=step.number if step else self._resumed_from,
+            total_steps=self._plan.total,
+            epoch=None if epochs is None or epoch is None else min(epoch + 1, epochs),
+            epochs=epochs,
+            loss=_finite(step.loss) if step else None,
+            samples_per_second=round(self._samples.rate, 1) or None,
+            eta_seconds=_finite(self._eta(step)) if step else None,
+            snapshot_step=self._committed.step,
+            snapshot_seconds=round(self._committed.seconds, 4),
+            snapshot_stall_seconds=round(self._committed.stall, 4),
+            resumed_from=self._resumed_from,
+            resumed_at=self._resumed_at,
+            metrics={name: _finite(float(value)) for name, value in self._metrics.items()},
+            warning=self.warning or self._committed.failed or self._snapshot_warning,
+        )
         scratch = self._file.with_name(f".{self._file.name}")
         with contextlib.suppress(OSError):
-            scratch.write_text(json.dumps(facts))
+            scratch.write_bytes(typed.dump(facts))
             scratch.replace(self._file)
 
 

@@ -16,7 +16,7 @@ from kittrain.rank.snapshots.manager import SnapshotManager
 from kittrain.rank.snapshots.state.rank_state import RankState
 from kittrain.rank.snapshots.state.state import State
 from kittrain.rank.training.loss_watch import LossWatch
-from kittrain.rank.training.report import Plan, Reporter
+from kittrain.rank.training.report import Plan, ProgressReporter
 from kittrain.rank.training.snapshot_schedule import SnapshotSchedule
 from kittrain.rank.training.step_sync import PendingMean, Step, StepMessage, StepSync, StopRequest
 from kittrain.rank.world.distributed import World
@@ -83,7 +83,7 @@ class Session:
         self._stack = ExitStack()
         self._begin = self.cursor = Cursor()
         self._plan = plan
-        self.report = Reporter(world, plan)
+        self.report = ProgressReporter(world, plan)
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from kitctl.base import names
 from kitctl.kinds.indexed_job import INDEX
-from kitctl.state.facts import NodeAssignment, Report
 from kitctl.state.logs import Line
 from kitctl.targets.cluster.read.agent_runs import AgentRun, ReadLog, count_missing, lines_after, unread_runs
+from kitjob.report import NodeAssignment, Report
 
 
 def life(started: float, pod: str = "run-0-a", node: int = 0) -> AgentRun:

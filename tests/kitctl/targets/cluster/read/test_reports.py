@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from kitctl.state.facts import Preparation
 from kitctl.targets.cluster.read import reports
+from kitjob import typed
+from kitjob.report import Preparation, Progress, Report
 
 
 @pytest.mark.parametrize(
@@ -21,4 +22,13 @@ def test_a_missing_report_is_none(config_map: dict[str, Any] | None) -> None:
 def test_each_node_that_prepares_has_a_key() -> None:
     note = '{"pod": "job-12-x", "since": 4.5, "what": "installing requirements", "more": 1}'
     data = {"preparing-12": note, "preparing-": note, "preparing-1": "{", "report": "{}", "note": "another"}
-    assert reports.preparing({"data": data}) == {12: Preparation("job-12-x", 4.5, "installing requirements")}
+    assert reports.preparing({"data": data}) == {
+        12: Preparation(pod="job-12-x", since=4.5, what="installing requirements")
+    }
+
+
+def test_a_metric_that_is_no_number_hides_no_other() -> None:
+    text = typed.dump(Report(progress=Progress(step=3, metrics={"accuracy": None, "f1": 0.5}))).decode()
+    found = reports.report({"data": {"report": text}})
+    assert found
+    assert found.progress.metrics == {"accuracy": None, "f1": 0.5}

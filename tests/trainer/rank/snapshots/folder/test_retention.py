@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from kitjob.job_keys import JobKeys
+from kitjob.sections import Snapshots
 from kittrain.job.env import RankEnv
 from kittrain.rank.snapshots.folder.retention import Retention
 from kittrain.rank.snapshots.folder.snapshot import Manifest
@@ -64,13 +66,16 @@ def test_milestones_of_older_generations_count() -> None:
 
 @pytest.mark.parametrize(
     "env",
-    [{}, {"snapshot_keep_every": 100}, {"snapshot_keep_best": "max:accuracy"}, {"snapshot_keep_best": "min:accuracy"}],
+    [{}, {"keep_every": 100}, {"keep_best": "max:accuracy"}, {"keep_best": "min:accuracy"}],
     ids=str,
 )
 def test_the_last_finite_one_is_kept_whatever_else_is(env: dict[str, Any]) -> None:
     finite = [at(10), at(20, accuracy=0.5), at(30)]
     measured = [at(40 + 10 * number, accuracy=value) for number, value in enumerate(VALUES)]
     broken = [replace(one, not_finite="the loss is nan") for one in measured]
-    assert kept(RankEnv(job=job(snapshots__keep=2), **env), finite + broken)[-3:] == [30, 70, 80]
-    assert kept(RankEnv(job=job(snapshots__keep=2), **env), [*finite, *broken, at(90), at(91)])[-2:] == [90, 91]
-    assert 30 not in kept(RankEnv(job=job(snapshots__keep=2), **env), [*finite, *broken, at(90), at(91)])
+    assert kept(RankEnv(job=JobKeys(snapshots=Snapshots(keep=2, **env))), finite + broken)[-3:] == [30, 70, 80]
+    assert kept(RankEnv(job=JobKeys(snapshots=Snapshots(keep=2, **env))), [*finite, *broken, at(90), at(91)])[-2:] == [
+        90,
+        91,
+    ]
+    assert 30 not in kept(RankEnv(job=JobKeys(snapshots=Snapshots(keep=2, **env))), [*finite, *broken, at(90), at(91)])

@@ -15,7 +15,6 @@ import torch
 from torch import nn
 
 from kittrain import World
-from kittrain.job.env import RankEnv
 from kittrain.rank.snapshots.folder import snapshot
 from kittrain.rank.snapshots.folder.archive import SnapshotError
 from kittrain.rank.snapshots.folder.snapshot import MANIFEST
@@ -27,7 +26,7 @@ from kittrain.rank.world.seeds import derive_seed
 from kittrain.system.storage import StorageUnavailableError
 from tests.trainer import runs
 from tests.trainer.runs import DAMAGE, flip
-from tests.trainer.settings import job
+from tests.trainer.settings import rank_of
 from tests.trainer.sharded import Kind, run
 from tests.trainer.storage import failing, no_free_descriptors, short_retries
 from tests.trainer.worlds import finish, fork
@@ -43,7 +42,7 @@ class Run:
         torch.manual_seed(0)
         self.model = nn.Linear(3, 2)
         self.optimizer: torch.optim.Optimizer = kind(self.model.parameters(), lr=0.1)
-        rank_env = replace(RankEnv(job=job(resume=True), run_id="run", snapshot_dir=folder), **env)
+        rank_env = rank_of(**{"resume": True, "run_id": "run", "snapshot_dir": folder, **env})
         world = World(env=rank_env, device=torch.device("cpu"))
         self.snapshots = SnapshotManager(world, State(model=self.model, optimizer=self.optimizer), order)
         self.order = order
@@ -166,7 +165,7 @@ def restore_without_files(folder: Path) -> None:
 
 def test_other_runs_are_restored_only_with_resume(trained: tuple[Path, list[torch.Tensor]]) -> None:
     folder, _ = trained
-    assert Run(folder, run_id="another", resume="").restore() == 0
+    assert Run(folder, run_id="another", resume=False).restore() == 0
     assert Run(folder, run_id="another").restore() == 5
 
 
@@ -189,8 +188,8 @@ def test_another_order_is_an_error_or_a_new_segment(
     run.snapshots.commit(Cursor(0, 4), {})
     run.snapshots.commit(Cursor(1, 2), {})
     # After a restart it resumes exactly, with or without ``resume: state``; the old snapshots are kept.
-    for resume in ("state", "exact", ""):
-        again = Run(folder, order=OTHER, run_id="another", resume=resume, snapshot_keep=1)
+    for resume in ("state", True, False):
+        again = Run(folder, order=OTHER, run_id="another", resume=resume, snapshots__keep=1)
         assert again.restore() == 31
     again.snapshots.commit(Cursor(1, 4), {})
     manifests = {path.name: snapshot.read_manifest(path) for path in folder.glob("step-*")}

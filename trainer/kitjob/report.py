@@ -1,0 +1,180 @@
+"""What agents report about their job, and what ``-o json`` prints of it. Times are Unix seconds, durations seconds.
+
+On the wire names are in camelCase. What a reader does not know it ignores; what an older writer left out has its default.
+"""
+
+from __future__ import annotations
+
+from kitjob.names import Outcome
+from kitjob.record import Record
+
+
+class Termination(Record):
+    """Why an agent ended: the container's termination message."""
+
+    outcome: Outcome
+    """Exit of the agent: ``done``, ``drained``, ``retryable`` or ``fatal``."""
+    reason: str = ""
+    """The cause, in a sentence."""
+    rank: int | None = None
+    """The rank that failed first. Null: no rank did."""
+    node: int | None = None
+    """The node that failed first."""
+    time: float = 0.0
+    """When; 0 where that is unknown."""
+    error: str = ""
+    """The exception of that rank, in one line."""
+    fix: str = ""
+    """What to do about it. Empty: unknown."""
+    traceback: str = ""
+    """The traceback of that rank. Empty: none."""
+    lines: tuple[str, ...] = ()
+    """The last lines that it printed."""
+
+
+class Progress(Record):
+    """How far training is, as rank 0 reports it; of a script with a loop of its own, what agents see of it."""
+
+    step: int | None = None
+    """Optimizer steps taken; in a script's own loop those since its ranks started. Null: none yet, or unknown."""
+    total_steps: int | None = None
+    """Steps of the whole job."""
+    epoch: int | None = None
+    """The current epoch, from 1."""
+    epochs: int | None = None
+    """Epochs of the whole job."""
+    loss: float | None = None
+    """The last training loss."""
+    samples_per_second: float | None = None
+    """Throughput of all ranks together."""
+    steps_per_second: float | None = None
+    """Optimizer steps per second of a script with a loop of its own."""
+    eta_seconds: float | None = None
+    """Estimated seconds until training ends."""
+    snapshot_step: int | None = None
+    """Step of the last published snapshot."""
+    snapshot_seconds: float | None = None
+    """How long that snapshot took, from its copy to its publication."""
+    snapshot_stall_seconds: float | None = None
+    """How long training waited for it."""
+    resumed_from: int | None = None
+    """The step that the current ranks resumed from; in a script's own loop by what it loaded. Null: not known."""
+    resumed_at: float | None = None
+    """When they reported their first step."""
+    metrics: dict[str, float | None] = {}
+    """Further metrics of the script, by name. Null: not a finite number."""
+
+    @property
+    def of_own_loop(self) -> bool:
+        """Whether the steps are those of a script with a loop of its own, which takes none of our snapshots."""
+        return self.steps_per_second is not None
+
+
+class RankProgress(Progress):
+    """What rank 0 writes for its agent."""
+
+    warning: str = ""
+    """About the training itself. Empty: none."""
+
+
+class NodeAssignment(Record):
+    """A node's part in the current group; short, since a ConfigMap holds at most 1 MiB for all nodes."""
+
+    pod: str = ""
+    """Name of its pod."""
+    host: str = ""
+    """The machine that it runs on."""
+    group_rank: int = 0
+    """Its rank among the nodes."""
+    ranks: tuple[int, int] = (0, 0)
+    """Its first and its last rank."""
+    joined: float = 0.0
+    """When it joined, by its own clock."""
+    agent_runs: int = 0
+    """Its containers, this one included, as far as their logs are copied. 0: they are not."""
+    agent_restarts: int = 0
+    """How often this container has started its agent again."""
+    restart_cause: str = ""
+    """How the agent before this one ended."""
+
+
+class RecoveryTimings(Record):
+    """What ended the last group, and the parts of the recovery from there to the first step; null: not measured."""
+
+    cause: str = ""
+    """What ended the group of ranks before."""
+    stop: float | None = None
+    """Stopping the old ranks."""
+    form: float | None = None
+    """Forming the new group."""
+    start: float | None = None
+    """Starting the new ranks."""
+    join: float | None = None
+    """Joining the process group."""
+    restore: float | None = None
+    """Restoring the training state."""
+    first_step: float | None = None
+    """The first step."""
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """The known parts, in order."""
+        known = ((name, getattr(self, name)) for name in self.__fields__ if name != "cause")
+        return {name: seconds for name, seconds in known if seconds is not None}
+
+
+class PastFailure(Record):
+    """A failure after which the ranks were restarted."""
+
+    time: float = 0.0
+    """When."""
+    node: int = 0
+    """Index of the node."""
+    rank: int = 0
+    """The rank that failed first."""
+    cause: str = ""
+    """The cause, in a sentence."""
+
+
+class Report(Record):
+    """What the agent of rank 0 publishes about the group."""
+
+    run: str = ""
+    """Id of the run."""
+    round: int = 0
+    """Number of the group: each that forms has the next one."""
+    formed: float = 0.0
+    """When it formed."""
+    forming: bool = False
+    """Whether it has ended, and the next one is forming."""
+    world_size: int = 0
+    """Its ranks."""
+    restarts: int = 0
+    """How often the ranks were started again after a failure or the loss of a node, as far as nodes of then are left."""
+    nodes: dict[str, NodeAssignment] = {}
+    """Its nodes, by index."""
+    progress: Progress = Progress()
+    """How far training is."""
+    busy: dict[str, float] = {}
+    """By node, the seconds of a step in which its slowest rank does not wait for others."""
+    slow: dict[str, float] = {}
+    """By rank, its step time divided by that of the others, for ranks that stay slow."""
+    last_recovery: RecoveryTimings | None = None
+    """The last recovery."""
+    failures: tuple[PastFailure, ...] = ()
+    """The last failures, the oldest first."""
+    warning: str = ""
+    """What is probably not as it should be, although the ranks run or have succeeded."""
+    updated: str = ""
+    """When it was written, in UTC."""
+
+
+class Preparation(Record):
+    """What a node does before it joins, as it reports it."""
+
+    pod: str = ""
+    """Name of its pod."""
+    since: float = 0.0
+    """When it began, by its own clock."""
+    what: str = ""
+    """In words."""
