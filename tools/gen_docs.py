@@ -62,8 +62,8 @@ kitctl list -A -o json | jq -r '.items[] | select(.phase == "Failed") | .name + 
 JOB_FILE_INTRO = """\
 # The job file
 
-Written by `make docs` from `trainer/kitjob/job_keys.py` and `sections.py`. A job file is YAML with these keys; flags win
-over it, key by key. All keys have defaults, and an unknown key is an error that names the nearest known one. For
+Written by `make docs` from `trainer/kitjob/job_keys.py` and `sections.py`. A job file is YAML with these keys; flags
+win over it, key by key. All keys have defaults, and an unknown key is an error that names the nearest known one. For
 editors, `kitctl schema` prints the JSON Schema ([job.schema.json](job.schema.json)):
 `# yaml-language-server: $schema=job.schema.json`.
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kitjob.report import Report
 from kitctl.targets.local.folder import JobFolder, state_home
+from kitjob.report import Report
 
 POLL_SECONDS = 0.01
 

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kitctl.state.snapshots import Audit, Snapshot, SnapshotDetails, parse
+from kitctl.base.errors import TargetError
 from kitctl.targets import SnapshotStore, Target
+from kitjob import typed
+from kitjob.decoders import MalformedError
+from kitjob.history import Audit, SnapshotDetails, SnapshotFacts
 
 T = TypeVar("T")
 
@@ -22,13 +25,13 @@ class SnapshotClient:
     target: Target
     store: SnapshotStore
 
-    def all(self) -> list[Snapshot]:
+    def all(self) -> list[SnapshotFacts]:
         """All snapshots, the newest first, with damaged and unfinished ones."""
-        return self._query(list[Snapshot], "list")
+        return self._query(list[SnapshotFacts], "list")
 
-    def verify(self, which: str = "") -> list[Snapshot]:
+    def verify(self, which: str = "") -> list[SnapshotFacts]:
         """Read every byte of all snapshots, or of one; each one's condition shows what was found."""
-        return self._query(list[Snapshot], "verify", *filter(None, [which]))
+        return self._query(list[SnapshotFacts], "verify", *filter(None, [which]))
 
     def show(self, which: str = "") -> SnapshotDetails:
         """A snapshot with its manifest, its history, and the model's tensors."""
@@ -38,13 +41,13 @@ class SnapshotClient:
         """Prove from the history that each sample of each epoch was counted exactly once."""
         return self._query(Audit, "audit")
 
-    def prunable(self, keep: int, *, damaged: bool = False) -> list[Snapshot]:
+    def prunable(self, keep: int, *, damaged: bool = False) -> list[SnapshotFacts]:
         """The snapshots that ``prune`` would delete: all but the ``keep`` newest valid ones; damaged ones if asked."""
-        return self._query(list[Snapshot], *_prune(keep, damaged))
+        return self._query(list[SnapshotFacts], *_prune(keep, damaged))
 
-    def prune(self, keep: int, chosen: list[Snapshot], *, damaged: bool = False) -> list[Snapshot]:
+    def prune(self, keep: int, chosen: list[SnapshotFacts], *, damaged: bool = False) -> list[SnapshotFacts]:
         """Delete the ``chosen`` ones, if they may still be; those that stay are verified first. Returns the deleted."""
-        return self._query(list[Snapshot], *_prune(keep, damaged), *(f"--drop={one.name}" for one in chosen))
+        return self._query(list[SnapshotFacts], *_prune(keep, damaged), *(f"--drop={one.name}" for one in chosen))
 
     def export(self, which: str = "", form: str = "pt") -> Iterator[bytes]:
         """The model's weights as a file's bytes, ``pt`` or ``safetensors``: a state dict, no optimizer or history."""
@@ -61,3 +64,17 @@ class SnapshotClient:
 
 def _prune(keep: int, damaged: bool) -> tuple[str, ...]:  # noqa: FBT001 - private, and named as the option
     return ("prune", "--keep", str(keep), *(["--damaged"] if damaged else []))
+
+
+def parse(answer: bytes, kind: type[T]) -> T:
+    """Parse the output of the snapshot tool.
+
+    Raises:
+        TargetError: unexpected output, as of a trainer of another version.
+    """
+    try:
+        found: T = typed.load(kind, answer)
+    except MalformedError as error:
+        fix = "use an image of kitctl's version"
+        raise TargetError(f"unexpected output of the snapshot tool: {error}", fix=fix) from error
+    return found

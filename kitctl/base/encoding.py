@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
+import operator
+from functools import cache, reduce
+from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
@@ -67,8 +69,8 @@ def _converted(hint: Any, base: Any) -> Any:
         return Annotated[_converted(arguments[0], base), *map(_constraint, arguments[1:])]
     if not arguments or origin is None or origin.__name__ == "Literal":
         return hint
-    inner = tuple(_converted(one, base) for one in arguments)
-    return Union[inner] if origin in {Union, type(int | str)} else origin[inner]
+    inner = [_converted(one, base) for one in arguments]
+    return reduce(operator.or_, inner) if origin in {Union, UnionType} else origin[tuple(inner)]
 
 
 def _constraint(meta: Meta) -> msgspec.Meta:

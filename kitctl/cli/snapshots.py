@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kitctl.api.snapshot_client import SnapshotClient
-    from kitctl.state.snapshots import Snapshot
+    from kitjob.history import SnapshotFacts
 
 EPILOG = """\b
 STEP may also be the name of a snapshot; without one, the newest valid snapshot is used.
@@ -146,7 +146,7 @@ def _save(path: Path, chunks: Iterator[bytes]) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _print(found: Sequence[Snapshot], output: str | None) -> None:
+def _print(found: Sequence[SnapshotFacts], output: str | None) -> None:
     from kitctl import output as documents
 
     if output == "json":
@@ -159,7 +159,7 @@ def _print(found: Sequence[Snapshot], output: str | None) -> None:
         info("no snapshots yet")
 
 
-def _lines(found: Sequence[Snapshot], *, wide: bool = False) -> list[str]:
+def _lines(found: Sequence[SnapshotFacts], *, wide: bool = False) -> list[str]:
     from kitctl.output.view import snapshots as view
 
     return view.table(found, time.time(), wide=wide)

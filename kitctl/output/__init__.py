@@ -21,10 +21,13 @@ from kitctl.output.jobs import Job, JobList
 from kitctl.output.logs import LogLine
 from kitctl.output.reports import Change, Check, Diff, DoctorReport, DrillReport, FaultResult, Version
 from kitctl.render import templates
-from kitctl.state import faults, snapshots
+from kitctl.state import faults
 from kitctl.state.checks import Finding
 from kitctl.state.logs import Line
 from kitctl.state.phase import JobState
+from kitjob.history import Audit as AuditFacts
+from kitjob.history import SnapshotDetails as DetailFacts
+from kitjob.history import SnapshotFacts
 from kitjob.names import DEFAULT_IMAGE
 
 __all__ = [
@@ -90,17 +93,17 @@ def drill(results: Iterable[faults.FaultResult]) -> DrillReport:
     return DrillReport(faults=tuple(_convert(one, FaultResult) for one in results))
 
 
-def snapshot_list(found: Iterable[snapshots.Snapshot]) -> SnapshotList:
+def snapshot_list(found: Iterable[SnapshotFacts]) -> SnapshotList:
     """A list of snapshots."""
     return SnapshotList(items=tuple(_convert(one, Snapshot) for one in found))
 
 
-def snapshot(details: snapshots.SnapshotDetails) -> Snapshot:
+def snapshot(details: DetailFacts) -> Snapshot:
     """One snapshot, with its details."""
     return msgspec.structs.replace(_convert(details, Snapshot), details=_convert(details, SnapshotDetails))
 
 
-def audit(found: snapshots.Audit) -> AuditReport:
+def audit(found: AuditFacts) -> AuditReport:
     """The proofs of histories."""
     return _convert({"proved": found.holds, "proofs": found.proofs, "unusable": found.unusable}, AuditReport)
 

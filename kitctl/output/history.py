@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from kitctl.output.base import Document, Part
-from kitctl.state.snapshots import LedgerEntry, Proof, Tensor
+from typing import TYPE_CHECKING
+
+from kitctl.output.base import Document, Part, part_of
+from kitjob import history
+
+if TYPE_CHECKING:
+    from kitjob.history import LedgerEntry, Proof, Tensor
+else:  # as parts of documents
+    LedgerEntry, Proof, Tensor = part_of(history.LedgerEntry), part_of(history.Proof), part_of(history.Tensor)
 
 
 class SnapshotDetails(Part, frozen=True, kw_only=True):

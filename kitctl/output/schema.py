@@ -13,7 +13,7 @@ import msgspec
 from kitctl import kinds
 from kitctl.base.encoding import struct_of
 from kitctl.spec import job_spec as spec
-from kitctl.state import snapshots
+from kitjob import history as facts
 from kitjob import job_keys, pod_section, report, sections
 from kitjob.record import camel
 
@@ -39,7 +39,7 @@ def output_schema() -> Schema:
     from kitctl.output import DOCUMENTS, base, history, jobs, logs, reports  # noqa: PLC0415 - only the documentation needs it
 
     schema = _described(
-        "kitctl -o json", msgspec.json.schema(DOCUMENTS), (base, report, jobs, logs, reports, snapshots, history)
+        "kitctl -o json", msgspec.json.schema(DOCUMENTS), (base, report, jobs, logs, reports, facts, history)
     )
     for definition in schema["$defs"].values():
         definition["required"] = list(definition["properties"])

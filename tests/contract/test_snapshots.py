@@ -6,15 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from torch import nn
 
+from kitctl.api import snapshot_client
 from kitctl.base import names
 from kitctl.base.errors import TargetError
 from kitctl.output.view import audit as audit_view
 from kitctl.output.view import snapshots as view
-from kitctl.state import snapshots
+from kitjob import history, typed
 from kittrain import Run, attach
 from kittrain.job.env import RankEnv
 from kittrain.rank.snapshots.__main__ import VERBS, parser
@@ -40,11 +40,11 @@ def keys(value: Any) -> Any:
 @pytest.mark.parametrize(
     ("words", "kind"),
     [
-        (("list",), list[snapshots.Snapshot]),
-        (("verify",), list[snapshots.Snapshot]),
-        (("show",), snapshots.SnapshotDetails),
-        (("prune", "--keep", "1"), list[snapshots.Snapshot]),
-        (("audit",), snapshots.Audit),
+        (("list",), list[history.SnapshotFacts]),
+        (("verify",), list[history.SnapshotFacts]),
+        (("show",), history.SnapshotDetails),
+        (("prune", "--keep", "1"), list[history.SnapshotFacts]),
+        (("audit",), history.Audit),
     ],
     ids=["list", "verify", "show", "prune", "audit"],
 )
@@ -53,7 +53,7 @@ def test_kitctl_reads_every_field(tmp_path: Path, words: tuple[str, ...], kind: 
     (tmp_path / "step-00000002-g0001" / "manifest.json").write_text("{}")
     runs.run(tmp_path, 1, 7, generation=2)
     output = answer(tmp_path, *words)
-    known = json.loads(msgspec.json.encode(snapshots.parse(output, kind)))
+    known = typed.encode(snapshot_client.parse(output, kind))
     assert without_chain(keys(json.loads(output))) == keys(known)
 
 
@@ -68,7 +68,7 @@ def test_a_loop_with_a_loader_of_its_own_has_snapshots_and_nothing_to_prove(tmp_
     with Run(attach(env=RankEnv(run_id="run", snapshot_dir=tmp_path)), model=nn.Linear(1, 1)) as run:
         for _ in run.steps(4):
             run.step()
-    audit = snapshots.parse(answer(tmp_path, "audit"), snapshots.Audit)
+    audit = snapshot_client.parse(answer(tmp_path, "audit"), history.Audit)
     assert not audit.holds
     (line,) = audit_view.page(audit, wide=False)
     assert line == (
@@ -77,9 +77,9 @@ def test_a_loop_with_a_loader_of_its_own_has_snapshots_and_nothing_to_prove(tmp_
         "from step-00000004-g0001"
     )
     assert "Run(..., data=data)" in audit_view.fix(audit)
-    (listed,) = snapshots.parse(answer(tmp_path, "list"), list[snapshots.Snapshot])
+    (listed,) = snapshot_client.parse(answer(tmp_path, "list"), list[history.SnapshotFacts])
     assert (listed.step, listed.epoch) == (4, None)
-    shown = "\n".join(view.page(snapshots.parse(answer(tmp_path, "show"), snapshots.SnapshotDetails), 0.0))
+    shown = "\n".join(view.page(snapshot_client.parse(answer(tmp_path, "show"), history.SnapshotDetails), 0.0))
     assert "Step           4\n" in shown
     assert "Data           from a loader of the script's own" in shown
 
@@ -90,5 +90,5 @@ def test_the_trainer_accepts_kitctls_commands() -> None:
 
 def test_an_answer_of_another_version_is_an_error_with_a_fix() -> None:
     with pytest.raises(TargetError, match="unexpected output") as error:
-        snapshots.parse(b"step 5\n", list[snapshots.Snapshot])
+        snapshot_client.parse(b"step 5\n", list[history.SnapshotFacts])
     assert "kitctl's version" in error.value.fix

@@ -1,6 +1,7 @@
 """What agents report about their job, and what ``-o json`` prints of it. Times are Unix seconds, durations seconds.
 
-On the wire names are in camelCase. What a reader does not know it ignores; what an older writer left out has its default.
+On the wire names are in camelCase. What a reader does not know it ignores; what an older writer left out has its
+default.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ class Report(Record):
     world_size: int = 0
     """Its ranks."""
     restarts: int = 0
-    """How often the ranks were started again after a failure or the loss of a node, as far as nodes of then are left."""
+    """How often the ranks were started again after a failure or a lost node, as far as nodes that are left know."""
     nodes: dict[str, NodeAssignment] = {}
     """Its nodes, by index."""
     progress: Progress = Progress()

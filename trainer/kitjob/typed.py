@@ -1,7 +1,7 @@
 """Encodes values of declared types as JSON, and decodes them. Standard library only.
 
-Supports plain values, bytes (base64), paths, enumerations, lists, tuples, mappings, unions, records (names in camelCase),
-dataclasses (names as they are), and exceptions (as their text).
+Supports plain values, bytes (base64), paths, enumerations, lists, tuples, mappings, unions, records (names in
+camelCase), dataclasses (names as they are), and exceptions (as their text).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Final
 from kitctl.base import printable
 from kitctl.base.quantity import pluralize
 from kitctl.output.view.snapshots import ledger
-from kitctl.state.snapshots import Audit, EarlierData, Proof
+from kitjob.history import Audit, EarlierData, Proof
 
 _OWN: Final = "since the script takes its batches from a loader of its own"
 _USE_DATA: Final = (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kitctl.base import printable
 from kitctl.base.quantity import duration, format_bytes, pluralize
 from kitctl.output.view.columns import columns
-from kitctl.state.snapshots import LedgerEntry, Snapshot, SnapshotDetails
+from kitjob.history import LedgerEntry, SnapshotDetails, SnapshotFacts
 
 _LIST = ("STEP", "EPOCH", "GENERATION", "RUN", "RANKS", "AGE", "SIZE", "CONDITION")
 _TENSORS = ("TENSOR", "SHAPE", "TYPE", "SIZE")
@@ -15,7 +15,7 @@ _LEDGER = ("ENTRY", "GENERATION", "EPOCH", "STEPS", "POSITIONS", "RANKS")
 _SHORT = 8  # characters of a run's id
 
 
-def table(found: Sequence[Snapshot], now: float, *, wide: bool = False) -> list[str]:
+def table(found: Sequence[SnapshotFacts], now: float, *, wide: bool = False) -> list[str]:
     """One line per snapshot, in the order given."""
     header = _LIST + (("NAME",) if wide else ())
     return columns(header, [_row(one, now, wide=wide) for one in found])
@@ -62,12 +62,12 @@ def _shape(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape)) or "scalar"
 
 
-def _condition(one: Snapshot) -> str:
+def _condition(one: SnapshotFacts) -> str:
     notes = [one.reason, f"not finite ({one.not_finite})" if one.not_finite else ""]
     return ": ".join(filter(None, [one.condition, *notes]))
 
 
-def _row(one: Snapshot, now: float, *, wide: bool) -> list[str]:
+def _row(one: SnapshotFacts, now: float, *, wide: bool) -> list[str]:
     return [
         str(one.step),
         str(one.epoch or "-"),

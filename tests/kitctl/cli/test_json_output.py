@@ -17,11 +17,10 @@ from kitctl.api.drill import Drill
 from kitctl.cli.main import main
 from kitctl.output import API_VERSION
 from kitctl.output.schema import output_schema
-from kitctl.state import snapshots
 from kitctl.state.faults import FaultResult
 from kitctl.targets import Change
 from kitctl.targets.local.local_target import LocalTarget
-from kitjob import record
+from kitjob import history, record, typed
 from kitjob.report import NodeAssignment, PastFailure, Progress, RecoveryTimings, Report, Termination
 from tests.kitctl.localjobs import ended_job, running_job
 
@@ -37,7 +36,7 @@ REPORT = Report(
     failures=(PastFailure(time=1.0, node=0, rank=0, cause="exit code 3"),),
 )
 FAILURE = Termination(outcome="fatal", reason="rank 0 failed", rank=0, node=0, error="KeyError", lines=("a",))
-SNAPSHOT = snapshots.Snapshot(
+SNAPSHOT = history.SnapshotFacts(
     name="step-3",
     condition="whole",
     reason="",
@@ -49,10 +48,10 @@ SNAPSHOT = snapshots.Snapshot(
     world_size=1,
     created=1.0,
 )
-LEDGER = (snapshots.LedgerEntry(generation=1, epoch=0, first_step=1, last_step=3, start=0, stop=12, world_size=1),)
-TENSORS = (snapshots.Tensor(name="weight", shape=(2, 3), dtype="float32", size=24),)
-DETAILS = snapshots.SnapshotDetails(
-    **msgspec.structs.asdict(SNAPSHOT),
+LEDGER = (history.LedgerEntry(generation=1, epoch=0, first_step=1, last_step=3, start=0, stop=12, world_size=1),)
+TENSORS = (history.Tensor(name="weight", shape=(2, 3), dtype="float32", size=24),)
+DETAILS = history.SnapshotDetails(
+    **{name: getattr(SNAPSHOT, name) for name in SNAPSHOT.__fields__},
     job="job",
     position=12,
     samples=16,
@@ -64,8 +63,8 @@ DETAILS = snapshots.SnapshotDetails(
     ledger=LEDGER,
     tensors=TENSORS,
 )
-EARLIER = snapshots.EarlierData(samples=8, batch=4, seed=1, before=0, epochs=1, position=0, counted=8, steps=2)
-PROOF = snapshots.Proof(
+EARLIER = history.EarlierData(samples=8, batch=4, seed=1, before=0, epochs=1, position=0, counted=8, steps=2)
+PROOF = history.Proof(
     snapshot="step-3",
     epochs=0,
     position=12,
@@ -80,9 +79,9 @@ PROOF = snapshots.Proof(
 )
 ANSWERS: dict[str, Any] = {
     "list": [SNAPSHOT],
-    "verify": [msgspec.structs.replace(SNAPSHOT, condition="verified")],
+    "verify": [record.replace(SNAPSHOT, condition="verified")],
     "show": DETAILS,
-    "audit": snapshots.Audit(proofs=(PROOF,), unusable=()),
+    "audit": history.Audit(proofs=(PROOF,), unusable=()),
 }
 RESULT = FaultResult(
     fault="kill-rank", target="rank 0 (node 0)", time=1.0, formed=1.5, timings=TIMINGS, phase="Running", recovered=True
@@ -103,7 +102,7 @@ def _target(monkeypatch: pytest.MonkeyPatch) -> None:
     ended_job("job", "Failed", failure=FAILURE, report=REPORT, lines=("[rank 0]: epoch 1",))
 
     def answers(_target: LocalTarget, _store: object, args: tuple[str, ...]) -> Iterator[bytes]:
-        yield msgspec.json.encode(ANSWERS[args[0]])
+        yield typed.dump(ANSWERS[args[0]])
 
     monkeypatch.setattr(LocalTarget, "run_snapshot_tool", answers)
     monkeypatch.setattr(LocalTarget, "submit", lambda _target, submission: running_job(submission.spec.name))
@@ -214,7 +213,7 @@ def test_details_of_a_snapshot_are_null_in_lists(capsys: pytest.CaptureFixture[s
 
 def test_an_audit_shows_whether_all_is_proved(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed("audit", "job", capsys=capsys)["proved"]
-    ANSWERS["audit"], whole = msgspec.structs.replace(ANSWERS["audit"], unusable=(SNAPSHOT,)), ANSWERS["audit"]
+    ANSWERS["audit"], whole = record.replace(ANSWERS["audit"], unusable=(SNAPSHOT,)), ANSWERS["audit"]
     try:
         assert not printed("audit", "job", capsys=capsys, exit_code=1)["proved"]
     finally:

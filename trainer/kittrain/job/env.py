@@ -1,8 +1,8 @@
 """The environment of a node and of a rank as typed objects: read once, checked once, never looked up again.
 
 What follows from the job is in its document (``kitjob.document``); here is what only this node or this rank knows. A
-variable of a setting's own wins over the document: ``KIT_SNAPSHOTS_KEEP=5`` over ``snapshots.keep``. Images use that, and
-runs without kitctl. Standard library only: this is the first thing that runs in the container, before torch is
+variable of a setting's own wins over the document: ``KIT_SNAPSHOTS_KEEP=5`` over ``snapshots.keep``. Images use that,
+and runs without kitctl. Standard library only: this is the first thing that runs in the container, before torch is
 imported.
 """
 
@@ -29,6 +29,7 @@ SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108  a file system in main mem
 WORKER_DRAINED: Final = 75  # a rank that took its snapshot and wants to be started again; EX_TEMPFAIL
 DEVICES: Final = Path("/dev")
 PER_GPU: Final = frozenset({"auto", "gpu"})  # values of PET_NPROC_PER_NODE: a rank for each GPU
+NO_RUN: Final = Run()
 FLAGS: Final = {"0": False, "1": True}
 ALONE: Final = JobKeys(name="local", namespace="default")  # without a document
 
@@ -38,7 +39,7 @@ class JobEnv:
     """What agents and ranks are told about their job; defaults are those of a run without a document."""
 
     job: JobKeys = ALONE
-    run: Run = Run()
+    run: Run = NO_RUN
     run_id: str = "local"
     node_index: int = 0
     snapshot_dir: Path | None = None  # None: no snapshots

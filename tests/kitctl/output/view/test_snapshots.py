@@ -6,7 +6,7 @@ from typing import Any
 
 from kitctl.output.view import audit as audit_view
 from kitctl.output.view import snapshots as view
-from kitctl.state.snapshots import Audit, EarlierData, LedgerEntry, Proof, Snapshot, SnapshotDetails, Tensor
+from kitjob.history import Audit, EarlierData, LedgerEntry, Proof, SnapshotDetails, SnapshotFacts, Tensor
 
 NOW = 1000.0
 
@@ -33,16 +33,16 @@ ENTRIES = tuple(
 
 
 def test_a_list_shows_each_snapshot_and_its_problem() -> None:
-    damaged = Snapshot(**facts(**UNKNOWN, step=100, condition="damaged", reason="shard-00001.bin is missing"))
-    broken = Snapshot(**facts(not_finite="the loss is nan"))
-    assert view.table([broken, Snapshot(**facts()), damaged], NOW) == [
+    damaged = SnapshotFacts(**facts(**UNKNOWN, step=100, condition="damaged", reason="shard-00001.bin is missing"))
+    broken = SnapshotFacts(**facts(not_finite="the loss is nan"))
+    assert view.table([broken, SnapshotFacts(**facts()), damaged], NOW) == [
         "STEP   EPOCH   GENERATION   RUN        RANKS   AGE     SIZE      CONDITION",
         "120    3       2            01234567   4       1m05s   1.5 GiB   whole: not finite (the loss is nan)",
         "120    3       2            01234567   4       1m05s   1.5 GiB   whole",
         "100    -       2            -          -       -       1.5 GiB   damaged: shard-00001.bin is missing",
     ]
-    assert view.table([Snapshot(**facts())], NOW, wide=True)[1].endswith("whole       step-00000120-g0002")
-    assert "0123456789abcdef" in view.table([Snapshot(**facts())], NOW, wide=True)[1]
+    assert view.table([SnapshotFacts(**facts())], NOW, wide=True)[1].endswith("whole       step-00000120-g0002")
+    assert "0123456789abcdef" in view.table([SnapshotFacts(**facts())], NOW, wide=True)[1]
 
 
 def test_details_show_tensors_and_history() -> None:
@@ -122,7 +122,7 @@ def test_a_broken_chain_is_shown_with_its_step() -> None:
 
 
 def test_a_snapshot_without_a_proof_does_not_affect_the_others() -> None:
-    damaged = Snapshot(**facts(**UNKNOWN, condition="damaged", reason="manifest.json is missing"))
+    damaged = SnapshotFacts(**facts(**UNKNOWN, condition="damaged", reason="manifest.json is missing"))
     audit = Audit(proofs=(proof(),), unusable=(damaged,))
     assert not audit.holds
     assert printed(audit)[0] == "unusable: step-00000120-g0002: manifest.json is missing"

@@ -139,7 +139,7 @@ class FaultySink:
         self._error = error
         self._hangs = hangs
 
-    def put(self, report: Report) -> None:
+    def put(self, report: Report) -> None:  # noqa: ARG002  named as the sinks' own
         self.put_up += 1
         if self._hangs:
             self.released.wait()

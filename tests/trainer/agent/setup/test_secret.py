@@ -121,8 +121,8 @@ def test_torchs_rendezvous_is_a_warning(tmp_path: Path) -> None:
     found, logged = read_secret(env, tmp_path)
     assert found is None
     assert "can run code on all nodes" in logged[0]
+    required = node(KIT_RENDEZVOUS_BACKEND="c10d", KIT_SECURITY_RENDEZVOUS_SECRET="require")
     with pytest.raises(EnvError, match="c10d has no authentication"):
-        required = node(KIT_RENDEZVOUS_BACKEND="c10d", KIT_SECURITY_RENDEZVOUS_SECRET="require")
         read_secret(required, tmp_path)
 
 

@@ -208,8 +208,8 @@ class Supervisor:
         self._log(
             f"node {node.node_index} of {node.job.min_nodes}"
             + (f" to {node.job.max_nodes}" if node.job.max_nodes > node.job.min_nodes else "")
-            + f", {node.procs_per_node} rank(s) here, rendezvous at {node.run.rendezvous_host}:{node.run.rendezvous_port}, "
-            f"interface {os.environ.get('GLOO_SOCKET_IFNAME', 'chosen by torch')}"
+            + f", {node.procs_per_node} rank(s) here, rendezvous at {node.run.rendezvous_host}:"
+            f"{node.run.rendezvous_port}, interface {os.environ.get('GLOO_SOCKET_IFNAME', 'chosen by torch')}"
         )
         for warning in launch.warnings:
             self._log(f"warning: {warning}")

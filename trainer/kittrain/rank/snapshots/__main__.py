@@ -10,18 +10,20 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from kitjob import typed
+from kitjob.history import Audit, EarlierData, LedgerEntry, Proof, SnapshotDetails, SnapshotFacts, Tensor
+from kitjob.record import Record
+from kittrain.rank.snapshots import proof as proving
 from kittrain.rank.snapshots.files.shards import CorruptError
 from kittrain.rank.snapshots.folder import catalogue
 from kittrain.rank.snapshots.folder.catalogue import CatalogueError, SnapshotInfo
 from kittrain.rank.snapshots.folder.snapshot import IncompatibleError, Manifest
-from kittrain.rank.snapshots.proof import prove
 from kittrain.system.files import Buffer
 
 Options = argparse.Namespace
@@ -53,8 +55,11 @@ def verify(options: Options) -> Iterable[bytes]:
 def show(options: Options) -> Iterable[bytes]:
     """One snapshot, its ledger, and the model's tensors."""
     info, manifest = _pick(options)
-    tensors = [asdict(one) for one in catalogue.parameters(info, manifest)]
-    return _json({**_row(info), **_details(manifest), "tensors": tensors})
+    tensors = tuple(Tensor(**asdict(one)) for one in catalogue.parameters(info, manifest))
+    row = _row(info)
+    return _json(
+        SnapshotDetails(**{name: getattr(row, name) for name in row.__fields__}, **_details(manifest), tensors=tensors)
+    )
 
 
 def export(options: Options) -> Iterable[Buffer]:
@@ -81,8 +86,8 @@ def audit(options: Options) -> Iterable[bytes]:
     """A proof and the ledger that it is based on, for each snapshot, the newest first."""
     found = [one for one in catalogue.inspect_all(options.folder) if one.path.name.startswith("step-")]
     manifests = {one.path.name: one.manifest for one in found if one.manifest}
-    proofs = [asdict(prove(one, manifests)) | {"ledger": _entries(one)} for one in manifests.values()]
-    return _json({"proofs": proofs, "unusable": [_row(one) for one in found if not one.manifest]})
+    proofs = tuple(_proof(proving.prove(one, manifests), one) for one in manifests.values())
+    return _json(Audit(proofs=proofs, unusable=tuple(_row(one) for one in found if not one.manifest)))
 
 
 VERBS: Final[Mapping[str, Callable[[Options], Iterable[Buffer]]]] = {
@@ -117,21 +122,26 @@ def _pick(options: Options) -> tuple[SnapshotInfo, Manifest]:
     return info, info.manifest
 
 
-def _row(info: SnapshotInfo) -> dict[str, Any]:
+def _row(info: SnapshotInfo) -> SnapshotFacts:
     manifest = info.manifest
-    return {
-        "name": info.path.name,
-        "condition": info.condition,
-        "reason": info.reason,
-        "step": info.step,
-        "generation": info.generation,
-        "size": info.size,
-        "epoch": _epoch(manifest) if manifest else None,
-        "run": manifest and manifest.run,
-        "world_size": manifest and manifest.world_size,
-        "created": manifest and manifest.created,
-        "not_finite": manifest.not_finite if manifest else "",
-    }
+    return SnapshotFacts(
+        name=info.path.name,
+        condition=info.condition,
+        reason=info.reason,
+        step=info.step,
+        generation=info.generation,
+        size=info.size,
+        epoch=_epoch(manifest) if manifest else None,
+        run=manifest.run if manifest else None,
+        world_size=manifest.world_size if manifest else None,
+        created=manifest.created if manifest else None,
+        not_finite=manifest.not_finite if manifest else "",
+    )
+
+
+def _proof(found: proving.Proof, manifest: Manifest) -> Proof:
+    parts = tuple(EarlierData(**asdict(one)) for one in found.earlier)
+    return Proof(**asdict(found) | {"earlier": parts, "ledger": _entries(manifest)})
 
 
 def _epoch(manifest: Manifest) -> int | None:
@@ -155,23 +165,14 @@ def _details(manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def _entries(manifest: Manifest) -> list[dict[str, Any]]:
-    return [asdict(one) for one in manifest.ledger]
+def _entries(manifest: Manifest) -> tuple[LedgerEntry, ...]:
+    return tuple(
+        LedgerEntry(**{name: getattr(one, name) for name in LedgerEntry.__fields__}) for one in manifest.ledger
+    )
 
 
-def _json(value: object) -> list[bytes]:
-    """As JSON with camelCase keys, like kitctl's other output."""
-    return [json.dumps(_camel(value), indent=1).encode(), b"\n"]
-
-
-def _camel(value: object) -> object:
-    match value:
-        case dict():
-            return {re.sub(r"_(.)", lambda m: m[1].upper(), key): _camel(one) for key, one in value.items()}
-        case list():
-            return [_camel(one) for one in value]
-        case _:
-            return value
+def _json(value: Record | Sequence[Record]) -> list[bytes]:
+    return [json.dumps(typed.encode(value), indent=1).encode(), b"\n"]
 
 
 if __name__ == "__main__":

@@ -1,24 +1,11 @@
-"""The output of the trainer's snapshot tool (``python -m kittrain.rank.snapshots``), as types. Pure."""
+"""What the trainer's snapshot tool prints (``python -m kittrain.rank.snapshots``) and kitctl reads."""
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-import msgspec
-
-from kitctl.base.errors import TargetError
-
-T = TypeVar("T")
+from kitjob.record import Record
 
 
-class Output(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A part of the output; unknown keys, of an image of another version, are ignored.
-
-    Those whose fields are documented are parts of what ``-o json`` prints, too (``kitctl.output.history``).
-    """
-
-
-class Snapshot(Output, frozen=True, kw_only=True):
+class SnapshotFacts(Record):
     """A snapshot; what follows from its manifest is None where that cannot be trusted.
 
     ``created`` is Unix seconds, ``size`` bytes; ``epoch``, from 1, is that of its last step, and None, too, where the
@@ -38,7 +25,7 @@ class Snapshot(Output, frozen=True, kw_only=True):
     not_finite: str = ""
 
 
-class LedgerEntry(Output, frozen=True, kw_only=True):
+class LedgerEntry(Record):
     """The steps that one generation took in one epoch, and the samples that they consumed."""
 
     generation: int
@@ -57,7 +44,7 @@ class LedgerEntry(Output, frozen=True, kw_only=True):
     """Ranks."""
 
 
-class Tensor(Output, frozen=True, kw_only=True):
+class Tensor(Record):
     """A tensor of the model."""
 
     name: str
@@ -70,7 +57,7 @@ class Tensor(Output, frozen=True, kw_only=True):
     """Bytes."""
 
 
-class SnapshotDetails(Snapshot, frozen=True, kw_only=True):
+class SnapshotDetails(SnapshotFacts):
     """A snapshot with the contents of its manifest; ``samples`` is 0 if the order of the data is not known."""
 
     job: str
@@ -85,7 +72,7 @@ class SnapshotDetails(Snapshot, frozen=True, kw_only=True):
     tensors: tuple[Tensor, ...]
 
 
-class EarlierData(Output, frozen=True, kw_only=True):
+class EarlierData(Record):
     """The part of a history that used another order of the data."""
 
     samples: int
@@ -106,7 +93,7 @@ class EarlierData(Output, frozen=True, kw_only=True):
     """Steps that were taken."""
 
 
-class Proof(Output, frozen=True, kw_only=True):
+class Proof(Record):
     """What the history of one snapshot proves, for the current order of the data."""
 
     snapshot: str
@@ -140,27 +127,14 @@ class Proof(Output, frozen=True, kw_only=True):
         return bool(self.samples) and all(part.samples for part in self.earlier)
 
 
-class Audit(Output, frozen=True, kw_only=True):
+class Audit(Record):
     """The proofs of all snapshots, the newest first; ``unusable`` are the snapshots that cannot be read."""
 
     proofs: tuple[Proof, ...]
-    unusable: tuple[Snapshot, ...]
+    unusable: tuple[SnapshotFacts, ...]
 
     @property
     def holds(self) -> bool:
         """Whether there is a history, and all of it is proved."""
         proved = all(proof.has_samples and not proof.broken for proof in self.proofs)
         return bool(self.proofs) and not self.unusable and proved
-
-
-def parse(answer: bytes, kind: type[T]) -> T:
-    """Parse the output of the snapshot tool.
-
-    Raises:
-        TargetError: unexpected output, as of a trainer of another version.
-    """
-    try:
-        return msgspec.json.decode(answer, type=kind)
-    except msgspec.MsgspecError as error:
-        fix = "use an image of kitctl's version"
-        raise TargetError(f"unexpected output of the snapshot tool: {error}", fix=fix) from error
