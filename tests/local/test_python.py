@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.local.conftest import Kit
 
 KITCTLS_OWN = (
-    *("kitctl", "click", "msgspec", "rich", "kubernetes", "yaml", "_yaml", "tqdm", "kittrain", "_kittrain", "pathspec"),
+    *("kitctl", "click", "msgspec", "rich", "kubernetes", "yaml", "_yaml", "tqdm", "kitjob", "kittrain", "_kittrain", "pathspec"),
 )
 SCRIPT = """
 import importlib.util, json, os, sys
@@ -67,7 +67,7 @@ def test_an_interpreter_without_torch_is_refused_before_the_job_starts(kit: Kit)
 
 @pytest.mark.parametrize("warm", ["1", pytest.param("0", marks=pytest.mark.long)])
 def test_files_in_the_current_folder_hide_no_module_of_ours(kit: Kit, warm: str) -> None:
-    for name in {*sys.stdlib_module_names, "kitctl", "kittrain", "torch", "msgspec"}:
+    for name in {*sys.stdlib_module_names, "kitctl", "kitjob", "kittrain", "torch", "msgspec"}:
         (kit.folder / f"{name}.py").write_text("raise ImportError('the wrong file')\n")
     (kit.folder / "src").mkdir()
     (kit.folder / "src" / "train.py").write_text("import json, random, torch\nprint(torch.rand(1), random.random())\n")

@@ -91,6 +91,6 @@ def test_a_decision_has_a_date_and_a_status_and_is_named_where_it_is_implemented
     title, _, status, *_ = page.read_text(encoding="utf-8").split("\n")
     assert title.startswith(f"# {number}. ")
     assert re.fullmatch(r"\*\d{4}-\d\d-\d\d, (accepted(, amended since)?|replaced by \[\d+\]\(.*\))\*", status), status
-    sources = [path for folder in ("kitctl", "trainer/kittrain") for path in (ROOT / folder).rglob("*.py")]
+    sources = [path for folder in ("kitctl", "trainer") for path in (ROOT / folder).rglob("*.py")]
     named = [path for path in sources if re.search(rf"[Dd]ecision {number}\b", path.read_text(encoding="utf-8"))]
     assert named

@@ -23,6 +23,7 @@ import kitctl
 from kitctl.base.errors import UnsupportedError, UsageError
 
 LIBRARY: Final = "kittrain"
+CONTRACT: Final = "kitjob"  # which it imports
 OLDEST_PYTHON: Final = (3, 11)
 OLDEST_TORCH: Final = (2, 6)
 PROBE_SECONDS: Final = 60.0  # a cold disk
@@ -71,23 +72,28 @@ def check(python: str, *, pip: bool = False) -> str:
 
 
 def link_library(state: Path) -> Path:
-    """A folder with links to kittrain and its metadata, and nothing else.
+    """A folder with links to kittrain, what it needs and its metadata, and nothing else.
 
     Raises:
         UnsupportedError: kitctl was installed without kittrain.
     """
-    spec = importlib.util.find_spec(LIBRARY)
-    if spec is None or not spec.submodule_search_locations:
-        raise UnsupportedError("kitctl's own installation has no kittrain", fix="pip install kittrain")
-    package = Path(spec.submodule_search_locations[0])
+    package, contract = _package(LIBRARY), _package(CONTRACT)
     folder = state / "lent" / f"{kitctl.__version__}-{hashlib.sha256(os.fsencode(package)).hexdigest()[:8]}"
     folder.mkdir(parents=True, exist_ok=True)
     _link(folder / LIBRARY, package)
+    _link(folder / CONTRACT, contract)
     with suppress(importlib.metadata.PackageNotFoundError):
         installed = importlib.metadata.distribution(LIBRARY)
         record = f"{LIBRARY}-{installed.version}.dist-info"
         _link(folder / record, Path(str(installed.locate_file(record))))
     return folder
+
+
+def _package(name: str) -> Path:
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise UnsupportedError(f"kitctl's own installation has no {name}", fix="pip install kittrain")
+    return Path(spec.submodule_search_locations[0])
 
 
 def with_library(environ: Mapping[str, str], folder: str) -> dict[str, str]:

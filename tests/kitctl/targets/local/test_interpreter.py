@@ -59,7 +59,7 @@ def test_newer_versions_are_accepted(tmp_path: Path, torch: str) -> None:
 def test_only_the_trainer_library_is_added_to_its_path(tmp_path: Path) -> None:
     folder = interpreter.link_library(tmp_path)
     assert interpreter.link_library(tmp_path) == folder
-    assert {path.name.partition("-")[0] for path in folder.iterdir()} == {"kittrain"}
+    assert {path.name.partition("-")[0] for path in folder.iterdir()} == {"kitjob", "kittrain"}
     assert (folder / "kittrain" / "agent" / "main.py").is_file()
 
 
