@@ -80,3 +80,29 @@ def test_a_node_lost_after_the_training_does_not_keep_the_others_waiting(kit: Ki
     reasons = [node["reason"] for node in kit.status("after")["nodes"]]
     assert any("what the script did after its training was cut short" in reason for reason in reasons), reasons
     kit.run("delete", "after", "-y")
+
+
+KILLS = """
+import json, os, signal, sys
+from pathlib import Path
+from kittrain.workloads import toy
+job = Path(sys.argv.pop())
+toy.main(sys.argv[1:])
+own = os.environ["RANK"] == "0" and not Path(sys.argv[0]).with_name("killed").exists()
+if own:
+    Path(sys.argv[0]).with_name("killed").touch()
+    for started in sorted(job.glob("nodes/*/1.start.json"), reverse=True):
+        os.killpg(json.loads(started.read_text())["pid"], signal.SIGKILL)
+"""
+
+
+def test_the_last_step_is_shown_if_all_agents_are_killed_before_they_report_it(kit: Kit) -> None:
+    short = ["2", "--samples", "512", "--batch_size", "16", "--step-time", "0.01"]
+    (kit.folder / "kills.py").write_text(KILLS)
+    kit.run("submit", "--name", "kills", "--nodes", "2", "kills.py", *short, str(kit.job("kills").path))
+    kit.run("wait", "kills")
+    assert (kit.folder / "killed").exists()
+    state = kit.status("kills")
+    assert (state["phase"], state["progress"]["step"], state["progress"]["snapshotStep"]) == ("Succeeded", 64, 64)
+    assert "step 64/64" in kit.read("status", "kills")
+    kit.run("delete", "kills", "-y")

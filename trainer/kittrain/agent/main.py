@@ -25,6 +25,7 @@ from kittrain.agent.processes.supervision import Supervision
 from kittrain.agent.processes.zygote import Zygote
 from kittrain.agent.rendezvous.hub_process import hub_process
 from kittrain.agent.rendezvous.settings import RendezvousSettings
+from kittrain.agent.report.last_step import report_last_step
 from kittrain.agent.report.log_copy import LogCopy, open_log_copy
 from kittrain.agent.rounds.drain import Drain, DrainRequested
 from kittrain.agent.setup.host_info import share_cores
@@ -116,7 +117,10 @@ def _check(node: NodeEnv, command: list[str]) -> Ending | None:
     if (folder := node.snapshot_dir) and retry_io(
         lambda: finished(folder, node.run_id), folder, lambda text: log(node.node_index, f"warning: {text}")
     ):
-        return termination.FINISHED if not node.run.owner else _ambiguous(node, marker.path(folder, node.run_id))
+        if node.run.owner:
+            return _ambiguous(node, marker.path(folder, node.run_id))
+        report_last_step(node, partial(log, node.node_index))
+        return termination.FINISHED
     if not command:
         return Ending(outcome="fatal", reason="no command: pass a script, or -m and a module, after --")
     if command[0] == "-m":

@@ -40,6 +40,15 @@ def seen_finished(snapshot_dir: Path | None, run_id: str) -> bool:
         return False
 
 
+def last_step(snapshot_dir: Path, run_id: str) -> int | None:
+    """The last step of a finished run; None where its marker does not say, or cannot be read."""
+    try:
+        step = json.loads(path(snapshot_dir, run_id).read_bytes())["step"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return step if isinstance(step, int) else None
+
+
 def mark(snapshot_dir: Path, run_id: str, facts: Mapping[str, object]) -> None:
     """Mark the run as finished; the facts are stored in the marker as JSON, for information.
 
