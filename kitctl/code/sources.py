@@ -34,6 +34,7 @@ def sources(spec: JobSpec, folder: Path) -> Sources:
 
         workdir = collect(folder / Path(spec.workdir).expanduser(), spec.send)
         _require_script(spec, workdir, folder)
+        _require_folder_for_outputs(spec.outputs, workdir)
         return Sources(workdir=workdir, requirements=requirements)
     return Sources(files=_files(spec, folder), requirements=requirements)
 
@@ -71,6 +72,16 @@ def _require_script(spec: JobSpec, workdir: SentFolder, folder: Path) -> None:
     moved = inside.is_file() and inside.is_relative_to(workdir.folder.resolve())
     fix = f"write {inside.relative_to(workdir.folder.resolve())}" if moved else "give a path from that folder"
     raise wrong("command", f"{script} does not exist in the workdir {workdir.folder}", fix)
+
+
+def _require_folder_for_outputs(outputs: str, workdir: SentFolder) -> None:
+    """What is sent must leave the place of ``outputs`` to a folder: agents would refuse to replace it."""
+    ways = [] if not outputs else [way.as_posix() for way in (*Path(outputs).parents, Path(outputs))]
+    for way in ways:
+        for what, sent in (("a link", workdir.tree.links), ("a file", workdir.tree.files)):
+            if way in sent:
+                fix = "name another folder, or list it in .kitignore"
+                raise wrong("outputs", f"{way} is {what} in {workdir.folder}", fix)
 
 
 def _script(folder: Path, script: str) -> Path:

@@ -14,7 +14,20 @@ if TYPE_CHECKING:
     from tests.local.conftest import Kit
 
 KITCTLS_OWN = (
-    *("kitctl", "click", "msgspec", "rich", "kubernetes", "yaml", "_yaml", "tqdm", "kitjob", "kittrain", "_kittrain", "pathspec"),
+    *(
+        "kitctl",
+        "click",
+        "msgspec",
+        "rich",
+        "kubernetes",
+        "yaml",
+        "_yaml",
+        "tqdm",
+        "kitjob",
+        "kittrain",
+        "_kittrain",
+        "pathspec",
+    ),
 )
 SCRIPT = """
 import importlib.util, json, os, sys

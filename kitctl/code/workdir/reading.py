@@ -31,7 +31,7 @@ def read_tree(folder: Path, paths: Iterable[str]) -> CodeTree:
     links = {path: _link(folder, path) for path, one in stats.items() if stat.S_ISLNK(one.st_mode)}
     regular = {path: one for path, one in stats.items() if path not in links}
     _check_names(links.values())
-    _check(folder, regular)
+    _check(folder, regular, links=len(links))
     return CodeTree(files={path: file_of(folder / path, path) for path in regular}, links=links)
 
 
@@ -57,7 +57,7 @@ def _check_names(paths: Iterable[str]) -> None:
             raise wrong("workdir", f"{path!a} has letters that cannot be sent", "rename it, or list it in .kitignore")
 
 
-def _check(folder: Path, stats: Mapping[str, os.stat_result]) -> None:
+def _check(folder: Path, stats: Mapping[str, os.stat_result], *, links: int) -> None:
     """Raise an error for what cannot be sent, before anything is read."""
     fix = "list what training does not need in .kitignore, or put data on a volume"
     if not stats:
@@ -65,8 +65,8 @@ def _check(folder: Path, stats: Mapping[str, os.stat_result]) -> None:
     for path, one in stats.items():
         if not stat.S_ISREG(one.st_mode):
             raise wrong("workdir", f"{path} is neither a file nor a link", "list it in .kitignore")
-    if len(stats) > FILES_LIMIT:
-        raise wrong("workdir", f"{len(stats):,} files are more than the {FILES_LIMIT:,} that can be sent", fix)
+    if (count := len(stats) + links) > FILES_LIMIT:
+        raise wrong("workdir", f"{count:,} files are more than the {FILES_LIMIT:,} that can be sent", fix)
     sizes = {path: one.st_size for path, one in stats.items()}
     if (total := sum(sizes.values())) > FOLDER_LIMIT:
         what = f"{format_bytes(total)} are more than the {format_bytes(FOLDER_LIMIT)} that can be sent"

@@ -11,6 +11,7 @@ from kitctl.base.errors import SpecError
 from kitctl.code.code_tree import NO_SOURCES
 from kitctl.code.sources import SOURCES_LIMIT, sources
 from kitctl.spec.job_spec import JobSpec
+from kitjob.record import replace
 
 
 @pytest.fixture
@@ -189,3 +190,19 @@ def test_a_folder_is_sent_whether_the_script_is_in_it_or_in_the_image(tmp_path: 
     found = sources(JobSpec(name="job", workdir=".", command=(script,)), tmp_path).workdir
     assert found
     assert {*found.tree.files} == {"train.py"}
+
+
+@pytest.mark.parametrize(
+    ("outputs", "told"), [("ck", "ck is a link"), ("a/ck", "a is a link"), ("log/x", "log is a file")]
+)
+def test_the_folder_for_outputs_is_no_link_and_no_file(tmp_path: Path, outputs: str, told: str) -> None:
+    (tmp_path / "train.py").write_text("x")
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "x").write_text("x")
+    (tmp_path / "ck").symlink_to("real")
+    (tmp_path / "a").symlink_to("real")
+    (tmp_path / "log").write_text("x")
+    spec = JobSpec(name="job", workdir=".", command=("train.py",), outputs=outputs)
+    with pytest.raises(SpecError, match=f"outputs: {told} in .*; fix: name another folder"):
+        sources(spec, tmp_path)
+    assert sources(replace(spec, outputs="real/deeper"), tmp_path).workdir

@@ -248,6 +248,11 @@ def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("kitctl.code.workdir.reading.FILES_LIMIT", 4)
     with pytest.raises(SpecError, match="5 files are more than the 4 that can be sent"):
         collect(tmp_path, ())
+    for number in range(3, 5):
+        (tmp_path / f"{number}.txt").unlink()
+        (tmp_path / f"{number}.txt").symlink_to("0.txt")
+    with pytest.raises(SpecError, match="5 files are more than the 4 that can be sent"):
+        collect(tmp_path, ())
 
 
 def test_what_cannot_be_sent_is_an_error(tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from kittrain.agent.hooks import script_hooks
-from kittrain.agent.processes.worker import lost_peers, without_own_frames
+from kittrain.agent.processes.worker import PACKAGE, lost_peers, without_own_frames
 from kittrain.system.heartbeat import ScriptWriter
 
 pytestmark = pytest.mark.slow
@@ -111,6 +111,22 @@ def test_lost_peers_are_placed_in_the_script_and_not_in_the_hook_around_backward
         torchs.backward()
     place = r"test_worker.py:\d+ in test_lost_peers_are_placed_in_the_script_and_not_in_the_hook_around_backward"
     assert re.match(f"lost its peers at {place}: RuntimeError: Connection closed", lost_peers(caught.value, {}))
+
+
+def test_lost_peers_are_placed_in_the_workload_and_not_in_the_library() -> None:
+    inside: dict[str, Any] = {}
+    ranks = f"def backward():\n    raise RuntimeError({GONE!r})"
+    exec(compile(ranks, str(PACKAGE / "torch_private" / "ranks.py"), "exec"), inside)
+    workload = "def train():\n    backward()"
+    exec(compile(workload, str(PACKAGE / "workloads" / "toy.py"), "exec"), inside)
+    with pytest.raises(RuntimeError) as caught:
+        inside["train"]()
+    workload_frame = caught.tb.tb_next
+    assert workload_frame
+    caught.value.__traceback__ = workload_frame  # this test is not the script
+    assert lost_peers(caught.value, {}).startswith("lost its peers at toy.py:2 in train: RuntimeError")
+    caught.value.__traceback__ = workload_frame.tb_next  # nothing but the library
+    assert lost_peers(caught.value, {}).startswith("lost its peers at ranks.py:2 in backward")
 
 
 def test_an_error_without_user_frames_has_no_traceback() -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Final
 
+import kittrain
 from kittrain.agent.hooks import script_hooks
 from kittrain.outcome.failures import Failure
 from kittrain.system.parent_death import die_with_parent
@@ -31,6 +32,7 @@ TORCH: Final = f"{os.sep}torch{os.sep}"  # in the path of torch's files
 LOCAL_RANK: Final = "${local_rank}"  # torchrun's macro
 SOURCE: Final = (".py", ".pyw")
 SPAWNED_MAIN: Final = "__mp_main__"  # the main module's name in what spawned processes pickle
+PACKAGE: Final = Path(kittrain.__file__).parent
 OWN_FILES: Final = (__file__, script_hooks.__file__, runpy.__file__, "<frozen runpy>")
 
 
@@ -160,10 +162,17 @@ def lost_peers(error: BaseException, environ: Mapping[str, str] = os.environ) ->
     if verbose or failure.kind != "peer" or not isinstance(error, RuntimeError):
         return ""
     frames = traceback.extract_tb(error.__traceback__)
-    users = (frame for frame in reversed(frames) if TORCH not in frame.filename and frame.filename not in OWN_FILES)
-    place = next(users, None)
+    ours = [frame for frame in reversed(frames) if TORCH not in frame.filename and frame.filename not in OWN_FILES]
+    users = (frame for frame in ours if not _is_library(frame.filename))
+    place = next(users, ours[0] if ours else None)
     where = f" at {Path(place.filename).name}:{place.lineno} in {place.name}" if place else ""
     return f"lost its peers{where}: {failure.brief}"
+
+
+def _is_library(file: str) -> bool:
+    """Whether a file is one of this package's, and none of its workloads."""
+    path = Path(file)
+    return path.is_relative_to(PACKAGE) and not path.is_relative_to(PACKAGE / "workloads")
 
 
 def without_own_frames(frames: TracebackType | None) -> TracebackType | None:

@@ -1,4 +1,4 @@
-"""Completes the report of a run that has finished while all of its agents were lost: they had reported an earlier step."""
+"""Completes the report of a finished run whose agents were all lost before they had reported its last step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kittrain.outcome import marker
 
 
 def report_last_step(node: NodeEnv, log: Callable[[str], None]) -> None:
-    """Report the step of the run's marker, from node 0, if the last report does not have it; an error is only logged."""
+    """Report the step of the run's marker, from node 0, if the last report lacks it; an error is only logged."""
     step = marker.last_step(node.snapshot_dir, node.run_id) if node.snapshot_dir and node.node_index == 0 else None
     sink = sink_of(node.run.report, log, os.environ) if step is not None else None
     if sink is None:
