@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import Any, Final
 import torch
 
 from tests.trainer.nodes import free_port
+from tests.trainer.reports import progress_in
 from tests.trainer.worlds import placed
 from tools.test_frameworks import INTERPRETER
 
@@ -58,7 +58,7 @@ def log(folder: Path, rank: int = 0) -> str:
 
 def progress(folder: Path) -> dict[str, Any]:
     """Rank 0's latest progress."""
-    found: dict[str, Any] = json.loads((folder / "progress-0.json").read_bytes())
+    found: dict[str, Any] = progress_in(folder / "progress-0.json")
     return found
 
 

@@ -54,10 +54,16 @@ class Progress(Record):
     """Estimated seconds until training ends."""
     snapshot_step: int | None = None
     """Step of the last published snapshot."""
+    snapshot_time: float | None = None
+    """When it was published."""
     snapshot_seconds: float | None = None
     """How long that snapshot took, from its copy to its publication."""
     snapshot_stall_seconds: float | None = None
     """How long training waited for it."""
+    writing_step: int | None = None
+    """Step of the snapshot that is being written. Null: none is."""
+    writing_since: float | None = None
+    """When that began."""
     resumed_from: int | None = None
     """The step that the current ranks resumed from; in a script's own loop by what it loaded. Null: not known."""
     resumed_at: float | None = None

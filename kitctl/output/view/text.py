@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 from kitctl.base import printable
 from kitctl.base.quantity import duration
@@ -13,6 +14,7 @@ from kitctl.state.phase import JobState, NodeState
 from kitjob.report import Progress, RecoveryTimings, Termination
 
 _LIST = ("NAME", "PHASE", "NODES", "RANKS", "STEP", "LOSS", "RESTARTS", "AGE")
+SLOW_SNAPSHOT: Final = 5.0  # seconds
 _WIDE = ("TARGET", "KIND", "SNAPSHOT", "REASON")
 _NODES = ("NODE", "STATE", "RANKS", "POD", "HOST", "RESTARTS", "SINCE", "REASON")
 _MAX_FAILURES = 3  # different failures that are shown
@@ -41,7 +43,7 @@ def job_page(job: JobState, now: float, *, wide: bool = False) -> list[str]:
                 f"{name} {math.nan if value is None else value:.4g}" for name, value in job.progress.metrics.items()
             ),
         ),
-        ("Snapshot", _snapshot(job)),
+        ("Snapshot", _snapshot(job, now)),
         ("Outputs", job.outputs),
         ("Slow", ", ".join(f"rank {rank} takes {ratio:.1f} x the others' step" for rank, ratio in job.slow.items())),
         ("Recovery", _recovery(job.last_recovery)),
@@ -113,13 +115,21 @@ def _nodes(job: JobState) -> str:
     return f"{job.node_range if job.finished else f'{job.ready_nodes} of {job.node_range} up'}{ranks}{restarts}"
 
 
-def _snapshot(job: JobState) -> str:
+def _snapshot(job: JobState, now: float) -> str:
     """Empty also of ranks that have reported no step: they may be a plain script's, which saves in its own way."""
     progress = job.progress
-    step = progress.snapshot_step
+    step, published, since = progress.snapshot_step, progress.snapshot_time, progress.writing_since or now
     if not job.snapshots or progress.of_own_loop or (progress.step is None and not step):
         return ""
-    return f"{f'step {step}' if step else 'none yet'}, in {job.snapshots}"
+    age = f" ({duration(now - published)} ago)" if step and published and not job.finished else ""
+    writing = f", writing step {progress.writing_step} for {duration(now - since)}" if _is_slow(job, now) else ""
+    return f"{f'step {step}' if step else 'none yet'}{age}{writing}, in {job.snapshots}"
+
+
+def _is_slow(job: JobState, now: float) -> bool:
+    """Whether a snapshot is being written for so long that it is worth a word."""
+    since = job.progress.writing_since
+    return since is not None and not job.finished and now > since + SLOW_SNAPSHOT
 
 
 def _recovery(recovery: RecoveryTimings | None) -> str:

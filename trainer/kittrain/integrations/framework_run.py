@@ -103,6 +103,7 @@ class FrameworkRun:
     def saving(self) -> None:
         """The framework begins to write a checkpoint."""
         self._saving = time.monotonic()
+        self._report.saving()
         self.world.heartbeat.beat(Phase.SAVING)
 
     def saved(self, checkpoint: Path, marker: Marker, finish: Callable[[Path], Path] = lambda path: path) -> None:
@@ -119,7 +120,7 @@ class FrameworkRun:
         if self.world.is_main:
             checkpoints.complete(finish(checkpoint), marker)
         seconds = time.monotonic() - self._saving
-        self._report.snapshot(Committed(step=marker.step, seconds=seconds, stall=seconds))
+        self._report.snapshot(Committed(step=marker.step, time=time.time(), seconds=seconds, stall=seconds))
         self.continues(ended=bool(marker.limit))
 
     def continues(self, *, ended: bool) -> None:

@@ -87,6 +87,15 @@ def test_a_job_without_a_snapshot_is_reported(step: int | None) -> None:
     assert "Snapshot   none yet, in /snapshots" in job_page(replace(RUNNING, progress=progress), now=200.0)
 
 
+def test_the_age_of_the_last_snapshot_and_a_slow_store_are_shown() -> None:
+    progress = record.replace(RUNNING.progress, snapshot_step=300, snapshot_time=100.0, writing_step=400)
+    slow = replace(RUNNING, progress=record.replace(progress, writing_since=127.0))
+    assert "Snapshot   step 300 (1m40s ago), writing step 400 for 1m13s, in /snapshots" in job_page(slow, now=200.0)
+    assert "Snapshot   step 300 (31s ago), in /snapshots" in job_page(slow, now=131.0), "that is how long one may take"
+    ended = job_page(replace(slow, phase="Succeeded", ended=190.0), now=200.0)
+    assert "Snapshot   step 300, in /snapshots" in ended
+
+
 def test_a_failed_job_shows_the_first_failure_s_traceback() -> None:
     failure = Termination(
         outcome="fatal", reason="rank 1 failed", rank=1, node=0, traceback="Traceback:\n  x\nValueError: no\n"

@@ -62,6 +62,9 @@ def test_the_progress_file(tmp_path: Path) -> None:
         "loss": 0.25,
         "steps_per_second": None,
         "snapshot_step": 3,
+        "snapshot_time": None,
+        "writing_step": None,
+        "writing_since": None,
         "resumed_from": 3,
         "snapshot_seconds": 1.5,
         "snapshot_stall_seconds": 0.25,
@@ -178,3 +181,25 @@ def test_a_start_from_nothing_reports_no_progress_before_its_first_step(tmp_path
     with reporter(tmp_path / "progress.json") as reporting:
         reporting.begin(0, epoch=0)
     assert not (tmp_path / "progress.json").exists()
+
+
+def test_a_snapshot_is_shown_from_its_beginning_until_it_is_published_or_has_failed(tmp_path: Path) -> None:
+    file, began = tmp_path / "progress.json", time.time()
+
+    def writing() -> int | None:
+        reporting.flush()
+        step: int | None = read(file)["writing_step"]
+        return step
+
+    with reporter(file) as reporting:
+        reporting.step(STEP)
+        reporting.saving(4)
+        assert began <= read(file)["writing_since"] <= time.time(), "written at once: training may wait now"
+        reporting.snapshot(Committed(step=3, time=5.0))
+        assert (writing(), read(file)["snapshot_time"]) == (4, 5.0), "an earlier one"
+        reporting.snapshot(Committed(step=4, time=6.0))
+        assert writing() is None
+        reporting.saving()
+        assert writing() == STEP.number
+        reporting.snapshot(Committed(step=4, time=6.0, failed="no snapshot at step 8: full"))
+        assert writing() is None

@@ -80,6 +80,7 @@ class ProgressReporter:
         self._epoch: int | None = None  # that it resumes in, from 0 on
         self._metrics: dict[str, Any] = {}
         self._committed = Committed()
+        self._writing: tuple[int, float] | None = None  # the step of a snapshot, and since when
         self._grace = GracePeriodCheck(world)
         self.warning = self._snapshot_warning = ""
 
@@ -135,10 +136,19 @@ class ProgressReporter:
         if self._main:
             self._write()
 
+    def saving(self, step: int | None = None) -> None:
+        """A snapshot of this step is begun, or of the last one: the store may take long, and training wait for it."""
+        last = self._step.number if self._step else self._resumed_from
+        self._writing = (last if step is None else step, time.time())
+        if self._main:
+            self._write()
+
     def snapshot(self, committed: Committed) -> None:
         """Set the last committed snapshot; called at every step."""
         if committed is not self._committed:
             self._committed = committed
+            if committed.failed or (self._writing and committed.step >= self._writing[0]):
+                self._writing = None
             if committed.failed:
                 return
             if not (committed.not_finite and self._snapshot_warning):  # the first of several stays
@@ -193,8 +203,11 @@ class ProgressReporter:
             samples_per_second=round(self._samples.rate, 1) or None,
             eta_seconds=_finite(self._eta(step)) if step else None,
             snapshot_step=self._committed.step,
+            snapshot_time=self._committed.time,
             snapshot_seconds=round(self._committed.seconds, 4),
             snapshot_stall_seconds=round(self._committed.stall, 4),
+            writing_step=self._writing[0] if self._writing else None,
+            writing_since=self._writing[1] if self._writing else None,
             resumed_from=self._resumed_from,
             resumed_at=self._resumed_at,
             metrics={name: _finite(float(value)) for name, value in self._metrics.items()},

@@ -191,6 +191,8 @@ class Session:
         """
         self._world.heartbeat.beat(Phase.SAVING)
         self.flush()
+        if self._world.env.snapshot_dir:
+            self.report.saving(self.steps)
         self._snapshots.commit(self.cursor, metrics, not_finite=self._losses.problem, changed=changed)
         self._schedule.restart(self.steps)
         self.report.snapshot(self._snapshots.committed)
@@ -232,6 +234,7 @@ class Session:
             self._world.heartbeat.beat(Phase.SAVING)
             self.flush()
         if due:
+            self.report.saving(step)
             self._snapshots.begin(self.cursor, metrics, not_finite=self._losses.problem)
             self._schedule.restart(step)
         if self._memory_schedule and copy:

@@ -57,6 +57,7 @@ class Committed:
 
     Attributes:
         step: after which it was taken.
+        time: when it was published, in Unix seconds; None: not known.
         seconds: from the start of the copy until it was published.
         stall: the part of these in which training waited.
         not_finite: as in its manifest.
@@ -64,6 +65,7 @@ class Committed:
     """
 
     step: int = 0
+    time: float | None = None
     seconds: float = 0.0
     stall: float = 0.0
     not_finite: str = ""
@@ -128,7 +130,8 @@ class Chain:
             grandparent=parent.parent if parent else None,
             metrics=parent.metrics if parent else {},
         )
-        self.last = Committed(step=self._order.step(self._cursor(parent)) if parent else 0)
+        step, created = (self._order.step(self._cursor(parent)), parent.created) if parent else (0, None)
+        self.last = Committed(step=step, time=created)
 
     def publish(self, archive: Archive, pending: Pending, reports: Sequence[Report]) -> None:
         """Commit what the ranks have written, and delete expired snapshots. Logs a warning if it cannot be published.
@@ -152,6 +155,7 @@ class Chain:
             self.resume_from(manifest, manifest)
             self.last = Committed(
                 step=manifest.step,
+                time=time.time(),
                 seconds=time.monotonic() - pending.began,
                 stall=pending.stall,
                 not_finite=manifest.not_finite,
