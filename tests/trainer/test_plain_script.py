@@ -36,7 +36,8 @@ def test_a_killed_rank_is_restarted_and_the_parts_of_the_recovery_are_measured(t
         assert "resumed at epoch 1" in nodes.output(0)
         report = nodes.report()
         assert report["progress"]["step"] == 20
-        assert list(report["last_recovery"]) == ["cause", "stop", "form", "start", "join", "first_step"]
+        measured = [part for part, seconds in report["last_recovery"].items() if seconds is not None]
+        assert measured == ["cause", "stop", "form", "start", "join", "first_step"], "what a script restores is unknown"
 
 
 def test_a_rank_that_hangs_is_named(tmp_path: Path) -> None:

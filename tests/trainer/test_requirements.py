@@ -39,8 +39,8 @@ def requirements(folder: Path, *lines: str) -> dict[str, str]:
     sent = folder / "sent"
     (sent / "requirements.txt").write_text("\n".join(["--no-index", "--find-links .", *lines, ""]))
     digest, store = stored(sent, folder / "store")
-    places = {"KIT_REQUIREMENTS_STORE": str(store), "KIT_PACKAGES_DIR": str(folder / "packages")}
-    return {"KIT_REQUIREMENTS": digest} | places
+    places = {"KIT_PACKAGES_STORE": str(store), "KIT_PACKAGES_CACHE": str(folder / "packages")}
+    return {"KIT_PACKAGES_DIGEST": digest} | places
 
 
 @pytest.mark.parametrize("warm", ["1", pytest.param("0", marks=pytest.mark.long)])

@@ -167,7 +167,7 @@ def _job_env(environ: Mapping[str, str], *, node_index: int, run_id: str | None)
 def _given(environ: Mapping[str, str], kind: type[Record]) -> dict[str, Any]:
     """The settings, or parts of the run, that have a variable of their own, as they are written in a document."""
     found: dict[str, Any] = {}
-    for path, hint in _settings(kind):
+    for path, hint in _settings(kind, every=kind is Run):
         if text := environ.get(name := variable_of(path)):
             *sections, key = map(camel, path)
             place = found
@@ -177,14 +177,15 @@ def _given(environ: Mapping[str, str], kind: type[Record]) -> dict[str, Any]:
     return found
 
 
-def _settings(kind: type[Record], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _settings(kind: type[Record], path: tuple[str, ...] = (), *, every: bool) -> Iterator[tuple[tuple[str, ...], Any]]:
     """The path and the type of each text, number or flag that agents and ranks read."""
     for name, hint in hints(kind).items():
-        if kind is not Run and name not in sent_fields(kind):
+        if not every and name not in sent_fields(kind):
             continue
-        if is_record(hint):
-            yield from _settings(hint, (*path, name))
-        elif not any(is_record(one) for one in typed.parts(hint)) and not typed.is_mapping(hint):
+        section = next((one for one in typed.parts(hint) if is_record(one)), None)
+        if section:
+            yield from _settings(section, (*path, name), every=every)
+        elif not typed.is_mapping(hint):
             yield (*path, name), hint
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from kitjob.report import Progress
 from tests.trainer import clocks
 from tests.trainer.nodes import SCRIPTS, ColdNodes, Nodes
+from tests.trainer.reports import plain
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +33,7 @@ def test_killed_nodes_rejoin_and_the_budget_is_not_charged(tmp_path: Path) -> No
         last = max(int(entry.name[5:13]) for entry in nodes.snapshots.glob("step-*"))
         assert nodes.everything().count(f"finished at step {last}") == 2
     assert report["round"] == 3
-    assert report["progress"] == {"step": last}
+    assert report["progress"] == plain(Progress(step=last))
 
 
 def test_an_elastic_job_grows_and_shrinks_without_losing_a_step(tmp_path: Path) -> None:

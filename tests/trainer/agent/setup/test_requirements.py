@@ -18,11 +18,11 @@ from tests.wheels import wheel
 
 NODE = """
 import sys
-from pathlib import Path
+from kitjob.run import Packages, Run
 from kittrain.job.env import NodeEnv
 from kittrain.agent.setup.requirements import required_packages
 digest, store, packages = sys.argv[1:]
-node = NodeEnv(requirements=digest, requirements_store=Path(store), packages_dir=Path(packages))
+node = NodeEnv(run=Run(packages=Packages(digest=digest, store=store, cache=packages)))
 print(required_packages(node, lambda text: print(text, flush=True)))
 """
 
