@@ -25,6 +25,9 @@ from pathlib import Path
 from typing import IO, Protocol
 
 PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
+CHECK_SECONDS = 1.0  # between two looks for the node's folder
+MISSING_CHECKS = 3  # in a row: a network's file system may lose sight of a folder for a moment
+END_SECONDS = 10.0  # for the agent to end by itself
 
 
 class Agent(Protocol):
@@ -64,12 +67,27 @@ def main(argv: list[str], start: Callable[[list[str]], Agent] = run) -> int:
         publish(folder / f"{attempt}.start.json", {"time": time.time(), "pid": agent.pid, "restarts": restarts})
         copier = threading.Thread(target=copy, args=(agent.stdout, log))
         copier.start()
+        threading.Thread(target=end_without, args=(folder, agent.pid, log), daemon=True).start()
         code = agent.wait()
         kill_orphans()  # they hold the log's pipe open, and the copier reads until it is closed
         copier.join()
         end = {"code": code} if code >= 0 else {"signal": -code}
-        publish(folder / f"{attempt}.exit.json", {"time": time.time(), **end})
+        with contextlib.suppress(FileNotFoundError):  # the folder was deleted, and the node ended with it
+            publish(folder / f"{attempt}.exit.json", {"time": time.time(), **end})
     return 0
+
+
+def end_without(folder: Path, agent: int, log: IO[bytes]) -> None:
+    """End the agent once the node's folder is gone: nobody could ever stop a node that nothing knows of."""
+    missing = 0
+    while missing < MISSING_CHECKS:
+        time.sleep(CHECK_SECONDS)
+        missing = 0 if folder.is_dir() else missing + 1
+    log.write(stamped(f"[agent] {folder} is gone: the node ends\n".encode()))
+    for number, seconds in ((signal.SIGTERM, END_SECONDS), (signal.SIGKILL, 0.0)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(agent, number)
+        time.sleep(seconds)
 
 
 def copy(source: IO[bytes], log: IO[bytes]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -86,3 +87,20 @@ def test_the_descendants_of_a_killed_agent_are_killed(tmp_path: Path) -> None:
     process.wait(WAIT_SECONDS)
     assert not [pid for pid in ranks if alive(pid)]
     assert json.loads((tmp_path / "1.exit.json").read_text())["signal"] == signal.SIGKILL
+
+
+@pytest.mark.parametrize("stubborn", ["", "trap '' TERM; "])
+def test_a_node_whose_folder_is_deleted_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stubborn: str) -> None:
+    folder = tmp_path / "node"
+    folder.mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    short = f"import sys; sys.path[0] = {str(Path(shim.__file__).parent)!r}; import shim; "
+    short += "shim.CHECK_SECONDS = shim.END_SECONDS = 0.05; sys.exit(shim.main(sys.argv[1:]))"
+    agent = ["sh", "-c", f"{stubborn}echo $$ > {tmp_path}/pid; while true; do sleep 0.05; done"]
+    running = subprocess.Popen([sys.executable, "-S", "-c", short, str(folder), "1", "0", "--", *agent])
+    eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip())
+    assert running.poll() is None
+    shutil.rmtree(folder)
+    assert running.wait(WAIT_SECONDS) == 0
+    assert not alive(int((tmp_path / "pid").read_text()))
+    assert not folder.exists()
