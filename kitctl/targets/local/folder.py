@@ -231,7 +231,10 @@ def create(path: Path, job: Job, desired: Desired, fill: Callable[[Path], None] 
 
 
 def _rename(draft: Path, path: Path) -> None:
-    """Give a folder its name, unless that is taken."""
+    """Give a folder its name, unless a job has it: what nodes wrote to a folder that was deleted is none."""
+    if path.exists() and not (path / "job.json").exists():
+        path.rename(aside := draft.with_name(f".old{draft.name}"))
+        shutil.rmtree(aside, ignore_errors=True)
     if path.exists():  # rename() would replace an empty folder, and fail only on a full one
         raise FileExistsError(path)
     try:

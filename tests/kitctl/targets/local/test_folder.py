@@ -48,6 +48,15 @@ def test_a_second_job_of_the_same_name_does_not_change_the_first(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["job"], "nothing is left behind"
 
 
+def test_what_is_left_of_a_deleted_folder_is_no_job(tmp_path: Path) -> None:
+    (tmp_path / "job" / "ranks").mkdir(parents=True)
+    (tmp_path / "job" / "report.json").write_text("{}")
+    folder = create(tmp_path / "job", job(), Desired(nodes=1))
+    assert folder.job == job()
+    assert not folder.report_path.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["job"]
+
+
 def test_a_half_written_file_counts_as_absent(tmp_path: Path) -> None:
     path = tmp_path / "1.start.json"
     path.write_text('{"time": 1.0, "pi')
