@@ -17,7 +17,7 @@ from kittrain.agent.rendezvous.membership import Membership
 from kittrain.system import port
 
 KEY = Key(b"0123456789abcdef", "run-7")
-HELLO = {"type": "Hello", "node": 1, "started_at": 1.0, "pod": "run-7-1"}
+HELLO = {"type": "Hello", "node": 1, "started_at": 1.0, "first": True, "pod": "run-7-1"}
 JOIN = {"type": "Join", "address": "127.0.0.1", "port": 4711, "round": 0, "size": 0}
 
 

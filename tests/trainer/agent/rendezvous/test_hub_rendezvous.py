@@ -200,12 +200,14 @@ def test_a_node_that_waits_when_the_job_finishes_is_done_too(job: Job) -> None:
 
 
 @two_nodes
-def test_a_replaced_agent_is_rejected_and_its_successor_is_not(job: Job) -> None:
-    old, other = job.connect(job.backend(1), job.backend(0))
+@pytest.mark.parametrize("successors_clock", [1.0, -86400.0])
+def test_a_replaced_agent_is_rejected_and_its_successor_is_not(job: Job, successors_clock: float) -> None:
+    replaced = job.backend(1, started_at=0.0 if successors_clock > 0 else successors_clock - 1)
+    old, other = job.connect(replaced, job.backend(0))
     job.rounds(old, other)
-    (newer,) = job.connect(job.backend(1, started_at=1.0))
+    (newer,) = job.connect(job.backend(1, started_at=successors_clock))
     assert job.rounds(newer, other)[0].rank == 1
-    (late,) = job.connect(job.backend(1))
+    (late,) = job.connect(replaced)
     with pytest.raises(RendezvousConnectionError, match="newer agent"):
         late.next_rendezvous()
 

@@ -174,15 +174,20 @@ def test_nodes_that_wait_or_connect_when_the_job_has_finished_are_released() -> 
 
 def test_a_newer_agent_replaces_an_older_one() -> None:
     job = running(2, 2, 0, 1)
-    assert job.membership.predecessor(Node(index=1, started_at=1.0)) is job.nodes[1]
-    assert job.membership.predecessor(Node(index=2, started_at=1.0)) is None
+    assert job.membership.predecessor(Node(index=1, started_at=1.0), first=False) is job.nodes[1]
+    assert job.membership.predecessor(Node(index=2, started_at=1.0), first=True) is None
     with pytest.raises(Superseded):
-        job.membership.predecessor(Node(index=1, started_at=-1.0))
+        job.membership.predecessor(Node(index=1, started_at=-1.0), first=False)
+
+
+def test_an_agent_that_connects_for_the_first_time_is_the_newer_one_whatever_its_clock_says() -> None:
+    job = running(2, 2, 0, 1)
+    assert job.membership.predecessor(Node(index=1, started_at=-86400.0), first=True) is job.nodes[1]
 
 
 def test_an_agent_replaces_its_own_stale_connection() -> None:
     job = running(2, 2, 0, 1)
-    assert job.membership.predecessor(Node(index=1, started_at=job.nodes[1].started_at)) is job.nodes[1]
+    assert job.membership.predecessor(Node(index=1, started_at=job.nodes[1].started_at), first=False) is job.nodes[1]
 
 
 def test_a_round_with_finished_ranks_is_not_scaled_up() -> None:

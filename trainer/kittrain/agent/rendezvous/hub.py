@@ -109,7 +109,7 @@ class Hub:
             return
         node = Node(index=hello.node, started_at=hello.started_at, pod=hello.pod)
         try:
-            predecessor = self._membership.predecessor(node)
+            predecessor = self._membership.predecessor(node, first=hello.first)
         except Superseded:
             self._reject(peer, f"a newer agent has taken the place of node {node.index}")
             return

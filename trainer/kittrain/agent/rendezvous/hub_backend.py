@@ -29,6 +29,7 @@ class HubBackend:
         self._node = node
         self._settings = settings
         self._started_at = started_at
+        self._first = True
         self._key = Key(secret, node.run_id)
         self._last_round = LastRound()
         self._store = RankStore()
@@ -59,5 +60,7 @@ class HubBackend:
             address=local_addr,
             store=self._store,
         )
-        rendezvous.send(Hello(node=node.node_index, started_at=self._started_at, pod=node.pod))
+        hello = Hello(node=node.node_index, started_at=self._started_at, first=self._first, pod=node.pod)
+        rendezvous.send(hello)
+        self._first = False
         return rendezvous

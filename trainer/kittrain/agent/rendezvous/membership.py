@@ -67,14 +67,18 @@ class Membership:
         self.round = 0
         self.group: list[Node] = []  # nodes of the current round by rank; empty between two rounds
 
-    def predecessor(self, node: Node) -> Node | None:
+    def predecessor(self, node: Node, *, first: bool) -> Node | None:
         """The older agent that is connected with a node's index, if any.
+
+        Args:
+            node: that connects.
+            first: its agent has not been connected before, so it is the newer one, whatever its machine's clock says.
 
         Raises:
             Superseded: the connected agent is the newer one.
         """
         connected = self._nodes.get(node.index)
-        if connected and connected.started_at > node.started_at:
+        if connected and not first and connected.started_at > node.started_at:
             raise Superseded
         return connected
 

@@ -35,6 +35,7 @@ class Hello(Message):
 
     node: Count
     started_at: Finite
+    first: bool  # this agent has not been connected before
     pod: str
 
 
