@@ -202,7 +202,7 @@ def test_a_node_that_waits_when_the_job_finishes_is_done_too(job: Job) -> None:
 @two_nodes
 @pytest.mark.parametrize("successors_clock", [1.0, -86400.0])
 def test_a_replaced_agent_is_rejected_and_its_successor_is_not(job: Job, successors_clock: float) -> None:
-    replaced = job.backend(1, started_at=0.0 if successors_clock > 0 else successors_clock - 1)
+    replaced = job.backend(1)
     old, other = job.connect(replaced, job.backend(0))
     job.rounds(old, other)
     (newer,) = job.connect(job.backend(1, started_at=successors_clock))

@@ -64,6 +64,7 @@ class Membership:
         self._expected = max_nodes  # nodes that a last call waits for: those of the last round that may come back
         self._last_call_began: float | None = None
         self._finished = False  # whether the ranks of a whole round have succeeded; no round follows
+        self._replaced: set[tuple[int, float]] = set()  # agents whose places others have taken, while connected
         self.round = 0
         self.group: list[Node] = []  # nodes of the current round by rank; empty between two rounds
 
@@ -78,8 +79,11 @@ class Membership:
             Superseded: the connected agent is the newer one.
         """
         connected = self._nodes.get(node.index)
-        if connected and not first and connected.started_at > node.started_at:
+        older = connected and not first and connected.started_at > node.started_at
+        if older or (node.index, node.started_at) in self._replaced:
             raise Superseded
+        if connected and connected.started_at != node.started_at:
+            self._replaced.add((connected.index, connected.started_at))
         return connected
 
     def add(self, node: Node) -> None:
