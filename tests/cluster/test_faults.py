@@ -133,6 +133,6 @@ def assert_logs_outlive_the_pods(run: Run) -> None:
 
 def assert_the_report_is_up_to_date(run: Run) -> None:
     report = run.report()
-    assert report["progress"]["step"] == report["progress"]["total_steps"]
+    assert report["progress"]["step"] == report["progress"]["totalSteps"]
     pods = {pod["metadata"]["name"] for pod in run.pods() if pod["status"]["phase"] == "Succeeded"}
     assert {assignment["pod"] for assignment in report["nodes"].values()} == pods

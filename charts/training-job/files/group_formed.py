@@ -46,7 +46,7 @@ def check(status: str, node_0: str, fewest: int) -> tuple[bool, str]:
     except OSError as error:
         return False, str(error)
     nodes = len(found.get("nodes", {}))
-    what = f"round {found.get('round', 0)}, nodes: {nodes}, ranks: {found.get('world_size', 0)}"
+    what = f"round {found.get('round', 0)}, nodes: {nodes}, ranks: {found.get('worldSize', 0)}"
     return nodes >= fewest and not found["forming"], what
 
 
