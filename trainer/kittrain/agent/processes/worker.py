@@ -22,7 +22,6 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Final
 
-import kittrain
 from kittrain.agent.hooks import script_hooks
 from kittrain.outcome.failures import Failure
 from kittrain.system.parent_death import die_with_parent
@@ -32,7 +31,7 @@ TORCH: Final = f"{os.sep}torch{os.sep}"  # in the path of torch's files
 LOCAL_RANK: Final = "${local_rank}"  # torchrun's macro
 SOURCE: Final = (".py", ".pyw")
 SPAWNED_MAIN: Final = "__mp_main__"  # the main module's name in what spawned processes pickle
-PACKAGE: Final = Path(kittrain.__file__).parent
+PACKAGE: Final = Path(__file__).parents[2]  # kittrain
 OWN_FILES: Final = (__file__, script_hooks.__file__, runpy.__file__, "<frozen runpy>")
 
 
