@@ -106,7 +106,8 @@ def _is_sent(hint: Any) -> bool:
     return is_record(hint) and bool(sent_fields(hint))
 
 
-def _annotations(kind: type[Record]) -> dict[str, Any]:
+@cache
+def _annotations(kind: Any) -> dict[str, Any]:
     found = get_type_hints(kind, include_extras=True)
     return {name: found[name] for name in kind.__fields__}
 

@@ -37,6 +37,8 @@ KIT_RUN_ID: Final = "KIT_RUN_ID"
 KIT_MEMORY_DIR: Final = "KIT_MEMORY_DIR"  # where it keeps copies of its state
 KIT_PROGRESS_FILE: Final = "KIT_PROGRESS_FILE"  # what rank 0 reports
 KIT_HEARTBEAT_FILE: Final = "KIT_HEARTBEAT_FILE"  # how far it is
+KIT_FINISHED_FILE: Final = "KIT_FINISHED_FILE"  # a script creates it when it has finished
+KIT_PRIVATE_FOLDER: Final = "KIT_PRIVATE_FOLDER"  # the working folder, if other nodes have one of their own
 
 RESERVED_ENV_PREFIXES: Final = ("PET_", "KIT_", "TORCHELASTIC_")
 RESERVED_ENV: Final = frozenset(
@@ -60,3 +62,6 @@ RESERVED_ENV: Final = frozenset(
 def is_reserved(variable: str) -> bool:
     """Whether the launcher sets a variable, so that a job must not."""
     return variable not in SWITCHES and (variable in RESERVED_ENV or variable.startswith(RESERVED_ENV_PREFIXES))
+
+
+OURS: Final = frozenset(value for name, value in globals().items() if name.startswith("KIT_"))

@@ -30,6 +30,7 @@ WORKER_DRAINED: Final = 75  # a rank that took its snapshot and wants to be star
 DEVICES: Final = Path("/dev")
 PER_GPU: Final = frozenset({"auto", "gpu"})  # values of PET_NPROC_PER_NODE: a rank for each GPU
 NO_RUN: Final = Run()
+KNOWN: Final = variables.OURS - {variables.KIT_RESTART_IN_PLACE}  # that are no settings
 FLAGS: Final = {"0": False, "1": True}
 ALONE: Final = JobKeys(name="local", namespace="default")  # without a document
 
@@ -167,6 +168,8 @@ def _job_env(environ: Mapping[str, str], *, node_index: int, run_id: str | None)
 def _given(environ: Mapping[str, str], kind: type[Record]) -> dict[str, Any]:
     """The settings, or parts of the run, that have a variable of their own, as they are written in a document."""
     found: dict[str, Any] = {}
+    if not any(name.startswith("KIT_") and name not in KNOWN for name in environ):
+        return found
     for path, hint in _settings(kind, every=kind is Run):
         if text := environ.get(name := variable_of(path)):
             *sections, key = map(camel, path)

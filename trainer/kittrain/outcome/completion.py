@@ -8,9 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
-VARIABLE: Final = "KIT_FINISHED_FILE"  # set by the agent for its ranks
+from kitjob.variables import KIT_FINISHED_FILE
 
 
 def mark_finished(environ: Mapping[str, str] = os.environ) -> None:
@@ -22,5 +21,5 @@ def mark_finished(environ: Mapping[str, str] = os.environ) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    if name := environ.get(VARIABLE):
+    if name := environ.get(KIT_FINISHED_FILE):
         Path(name).touch()

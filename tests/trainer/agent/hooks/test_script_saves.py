@@ -13,8 +13,8 @@ import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import filesystem
 
+from kitjob.variables import KIT_PRIVATE_FOLDER
 from kittrain.agent.hooks import script_saves
-from kittrain.agent.hooks.private_paths import VARIABLE
 from tests.trainer.hooked import run
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]
     (tmp_path / "shared").mkdir()
     (private / "link").symlink_to(tmp_path / "shared")
     monkeypatch.chdir(private)
-    monkeypatch.setenv(VARIABLE, str(private))
+    monkeypatch.setenv(KIT_PRIVATE_FOLDER, str(private))
     for owner, name in ((torch, "save"), (torch.serialization, "save"), (os, "replace"), (os, "rename")):
         monkeypatch.setattr(owner, name, getattr(owner, name))
     for writer in filesystem.FileSystemWriter.__mro__:
@@ -74,7 +74,7 @@ def test_what_others_see_and_what_is_no_checkpoint_is_not(
         Path("none").replace("none.pt")
     with pytest.raises((RuntimeError, OSError)):
         torch.save({}, "none/a.pt")
-    monkeypatch.delenv(VARIABLE)
+    monkeypatch.delenv(KIT_PRIVATE_FOLDER)
     torch.save({}, "a.pt")
     assert seen == []
 
@@ -95,7 +95,7 @@ def test_the_first_checkpoint_after_the_first_step_is_named(tmp_path: Path) -> N
     torch.save({}, "first.pt")
     torch.save({}, "second.pt")
     """
-    assert run(tmp_path, script, **{VARIABLE: str(tmp_path)}).files.saved == "first.pt"
+    assert run(tmp_path, script, **{KIT_PRIVATE_FOLDER: str(tmp_path)}).files.saved == "first.pt"
 
 
 @pytest.mark.slow
@@ -108,9 +108,9 @@ def test_what_a_rank_goes_on_from_is_recorded(tmp_path: Path) -> None:
     torch.save({{"a": 2}}, "node/new.pt")
     torch.load("node/new.pt")
     torch.load("node/old.pt")
-    os.environ.pop("{VARIABLE}")
+    os.environ.pop("{KIT_PRIVATE_FOLDER}")
     """
-    file = run(tmp_path, script, **{VARIABLE: str(tmp_path / "node")}).files.loaded
+    file = run(tmp_path, script, **{KIT_PRIVATE_FOLDER: str(tmp_path / "node")}).files.loaded
     assert file
     assert (file.name, file.private) == ("new.pt", True)
     assert file.digest

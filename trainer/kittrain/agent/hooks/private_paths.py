@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
-VARIABLE: Final = "KIT_PRIVATE_FOLDER"  # set by the agent of a node with a working folder of its own
+from kitjob.variables import KIT_PRIVATE_FOLDER
 
 
 def in_private_folder(path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) -> str:
@@ -16,7 +15,7 @@ def in_private_folder(path: str | os.PathLike[str], environ: Mapping[str, str] =
     Raises:
         OSError: its folder does not exist.
     """
-    root = environ.get(VARIABLE)
+    root = environ.get(KIT_PRIVATE_FOLDER)
     if not root:
         return ""
     folder, real = Path(root).resolve(), Path(os.path.realpath(path))

@@ -10,10 +10,10 @@ from typing import Any, Final
 from torch.distributed.elastic.agent.server.api import WorkerGroup, WorkerSpec
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
+from kitjob.variables import KIT_FINISHED_FILE
 from kittrain.agent.processes.ranks import RankFiles
 from kittrain.agent.rendezvous.backend import Rendezvous
 from kittrain.job.env import NodeEnv
-from kittrain.outcome import completion
 
 MONITOR_INTERVAL: Final = 0.05  # seconds
 
@@ -52,7 +52,7 @@ def rank_environment(group: Any, worker: Any, *, restarts: int, files: RankFiles
         "TORCHELASTIC_ERROR_FILE": str(files.error),
         "KIT_RUN_ID": spec.rdzv_handler.get_run_id(),
         "KIT_HEARTBEAT_FILE": str(files.heartbeat),
-        completion.VARIABLE: str(files.finished),
+        KIT_FINISHED_FILE: str(files.finished),
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
     }
 

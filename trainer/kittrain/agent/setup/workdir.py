@@ -22,7 +22,7 @@ from typing import IO, Final
 
 from kitjob import typed
 from kitjob.decoders import MalformedError
-from kittrain.agent.hooks.private_paths import VARIABLE
+from kitjob.variables import KIT_PRIVATE_FOLDER
 from kittrain.job.env import NodeEnv
 from kittrain.system import files
 from kittrain.system.storage import detect_damage, retry_io
@@ -81,7 +81,7 @@ def enter_workdir(node: NodeEnv, log: Callable[[str], None]) -> None:
     else:
         own = node.run.restart_in_place  # a folder of the image, in a pod
     if own and (node.job.max_nodes > 1 or node.run.restart_in_place) and Path.cwd() != Path("/"):
-        os.environ[VARIABLE] = str(Path.cwd())  # the ranks' hooks warn of checkpoints in it
+        os.environ[KIT_PRIVATE_FOLDER] = str(Path.cwd())  # the ranks' hooks warn of checkpoints in it
 
 
 def _change_to(folder: Path) -> None:
