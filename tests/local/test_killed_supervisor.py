@@ -29,6 +29,13 @@ def test_the_commands_that_change_a_job_or_wait_for_it(kit: Kit) -> None:
     submit = ["submit", "--name", "job", "--nodes", "1:2", "plain.py"]
     kit.run(*submit)
     runs(kit, 2)
+    follower = kit.start("logs", "-f", "job")
+    assert follower.stdout
+    assert follower.stderr
+    while "ready" not in follower.stdout.readline():
+        pass
+    follower.send_signal(signal.SIGINT)  # its stream is silent from now on
+    assert (follower.wait(20), "Traceback" in follower.stderr.read()) == (130, False)
     kill_supervisor(kit)
     assert TOLD in kit.run("wait", "job", "--timeout", "1", exit_code=124)
     for nodes in (1, 2):

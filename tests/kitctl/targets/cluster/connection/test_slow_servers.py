@@ -106,12 +106,14 @@ def serve() -> Iterator[Callable[[Answer], Raw]]:
 
 
 SLOW = [silent, drip, drip_in_the_header, chunked]
-VERBS = [("list",), ("status", "run"), ("submit", "--name", "run"), ("delete", "run", "-y"), ("logs", "run"),
-         ("cancel", "run"), ("doctor", "run")]  # fmt: skip
+VERBS = [("list",), ("status", "run"), ("status", "run", "-w"), ("submit", "--name", "run"),
+         ("submit", "--name", "run", "--wait"), ("submit", "--name", "run", "--replace"), ("diff", "--name", "run"),
+         ("delete", "run", "-y"), ("logs", "run"), ("logs", "run", "-f"), ("cancel", "run"), ("suspend", "run"),
+         ("resume", "run"), ("restart", "run"), ("scale", "run", "--nodes", "1"), ("doctor", "run")]  # fmt: skip
 
 
 @pytest.mark.parametrize("answer", SLOW, ids=lambda one: one.__name__)
-@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
 def test_every_verb_ends_where_an_answer_does_not(
     kit: Kit, serve: Callable[[Answer], Raw], monkeypatch: pytest.MonkeyPatch, answer: Answer, verb: tuple[str, ...]
 ) -> None:
@@ -242,6 +244,13 @@ def pings(connection: socket.socket) -> None:
         time.sleep(0.05)
 
 
+def a_byte_at_a_time(connection: socket.socket) -> None:
+    connection.sendall(b"\x82\x7e\x01\x00\x01")  # 256 bytes follow, of which each comes in time
+    for _ in range(254):
+        connection.sendall(b"x")
+        time.sleep(0.05)
+
+
 def half_a_frame(connection: socket.socket) -> None:
     connection.sendall(b"\x82\x04\x01")
 
@@ -266,7 +275,7 @@ def test_a_command_in_a_pod_ends_where_no_connection_is_made(
         list(stdout_of(serve(answer)))
 
 
-@pytest.mark.parametrize("then", [silent, pings, half_a_frame], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("then", [silent, pings, half_a_frame, a_byte_at_a_time], ids=lambda one: one.__name__)
 def test_a_command_in_a_pod_ends_where_its_stream_falls_silent(
     serve: Callable[[Answer], Raw], monkeypatch: pytest.MonkeyPatch, then: Answer
 ) -> None:
