@@ -28,9 +28,14 @@ def format_bytes(total: float) -> str:
     """Format bytes: ``512 B``, ``1.5 MiB``, ``40 GiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if total < 1024:  # noqa: PLR2004 - the base of the units
-            return f"{total:.3g} {unit}"
+            return f"{significant(total)} {unit}"
         total /= 1024
-    return f"{total:.3g} TiB"
+    return f"{significant(total)} TiB"
+
+
+def significant(number: float) -> str:
+    """A number with three significant digits, and never with an exponent: ``0.125``, ``12.5``, ``1010``."""
+    return f"{number:.3g}" if 0.001 <= number < 999.5 or not number else f"{number:.0f}"  # noqa: PLR2004 - else 1e+03
 
 
 def amount(text: str) -> float:

@@ -87,6 +87,7 @@ def test_the_agent_of_a_handwritten_job_has_all_variables(installed: dict[str, d
     node = env.node_env(values | {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1", "PET_NODE_RANK": "1"})
     assert (node.job.name, node.job.namespace, node.run_id, node.node_index) == ("five", "team", "the-uid", 1)
     assert (node.job.min_nodes, node.job.max_nodes, node.procs_per_node) == (2, 2, 1)
+    assert (node.run.secret_file, node.run.secret_name) == ("", ""), "it warns: nobody makes a secret"
     assert torchrun.is_node(values), "a job that replaces the command by torchrun gets the agent, too"
     assert f" {SUPERVISOR} " in container["lifecycle"]["preStop"]["exec"]["command"][-1]
     host = KINDS["TrainJob"].dns_name("five", 0)

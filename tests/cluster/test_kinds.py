@@ -79,7 +79,9 @@ def test_a_train_job_by_hand_recovers_and_shows_its_progress(namespace: str, pla
     folder = folder_of(plain)
     assert_each_sample_counts_once(folder, folder / "record", ORDER, epochs=3)
     assert trainer_status(plain)["progressPercentage"] == 100
-    assert "resuming after step" in kitctl("logs", "plain", "-n", namespace)
+    lines = kitctl("logs", "plain", "-n", namespace)
+    assert "resuming after step" in lines
+    assert "this run has no secret: anyone who can reach port 29400 of node 0" in lines, "Trainer makes none"
     assert status("plain", namespace)["phase"] == "Succeeded"
     kubectl("delete", "-n", namespace, f"{resource}/plain")
     until(lambda: not get(namespace, "pvc")["items"])  # else JobSet would start no other job of that name

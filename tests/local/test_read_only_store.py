@@ -51,6 +51,23 @@ def test_in_the_midst_training_continues_and_status_and_drain_say_what_is_missin
         kit.run("delete", "midway", "-y")
 
 
+def test_at_the_finish_the_job_fails_with_its_cause_and_a_fix(kit: Kit) -> None:
+    """It has trained to its end, but neither the last snapshot nor the model can be stored."""
+    folder = kit.snapshots("midway")
+    folder.parent.mkdir(parents=True)
+    with tmpfs(folder, size="100m"):
+        kit.run("submit", "--name", "midway", "--nodes", "2", "--snapshot-every", "100000", *TOY[:2], "8", *TOY[3:])
+        kit.until("midway", lambda job: (job["progress"]["step"] or 0) > 5)
+        _seal(kit, folder)
+        told = kit.run("wait", "midway", exit_code=100)
+        assert "Read-only file system" in told
+        assert "fix: make the snapshots' volume writable" in told
+        state = kit.status("midway")
+        assert state["phase"] == "Failed"
+        assert state["restarts"] <= 1, "the next start finds the folder read-only, and ends at once"
+        kit.run("delete", "midway", "-y")
+
+
 def _seal(kit: Kit, folder: Path) -> None:
     """Make it read-only between two snapshots: a mount with a file open for writing refuses."""
 

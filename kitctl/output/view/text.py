@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kitctl.base import printable
-from kitctl.base.quantity import duration
+from kitctl.base.quantity import duration, significant
 from kitctl.output.view.columns import columns
 from kitctl.state.phase import JobState, NodeState
 from kitjob.report import Progress, RecoveryTimings, Termination
@@ -72,7 +72,7 @@ def progress_line(progress: Progress) -> str:
     if progress.samples_per_second is not None:
         parts.append(f"{progress.samples_per_second:.0f} samples/s")
     if progress.steps_per_second is not None:
-        parts.append(f"{progress.steps_per_second:.3g} steps/s")
+        parts.append(f"{significant(progress.steps_per_second)} steps/s")
     if progress.eta_seconds:
         parts.append(f"{duration(progress.eta_seconds)} left")
     return "  ".join(parts)
