@@ -96,8 +96,10 @@ def test_a_count_is_shown_with_its_plural(count: int, words: tuple[str, ...], te
 
 @pytest.mark.parametrize(
     ("total", "text"),
-    [(0, "0 B"), (512, "512 B"), (1010, "1010 B"), (1536, "1.5 KiB"), (1010 << 20, "1010 MiB"), (40 << 30, "40 GiB")]
-    + [(3 << 50, "3072 TiB")],
+    [
+        *((0, "0 B"), (512, "512 B"), (1010, "1010 B"), (1536, "1.5 KiB")),
+        *((1010 << 20, "1010 MiB"), (40 << 30, "40 GiB"), (3 << 50, "3072 TiB")),
+    ],
 )
 def test_bytes_have_no_exponent(total: int, text: str) -> None:
     assert quantity.format_bytes(total) == text

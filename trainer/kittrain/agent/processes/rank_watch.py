@@ -185,6 +185,11 @@ class RankWatch:
         return max((rank.beat.step for rank in self._ranks.values() if rank.beat.phase is Phase.SCRIPT), default=0)
 
     @property
+    def steps(self) -> int:
+        """The last optimizer step of the library's loop that a rank has taken; 0 in a loop of the script's own."""
+        return max((rank.beat.step for rank in self._ranks.values() if rank.beat.phase is not Phase.SCRIPT), default=0)
+
+    @property
     def group(self) -> int:
         """Ranks of the largest process group that a rank has joined; 0: none."""
         return max((rank.beat.group for rank in self._ranks.values()), default=0)

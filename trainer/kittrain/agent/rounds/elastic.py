@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerState
 
+from kitjob.report import Progress
 from kittrain.agent.processes.rank_logs import RankLogs
 from kittrain.agent.processes.rank_watch import RankWatch
 from kittrain.agent.processes.ranks import RankFiles, RankProcesses, Starter
@@ -28,7 +29,15 @@ from kittrain.agent.report.postmortem import Postmortem
 from kittrain.agent.report.publish import Reporter
 from kittrain.agent.rounds.drain import Drain, DrainRequested
 from kittrain.job.env import WORKER_DRAINED, NodeEnv
-from kittrain.outcome.failures import Budget, Failure, is_hopeless, lacks_file, root_cause, script_round
+from kittrain.outcome.failures import (
+    Budget,
+    Failure,
+    is_hopeless,
+    lacks_file,
+    newest_snapshot,
+    root_cause,
+    script_round,
+)
 from kittrain.outcome.marker import seen_finished
 from kittrain.outcome.termination import FINISHED, Ending
 from kittrain.system import heartbeat
@@ -273,12 +282,19 @@ class NodeAgent(ElasticAgent):
         except LOST:  # node 0 has seen all nodes and exited
             pass
 
+    def _reached(self) -> Progress:
+        """How far training is: as rank 0 reports it, else as this node's ranks and the snapshots show."""
+        known = self._reporter.progress
+        if known.step is not None or not self._watch.steps:
+            return known
+        newest = newest_snapshot(self._node.snapshot_dir)
+        return Progress(step=self._watch.steps, snapshot_step=newest[1] if newest else None)
+
     def _resolve_failure(self, failures: list[Failure], *, noticed: float, step: int | None = None) -> None:
         """Find the root cause, charge the budget, and decide whether torch's agent restarts the ranks."""
         self.remaining_restarts = 0
         if self._drain.requested:
-            progress, grace = self._reporter.progress, self._node.grace_period
-            reason = drained_reason(progress, grace=grace, killed=self._killed)
+            reason = drained_reason(self._reached(), grace=self._node.grace_period, killed=self._killed)
             self.ending = Ending(outcome="drained", reason=reason, failure=None)
             return
         cause = root_cause(failures)
