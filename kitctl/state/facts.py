@@ -18,6 +18,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     alive: bool = False
     attempts: int = 0
+    pid: int | None = None  # of its agent, if that identifies it: in pods it does not
     started: float | None = None
     ended: float | None = None
     exit_code: int | None = None

@@ -132,8 +132,13 @@ def _is_complete(report: Report, present: list[NodeFacts]) -> bool:
 
 
 def _has_joined(node: NodeFacts, report: Report) -> bool:
-    """Whether a node's process is the one that joined the group. Both times are by the node's own clock."""
+    """Whether a node's process is the one that joined the group.
+
+    Times tell where nothing else does, both by the node's own clock: one that is set between the two misleads.
+    """
     assignment = report.nodes.get(str(node.index))
+    if node.pid and assignment and assignment.pid:
+        return node.pid == assignment.pid
     return (node.started or 0.0) <= (assignment.joined if assignment and assignment.joined else report.formed)
 
 

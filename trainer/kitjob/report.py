@@ -91,6 +91,8 @@ class NodeAssignment(Record):
     """Name of its pod."""
     host: str = ""
     """The machine that it runs on."""
+    pid: int = 0
+    """The process id of its agent, on its machine or in its pod."""
     group_rank: int = 0
     """Its rank among the nodes."""
     ranks: tuple[int, int] = (0, 0)

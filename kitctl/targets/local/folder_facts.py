@@ -58,6 +58,7 @@ def _node_facts(job: Job, node: NodeFolder) -> NodeFacts:
         host="localhost",
         alive=alive,
         attempts=attempts,
+        pid=started.pid if started else None,
         started=started.time if started else None,
         ended=exited.time if exited else None,
         exit_code=exited.code if exited else None,

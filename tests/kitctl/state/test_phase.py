@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from kitctl.state.facts import JobFacts, NodeFacts, QueueFacts
 from kitctl.state.phase import derive
@@ -219,6 +220,15 @@ def test_restarts_within_a_pod_count_and_are_explained() -> None:
     job = derive(facts(node(0, attempts=2, before="OOMKilled"), node(1), report=restarted("job-0")))
     assert (job.phase, job.restarts, [one.restarts for one in job.nodes]) == ("Running", 3, [3, 0])
     assert job.nodes[0].reason == "before: the agent was killed by SIGKILL"
+
+
+@pytest.mark.parametrize(("pid", "phase"), [(7, "Running"), (8, "Recovering")])
+def test_where_process_ids_are_known_no_clock_decides_who_has_joined(pid: int, phase: str) -> None:
+    """The clock was set back by a day between the start of the node and the forming of its group."""
+    known = structs.replace(node(0), pid=7, started=90_000.0)
+    nodes = {"0": NodeAssignment(ranks=(0, 3), joined=4000.0, pid=pid)}
+    report = record.replace(FORMED, nodes=nodes, formed=4000.0)
+    assert derive(facts(known, report=report, desired_nodes=1)).phase == phase
 
 
 @pytest.mark.parametrize(("pod", "joined"), [("another", 20.0), ("job-0", 5.0)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from contextlib import suppress
@@ -80,6 +81,7 @@ def test_assignments_follow_the_group_rank_and_rounds_only_grow(tmp_path: Path) 
     assert report["nodes"]["1"] == {
         "pod": "job-1",
         "host": "localhost",
+        "pid": os.getpid(),
         "group_rank": 1,
         "ranks": [2, 3],
         "agent_runs": 0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from kitjob.report import NodeAssignment
@@ -20,6 +21,7 @@ def assignment(node: NodeEnv, group_rank: int, ranks: tuple[int, int]) -> NodeAs
     return NodeAssignment(
         pod=node.pod,
         host=node.host,
+        pid=os.getpid(),
         group_rank=group_rank,
         ranks=ranks,
         joined=time.time(),
