@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.measure import RESULTS, ROOT
 
-PAGES = tuple(ROOT / "docs" / name for name in ("performance.md", "comparison.md"))
+PAGES = (ROOT / "docs" / "performance.md",)
 
 
 def main() -> None:

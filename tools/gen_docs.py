@@ -103,7 +103,7 @@ def pages() -> dict[Path, str]:
         CHART / "values.yaml": values_yaml(),
         CHART / "templates" / "_kinds.tpl": kinds_tpl(),
         CHART / "templates" / "_document.tpl": document_tpl(),
-        DOCS / "cluster.md": _with_block((DOCS / "cluster.md").read_text("utf-8"), "kinds", kinds_table()),
+        DOCS / "kinds.md": _with_block((DOCS / "kinds.md").read_text("utf-8"), "kinds", kinds_table()),
     }
 
 
