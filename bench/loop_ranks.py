@@ -30,7 +30,7 @@ from kittrain.system import heartbeat
 BATCH_PER_RANK = int(os.environ.get("BENCH_BATCH", "128"))  # 128: about 80 ms per step on one CPU core
 BLOCK = 6  # steps of one loop before the other continues; the first one has cold caches, and is not counted
 PAIRS = 55
-LEARNING_RATE = 0.0  # weights that differ make steps that differ by some percent, and more so as training goes on
+LEARNING_RATE = 0.0  # weights that differ make steps that differ by some percent, and more so as training continues
 
 
 def convnet() -> nn.Module:

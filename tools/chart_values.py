@@ -23,7 +23,7 @@ CHANGED: Final[Mapping[str, Schema]] = {
     "send": {"description": "As in a job file; but a chart cannot read the files: give them as ``sources``."},
     "requirements": {
         "description": "As in a job file; but a chart cannot read the file: give it as ``code``. Packages that the "
-        "script needs beside those of the image."
+        "script needs besides those of the image."
     },
     "python": {"description": "As in a job file; a cluster's pods use the image's interpreter."},
     "workdir": {"description": "As in a job file; but a chart cannot read the folder: give it as ``code``."},

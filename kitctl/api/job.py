@@ -18,7 +18,7 @@ from kitctl.state.checks import Finding
 from kitctl.state.phase import JobState
 from kitctl.targets import SnapshotStore, Target
 
-RETRY_SECONDS = 600.0  # how long to retry a target that does not answer: the job goes on meanwhile
+RETRY_SECONDS = 600.0  # how long to retry a target that does not answer: the job continues meanwhile
 READ_SECONDS = 1.0  # to read a state, however short a timeout is: of 0, it asks whether the job has ended
 REORDER_SECONDS = 0.3  # how long a followed line is held for an older one of another node
 
@@ -44,7 +44,7 @@ class Job:
             timeout: in seconds.
 
         Raises:
-            WaitTimeout: after ``timeout``; the job goes on.
+            WaitTimeout: after ``timeout``; the job continues.
             Unavailable: the target does not answer.
         """
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
@@ -84,7 +84,7 @@ class Job:
         Raises:
             JobFailed: it failed; with the cause, and a fix if one is known.
             JobCancelled: it was cancelled.
-            WaitTimeout: after ``timeout``; the job goes on.
+            WaitTimeout: after ``timeout``; the job continues.
         """
         *_, last = self.states(timeout=timeout)
         if error := error_for_phase(last):
@@ -155,7 +155,7 @@ class Job:
 
     @property
     def _goes_on(self) -> str:
-        return f"it goes on: kitctl status {self.name}"
+        return f"it is still running: kitctl status {self.name}"
 
 
 def error_for_phase(job: JobState) -> KitError | None:

@@ -110,6 +110,6 @@ class JobCancelled(KitError):
 
 
 class WaitTimeout(KitError):
-    """``--timeout`` is over; the job goes on."""
+    """``--timeout`` is over; the job continues."""
 
     exit_code = 124

@@ -48,7 +48,7 @@ CODE_STORE_COMMAND: Final = ("python", "-P", "-m", "kittrain.helper.code_store")
 SNAPSHOTS_COMMAND: Final = ("python", "-P", "-m", "kittrain.rank.snapshots", "--folder")  # then the folder and the verb
 
 
-# -- objects beside the job, named after it -------------------------------------------------------------------------
+# -- objects next to the job, named after it -------------------------------------------------------------------------
 
 
 def status_name(job: str) -> str:

@@ -1,1 +1,1 @@
-"""What a user hands in: a job file, flags, a launch line, a workload of the kit."""
+"""What a user hands in: a job file, flags, a launch line, a workload of kitctl."""

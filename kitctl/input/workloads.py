@@ -1,4 +1,4 @@
-"""The workloads that come with the kit: their names, and their scripts as starting points."""
+"""The workloads that come with kitctl: their names, and their scripts as starting points."""
 
 from __future__ import annotations
 

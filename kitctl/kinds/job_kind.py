@@ -63,7 +63,7 @@ class JobKind(ABC):
     job_label: ClassVar[str] = names.LABEL_INSTANCE
     """The label of a pod that holds its job's name."""
     labelled: ClassVar[bool] = True
-    """Whether all of its jobs bear the kit's labels; people write others by hand."""
+    """Whether all of its jobs bear kitctl's labels; people write others by hand."""
     container: ClassVar[str] = names.CONTAINER
     """The name of the pods' container in which the agent runs."""
     downward_env: ClassVar[Mapping[str, str]]
@@ -124,7 +124,7 @@ class JobKind(ABC):
         return any(owner["uid"] == job["metadata"]["uid"] for owner in owners)
 
     def runs_kit(self, job: Object) -> bool:
-        """Whether a job of this kind is one of the kit's."""
+        """Whether a job of this kind is one of kitctl's."""
         return bool(job["metadata"].get("labels", {}).get(names.LABEL_NAME) == names.APP_NAME)
 
     def progress(self, job: Object) -> Object:  # noqa: ARG002 - an override needs it

@@ -107,7 +107,7 @@ class TrainJob(JobSetPods):
         )
 
     def runs_kit(self, job: Object) -> bool:
-        """Also one without labels, whose runtime is the kit's."""
+        """Also one without labels, whose runtime is kitctl's."""
         return super().runs_kit(job) or job["spec"]["runtimeRef"]["name"] in {RUNTIME, ELASTIC_RUNTIME, PLAIN_RUNTIME}
 
     def complete(self, job: Object) -> Object:

@@ -1,7 +1,7 @@
 """A job's additions to its pods, merged into the rendered pod template. Pure.
 
 Maps are merged; lists of objects with a name (containers, volumes, env, ports, resource claims) and mounts (by path)
-are merged item by item; anything else is added. Nothing is overwritten: a field that the kit or another key of the job
+are merged item by item; anything else is added. Nothing is overwritten: a field that kitctl or another key of the job
 sets is refused, so an overlay cannot break the agent, the rendezvous or the snapshots.
 
 Why: decision 40.
@@ -32,7 +32,7 @@ KEYED: Final = {  # lists that are merged by a key of their items
 }
 _MAIN: Final = f"pod.spec.containers[{names.CONTAINER}]"
 OWNERS: Final = {  # which key of the job sets a field of the template, by the beginning of the path
-    "pod.metadata.labels": "the kit; choose another label",
+    "pod.metadata.labels": "kitctl; choose another label",
     "pod.spec.terminationGracePeriodSeconds": "policy.gracePeriod",
     "pod.spec.priorityClassName": "scheduling.priorityClass",
     "pod.spec.schedulerName": "scheduling.scheduler",
@@ -146,5 +146,5 @@ def conflict(path: str) -> Problem:
     """The problem of a field that is already set."""
     owner = next((owner for start, owner in OWNERS.items() if path.startswith(start)), "")
     if not owner:
-        return Problem.of(path, "is set by the kit, which needs it as it is", "remove it")
+        return Problem.of(path, "is reserved by kitctl", "remove it")
     return Problem.of(path, "is set already", f"remove it; it belongs to {owner}")

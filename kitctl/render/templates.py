@@ -23,7 +23,7 @@ SUFFIX: Final = ".yaml.j2"
 
 
 def folder() -> Path:
-    """``manifests/``: inside an installed package, beside it in a checkout."""
+    """``manifests/``: inside an installed package, next to it in a checkout."""
     package = Path(__file__).parent.parent
     installed = package / "manifests"
     return installed if installed.is_dir() else package.parent / "manifests"

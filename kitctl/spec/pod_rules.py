@@ -1,4 +1,4 @@
-"""The checks of a job's ``pod``: fields that would break the kit, and the Pod Security level that it needs. Pure."""
+"""The checks of a job's ``pod``: fields that would break kitctl, and the Pod Security level that it needs. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from kitjob.job_keys import JobKeys
     from kitjob.pod_section import Pod
 
-_KIT: Final = "is set by the kit, which needs it as it is"
+_KIT: Final = "is reserved by kitctl"
 _POD_FIELDS: Final = ("restartPolicy", "hostname", "subdomain", "setHostnameAsFQDN", "activeDeadlineSeconds")
 _SHARED: Final = "tini has to be process 1 of the ranks' container, and other containers would see the ranks' variables"
-_HOOKS: Final = "a hook of the ranks' container runs beside the agent, and takes from its grace period"
+_HOOKS: Final = "a hook of the ranks' container runs next to the agent, and takes from its grace period"
 _CONTAINER_FIELDS: Final = ("command", "args", "workingDir", "terminationMessagePath", "terminationMessagePolicy")
 # Fields of a pod's spec that take part of the node's own; Pod Security allows them at level privileged alone.
 _HOST_FIELDS: Final = ("hostNetwork", "hostPID", "hostIPC")
@@ -28,7 +28,7 @@ _BASELINE: Final = frozenset({
 
 
 def problems(spec: JobKeys) -> Iterator[Problem]:
-    """Additions that would break the kit, whatever the template contains."""
+    """Additions that would break kitctl, whatever the template contains."""
     for field in _POD_FIELDS:
         if field in spec.pod.spec:
             yield Problem.of(f"pod.spec.{field}", _KIT, "remove it")

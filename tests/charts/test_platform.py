@@ -1,4 +1,4 @@
-"""The platform chart: its runtimes configure pods as the kit's own objects do."""
+"""The platform chart: its runtimes configure pods as kitctl's own objects do."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def trainer_status(run: Run) -> dict[str, Any]:
 
 
 def pods_of(run: Run, index: int) -> list[Object]:
-    """The pods of a node; a TrainJob by hand has no labels of the kit's."""
+    """The pods of a node; a TrainJob by hand has no labels of kitctl's."""
     selector = f"jobset.sigs.k8s.io/jobset-name={run.name},{KINDS[run.kind][2]}={index}"
     found: list[Object] = get(run.namespace, "pods", "-l", selector)["items"]
     return found

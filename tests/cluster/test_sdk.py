@@ -1,4 +1,4 @@
-"""A training function that Kubeflow's own SDK submits, to the kit's runtime: it recovers, and its status is known."""
+"""A training function that Kubeflow's own SDK submits, to kitctl's runtime: it recovers, and its status is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The grammar of Kubernetes' names according to its documentation, independent of the kit's patterns."""
+"""The grammar of Kubernetes' names according to its documentation, independent of kitctl's patterns."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def loss_of(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def fit(trial: Trial, *, model: Any = None, sharded: bool = False, **options: Any) -> nn.Module:
-    """The kit's own loop."""
+    """kitctl's own loop."""
     model = Net() if model is None else model
     if sharded:
         model.scale = nn.Parameter(torch.ones(11))  # FSDP2 takes one type
@@ -138,12 +138,12 @@ def fit(trial: Trial, *, model: Any = None, sharded: bool = False, **options: An
 
 
 def with_ddp(**options: Any) -> Loop:
-    """The kit's own loop with these options of DDP, and small buckets."""
+    """kitctl's own loop with these options of DDP, and small buckets."""
     return lambda trial: fit(trial, ddp=DDPOptions(**{"bucket_cap_mb": SMALL, **options}))
 
 
 def with_power_sgd(trial: Trial) -> nn.Module:
-    """In one bucket: on CPUs, its collectives of several buckets are mixed up, with or without the kit."""
+    """In one bucket: on CPUs, its collectives of several buckets are mixed up, with or without kitctl."""
     model = nn.Sequential(nn.Linear(7, 13), nn.Tanh(), nn.Linear(13, 11), nn.Tanh(), nn.Linear(11, 2))
     state = PowerSGDState(None, start_powerSGD_iter=3)
     return fit(trial, model=model, ddp=DDPOptions(comm_hook=powerSGD_hook, comm_state=state))

@@ -330,7 +330,7 @@ def steps(bench: Bench) -> nn.Module:
 
 
 def counted(bench: Bench) -> nn.Module:
-    """The kit's own data, of which each sample counts once."""
+    """kitctl's own data, of which each sample counts once."""
     model = ddp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     data = Data(Noisy(), batch=6, workers=1)
@@ -381,7 +381,7 @@ def hooked(bench: Bench) -> nn.Module:
 
 
 def fit(bench: Bench, *, sharded: bool = False, dropout: bool = True, **options: Any) -> nn.Module:
-    """The kit's own loop."""
+    """kitctl's own loop."""
     model = network() if dropout else nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1))
     if sharded:
         fully_shard(model, mesh=init_device_mesh("cpu", (bench.world.size,)))

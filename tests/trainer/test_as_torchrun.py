@@ -128,7 +128,7 @@ COMMANDS = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with modules whose names the kit or its libraries have, too."""
+    """A folder with modules whose names kitctl or its libraries have, too."""
     files = {
         "train.py": IDENTITY.lstrip().replace("if __name__", f"{WRITE}if __name__"),
         "processes.py": WRITE + MULTIPROCESSING,

@@ -1,4 +1,4 @@
-"""Mistakes in scripts from tutorials, and the correct result with the kit."""
+"""Mistakes in scripts from tutorials, and the correct result with kitctl."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class JobKeys(Record):
     (``outputs/<run>``; ``$KIT_OUTPUTS_DIR`` is its absolute path): what a rank writes there, ranks of all nodes find,
     also after a node was replaced, and it is there after the job. Files that are sent in it are copied there once."""
     requirements: Requirements = Requirements()
-    """Packages that the script needs beside those of the image."""
+    """Packages that the script needs besides those of the image."""
     python: str = ""
     """On this machine: the interpreter of the ranks, from an environment with torch. Empty: kitctl's own."""
     resume: Sent[Resume] = False

@@ -20,7 +20,7 @@ class ResourceClaim(Record):
 
 
 class Pod(Record):
-    """Additions to the pods. They must not overwrite anything that the kit or another key sets: that is an error."""
+    """Additions to the pods. They must not overwrite anything that kitctl or another key sets: that is an error."""
 
     labels: dict[LabelKey, LabelValue] = {}
     """Labels of the pods."""
@@ -37,7 +37,7 @@ class Pod(Record):
     init_containers: tuple[dict[str, Any], ...] = ()
     """Containers that run before the ranks, as in a pod."""
     sidecars: tuple[dict[str, Any], ...] = ()
-    """Containers that run beside the ranks and end with them: init containers with restartPolicy Always."""
+    """Containers that run next to the ranks and end with them: init containers with restartPolicy Always."""
     resource_claims: tuple[ResourceClaim, ...] = ()
     """Claims to devices, for the ranks' container."""
     metadata: dict[str, Any] = {}

@@ -141,7 +141,7 @@ class Snapshots(Record):
 
 
 class Requirements(Record):
-    """Packages that the script needs beside those of the image. The nodes install them with pip, once for all of them.
+    """Packages that the script needs besides those of the image. The nodes install them with pip, once for all of them.
 
     Only ranks import them. torch, torchvision, triton, numpy and NVIDIA's libraries stay as they are in the image.
     """

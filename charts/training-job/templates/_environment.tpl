@@ -117,7 +117,7 @@ NCCL_P2P_DISABLE: "1"
 {{- end }}
 {{- end }}
 
-{{/* A pod's variables whose values are known here, as JSON: the user's override the kit's, secrets override both. */}}
+{{/* A pod's variables whose values are known here, as JSON: the user's override kitctl's, secrets override both. */}}
 {{- define "training-job.env" -}}
 {{- $job := include "training-job.job" . | fromJson }}
 {{- $texts := include "training-job.commonEnv" . | fromYaml }}

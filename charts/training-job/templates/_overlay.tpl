@@ -1,5 +1,5 @@
 {{/*
-What a job adds to its pods beyond what the kit renders, equal to kitctl/render/overlay.py: nothing is overwritten. Values are
+What a job adds to its pods beyond what kitctl renders, equal to kitctl/render/overlay.py: nothing is overwritten. Values are
 passed on as JSON, whose numbers stay whole.
 */}}
 

@@ -80,7 +80,7 @@ name: {{ len $job.name }} characters leave no room for the node index in the hos
 {{- end }}
 
 {{- define "training-job.podProblems" -}}
-{{- $kit := "is set by the kit, which needs it as it is" }}
+{{- $kit := "is reserved by kitctl" }}
 {{- $reserved := include "training-job.reservedEnv" . | fromJsonArray }}
 {{- $switches := list "KIT_WARM_WORKERS" "KIT_SCRIPT_HOOKS" "KIT_RESTART_IN_PLACE" }}
 {{- range list "restartPolicy" "hostname" "subdomain" "setHostnameAsFQDN" "activeDeadlineSeconds" }}
@@ -105,7 +105,7 @@ pod.spec.ephemeralContainers: are of a running pod only; fix: use kubectl debug
 {{- end }}
 {{- end }}
 {{- if .lifecycle }}
-{{ $where }}.lifecycle: a hook of the ranks' container runs beside the agent, and takes from its grace period; fix: use pod.initContainers for what comes before; a script is told of its end by SIGTERM
+{{ $where }}.lifecycle: a hook of the ranks' container runs next to the agent, and takes from its grace period; fix: use pod.initContainers for what comes before; a script is told of its end by SIGTERM
 {{- end }}
 {{- range .env }}
 {{- if and (not (has .name $switches)) (or (has .name $reserved) (regexMatch "^(PET_|KIT_|TORCHELASTIC_)" .name)) }}

@@ -64,7 +64,8 @@ def main(argv: list[str], start: Callable[[list[str]], Agent] = run) -> int:
             log.write(stamped(f"[agent] cannot start {argv[split + 1]}: {error.strerror}\n".encode()))
             publish(folder / f"{attempt}.exit.json", {"time": time.time(), "code": 127})
             return 1
-        publish(folder / f"{attempt}.start.json", {"time": time.time(), "pid": agent.pid, "restarts": restarts})
+        with contextlib.suppress(FileNotFoundError):  # the folder was deleted: the node ends soon
+            publish(folder / f"{attempt}.start.json", {"time": time.time(), "pid": agent.pid, "restarts": restarts})
         copier = threading.Thread(target=copy, args=(agent.stdout, log))
         copier.start()
         threading.Thread(target=end_without, args=(folder, agent.pid, log), daemon=True).start()

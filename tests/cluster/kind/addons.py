@@ -121,7 +121,7 @@ def trainer() -> None:
 
 
 def platform() -> None:
-    """The kit's own chart for the team that owns a cluster: what TrainJobs refer to."""
+    """kitctl's own chart for the team that owns a cluster: what TrainJobs refer to."""
     chart = HERE.parents[2] / "charts" / "platform"
     install = ("helm", "upgrade", "--install", "kit-platform", chart, "-n", "kitctl-system", "--create-namespace")
     if not works(*install, seconds=60):  # parts of a runtime are immutable

@@ -1,4 +1,4 @@
-"""A Hugging Face Trainer on a small GPT with dropout and random weights; the line for the kit is marked."""
+"""A Hugging Face Trainer on a small GPT with dropout and random weights; the line for kitctl is marked."""
 
 import argparse
 import os
@@ -62,7 +62,7 @@ def main():
     trainer = Trainer(GPT2LMHeadModel(config), args, train_dataset=Texts(flags.pause), eval_dataset=Texts())
     if flags.stop_at:
         trainer.add_callback(StopAt(flags.stop_at))
-    trainer.add_callback(KitCallback(trainer))  # the line for the kit
+    trainer.add_callback(KitCallback(trainer))  # the line for kitctl
     trainer.train()
     if trainer.is_world_process_zero():
         torch.save(trainer.model.state_dict(), flags.out)

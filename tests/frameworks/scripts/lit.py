@@ -1,4 +1,4 @@
-"""A Lightning script with dropout and random weights; the line for the kit is marked."""
+"""A Lightning script with dropout and random weights; the line for kitctl is marked."""
 
 import argparse
 import os
@@ -57,7 +57,7 @@ def main():
         enable_checkpointing=False,
         enable_progress_bar=False,
     )
-    trainer.callbacks.append(KitCallback(trainer))  # the line for the kit
+    trainer.callbacks.append(KitCallback(trainer))  # the line for kitctl
     module = Network(flags)
     loader = DataLoader(dataset, batch_size=flags.batch, shuffle=True, num_workers=flags.workers)
     trainer.fit(module, loader, DataLoader(dataset, batch_size=3))

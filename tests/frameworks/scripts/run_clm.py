@@ -1,6 +1,6 @@
 """Trains a causal language model on text files, in the manner of Transformers' example of that name.
 
-Its arguments, functions, checkpoints and launch are those of the example; the lines for the kit are marked.
+Its arguments, functions, checkpoints and launch are those of the example; the lines for kitctl are marked.
 """
 
 import logging
@@ -24,7 +24,7 @@ from transformers import (
 )
 from transformers.trainer_utils import get_last_checkpoint
 
-from kittrain.integrations.huggingface import KitCallback  # a line for the kit
+from kittrain.integrations.huggingface import KitCallback  # a line for kitctl
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ def main():
         processing_class=tokenizer,
         data_collator=default_data_collator,
     )
-    trainer.add_callback(KitCallback(trainer))  # a line for the kit
+    trainer.add_callback(KitCallback(trainer))  # a line for kitctl
 
     if training_args.do_train:
         checkpoint = training_args.resume_from_checkpoint or last_checkpoint

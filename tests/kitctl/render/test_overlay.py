@@ -62,8 +62,8 @@ def test_additions_reach_the_pods_and_change_nothing_else(kind: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
-        ({"restartPolicy": "Always"}, "pod.spec.restartPolicy: is set by the kit, which needs it as it is"),
-        ({"containers": [{"name": "pytorch", "args": []}]}, "pod.spec.containers[pytorch].args: is set by the kit"),
+        ({"restartPolicy": "Always"}, "pod.spec.restartPolicy: is reserved by kitctl"),
+        ({"containers": [{"name": "pytorch", "args": []}]}, "pod.spec.containers[pytorch].args: is reserved by kitctl"),
         ({"shareProcessNamespace": True}, "pod.spec.shareProcessNamespace: tini has to be process 1"),
         ({"ephemeralContainers": []}, "pod.spec.ephemeralContainers: are of a running pod only"),
         (
@@ -98,7 +98,7 @@ def test_a_reserved_variable_is_refused(name: str) -> None:
             "pod.spec.containers[pytorch].volumeMounts[/snapshots].name: is set already",
         ),
         (Pod(labels={"app.kubernetes.io/name": "x"}), {}, "pod.metadata.labels.app.kubernetes.io/name: is set already"),
-        (Pod(host_network=True, spec={"hostNetwork": False}), {}, "pod.spec.hostNetwork: is set"),
+        (Pod(host_network=True, spec={"hostNetwork": False}), {}, "pod.spec.hostNetwork: is reserved"),
         (Pod(spec={"volumes": [{"emptyDir": {}}]}), {}, "pod.spec.volumes: an item has no name"),
         (
             Pod(spec={"volumes": [{"name": "x", "emptyDir": {}}, {"name": "x", "emptyDir": None}]}),

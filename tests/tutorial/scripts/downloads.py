@@ -1,4 +1,4 @@
-"""Load MNIST on every rank: by torchvision, as in tutorials, and by the kit."""
+"""Load MNIST on every rank: by torchvision, as in tutorials, and by kitctl."""
 
 import json
 import os

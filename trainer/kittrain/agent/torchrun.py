@@ -1,4 +1,4 @@
-"""``torchrun`` in the trainer image: in a pod of the kit's runtime the node's agent, anywhere else torch's own.
+"""``torchrun`` in the trainer image: in a pod of kittrain's runtime the node's agent, anywhere else torch's own.
 
 A TrainJob may replace the command of its runtime's container: Kubeflow's SDK writes ``bash -c "... torchrun x.py"``.
 This takes the place of torch's launcher there, so that such a job recovers, resumes and reports like any other.

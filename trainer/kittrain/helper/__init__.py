@@ -1,1 +1,1 @@
-"""Tools that kitctl runs beside a claim. Standard library only."""
+"""Tools that kitctl runs next to a claim. Standard library only."""

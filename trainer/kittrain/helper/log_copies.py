@@ -1,4 +1,4 @@
-"""Lists and prints the copies of the nodes' logs that lie beside the snapshots (``kittrain.agent.report.log_copy``).
+"""Lists and prints the copies of the nodes' logs that lie next to the snapshots (``kittrain.agent.report.log_copy``).
 
 ``python -m kittrain.helper.log_copies FOLDER --list`` prints each run of an agent as a line of JSON: ``node``, ``pod``,
 ``started`` (Unix seconds) and ``file``. ``python -m kittrain.helper.log_copies FOLDER [FILE...]`` prints the lines of

@@ -18,7 +18,7 @@ MARKER: Final = "kit.json"  # written into a checkpoint once every rank has writ
 
 @dataclass(frozen=True, kw_only=True)
 class Marker:
-    """What the kit notes in a complete checkpoint.
+    """What kittrain notes in a complete checkpoint.
 
     Attributes:
         step: optimizer steps before it.
@@ -34,7 +34,7 @@ class Marker:
 
     @classmethod
     def read(cls, checkpoint: Path) -> Self | None:
-        """The marker of a checkpoint; None: it is not complete, or was not written under the kit."""
+        """The marker of a checkpoint; None: it is not complete, or was not written under kittrain."""
         try:
             found = json.loads((checkpoint / MARKER).read_bytes())
             counts = {name: int(found[name]) for name in ("step", "ranks", "accumulation")}

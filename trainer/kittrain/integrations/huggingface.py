@@ -47,7 +47,7 @@ class _Ended(BaseException):
 
 
 class KitCallback(TrainerCallback):
-    """Connects a Trainer with the kit. Add it last: it ends the process when the job is drained.
+    """Connects a Trainer with kittrain. Add it last: it ends the process when the job is drained.
 
     ``trainer.args.output_dir`` becomes a folder in the job's snapshot folder, which outlives pods. Checkpoints are
     written when the Trainer's arguments say so (``save_strategy``, ``save_steps``), and at a drain. Those of an epoch's

@@ -34,7 +34,7 @@ ADVICE: Final = "pass strategy='ddp', devices=LOCAL_WORLD_SIZE and num_nodes=GRO
 
 
 class KitCallback(Callback):
-    """Connects a Trainer with the kit. Append it last: it ends the process when the job is drained.
+    """Connects a Trainer with kittrain. Append it last: it ends the process when the job is drained.
 
     A checkpoint that is due after a batch is written before the next one, or the next epoch, begins: after the
     validation, what other callbacks do, and the schedulers' steps. What comes after it is what a resume does next.

@@ -18,7 +18,7 @@ def find(api: Api, namespace: str, name: str, *likely: str) -> Object:
     """The job of that name; ``likely`` are keys of kinds to look at first.
 
     Raises:
-        NotFound: there is none that runs the kit.
+        NotFound: there is none that runs kitctl.
     """
     kinds = sorted(all_kinds().values(), key=lambda kind: kind.key not in likely)
     job = lookup(api, namespace, name, *kinds)

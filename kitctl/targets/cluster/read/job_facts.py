@@ -21,7 +21,7 @@ Object: TypeAlias = dict[str, Any]
 Result: TypeAlias = Literal["Succeeded", "Failed", "Cancelled"]
 
 INDEX_LABELS: Final = tuple(kind.index_label for kind in all_kinds().values())
-JOB_LABELS: Final = tuple(dict.fromkeys(kind.job_label for kind in all_kinds().values()))  # the kit's own first
+JOB_LABELS: Final = tuple(dict.fromkeys(kind.job_label for kind in all_kinds().values()))  # kitctl's own first
 CONTAINERS: Final = frozenset(kind.container for kind in all_kinds().values())
 
 

@@ -46,7 +46,7 @@ def check(api: Api, kind: JobKind) -> None:
 
     Raises:
         UnsupportedError: its controller is not installed, or only in other versions.
-        UsageError: its prerequisite is missing, is not the kit's, or has another version, as far as this user may look.
+        UsageError: its prerequisite is missing, is not kitctl's, or has another version, as far as this user may look.
     """
     if kind.operator:
         _check_version(api, kind)
@@ -71,7 +71,7 @@ def _check_prerequisite(api: Api, kind: JobKind, needed: Prerequisite) -> None:
             raise UsageError(f"{what}, which this cluster does not have", fix=needed.fix) from error
         version = found["metadata"].get("labels", {}).get(needed.label)
         if version is None:
-            raise UsageError(f"{what} of the kit, and that one is not the kit's", fix=needed.fix)
+            raise UsageError(f"{what} of kitctl, and that one is not kitctl's", fix=needed.fix)
         if version != needed.version:
             what += f" in version {needed.version}, and that one has version {version}"
             raise UsageError(what, fix="use kitctl and charts/platform of one release")

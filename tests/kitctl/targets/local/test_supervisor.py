@@ -73,7 +73,7 @@ def agent_pid(folder: JobFolder, index: int) -> int:
 
 
 def supervisors(folder: JobFolder) -> Iterator[int]:
-    """The process ids of the job's supervisors, which the kit itself does not record."""
+    """The process ids of the job's supervisors, which kitctl itself does not record."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             parts = path.read_bytes().split(b"\0")

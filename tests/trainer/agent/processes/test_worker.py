@@ -33,11 +33,11 @@ def work(folder: Path, *command: str, **env: str) -> subprocess.CompletedProcess
 
 def test_a_script_has_its_arguments_its_folder_and_the_name_main(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "beside.py").write_text("WHERE = 'beside the script'\n")
+    (tmp_path / "sub" / "beside.py").write_text("WHERE = 'next to the script'\n")
     script = "import sys, beside\nprint(__name__, sys.argv, beside.WHERE, sys.path[0])\n"
     (tmp_path / "sub" / "train.py").write_text(script)
     done = work(tmp_path, "sub/train.py", "--epochs", "5")
-    expected = f"__main__ ['sub/train.py', '--epochs', '5'] beside the script {tmp_path / 'sub'}\n"
+    expected = f"__main__ ['sub/train.py', '--epochs', '5'] next to the script {tmp_path / 'sub'}\n"
     assert (done.returncode, done.stdout) == (0, expected)
 
 

@@ -92,7 +92,7 @@ def facts(folder: Path, **more: str) -> list[dict[str, Any]]:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="warm ranks need Linux")
 def test_a_rank_that_cannot_be_forked_starts_cold_with_a_warning(tmp_path: Path) -> None:
-    """A module beside the script has the name of one that the zygote has imported."""
+    """A module next to the script has the name of one that the zygote has imported."""
     (tmp_path / "sympy.py").write_text("WHOSE = 'the script has its own'\n")
     (tmp_path / "train.py").write_text(
         "import sys, os, sympy\nprint(sympy.WHOSE, sys.argv[1:], os.getsid(0) == os.getpid())\n"

@@ -1,4 +1,4 @@
-"""Requirements are installed beside the interpreter's packages and replace none of them."""
+"""Requirements are installed next to the interpreter's packages and replace none of them."""
 
 from __future__ import annotations
 

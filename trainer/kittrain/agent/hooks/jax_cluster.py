@@ -1,4 +1,4 @@
-"""Lets ``jax.distributed.initialize()`` without arguments work in a rank: JAX finds the kit among its clusters.
+"""Lets ``jax.distributed.initialize()`` without arguments work in a rank: JAX finds kittrain among its clusters.
 
 JAX has no variables for the number and the index of a process; each launcher that it knows is a class of its own.
 """
@@ -19,7 +19,7 @@ _stores: list[Any] = []  # kept for as long as the process lives: rank 0's may b
 
 
 def register(module: ModuleType) -> None:
-    """Add the kit to JAX's clusters, once ``MODULE`` has been imported. A JAX without the class is left alone."""
+    """Add kittrain to JAX's clusters, once ``MODULE`` has been imported. A JAX without the class is left alone."""
     base: Any = getattr(module, "ClusterEnv", None)
     if base is None:
         return

@@ -1,4 +1,4 @@
-"""Wraps functions of modules that a script calls, so that the kit knows of a call; the call itself is not changed."""
+"""Wraps functions of modules that a script calls, so that kittrain knows of a call; the call itself is not changed."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def worker_spec(node: NodeEnv, rendezvous: Rendezvous) -> WorkerSpec:
 
 
 def rank_environment(group: Any, worker: Any, *, restarts: int, files: RankFiles) -> dict[str, str]:
-    """A rank's environment: torchrun's documented variables, and the kit's files."""
+    """A rank's environment: torchrun's documented variables, and kittrain's files."""
     spec = group.spec
     return {
         "RANK": str(worker.global_rank),

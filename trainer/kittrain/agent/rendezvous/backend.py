@@ -1,4 +1,4 @@
-"""The rendezvous interface of the agent: torch's handler, and what the kit adds to it."""
+"""The rendezvous interface of the agent: torch's handler, and what kittrain adds to it."""
 
 from __future__ import annotations
 

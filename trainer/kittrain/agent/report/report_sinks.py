@@ -47,7 +47,7 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class FileSink:
-    """``file:<path>``: a JSON file, replaced atomically; ``preparing-<node>.json`` beside it is a node's own."""
+    """``file:<path>``: a JSON file, replaced atomically; ``preparing-<node>.json`` next to it is a node's own."""
 
     interval: ClassVar[float] = 1.0
 

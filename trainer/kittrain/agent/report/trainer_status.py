@@ -93,7 +93,7 @@ def status_of(report: Report) -> dict[str, Any]:
 
 
 def _metrics(report: Report) -> Iterator[tuple[str, Any]]:
-    """The kit's own, under their names in the report, then the script's."""
+    """Kittrain's own, under their names in the report, then the script's."""
     progress = report.progress
     own = {"world_size": report.world_size or None, **{name: getattr(progress, name) for name in PROGRESS}}
     yield from ((name, value) for name, value in own.items() if value is not None)

@@ -1,4 +1,4 @@
-"""Installs requirements into a folder with pip, beside the packages of this interpreter, none of which it replaces.
+"""Installs requirements into a folder with pip, besides the packages of this interpreter, none of which it replaces.
 
 ``pip install --target`` alone would install torch again for each requirement that needs it. So pip first says what it
 would add to the installed packages, and then installs just that. ``python -m kittrain.agent.setup.pip_install ARGS`` is
@@ -97,7 +97,7 @@ def installed_packages() -> dict[str, str]:
 
 
 def install(sent: Path, folder: Path, installed: Mapping[str, str], log: Callable[[str], None]) -> list[str]:
-    """Install what the requirements need beside the installed packages.
+    """Install what the requirements need besides the installed packages.
 
     Args:
         sent: the folder with ``requirements.txt``, and what it names.

@@ -1,4 +1,4 @@
-"""The packages that a job's script needs beside those of the image, installed once for all nodes.
+"""The packages that a job's script needs besides those of the image, installed once for all nodes.
 
 They are in a folder whose name says what they were made of: the first node installs them, the others wait, and a node
 that starts later finds them. On the claim each run has folders of its own, since ranks of all runs can write there, and

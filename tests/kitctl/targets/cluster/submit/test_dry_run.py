@@ -97,7 +97,7 @@ def test_a_user_who_may_not_create_pods_can_submit(server: ApiServer, kit: Kit) 
 def test_limits_of_the_server_are_checked_before_anything_is_created(
     server: ApiServer, kit: Kit, tmp_path: Path
 ) -> None:
-    """A user's templates are not covered by the kit's own rules."""
+    """A user's templates are not covered by kitctl's own rules."""
     own = (templates.folder() / "pod.yaml.j2").read_text()
     tmp_path.joinpath("pod.yaml.j2").write_text(own.replace("{{ job.labels.pod }}", "{disk: a b}"))
     with pytest.raises(UsageError, match="a valid label must be"):

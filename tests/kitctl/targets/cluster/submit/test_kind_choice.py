@@ -103,7 +103,7 @@ def test_a_train_job_without_the_runtime_is_refused(server: ApiServer, kit: Kit)
 def test_a_runtime_that_is_not_the_kits_is_refused(server: ApiServer, kit: Kit) -> None:
     runtime(server, {})
     output = kit("submit", "--name", "run", "--kind", "TrainJob", exit_code=2)
-    assert "needs the ClusterTrainingRuntime 'kitctl-submit' of the kit, and that one is not the kit's" in output
+    assert "needs the ClusterTrainingRuntime 'kitctl-submit' of kitctl, and that one is not kitctl's" in output
     assert server.written() == []
 
 
