@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -14,6 +16,7 @@ import pytest
 from kitctl.code.workdir.archive import tar_pieces
 from kitctl.code.workdir.collecting import collect
 from kittrain.agent.setup.workdir import unpack
+from kittrain.helper import code_store
 from kittrain.helper.code_store import StoreError, missing, receive
 
 COMMAND = (sys.executable, "-P", "-m", "kittrain.helper.code_store")
@@ -118,3 +121,19 @@ def test_an_error_is_the_last_line(tmp_path: Path) -> None:
     ended = subprocess.run([*COMMAND, str(tmp_path), "receive"], input=b"x" * 600, capture_output=True, check=False)
     assert ended.returncode == 1
     assert ended.stderr.decode().startswith("what was received is no whole archive")
+
+
+def test_a_draft_that_another_transfer_removes_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has stored the same in the meantime."""
+    data = b"content"
+    name = f"blobs/{hashlib.sha256(data).hexdigest()}"
+    (tmp_path / "blobs").mkdir()
+    change_mode = os.fchmod
+
+    def removed(descriptor: int, mode: int) -> None:
+        change_mode(descriptor, mode)
+        for draft in (tmp_path / "blobs").glob(".*"):
+            draft.unlink()
+
+    monkeypatch.setattr(os, "fchmod", removed)
+    assert [*code_store._draft(tmp_path, name, io.BytesIO(data)).values()] == [tmp_path / name]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import sys
 import tarfile
@@ -86,11 +87,12 @@ def _draft(folder: Path, name: str, content: IO[bytes] | None) -> dict[Path, Pat
     path = folder / name
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        draft.write_bytes(data)
+        with draft.open("xb") as file:
+            os.fchmod(file.fileno(), READ_ONLY)  # not by name: who has stored the same may have removed it already
+            file.write(data)
     except OSError:
         draft.unlink(missing_ok=True)
         raise
-    draft.chmod(READ_ONLY)
     return {draft: path}
 
 
