@@ -9,7 +9,7 @@ from kitjob.document import LIMIT, VERSION
 from kitjob.job_keys import JobKeys
 from kitjob.names import EXIT_CODES
 from kitjob.record import Record, camel, sent_fields
-from kitjob.run import Run
+from kitjob.run import RunFacts
 
 HEADER: Final = """\
 {{/*
@@ -26,7 +26,7 @@ OPTIONAL: Final = {"code", "packages", "exit_codes"}  # of a run: set as a whole
 
 def document_tpl() -> str:
     """The whole template."""
-    run = {camel(name): value for name, value in Run.__fields__.items() if name not in OPTIONAL}
+    run = {camel(name): value for name, value in RunFacts.__fields__.items() if name not in OPTIONAL}
     known = {"version": VERSION, "limit": LIMIT, "exitCodes": EXIT_CODES, "run": run, "job": _defaults(JobKeys())}
     return f"{HEADER}{json.dumps(known, indent=2)}\n{FOOTER}"
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 from kitjob import document, variables
 from kitjob.job_keys import JobKeys
 from kitjob.record import Record
-from kitjob.run import Run
+from kitjob.run import RunFacts
 
 T = TypeVar("T", bound=Record)
 
@@ -18,9 +18,9 @@ def read_settings(environ: Mapping[str, str]) -> JobKeys:
     return _read(environ, 0, JobKeys())
 
 
-def read_run(environ: Mapping[str, str]) -> Run:
+def read_run(environ: Mapping[str, str]) -> RunFacts:
     """What they are told about the run; defaults where its document cannot be read."""
-    return _read(environ, 1, Run())
+    return _read(environ, 1, RunFacts())
 
 
 def _read(environ: Mapping[str, str], part: int, default: T) -> T:

@@ -17,7 +17,7 @@ from kitctl.spec.job_spec import JobSpec
 from kitjob import document, variables
 from kitjob.durations import seconds
 from kitjob.names import SECRET_KEY
-from kitjob.run import Code, Packages, Run
+from kitjob.run import Code, Packages, RunFacts
 
 # Settings of torchrun's c10d rendezvous: a dead node is noticed after 5 x 1 s instead of the default 3 x 5 s.
 _KEEP_ALIVE: Final = {
@@ -113,10 +113,10 @@ def _shared_env(spec: JobSpec, kind: JobKind) -> dict[str, str]:
     return paths
 
 
-def cluster_run(spec: JobSpec, kind: JobKind, sources: Sources = NO_SOURCES, *, standalone: bool = False) -> Run:
+def cluster_run(spec: JobSpec, kind: JobKind, sources: Sources = NO_SOURCES, *, standalone: bool = False) -> RunFacts:
     """What pods are told about their run; the chart's ``training-job.run`` is its twin."""
     fills = standalone and has_secret(spec) and spec.security.report_status
-    return Run(
+    return RunFacts(
         kitctl=kitctl.__version__,
         rendezvous_host=rendezvous_host(spec, kind),
         rendezvous_port=spec.rendezvous.port,

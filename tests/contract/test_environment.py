@@ -11,7 +11,7 @@ import kitctl
 from kitctl.spec.job_spec import JobSpec
 from kitctl.targets.local import launch
 from kitctl.targets.local.folder import JobFolder, create
-from kitctl.targets.local.records import Desired, Job
+from kitctl.targets.local.records import Desired, SubmittedJob
 from kitjob import document
 from kitjob.sections import Policy, Rendezvous, Snapshots
 from kittrain.agent import main as agent
@@ -43,7 +43,7 @@ SPEC = JobSpec(
 
 
 def local_environment(tmp_path: Path, spec: JobSpec = SPEC) -> dict[str, str]:
-    job = Job(spec=spec, run="run-1", created=0.0, folder="/", python="python", version="0")
+    job = SubmittedJob(spec=spec, run="run-1", created=0.0, folder="/", python="python", version="0")
     this = launch.Launch(folder=JobFolder(tmp_path), job=job, index=3, attempt=1, port=20000, state=tmp_path)
     return launch.environment(this, {"RANK": "9", "HOME": "/x"})
 
@@ -64,7 +64,7 @@ def test_the_local_target_sets_what_a_node_reads(tmp_path: Path) -> None:
 
 def test_nodes_of_the_local_target_have_a_secret_that_only_the_user_can_read(tmp_path: Path) -> None:
     spec = JobSpec(name="job")
-    job = Job(spec=spec, run="run-1", created=0.0, folder="/", python="python", version="0")
+    job = SubmittedJob(spec=spec, run="run-1", created=0.0, folder="/", python="python", version="0")
     folder = create(tmp_path / "job", job, Desired(nodes=1))
     this = launch.Launch(folder=folder, job=job, index=0, attempt=1, port=20000, state=tmp_path)
     variables = launch.environment(this, {})

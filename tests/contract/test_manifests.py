@@ -16,7 +16,7 @@ from kitctl.render import objects as render
 from kitctl.spec.job_spec import JobSpec
 from kitctl.targets.local import launch
 from kitctl.targets.local.folder import JobFolder
-from kitctl.targets.local.records import Job
+from kitctl.targets.local.records import SubmittedJob
 from kitjob.document import selection
 from kitjob.fields import Kind
 from kitjob.job_keys import JobKeys
@@ -140,7 +140,7 @@ def test_a_rank_reads_the_submitted_values(kind: Kind) -> None:
 
 
 def test_the_local_target_declares_what_manifests_declare(tmp_path: Path) -> None:
-    job = Job(spec=SPEC, run="run-1", created=0.0, folder="/", python="python", version="0")
+    job = SubmittedJob(spec=SPEC, run="run-1", created=0.0, folder="/", python="python", version="0")
     this = launch.Launch(folder=JobFolder(tmp_path), job=job, index=3, attempt=1, port=20000, state=tmp_path)
     local = launch.environment(this, base={})
     shared = environment.torchrun_env(SPEC) | environment.common_env(SPEC)

@@ -12,7 +12,7 @@ from kitctl.targets.local.folder import JobFolder
 from kitjob import typed
 from kitjob.names import PREPARING_KEY
 from kitjob.report import Progress, Report, Termination
-from kitjob.run import Run
+from kitjob.run import RunFacts
 from kittrain.agent.hooks.script_progress import ScriptProgress
 from kittrain.agent.report.recovery import RANK_PARTS
 from kittrain.agent.setup.preparation import preparing
@@ -94,7 +94,7 @@ def test_kitctl_reads_what_a_node_does_before_it_joins(tmp_path: Path) -> None:
     folder.node(1).path.mkdir(parents=True)
     with preparing(
         "installing requirements",
-        NodeEnv(run=Run(report=f"file:{folder.report_path}"), node_index=1, pod="job-1"),
+        NodeEnv(run=RunFacts(report=f"file:{folder.report_path}"), node_index=1, pod="job-1"),
         print,
     ):
         found = folder.preparing[1]

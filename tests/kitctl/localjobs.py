@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from kitctl.spec.job_spec import JobSpec
 from kitctl.targets.local.folder import JobFolder, create, state_home, write
-from kitctl.targets.local.records import Desired, Job, Result, Started
+from kitctl.targets.local.records import Desired, Result, Started, SubmittedJob
 from kitjob.report import Report, Termination
 
 Phase: TypeAlias = Literal["Succeeded", "Failed", "Cancelled"]
@@ -16,7 +16,7 @@ Phase: TypeAlias = Literal["Succeeded", "Failed", "Cancelled"]
 def running_job(name: str, *, report: Report | None = None, lines: tuple[str, ...] = (), **spec: Any) -> JobFolder:
     """A job of one node that has logged ``lines``, one per second. The caller acts as its supervisor."""
     given = JobSpec(**{"name": name, "namespace": "default"} | spec)
-    job = Job(spec=given, run="run", created=100.0, folder="/", python=sys.executable, version="0")
+    job = SubmittedJob(spec=given, run="run", created=100.0, folder="/", python=sys.executable, version="0")
     folder = create(state_home() / "jobs" / job.spec.namespace / name, job, Desired(nodes=1))
     node = folder.node(0)
     node.path.mkdir(parents=True)

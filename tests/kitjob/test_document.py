@@ -16,7 +16,7 @@ from kitjob.document import LIMIT, VERSION, DocumentError
 from kitjob.job_keys import JobKeys
 from kitjob.names import EXIT_CODES
 from kitjob.record import Record, hints, is_record, sent_fields
-from kitjob.run import Code, Run
+from kitjob.run import Code, RunFacts
 from kitjob.sections import Nccl, Snapshots
 from kittrain.job.env import node_env, rank_env, variable_of
 from kittrain.job.variables import EnvError
@@ -38,15 +38,18 @@ def test_only_settings_that_ranks_read_and_that_are_no_defaults_are_in_it() -> N
         snapshots=Snapshots(every_steps=7, keep=3, claim="secret"),
     )
     assert document.selection(job) == {"name": "job", "snapshots": {"everySteps": 7}}
-    text = document.write(job, Run(code=Code(digest="d", store="/code", workdir="/workspace")))
+    text = document.write(job, RunFacts(code=Code(digest="d", store="/code", workdir="/workspace")))
     assert json.loads(text)["run"] == {"code": {"digest": "d", "store": "/code", "workdir": "/workspace"}}
     assert "secret" not in text
 
 
 def test_what_was_written_is_read() -> None:
-    job, run = JobKeys(nccl=Nccl(interface="eth0"), resume="state"), Run(exit_codes=KUBEFLOWS, restart_in_place=True)
+    job, run = (
+        JobKeys(nccl=Nccl(interface="eth0"), resume="state"),
+        RunFacts(exit_codes=KUBEFLOWS, restart_in_place=True),
+    )
     settings, about = document.read(document.write(job, run))
-    assert (document.build(JobKeys, settings), document.build(Run, about)) == (job, run)
+    assert (document.build(JobKeys, settings), document.build(RunFacts, about)) == (job, run)
 
 
 def test_the_document_s_types_become_ours() -> None:
@@ -141,17 +144,17 @@ def test_a_setting_that_an_older_image_does_not_know_is_refused_by_name(path: st
 
 def test_a_key_with_its_default_reaches_an_image_that_does_not_know_it() -> None:
     """So an older image refuses only what it would have to do: defaults are left out."""
-    assert "everySteps" not in document.write(JobKeys(snapshots=Snapshots(every_steps=100)), Run())
+    assert "everySteps" not in document.write(JobKeys(snapshots=Snapshots(every_steps=100)), RunFacts())
 
 
 def settings(kind: type[Record], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    sent = sent_fields(kind) if kind is not Run else kind.__fields__
+    sent = sent_fields(kind) if kind is not RunFacts else kind.__fields__
     for name, hint in ((name, hint) for name, hint in hints(kind).items() if name in sent):
         yield from settings(hint, (*path, name)) if is_record(hint) else [(*path, name)]
 
 
 def test_each_setting_has_a_variable_of_its_own() -> None:
-    names = [variable_of(path) for kind in (JobKeys, Run) for path in settings(kind)]
+    names = [variable_of(path) for kind in (JobKeys, RunFacts) for path in settings(kind)]
     assert len(set(names)) == len(names)
     own = {value for name, value in vars(variables).items() if name.startswith("KIT_")}
     assert own & set(names) == {"KIT_RESTART_IN_PLACE"}, "a switch that a job may set is the run's setting"
@@ -177,5 +180,5 @@ def test_agents_and_ranks_read_nothing_that_is_not_sent() -> None:
 
 
 def test_a_document_fits_into_a_variable() -> None:
-    longest = document.write(JobKeys(nccl=Nccl(interface="x" * 1000)), Run())
+    longest = document.write(JobKeys(nccl=Nccl(interface="x" * 1000)), RunFacts())
     assert len(longest) < LIMIT < 128 * 1024

@@ -10,7 +10,7 @@ import pytest
 
 from kitjob import document
 from kitjob.job_keys import JobKeys
-from kitjob.run import Run
+from kitjob.run import RunFacts
 from tests.trainer.nodes import SCRIPTS, Nodes
 
 pytestmark = pytest.mark.slow
@@ -93,7 +93,7 @@ def test_an_exit_in_the_handler_and_a_signal_to_all_processes_are_the_same(tmp_p
 def test_a_kubeflow_job_has_its_own_exit_code(tmp_path: Path) -> None:
     codes = {"done": 0, "drained": 143, "retryable": 144, "fatal": 78}
     with Nodes(tmp_path, script(tmp_path, IN_THE_HANDLER), nodes="1") as nodes:
-        nodes.start(0, KIT_SPEC=document.write(JobKeys(), Run(exit_codes=codes, rendezvous_port=nodes.port)))
+        nodes.start(0, KIT_SPEC=document.write(JobKeys(), RunFacts(exit_codes=codes, rendezvous_port=nodes.port)))
         nodes.until(0, "resuming")
         nodes.signal(0, signal.SIGTERM)
         assert nodes.wait(0) == 143

@@ -16,7 +16,7 @@ from kitjob import typed
 from kitjob.decoders import MalformedError
 from kitjob.job_keys import JobKeys
 from kitjob.record import Record, camel, given_fields, hints, is_record, sent_fields
-from kitjob.run import Run
+from kitjob.run import RunFacts
 from kitjob.variables import KIT_SPEC
 
 VERSION: Final = 2  # of the format; raised when a field changes its meaning
@@ -35,7 +35,7 @@ def selection(job: JobKeys) -> dict[str, Any]:
     return _selected(job)
 
 
-def write(job: JobKeys, run: Run) -> str:
+def write(job: JobKeys, run: RunFacts) -> str:
     """The document, as JSON."""
     parts = {"version": VERSION, "job": selection(job), "run": written(run)}
     return typed.JSON.encode(parts)
@@ -61,7 +61,7 @@ def read(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
         raise DocumentError(f"{KIT_SPEC}: version {version}, and this kittrain reads {VERSION}: {older}; {FIX}")
     if not (isinstance(job, dict) and isinstance(run, dict)):
         raise DocumentError(f"{KIT_SPEC}: job and run: not both objects")
-    extra = [*_unknown(JobKeys, job, ""), *_unknown(Run, run, "run")]
+    extra = [*_unknown(JobKeys, job, ""), *_unknown(RunFacts, run, "run")]
     if extra:
         names = ", ".join(extra)
         raise DocumentError(f"{KIT_SPEC}: {names}: not known: the image's kittrain is older than {kitctl}; {FIX}")

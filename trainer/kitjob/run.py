@@ -33,7 +33,7 @@ class Packages(Record):
     """Where packages are installed for all jobs of a user. Empty: the snapshots have a folder for each run."""
 
 
-class Run(Record):
+class RunFacts(Record):
     """What the target fills. Defaults are those of a run without a document; an empty text is none."""
 
     kitctl: str = ""

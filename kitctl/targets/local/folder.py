@@ -21,7 +21,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -32,7 +32,7 @@ from kitctl.base.encoding import decode, encode
 from kitctl.base.errors import SpecError, TargetError
 from kitctl.targets.local.code_store import STORE
 from kitctl.targets.local.locks import is_locked
-from kitctl.targets.local.records import Desired, Exited, Job, Result, Runtime, Started
+from kitctl.targets.local.records import Desired, Exited, Result, Runtime, Started, SubmittedJob
 from kitjob.record import Record
 from kitjob.report import Preparation, Report, Termination
 
@@ -51,6 +51,14 @@ def packages_home() -> Path:
     """The folder in the user's cache where the requirements of jobs are installed."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "kitctl" / "packages"
+
+
+FILES: Final[Mapping[type[msgspec.Struct], str]] = {
+    SubmittedJob: "job.json",
+    Desired: "desired.json",
+    Runtime: "runtime.json",
+    Result: "result.json",
+}
 
 
 class NodeFolder:
@@ -112,9 +120,9 @@ class JobFolder:
         return self.path / "supervisor.lock"
 
     @property
-    def job(self) -> Job:
+    def job(self) -> SubmittedJob:
         """What was submitted."""
-        job = self._require("job.json", Job)
+        job = self._require("job.json", SubmittedJob)
         return replace(job, spec=job.spec.in_namespace(self.path.parent.name))
 
     @property
@@ -179,9 +187,9 @@ class JobFolder:
             what = f"{self.path / name} cannot be read: {error}"
             raise TargetError(what, fix="another version of kitctl wrote it, or it was damaged: remove it") from error
 
-    def write(self, part: Job | Desired | Runtime | Result) -> None:
+    def write(self, part: SubmittedJob | Desired | Runtime | Result) -> None:
         """Replace one of the job's files atomically."""
-        write(self.path / f"{type(part).__name__.lower()}.json", part)
+        write(self.path / FILES[type(part)], part)
 
     def clear_result(self) -> None:
         """Delete its result."""
@@ -207,7 +215,7 @@ class JobFolder:
         return is_locked(self.lock)
 
 
-def create(path: Path, job: Job, desired: Desired, fill: Callable[[Path], None] = lambda _: None) -> JobFolder:
+def create(path: Path, job: SubmittedJob, desired: Desired, fill: Callable[[Path], None] = lambda _: None) -> JobFolder:
     """Create a job's folder atomically; ``fill`` writes more files to it.
 
     Raises:

@@ -8,7 +8,7 @@ from kitctl.state.facts import JobFacts, NodeFacts
 from kitctl.targets.local import launch, outputs, supervisor_log
 from kitctl.targets.local.folder import JobFolder, NodeFolder
 from kitctl.targets.local.reconcile import Observed, describe
-from kitctl.targets.local.records import Job
+from kitctl.targets.local.records import SubmittedJob
 
 
 def from_folder(folder: JobFolder, state: Path) -> JobFacts:
@@ -44,7 +44,7 @@ def _supervisor_note(folder: JobFolder) -> str:
     return f"its supervisor has ended: {error}; see {folder.supervisor_log}" if error else ""
 
 
-def _node_facts(job: Job, node: NodeFolder) -> NodeFacts:
+def _node_facts(job: SubmittedJob, node: NodeFolder) -> NodeFacts:
     alive, attempts = node.alive(), node.attempts
     started, exited = node.started(attempts), node.exited(attempts)
     termination = node.termination(attempts)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kitctl.base import names
 from kitctl.targets.local import shim
-from kitctl.targets.local.records import Job
+from kitctl.targets.local.records import SubmittedJob
 
 IMPORT_TIMEOUT: Final = 300.0  # seconds until the server is ready, on a busy machine
 FORK_TIMEOUT: Final = 30.0  # seconds
@@ -24,7 +24,7 @@ class ForkServerLost(Exception):
 class ForkServer:
     """``kittrain.agent.forkserver``. It ends with this process, which closes its stdin; the nodes continue."""
 
-    def __init__(self, job: Job, env: Mapping[str, str]) -> None:
+    def __init__(self, job: SubmittedJob, env: Mapping[str, str]) -> None:
         process = subprocess.Popen(
             [job.python, *names.FORK_SERVER_COMMAND[1:], shim.__file__],
             cwd=job.folder,

@@ -16,19 +16,19 @@ from kitctl.render.environment import common_env, has_secret, torchrun_env
 from kitctl.spec.job_spec import JobSpec
 from kitctl.targets.local.folder import JobFolder
 from kitctl.targets.local.interpreter import with_library
-from kitctl.targets.local.records import Job
+from kitctl.targets.local.records import SubmittedJob
 from kitjob import document, variables
-from kitjob.run import Code, Packages, Run
+from kitjob.run import Code, Packages, RunFacts
 
 LOOPBACK = "127.0.0.1"
 
 
-def command(job: Job) -> list[str]:
+def command(job: SubmittedJob) -> list[str]:
     """The agent's command line, with the interpreter that the job was submitted with."""
     return [job.python, *names.AGENT_COMMAND[1:], *arguments(job)]
 
 
-def arguments(job: Job) -> list[str]:
+def arguments(job: SubmittedJob) -> list[str]:
     """The agent's arguments."""
     return ["--", *job.spec.command, *job.spec.args]
 
@@ -50,7 +50,7 @@ class Launch:
     """One attempt to start a node."""
 
     folder: JobFolder
-    job: Job
+    job: SubmittedJob
     index: int
     attempt: int
     port: int
@@ -77,9 +77,9 @@ def environment(this: Launch, base: Mapping[str, str]) -> dict[str, str]:
     return with_library({**inherited, **share, **ours, **spec.env}, this.job.library)
 
 
-def _run(this: Launch) -> Run:
+def _run(this: Launch) -> RunFacts:
     """What a node of this machine is told about the run."""
-    return Run(
+    return RunFacts(
         kitctl=kitctl.__version__,
         rendezvous_host=LOOPBACK,
         rendezvous_port=this.port,

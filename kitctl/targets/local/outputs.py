@@ -17,7 +17,7 @@ from kitctl.base.quantity import format_bytes
 from kitctl.code.code_tree import CodeFile, CodeTree, tree_name
 from kitctl.targets.local import launch
 from kitctl.targets.local.folder import JobFolder
-from kitctl.targets.local.records import Job
+from kitctl.targets.local.records import SubmittedJob
 from kitctl.targets.local.removal import remove, require_own
 
 MARKER: Final = ".kit-workdir"  # written by kittrain.agent.setup.workdir, in a folder that is unpacked
@@ -85,7 +85,7 @@ def remove_kept(folder: JobFolder, state: Path) -> None:
             remove(path)
 
 
-def _readable(folder: JobFolder) -> Job | None:
+def _readable(folder: JobFolder) -> SubmittedJob | None:
     """The record of a job; None if it is damaged: such a job can be deleted, too."""
     try:
         return folder.job

@@ -11,17 +11,17 @@ from kitctl.code.code_tree import SentFolder
 from kitctl.targets import Submission
 from kitctl.targets.local import interpreter
 from kitctl.targets.local.folder import packages_home
-from kitctl.targets.local.records import Job
+from kitctl.targets.local.records import SubmittedJob
 
 
-def new_job(submission: Submission, path: Path, state: Path) -> Job:
+def new_job(submission: Submission, path: Path, state: Path) -> SubmittedJob:
     """The record of a new run; ``path`` is the job's folder, ``state`` that of all jobs.
 
     Raises:
         UsageError: there is no such interpreter.
     """
     spec, sources = submission.spec, submission.sources
-    return Job(
+    return SubmittedJob(
         spec=spec,
         run=uuid.uuid4().hex,
         created=time.time(),

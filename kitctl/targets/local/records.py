@@ -10,7 +10,7 @@ from kitctl.spec.job_spec import JobSpec
 from kitjob.report import Termination
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True):
     """What was submitted.
 
     ``python`` is the interpreter that runs the nodes, ``folder`` where they start, and ``code`` the digest of the

@@ -13,14 +13,14 @@ from pathlib import Path
 from kitctl.targets.local import launch, shim
 from kitctl.targets.local.folder import NodeFolder
 from kitctl.targets.local.forking import ForkServer, ForkServerLost
-from kitctl.targets.local.records import Job
+from kitctl.targets.local.records import SubmittedJob
 
 
 @dataclass
 class Starter:
     """Starts the nodes of one job. The fork server imports torch while the supervisor's loop continues."""
 
-    job: Job
+    job: SubmittedJob
     log: Callable[[str], None]
     _server: ForkServer | None = None
     _no_fork_server: bool = not sys.platform.startswith("linux")

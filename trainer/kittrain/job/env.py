@@ -21,7 +21,7 @@ from kitjob.durations import seconds
 from kitjob.fields import Size
 from kitjob.job_keys import JobKeys
 from kitjob.record import Record, camel, hints, is_record, sent_fields
-from kitjob.run import Run
+from kitjob.run import RunFacts
 from kittrain.job.variables import EnvError, number_of, pairs_of
 
 Backend = Literal["auto", "nccl", "gloo"]
@@ -29,7 +29,7 @@ SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108  a file system in main mem
 WORKER_DRAINED: Final = 75  # a rank that took its snapshot and wants to be started again; EX_TEMPFAIL
 DEVICES: Final = Path("/dev")
 PER_GPU: Final = frozenset({"auto", "gpu"})  # values of PET_NPROC_PER_NODE: a rank for each GPU
-NO_RUN: Final = Run()
+NO_RUN: Final = RunFacts()
 KNOWN: Final = variables.OURS - {variables.KIT_RESTART_IN_PLACE}  # that are no settings
 FLAGS: Final = {"0": False, "1": True}
 ALONE: Final = JobKeys(name="local", namespace="default")  # without a document
@@ -40,7 +40,7 @@ class JobEnv:
     """What agents and ranks are told about their job; defaults are those of a run without a document."""
 
     job: JobKeys = ALONE
-    run: Run = NO_RUN
+    run: RunFacts = NO_RUN
     run_id: str = "local"
     node_index: int = 0
     snapshot_dir: Path | None = None  # None: no snapshots
@@ -149,7 +149,7 @@ def _job_env(environ: Mapping[str, str], *, node_index: int, run_id: str | None)
         settings, run = document.read(told) if told else _launcher(environ)
         own = _given(environ, JobKeys)
         job = document.build(JobKeys, _merged(settings, own), "job")
-        told_run = document.build(Run, _merged(run, _given(environ, Run)), "run")
+        told_run = document.build(RunFacts, _merged(run, _given(environ, RunFacts)), "run")
     except DocumentError as error:
         raise EnvError(str(error)) from error
     auto = _own_value(environ, variables.KIT_AUTO_BACKEND, Backend, default="auto")
@@ -170,7 +170,7 @@ def _given(environ: Mapping[str, str], kind: type[Record]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if not any(name.startswith("KIT_") and name not in KNOWN for name in environ):
         return found
-    for path, hint in _settings(kind, every=kind is Run):
+    for path, hint in _settings(kind, every=kind is RunFacts):
         if text := environ.get(name := variable_of(path)):
             *sections, key = map(camel, path)
             place = found

@@ -14,7 +14,7 @@ import pytest
 from kitctl.spec.job_spec import JobSpec
 from kitctl.targets.local.folder import JobFolder, create, read
 from kitctl.targets.local.locks import acquire_lock, is_locked
-from kitctl.targets.local.records import Desired, Job, Started
+from kitctl.targets.local.records import Desired, Started, SubmittedJob
 
 HOLDER = """
 import sys, time
@@ -26,9 +26,9 @@ with acquire_lock(Path(sys.argv[1])):
 """
 
 
-def job(name: str = "job") -> Job:
+def job(name: str = "job") -> SubmittedJob:
     spec = JobSpec(name=name, namespace="ns", nodes="2:4", env={"LR": "1e-3"})
-    return Job(spec=spec, run="r", created=1.0, folder="/", python=sys.executable, version="0")
+    return SubmittedJob(spec=spec, run="r", created=1.0, folder="/", python=sys.executable, version="0")
 
 
 def test_a_written_file_is_read_back(tmp_path: Path) -> None:

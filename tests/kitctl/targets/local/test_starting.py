@@ -10,7 +10,7 @@ import pytest
 from kitctl.spec.job_spec import JobSpec
 from kitctl.targets.local import forking
 from kitctl.targets.local.folder import NodeFolder
-from kitctl.targets.local.records import Job
+from kitctl.targets.local.records import SubmittedJob
 from kitctl.targets.local.starting import Starter
 
 ENV = {"PATH": "/usr/bin:/bin"}
@@ -30,7 +30,7 @@ def test_a_node_starts_cold_if_the_fork_server_does_not_respond(tmp_path: Path, 
     python = tmp_path / "python.sh"
     python.write_text(f'#!/bin/sh\ncase "$*" in *kittrain.agent.forkserver*) {server} ;; *) echo cold "$@";; esac\n')
     python.chmod(0o755)
-    job = Job(spec=JobSpec(), run="run", created=0.0, folder=str(tmp_path), python=str(python), version="0")
+    job = SubmittedJob(spec=JobSpec(), run="run", created=0.0, folder=str(tmp_path), python=str(python), version="0")
     warnings: list[str] = []
     starter = Starter(job, warnings.append)
     while not starter.ready(ENV):

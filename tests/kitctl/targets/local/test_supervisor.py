@@ -18,7 +18,7 @@ from kitctl.state import phase as state
 from kitctl.targets.local import supervisor
 from kitctl.targets.local.folder import JobFolder, NodeFolder, create
 from kitctl.targets.local.local_target import LocalTarget
-from kitctl.targets.local.records import Desired, Job
+from kitctl.targets.local.records import Desired, SubmittedJob
 from kitjob.sections import Policy
 
 WAIT_SECONDS = 30.0
@@ -42,7 +42,9 @@ def begin(target: LocalTarget, script: str, *, name: str = "job", spec: JobSpec 
     no_server = 'case "$*" in *kittrain.agent.forkserver*) exit 1;; esac'
     agent.write_text(f"#!/bin/sh\n{no_server}\n{script}\n")
     agent.chmod(0o755)
-    job = Job(spec=spec, run="run", created=time.time(), folder=str(target.state), python=str(agent), version="0")
+    job = SubmittedJob(
+        spec=spec, run="run", created=time.time(), folder=str(target.state), python=str(agent), version="0"
+    )
     folder = create(target.state / "jobs" / "default" / spec.name, job, Desired(nodes=spec.max_nodes))
     supervisor.spawn(folder)
     return JobFolder(target.state / "jobs" / "default" / spec.name)

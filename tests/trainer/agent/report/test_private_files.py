@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kitjob.run import Run
+from kitjob.run import RunFacts
 from kittrain.agent.rendezvous.resumes import Resume
 from kittrain.agent.report.private_files import PrivateFiles
 from kittrain.job.env import NodeEnv
@@ -21,7 +21,7 @@ from tests.trainer.settings import job
     ],
 )
 def test_the_first_checkpoint_is_told_once_with_its_fate(nodes: int, *, pod: bool, fate: str) -> None:
-    files = PrivateFiles(NodeEnv(job=job(nodes=nodes), run=Run(restart_in_place=pod)))
+    files = PrivateFiles(NodeEnv(job=job(nodes=nodes), run=RunFacts(restart_in_place=pod)))
     assert [*files.observe(None, ())] == []
     (told,) = files.observe((3, "out/ck/best.pt"), ())
     assert told == f"rank 3 has saved out/ck/best.pt to its node's own folder: {fate}; use --outputs out/ck"

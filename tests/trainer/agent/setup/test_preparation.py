@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kitjob.run import Run
+from kitjob.run import RunFacts
 from kittrain.agent.setup.preparation import preparing
 from kittrain.job.env import NodeEnv
 
 
 def test_it_is_reported_until_it_ends_or_fails(tmp_path: Path) -> None:
-    node = NodeEnv(run=Run(report=f"file:{tmp_path}/report.json"), node_index=1, pod="job-1")
+    node = NodeEnv(run=RunFacts(report=f"file:{tmp_path}/report.json"), node_index=1, pod="job-1")
     notes = []
 
     def fail() -> None:
@@ -32,7 +32,9 @@ def test_it_is_reported_until_it_ends_or_fails(tmp_path: Path) -> None:
 def test_a_failed_report_is_a_warning(tmp_path: Path) -> None:
     warnings: list[str] = []
     with preparing(
-        "installing requirements", NodeEnv(run=Run(report=f"file:{tmp_path}/absent/report.json")), warnings.append
+        "installing requirements",
+        NodeEnv(run=RunFacts(report=f"file:{tmp_path}/absent/report.json")),
+        warnings.append,
     ):
         pass
     assert len(warnings) == 1

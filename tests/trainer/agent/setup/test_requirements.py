@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kitjob.run import Packages, Run
+from kitjob.run import Packages, RunFacts
 from kittrain.agent.setup.pip_install import RequirementsError, installed_packages
 from kittrain.agent.setup.requirements import key, required_packages
 from kittrain.job.env import NodeEnv
@@ -18,17 +18,17 @@ from tests.wheels import wheel
 
 NODE = """
 import sys
-from kitjob.run import Packages, Run
+from kitjob.run import Packages, RunFacts
 from kittrain.job.env import NodeEnv
 from kittrain.agent.setup.requirements import required_packages
 digest, store, packages = sys.argv[1:]
-node = NodeEnv(run=Run(packages=Packages(digest=digest, store=store, cache=packages)))
+node = NodeEnv(run=RunFacts(packages=Packages(digest=digest, store=store, cache=packages)))
 print(required_packages(node, lambda text: print(text, flush=True)))
 """
 
 
-def needing(digest: str, store: Path, cache: Path | None = None) -> Run:
-    return Run(packages=Packages(digest=digest, store=str(store), cache=str(cache or "")))
+def needing(digest: str, store: Path, cache: Path | None = None) -> RunFacts:
+    return RunFacts(packages=Packages(digest=digest, store=str(store), cache=str(cache or "")))
 
 
 def sent(tmp_path: Path, *lines: str) -> tuple[str, Path]:

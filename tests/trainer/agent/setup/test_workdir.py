@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kitjob.run import Code, Run
+from kitjob.run import Code, RunFacts
 from kittrain.agent.setup import workdir
 from kittrain.agent.setup.workdir import CodeError, enter_workdir, unpack
 from kittrain.job.env import NodeEnv
@@ -126,7 +126,7 @@ def test_the_agent_changes_to_it(store: tuple[str, Path], tmp_path: Path, monkey
     assert Path.cwd() == tmp_path, "nothing was sent"
     digest, place = store
     enter_workdir(
-        NodeEnv(run=Run(code=Code(digest=digest, store=str(place), workdir=str(tmp_path / "out")))), pytest.fail
+        NodeEnv(run=RunFacts(code=Code(digest=digest, store=str(place), workdir=str(tmp_path / "out")))), pytest.fail
     )
     assert Path.cwd() == tmp_path / "out"
     assert os.environ["PWD"] == str(tmp_path / "out")

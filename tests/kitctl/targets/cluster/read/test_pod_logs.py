@@ -21,7 +21,7 @@ from kitctl.targets.cluster.read.agent_runs import ReadLog, count_missing
 from kitctl.targets.cluster.read.pod_logs import Source, follow, lines
 from kitjob import document, variables
 from kitjob.job_keys import JobKeys
-from kitjob.run import Run
+from kitjob.run import RunFacts
 from kittrain.agent.report.log_copy import log_copy_path
 from tests.kitctl.targets.cluster.apiserver import ApiServer
 from tests.kitctl.targets.cluster.clients import Kit
@@ -52,7 +52,7 @@ class Job:
     def __init__(self, server: ApiServer, claim: Path) -> None:
         self.server, self.claim = server, claim
         self.polls = 0
-        env = [{"name": variables.KIT_SPEC, "value": document.write(JobKeys(), Run(log_dir=str(claim)))}]
+        env = [{"name": variables.KIT_SPEC, "value": document.write(JobKeys(), RunFacts(log_dir=str(claim)))}]
         pod = {"spec": {"containers": [{"env": env}]}}
         self.copies = LogCopies(None, {**JOB, "spec": {"template": pod}}, lambda _: None)  # type: ignore[arg-type]
 
