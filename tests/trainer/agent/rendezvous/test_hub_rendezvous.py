@@ -300,7 +300,7 @@ def test_a_node_outside_the_job_is_rejected(job: Job) -> None:
 
 def test_a_round_may_have_more_nodes_than_the_soft_limit_of_open_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    few = len(list(Path("/dev/fd").iterdir())) + 20
+    few = max(int(path.name) for path in Path("/dev/fd").iterdir()) + 20  # it limits numbers, not their count
     resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
     try:
         job = Job(str(few))
