@@ -40,15 +40,15 @@ def test_the_commands_that_change_a_job_or_wait_for_it(kit: Kit) -> None:
     assert TOLD in kit.run("wait", "job", "--timeout", "1", exit_code=124)
     for nodes in (1, 2):
         kill_supervisor(kit)
-        assert TOLD in kit.run("scale", "job", "--nodes", str(nodes))
+        kit.run("scale", "job", "--nodes", str(nodes))
         runs(kit, nodes)
     attempts = kit.job("job").node(0).attempts
     kill_supervisor(kit)
-    assert TOLD in kit.run("restart", "job")
+    kit.run("restart", "job")
     kit.until("job", lambda _: kit.job("job").node(0).attempts > attempts)
     runs(kit, 2)
     kill_supervisor(kit)
-    assert TOLD in kit.run("suspend", "job")
+    kit.run("suspend", "job")
     kit.until("job", lambda state: state["phase"] == "Suspended")
     kit.run("resume", "job")
     runs(kit, 2)

@@ -50,7 +50,8 @@ def test_the_rank_that_hangs_is_named_and_the_run_continues(tmp_path: Path, faul
         assert "; started again\n" in output, "the first time is not charged"
         assert "[rank 0]: Current thread" in output
         recovery = nodes.report()["last_recovery"]
-        assert recovery.pop("cause") in output
+        cause, _, _lost = recovery.pop("cause").partition("; resumed at step ")  # if a report was behind
+        assert cause in output
         assert list(recovery) == ["stop", "form", "start", "join", "restore", "first_step"]
         if fault == "skip":
             assert "which not all ranks have entered; ranks 0, 2 wait in all_reduce" in output
