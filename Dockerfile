@@ -1,4 +1,4 @@
-# The trainer image: a base with torch, plus four megabytes: this kit, its data set, an init.
+# The trainer image: a base with torch, plus three megabytes: this kit and an init.
 #
 #     docker build -t REGISTRY/trainer:VERSION .
 #     docker build -t REGISTRY/trainer:VERSION --build-arg BASE_IMAGE=your/image:with-torch .
@@ -11,10 +11,7 @@ FROM ${BASE_IMAGE} AS build
 USER 0
 ENV DEBIAN_FRONTEND=noninteractive PIP_NO_CACHE_DIR=1 PIP_QUIET=1 PIP_ROOT_USER_ACTION=ignore
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends tini >/dev/null
-# The digits are one small file of a large package; nothing else of it is needed.
-RUN python -m pip install --no-deps --target /opt/kitctl tqdm \
-    && python -m pip install --no-deps --target /tmp/sklearn scikit-learn \
-    && cd /tmp/sklearn && cp --parents sklearn/datasets/data/digits.csv.gz /opt/kitctl/ && rm -r /opt/kitctl/bin
+RUN python -m pip install --no-deps --target /opt/kitctl tqdm
 COPY . /src
 RUN python -m pip install --no-deps --target /opt/kitctl /src
 

@@ -6,6 +6,8 @@ NODES   ?= 3
 KILL    ?=
 MINUTES ?=
 VERSIONS ?=
+BASE    ?=
+SECONDS ?= 60
 
 PY      := .venv/bin/python
 READY   := .venv/ready
@@ -27,6 +29,7 @@ help: ## Explain every target
 	@echo
 	@echo "  NODES=3 KILL=1       for demo: number of nodes; kill one of them during training"
 	@echo "  WORKERS=auto         for test: parallel test processes, for tests without a cluster"
+	@echo "  BASE=origin/main     for test-changed: what differs from this branch or commit; SECONDS=60: about how long"
 	@echo "  MINUTES=4            for bench-(cluster-)recovery and bench-scale: stop after this; the next run continues"
 	@echo "  PYTHON=python3       for setup: the interpreter of .venv (3.11 or later)"
 	@echo "  GPU_PYTHON=python3   for test-gpu and bench-gpu: an interpreter with CUDA torch and pytest"
@@ -38,7 +41,7 @@ help: ## Explain every target
 
 .PHONY: setup
 setup: $(READY) ## Make .venv with everything that running and testing need; does nothing if it is up to date
-	@:
+	@$(PY) -c 'from kitctl.code import trainer_package; trainer_package.load()' # packs what has changed, for the chart
 
 $(READY): pyproject.toml tools/setup.py
 	@command -v $(PYTHON) >/dev/null || { echo "setup: no $(PYTHON) here; install Python 3.11 or later"; exit 1; }
@@ -70,6 +73,10 @@ test: setup ## Set up, lint, and run all tests but the long ones; makes a test c
 .PHONY: test-fast
 test-fast: setup ## Run the tests that need no cluster and start no training
 	@$(PY) -m tools.run_tests fast
+
+.PHONY: test-changed
+test-changed: setup ## Run the tests that a change can break, nearest first, in about a minute
+	@SECONDS=$(SECONDS) $(PY) -m tools.changed_tests $(BASE)
 
 .PHONY: test-versions
 test-versions: setup ## Run the trainer's tests with other versions of Python and torch; large downloads
@@ -150,20 +157,28 @@ bench-gpu: ## Overhead of the trainer on a GPU, compared with bare DDP, torchrun
 # -- on a real cluster: docs/cluster-tests.md -----------------------------------------------------------------------
 
 .PHONY: cluster-up
-cluster-up: ## Create a Kubernetes cluster in docker: three workers, a registry, simulated GPUs
-	@$(PYTHON) -m tests.cluster.kind up
+cluster-up: setup ## Create a Kubernetes cluster in docker: three workers, a registry, simulated GPUs
+	@$(PY) -m tests.cluster.kind up
 
 .PHONY: cluster-down
-cluster-down: ## Delete that cluster; what was built for it is kept
-	@$(PYTHON) -m tests.cluster.kind down
+cluster-down: setup ## Delete that cluster; what was built for it is kept
+	@$(PY) -m tests.cluster.kind down
 
 .PHONY: test-cluster
 test-cluster: setup ## Create the cluster and run only the tests that need it
 	@$(PY) -m tools.run_tests cluster
 
+.PHONY: test-controllers
+test-controllers: setup ## Build JobSet, Kubeflow Trainer and Kueue for the cluster, and run the tests that need them
+	@$(PY) -m tools.run_tests controllers
+
 .PHONY: test-long
 test-long: setup ## Create the cluster and run the long tests, which `make test` leaves out
 	@$(PY) -m tools.run_tests long
+
+.PHONY: corpus
+corpus: setup ## Make every situation of docs/corpus.md live on this machine, and write that page; ten minutes
+	@$(PY) -m tests.corpus
 
 .PHONY: chaos
 chaos: setup ## Create the cluster, and inject fifty random faults into one job on it

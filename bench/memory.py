@@ -163,8 +163,8 @@ def exported(folder: Path, kind: str) -> int:
             manager.restore()
             manager.commit(Cursor(0, 1), {})
         export = (sys.executable, "-P", "-m", "kittrain.rank.snapshots", "--folder")
-        verb = ("export", "--format", kind)
-        return peak_of((*export, str(folder), *verb)) - peak_of((*export, other, *verb))
+        command = ("export", "--format", kind)
+        return peak_of((*export, str(folder), *command)) - peak_of((*export, other, *command))
 
 
 def peak_of(command: tuple[str, ...]) -> int:

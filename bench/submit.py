@@ -16,7 +16,8 @@ from typing import Final
 
 from bench.cluster import KITCTL, SHELL, job, manifest, temporary_namespace
 from bench.measure import Result, interval, save
-from tests.cluster.kind.settings import SHARED, STATE
+from tests.cluster.kind.images import pushed
+from tests.cluster.kind.settings import SHARED, STATE, TORCH_IMAGE
 
 ROUNDS: Final = int(os.environ.get("ROUNDS", "7"))
 LIMIT_SECONDS: Final = 240.0
@@ -28,6 +29,8 @@ OBJECTS: Final = "job,service,configmap,role,rolebinding,serviceaccount,networkp
 COMMANDS: Final = {
     "kitctl": "`kitctl submit`",
     "kubectl": "`kubectl apply`",
+    "image": "`kitctl submit --trainer image`",
+    "travels": "`kitctl submit --trainer travels`, an image with torch alone",
     "first": "`kitctl submit --workdir .`, 50 MB",
     "unchanged": "again, unchanged",
     "edited": "again, one file edited",
@@ -39,6 +42,7 @@ def main() -> None:
     with temporary_namespace() as namespace, tempfile.TemporaryDirectory() as scratch:
         rounds = [_round(namespace, n, Path(scratch)) for n in range(ROUNDS + 1)][1:]
     edit = interval([one["edited"] - one["unchanged"] for one in rounds])
+    travel = interval([one["travels"] - one["image"] for one in rounds])
     save(
         "submit",
         Result(
@@ -48,7 +52,9 @@ def main() -> None:
             "claim, and then twice to the same one, the second time with one file edited, of which only that one is "
             f"sent ({SIZE // 1000} kB). Goals: within 10 % of kubectl; with the folder at most 5 s more, "
             "and edited at most 2 s more than unchanged; that difference was "
-            f"{edit.median:.1f} s ({edit.low:.1f} to {edit.high:.1f}).",
+            f"{edit.median:.1f} s ({edit.low:.1f} to {edit.high:.1f}). A trainer that travels to an image with torch "
+            f"alone, goal at most 0.5 s: {travel.median:+.2f} s ({travel.low:+.2f} to {travel.high:+.2f}) to the first "
+            "step, compared with one in the image.",
             columns=("command", "median s", "interval s", "/ kubectl apply", "- kitctl submit, s"),
             rows=[_row(rounds, name) for name in COMMANDS],
             raw=rounds,
@@ -70,7 +76,13 @@ def _round(namespace: str, number: int, scratch: Path) -> dict[str, float]:
     module = ("--", "-m", "kittrain.workloads.toy", *TOY, "/snapshots/record")
     ours = _first_step(namespace, f"k{number}", [*KITCTL, "submit", *job(f"k{number}", namespace, *module)])
     theirs = _kubectl(namespace, f"a{number}", job(f"a{number}", namespace, *module))
-    return {"kitctl": ours, "kubectl": theirs, **_folder(namespace, f"f{number}", scratch / str(number))}
+    made, sent = (f"i{number}", "--trainer", "image"), (f"t{number}", "--trainer", "travels", "--image")
+    alone = (*sent, pushed(TORCH_IMAGE))
+    others = {
+        one[2]: _first_step(namespace, one[0], [*KITCTL, "submit", *job(one[0], namespace, *one[1:], *module)])
+        for one in (made, alone)
+    }
+    return {"kitctl": ours, "kubectl": theirs, **others, **_folder(namespace, f"f{number}", scratch / str(number))}
 
 
 def _kubectl(namespace: str, name: str, options: list[str]) -> float:

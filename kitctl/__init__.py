@@ -7,20 +7,62 @@ other; what one writes and the other reads is declared in ``kitjob``, which both
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
-
 from kitjob import __version__
 
+TYPE_CHECKING = False  # not typing's: until the command line is running, Ctrl-C prints a traceback, so it starts soon
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from kitctl.api.client import Client
+    from kitctl.api.job import Job
+    from kitctl.base.errors import (
+        ConflictError,
+        Forbidden,
+        JobCancelled,
+        JobFailed,
+        JobNotFound,
+        KitError,
+        NotFinished,
+        NotFound,
+        SpecError,
+        TargetError,
+        Unavailable,
+        UnsupportedError,
+        UsageError,
+        WaitTimeout,
+    )
     from kitctl.input.specfile import load
     from kitctl.spec.job_spec import JobSpec
 
-__all__ = ["Client", "JobSpec", "__version__", "load"]
+__all__ = [
+    "Client",
+    "ConflictError",
+    "Forbidden",
+    "Job",
+    "JobCancelled",
+    "JobFailed",
+    "JobNotFound",
+    "JobSpec",
+    "KitError",
+    "NotFinished",
+    "NotFound",
+    "SpecError",
+    "TargetError",
+    "Unavailable",
+    "UnsupportedError",
+    "UsageError",
+    "WaitTimeout",
+    "__version__",
+    "load",
+]
 
 # The Python API, by module. It is imported when it is used: the command line would start later otherwise.
-_API: Final = {"Client": "api.client", "JobSpec": "spec.job_spec", "load": "input.specfile"}
+_API: Final = (
+    ("Client", "api.client"),
+    ("Job", "api.job"),
+    ("JobSpec", "spec.job_spec"),
+    ("load", "input.specfile"),
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -29,6 +71,12 @@ def __getattr__(name: str) -> Any:
     Raises:
         AttributeError: it is none.
     """
-    if name not in _API:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_API[name]}"), name)
+    from importlib import import_module  # noqa: PLC0415 - as above
+
+    return getattr(import_module(f"{__name__}.{dict(_API).get(name, 'base.errors')}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kitjob.document import LIMIT, VERSION
 from kitjob.job_keys import JobKeys
-from kitjob.names import EXIT_CODES
+from kitjob.names import DEFAULT_IMAGE, EXIT_CODES
 from kitjob.record import Record, camel, sent_fields
 from kitjob.run import RunFacts
 
@@ -27,7 +27,14 @@ OPTIONAL: Final = {"code", "packages", "exit_codes"}  # of a run: set as a whole
 def document_tpl() -> str:
     """The whole template."""
     run = {camel(name): value for name, value in RunFacts.__fields__.items() if name not in OPTIONAL}
-    known = {"version": VERSION, "limit": LIMIT, "exitCodes": EXIT_CODES, "run": run, "job": _defaults(JobKeys())}
+    known = {
+        "version": VERSION,
+        "limit": LIMIT,
+        "image": DEFAULT_IMAGE,
+        "exitCodes": EXIT_CODES,
+        "run": run,
+        "job": _defaults(JobKeys()),
+    }
     return f"{HEADER}{json.dumps(known, indent=2)}\n{FOOTER}"
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from kitctl.cli import VERBS, cli
+from kitctl.cli import COMMANDS, cli
+from kitctl.cli.command import LongCommand
 from kitctl.cli.common import encode
 from kitctl.output.schema import json_schema, output_schema
 from tools.chart_document import document_tpl
@@ -27,7 +28,8 @@ Schema = dict[str, Any]
 CLI_INTRO = """\
 # Command line reference
 
-Written by `make docs` from the commands themselves: this is what `kitctl VERB --help` prints.
+Written by `make docs` from the commands themselves: this is what `kitctl COMMAND --help` prints, or `--help-all` where
+there is one.
 """
 OUTPUT_INTRO = """\
 # JSON output
@@ -46,8 +48,12 @@ sizes bytes. Messages and errors go to stderr, and exit codes are the same as wi
 | `kitctl submit`, `kitctl status` | [Job](#job) |
 | `kitctl list` | [JobList](#joblist) |
 | `kitctl logs` | [LogLine](#logline), one per line |
+| `kitctl events` | [EventList](#eventlist) |
+| `kitctl goodput`, `kitctl goodput -A` | [Goodput](#goodput), [GoodputList](#goodputlist) |
+| `kitctl plot` | [SeriesList](#serieslist) |
 | `kitctl diff` | [Diff](#diff) |
 | `kitctl doctor` | [DoctorReport](#doctorreport) |
+| `kitctl stacks` | [StackReport](#stackreport) |
 | `kitctl drill` | [DrillReport](#drillreport) |
 | `kitctl snapshots list`, `kitctl snapshots verify` | [SnapshotList](#snapshotlist) |
 | `kitctl snapshots show` | [Snapshot](#snapshot) |
@@ -94,7 +100,7 @@ def pages() -> dict[Path, str]:
     """Every generated page."""
     schema, output = json_schema(), output_schema()
     return {
-        DOCS / "cli.md": "\n".join([CLI_INTRO, *_verbs()]),
+        DOCS / "cli.md": "\n".join([CLI_INTRO, *_commands()]),
         DOCS / "job-file.md": "\n".join([JOB_FILE_INTRO, *_sections(schema)]),
         DOCS / "job.schema.json": encode(schema) + "\n",
         DOCS / "json-output.md": "\n".join([OUTPUT_INTRO, *_objects(output)]),
@@ -115,18 +121,19 @@ def _with_block(page: str, name: str, block: str) -> str:
     return before + mark + block + "\n" + end + after
 
 
-def _verbs() -> Iterator[str]:
+def _commands() -> Iterator[str]:
     top = _context(cli, "kitctl")
     yield f"```text\n{cli.get_help(top)}\n```\n"
-    for verb in VERBS:
-        command = cli.get_command(top, verb)
-        assert command, verb
-        yield from _help(command, _context(command, verb, top))
+    for name in COMMANDS:
+        command = cli.get_command(top, name)
+        assert command, name
+        yield from _help(command, _context(command, name, top))
 
 
 def _help(command: click.Command, context: click.Context) -> Iterator[str]:
-    """A verb's section, and one for each of its own."""
-    yield f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
+    """A command's section, and one for each of its own."""
+    text = command.get_help_all(context) if isinstance(command, LongCommand) else command.get_help(context)
+    yield f"## {context.command_path}\n\n```text\n{text}\n```\n"
     if isinstance(command, click.Group):
         for name, part in command.commands.items():
             yield from _help(part, _context(part, name, context))

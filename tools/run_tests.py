@@ -2,12 +2,13 @@
 
     python -m tools.run_tests PART...
 
-lint     style, types, layers and the GitHub workflows
-fast     tests that need no cluster and start no training processes, in parallel
-slow     tests that start some
-cluster  tests on the cluster, in parallel; then those that need it exclusively, while the slow ones run
-long     long tests: those that repeat others on the other kind of job, and such
-chaos    fifty random faults in one job, on the cluster
+lint         style, types, layers and the GitHub workflows
+fast         tests that need no cluster and start no training processes, in parallel
+slow         tests that start some
+cluster      tests on the cluster, in parallel; then those that need it exclusively, while the slow ones run
+controllers  those that need controllers which take minutes to build: of JobSet, Kubeflow Trainer and Kueue
+long         long tests: those that repeat others on the other kind of job, and such
+chaos        fifty random faults in one job, on the cluster
 
 The linters and the fast tests run side by side, while the cluster is created. A failed part does not stop the others,
 and a summary comes last. Changes to the machine, such as Debian packages, are announced first; ``KIT_NO_SYSTEM=1``
@@ -34,6 +35,8 @@ from tools import system_changes
 LOGS: Final = Path(".cache")  # logs of background commands
 TIMEOUT: Final = 40 * 60.0  # seconds for a background command; creating the whole cluster takes far less
 PYTEST: Final = (sys.executable, "-m", "pytest", "-rs", "--durations=10", "--durations-min=5")
+# Which test took how long: `make test-changed` chooses by it.
+FAST_RECORD, SLOW_RECORD = (f"--junitxml={LOGS}/{part}-tests.xml" for part in ("fast", "slow"))
 WORKERS: Final = os.environ.get("WORKERS", "auto")  # test processes: auto means one a core, but enough for two cores
 SPREAD: Final = ("--dist=loadgroup", "-n")
 # Fast tests wait for a third of their time, those on the cluster for most of it.
@@ -43,15 +46,19 @@ CLUSTER: Final = (*SPREAD, "4")
 HELM_TESTS: Final = "tests/charts"
 CHAOS: Final = "tests/cluster/test_chaos.py::test_fifty_random_faults_do_not_change_the_result"
 
+BUILT: Final = "not controllers"  # of the tests for which the cluster of `make test` is enough
+
 # Part -> its commands by name.
 PARTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "lint": {"lint": ("make", "--no-print-directory", "lint")},
-    "fast": {"fast tests": (*PYTEST, f"--ignore={HELM_TESTS}", "-m", "not slow and not long", *FAST)},
-    "slow": {"slow tests": (*PYTEST, "-m", "slow and not long and not frameworks", *SLOW)},
+    "fast": {"fast tests": (*PYTEST, f"--ignore={HELM_TESTS}", "-m", "not slow and not long", FAST_RECORD, *FAST)},
+    "slow": {"slow tests": (*PYTEST, "-m", "slow and not long and not frameworks", SLOW_RECORD, *SLOW)},
     "cluster": {
-        "cluster tests": (*PYTEST, "tests/cluster", HELM_TESTS, "-m", "not long and not alone", *CLUSTER),
-        "power tests": (*PYTEST, "tests/cluster", "-m", "not long and alone"),
+        "cluster tests": (*PYTEST, "tests/cluster", HELM_TESTS, "-m", f"not long and not alone and {BUILT}", *CLUSTER),
+        "power tests": (*PYTEST, "tests/cluster", "-m", f"not long and alone and {BUILT}"),
     },
+    # Those that need the cluster exclusively are all long ones.
+    "controllers": {"controllers' tests": (*PYTEST, "tests/cluster", "-m", "not long and controllers", *CLUSTER)},
     "long": {
         "long cluster tests": (*PYTEST, "tests/cluster", f"--deselect={CHAOS}", "-m", "long and not alone", *CLUSTER),
         "long power tests": (*PYTEST, "tests/cluster", "-m", "long and alone"),
@@ -59,7 +66,8 @@ PARTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     },
     "chaos": {"chaos tests": (*PYTEST, "-rP", CHAOS)},  # -rP: shows the faults that were injected
 }
-NEED_CLUSTER: Final = frozenset({"cluster", "long", "chaos"})
+NEED_CONTROLLERS: Final = frozenset({"controllers", "long"})
+NEED_CLUSTER: Final = NEED_CONTROLLERS | {"cluster", "chaos"}
 CLUSTER_UP: Final = (sys.executable, "-u", "-m", "tests.cluster.kind", "up", "image")
 # In the background: Kubernetes takes most of a minute to notice a lost node, and no other test may use the cluster.
 # Afterwards the cluster is paused until the slow tests have ended, since without pods it still takes 0.3 cores.
@@ -97,7 +105,8 @@ def _cluster_obstacle() -> str:
 
 def _with_cluster(local: Sequence[str], on_cluster: Sequence[str]) -> list[Result]:
     late = [name for name in local if name in PARTS["slow"] and BACKGROUND in on_cluster]
-    with _background("cluster up", CLUSTER_UP) as cluster:
+    controllers = any(name in PARTS[part] for part in NEED_CONTROLLERS for name in on_cluster)
+    with _background("cluster up", (*CLUSTER_UP, *(["controllers"] if controllers else []))) as cluster:
         results = _run_all([name for name in local if name not in late])
         results.append(cluster.follow())
     if results[-1].outcome == "FAILED":
@@ -141,7 +150,7 @@ def _run(name: str) -> Result:
 
 def _environ(name: str) -> dict[str, str]:
     on_cluster = any(name in PARTS[part] for part in NEED_CLUSTER)
-    return {**os.environ, "KITCTL_CLUSTER_TESTS": "1"} if on_cluster else {**os.environ}
+    return {**os.environ, "KIT_CLUSTER_TESTS": "1"} if on_cluster else {**os.environ}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@
     job = Client().submit(JobSpec(command=("train.py",), nodes=3))
     job.wait()
 
-The verbs of the command line are thin layers over it. Errors are those of ``kitctl.base.errors``.
+The commands of the command line are thin layers over it. Errors are those of ``kitctl.base.errors``.
 
 Why: decision 36.
 """
@@ -62,6 +62,10 @@ class Client:
         self._package = targets.package(selected.name)
         self.target: Target = self._package.connect(options)
         self.namespace = self.target.namespace
+
+    def __repr__(self) -> str:
+        """Its target and namespace."""
+        return f"<Client of {type(self.target).__name__}, namespace {self.namespace}>"
 
     def submit(
         self,

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import Final
+
+import msgspec
 
 from kitctl.base.errors import ConflictError, UsageError
 from kitctl.state import phase as state
@@ -115,7 +117,7 @@ class Drill:
             if result.recovered:
                 settled, timings = self._settled(before, now)
                 lost = assess(injection, injected_at, before, settled, last_step).steps_lost
-                return replace(result, timings=timings, steps_lost=lost), injected
+                return msgspec.structs.replace(result, timings=timings, steps_lost=lost), injected
             if now.result or time.monotonic() > injected + self.timeout:
                 return result, injected
             time.sleep(POLL_SECONDS)

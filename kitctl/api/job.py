@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -11,14 +13,20 @@ from kitctl.api.snapshot_client import SnapshotClient
 from kitctl.base import printable
 from kitctl.base.deadline import within
 from kitctl.base.errors import JobCancelled, JobFailed, KitError, NotFinished, Unavailable, WaitTimeout
-from kitctl.output.view.text import failure_lines
-from kitctl.state import logs, running_job
+from kitctl.output.view.page import Page, shown
+from kitctl.output.view.text import failure_lines, job_page
+from kitctl.state import history, members, running_job, stacks, summary
+from kitctl.state import logs as log
 from kitctl.state import phase as state
 from kitctl.state.checks import Finding
+from kitctl.state.history import JobHistory
 from kitctl.state.phase import JobState
-from kitctl.targets import SnapshotStore, Target
+from kitctl.state.stacks import NodeStacks
+from kitctl.state.why.explain import Explanation, explain
+from kitctl.targets import Session, SnapshotStore, Target
 
 RETRY_SECONDS = 600.0  # how long to retry a target that does not answer: the job continues meanwhile
+REPR_SECONDS = 3.0  # a notebook waits for it, and shows something else
 READ_SECONDS = 1.0  # to read a state, however short a timeout is: of 0, it asks whether the job has ended
 REORDER_SECONDS = 0.3  # how long a followed line is held for an older one of another node
 
@@ -30,6 +38,36 @@ class Job:
     target: Target
     namespace: str
     name: str
+
+    def __repr__(self) -> str:
+        """Its name; nothing is requested."""
+        return f"<Job {self.namespace}/{self.name}>"
+
+    def _repr_html_(self) -> str:
+        """Its state now, in a notebook, unless that takes long or cannot be had."""
+        try:
+            return within(REPR_SECONDS, self.state)._repr_html_()
+        except (KitError, TimeoutError) as error:
+            return summary.pre(f"{self!r}: {error}")
+
+    def status(self, *, wide: bool = False) -> Page:
+        """Its page, as ``kitctl status`` prints it; with ``wide`` all its nodes."""
+        return Page("\n".join(job_page(self.state(), time.time(), wide=wide)))
+
+    def logs(self, *, rank: int | None = None, tail: int | None = 200, include: str = "") -> Page:
+        """What it has logged, as ``kitctl logs`` prints it; ``lines`` and ``follow`` return lines as objects.
+
+        Args:
+            rank: only of this one.
+            tail: only so many lines, the last ones; None: all.
+            include: only lines that match this regular expression.
+
+        Raises:
+            NotFound: it has no such rank.
+        """
+        ranks = frozenset() if rank is None else frozenset({rank})
+        selected = log.Filter(ranks=ranks, include=re.compile(include) if include else None)
+        return Page("\n".join(line.text for line in self.lines(selected, tail=tail)))
 
     def state(self) -> JobState:
         """Its state now."""
@@ -75,37 +113,126 @@ class Job:
             return self.state()
         return within(max(deadline - time.monotonic(), READ_SECONDS), self.state)
 
-    def wait(self, *, timeout: float | None = None) -> JobState:
+    def wait(self, *, timeout: float | None = None, progress: bool = False) -> JobState:
         """Wait until it has succeeded; returns its last state.
 
         Args:
             timeout: in seconds.
+            progress: whether to print its phase, step and loss meanwhile: in a terminal and a notebook in one line.
 
         Raises:
             JobFailed: it failed; with the cause, and a fix if one is known.
             JobCancelled: it was cancelled.
             WaitTimeout: after ``timeout``; the job continues.
         """
-        *_, last = self.states(timeout=timeout)
+        states = self.states(timeout=timeout)
+        *_, last = shown(states) if progress else states
         if error := error_for_phase(last):
             raise error
         return last
 
-    def lines(self, selected: logs.Filter = logs.ALL, *, tail: int | None = None) -> Iterator[logs.Line]:
-        """The lines that its ranks and agents have logged so far, sorted by time; with ``tail`` the last ones."""
-        merged = logs.merge(self.target.lines(self.namespace, self.name))
-        return iter(logs.tail(filter(selected.matches, merged), tail))
+    def lines(self, selected: log.Filter = log.ALL, *, tail: int | None = None) -> Iterator[log.Line]:
+        """The lines that its ranks and agents have logged so far, sorted by time; with ``tail`` the last ones.
 
-    def follow(self, selected: logs.Filter = logs.ALL) -> Iterator[logs.Line]:
-        """All lines from the first, sorted by time, until it ends."""
+        Raises:
+            NotFound: a rank or a node that is selected has never been one of the job's; known after the last line.
+        """
+        merged = log.merge(self.target.lines(self.namespace, self.name))
+        if selected.ranks or selected.nodes:
+            merged = self._checked(merged, selected)
+        return iter(log.tail(filter(selected.matches, merged), tail))
+
+    def follow(self, selected: log.Filter = log.ALL) -> Iterator[log.Line]:
+        """All lines from the first, sorted by time, until it ends.
+
+        Raises:
+            NotFound: a rank or a node that is selected has never been one of the job's, and can become none.
+        """
+        if selected.ranks or selected.nodes:
+            members.check(selected, self.target.job(self.namespace, self.name), lambda: self._logged(selected))
         batches = self.target.follow(self.namespace, self.name)
-        lines = logs.reorder(batches, _steady_clock(-REORDER_SECONDS), _steady_clock())
+        lines = log.reorder(batches, _steady_clock(-REORDER_SECONDS), _steady_clock())
         self.target.retry_seconds = RETRY_SECONDS
         return filter(selected.matches, lines)
 
+    def _checked(self, lines: Iterator[log.Line], selected: log.Filter) -> Iterator[log.Line]:
+        """The lines; then an error if one selects what the job does not have."""
+        logged = members.Members()
+        for line in lines:
+            logged.add(line)
+            yield line
+        if not logged.have(selected):
+            members.check(selected, self.target.job(self.namespace, self.name), lambda: logged)
+
+    def _logged(self, selected: log.Filter) -> members.Members:
+        """The ranks and nodes that have logged something, as far as they are selected."""
+        logged = members.Members()
+        for line in itertools.chain.from_iterable(self.target.lines(self.namespace, self.name)):
+            logged.add(line)
+            if logged.have(selected):
+                break
+        return logged
+
     def check(self) -> Iterator[Finding]:
         """Diagnose it: what ``kitctl doctor NAME`` prints."""
-        return running_job.check_job(self.target.job(self.namespace, self.name))
+        return running_job.check_job(self.target.job(self.namespace, self.name), time.time())
+
+    def stacks(self, ranks: frozenset[int] = frozenset()) -> list[NodeStacks]:
+        """Where its ranks are: the stacks of all threads that run Python, also while they hang; empty: of all ranks.
+
+        Raises:
+            ConflictError: no node of it runs.
+            NotFound: it has no such rank.
+        """
+        facts = self.target.job(self.namespace, self.name)
+        found = self.target.stacks(self.namespace, self.name, running_job.nodes_of(facts, ranks))
+        if not found:
+            raise running_job.not_running(facts)
+        return stacks.only(found, ranks)
+
+    def run_in_rank(self, rank: int, command: Sequence[str], session: Session) -> int:
+        """Run a command in a rank's working folder, with its variables, and return its exit code.
+
+        Raises:
+            NotFound: it has no such rank.
+            ConflictError: the rank's node is not running.
+        """
+        place = running_job.place_of(self.target.job(self.namespace, self.name), rank)
+        return self.target.run_in_rank(self.namespace, self.name, place, command, session)
+
+    def profile(self, rank: int = 0, steps: int = 20, *, timeout: float = 300.0) -> Iterator[bytes]:
+        """A trace of the next steps of a rank by torch's profiler, in Chrome's format, as it arrives.
+
+        Args:
+            rank: that is profiled.
+            steps: how many calls of its optimizer.
+            timeout: in seconds, to take them.
+
+        Raises:
+            NotFound: it has no such rank.
+            ConflictError: the rank's node is not running.
+            TargetError: there is no trace; with the reason.
+        """
+        place = running_job.place_of(self.target.job(self.namespace, self.name), rank)
+        return self.target.profile(self.namespace, self.name, place, steps, timeout)
+
+    def forward_port(self, rank: int, local: int, remote: int, announce: Callable[[str], object]) -> None:
+        """Join a port of this machine to one of a rank's node, until it is interrupted.
+
+        Raises:
+            NotFound: it has no such rank.
+            ConflictError: the rank's node is not running, or the port is taken.
+        """
+        place = running_job.place_of(self.target.job(self.namespace, self.name), rank)
+        self.target.forward_port(self.namespace, self.name, place, (local, remote), announce)
+
+    def why(self, seen: JobState | None = None) -> Explanation:
+        """The cause of its state, the fix, and what shows it.
+
+        Args:
+            seen: its state, if that is known.
+        """
+        return explain(seen or self.state(), time.time())
 
     def scale(self, nodes: int) -> None:
         """Set the number of nodes of an elastic job.
@@ -153,9 +280,33 @@ class Job:
         store = SnapshotStore(namespace=self.namespace, name=self.name, claim=claim, image=image)
         return SnapshotClient(target=self.target, store=store)
 
+    def history(self) -> JobHistory:
+        """What is known of its past: series and events of its nodes.
+
+        Raises:
+            KitError: there is none, with the reason.
+        """
+        found = self.target.history(self.namespace, self.name)
+        if not history.writers(found):
+            raise no_history(found, self.state())
+        return found
+
     @property
     def _goes_on(self) -> str:
         return f"it is still running: kitctl status {self.name}"
+
+
+def no_history(found: JobHistory, job: JobState) -> KitError:
+    """Why a job has no history, and what to do."""
+    if job.phase in {"Pending", "Queued", "Starting"} or not (found.attempts or job.finished):
+        what, fix = f"job {job.name!r} has no history yet: it is {job.phase.lower()}", f"kitctl status {job.name}"
+    elif job.target != "local" and not job.snapshots:
+        what = f"job {job.name!r} has no history: it has no claim to keep it on"
+        fix = "submit it with snapshots (snapshots.enabled)"
+    else:
+        what = f"job {job.name!r} has no history: none of its nodes got that far, or a trainer without it ran"
+        fix = f"kitctl logs {job.name}; an image of kitctl's version writes a history"
+    return NotFinished(what, fix=fix) if not job.finished else KitError(what, fix=fix)
 
 
 def error_for_phase(job: JobState) -> KitError | None:
@@ -166,7 +317,7 @@ def error_for_phase(job: JobState) -> KitError | None:
         case "Failed":
             what = f"job {job.name!r} failed: {printable.line(job.reason) or 'unknown reason'}"
             details = [f"  {line}" for line in failure_lines(job.failure)]
-            fix = printable.line(job.failure.fix) if job.failure else ""
+            fix = printable.line(explain(job, time.time()).fix)
             return JobFailed("\n".join((what, *details)), fix=fix or f"see {_logs_of(job)}")
         case "Cancelled":
             return JobCancelled(f"job {job.name!r} was cancelled")

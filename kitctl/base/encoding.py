@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from kitjob import typed
+from kitjob import older, typed
 from kitjob.document import written
 from kitjob.fields import Meta
 from kitjob.record import MISSING, Record, hints, is_record
@@ -35,11 +35,19 @@ def decode(content: bytes | str, kind: type[T]) -> T:
 
 
 @cache
-def struct_of(kind: Any, base: Any = msgspec.Struct) -> Any:
-    """The struct with a record's fields and constraints, for msgspec's own schemas; keys are in camelCase."""
+def struct_of(kind: Any, base: Any = msgspec.Struct, parts: Any = msgspec.Struct, beyond: Any = None) -> Any:
+    """The struct with the fields and constraints of a record or a struct, for msgspec; keys are in camelCase.
+
+    Args:
+        kind: the record or struct.
+        base: of the struct that is made.
+        parts: base of those that are made of its parts.
+        beyond: a base of the record, whose fields are left out.
+    """
+    fields = {name: one for name, one in _fields(kind).items() if not beyond or name not in _fields(beyond)}
     return msgspec.defstruct(
         kind.__name__,
-        [_field(name, _converted(hint, base), kind.__fields__[name]) for name, hint in hints(kind).items()],
+        [_field(name, _converted(hint, parts), default) for name, (hint, default) in fields.items()],
         bases=(base,),
         module=kind.__module__,
         namespace={"__doc__": kind.__doc__},
@@ -49,6 +57,18 @@ def struct_of(kind: Any, base: Any = msgspec.Struct) -> Any:
         rename="camel",
         forbid_unknown_fields=base is msgspec.Struct,
     )
+
+
+def _fields(kind: Any) -> dict[str, tuple[Any, object]]:
+    """The types and defaults of its fields."""
+    if is_record(kind):
+        return {name: (hint, kind.__fields__[name]) for name, hint in hints(kind).items()}
+    return {one.name: (one.type, _default(one)) for one in msgspec.structs.fields(kind)}
+
+
+def _default(field: msgspec.structs.FieldInfo) -> object:
+    made = field.default_factory() if callable(field.default_factory) else field.default
+    return MISSING if made is msgspec.NODEFAULT else made
 
 
 def _field(name: str, hint: Any, default: object) -> Any:
@@ -61,10 +81,10 @@ def _field(name: str, hint: Any, default: object) -> Any:
 
 
 def _converted(hint: Any, base: Any) -> Any:
-    """A type with structs for records, and with msgspec's constraints."""
+    """A type with such structs for its records and structs, and with msgspec's constraints."""
     origin, arguments = get_origin(hint), get_args(hint)
-    if is_record(hint):
-        return struct_of(hint, base)
+    if is_record(hint) or (isinstance(hint, type) and issubclass(hint, msgspec.Struct)):
+        return struct_of(hint, base, base)
     if origin is Annotated:
         return Annotated[_converted(arguments[0], base), *map(_constraint, arguments[1:])]
     if not arguments or origin is None or origin.__name__ == "Literal":
@@ -86,5 +106,5 @@ def _written(value: Any) -> Any:
 
 def _read(kind: Any, value: Any) -> Any:
     if is_record(kind):
-        return typed.decode(kind, value)
+        return typed.decode(kind, older.upgraded(kind, value) if isinstance(value, dict) else value)
     raise NotImplementedError

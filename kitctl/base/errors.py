@@ -10,7 +10,8 @@
     │   └── Unavailable          1   no answer; a retry may succeed
     ├── JobFailed              100   the job failed
     ├── NotFinished            101   the job has not ended yet
-    ├── NotFound               102   no such job, node or rank
+    ├── NotFound               102   no such node, rank or object
+    │   └── JobNotFound        102   no such job
     ├── JobCancelled           103   the job was cancelled
     └── WaitTimeout            124   --timeout is over
 
@@ -31,6 +32,10 @@ class KitError(Exception):
         super().__init__(message)
         self.message = message
         self.fix = fix
+
+    def __str__(self) -> str:
+        """The message, and the fix in a line of its own: what a traceback ends with."""
+        return f"{self.message}\nfix: {self.fix}" if self.fix else self.message
 
 
 class UsageError(KitError):
@@ -101,6 +106,15 @@ class NotFound(KitError):
     """No such job, node or rank."""
 
     exit_code = 102
+
+
+class JobNotFound(NotFound):
+    """No such job."""
+
+    def __init__(self, message: str, name: str, namespace: str = "", *, fix: str = "") -> None:
+        super().__init__(message, fix=fix)
+        self.name = name
+        self.namespace = namespace
 
 
 class JobCancelled(KitError):

@@ -107,7 +107,7 @@ class FieldType(msgspec.Struct, frozen=True, dict=True):
             for number, item in enumerate(value):
                 yield from self.items.errors(item, f"{path}[{number}]")
         elif not _fits(value, self.type):
-            yield Problem.of(path, f"{_shown(value)} is not allowed", self.hint)
+            yield self._misfit(value, path)
 
     def object_errors(self, value: Any, path: str = "") -> Iterator[Problem]:
         """The same of an object that was constructed: its sections have to be objects of their types, too."""
@@ -132,6 +132,14 @@ class FieldType(msgspec.Struct, frozen=True, dict=True):
         else:
             yield from child.errors(value, path)
 
+    def _misfit(self, value: Any, path: str) -> Problem:
+        from kitctl.base import units  # noqa: PLC0415 - only errors need it
+
+        patterns = [meta.pattern for part in _parts(self.type) for meta in _metas(part)]
+        told = [found for pattern in patterns if (found := units.advice(value, pattern))[0]]
+        what, fix = told[0] if told else (f"{_shown(value)} is not allowed", self.hint)
+        return Problem.of(path, what, fix)
+
     @cached_property
     def _hints(self) -> dict[str, Any]:
         return hints(self.type) if is_record(self.type) else {}
@@ -155,10 +163,14 @@ def _bare(kind: Any) -> Any:
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
+def _metas(part: Any) -> tuple[Any, ...]:
+    return get_args(part)[1:] if get_origin(part) is Annotated else ()
+
+
 def _hint(part: Any) -> str:
     if get_origin(part) is Literal:
         return f"give one of {', '.join(str(value) or 'nothing' for value in get_args(part))}"
-    for meta in get_args(part)[1:] if get_origin(part) is Annotated else ():
+    for meta in _metas(part):
         if meta.examples:
             return f"write it like {' or '.join(meta.examples)}"
         if meta.ge is not None:

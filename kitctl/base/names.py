@@ -40,15 +40,29 @@ SECRET_PATH: Final = "/var/run/secrets/kitctl.dev"  # where the run's secret is 
 WORKSPACE: Final = "/workspace"  # where the job's files are mounted, the ranks' working folder then
 CODE_PATH: Final = "/var/run/kitctl.dev/code"  # where the folder that was sent is mounted, packed
 CODE_SUB_PATH: Final = ".kitctl-code"  # where a claim has the folders that were sent
+TRAINER_PATH: Final = "/var/run/kitctl.dev/trainer"  # where the trainer is mounted, packed
 REQUIREMENTS_PATH: Final = "/var/run/kitctl.dev/requirements"  # where the requirements that were sent are mounted
 TERMINATION_LOG: Final = "/dev/termination-log"
-AGENT_COMMAND: Final = ("python", "-P", "-m", "kittrain.agent")  # -P: modules next to the script must not hide ours
-FORK_SERVER_COMMAND: Final = ("python", "-P", "-m", "kittrain.agent.forkserver")  # then the shim's script
-CODE_STORE_COMMAND: Final = ("python", "-P", "-m", "kittrain.helper.code_store")  # then the folder and the verb
-SNAPSHOTS_COMMAND: Final = ("python", "-P", "-m", "kittrain.rank.snapshots", "--folder")  # then the folder and the verb
+PYTHON: Final = ("python", "-P", "-m")  # then a module of kittrain; -P: modules next to the script must not hide ours
+AGENT: Final = "kittrain.agent"
+FORK_SERVER: Final = "kittrain.agent.forkserver"  # then the shim's script
+ENTER_RANK: Final = "kittrain.agent.inside.enter"
+PROFILE_RANK: Final = "kittrain.agent.inside.profile"
+RANK_STACKS: Final = "kittrain.agent.inside.stacks"
+CODE_STORE: Final = "kittrain.helper.code_store"  # then the folder and the command
+HISTORY: Final = "kittrain.helper.history"  # then the folder
+SNAPSHOTS: Final = ("kittrain.rank.snapshots", "--folder")  # then the folder and the command
+
+
+NAMESPACE_DEFAULTS: Final = "kitctl-defaults"  # the ConfigMap in which an administrator sets a namespace's image
 
 
 # -- objects next to the job, named after it -------------------------------------------------------------------------
+
+
+def profile_command(rank: int, steps: int, seconds: float) -> list[str]:
+    """The module that prints a trace of a rank, and its arguments."""
+    return [PROFILE_RANK, "--rank", str(rank), "--steps", str(steps), "--timeout", str(seconds)]
 
 
 def status_name(job: str) -> str:
@@ -64,6 +78,16 @@ def sources_name(job: str) -> str:
 def requirements_name(job: str) -> str:
     """The ConfigMap with the job's requirements."""
     return f"{job}-requirements"
+
+
+def trainer_names(job: str) -> tuple[str, str]:
+    """The ConfigMaps with the trainer, of a job that kitctl does not submit itself."""
+    return f"{job}-trainer", f"{job}-trainer-2"
+
+
+def shared_trainer_name(version: str, digest: str) -> str:
+    """The ConfigMap with the trainer that all jobs of a namespace share which kitctl submits."""
+    return f"kittrain-{version}-{digest[:12]}".lower().replace("+", "-")
 
 
 def secret_name(job: str) -> str:

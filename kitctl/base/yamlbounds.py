@@ -1,8 +1,8 @@
 """Limit the depth and the size of a YAML document before it is composed.
 
-libyaml's composer recurses once per level, and crashes at some ten thousand; an alias that contains itself never ends,
-and aliases of aliases fill the memory. So the events are checked first, one by one. Tags are refused: they call
-constructors that readers do not share.
+PyYAML's composer recurses once per level: with a libyaml before 0.2.6, which stops at a thousand, it crashes at some
+ten thousand. No library limits aliases: one that contains itself never ends, and aliases of aliases fill the memory. So
+the events are checked first, one by one. Tags are refused: they call constructors that readers do not share.
 """
 
 from __future__ import annotations

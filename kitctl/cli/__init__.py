@@ -1,7 +1,7 @@
-"""The command line: one thin file per verb, imported only when that verb runs.
+"""The command line: one thin file per command, imported only when that command runs.
 
-What lives here: the table of verbs, and the group that shows it without importing them. What never does: work. A verb
-parses, calls one function below this layer, and prints.
+What lives here: the table of commands, and the group that shows it without importing them. What never does: work. A
+command parses, calls one function below this layer, and prints.
 
 Why: decision 7.
 """
@@ -19,37 +19,46 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Verb(NamedTuple):
+class Entry(NamedTuple):
     """A line of ``kitctl --help``."""
 
     group: str
     help: str
 
 
-# The module ``kitctl.cli.<verb>`` holds the verb as ``command``.
-VERBS: Final = {
-    "submit": Verb("Run", "Run a script or a module on several nodes"),
-    "init": Verb("Run", "Write a workload's script as a starting point of your own"),
-    "render": Verb("Run", "Print the Kubernetes manifests of a job"),
-    "upload": Verb("Run", "Send a folder to the cluster for the chart"),
-    "diff": Verb("Run", "Show what submitting a job would change on the cluster"),
-    "list": Verb("Watch", "List jobs"),
-    "status": Verb("Watch", "Show a job's phase, progress, nodes and ranks"),
-    "logs": Verb("Watch", "Print the ranks' logs, merged by time"),
-    "wait": Verb("Watch", "Wait until a job ends"),
-    "snapshots": Verb("Snapshots", "List, verify, show, prune and export the snapshots of a job"),
-    "audit": Verb("Snapshots", "Prove that each sample was counted exactly once"),
-    "scale": Verb("Change", "Change the number of nodes of an elastic job"),
-    "restart": Verb("Change", "Restart all nodes from the last snapshot"),
-    "suspend": Verb("Change", "Take a snapshot and stop all nodes"),
-    "resume": Verb("Change", "Start a suspended job again"),
-    "cancel": Verb("Change", "End a job; its logs and snapshots stay"),
-    "delete": Verb("Change", "End a job and delete it"),
-    "doctor": Verb("Diagnose", "Check prerequisites of a job, or diagnose a running one"),
-    "drill": Verb("Chaos", "Inject a fault into a running job and measure recovery"),
-    "schema": Verb("Setup", "Print the JSON Schema of a job file"),
-    "completion": Verb("Setup", "Print the completion script of a shell"),
-    "version": Verb("Setup", "Print the version"),
+# The module ``kitctl.cli.<command>``, with ``_`` for ``-``, holds the command as ``command``.
+COMMANDS: Final = {
+    "submit": Entry("Run", "Run a script or a module on several nodes"),
+    "init": Entry("Run", "Write a workload's script as a starting point of your own"),
+    "render": Entry("Run", "Print the Kubernetes manifests of a job"),
+    "upload": Entry("Run", "Send a folder to the cluster for the chart"),
+    "diff": Entry("Run", "Show what submitting a job would change on the cluster"),
+    "list": Entry("Watch", "List jobs"),
+    "status": Entry("Watch", "Show a job's phase, progress, nodes and ranks"),
+    "logs": Entry("Watch", "Print the ranks' logs, merged by time"),
+    "wait": Entry("Watch", "Wait until a job ends"),
+    "events": Entry("Watch", "Show what happened to a job, in one timeline"),
+    "plot": Entry("Watch", "Draw the loss, throughput, step time and size of jobs"),
+    "goodput": Entry("Watch", "Show what a job's node-seconds were spent on"),
+    "snapshots": Entry("Snapshots", "List, verify, show, prune and export the snapshots of a job"),
+    "audit": Entry("Snapshots", "Prove that each sample was counted exactly once"),
+    "scale": Entry("Change", "Change the number of nodes of an elastic job"),
+    "restart": Entry("Change", "Restart all nodes from the last snapshot"),
+    "suspend": Entry("Change", "Take a snapshot and stop all nodes"),
+    "resume": Entry("Change", "Start a suspended job again"),
+    "cancel": Entry("Change", "End a job; its logs and snapshots stay"),
+    "delete": Entry("Change", "End a job and delete it"),
+    "doctor": Entry("Diagnose", "Check prerequisites of a job, or diagnose a running one"),
+    "stacks": Entry("Diagnose", "Show the Python stack of each rank"),
+    "exec": Entry("Diagnose", "Run a command where a rank is"),
+    "port-forward": Entry("Diagnose", "Forward a port of this machine to a rank's node"),
+    "profile": Entry("Diagnose", "Trace steps of a rank by torch's profiler"),
+    "why": Entry("Diagnose", "Say why a job waits, stands still or has failed, with the fix"),
+    "drill": Entry("Chaos", "Inject a fault into a running job and measure recovery"),
+    "config": Entry("Setup", "Show your settings: profiles, variables, and what each key of a job means"),
+    "schema": Entry("Setup", "Print the JSON Schema of a job file"),
+    "completion": Entry("Setup", "Print the completion script of a shell"),
+    "version": Entry("Setup", "Print the version"),
 }
 
 EPILOG = """\b
@@ -62,25 +71,28 @@ Examples:
 
 
 class LazyGroup(click.Group):
-    """A group that imports a verb only when it is needed."""
+    """A group that imports a command only when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """The verbs in the table's order."""
-        return [*VERBS]  # not list(): once its verb is imported, that name is the verb's module here
+        """The commands in the table's order."""
+        return [*COMMANDS]  # not list(): once a command ``list`` is imported, that name is its module here
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - likewise
-        """Import a verb; None if there is no such verb."""
-        if cmd_name not in VERBS:
+        """Import a command; None if there is no such command."""
+        if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"kitctl.cli.{cmd_name}").command
+        command: click.Command = import_module(f"kitctl.cli.{cmd_name.replace('-', '_')}").command
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Like click's, but an error names the nearest verb."""
-        if args and args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"unknown verb {args[0]!r}; {_nearest(args[0])}")
+        """Like click's, but an error names the nearest command."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            from kitctl.cli import near
+
+            known = {name: entry.help for name, entry in COMMANDS.items()}
+            ctx.fail(f"unknown command {args[0]!r}; {near.of_command(args[0], known)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - likewise
@@ -91,15 +103,8 @@ class LazyGroup(click.Group):
 
 
 def _groups() -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    for group in dict.fromkeys(verb.group for verb in VERBS.values()):
-        yield group, [(name, verb.help) for name, verb in VERBS.items() if verb.group == group]
-
-
-def _nearest(name: str) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, VERBS, n=1)
-    return f"did you mean {near[0]}?" if near else "see kitctl --help"
+    for group in dict.fromkeys(entry.group for entry in COMMANDS.values()):
+        yield group, [(name, entry.help) for name, entry in COMMANDS.items() if entry.group == group]
 
 
 @click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})

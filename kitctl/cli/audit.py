@@ -30,8 +30,8 @@ Examples:
 @output_option("wide", "json")
 def command(client: SnapshotClient, output: str | None) -> None:
     """Prove that each sample of each epoch was counted exactly once, across every restart and resize."""
-    from kitctl import output as documents
     from kitctl.base.errors import KitError
+    from kitctl.output import documents
     from kitctl.output.view import audit as view
 
     audit = client.audit()

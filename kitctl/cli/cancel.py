@@ -24,6 +24,7 @@ Examples:
 @named_job
 def command(job: Job) -> None:
     """End a job; its logs, its spec and its snapshots stay."""
+    job.state()  # fails if there is no such job
     info(f"{job.name}: draining its nodes")
     job.cancel()
     info(f"{job.name}: cancelled; to continue from its last snapshot: kitctl restart {job.name}")

@@ -1,8 +1,9 @@
-"""The click classes of all verbs: options in groups, their defaults, and the spellings of other tools."""
+"""The click classes of all commands: options in groups, their defaults, and the spellings of other tools."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import click
@@ -14,6 +15,15 @@ GROUPS: Final = (
     *("Job", "Resources", "Environment", "Snapshots", "Scheduling", "Failures", "Network"),
     *("Fault", "Filter", "Submit", "Wait", "Target", "Output", "Other"),
 )
+# What the help of a command with many options shows: the options by what they are for.
+_EVERYDAY: Final = (
+    ("Job", ("name", "image", "workdir", "requirements", "env", "workload", "file", "set")),
+    ("Nodes", ("nodes", "gpus-per-node", "procs-per-node", "memory")),
+    ("Run", ("resume", "replace", "follow", "dry-run")),
+    ("Where", ("target", "namespace", "output", "help-all")),
+)
+_EXAMPLES: Final = 4
+_ALL: Final = "kitctl.help_all"  # in a context: whether help shows all options
 # Spellings of torchrun, Slurm and kubectl: accepted for the documented option, and not shown in help.
 ALIASES: Final = {
     "nnodes": "nodes",
@@ -45,17 +55,53 @@ class Option(click.Option):
         extra = super().get_help_extra(ctx)
         return {**extra, "default": self.default_text} if self.default_text else extra
 
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """The value of its variable: with the command's name, or the one that all commands share."""
+        from kitctl.cli import settings
+
+        long = next((name for name in self.opts if name.startswith("--")), "")
+        command = " ".join(ctx.command_path.split()[ctx.find_root().command_path.count(" ") + 1 :])
+        for name in (settings.variable(long, command), settings.variable(long) if self.envvar else ""):
+            if long and (value := os.environ.get(name)):
+                return value
+        return None
+
 
 class Command(click.Command):
-    """A verb: its help shows options in groups, and it accepts ``--num_nodes`` and other aliases."""
+    """A command: its help shows options in groups, and it accepts ``--num_nodes`` and other aliases."""
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self.context_settings = {
             "token_normalize_func": _documented,
             "show_default": True,
+            "max_content_width": 100,
             **self.context_settings,
         }
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """With ``--profile``."""
+        return [*super().get_params(ctx), _PROFILE]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it, after a warning for each variable that is none of kitctl's."""
+        from kitctl.cli import settings
+
+        settings.warn_of_unknown()
+        return super().invoke(ctx)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Like click's, but the error for an unknown option names the one that was likely meant."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            from kitctl.cli import near
+
+            options = [one for one in self.get_params(ctx) if isinstance(one, click.Option) and not one.hidden]
+            meant = near.of_option(error.option_name, [name for one in options for name in one.opts])
+            advice = f"did you mean {' or '.join(meant)}?" if meant else f"see {ctx.command_path} --help"
+            message = f"No such option: {error.option_name}; {advice}"
+            raise click.NoSuchOption(error.option_name, message, ctx=error.ctx) from error
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Each option under the heading of its group."""
@@ -63,10 +109,62 @@ class Command(click.Command):
         for option in self.get_params(ctx):
             if isinstance(option, click.Option) and (record := option.get_help_record(ctx)):
                 groups[getattr(option, "group", "Other")].append(record)
-        for group, records in groups.items():
-            if records:
-                with formatter.section(group):
-                    formatter.write_dl(records)
+        write_groups(formatter, groups)
+
+
+class LongCommand(Command):
+    """A command with so many options that its help shows those of ``EVERYDAY``, and ``--help-all`` all of them."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """With ``--help-all``."""
+        return [*super().get_params(ctx), _HELP_ALL]
+
+    def get_help_all(self, ctx: click.Context) -> str:
+        """The help with every option."""
+        ctx.meta[_ALL] = True
+        return self.get_help(ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options that people need each day, unless all are asked for."""
+        if ctx.meta.get(_ALL):
+            super().format_options(ctx, formatter)
+            return
+        options = {one.opts[-1]: one for one in self.get_params(ctx) if isinstance(one, click.Option)}
+        rows = {group: [options[f"--{name}"] for name in names if f"--{name}" in options] for group, names in _EVERYDAY}
+        records = {group: [one.get_help_record(ctx) for one in options] for group, options in rows.items()}
+        write_groups(formatter, {group: [*map(_brief, filter(None, found))] for group, found in records.items()})
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """With the first examples, unless all are asked for."""
+        epilog = self.epilog
+        if epilog and not ctx.meta.get(_ALL):
+            before, heading, examples = epilog.partition("Examples:\n")
+            self.epilog = before + heading + "\n".join(examples.splitlines()[:_EXAMPLES])
+        try:
+            super().format_epilog(ctx, formatter)
+        finally:
+            self.epilog = epilog
+
+
+def _brief(record: tuple[str, str]) -> tuple[str, str]:
+    return record[0], record[1].replace("  [default: none]", "")
+
+
+def write_groups(formatter: click.HelpFormatter, groups: Mapping[str, Sequence[tuple[str, str]]]) -> None:
+    """Each group's options under its heading."""
+    for group, records in groups.items():
+        if records:
+            with formatter.section(group):
+                formatter.write_dl(records)
+
+
+def _show_all(ctx: click.Context, _option: click.Parameter, given: bool) -> None:
+    if given and not ctx.resilient_parsing:
+        assert isinstance(ctx.command, LongCommand)
+        from kitctl.cli.common import echo
+
+        echo(ctx.command.get_help_all(ctx))
+        ctx.exit()
 
 
 def option(*names: str, group: str = "Other", **attributes: Any) -> Callable[[F], F]:
@@ -83,3 +181,29 @@ def _documented(name: str) -> str:
     """An option's name without dashes, as it is documented. Click passes the values of choices, too."""
     hyphenated = name.replace("_", "-")
     return ALIASES.get(hyphenated, hyphenated)
+
+
+def _select_profile(ctx: click.Context, _option: click.Parameter, given: str | None) -> None:
+    from kitctl.cli import settings
+
+    if given:
+        ctx.meta[settings.PROFILE] = given
+
+
+_PROFILE: Final = Option(
+    ["--profile"],
+    metavar="NAME",
+    group="Target",
+    is_eager=True,
+    expose_value=False,
+    callback=_select_profile,
+    help="Profile of ~/.config/kitctl/config.toml.",
+)
+_HELP_ALL: Final = Option(
+    ["--help-all"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_all,
+    help="Show all options and examples, and exit.",
+)

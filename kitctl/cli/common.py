@@ -1,11 +1,12 @@
-"""What several verbs share: printing and confirmation. Everything that a verb prints goes through here."""
+"""What several commands share: printing and confirmation. Everything that a command prints goes through here."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -13,19 +14,63 @@ from kitctl.base import printable
 from kitctl.cli.command import option
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kitctl.state.phase import JobState
+    from kitctl.state.series import Picture
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+WIDEST_PLOT: Final = 160
+
 
 def echo(text: str, *, nl: bool = True) -> None:
-    """Print a verb's output, to stdout."""
+    """Print a command's output, to stdout."""
     click.echo(printable.text(text), nl=nl)
 
 
-def echo_log(line: str) -> None:
+def echo_log(line: str, *, err: bool = False) -> None:
     """Print a line of a rank's log; in a terminal without codes that could control it."""
-    click.echo(printable.log(line) if sys.stdout.isatty() else line)
+    terminal = (sys.stderr if err else sys.stdout).isatty()
+    click.echo(printable.log(line) if terminal else line, err=err)
+
+
+def echo_plot(picture: Picture) -> None:
+    """Draw curves as wide as the terminal, with colours if it has them."""
+    import shutil
+
+    from kitctl.output.view import chart
+
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    encoding = (sys.stdout.encoding or "").lower()
+    width = shutil.get_terminal_size((100, 24)).columns
+    for line in chart.chart(picture, width=min(width, WIDEST_PLOT), colour=colour, unicode=encoding.startswith("utf")):
+        click.echo(line, color=colour)
+
+
+def save(path: Path, chunks: Iterable[bytes]) -> int:
+    """Write a file, whole or not at all, and return its size in bytes.
+
+    Raises:
+        TargetError: it cannot be written.
+    """
+    from contextlib import suppress
+
+    from kitctl.base.errors import TargetError
+
+    draft = path.with_name(f".{path.name}.part")
+    try:
+        with draft.open("wb") as file:
+            size = sum(map(file.write, chunks))
+            file.flush()
+            os.fsync(file.fileno())  # before the name: a power cut must not leave an empty file that looks written
+        draft.replace(path)
+    except OSError as error:
+        raise TargetError(f"{path} cannot be written: {error.strerror}", fix="choose another file: -o FILE") from error
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+    return size
 
 
 def info(text: str) -> None:
@@ -76,7 +121,7 @@ def echo_job(job: JobState, output: str | None, *, stream: bool = False) -> None
     from kitctl.output.view import text
 
     if output == "json":
-        from kitctl import output as documents
+        from kitctl.output import documents
 
         echo_json(documents.job(job), stream=stream)
     else:
@@ -93,7 +138,7 @@ def echo_manifests(objects: Iterable[Mapping[str, Any]], output: str | None) -> 
 
 
 def echo_json(document: object, *, stream: bool = False) -> None:
-    """Print an object of ``kitctl.output``; in a ``stream`` as one line."""
+    """Print an object of ``kitctl.output.documents``; in a ``stream`` as one line."""
     echo(encode(document, indent=-1 if stream else 2))
 
 

@@ -1,4 +1,4 @@
-"""``kitctl completion``: the script that makes a shell complete verbs, options and job names."""
+"""``kitctl completion``: the script that makes a shell complete commands, options and job names."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ Examples:
   kitctl completion zsh > ~/.zfunc/_kitctl
   kitctl completion fish > ~/.config/fish/completions/kitctl.fish
 """
+# A key of --set ends with =, and its value follows without a space.
+_NO_SPACE = ("COMPREPLY+=($value)", "COMPREPLY+=($value); [[ $value != *= ]] || compopt -o nospace")
 
 
 @click.command(cls=Command, epilog=EPILOG)
@@ -25,4 +27,5 @@ def command(ctx: click.Context, shell: str) -> None:
     completion = get_completion_class(shell)
     assert completion is not None, "click supports every choice"
     root = ctx.find_root()
-    echo(completion(root.command, {}, "kitctl", "_KITCTL_COMPLETE").source())
+    script = completion(root.command, {}, "kitctl", "_KITCTL_COMPLETE").source()
+    echo(script.replace(*_NO_SPACE) if shell == "bash" else script)

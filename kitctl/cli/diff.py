@@ -34,8 +34,8 @@ Examples:
 @templates_option
 def command(job: JobRequest, connect: Callable[[], Client], output: str | None, templates: Path | None) -> int:
     """Show what submitting would change, as the API server would merge it; nothing is changed."""
-    from kitctl import output as documents
     from kitctl.input import specfile
+    from kitctl.output import documents
     from kitctl.output.view import changes
 
     found = connect().preview(specfile.build(job), templates=templates)

@@ -9,7 +9,7 @@ import click
 from kitctl.cli.command import Command, option
 from kitctl.cli.common import confirm, echo, echo_json, info, seconds, yes_option
 from kitctl.cli.options import output_option
-from kitctl.cli.target_options import named_job
+from kitctl.cli.target_options import member_option, named_job
 from kitctl.state.faults import FAULTS
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ Examples:
 @click.command(cls=Command, epilog=EPILOG)
 @named_job
 @option("--fault", group="Fault", type=click.Choice([*FAULTS]), required=True, help="Fault to inject.")
-@option("--rank", group="Fault", type=click.IntRange(min=0), metavar="N", default_text="random", help="Rank to hit.")
-@option("--node", group="Fault", type=click.IntRange(min=0), metavar="N", default_text="random", help="Node to hit.")
+@member_option("--rank", group="Fault", default_text="random", help="Rank to hit.")
+@member_option("--node", group="Fault", default_text="random", help="Node to hit.")
 @option("--count", group="Fault", type=click.IntRange(min=1), metavar="N", default=1, help="Number of faults.")
 @option("--every", group="Fault", metavar="TIME", default="30s", help="Interval between faults.")
 @option("--seed", group="Fault", type=int, metavar="N", default_text="random", help="Random seed.")
@@ -54,9 +54,9 @@ def command(
     """Inject a fault into a running job and measure recovery."""
     from random import Random
 
-    from kitctl import output as documents
     from kitctl.api.drill import Drill, FaultSelector
     from kitctl.base.errors import TargetError
+    from kitctl.output import documents
     from kitctl.output.view import drill as view
 
     selector = FaultSelector(fault=fault, rank=rank, node=node)

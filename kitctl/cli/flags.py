@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-import kitctl
 from kitctl.cli import values
 from kitctl.input.job_request import merge, nested
 from kitctl.kinds import AUTO, KINDS
+from kitjob.names import DEFAULT_IMAGE
 
 
 class Flag(NamedTuple):
@@ -34,7 +34,6 @@ class Flag(NamedTuple):
         return long.removeprefix("--").replace("-", "_")
 
 
-_IMAGE: Final = f"kitctl/trainer:{kitctl.__version__}"
 _LEGACY: Final = ", ".join(kind.name for kind in KINDS.values() if kind.legacy)
 _KIND: Final = f"One of {', '.join((AUTO, *KINDS))}; {_LEGACY} is legacy."
 _MEMORY: Final = "resources.requests.memory resources.limits.memory"
@@ -45,7 +44,8 @@ _TABLE: Final[tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]] = (
     ("Job", (
         ("--name", "name", "NAME", "from the script's name", "Name of the job."),
         ("-n --namespace", "namespace", "NAME", "the context's", "Namespace of the job."),
-        ("--image", "image", "IMAGE", _IMAGE, "Container image."),
+        ("--image", "image", "IMAGE", "auto", f"Any image with torch 2.6; auto: the namespace's, or {DEFAULT_IMAGE}."),
+        ("--trainer", "trainer", "auto|image|travels", "auto", "Where pods get kittrain from: sent, or the image's."),
         ("--pull-secret", "imagePullSecrets", "NAME...", "", "Secret to pull the image with.", list),
         ("--workdir", "workdir", "DIR", "none", "Folder to send; the ranks' working folder."),
         ("--outputs", "outputs", "DIR", "none", "Path in the working folder that all nodes share, kept after the job."),

@@ -12,6 +12,8 @@ from kitctl.cli.common import echo, info
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from click.shell_completion import CompletionItem
+
 EPILOG = """\b
 Examples:
   kitctl init mnist              # writes mnist.py; then: kitctl submit --nodes 3 -- mnist.py
@@ -20,9 +22,15 @@ Examples:
 """
 
 
+def _complete_workloads(_context: click.Context, _argument: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from kitctl.cli import completions
+
+    return completions.workloads(incomplete)
+
+
 @click.command(cls=Command, epilog=EPILOG)
-@click.argument("workload", metavar="WORKLOAD")
-@click.argument("file", required=False)
+@click.argument("workload", metavar="WORKLOAD", shell_complete=_complete_workloads)
+@click.argument("file", required=False, type=click.Path())
 @option("--force", is_flag=True, help="Replace the file if it exists.")
 def command(workload: str, file: str | None, force: bool) -> None:
     """Write a workload's script, as a starting point: allreduce, digits, mnist, text, lm or toy.

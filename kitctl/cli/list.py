@@ -15,6 +15,8 @@ from kitctl.cli.target_options import namespace_option, target_options
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from click.shell_completion import CompletionItem
+
     from kitctl.api.client import Client
 
 EPILOG = """\b
@@ -26,17 +28,30 @@ Examples:
 """
 
 
+def _complete_phases(_context: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from kitctl.cli import completions
+
+    return completions.phases(incomplete)
+
+
 @click.command(cls=Command, epilog=EPILOG)
 @namespace_option
 @option("-A", "--all-namespaces", group="Filter", is_flag=True, help="Jobs of all namespaces.")
-@option("--phase", group="Filter", metavar="PHASE", default_text="all", help="Only jobs in this phase, as in Running.")
+@option(
+    "--phase",
+    group="Filter",
+    metavar="PHASE",
+    default_text="all",
+    shell_complete=_complete_phases,
+    help="Only jobs in this phase, as in Running.",
+)
 @target_options
 @output_option("wide", "json", "name")
 def command(
     connect: Callable[[], Client], namespace: str | None, all_namespaces: bool, phase: str | None, output: str | None
 ) -> None:
     """List jobs."""
-    from kitctl import output as documents
+    from kitctl.output import documents
     from kitctl.output.view import text
 
     client = connect()

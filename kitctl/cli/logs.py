@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import click
 from kitctl.cli.command import Command, option
 from kitctl.cli.common import echo_json, echo_log, info, seconds
 from kitctl.cli.options import output_option
-from kitctl.cli.target_options import named_job
+from kitctl.cli.target_options import member_option, named_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,6 +25,8 @@ EPILOG = """\b
 Examples:
   kitctl logs digits                       # all ranks, merged by time
   kitctl logs -f digits --rank 0           # follow rank 0, whatever node it is on
+  kitctl logs digits --failed              # the ranks that have failed
+  kitctl logs digits --full                # in a terminal, also equal lines and torch's frames
   kitctl logs digits --node 2 --tail 50    # the last lines of node 2's agent and ranks
   kitctl logs digits --since 10m --include 'loss|accuracy'
   kitctl logs digits -o json | jq -r 'select(.rank == 0) | .text'
@@ -35,12 +38,14 @@ _INDEX = click.IntRange(min=0)
 @click.command(cls=Command, epilog=EPILOG)
 @named_job
 @option("-f", "--follow", group="Output", is_flag=True, help="Stream until the job ends.")
-@option("--rank", "ranks", group="Filter", type=_INDEX, metavar="N", multiple=True, help="Only this rank (repeatable).")
-@option("--node", "nodes", group="Filter", type=_INDEX, metavar="N", multiple=True, help="Only this node (repeatable).")
+@member_option("--rank", "ranks", group="Filter", multiple=True, help="Only this rank (repeatable).")
+@member_option("--node", "nodes", group="Filter", multiple=True, help="Only this node (repeatable).")
+@option("--failed", group="Filter", is_flag=True, help="Only ranks that have failed, those of earlier rounds included.")
 @option("--tail", group="Filter", type=_INDEX, metavar="N", default_text="all", help="Only the last N lines.")
 @option("--since", group="Filter", metavar="TIME", help="Only lines of the last TIME, as in 90s or 10m.")
 @option("--since-time", group="Filter", metavar="RFC3339", help="Only lines since this time.")
 @option("--timestamps", group="Output", is_flag=True, help="Begin each line with its time (UTC).")
+@option("--full", group="Output", is_flag=True, help="In a terminal, do not fold equal lines and frames of libraries.")
 @output_option("json")
 @option("--include", group="Filter", metavar="REGEX", help="Only lines matching REGEX.")
 @option("--exclude", group="Filter", metavar="REGEX", help="No lines matching REGEX.")
@@ -49,10 +54,12 @@ def command(
     follow: bool,
     ranks: tuple[int, ...],
     nodes: tuple[int, ...],
+    failed: bool,
     tail: int | None,
     since: str | None,
     since_time: str | None,
     timestamps: bool,
+    full: bool,
     output: str | None,
     include: str | None,
     exclude: str | None,
@@ -61,17 +68,40 @@ def command(
     from kitctl.state.logs import Filter
 
     selected = Filter(
-        ranks=frozenset(ranks),
+        ranks=frozenset((*ranks, *_failed(job))) if failed else frozenset(ranks),
         nodes=frozenset(nodes),
         since=since_time or _ago(since),
         include=_pattern(include),
         exclude=_pattern(exclude),
     )
     echo_line = _echo_json if output == "json" else _echo_with_time if timestamps else _echo_text
+    fold = folds(full=full or output == "json")
     if follow:
-        follow_until_end(job, selected, tail=tail, echo_line=echo_line, check=False)
+        follow_until_end(job, selected, tail=tail, echo_line=echo_line, check=False, fold=fold)
     else:
-        _print(job.lines(selected, tail=tail), echo_line)
+        _print(fold(job.lines(selected, tail=tail)), echo_line)
+
+
+def _failed(job: Job) -> set[int]:
+    """The ranks whose failures ended a round, or the job.
+
+    Raises:
+        NotFound: none has failed.
+    """
+    from kitctl.base.errors import NotFound
+
+    state = job.state()
+    found = {one.rank for one in state.failures} | ({state.failure.rank} if state.failure else set())
+    if not (ranks := {rank for rank in found if rank is not None}):
+        raise NotFound(f"no rank of job {job.name!r} has failed", fix="leave out --failed")
+    return ranks
+
+
+def folds(*, full: bool = False) -> Callable[[Iterable[Line]], Iterable[Line]]:
+    """What folds lines for people; programs that read from a pipe get all."""
+    from kitctl.state.log_folding import folded
+
+    return folded if sys.stdout.isatty() and not full else iter
 
 
 def _echo_text(line: Line) -> None:
@@ -83,7 +113,7 @@ def _echo_with_time(line: Line) -> None:
 
 
 def _echo_json(line: Line) -> None:
-    from kitctl import output as documents
+    from kitctl.output import documents
 
     echo_json(documents.log_line(line), stream=True)
 
@@ -95,19 +125,20 @@ def follow_until_end(
     tail: int | None = None,
     echo_line: Callable[[Line], None] = _echo_text,
     check: bool = True,
+    fold: Callable[[Iterable[Line]], Iterable[Line]] | None = None,
 ) -> None:
     """Print lines until the job ends; then why it failed, or with ``check`` raise the error of its final phase."""
     from kitctl.api.job import error_for_phase
     from kitctl.cli.wait import detach, name_outputs
     from kitctl.state.logs import Filter
 
-    selected = selected or Filter()
+    selected, fold = selected or Filter(), fold or folds()
     try:
         if tail is not None:
             last = list(job.lines(selected, tail=tail))
-            _print(last, echo_line)
+            _print(fold(last), echo_line)
             selected = replace(selected, since=_after(last) or selected.since)
-        _print(job.follow(selected), echo_line)
+        _print(fold(job.follow(selected)), echo_line)
     except KeyboardInterrupt:
         detach(job.name)
     ended = job.state()

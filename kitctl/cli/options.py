@@ -1,34 +1,45 @@
-"""Options that verbs share; ``job_options`` are all that describe a job."""
+"""Options that commands share; ``job_options`` are all that describe a job."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from kitctl.cli.command import Command, documented_spelling, option
+from kitctl.cli import settings
+from kitctl.cli.command import LongCommand, documented_spelling, option
 from kitctl.cli.flags import FLAGS, Flag, to_mapping
 from kitctl.input.job_request import JobRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import ModuleType
+
+    from click.shell_completion import CompletionItem
 
 __all__ = ["JobCommand", "JobRequest", "job_options", "output_option", "templates_option"]
+
+_SEPARATED: Final = "kitctl.separated"  # in a context: whether -- stands before the script
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class JobCommand(Command):
-    """A verb that describes a job: everything after the script, or after ``-m MODULE``, belongs to the script."""
+class JobCommand(LongCommand):
+    """A command that describes a job: everything after the script, or after ``-m MODULE``, belongs to the script."""
 
     allow_interspersed_args = False
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """End kitctl's own options at ``-m``, as python does."""
         end = self.end_of_options(args)
+        ctx.meta[_SEPARATED] = args[end : end + 1] == ["--"]
         return super().parse_args(ctx, [*args[:end], "--", *args[end:]] if args[end : end + 1] == ["-m"] else args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Options, but none of kitctl's after the script."""
+        return [] if ctx.params.get("words") else super().shell_complete(ctx, incomplete)
 
     def end_of_options(self, args: list[str]) -> int:
         """The index of the first argument that is not an option of kitctl or its value."""
@@ -55,10 +66,10 @@ class JobCommand(Command):
 
 
 def job_options(function: F) -> F:
-    """Every option that describes a job. The verb, a ``JobCommand``, gets them as one argument, ``job``."""
+    """Every option that describes a job. The command, a ``JobCommand``, gets them as one argument, ``job``."""
 
     @functools.wraps(function)
-    def verb(
+    def command(
         *, file: str | None, overrides: tuple[str, ...], workload: str | None, words: tuple[str, ...], **rest: Any
     ) -> Any:
         from pathlib import Path
@@ -67,12 +78,24 @@ def job_options(function: F) -> F:
 
         given = {flag: rest.pop(flag.parameter) for flag in FLAGS}
         flags = to_mapping({flag: value for flag, value in given.items() if value is not None})
-        job = JobRequest(file=Path(file) if file else None, flags=program(words, flags, workload), overrides=overrides)
+        fields = program(words, flags, workload)
+        if words and not click.get_current_context().meta[_SEPARATED]:
+            _check_arguments(fields)
+        job = JobRequest(Path(file) if file else None, fields, overrides, settings.profile().job)
         return function(job=job, **rest)
 
-    decorated: Any = functools.reduce(lambda inner, decorate: decorate(inner), (*_TRAILING, *_table()), verb)
+    decorated: Any = functools.reduce(lambda inner, decorate: decorate(inner), (*_TRAILING, *_table()), command)
     result: F = decorated
     return result
+
+
+def _check_arguments(fields: Mapping[str, Any]) -> None:
+    if any(word.startswith("--") for word in fields["args"]):
+        from kitctl.cli import misplaced
+        from kitctl.cli.program import source
+
+        text = source(fields["command"], fields.get("workdir", ""))
+        misplaced.check(click.get_current_context(), fields["command"], fields["args"], text)
 
 
 def output_option(*formats: str, default: str = "text") -> Callable[[F], F]:
@@ -100,20 +123,35 @@ def _path(given: str | None) -> Path | None:
     return Path(given) if given else None
 
 
+def _completions() -> ModuleType:
+    """Imported where a shell completes, and nowhere else."""
+    from kitctl.cli import completions
+
+    return completions
+
+
 # Decorators are applied from the last to the first: help shows them in the table's order.
 _TRAILING = (
-    click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[[--] SCRIPT | -m MODULE] [ARGS]..."),
+    click.argument(
+        "words",
+        nargs=-1,
+        type=click.UNPROCESSED,
+        metavar="[[--] SCRIPT | -m MODULE] [ARGS]...",
+        shell_complete=lambda *_: [*_completions().FILES],
+    ),
     option(
         *("--set", "overrides"),
         group="Job",
         metavar="FIELD=VALUE",
         multiple=True,
+        shell_complete=lambda _context, _option, incomplete: _completions().keys(incomplete),
         help="Set any field of the job file, as in snapshots.keep=5.",
     ),
     option(
         "--workload",
         group="Job",
         metavar="NAME",
+        shell_complete=lambda _context, _option, incomplete: _completions().workloads(incomplete),
         help="Run one of kitctl's workloads, such as mnist; its arguments follow --.",
     ),
     option(
@@ -134,14 +172,14 @@ def _option(flag: Flag) -> Callable[[Any], Any]:
         return flag.parse(given) if given not in {None, ()} else None
 
     form: dict[str, Any] = {"metavar": flag.metavar, "multiple": flag.repeatable} if flag.metavar else {"is_flag": True}
-    envvar = "KITCTL_NAMESPACE" if flag.fields == "namespace" else None
     return option(
         *(*flag.spellings.split(), flag.parameter),
         group=flag.group,
         default=None,
         default_text=flag.default,
         callback=parse,
+        shell_complete=lambda _context, _option, incomplete: _completions().of_flag(flag, incomplete),
         help=flag.help,
-        envvar=envvar,
+        envvar=settings.variable(flag.parameter),
         **form,
     )

@@ -53,17 +53,17 @@ def _arguments(command: Sequence[str], args: Sequence[str], line: LaunchLine | N
     """The arguments, and in front of them the local rank for a script that takes it."""
     from kitctl.input.local_rank import with_local_rank
 
-    found = with_local_rank(args, _source(command), line.local_rank if line else "")
+    found = with_local_rank(args, source(command), line.local_rank if line else "")
     if len(found) > len(args):
         info(f"each rank gets its {found[0].partition('=')[0]}, as {command[0]} expects")
     return found
 
 
-def _source(command: Sequence[str]) -> str:
-    """The text of a script that is sent along; empty for another, or a module."""
+def source(command: Sequence[str], folder: str = "") -> str:
+    """The text of a script that is sent along, by its path in ``folder``; empty for another, or a module."""
     from pathlib import Path
 
     try:
-        return Path(command[0]).read_text(encoding="utf-8") if command[0].endswith(".py") else ""
+        return Path(folder, command[0]).read_text(encoding="utf-8") if command[0].endswith(".py") else ""
     except (OSError, UnicodeDecodeError):
         return ""  # reported by sources

@@ -1,4 +1,4 @@
-"""The options of verbs about snapshots: the job whose snapshots they are, which may be deleted."""
+"""The options of commands about snapshots: the job whose snapshots they are, which may be deleted."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def snapshot_client(function: F) -> F:
-    """``NAME``, ``--claim``, ``--image``, ``-n`` and the target's options: the verb gets them as ``client``."""
+    """``NAME``, ``--claim``, ``--image``, ``-n`` and the target's options: the command gets them as ``client``."""
 
     @functools.wraps(function)
-    def verb(*, job: Job, claim: str, image: str, **rest: Any) -> Any:
+    def command(*, job: Job, claim: str, image: str, **rest: Any) -> Any:
         return function(client=job.snapshots(claim=claim, image=image), **rest)
 
-    decorated: Any = named_job(_claim(_image(verb)))
+    decorated: Any = named_job(_claim(_image(command)))
     result: F = decorated
     return result
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,12 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from kitctl.cli.command import Command, option
-from kitctl.cli.common import confirm, echo, echo_json, info, yes_option
+from kitctl.cli.common import confirm, echo, echo_json, info, save, yes_option
 from kitctl.cli.options import output_option
 from kitctl.cli.snapshot_options import snapshot_client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from kitctl.api.snapshot_client import SnapshotClient
     from kitjob.history import SnapshotFacts
@@ -75,7 +74,7 @@ def verify(client: SnapshotClient, which: str, output: str | None) -> None:
 @output_option("json")
 def show(client: SnapshotClient, which: str, output: str | None) -> None:
     """Show a snapshot: its manifest, its history, and the model's tensors."""
-    from kitctl import output as documents
+    from kitctl.output import documents
     from kitctl.output.view import snapshots as view
 
     details = client.show(which)
@@ -129,25 +128,12 @@ def prune(client: SnapshotClient, keep: int, damaged: bool, yes: bool) -> None:
 )
 def export(client: SnapshotClient, which: str, output: Path, form: str | None) -> None:
     """Write the model's weights to a local file: a plain state dict, without optimizer and history."""
-    _save(output, client.export(which, form or ("safetensors" if output.suffix == ".safetensors" else "pt")))
+    save(output, client.export(which, form or ("safetensors" if output.suffix == ".safetensors" else "pt")))
     info(f"{output}: written")
 
 
-def _save(path: Path, chunks: Iterator[bytes]) -> None:
-    """Write a file, whole or not at all."""
-    draft = path.with_name(f".{path.name}.part")
-    try:
-        with draft.open("wb") as file:
-            file.writelines(chunks)
-            file.flush()
-            os.fsync(file.fileno())  # before the name: a power cut must not leave an empty file that looks written
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
 def _print(found: Sequence[SnapshotFacts], output: str | None) -> None:
-    from kitctl import output as documents
+    from kitctl.output import documents
 
     if output == "json":
         echo_json(documents.snapshot_list(found))

@@ -52,7 +52,7 @@ _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so no words; no le
 @option(
     "--replace", group="Submit", is_flag=True, help="Delete a job of that name first; its snapshots and outputs stay."
 )
-@option("--no-checks", group="Submit", is_flag=True, help="Skip the checks whether the cluster can run the job.")
+@option("--no-checks", group="Submit", is_flag=True, help="Skip the checks whether the target can run the job.")
 @option("--detach", "mode", group="Wait", flag_value="", help="Return immediately (the default).")
 @option("--wait", "mode", group="Wait", flag_value="wait", help="Wait until the job ends; its result is the exit code.")
 @option("--follow", "mode", group="Wait", flag_value="follow", help="Like --wait, and print the ranks' logs.")

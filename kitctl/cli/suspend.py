@@ -24,6 +24,7 @@ Examples:
 @named_job
 def command(job: Job) -> None:
     """Take a snapshot, then stop all nodes; resume continues from there."""
+    job.state()  # fails if there is no such job
     info(f"{job.name}: draining its nodes")
     job.suspend()
     info(f"{job.name}: suspended; to continue: kitctl resume {job.name}")

@@ -1,43 +1,87 @@
-"""The options that select a target and a job, and the objects that verbs get for them."""
+"""The options that select a target and a job, and the objects that commands get for them."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kitctl.cli import settings
 from kitctl.cli.command import option
 from kitctl.cli.common import info
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from kitctl.api.client import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def target_options(function: F) -> F:
-    """``--target``, ``--context`` and ``--kubeconfig``: the verb gets ``connect``, which returns the client."""
+    """``--target``, ``--context`` and ``--kubeconfig``: the command gets ``connect``, which returns the client."""
 
     @functools.wraps(function)
-    def verb(*, target: str | None, context: str | None, kubeconfig: str | None, **rest: Any) -> Any:
+    def command(*, target: str | None, context: str | None, kubeconfig: str | None, **rest: Any) -> Any:
         return function(connect=functools.partial(_client, target, context, kubeconfig), **rest)
 
-    decorated: F = _decorated(verb, _TARGET)
+    decorated: F = _decorated(command, _TARGET)
     return decorated
 
 
 def named_job(function: F) -> F:
-    """``NAME``, ``-n`` and the target's options: the verb gets them as one argument, ``job``."""
+    """``NAME``, ``-n`` and the target's options: the command gets them as one argument, ``job``."""
 
     @functools.wraps(function)
-    def verb(*, name: str, namespace: str | None, connect: Callable[[], Client], **rest: Any) -> Any:
-        return function(job=connect().job(name, namespace), **rest)
+    def command(*, name: str, namespace: str | None, connect: Callable[[], Client], **rest: Any) -> Any:
+        from kitctl.base.errors import JobNotFound
+
+        client = connect()
+        try:
+            return function(job=client.job(name, namespace), **rest)
+        except JobNotFound as error:
+            from kitctl.cli import near
+
+            raise near.job_error(error, client) from error
 
     name = click.argument("name", shell_complete=_complete_jobs, callback=_job_name)
-    decorated: F = _decorated(target_options(verb), (name, namespace_option))
+    decorated: F = _decorated(target_options(command), (name, namespace_option))
     return decorated
+
+
+def member_option(spelling: str, *names: str, **attributes: Any) -> Callable[[F], F]:
+    """``--rank N`` or ``--node N``: of the job that is named."""
+
+    def complete(context: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from kitctl.cli import completions
+
+        return completions.members(context, "ranks" if spelling == "--rank" else "nodes", incomplete)
+
+    number = click.IntRange(min=0)
+    return option(spelling, *names, type=number, metavar="N", shell_complete=complete, **attributes)
+
+
+def job_or_all(function: F) -> F:
+    """``[NAME]``: the command gets ``name``, perhaps None."""
+
+    def check(context: click.Context, argument: click.Parameter, given: str | None) -> str | None:
+        return given and _job_name(context, argument, given)
+
+    return click.argument("name", required=False, shell_complete=_complete_jobs, callback=check)(function)
+
+
+def job_names(function: F) -> F:
+    """``NAME...``: the command gets ``names``."""
+
+    def check(context: click.Context, argument: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(_job_name(context, argument, name) for name in given)
+
+    argument = click.argument(
+        "names", metavar="NAME...", nargs=-1, required=True, shell_complete=_complete_jobs, callback=check
+    )
+    return argument(function)
 
 
 def namespace_option(function: F) -> F:
@@ -47,8 +91,8 @@ def namespace_option(function: F) -> F:
         group="Target",
         metavar="NAME",
         envvar="KITCTL_NAMESPACE",
-        callback=object_name,
-        default_text="the context's",
+        callback=_namespace,
+        default_text="the profile's, or the context's",
         help="Namespace of the job.",
     )(function)
 
@@ -73,29 +117,44 @@ def object_name(_context: click.Context, _option: click.Parameter, given: str | 
     return given
 
 
-def _client(target: str | None, context: str | None, kubeconfig: str | None) -> Client:
+def _namespace(context: click.Context, option: click.Parameter, given: str | None) -> str | None:
+    if given is None and not context.resilient_parsing:
+        given = settings.profile().job.get("namespace")
+    return object_name(context, option, given)
+
+
+def _client(
+    target: str | None, context: str | None, kubeconfig: str | None, notify: Callable[[str], None] = info
+) -> Client:
     from pathlib import Path
 
     from kitctl.api.client import Client
 
-    path = Path(kubeconfig) if kubeconfig else None
-    return Client(target=target, context=context, kubeconfig=path, notify=info)
+    ours = settings.profile().target if not (context or kubeconfig) else {}
+    kubeconfig = kubeconfig or ours.get("kubeconfig")
+    path = Path(kubeconfig).expanduser() if kubeconfig else None
+    target, context = target or ours.get("target"), context or ours.get("context")
+    return Client(target=target, context=context if target != "local" else None, kubeconfig=path, notify=notify)
 
 
 def _job_name(_context: click.Context, _argument: click.Parameter, given: str) -> str:
-    from kitctl.base.errors import NotFound
+    from kitctl.base.errors import JobNotFound
     from kitjob.fields import is_name
 
     if not is_name(given):
-        raise NotFound(f"no job {given!r}: not a valid name", fix="kitctl list -A shows all jobs")
+        raise JobNotFound(f"no job {given!r}: not a valid name", given, fix="kitctl list -A shows all jobs")
     return given
 
 
-def _complete_jobs(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    given = context.params
-    client = _client(given.get("target"), given.get("context"), given.get("kubeconfig"))
-    jobs = client.jobs(given.get("namespace"))
-    return [job.name for job in jobs if job.name.startswith(incomplete)]
+def client_of(given: Mapping[str, Any]) -> Client:
+    """The client for options as they are given, for completions."""
+    return _client(given.get("target"), given.get("context"), given.get("kubeconfig"), notify=lambda _: None)
+
+
+def _complete_jobs(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from kitctl.cli import completions
+
+    return completions.jobs(context, incomplete)
 
 
 def _complete_targets(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -105,9 +164,9 @@ def _complete_targets(_context: click.Context, _parameter: click.Parameter, inco
     return [name for name in (*targets.BUILT_IN, *plugins.names(plugins.TARGETS)) if name.startswith(incomplete)]
 
 
-def _decorated(verb: Any, decorators: tuple[Any, ...]) -> Any:
+def _decorated(command: Any, decorators: tuple[Any, ...]) -> Any:
     """Apply decorators from the last to the first: help shows them in their order."""
-    return functools.reduce(lambda inner, decorate: decorate(inner), reversed(decorators), verb)
+    return functools.reduce(lambda inner, decorate: decorate(inner), reversed(decorators), command)
 
 
 _TARGET = (
@@ -132,6 +191,7 @@ _TARGET = (
         "--kubeconfig",
         group="Target",
         type=click.Path(exists=True, dir_okay=False),
+        envvar="KITCTL_KUBECONFIG",
         default_text="$KUBECONFIG, ~/.kube/config",
         help="Kubeconfig file.",
     ),

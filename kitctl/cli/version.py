@@ -24,7 +24,7 @@ Examples:
 def command(output: str | None) -> None:
     """Print the versions that a bug report needs."""
     if output == "json":
-        from kitctl import output as documents
+        from kitctl.output import documents
 
         echo_json(documents.version())
         return

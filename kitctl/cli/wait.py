@@ -33,15 +33,23 @@ def command(job: Job, timeout: str | None) -> None:
 
 
 def wait_until_end(job: Job, timeout: float | None) -> None:
-    """Print each change of the phase or of its reason; raise the error that the final phase stands for."""
+    """Print each change of the phase, of its reason, and of what ranks do that take no step.
+
+    Raises:
+        KitError: the one that the final phase stands for.
+    """
+    import time
+
     from kitctl.api.job import error_for_phase
     from kitctl.base.printable import line
 
-    printed, seen = ("", ""), None  # the error has the reason of the final phase
+    printed, seen, still = ("", ""), None, None  # the error has the reason of the final phase
     try:
         for seen in job.states(timeout=timeout):
             if printed != (printed := (seen.phase, "" if seen.finished else seen.reason)):
                 info(f"{job.name}: {seen.phase}" + (f" ({line(printed[1])})" if printed[1] else ""))
+            if still != (still := seen.standstill) and still is not None:
+                info(f"{job.name}: {line(seen.still(time.time()))}")
     except KeyboardInterrupt:
         detach(job.name)
     if seen:

@@ -18,6 +18,8 @@ from typing import Final
 
 import msgspec
 
+from kitctl.code.trainer_package import TrainerPackage
+
 TREE_VERSION: Final = 1  # of the format
 ARCHIVE_LIMIT: Final = 900 * 1024  # bytes; a ConfigMap holds 1 MiB
 FOLDER_LIMIT: Final = 200 << 20  # bytes, before compression
@@ -92,11 +94,12 @@ class SentFolder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent with a job: single text files by relative path, or a whole folder; and what its script requires."""
+    """What is sent with a job: text files by relative path, or a whole folder; what its script requires; kittrain."""
 
     files: Mapping[str, str] = msgspec.field(default_factory=dict)
     workdir: SentFolder | None = None
     requirements: SentFolder | None = None
+    trainer: TrainerPackage | None = None
 
     @property
     def folders(self) -> tuple[SentFolder, ...]:

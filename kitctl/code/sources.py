@@ -10,7 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from kitctl.code import trainer_package
 from kitctl.code.code_tree import SentFolder, Sources
+from kitctl.code.trainer_package import TrainerPackage
 from kitctl.code.workdir.patterns import below, matches, wrong
 from kitctl.spec.job_spec import JobSpec
 
@@ -35,8 +37,12 @@ def sources(spec: JobSpec, folder: Path) -> Sources:
         workdir = collect(folder / Path(spec.workdir).expanduser(), spec.send)
         _require_script(spec, workdir, folder)
         _require_folder_for_outputs(spec.outputs, workdir)
-        return Sources(workdir=workdir, requirements=requirements)
-    return Sources(files=_files(spec, folder), requirements=requirements)
+        return Sources(workdir=workdir, requirements=requirements, trainer=_trainer(spec))
+    return Sources(files=_files(spec, folder), requirements=requirements, trainer=_trainer(spec))
+
+
+def _trainer(spec: JobSpec) -> TrainerPackage | None:
+    return None if spec.trainer == "image" else trainer_package.load()
 
 
 def _files(spec: JobSpec, folder: Path) -> dict[str, str]:

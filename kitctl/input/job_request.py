@@ -19,6 +19,8 @@ class JobRequest(NamedTuple):
     """A nested mapping with a job file's keys."""
     overrides: tuple[str, ...] = ()
     """``a.b=c`` for any field, as written; these override ``flags``."""
+    defaults: Mapping[str, Any] = MappingProxyType({})
+    """Those of the user's profile, with a job file's keys; the job file overrides them."""
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

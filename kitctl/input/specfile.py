@@ -7,7 +7,6 @@ against another (``rules``), the files that are sent with a job (``sources``).
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +14,7 @@ from typing import Any, Final
 from kitctl.base import yamlstrict
 from kitctl.base.errors import SpecError, UsageError
 from kitctl.base.field_type import FieldType
+from kitctl.input import profiles
 from kitctl.input.job_request import JobRequest, merge, nested
 from kitctl.spec.job_spec import JobSpec
 from kitctl.spec.rules import default_name
@@ -24,7 +24,7 @@ _JOB: Final = FieldType(JobSpec)
 
 
 def build(job: JobRequest, *, suffix: str = "") -> JobSpec:
-    """Build the spec: ``--set`` over flags over the job file over the user's defaults.
+    """Build the spec: ``--set`` over flags over the job file over the user's profile.
 
     A job without a name is named after its command, with ``-<suffix>`` if there is one.
 
@@ -33,9 +33,8 @@ def build(job: JobRequest, *, suffix: str = "") -> JobSpec:
         UsageError: a file cannot be read, or is no YAML mapping.
     """
     source = str(job.file or "")
-    files = [_read(path) for path in (_defaults(), job.file) if path]
-    mapping: dict[str, Any] = {}
-    for layer in (*files, job.flags, *map(_parse_set, job.overrides)):
+    mapping: dict[str, Any] = dict(job.defaults)
+    for layer in (*([_read(job.file)] if job.file else []), job.flags, *map(_parse_set, job.overrides)):
         mapping = merge(mapping, layer)
     if problems := list(_JOB.errors(mapping)):
         raise SpecError(problems, source=source)
@@ -49,20 +48,13 @@ def build(job: JobRequest, *, suffix: str = "") -> JobSpec:
 
 
 def load(path: Path) -> JobSpec:
-    """Read a job file; the user's defaults hold for what it leaves out.
+    """Read a job file; the user's profile (``$KITCTL_PROFILE``) holds for what it leaves out.
 
     Raises:
         SpecError: with one line for every problem.
         UsageError: it cannot be read, or is no YAML mapping.
     """
-    return build(JobRequest(file=path))
-
-
-def _defaults() -> Path | None:
-    """The user's defaults, such as an image, as a job file."""
-    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    path = home / "kitctl" / "defaults.yaml"
-    return path if path.is_file() else None
+    return build(JobRequest(file=path, defaults=profiles.load().job))
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from kitctl.base.errors import KitError, UsageError
 # Each is a module of kittrain.workloads; tests/contract compares.
 WORKLOADS: Final = {
     "allreduce": "check that all ranks reach each other, and measure how fast",
-    "digits": "a small network on scikit-learn's handwritten digits",
+    "digits": "a small network on handwritten digits",
     "mnist": "a convolutional network on MNIST or Fashion-MNIST",
     "text": "a transformer that classifies documentation by library",
     "lm": "a small GPT on Python's reference pages, optionally sharded",

@@ -57,7 +57,17 @@ PATCHED: Final = (
 CARRIED: Final = {
     "job": {"completions", "parallelism", "activeDeadlineSeconds", "template"},
     "pod": {*PATCHED, "volumes", "containers"},
-    "container": {"name", "image", "args", "env", "resources", "securityContext", "volumeMounts", "workingDir"},
+    "container": {
+        "name",
+        "image",
+        "command",
+        "args",
+        "env",
+        "resources",
+        "securityContext",
+        "volumeMounts",
+        "workingDir",
+    },
 }
 ALIKE: Final = {
     "job": {"completionMode", "podReplacementPolicy", "podFailurePolicy", "successPolicy"},
@@ -150,7 +160,7 @@ class TrainJob(JobSetPods):
         trainer, patch = job["spec"].get("trainer", {}), _own_patch(job) or _plain_patch(job)
         (patched,) = patch["spec"]["containers"]
         carried = {"env": trainer.get("env", []), "resources": trainer.get("resourcesPerNode", {})}
-        container = carried | {key: trainer[key] for key in ("image", "args") if key in trainer} | patched
+        container = carried | {key: trainer[key] for key in ("image", "command", "args") if key in trainer} | patched
         spec = patch["spec"] | {"containers": [container], "terminationGracePeriodSeconds": GRACE_SECONDS}
         return {"metadata": patch.get("metadata", {}), "spec": spec}
 
@@ -184,11 +194,14 @@ def _refused(part: str, found: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _trainer(inner: Object, container: Object) -> Object:
-    folder = ["env", "-C", container["workingDir"]] if "workingDir" in container else []
+    launch = {"command": container["command"]} if "command" in container else {}
+    enter = ["-C"] if launch else ["env", "-C"]  # ``bootstrap.py`` takes it, too: an image may have no ``env``
+    folder = [*enter, container["workingDir"]] if "workingDir" in container else []
     resources = {"resourcesPerNode": container["resources"]} if container.get("resources") else {}
     return {
         "numNodes": inner["completions"],
         "image": container["image"],
+        **launch,
         "args": [*folder, *container["args"]],
         "env": container["env"],
         **resources,

@@ -22,6 +22,6 @@ class Document(Part, frozen=True, kw_only=True, tag_field="kind"):
     """Version of the format."""
 
 
-def part_of(kind: Any) -> Any:
-    """What agents report, as a part of an object."""
-    return struct_of(kind, Part)
+def part_of(kind: Any, base: Any = Part, *, beyond: Any = None) -> Any:
+    """What is known of a job, as a part of an object; of a record that extends another, what it adds to that."""
+    return struct_of(kind, base, Part, beyond)

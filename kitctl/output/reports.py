@@ -5,13 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from kitctl.output.base import Document, Part, part_of
-from kitjob import report
+from kitctl.state import faults
+from kitctl.state.phase import Phase
+from kitctl.state.why import explain
 
 if TYPE_CHECKING:
-    from kitjob.report import RecoveryTimings
+    from kitctl.state.faults import FaultResult as FaultResult  # noqa: PLC0414 - exported
 else:  # as a part of documents
-    RecoveryTimings = part_of(report.RecoveryTimings)
-from kitctl.state.phase import Phase
+    FaultResult = part_of(faults.FaultResult)
+
+
+if TYPE_CHECKING:
+    _Explanation = Document
+else:  # as a document
+    _Explanation = part_of(explain.Explanation, Document)
+
+
+class Why(_Explanation, frozen=True, kw_only=True, tag="Why"):
+    """Why a job is in its state, as ``why`` prints it."""
+
+    name: str
+    """Name of the job."""
+    phase: Phase
+    """Its phase."""
 
 
 class Check(Part, frozen=True, kw_only=True):
@@ -32,31 +48,6 @@ class DoctorReport(Document, frozen=True, kw_only=True, tag="DoctorReport"):
 
     checks: tuple[Check, ...]
     """In the order in which they were made."""
-
-
-class FaultResult(Part, frozen=True, kw_only=True):
-    """The result of one injected fault; durations count from the injection, null: not reached."""
-
-    fault: str
-    """Which fault, as in ``--fault``."""
-    target: str
-    """What it hit: ``node 1``, or ``rank 2 (node 1)``."""
-    time: float
-    """When it was injected."""
-    formed: float | None
-    """Seconds until a new group of ranks formed."""
-    first_step: float | None
-    """Seconds until that group took its first step."""
-    steps_lost: int | None
-    """Steps between the last reported one and the one that training resumed from."""
-    restarts: int
-    """Restarts of nodes, or of the ranks on nodes that stay."""
-    timings: RecoveryTimings | None
-    """The parts of the recovery, as the agents report them."""
-    phase: Phase
-    """Phase of the job, when last seen."""
-    recovered: bool
-    """Whether the job recovered within the timeout."""
 
 
 class DrillReport(Document, frozen=True, kw_only=True, tag="DrillReport"):

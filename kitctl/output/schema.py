@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections import ChainMap
 from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
@@ -13,8 +14,12 @@ import msgspec
 from kitctl import kinds
 from kitctl.base.encoding import struct_of
 from kitctl.spec import job_spec as spec
-from kitjob import history as facts
-from kitjob import job_keys, pod_section, report, sections
+from kitctl.state import facts, faults, goodput, phase
+from kitctl.state.why import explain
+from kitjob import history as tool
+from kitjob import job_keys, pod_section, report, sections, timeline
+from kitjob import stacks as asked
+from kitjob.fields import BYTES, RESOURCES_IN_BYTES
 from kitjob.record import camel
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -31,15 +36,38 @@ def json_schema() -> Schema:
     kind["enum"] = [kinds.AUTO, *kinds.all_kinds()]
     for key in ("type", "pattern", "examples"):
         kind.pop(key)
+    for amounts in schema["$defs"]["Resources"]["properties"].values():
+        # as ``kitctl.spec.limits.amounts``
+        amounts["patternProperties"] = {RESOURCES_IN_BYTES: {"type": "string", "pattern": BYTES}}
     return schema
 
 
 def output_schema() -> Schema:
     """The schema of every object that ``-o json`` prints. All keys are required: the output leaves none out."""
-    from kitctl.output import DOCUMENTS, base, history, jobs, logs, reports  # noqa: PLC0415 - only the documentation needs it
+    from kitctl.output import base, history, jobs, logs, past, reports, stacks  # noqa: PLC0415 - only the documentation needs it
+    from kitctl.output.documents import DOCUMENTS  # noqa: PLC0415 - likewise
 
     schema = _described(
-        "kitctl -o json", msgspec.json.schema(DOCUMENTS), (base, report, jobs, logs, reports, facts, history)
+        "kitctl -o json",
+        msgspec.json.schema(DOCUMENTS),
+        (
+            base,
+            report,
+            facts,
+            phase,
+            explain,
+            faults,
+            timeline,
+            goodput,
+            jobs,
+            logs,
+            past,
+            reports,
+            tool,
+            history,
+            asked,
+            stacks,
+        ),
     )
     for definition in schema["$defs"].values():
         definition["required"] = list(definition["properties"])
@@ -70,7 +98,8 @@ def _documentation(modules: Iterable[ModuleType]) -> dict[str, dict[str, str]]:
         for node in tree.body:
             if isinstance(node, ast.ClassDef):
                 kind = getattr(module, node.name)
-                found[node.name] = found.get(kind.__base__.__name__, {}) | _fields(node)
+                bases = [found.get(base.__name__, {}) for base in kind.__mro__]
+                found[node.name] = dict(ChainMap(_fields(node), *bases))
     return found
 
 

@@ -53,8 +53,8 @@ def common_env(spec: JobSpec) -> dict[str, str]:
 
 
 def has_secret(spec: JobSpec) -> bool:
-    """Whether nodes authenticate to each other with the run's secret; torch's own rendezvous cannot."""
-    return bool(spec.security.rendezvous_secret) and spec.rendezvous.backend == "hub"
+    """Whether nodes authenticate to each other with the run's secret."""
+    return bool(spec.security.rendezvous_secret)
 
 
 def pod_env(spec: JobSpec, kind: JobKind, sources: Sources = NO_SOURCES, *, standalone: bool) -> list[dict[str, Any]]:
@@ -80,6 +80,14 @@ def pod_env(spec: JobSpec, kind: JobKind, sources: Sources = NO_SOURCES, *, stan
 def rendezvous_host(spec: JobSpec, kind: JobKind) -> str:
     """DNS name of node 0."""
     return f"{kind.dns_name(spec.name, 0)}.{spec.namespace}.svc.{spec.rendezvous.cluster_domain}"
+
+
+def launch(kind: JobKind, sources: Sources) -> list[str]:
+    """What starts a module of the trainer that is sent with a job; empty: the image has it, and an init of its own."""
+    if sources.trainer is None:
+        return []
+    fatal = str(kind.exit_codes["fatal"])
+    return ["python3", "-c", sources.trainer.launcher, names.TRAINER_PATH, sources.trainer.digest, fatal]
 
 
 def escape_var_refs(text: str) -> str:

@@ -12,12 +12,15 @@ from kitctl.spec.job_spec import JobSpec
 
 COMPONENTS: Final = ("trainer", "rendezvous", "status", "sources", "snapshots", "access")
 JOB, POD = "job", "pod"  # the job's own object and its pods: the component "trainer", and more
+SHARED: Final = "shared"  # what all jobs of a namespace share: the component "sources", of no job
 
 
 def labels(spec: JobSpec) -> dict[str, dict[str, str]]:
     """The labels of each component, of the job, and of its pods."""
     found = {component: _labels(spec, component) for component in COMPONENTS}
-    return found | {JOB: found["trainer"] | _queue_labels(spec), POD: found["trainer"] | _pod_group_label(spec)}
+    shared = {label: name for label, name in found["sources"].items() if label != names.LABEL_INSTANCE}
+    job, pod = found["trainer"] | _queue_labels(spec), found["trainer"] | _pod_group_label(spec)
+    return found | {JOB: job, POD: pod, SHARED: shared}
 
 
 def job_annotations(spec: JobSpec, kind: JobKind) -> dict[str, str]:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
+import kitctl
 from kitctl.base import names
 from kitctl.code.code_tree import SentFolder, Sources
+from kitctl.code.trainer_package import TrainerPackage
 from kitctl.render import environment
 from kitctl.spec.job_spec import JobSpec
 from kitjob.sections import Volume
+
+TRAINER: Final = "trainer"  # the volume's name
 
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,10 +38,11 @@ def source_key(path: str) -> str:
     return key if key == path else f"{key}.{hashlib.sha256(path.encode()).hexdigest()[:8]}"
 
 
-def mounts(spec: JobSpec, sources: Sources) -> list[Mount]:
+def mounts(spec: JobSpec, sources: Sources, *, standalone: bool) -> list[Mount]:
     """All mounts of a job's pods; a volume may be mounted in several places."""
     return [
         *_own(spec),
+        *_trainer(spec, sources, standalone=standalone),
         *_files(spec, sources),
         *_requirements(spec, sources),
         *(_volume(number, volume) for number, volume in enumerate(spec.volumes)),
@@ -60,6 +65,21 @@ def _own(spec: JobSpec) -> list[Mount]:
     if spec.snapshots.enabled:
         mounts.append(_snapshots(spec))
     return mounts
+
+
+def trainer(spec: JobSpec, sent: TrainerPackage, *, standalone: bool) -> dict[str, Mapping[str, str]]:
+    """The ``binaryData`` of the ConfigMaps with the trainer, by name: the job's own, or one that all jobs share."""
+    first, second = sent.binary_data
+    if standalone:
+        return dict(zip(names.trainer_names(spec.name), (first, second), strict=True))
+    return {names.shared_trainer_name(kitctl.__version__, sent.digest): first | second}
+
+
+def _trainer(spec: JobSpec, sources: Sources, *, standalone: bool) -> Iterator[Mount]:
+    """The trainer: the job's own, or what kitctl has all jobs of its version and namespace share."""
+    if sources.trainer:
+        found = [{"configMap": {"name": name}} for name in trainer(spec, sources.trainer, standalone=standalone)]
+        yield Mount(name=TRAINER, path=names.TRAINER_PATH, kind="projected", source={"sources": found}, read_only=True)
 
 
 def _files(spec: JobSpec, sources: Sources) -> Iterator[Mount]:

@@ -13,11 +13,12 @@ from kitctl.code.code_tree import SentFolder, Sources
 from kitctl.kinds import JobKind
 from kitctl.render import environment, object_metadata
 from kitctl.render.pod_groups import POD_GROUPS, PodGroupKind
-from kitctl.render.pod_mounts import Mount, mounts, source_key
+from kitctl.render.pod_mounts import Mount, mounts, source_key, trainer
 from kitctl.render.pod_mounts import claim as claim_name
 from kitctl.spec.job_spec import JobSpec
 from kitjob.document import written
 from kitjob.durations import seconds
+from kitjob.names import AUTO, DEFAULT_IMAGE
 from kitjob.sections import EnvSource
 
 # Default requests. A pod without requests is evicted first when memory runs short.
@@ -39,9 +40,12 @@ class TemplateValues(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[str, Mapping[str, str]]  # by component
     annotations: Mapping[str, str]  # of the job, besides its digest
     selector: Mapping[str, str]
+    image: str
     env: tuple[Mapping[str, Any], ...]
     mounts: tuple[Mount, ...]
     env_from: tuple[Mapping[str, Any], ...]
+    trainer: Mapping[str, Mapping[str, str]]  # what the ConfigMaps with it have, by name, as base64 by key
+    launch: tuple[str, ...]  # what starts a module of a trainer that is sent
     command: tuple[str, ...]
     resources: Mapping[str, Mapping[str, str]]
     tolerations: tuple[Mapping[str, str], ...]
@@ -142,6 +146,8 @@ def template_values(
     """The values for a job's templates."""
     kind = kinds.of_spec(spec.kind)
     texts = {source_key(path): text for path, text in sources.files.items()}
+    launch = environment.launch(kind, sources)
+    python = () if launch else names.PYTHON
     return TemplateValues(
         spec=spec,
         kind=kind,
@@ -155,10 +161,13 @@ def template_values(
         labels=object_metadata.labels(spec),
         annotations=object_metadata.job_annotations(spec, kind),
         selector={names.LABEL_INSTANCE: spec.name, names.LABEL_COMPONENT: "trainer"},
+        image=DEFAULT_IMAGE if spec.image == AUTO else spec.image,
         env=tuple(environment.pod_env(spec, kind, sources, standalone=standalone)),
         env_from=tuple(map(_env_from, spec.env_from)),
-        mounts=tuple(mounts(spec, sources)),
-        command=tuple(map(environment.escape_var_refs, (*names.AGENT_COMMAND, "--", *spec.command, *spec.args))),
+        mounts=tuple(mounts(spec, sources, standalone=standalone)),
+        trainer=trainer(spec, sources.trainer, standalone=standalone) if sources.trainer else {},
+        launch=tuple(map(environment.escape_var_refs, launch)),
+        command=tuple(map(environment.escape_var_refs, (*python, names.AGENT, "--", *spec.command, *spec.args))),
         resources=resources(spec),
         tolerations=tuple(map(written, spec.scheduling.tolerations)),
         deadline=seconds(spec.policy.deadline) if spec.policy.deadline else None,

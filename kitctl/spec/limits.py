@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kitctl.base.errors import Problem
 from kitjob.document import LIMIT, selection, written
 from kitjob.durations import seconds
+from kitjob.fields import BYTES, RESOURCES_IN_BYTES
 
 if TYPE_CHECKING:
     from kitjob.job_keys import JobKeys
@@ -62,6 +63,16 @@ def times(spec: JobKeys) -> Iterator[Problem]:
                 yield Problem.of(f"{section}.{field}", f"{text} is longer than 68 years", "use less")
             elif not (time or may_be_zero):
                 yield Problem.of(f"{section}.{field}", f"{text} is zero", "use at least 1s")
+
+
+def amounts(spec: JobKeys) -> Iterator[Problem]:
+    """Memory and disks have a unit; other resources are counted. A mapping's type is the same for all of its values."""
+    for part, given in (("requests", spec.resources.requests), ("limits", spec.resources.limits)):
+        for name, amount in given.items():
+            if re.search(RESOURCES_IN_BYTES, name) and not re.search(BYTES, amount):
+                from kitctl.base.units import advice  # noqa: PLC0415 - only errors need it
+
+                yield Problem.of(f"resources.{part}.{name}", *advice(amount, BYTES))
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -16,7 +16,6 @@ from kitctl.base import names
 from kitctl.base.errors import Problem
 from kitctl.spec import limits, pod_rules
 from kitjob import variables
-from kitjob.names import REQUIRE
 
 if TYPE_CHECKING:
     from kitjob.job_keys import JobKeys
@@ -212,12 +211,6 @@ def _queue(spec: JobKeys) -> Iterator[Problem]:
         yield Problem.of("scheduling.queue", f"a {spec.kind} cannot wait in a queue", "use another kind, or no queue")
 
 
-def _secret(spec: JobKeys) -> Iterator[Problem]:
-    if spec.security.rendezvous_secret == REQUIRE and spec.rendezvous.backend != "hub":
-        what = f"require is not possible with rendezvous.backend {spec.rendezvous.backend}"
-        yield Problem.of("security.rendezvousSecret", what, "use the hub")
-
-
 RULES: tuple[Callable[[JobKeys], Iterator[Problem]], ...] = (
     _kind,
     _nodes,
@@ -229,6 +222,7 @@ RULES: tuple[Callable[[JobKeys], Iterator[Problem]], ...] = (
     limits.document,
     limits.numbers,
     limits.times,
+    limits.amounts,
     _volumes,
     _snapshots,
     _outputs,
@@ -237,6 +231,5 @@ RULES: tuple[Callable[[JobKeys], Iterator[Problem]], ...] = (
     _virtual_ranks,
     _tolerations,
     _queue,
-    _secret,
     pod_rules.problems,
 )

@@ -28,16 +28,17 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     before: str = ""  # how the previous attempt ended
 
 
-class QueueFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A job's position in a queue of the cluster.
-
-    ``Stopped``: it does not wait until a user resumes it. ``position`` is 1 for the job that is next.
-    """
+class QueuePosition(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a job stands in a queue of the cluster."""
 
     name: str
+    """Name of the queue."""
     state: Literal["Waiting", "Admitted", "Stopped", "Finished"]
+    """Waiting, Admitted, Stopped (it does not wait until it is resumed) or Finished."""
     position: int | None = None
+    """1 for the job that is next in the cluster queue. Null: it does not wait, or that is unknown."""
     reason: str = ""
+    """Why it is in this state, in the queue's own words. Empty: nothing to explain."""
 
 
 class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,5 +62,5 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     grace_seconds: float = 30.0  # from SIGTERM to SIGKILL
     snapshots: str = ""
     outputs: str = ""  # where ranks write by relative path, if that is a folder of the job's own
-    queue: QueueFacts | None = None
+    queue: QueuePosition | None = None
     note: str = ""

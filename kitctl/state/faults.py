@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+import msgspec
+
+from kitctl.state.phase import Phase
 from kitjob.report import RecoveryTimings
 
 
@@ -82,35 +85,31 @@ class FaultInjection:
         return f"node {self.node}" if self.rank is None else f"rank {self.rank} (node {self.node})"
 
     def command(self, *options: str) -> list[str]:
-        """The arguments for the node's Python that inject it there."""
+        """The module that injects it on the node, and its arguments."""
         rank = [] if self.rank is None else ["--rank", str(self.rank)]
-        return ["-P", "-m", "kittrain.agent.fault_injection", FAULTS[self.fault].signal, *rank, *options]
+        return ["kittrain.agent.fault_injection", FAULTS[self.fault].signal, *rank, *options]
 
 
-@dataclass(frozen=True, kw_only=True)
-class FaultResult:
-    """The result of a fault. Durations are seconds since the injection; None: not reached.
-
-    Attributes:
-        fault: which one.
-        target: what it hit, in words.
-        time: of the injection, in Unix seconds.
-        formed: until a new group formed.
-        first_step: until that group took its first step.
-        steps_lost: from the last reported step before the fault back to the one that training resumed from.
-        restarts: nodes that were restarted.
-        timings: the parts of the recovery, as the agents report them.
-        phase: of the job, when last seen.
-        recovered: whether the job recovered; one whose script reports no steps has, once a new group has formed.
-    """
+class FaultResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one injected fault; durations count from the injection, null: not reached."""
 
     fault: str
+    """Which fault, as in ``--fault``."""
     target: str
+    """What it hit: ``node 1``, or ``rank 2 (node 1)``."""
     time: float
+    """When it was injected."""
     formed: float | None = None
+    """Seconds until a new group of ranks formed."""
     first_step: float | None = None
+    """Seconds until that group took its first step."""
     steps_lost: int | None = None
+    """Steps between the last reported one and the one that training resumed from."""
     restarts: int = 0
+    """Restarts of nodes, or of the ranks on nodes that stay."""
     timings: RecoveryTimings | None = None
-    phase: str
+    """The parts of the recovery, as the agents report them."""
+    phase: Phase
+    """Phase of the job, when last seen."""
     recovered: bool
+    """Whether the job recovered within the timeout; one whose script reports no steps has once a new group formed."""

@@ -9,8 +9,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from kitctl.state.facts import JobFacts, NodeFacts, QueueFacts
-from kitjob.report import NodeAssignment, PastFailure, Progress, RecoveryTimings, Report, Termination
+from kitctl.base.quantity import duration
+from kitctl.state import summary
+from kitctl.state.facts import JobFacts, NodeFacts, QueuePosition
+from kitjob.report import NodeAssignment, PastFailure, Progress, RecoveryTimings, Report, Standstill, Termination
 
 Phase = Literal[
     "Pending",  # accepted; no node runs yet, or again, since it waits in a queue
@@ -26,47 +28,92 @@ TERMINAL_PHASES = frozenset({"Succeeded", "Failed", "Cancelled"})
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one node; ``ranks`` are those that it runs now."""
+    """A node of a job: one pod, or one process group on this machine."""
 
     index: int
+    """Index of the node, from 0."""
     state: str
+    """Pending, Joining, Running, Done, Drained, Failed, Lost, Stopped or Absent."""
     ranks: tuple[int, ...]
+    """The ranks that run on it now."""
     pod: str
+    """Name of the pod."""
     host: str
+    """The machine that it runs on. Empty: not scheduled yet."""
     restarts: int
+    """How often it was restarted."""
     since: float | None
+    """When it started, or ended."""
     reason: str
+    """Why it is in this state. Empty: nothing to explain."""
 
 
 class JobState(msgspec.Struct, frozen=True, kw_only=True):
     """What ``status`` and ``list`` show of a job."""
 
     name: str
+    """Name of the job."""
     namespace: str
+    """Namespace that it runs in."""
     target: str
+    """Where it runs: ``local``, or the cluster's name in the kubeconfig."""
     job_kind: str
+    """What runs it: IndexedJob, TrainJob, JobSet, PyTorchJob or processes."""
     phase: Phase
+    """Pending, Starting, Running, Recovering, Suspended, Succeeded, Failed or Cancelled."""
     reason: str
+    """Why it is in this phase. Empty: nothing to explain."""
     node_range: str
+    """The number of nodes that was asked for: ``3``, or ``2:4`` for an elastic job."""
     ready_nodes: int
+    """Nodes that run now."""
     world_size: int
+    """Ranks that train now."""
     restarts: int
+    """Restarts after failures: of nodes, or of the ranks on nodes that stay."""
     created: float
+    """When it was submitted."""
     ended: float | None
+    """When it ended. Null: it has not."""
     progress: Progress
+    """How far training is."""
     failure: Termination | None
+    """Why it failed. Null: it has not."""
     nodes: tuple[NodeState, ...]
+    """Its nodes, by index."""
     snapshots: str
+    """Where its snapshots are: ``claim NAME``, or a folder. Empty: it takes none."""
     outputs: str = ""
-    queue: QueueFacts | None = None
+    """Where its ranks write by relative path: the folder of ``--outputs``, else each node's. Empty: none of its own."""
+    queue: QueuePosition | None = None
+    """Its place in a queue. Null: it is in none."""
     slow: dict[str, float] = {}
+    """Ranks that stay slow: how many times the other ranks' step theirs takes, by rank."""
+    last_failure: Termination | None = None
+    """The failure that the ranks recover from, until they take a step. Null: none, or its node has told no more."""
+    standstill: Standstill | None = None
+    """What the ranks do while none takes a step for unusually long: no judgement. Null: they do, or none runs."""
     last_recovery: RecoveryTimings | None = None
+    """The last recovery. Null: none, or not reported."""
     failures: tuple[PastFailure, ...] = ()
+    """The last failures that the job recovered from, the oldest first."""
 
     @property
     def finished(self) -> bool:
         """Whether the job has ended."""
         return self.phase in TERMINAL_PHASES
+
+    def __repr__(self) -> str:
+        """In brief: ``<digits-kzls: Running, step 72/225>``."""
+        return f"<{summary.line(self)}>"
+
+    def _repr_html_(self) -> str:
+        return summary.html(self)
+
+    def still(self, now: float) -> str:
+        """``no step for 42s: rank 1 sleeps at h.py:5``: a fact, which may be as it should; empty if steps are taken."""
+        found = self.standstill
+        return f"no step for {duration(now - found.since)}: {found.what}" if found else ""
 
 
 _CONSEQUENCE: Final = " lost its peers ("  # in the reason of a node whose ranks failed because of others'
@@ -95,6 +142,8 @@ def derive(facts: JobFacts) -> JobState:
         outputs=facts.outputs,
         queue=facts.queue,
         slow=report.slow if phase == "Running" else {},
+        last_failure=_last_told(facts) if phase in {"Starting", "Running", "Recovering"} else None,
+        standstill=report.standstill if phase == "Running" else None,
         last_recovery=report.last_recovery,
         failures=report.failures,
     )
@@ -161,13 +210,19 @@ def _last_failure(facts: JobFacts) -> str:
     """
     report = facts.report or Report()
     resumed = report.progress.resumed_at or 0.0
-    told = (node.termination for node in facts.nodes if node.alive and node.termination)
-    causes = (one for one in told if one.rank is not None and _CONSEQUENCE not in one.reason)
-    last = max(causes, key=lambda one: one.time, default=None)
-    if last and last.time > resumed:
+    if last := _last_told(facts):
         return f"before: {_failure_reason(last)}"
     past = report.failures[-1] if report.failures else None
     return f"before: node {past.node}: rank {past.rank} failed ({past.cause})" if past and past.time > resumed else ""
+
+
+def _last_told(facts: JobFacts) -> Termination | None:
+    """What a node has said of it; None once the ranks have taken a step since."""
+    resumed = (facts.report and facts.report.progress.resumed_at) or 0.0
+    told = (node.termination for node in facts.nodes if node.alive and node.termination)
+    causes = (one for one in told if one.rank is not None and _CONSEQUENCE not in one.reason)
+    last = max(causes, key=lambda one: one.time, default=None)
+    return last if last and last.time > resumed else None
 
 
 def _preparing(node: NodeFacts, facts: JobFacts) -> str:

@@ -3,40 +3,91 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from kitctl.base.errors import KitError
+from kitctl.base.errors import ConflictError, KitError, NotFound
 from kitctl.state.checks import CheckWarning, Finding, run_checks
 from kitctl.state.facts import JobFacts
 from kitctl.state.phase import JobState, derive
+from kitctl.state.why.explain import Explanation, explain
 
 MARGIN: Final = 2.0  # a grace period should be this many times longer than the last snapshot took
 MAX_NAMED_NODES: Final = 3  # the others are counted
 
 
-def check_job(facts: JobFacts) -> Iterator[Finding]:
-    """Check a job; returns all findings."""
+def check_job(facts: JobFacts, now: float) -> Iterator[Finding]:
+    """Check a job; returns all findings. ``now`` is in Unix seconds."""
     job = derive(facts)
     return run_checks(
         [
-            ("phase", partial(_phase, job)),
+            ("phase", partial(_phase, job, explain(job, now))),
             ("nodes", partial(_nodes, job)),
             ("restarts", partial(_restarts, job)),
-            ("progress", partial(_progress, facts, job)),
+            ("progress", partial(_progress, facts, job, now)),
             ("grace period", partial(_grace, facts)),
         ]
     )
 
 
-def _phase(job: JobState) -> str:
+@dataclass(frozen=True, kw_only=True)
+class RankPlace:
+    """A rank, and the node that it is on."""
+
+    rank: int
+    node: int
+
+
+def place_of(facts: JobFacts, rank: int) -> RankPlace:
+    """Where a rank is.
+
+    Raises:
+        ConflictError: the job does not report which rank runs where.
+        NotFound: there is no such rank.
+    """
+    if not (facts.report and facts.report.nodes):
+        fix = f"kitctl status {facts.name}; agents report with security.reportStatus: true"
+        raise ConflictError(f"job {facts.name!r} does not report which rank runs where (yet)", fix=fix)
+    (node,) = nodes_of(facts, frozenset({rank}))
+    return RankPlace(rank=rank, node=node)
+
+
+def nodes_of(facts: JobFacts, ranks: frozenset[int]) -> frozenset[int]:
+    """The nodes that ranks are on; empty: of all ranks, or of a job that does not report which rank runs where.
+
+    Raises:
+        NotFound: there is no such rank.
+    """
+    if not (ranks and facts.report and facts.report.nodes):
+        return frozenset()
+    found = {
+        rank: int(node)
+        for node, one in facts.report.nodes.items()
+        for rank in range(one.ranks[0], one.ranks[1] + 1)
+        if rank in ranks
+    }
+    if absent := sorted(ranks - found.keys()):
+        there = max(one.ranks[1] for one in facts.report.nodes.values())
+        raise NotFound(f"job {facts.name!r} has no rank {absent[0]}", fix=f"choose among ranks 0 to {there}")
+    return frozenset(found.values())
+
+
+def not_running(facts: JobFacts) -> ConflictError:
+    """The error for a job of which no node runs."""
+    phase = derive(facts).phase.lower()
+    return ConflictError(f"no node of job {facts.name!r} runs ({phase})", fix=f"kitctl status {facts.name} shows why")
+
+
+def _phase(job: JobState, why: Explanation) -> str:
     if job.phase == "Failed":
-        fix = job.failure.fix if job.failure else ""
         error = job.failure.error if job.failure and job.failure.error not in job.reason else ""
         what = f"failed: {job.reason}" + (f" ({error})" if error else "")
-        raise KitError(what, fix=fix or f"kitctl logs {job.name} has what came before")
+        raise KitError(what, fix=why.fix or f"kitctl logs {job.name} has what came before")
     if job.phase in {"Pending", "Recovering"} and job.reason:
-        raise CheckWarning(f"{job.phase.lower()}: {job.reason}")
+        raise CheckWarning(f"{job.phase.lower()}: {job.reason}", fix=why.fix)
+    if why.cause and job.phase in {"Pending", "Starting", "Recovering"}:
+        raise CheckWarning(f"{job.phase.lower()}: {why.cause}", fix=why.fix)
     return job.phase.lower()
 
 
@@ -63,7 +114,9 @@ def _restarts(job: JobState) -> str:
     raise CheckWarning(what + (f" on {worst.host}" if worst.host else ""), fix=fix)
 
 
-def _progress(facts: JobFacts, job: JobState) -> str:
+def _progress(facts: JobFacts, job: JobState, now: float) -> str:
+    if still := job.still(now):
+        raise CheckWarning(still)
     if not facts.reports:
         raise CheckWarning("it cannot report: status shows no steps and ranks", fix="grant the right to create roles")
     if job.progress.step is None:

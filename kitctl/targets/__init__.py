@@ -20,7 +20,10 @@ from kitctl.spec.job_spec import JobSpec
 from kitctl.state.checks import Finding
 from kitctl.state.facts import JobFacts
 from kitctl.state.faults import FaultInjection
+from kitctl.state.history import JobHistory
 from kitctl.state.logs import Line
+from kitctl.state.running_job import RankPlace
+from kitctl.state.stacks import NodeStacks
 
 BUILT_IN: Final = ("local", "cluster")
 
@@ -72,6 +75,23 @@ class SnapshotStore:
     name: str
     claim: str = ""
     image: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """The user's side of a command that runs where a rank is.
+
+    Attributes:
+        write: called with what it prints, and 1 for stdout, 2 for stderr.
+        stdin: file descriptor of its input; None: it has none.
+        tty: whether it has the user's terminal.
+        announce: called once with where it runs and as whom, before it starts.
+    """
+
+    write: Callable[[int, bytes], object]
+    stdin: int | None = None
+    tty: bool = False
+    announce: Callable[[str], object] = lambda _: None
 
 
 class Target(Protocol):
@@ -148,11 +168,61 @@ class Target(Protocol):
             Forbidden: this user lacks a permission.
         """
 
+    def stacks(self, namespace: str, name: str, nodes: frozenset[int]) -> list[NodeStacks]:
+        """The stacks of the ranks of running nodes, all of about the same moment; empty: of all running nodes.
+
+        A node that does not answer has a note that says why; one that is not running is left out.
+
+        Raises:
+            Forbidden: this user lacks a permission.
+        """
+
+    def run_in_rank(self, namespace: str, name: str, place: RankPlace, command: Sequence[str], session: Session) -> int:
+        """Run a command where a rank is; returns its exit code.
+
+        Raises:
+            ConflictError: the rank's node is not running.
+            Forbidden: this user lacks a permission.
+        """
+
+    def profile(self, namespace: str, name: str, place: RankPlace, steps: int, seconds: float) -> Iterator[bytes]:
+        """A trace of some steps of a rank, in Chrome's format, as it arrives; ``seconds``: to take the steps.
+
+        Raises:
+            ConflictError: the rank's node is not running.
+            TargetError: there is none; with the reason.
+        """
+
+    def forward_port(
+        self, namespace: str, name: str, place: RankPlace, ports: tuple[int, int], announce: Callable[[str], object]
+    ) -> None:
+        """Join a port of this machine to one where a rank is, until it is interrupted.
+
+        Args:
+            namespace: of the job.
+            name: of the job.
+            place: the rank and its node.
+            ports: of this machine, 0 for any that is free, and of the rank's node.
+            announce: called with what happens, a line.
+
+        Raises:
+            ConflictError: the rank's node is not running, or the port is taken.
+            Forbidden: this user lacks a permission.
+        """
+
     def delete(self, namespace: str, name: str, *, snapshots: bool, outputs: bool) -> bool:
         """Stop and delete a job, with its snapshots if ``snapshots`` is set. Whether the snapshots are deleted.
 
         What its ranks wrote to working folders of its own stays as well, and the user is told where, unless ``outputs``
         is set. A target that cannot keep it says so when the job is submitted, and now.
+        """
+
+    def history(self, namespace: str, name: str) -> JobHistory:
+        """What is known of a job's past, with what its agents have written next to its snapshots.
+
+        Raises:
+            NotFound: there is no job of that name.
+            TargetError: it could not be read.
         """
 
     def run_snapshot_tool(self, store: SnapshotStore, args: Sequence[str]) -> Iterator[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kitctl.base.errors import ConflictError, NotFound, TargetError, UsageError
+from kitctl.base.errors import ConflictError, JobNotFound, TargetError, UsageError
 from kitctl.base.quantity import pluralize
 
 
@@ -25,14 +25,19 @@ def check_scale(name: str, nodes: int, *, low: int, high: int) -> None:
     raise UsageError(f"nodes: {nodes}, but {name!r} was submitted for {many}", fix=fix)
 
 
-def no_snapshots(name: str, where: str, fix: str) -> NotFound:
+def no_snapshots(name: str, namespace: str, where: str, fix: str) -> JobNotFound:
     """Neither a job of that name exists, nor snapshots of one."""
-    return NotFound(f"no job {name!r} {where}, and no snapshots of one", fix=fix)
+    return JobNotFound(f"no job {name!r} {where}, and no snapshots of one", name, namespace, fix=fix)
 
 
 def snapshots_disabled(name: str) -> ConflictError:
     """A job was submitted without snapshots."""
     return ConflictError(f"{name!r} keeps no snapshots", fix="submit it with snapshots.enabled=true")
+
+
+def node_gone(node: int) -> ConflictError:
+    """A rank's node is not running."""
+    return ConflictError(f"node {node} is not running", fix="try again once the job trains")
 
 
 def trainer_failed(stderr: bytes) -> TargetError:

@@ -8,6 +8,7 @@ from bench import step
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_step_launches_few_operations_besides_bare_ddp() -> None:
     counts = step.measure(ranks=step.RANKS, BENCH_BLOCKS="0")["operations"]
     total = {loop: sum(counts[loop].values()) for loop in step.LOOPS}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kitctl.code import trainer_package
 from tests.charts.helm import HELM
 
 
@@ -11,3 +12,4 @@ from tests.charts.helm import HELM
 def _helm() -> None:
     if HELM is None:
         pytest.skip("no helm: install it (https://helm.sh), or build it with make cluster-up")
+    trainer_package.load()  # packs the trainer where a source has changed, which helm does not

@@ -9,10 +9,15 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import yaml
 
 from kitctl import kinds
 from kitctl.base import names
+from kitctl.code import trainer_package
+from kitctl.code.code_tree import NO_SOURCES, Sources
+from kitctl.render import objects as render
+from kitctl.spec.job_spec import JobSpec
 from kitjob import variables
 from tests.cluster.kind.settings import SHORT_COMMANDS
 
@@ -44,6 +49,12 @@ def refusal(given: Mapping[str, Any], *arguments: str, release: str = "job") -> 
     done = helm(*TEMPLATE, release, str(CHART), "-f", "-", *arguments, given=given)
     assert done.returncode != 0, done.stdout
     return done.stderr.splitlines()
+
+
+def manifests(spec: JobSpec, sources: Sources = NO_SOURCES) -> list[Object]:
+    """What kitctl renders, with its trainer, as the chart has."""
+    sent = None if spec.trainer == "image" else trainer_package.load()
+    return render.manifests(spec, msgspec.structs.replace(sources, trainer=sent))
 
 
 # -- allowed differences: docs/helm.md has the same list --------------------------------------------------------------

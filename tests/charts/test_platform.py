@@ -68,7 +68,7 @@ def test_an_elastic_job_ends_with_node_0(installed: dict[str, dict[str, Any]]) -
 def test_the_agent_of_a_handwritten_job_has_all_variables(installed: dict[str, dict[str, Any]]) -> None:
     """With the variables that Trainer's torch plugin adds, as Kubernetes expands them."""
     (container,) = job_of(installed[train_job.PLAIN_RUNTIME])["template"]["spec"]["containers"]
-    assert container["command"] == ["tini", "--", *names.AGENT_COMMAND, "--"]
+    assert container["command"] == ["tini", "--", *names.PYTHON, names.AGENT, "--"]
     fields = {
         "metadata.labels['jobset.sigs.k8s.io/jobset-name']": "five",
         "metadata.labels['jobset.sigs.k8s.io/jobset-uid']": "the-uid",

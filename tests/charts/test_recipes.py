@@ -10,8 +10,7 @@ import yaml
 from kitctl.base.errors import SpecError
 from kitctl.input import specfile
 from kitctl.input.job_request import JobRequest
-from kitctl.render import objects as render
-from tests.charts.helm import alike, refusal, rendered
+from tests.charts.helm import alike, manifests, refusal, rendered
 from tests.recipes import RECIPES
 
 MAIN = "pytorch"
@@ -22,7 +21,7 @@ MAIN = "pytorch"
 def test_kitctl_and_the_chart_give_equal_pods(name: str, kind: str) -> None:
     job = {"name": "digits", "kind": kind, **yaml.safe_load(RECIPES[name])}
     spec = specfile.build(JobRequest(flags=job))
-    assert alike(rendered(given=job)) == alike(render.manifests(spec))
+    assert alike(rendered(given=job)) == alike(manifests(spec))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +41,7 @@ def test_kitctl_and_the_chart_give_equal_pods(name: str, kind: str) -> None:
 def test_both_reject_a_field_that_is_already_set_and_name_it(pod: dict[str, Any]) -> None:
     job = {"name": "job", "pod": pod}
     with pytest.raises(SpecError) as caught:
-        render.manifests(specfile.build(JobRequest(flags=job)))
+        manifests(specfile.build(JobRequest(flags=job)))
     (problem,) = caught.value.problems
     field = problem.partition(": ")[0]
     assert [line for line in refusal(job) if f"{field}: is set already" in line]
@@ -73,4 +72,4 @@ def test_what_changes_nothing_or_takes_less_of_the_host_is_passed_on() -> None:
     container = {"name": MAIN, "lifecycle": {}, "livenessProbe": {"exec": {"command": ["true"]}}}
     pod = {"spec": {"shareProcessNamespace": False, "hostUsers": False, "containers": [container]}}
     job = {"name": "job", "pod": pod}
-    assert alike(rendered(given=job)) == alike(render.manifests(specfile.build(JobRequest(flags=job))))
+    assert alike(rendered(given=job)) == alike(manifests(specfile.build(JobRequest(flags=job))))

@@ -12,11 +12,10 @@ from kitctl.code.sources import sources
 from kitctl.code.workdir.collecting import collect
 from kitctl.input import specfile
 from kitctl.input.job_request import JobRequest
-from kitctl.render import objects as render
 from kitctl.spec.job_spec import JobSpec
 from kitjob import variables
 from kittrain.job.env import node_env
-from tests.charts.helm import CHART, DIFFERENCES, Object, alike, rendered
+from tests.charts.helm import CHART, DIFFERENCES, Object, alike, manifests, rendered
 from tests.kitctl.render.test_objects import ACCEPTED, KINDS, LIMITS, SOURCES
 from tests.kitctl.render.test_template_values import expanded
 from tests.kitctl.rendered import document_in, env_in, of_kind
@@ -30,14 +29,14 @@ def both(case: Path, kind: str) -> tuple[list[Object], list[Object]]:
     spec = specfile.build(JobRequest(file=case, flags={"kind": kind}))
     sources = SOURCES if spec.script == "train.py" else {}
     chart = rendered("-f", str(case), "--set", f"kind={kind}", given={"sources": sources})
-    return render.manifests(spec, Sources(files=dict(sorted(sources.items())))), chart
+    return manifests(spec, Sources(files=dict(sorted(sources.items())))), chart
 
 
 def assert_equal(job: dict[str, Any], sources: dict[str, str] | None = None) -> None:
     """kitctl and the chart render equal objects."""
     spec = specfile.build(JobRequest(flags=job))
     chart = rendered(given=job | {"sources": sources or {}})
-    assert alike(chart) == alike(render.manifests(spec, Sources(files=dict(sorted((sources or {}).items())))))
+    assert alike(chart) == alike(manifests(spec, Sources(files=dict(sorted((sources or {}).items())))))
 
 
 @pytest.mark.parametrize(("case", "kind"), ACCEPTED + LIMITS, ids=lambda value: getattr(value, "stem", value))
@@ -65,7 +64,7 @@ def test_the_document_lists_the_same_differences() -> None:
 def test_a_job_without_a_name_is_named_after_its_release(kind: str) -> None:
     chart = rendered("--namespace", "team", release="my-run", given={"kind": kind})
     spec = specfile.build(JobRequest(flags={"name": "my-run", "namespace": "team", "kind": kind}))
-    assert alike(chart) == alike(render.manifests(spec))
+    assert alike(chart) == alike(manifests(spec))
 
 
 def test_auto_is_an_indexed_job() -> None:
@@ -103,7 +102,7 @@ def test_the_document_contains_any_text_unchanged(text: str) -> None:
     assert (agent.job.nccl.interface, agent.run.log_dir) == (text, f"/{text}/logs")
 
 
-@pytest.mark.parametrize("duration", ["90", "010", "08m", "1h30m", "2d3h4m5s"])
+@pytest.mark.parametrize("duration", ["90s", "010s", "08m", "1h30m", "2d3h4m5s"])
 def test_durations_are_seconds(duration: str) -> None:
     policy = {"deadline": duration, "gracePeriod": duration, "hangTimeout": duration}
     assert_equal({"name": "job", "policy": policy, "snapshots": {"every": duration}})
@@ -148,7 +147,7 @@ def test_a_script_is_sent_by_set_file(tmp_path: Path) -> None:
     option = f"sources.src/train\\.py={tmp_path / 'train.py'}"
     chart = rendered("--set-file", option, given={"command": ["src/train.py"]})
     spec = JobSpec(name="job", command=("src/train.py",))
-    assert alike(chart) == alike(render.manifests(spec, Sources(files={"src/train.py": "print('ü')\n"})))
+    assert alike(chart) == alike(manifests(spec, Sources(files={"src/train.py": "print('ü')\n"})))
 
 
 @pytest.mark.parametrize("claim", ["", "team"])
@@ -161,7 +160,7 @@ def test_a_sent_folder_is_mounted_as_by_kitctl(tmp_path: Path, size: int, claim:
     job: dict[str, Any] = {"name": "job", "command": ["train.py"], "workdir": ".", "snapshots": {"claim": claim}}
     job |= {"outputs": "check points/" if claim else ""}
     chart = rendered(given=job | {"code": {"digest": workdir.tree.digest} | place})
-    ours = render.manifests(specfile.build(JobRequest(flags=job)), Sources(workdir=workdir))
+    ours = manifests(specfile.build(JobRequest(flags=job)), Sources(workdir=workdir))
     assert alike(chart) == alike([one for one in ours if one["metadata"]["name"] != "job-sources"])
 
 
@@ -178,7 +177,7 @@ def test_sent_requirements_are_mounted_as_by_kitctl(tmp_path: Path, size: int, c
     place = {"configMap": "job-requirements"} if found.requirements.archive is not None else {}
     assert bool(place) == (size == 1)
     chart = rendered(given=job | {"code": {"requirements": {"digest": found.requirements.tree.digest} | place}})
-    ours = render.manifests(spec, found)
+    ours = manifests(spec, found)
     assert alike(chart) == alike([one for one in ours if one["metadata"]["name"] != "job-requirements"])
 
 

@@ -22,7 +22,7 @@ from tests.cluster.kubectl import until
 State = dict[str, Any]
 # A job that asks for a node that does not exist: its objects are created, and no container runs.
 NOWHERE: Final = ("--selector", "kitctl.test/no-such=node")
-GROUPS: Final = frozenset({"snapshots"})  # groups whose verbs are two words
+GROUPS: Final = frozenset({"snapshots"})  # groups whose commands are two words
 IDLE: Final = (*NOWHERE, "--set", "snapshots.enabled=false")
 
 
@@ -71,9 +71,9 @@ def survives(number: int, *words: str) -> bool:
 
 def _run(words: tuple[str, ...], exit_code: int, kubeconfig: Path) -> tuple[str, str]:
     length = 2 if words[0] in GROUPS else 1
-    verb, rest = words[:length], words[length:]
+    command, rest = words[:length], words[length:]
     with redirect_stdout(io.StringIO()) as stdout, redirect_stderr(io.StringIO()) as stderr:
-        code = main([*verb, "--kubeconfig", str(kubeconfig), *rest])
+        code = main([*command, "--kubeconfig", str(kubeconfig), *rest])
     output = stdout.getvalue(), stderr.getvalue()
     assert code == exit_code, f"kitctl {' '.join(words)}: {code}\n{''.join(output)}"
     return output

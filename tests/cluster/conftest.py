@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.cluster import controllers
 from tests.cluster.kind import host
 from tests.cluster.kind.settings import STATE
 from tests.cluster.kind.steps import works
@@ -23,15 +24,20 @@ if TYPE_CHECKING:
 # These files' tests run before all others, so that no worker waits for a long one at the end.
 LONGEST: Final = ("faults", "lifecycle", "requirements", "training", "drained", "kinds", "workdir", "kueue", "chart")
 
-collect_ignore_glob = [] if os.environ.get("KITCTL_CLUSTER_TESTS") == "1" else ["test_*.py"]
+collect_ignore_glob = [] if os.environ.get("KIT_CLUSTER_TESTS") == "1" else ["test_*.py"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cluster: needs the cluster of `make cluster-up`")
+    config.addinivalue_line("markers", f"controllers: needs {controllers.WHICH}: `make test-controllers` runs these")
     config.addinivalue_line("markers", "alone: cuts a node's power, so no other test may run on the cluster meanwhile")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == Path(__file__).parent and controllers.needed_by(item):
+            item.add_marker("controllers")
     order = {Path(__file__).with_name(f"test_{name}.py"): place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(item.path, len(order)))
 

@@ -24,7 +24,7 @@ def test_a_job_that_can_run_has_no_problems_and_nothing_is_created(namespace: st
     assert {name for name, finding in found.items() if finding["result"] != "ok"} == set()
     assert "Kubernetes v1." in found["server"]["message"]
     assert "of 4 nodes" in found["image"]["message"]
-    assert found["dry run"]["message"] == "the server would accept all 9 objects"
+    assert found["dry run"]["message"] == "the server would accept all 10 objects"
     assert not get(namespace, "jobs,pvc,services")["items"]
 
 

@@ -20,7 +20,7 @@ from tests.cluster.test_refusals import kubeconfig_with
 from tests.cluster.toy import ORDER, all_recover, assert_complete_and_exact, assert_exact, has_trained
 from tests.exact import recorded
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.controllers, pytest.mark.timeout(600)]
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 LONG: Final = 10_000  # epochs
@@ -64,8 +64,8 @@ def submit(run: Run, *options: str, epochs: int = 1, nodes: str = "2") -> None:
     kitctl("submit", *job(run.name, run.namespace, *where, *options), *toy)
 
 
-def does(run: Run, verb: str, *options: str, exit_code: int = 0) -> str:
-    return kitctl(verb, run.name, "-n", run.namespace, *options, exit_code=exit_code)
+def does(run: Run, command: str, *options: str, exit_code: int = 0) -> str:
+    return kitctl(command, run.name, "-n", run.namespace, *options, exit_code=exit_code)
 
 
 def phase(run: Run) -> str:
@@ -215,8 +215,8 @@ def test_kueues_role_for_users_suffices_to_submit_and_watch_but_not_to_stop(
     for name in ("first", "second"):
         user("submit", *job(name, namespace, "--queue", "team", "--nodes", "2", *IDLE))
     until(lambda: "waits in queue team, position 1: couldn't assign" in user("status", "second"))
-    for verb in ("suspend", "cancel", "restart"):
-        assert "you may not change its Workload" in user(verb, "first", exit_code=1)
+    for command in ("suspend", "cancel", "restart"):
+        assert "you may not change its Workload" in user(command, "first", exit_code=1)
     assert reserved(namespace) == 1
     user("delete", "first")
     until_status("second", namespace, lambda state: state["queue"]["state"] == "Admitted")

@@ -1,4 +1,4 @@
-"""A job from submit to delete, with every verb in between; it counts each sample once."""
+"""A job from submit to delete, with every command in between; it counts each sample once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDLESS: Final = 10_000  # epochs
 
 
 @pytest.mark.parametrize("kind", often("IndexedJob"))
-def test_an_elastic_job_through_every_verb(namespace: str, kind: str) -> None:
+def test_an_elastic_job_through_every_command(namespace: str, kind: str) -> None:
     run = Run(namespace=namespace, name="run", kind=kind)
     submit(run, epochs=ENDLESS)
     expect(run, world_size=2)
@@ -76,9 +76,9 @@ def submit(run: Run, *options: str, epochs: int) -> None:
     kitctl("submit", *job(run.name, run.namespace, *nodes, *options), *toy)
 
 
-def does(run: Run, verb: str, *options: str, exit_code: int = 0) -> str:
-    """Run a verb; returns its output."""
-    return kitctl(verb, run.name, "-n", run.namespace, *options, exit_code=exit_code)
+def does(run: Run, command: str, *options: str, exit_code: int = 0) -> str:
+    """Run a command; returns its output."""
+    return kitctl(command, run.name, "-n", run.namespace, *options, exit_code=exit_code)
 
 
 def expect(run: Run, *, world_size: int) -> None:

@@ -66,6 +66,7 @@ def test_a_users_job_outlives_the_release_that_gave_the_rights(namespace: str, r
     assert get(namespace, "pvc", CLAIM)["status"]["phase"] == "Bound"
 
 
+@pytest.mark.controllers
 @pytest.mark.long
 def test_jobs_in_a_queue_of_the_release_go_on_and_wait(namespace: str, release: Release, waits: str) -> None:
     kubectl("label", "namespace", namespace, f"{KUEUE_LABEL}=true")
@@ -93,6 +94,7 @@ def queue(name: str, *, pods: int, cpu: str = "100") -> Object:
     return {"flavors": {name: {}}, "clusterQueues": {name: {"quotas": quotas}}}
 
 
+@pytest.mark.controllers
 @pytest.mark.long
 def test_a_train_job_goes_on_without_the_release_of_its_runtime(namespace: str, release: Release) -> None:
     release.apply(trainingRuntimes={"enabled": True}, image=pushed(TRAINER_IMAGE))

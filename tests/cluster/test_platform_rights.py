@@ -1,4 +1,4 @@
-"""Every verb of kitctl, for people who have a role of the platform chart and nothing else."""
+"""Every command of kitctl, for people who have a role of the platform chart and nothing else."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ from tests.cluster.jobs import KINDS, SCALABLE
 from tests.cluster.kind.settings import KUEUE_LABEL
 from tests.cluster.kubectl import Object, get, kubectl, until
 from tests.cluster.release import CLAIM, Release
+from tests.cluster.test_into_ranks import reaches_a_port
 from tests.cluster.test_kueue import uses
 from tests.cluster.test_permissions import Kit
 from tests.kitctl.targets.cluster.apiserver import needed_right
 
-pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.controllers, pytest.mark.long, pytest.mark.timeout(900)]
 
 LARGE: Final = 3 << 20  # bytes: more than a ConfigMap has room for
 TOY: Final = ("-m", "kittrain.workloads.toy", "10000", "--samples", "256", "--batch_size", "16", "--step-time", "0.1")
-# Kubernetes 1.35 asks for this one instead of `get`.
-LATER: Final = Right("create", "", "pods/exec")
+# Kubernetes 1.35 asks for these instead of `get`.
+LATER: Final = {Right("create", "", "pods/exec"), Right("create", "", "pods/portforward")}
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> set[Right]:
     """The rights that requests with a token take, as they are sent; cluster-admin has a certificate."""
     seen: set[Right] = set()
-    answer, execute = Transport._answer, Api.execute
+    answer, execute, forward = Transport._answer, Api.execute, Api.forward
 
     def answered(self: Transport, method: str, kind: str, path: str, **request: Any) -> Any:
         right = needed_right(method, path)
@@ -49,6 +50,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> set[Right]:
         seen.add(Right("get", "", "pods/exec"))
         return execute(self, *command, **options)
 
+    def forwarded(self: Api, *where: Any) -> None:
+        seen.add(Right("get", "", "pods/portforward"))
+        forward(self, *where)
+
+    monkeypatch.setattr(Api, "forward", forwarded)
     monkeypatch.setattr(Transport, "_answer", answered)
     monkeypatch.setattr(Api, "execute", executed)
     return seen
@@ -69,17 +75,17 @@ def test_users_can_do_all_that_kitctl_does_and_nothing_besides(
         is_changed(namespace, user, kind)
     for plugin in POD_GROUPS:
         options = job(plugin, namespace, *NOWHERE, "--set", f"scheduling.podGroup={plugin}")
-        for verb in ("submit", "diff"):
-            user(verb, *options)
+        for command in ("submit", "diff"):
+            user(command, *options)
     waits_in_a_queue(namespace, user)
     gets_no_pods(namespace, user)
 
     roles = [get("", "clusterrole", f"{namespace}-{name}") for name in ("user", "cluster-reader")]
-    assert set().union(*map(granted, roles)) ^ asked == {LATER}
+    assert set().union(*map(granted, roles)) ^ asked == LATER
 
 
 def trains_and_is_disturbed(namespace: str, user: Kit) -> None:
-    """All verbs, with a job that trains."""
+    """All commands, with a job that trains."""
     options = job("run", namespace, "--nodes", "1:2", "--procs-per-node", "1", "--snapshot-every", "20")
     assert results(user("doctor", *options, "--gpus-per-node", "1", "-o", "json")) == {"ok"}
     user("submit", *options, *TOY)
@@ -88,11 +94,14 @@ def trains_and_is_disturbed(namespace: str, user: Kit) -> None:
     user("doctor", "run")
     assert "run" in user("list")
     assert "[rank 0]: epoch" in user("logs", "run")
+    assert "rank 0" in user("stacks", "run")
+    assert "1\n" in user("exec", "run", "--rank", "1", "--", "sh", "-c", "echo $RANK")
+    reaches_a_port(namespace, "run", user.keywords["kubeconfig"])  # type: ignore[attr-defined]
     for fault in ("kill-rank", "preempt"):
         assert "recovered" in user("drill", "run", "--fault", fault, "-y")
     user("scale", "run", "--nodes", "1")
-    for verb in ("suspend", "resume", "restart", "cancel"):
-        user(verb, "run")
+    for command in ("suspend", "resume", "restart", "cancel"):
+        user(command, "run")
     user("wait", "run", exit_code=103)
     assert "[rank 0]: epoch" in user("logs", "run"), "of deleted pods"
     assert "run" in user("snapshots", "list", "run")
@@ -118,8 +127,8 @@ def is_changed(namespace: str, user: Kit, kind: str) -> None:
     """All changes of a job whose pods do not run."""
     name = kind.lower()
     options = job(name, namespace, "--kind", kind, "--nodes", "1:2", *NOWHERE)
-    for verb in ("submit", "diff"):
-        user(verb, *options)
+    for command in ("submit", "diff"):
+        user(command, *options)
     assert kind in user("status", name)
     for words in (("suspend",), ("resume",), *([("scale", "--nodes", "1")] if kind in SCALABLE else ()), ("restart",)):
         user(words[0], name, *words[1:])
@@ -128,7 +137,7 @@ def is_changed(namespace: str, user: Kit, kind: str) -> None:
 
 
 def waits_in_a_queue(namespace: str, user: Kit) -> None:
-    """All verbs of a job in a queue; what is scaled up gets another Workload when it is started again."""
+    """All commands of a job in a queue; what is scaled up gets another Workload when it is started again."""
     where = ("--queue", namespace, "--queue-priority", f"{namespace}-high", *NOWHERE)
     for name in ("first", "second"):
         user("submit", *job(name, namespace, "--nodes", "1:2", *where))
@@ -138,8 +147,8 @@ def waits_in_a_queue(namespace: str, user: Kit) -> None:
     for nodes in (1, 2):
         user("scale", "first", "--nodes", str(nodes))
         until(partial(uses, namespace, nodes + 2))  # those of the second job, too
-    for verb in ("suspend", "resume", "restart", "cancel", "delete"):
-        user(verb, "first")
+    for command in ("suspend", "resume", "restart", "cancel", "delete"):
+        user(command, "first")
     for wrong in (("--queue", "absent"), ("--queue-priority", "absent")):
         user("submit", *job("wrong", namespace, *where, *wrong), exit_code=2)
 
@@ -165,8 +174,8 @@ def test_admins_look_after_everybodys_jobs_and_what_the_chart_installs(namespace
     user("submit", *job("run", namespace, *IDLE))
     assert namespace in admin("list", "-A")
     assert results(admin("doctor", *job("other", "default"), "-o", "json")) == {"ok"}
-    for verb in ("status", "suspend", "resume", "restart", "cancel", "delete"):
-        admin(verb, "run")
+    for command in ("status", "suspend", "resume", "restart", "cancel", "delete"):
+        admin(command, "run")
 
     changes = {"clusterqueue": {"stopPolicy": "Hold"}, "resourceflavor": {"nodeLabels": {"a": "b"}}}
     for kind, change in changes.items():

@@ -44,6 +44,7 @@ spec:
 """
 
 
+@pytest.mark.controllers
 def test_the_server_accepts_each_recipe(namespace: str) -> None:
     kubectl("label", "--overwrite", "namespace", namespace, PRIVILEGED)
     for name, recipe in RECIPES.items():

@@ -18,7 +18,7 @@ from tests.cluster.kind.settings import KUBECONFIG, STATE, TRAINER_IMAGE
 from tests.cluster.kubectl import kubectl
 from tests.cluster.test_kinds import folder_of, pods_of
 
-pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.controllers, pytest.mark.long, pytest.mark.timeout(900)]
 
 SDK: Final = "kubeflow==0.5.0"
 SUBMIT: Final = Path(__file__).parent / "scripts" / "sdk_job.py"

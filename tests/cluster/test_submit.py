@@ -139,13 +139,18 @@ def test_a_submit_killed_before_any_request_is_completed_by_the_next(
     assert number > 5, "requests were counted"
     groups: dict[str, set[str]] = defaultdict(set)
     uids = {one["metadata"]["name"]: one["metadata"]["uid"] for one in jobs(namespace)}
-    for thing in get(namespace, RESOURCES, "-l", f"{names.LABEL_NAME}={names.APP_NAME}")["items"]:
+    ours = f"{names.LABEL_NAME}={names.APP_NAME}"
+    for thing in get(namespace, RESOURCES, "-l", f"{ours},{names.LABEL_INSTANCE}")["items"]:
         name = thing["metadata"]["labels"][names.LABEL_INSTANCE]
         groups[name].add(f"{thing['kind']}/{thing['metadata']['name'].removeprefix(name)}")
         assert uid_of_owner(thing) in {uids[name], None}
     assert groups.keys() == {f"run-{one}" for one in range(1, number + 1)}
     assert set(map(frozenset, groups.values())) == {frozenset(groups[f"run-{number}"])}
     assert all(map(is_released, jobs(namespace)))
+    (trainer,) = get(namespace, RESOURCES, "-l", f"{ours},!{names.LABEL_INSTANCE}")["items"]
+    assert {owner["uid"] for owner in trainer["metadata"]["ownerReferences"]} == {*uids.values()}, (
+        "it goes with the last"
+    )
 
 
 def test_a_partly_submitted_job_reports_it_and_can_be_deleted(namespace: str) -> None:

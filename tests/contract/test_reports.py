@@ -68,6 +68,13 @@ class SteppedRanks:
     separate: ClassVar[int] = 0
     loaded_file: ClassVar[None] = None
     saved: ClassVar[None] = None
+    read_at: ClassVar[float] = 0.0
+    last: ClassVar[tuple[Phase, int, float]] = (Phase.SYNCING, 1, 0.0)
+    moved: ClassVar[float] = 0.0
+    pids: ClassVar[list[int]] = []
+
+    def phases(self) -> dict[Phase, float]:
+        return {}
 
     def reached(self, phase: Phase) -> float:
         return time.monotonic() + phase

@@ -17,13 +17,13 @@ from kitctl.output.view import snapshots as view
 from kitjob import history, typed
 from kittrain import Run, attach
 from kittrain.job.env import RankEnv
-from kittrain.rank.snapshots.__main__ import VERBS, parser
+from kittrain.rank.snapshots.__main__ import COMMANDS, parser
 from tests.trainer import runs
 
 
 def answer(folder: Path, *words: str) -> bytes:
     options = parser().parse_args(["--folder", str(folder), *words])
-    return b"".join(VERBS[options.verb](options))
+    return b"".join(COMMANDS[options.command](options))
 
 
 def keys(value: Any) -> Any:
@@ -85,7 +85,7 @@ def test_a_loop_with_a_loader_of_its_own_has_snapshots_and_nothing_to_prove(tmp_
 
 
 def test_the_trainer_accepts_kitctls_commands() -> None:
-    assert names.SNAPSHOTS_COMMAND[3:] == ("kittrain.rank.snapshots", "--folder")
+    assert names.SNAPSHOTS == ("kittrain.rank.snapshots", "--folder")
 
 
 def test_an_answer_of_another_version_is_an_error_with_a_fix() -> None:

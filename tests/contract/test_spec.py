@@ -40,7 +40,7 @@ def test_any_job_survives_a_round_trip(text: str, number: int, other: int) -> No
         nccl=Nccl(interface=text),
         virtual_ranks=number,
         snapshots=Snapshots(path=path, every_steps=number, keep_every=other, keep_best=f"max:{path}"),
-        policy=Policy(max_restarts=other, grace_period=str(number), hang_timeout=str(other)),
+        policy=Policy(max_restarts=other, grace_period=f"{number}s", hang_timeout=f"{other}s"),
     )
     node, rank = read(spec)
     assert (node.job.nccl.interface, node.run.log_dir) == (text, f"{path}/logs")

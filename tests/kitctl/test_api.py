@@ -13,7 +13,7 @@ from kubernetes.client import models
 from kitctl import kinds
 
 GOLDENS = sorted((Path(__file__).parent.parent / "golden" / "render").glob("*.yaml"))
-SCALARS: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "bool": bool, "object": (str, int)}
+SCALARS: dict[str, type | tuple[type, ...]] = {"str": str, "bytes": str, "int": int, "bool": bool, "object": (str, int)}
 # Custom resources are not part of the API, but their pod templates are.
 OUTSIDE = {kind.resource for kind in kinds.KINDS.values() if kind.operator}
 OF_SCHEDULERS = {"PodGroup"}

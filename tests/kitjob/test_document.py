@@ -53,11 +53,18 @@ def test_what_was_written_is_read() -> None:
 
 
 def test_the_document_s_types_become_ours() -> None:
-    node = node_env(told({"policy": {"hangTimeout": "90"}, "snapshots": {"memoryEverySteps": 5}}, {"logDir": "/logs"}))
+    node = node_env(told({"policy": {"hangTimeout": "90s"}, "snapshots": {"memoryEverySteps": 5}}, {"logDir": "/logs"}))
     assert (node.run.log_dir, node.job.policy.hang_seconds, node.memory_root) == ("/logs", 90.0, Path("/dev/shm"))
     off, auto = (node_env(told({"policy": {"hangTimeout": text}})) for text in ("off", "auto"))
     assert (off.job.policy.hang_seconds, auto.job.policy.hang_seconds) == (math.inf, None)
     assert node_env({}).run.exit_codes == EXIT_CODES
+
+
+def test_times_of_older_versions_are_of_seconds() -> None:
+    older = {"policy": {"hangTimeout": "90", "gracePeriod": "0"}, "rendezvous": {"joinTimeout": "600"}}
+    node = node_env(told(older) | {"KIT_RENDEZVOUS_LAST_CALL": "7"})
+    assert (node.job.policy.hang_seconds, node.grace_period) == (90.0, 0.0)
+    assert node.rendezvous_conf == {"join_timeout": "600", "last_call_timeout": "7"}
 
 
 def test_the_document_wins_over_torchruns_variables_and_a_variable_of_its_own_over_both() -> None:

@@ -18,6 +18,7 @@ import pytest
 from kitctl.cli.main import main
 from kitctl.state.phase import TERMINAL_PHASES
 from kitctl.targets.local.folder import JobFolder, state_home
+from tests.local.warm_fork_server import environ
 
 WAIT_SECONDS = 240.0  # far more than needed: other tests may keep the cores busy
 
@@ -84,9 +85,20 @@ class Kit:
         return state_home() / "snapshots" / "default" / name
 
 
+@pytest.fixture(scope="session")
+def fork_server_environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """With this in their environment, commands have local jobs forked from one process with torch imported.
+
+    Tests of how jobs start override it.
+    """
+    return environ(tmp_path_factory)
+
+
 @pytest.fixture
-def kit(tmp_path: Path) -> Iterator[Kit]:
+def kit(tmp_path: Path, fork_server_environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Kit]:
     kit = Kit(tmp_path)
+    for name, value in fork_server_environ.items():
+        monkeypatch.setenv(name, value)
     os.environ.pop("KITCTL_TARGET", None)
     yield kit
     for name in kit.read("list", "-o", "name").split():

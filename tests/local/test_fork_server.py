@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 TOY = ["-m", "kittrain.workloads.toy", "100", "--samples", "512", "--batch_size", "16", "--step-time", "0.05"]
 
 
+@pytest.fixture(scope="module")
+def fork_server_environ() -> dict[str, str]:
+    """These jobs import torch themselves: no warm process of the tests."""
+    return {}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_lost_nodes_are_forked_again_and_start_cold_once_the_server_is_lost(kit: Kit) -> None:

@@ -1,4 +1,4 @@
-"""A job from submit to delete, with every verb in between."""
+"""A job from submit to delete, with every command in between."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def trains(kit: Kit, name: str, *, ranks: int, after: int | None = None) -> None
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_an_elastic_job_through_every_verb(kit: Kit) -> None:
+def test_an_elastic_job_through_every_command(kit: Kit) -> None:
     kit.run("submit", "--name", "life", "--nodes", "1:2", "--snapshot-every", "20", *TOY)
     job = kit.until("life", lambda job: job["phase"] == "Running" and job["progress"]["step"])
     assert job["worldSize"] == 2

@@ -1,4 +1,4 @@
-"""The documentation matches the code: generated pages are fresh, verbs are explained, links are valid."""
+"""The documentation matches the code: generated pages are fresh, commands are explained, links are valid."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from kitctl.cli import VERBS, cli
+from kitctl.cli import COMMANDS, cli
 from tools.gen_docs import pages
 
 ROOT = Path(__file__).parents[2]
@@ -21,38 +21,39 @@ def test_a_generated_page_is_fresh(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == pages()[path], "make docs"
 
 
-def verb_command(verb: str) -> click.Command:
-    found = cli.get_command(click.Context(cli), verb)
+def click_command(command: str) -> click.Command:
+    found = cli.get_command(click.Context(cli), command)
     assert found is not None
     return found
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_has_help_and_an_example_of_itself(verb: str) -> None:
-    found = verb_command(verb)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_has_help_and_an_example_of_itself(command: str) -> None:
+    found = click_command(command)
     assert found.help
     assert "Examples:\n" in (found.epilog or "")
-    assert f"kitctl {verb}" in (found.epilog or "")
+    assert f"kitctl {command}" in (found.epilog or "")
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_the_table_of_verbs_agrees_with_the_verbs_help(verb: str) -> None:
-    first_words = VERBS[verb].help.split()[0]
-    assert (verb_command(verb).help or "").startswith(first_words)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_table_of_commands_agrees_with_the_commands_help(command: str) -> None:
+    first_words = COMMANDS[command].help.split()[0]
+    assert (click_command(command).help or "").startswith(first_words)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_option_is_explained(verb: str) -> None:
-    found = verb_command(verb)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_is_explained(command: str) -> None:
+    found = click_command(command)
     parts = [found, *(found.commands.values() if isinstance(found, click.Group) else ())]
     options = [option for part in parts for option in part.params if isinstance(option, click.Option)]
     silent = [option.name for option in options if not option.hidden and not (option.help or "").rstrip().endswith(".")]
     assert silent == [], "their help is missing or does not end as a sentence"
 
 
-def test_every_verb_that_is_a_file_is_in_the_table() -> None:
+def test_every_command_that_is_a_file_is_in_the_table() -> None:
     files = (ROOT / "kitctl" / "cli").glob("*.py")
-    assert {path.stem for path in files if "\ndef command(" in path.read_text(encoding="utf-8")} == VERBS.keys()
+    found = {path.stem.replace("_", "-") for path in files if "\ndef command(" in path.read_text(encoding="utf-8")}
+    assert found == COMMANDS.keys()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -1,4 +1,4 @@
-"""Every ``kitctl`` command in the docs and in a verb's help is valid."""
+"""Every ``kitctl`` command in the docs and in a command's help is valid."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 import pytest
 import yaml
 
-from kitctl.cli import VERBS, cli
+from kitctl.cli import COMMANDS, cli
 from kitctl.cli.main import main
 from kitctl.render import templates
 
@@ -23,12 +23,12 @@ JOB_FILE = "name: digits\nnodes: 2\n"
 
 
 def commands() -> Iterator[str]:
-    """The lines of shell blocks, and the examples of verbs."""
+    """The lines of shell blocks, and the examples of commands."""
     for page in PAGES:
         for block in BLOCK.findall(page.read_text(encoding="utf-8")):
             yield from block.replace("\\\n", " ").splitlines()
-    for verb in VERBS:
-        found = cli.get_command(click.Context(cli), verb)
+    for command in COMMANDS:
+        found = cli.get_command(click.Context(cli), command)
         yield from ((found and found.epilog) or "").splitlines()
 
 
@@ -82,7 +82,7 @@ def test_a_render_example_prints_kubernetes_objects(call: list[str], capsys: pyt
 
 
 def test_there_are_examples() -> None:
-    assert len(kitctl_calls()) > 2 * len(VERBS)
+    assert len(kitctl_calls()) > 2 * len(COMMANDS)
 
 
 def test_the_readme_has_two_commands_for_the_repository() -> None:

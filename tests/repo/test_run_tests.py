@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -152,3 +155,46 @@ def test_the_linters_run_beside_the_tests(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(run_tests, "_command", {"lint": lint, "fast tests": fast}.get)
     results = run_tests._run_all(["lint", "fast tests"])
     assert [result[:2] for result in results] == [("lint", "passed"), ("fast tests", "passed")]
+
+
+def marks(name: str) -> str:
+    """The expression by which a command selects tests."""
+    command = run_tests._command(name)
+    return command[command.index("-m", command.index("pytest")) + 1]
+
+
+def test_each_test_of_the_cluster_runs_once_with_the_controllers_that_it_needs() -> None:
+    commands = ("cluster tests", "power tests", "controllers' tests")
+    for alone, controllers in product([False, True], repeat=2):
+        has = {"long": False, "alone": alone, "controllers": controllers}
+        chosen = [name for name in commands if eval(marks(name), has.copy())]
+        assert chosen == [commands[2] if controllers else commands[alone]]
+        assert not [name for name in commands if eval(marks(name), has | {"long": True})]
+
+
+def test_what_runs_without_the_controllers_makes_no_jobs_that_need_them() -> None:
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests/cluster", "-m", marks("cluster tests")]
+    environ = {**os.environ, "KIT_CLUSTER_TESTS": "1"}
+    done = subprocess.run(command, check=True, env=environ, capture_output=True, text=True)
+    tests = [line for line in done.stdout.splitlines() if "::" in line]
+    assert len(tests) > 50
+    assert not [
+        test for test in tests if re.search(r"JobSet|TrainJob|test_kueue|test_kinds|test_sdk|accepts_each_recipe", test)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "words"), [("cluster", []), ("controllers", ["controllers"]), ("long", ["controllers"])]
+)
+def test_controllers_are_built_only_for_what_needs_them(
+    part: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = (sys.executable, "-c", "")
+    made = tmp_path / "made"
+    monkeypatch.setattr(run_tests, "LOGS", tmp_path)
+    monkeypatch.setattr(run_tests, "CLUSTER_UP", ("sh", "-c", f"echo $* > '{made}'", "sh", "up"))
+    monkeypatch.setattr(run_tests, "_command", lambda _: passes)
+    monkeypatch.setattr(run_tests, "PAUSE", passes)
+    monkeypatch.setattr(run_tests, "RESUME", passes)
+    run_tests._with_cluster([], [*run_tests.PARTS[part]])
+    assert made.read_text().split() == ["up", *words]

@@ -39,7 +39,7 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert not modules & HEAVY
 
 
-def test_help_of_the_group_imports_no_verb_and_no_spec() -> None:
+def test_help_of_the_group_imports_no_command_and_no_spec() -> None:
     modules = imported_by("--help")
     assert not modules & {"msgspec", "yaml", "kitctl.spec.job_spec", "kitctl.cli.submit"}
 

@@ -14,7 +14,7 @@ from typing import Final
 import click
 import pytest
 
-from kitctl.cli import VERBS, cli
+from kitctl.cli import COMMANDS, cli
 
 ROOT = Path(__file__).parents[2]
 RETIRED: Final = dict(
@@ -50,7 +50,7 @@ def test_no_module_has_a_retired_name() -> None:
 
 
 def test_no_flag_is_retired() -> None:
-    commands = [cli.get_command(click.Context(cli), verb) for verb in VERBS]
+    commands = [cli.get_command(click.Context(cli), command) for command in COMMANDS]
     flags = {flag.lstrip("-") for command in commands if command for param in command.params for flag in param.opts}
     assert retired_in(flags) == {}
 

@@ -47,19 +47,19 @@ class Trial:
     Attributes:
         world: all ranks.
         every: steps between snapshots.
-        stops: whether it is interrupted once the first snapshot is published.
+        stop: the step after which it is interrupted; None: it is not.
         losses: by step.
     """
 
     world: World
     every: int
-    stops: bool
+    stop: int | None
     losses: dict[int, float] = field(default_factory=dict)
 
     def on_step(self, step: Step) -> None:
         """Record the loss, and stop in time."""
         self.losses[step.number] = step.loss
-        if self.stops and step.number == self.every + (2 if self.every == 1 else 3):
+        if step.number == self.stop:
             raise Interrupted
 
     def data(self) -> Data:
@@ -103,6 +103,15 @@ class Heads(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         outputs: Tensor = self.heads[int(torch.rand(()) < 0.5)](torch.tanh(self.body(inputs)))
         return outputs
+
+
+class Unused(Net):
+    """Leaves out its first parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unused = nn.Parameter(torch.ones(3))
+        self._parameters = dict(reversed(self._parameters.items()))
 
 
 def loss_of(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -200,9 +209,31 @@ def wrapped_later(trial: Trial) -> nn.Module:
     return loop(trial, model=model, given=model, wrap=lambda: ddp(model))
 
 
-def gan(trial: Trial) -> nn.Module:
+def static(trial: Trial, *, compiled: bool = False) -> nn.Module:
+    """One backward pass a step, and one without gradients: DDP takes no accumulation with a static graph."""
+    model = DistributedDataParallel(Net(), static_graph=True) if compiled else ddp(Net(), static_graph=True)
+    used: Any = torch.compile(model, backend="aot_eager") if compiled else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    data = trial.data()
+    with trial.run(model=model, optimizer=optimizer, data=data) as run:
+        for _ in run.epochs(1):
+            for batch in run.batches(data):
+                inputs, targets = batch.samples
+                optimizer.zero_grad(set_to_none=run.steps_done % 2 == 0)
+                loss = loss_of(used(inputs), targets)
+                loss.backward()
+                optimizer.step()
+                with torch.no_grad():
+                    used(inputs)
+                settled(run).step(loss)
+    return model
+
+
+def gan(trial: Trial, **options: Any) -> nn.Module:
     """Two modules of one kind; the second one is not trained in the first three steps."""
-    models = {name: ddp(nn.Sequential(nn.Linear(7, 61), nn.Tanh(), nn.Linear(61, 2))) for name in ("one", "two")}
+    models = {
+        name: ddp(nn.Sequential(nn.Linear(7, 61), nn.Tanh(), nn.Linear(61, 2)), **options) for name in ("one", "two")
+    }
     optimizers = {f"{name}_sgd": torch.optim.SGD(one.parameters(), lr=0.1) for name, one in models.items()}
     data = trial.data()
     with trial.run(**models, **optimizers, data=data) as run:
@@ -261,6 +292,10 @@ LOOPS: Final[dict[str, Loop]] = {
     "fit, bf16": with_ddp(comm_hook=default_hooks.bf16_compress_hook),
     "fit, fp16": with_ddp(comm_hook=default_hooks.fp16_compress_hook),
     "fit, PowerSGD": with_power_sgd,
+    "fit, static graph": with_ddp(static_graph=True),
+    "fit, static graph, unused parameters": lambda trial: fit(
+        trial, model=Unused(), ddp=DDPOptions(bucket_cap_mb=SMALL, static_graph=True, find_unused_parameters=True)
+    ),
     "fit, accumulation and GradScaler": lambda trial: fit(
         trial, accumulate=2, autocast=torch.float16, max_grad_norm=0.5, ddp=DDPOptions(bucket_cap_mb=SMALL)
     ),
@@ -270,13 +305,12 @@ LOOPS: Final[dict[str, Loop]] = {
     "Run, compiled": lambda trial: wrapped(trial, compiled=True),
     "Run, plain module": plain_module,
     "Run, DDP made later": wrapped_later,
+    "Run, static graph": static,
+    "Run, static graph, compiled": lambda trial: static(trial, compiled=True),
     "Run, GAN": gan,
+    "Run, GAN, static graphs": lambda trial: gan(trial, static_graph=True),
     "Run, a hook with a state": smoothed,
 }
-STATIC: Final[dict[str, Loop]] = {
-    "fit, static graph": with_ddp(static_graph=True),
-    "fit, static graph, unused parameters": with_ddp(static_graph=True, find_unused_parameters=True),
-}  # exact after the second step
 
 
 def interrupt(names: Sequence[str], folder: Path, *, size: int, steps: Sequence[int]) -> list[Any]:
@@ -309,12 +343,19 @@ def _end(name: str, world: World, folder: Path, step: int) -> dict[str, Any]:
     log = io.StringIO()
     world = replace(world, env=replace(world.env, snapshot_dir=folder))
     with redirect_stdout(log):
-        for stops in (True, False) if step else (False,):
+        for stop in (*stops(name, step), None):
             seed_all(1)
-            trial = Trial(world, every=step or 2, stops=stops)
+            trial = Trial(world, every=step or 2, stop=stop)
             with suppress(Interrupted):
-                model = ALL[name](trial)
+                model = LOOPS[name](trial)
     return {"state": plain(model.state_dict()), "losses": trial.losses, "log": log.getvalue()}
 
 
-ALL: Final = {**LOOPS, **STATIC}
+def stops(name: str, step: int) -> tuple[int, ...]:
+    """The steps at which it is interrupted so that it resumes after this one, with what was saved then.
+
+    Of a static graph DDP knows the order after two steps, so one that is interrupted after each step has no such two.
+    """
+    if step == 1:
+        return (3, 4) if "static" in name else (3,)
+    return (step + 3,) if step else ()

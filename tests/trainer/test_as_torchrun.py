@@ -18,10 +18,10 @@ from tests.trainer.warm_agents import warm_environ
 MEANT: Final = {
     # An agent that is killed leaves no ranks.
     "kernel/dies with its parent": (9, 0),
-    # SIGUSR1 prints the stacks, and a fatal signal the stack (faulthandler).
-    "kernel/SigCgt": ("00000000000006ea", "0000000000000002"),
-    # The output goes to the agent, and the heartbeat is a file in memory.
-    "kernel/descriptors": (["1 0.pipe", "2 0.pipe", "4 0.heartbeat"], ["1 pipe", "2 pipe"]),
+    # SIGUSR1, the agent's signal and a fatal one print the stacks (faulthandler); another asks for a trace.
+    "kernel/SigCgt": ("00000300000006ea", "0000000000000002"),
+    # The output goes to the agent, as do the stacks that it asks for, and the heartbeat is a file in memory.
+    "kernel/descriptors": (["1 0.pipe", "2 0.pipe", "3 0.heartbeat.stacks", "5 0.heartbeat"], ["1 pipe", "2 pipe"]),
     # The agent gets lines at once.
     "interpreter/streams/stdout/line buffering": (True, False),
     # torchrun starts `python -u`.

@@ -64,9 +64,8 @@ def script(folder: Path, text: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("rendezvous", ["hub", pytest.param("c10d", marks=pytest.mark.long)])
-def test_a_plain_script_that_saves_and_exits_with_0_resumes(tmp_path: Path, rendezvous: str) -> None:
-    with Nodes(tmp_path, script(tmp_path, PLAIN), nodes="1", KIT_RENDEZVOUS_BACKEND=rendezvous) as nodes:
+def test_a_plain_script_that_saves_and_exits_with_0_resumes(tmp_path: Path) -> None:
+    with Nodes(tmp_path, script(tmp_path, PLAIN), nodes="1") as nodes:
         nodes.start(0)
         nodes.until(0, "resuming after step 0")
         nodes.signal(0, signal.SIGTERM)
@@ -150,7 +149,6 @@ def test_training_that_ends_its_last_epoch_when_the_signal_arrives_is_done(tmp_p
         (0, {}),
         (1, {}),
         (1, {"ALONE": "1"}),
-        pytest.param(1, {"KIT_RENDEZVOUS_BACKEND": "c10d"}, marks=pytest.mark.long),
     ],
     ids=str,
 )

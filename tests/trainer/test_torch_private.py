@@ -20,7 +20,6 @@ from torch import nn
 from torch.distributed import distributed_c10d
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
-from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 from torch.nn.parallel import DistributedDataParallel, distributed
 from torch.utils.data import DataLoader, IterableDataset
 
@@ -28,7 +27,7 @@ import kittrain
 from kittrain import torch_private
 from kittrain.torch_private import early
 from kittrain.torch_private.early import EXTRA_STATE, WRAPPED_MODULES
-from kittrain.torch_private.elastic import ElasticAgent, LeavableRendezvous
+from kittrain.torch_private.elastic import ElasticAgent
 from kittrain.torch_private.ranks import backward
 
 PACKAGE: Final = Path(torch_private.__file__).parent
@@ -37,7 +36,6 @@ OTHERS_NAMES: Final = {"_config", "_exit", "_fields", "_run_exitfuncs", "_set_na
 
 # Names that the package imports or mentions.
 MODULES: Final = ("torch._dynamo", "torch._subclasses.fake_tensor")
-RENDEZVOUS_NAMES: Final = ("_Action", "_RendezvousContext")
 # Hooks that torch's agent calls on itself, with the arguments that kittrain relies on.
 AGENT_HOOKS: Final = {
     "_rendezvous": ["self", "worker_group"],
@@ -48,9 +46,14 @@ AGENT_HOOKS: Final = {
     "_exit_barrier": ["self"],
 }
 AGENT_FIELDS: Final = ("_remaining_restarts",)
-HANDLER_FIELDS: Final = ("_op_executor", "_state_holder", "_stop_heartbeats", "_store")
 IGNORED: Final = "_ddp_params_and_buffers_to_ignore"
-WAITS: Final = (early.RUN_BACKWARD, early.BROADCAST_BUFFERS, early.BROADCAST_MODEL, early.COMPARE_MODELS)
+WAITS: Final = (
+    early.RUN_BACKWARD,
+    early.BROADCAST_BUFFERS,
+    early.BROADCAST_MODEL,
+    early.COMPARE_MODELS,
+    *early.WAITS_FOR_WORKERS,
+)
 TIMEOUT: Final = "_set_pg_timeout"
 CREATE_STORE: Final = "_create_c10d_store"
 SET_GROUP: Final = "_update_default_pg"
@@ -66,7 +69,7 @@ DDP_METHODS: Final = (
     "_get_ddp_logging_data",
     "_register_builtin_comm_hook",
 )
-DDP_FIELDS: Final = ("_comm_hooks", "_has_rebuilt_buckets")
+DDP_FIELDS: Final = ("_comm_hooks", "_has_rebuilt_buckets", "_static_graph_delay_allreduce_enqueued")
 REDUCER_METHODS: Final = (
     "_push_all_rebuilt_params",
     "_rebuild_buckets",
@@ -149,7 +152,7 @@ def test_no_other_module_uses_a_private_name(path: Path) -> None:
 
 def test_no_other_module_uses_a_private_name_of_a_base_class_from_torch() -> None:
     kinds = set(classes_that_extend_torch())
-    assert {ElasticAgent, LeavableRendezvous} < kinds
+    assert ElasticAgent in kinds
     used = {
         kind.__qualname__: set(own_names(kind)) & torchs_names(kind)
         for kind in kinds
@@ -160,15 +163,12 @@ def test_no_other_module_uses_a_private_name_of_a_base_class_from_torch() -> Non
 
 def test_every_private_name_of_the_package_is_tested_here() -> None:
     used = {name for path in PACKAGE.glob("*.py") for name in private_names(ast.parse(path.read_text("utf-8")))}
-    for kind in (ElasticAgent, LeavableRendezvous):
-        used |= set(own_names(kind))
+    used |= set(own_names(ElasticAgent))
     parts = {part for name in MODULES for part in name.split(".") if private(part)}
     assert used == {
         *parts,
-        *RENDEZVOUS_NAMES,
         *AGENT_HOOKS,
         *AGENT_FIELDS,
-        *HANDLER_FIELDS,
         IGNORED,
         TIMEOUT,
         LOG_LEVEL,
@@ -208,11 +208,6 @@ def test_torchs_agent_has_the_hook_and_calls_it(hook: str) -> None:
 @pytest.mark.parametrize("field", AGENT_FIELDS)
 def test_torchs_agent_has_the_field(field: str) -> None:
     assert field in own_names(SimpleElasticAgent)
-
-
-@pytest.mark.parametrize("field", HANDLER_FIELDS)
-def test_torchs_rendezvous_has_the_field(field: str) -> None:
-    assert field in own_names(DynamicRendezvousHandler)
 
 
 def test_the_timeout_of_a_process_group_can_be_set() -> None:

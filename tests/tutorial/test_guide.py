@@ -15,6 +15,8 @@ import pytest
 import torch
 from torch import nn
 
+from tests.local import warm_fork_server
+
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent / "scripts"
 GUIDE = (ROOT / "docs" / "from-tutorial-to-cluster.md").read_text(encoding="utf-8")
@@ -31,13 +33,14 @@ def commands(block: str) -> Iterator[tuple[list[str], str]]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.splitlines()[0])
-def test_the_commands_run(tmp_path: Path, block: str) -> None:
+def test_the_commands_run(tmp_path: Path, block: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     for script in SCRIPTS.glob("*.py"):
         shutil.copy(script, tmp_path)
+    environ = {**os.environ, **warm_fork_server.environ(tmp_path_factory)}
     for (kitctl, *words), expected in commands(block):
         assert kitctl == "kitctl"
         command = [sys.executable, "-m", "kitctl", *words]
-        done = subprocess.run(command, check=False, cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True)
+        done = subprocess.run(command, check=False, cwd=tmp_path, env=environ, capture_output=True, text=True)
         assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
         assert expected in done.stdout
 

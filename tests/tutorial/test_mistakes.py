@@ -73,9 +73,9 @@ def test_the_tutorials_script_resumes_with_other_weights(
 def test_the_kit_resumes_with_the_same_bits(tmp_path: Path) -> None:
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
-    whole = run(tmp_path / "whole", "multinode_kit", "4")
-    run(tmp_path / "parts", "multinode_kit", "2")
-    resumed = run(tmp_path / "parts", "multinode_kit", "4")
+    whole = run(tmp_path / "whole", "multinode_kit", "4", ranks=3)
+    run(tmp_path / "parts", "multinode_kit", "2", ranks=3)
+    resumed = run(tmp_path / "parts", "multinode_kit", "4", ranks=3)
     assert "resuming after step 16, in epoch 3" in resumed
     assert weights(resumed) == weights(whole)
 

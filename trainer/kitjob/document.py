@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, get_args
 from kitjob import typed
 from kitjob.decoders import MalformedError
 from kitjob.job_keys import JobKeys
+from kitjob.older import upgraded
 from kitjob.record import Record, camel, given_fields, hints, is_record, sent_fields
 from kitjob.run import RunFacts
 from kitjob.variables import KIT_SPEC
@@ -65,7 +66,7 @@ def read(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if extra:
         names = ", ".join(extra)
         raise DocumentError(f"{KIT_SPEC}: {names}: not known: the image's kittrain is older than {kitctl}; {FIX}")
-    return job, run
+    return upgraded(JobKeys, job), run
 
 
 def build(kind: type[T], given: Mapping[str, Any], where: str = "") -> T:

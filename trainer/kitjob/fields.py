@@ -15,11 +15,16 @@ from kitjob.record import SENT, Record
 _PART: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_PART}(\.{_PART})*"  # as in Kubernetes, which does not limit the parts
 _WORD: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"  # of labels, and of names with the same grammar
-_DURATION: Final = r"[0-9]{1,9}|([0-9]{1,9}[dhms]){1,4}"
+_SPAN: Final = r"0|([0-9]{1,9}[dhms]){1,4}"  # 12 is seconds to some, minutes or hours to others
 _ENV_NAME: Final = r"[A-Za-z_][A-Za-z0-9_.-]*"
 _KEY: Final = rf"({_SUBDOMAIN}/)?{_WORD}"
 # A number with a power of ten, a decimal or a binary unit: 1E is an exa, 1E1 is ten.
 QUANTITY: Final = r"^([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3}|[numkMGTPE]|[KMGTPE]i)?$"
+# Of memory and disks: 4 and 4m would be less than a sector. A plain number is of bytes from a million on.
+BYTES: Final = r"^(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3}|[kMGTPE]|[KMGTPE]i)|[0-9]{7,}|0)$"
+RESOURCES_IN_BYTES: Final = r"^(memory|ephemeral-storage|hugepages-.+)$"
+DURATION: Final = rf"^({_SPAN})$"
+TIMEOUT: Final = rf"^({_SPAN}|auto|off)$"
 
 T = TypeVar("T")
 Sent: TypeAlias = Annotated[T, SENT]  # a field that agents and ranks read: it is in the job's document
@@ -54,9 +59,10 @@ def is_name(text: str) -> bool:
 
 
 Kind: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9]*$", examples=("auto",))]
-Duration: TypeAlias = Annotated[str, Meta(pattern=rf"^({_DURATION})$", examples=("90s", "1h30m"))]
-Timeout: TypeAlias = Annotated[str, Meta(pattern=rf"^({_DURATION}|auto|off)$", examples=("auto", "10m"))]
+Duration: TypeAlias = Annotated[str, Meta(pattern=DURATION, examples=("90s", "1h30m"))]
+Timeout: TypeAlias = Annotated[str, Meta(pattern=TIMEOUT, examples=("auto", "10m"))]
 Quantity: TypeAlias = Annotated[str, Meta(pattern=QUANTITY, examples=("4", "500m", "10Gi"))]
+Bytes: TypeAlias = Annotated[str, Meta(pattern=BYTES, examples=("512Mi", "10Gi"))]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Port: TypeAlias = Annotated[int, Meta(ge=1, le=65535)]
@@ -64,6 +70,7 @@ Size: TypeAlias = Positive | Annotated[str, Meta(pattern=r"^[0-9]{1,9}(:[0-9]{1,
 Processes: TypeAlias = (
     Positive | Annotated[str, Meta(pattern=r"^(auto|[1-9][0-9]{0,4}(,[1-9][0-9]{0,4})+)$", examples=("auto", "2,4"))]
 )
+Trainer: TypeAlias = Literal["auto", "image", "travels"]
 Resume: TypeAlias = bool | Literal["state"]  # from earlier runs: not at all, exactly, or in a new order of the data
 EnvName: TypeAlias = Annotated[str, Meta(pattern=rf"^{_ENV_NAME}$", examples=("LEARNING_RATE",))]
 EnvPrefix: TypeAlias = Annotated[str, Meta(pattern=rf"^({_ENV_NAME})?$", examples=("SHARED_",))]

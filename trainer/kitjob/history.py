@@ -6,23 +6,31 @@ from kitjob.record import Record
 
 
 class SnapshotFacts(Record):
-    """A snapshot; what follows from its manifest is None where that cannot be trusted.
-
-    ``created`` is Unix seconds, ``size`` bytes; ``epoch``, from 1, is that of its last step, and None, too, where the
-    order of the data is not known. ``not_finite`` says why its state is not finite; empty if that was not found.
-    """
+    """A snapshot; what follows from its manifest is None where that cannot be trusted."""
 
     name: str
+    """Name of its folder."""
     condition: str
+    """``whole``, ``verified`` (every byte was read), ``damaged``, ``foreign`` (of another version), ``unreadable`` or
+    ``unfinished``."""
     reason: str
+    """Why it cannot be used. Empty: it can."""
     step: int
+    """The step that it was taken after."""
     generation: int
+    """The generation of ranks that took it; each start of the ranks is a new one."""
     size: int
+    """Size of all its files."""
     epoch: int | None
+    """Epoch of its last step, from 1."""
     run: str | None
+    """Id of the run that took it."""
     world_size: int | None
+    """Ranks of that run."""
     created: float | None
+    """When it was taken."""
     not_finite: str = ""
+    """Why its state is not finite, such as `the loss of step 31 is nan`. Empty: no such value was found."""
 
 
 class LedgerEntry(Record):
@@ -58,18 +66,28 @@ class Tensor(Record):
 
 
 class SnapshotDetails(SnapshotFacts):
-    """A snapshot with the contents of its manifest; ``samples`` is 0 if the order of the data is not known."""
+    """What the manifest of a snapshot says."""
 
     job: str
+    """The job that took it."""
     position: int
+    """Samples of the epoch that are consumed."""
     samples: int
+    """Samples of an epoch. 0: the order of the data is not known."""
     batch: int
+    """Samples of a step, over all ranks."""
     seed: int
+    """Seed of the order of samples."""
     torch: str
+    """Version of torch that wrote it."""
     parent: str
+    """The snapshot that its run resumed from. Empty: none."""
     digest: str
+    """Digest of its manifest."""
     ledger: tuple[LedgerEntry, ...]
+    """The history that it continues."""
     tensors: tuple[Tensor, ...]
+    """The model's tensors."""
 
 
 class EarlierData(Record):

@@ -11,6 +11,7 @@ from typing import Literal
 from kitjob import names
 from kitjob.durations import seconds
 from kitjob.fields import (
+    Bytes,
     Count,
     DeviceName,
     EnvName,
@@ -18,11 +19,11 @@ from kitjob.fields import (
     Image,
     Kind,
     Processes,
-    Quantity,
     Resume,
     SecretKey,
     Sent,
     Size,
+    Trainer,
 )
 from kitjob.pod_section import Pod
 from kitjob.record import Record
@@ -51,8 +52,11 @@ class JobKeys(Record):
     """Namespace it runs in. Empty: that of the kubeconfig's context; ``default`` when rendered without a cluster."""
     kind: Kind = "auto"
     """The Kubernetes kind; PyTorchJob is legacy. ``auto``: IndexedJob, or what you may create and the cluster has."""
-    image: Image = names.DEFAULT_IMAGE
-    """Container image with torch and ``kittrain``."""
+    image: Image = names.AUTO
+    """Container image: any with Python 3.11 and torch 2.6, or later. ``auto``: the namespace's, or PyTorch's own."""
+    trainer: Sent[Trainer] = "auto"
+    """Where pods get ``kittrain`` from. ``travels``: it is sent with the job; ``image``: the image has it; ``auto``: it
+    is sent, and the image's is used if that is the same."""
     image_pull_secrets: tuple[GivenName, ...] = ()
     """Secrets to pull the image with. Empty: ``submit`` uses those of the namespace's default ServiceAccount."""
     nodes: Sent[Size] = 1
@@ -99,7 +103,7 @@ class JobKeys(Record):
     """Not 0: each step is computed as this many virtual ranks, so the loss is bitwise equal on any number of ranks."""
     resources: Resources = Resources()
     """CPU, memory and other resources."""
-    shared_memory: Quantity = "2Gi"
+    shared_memory: Bytes = "2Gi"
     """Size of /dev/shm, which data loaders and NCCL need; a container's default is 64 MiB."""
     backend: Sent[Literal["auto", "nccl", "gloo"]] = "auto"
     """Backend of the collectives; ``auto``: nccl with GPUs, gloo without. Only ``gloo`` continues if requested GPUs are

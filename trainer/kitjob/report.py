@@ -145,6 +145,15 @@ class PastFailure(Record):
     """The cause, in a sentence."""
 
 
+class Standstill(Record):
+    """No rank takes a step for longer than is usual, which may be as it should: a fact, no judgement."""
+
+    since: float = 0.0
+    """When the last step was taken, or the ranks started."""
+    what: str = ""
+    """What the ranks do meanwhile."""
+
+
 class Report(Record):
     """What the agent of rank 0 publishes about the group."""
 
@@ -168,6 +177,8 @@ class Report(Record):
     """By node, the seconds of a step in which its slowest rank does not wait for others."""
     slow: dict[str, float] = {}
     """By rank, its step time divided by that of the others, for ranks that stay slow."""
+    standstill: Standstill | None = None
+    """What the ranks do while none takes a step for unusually long. Null: they do."""
     last_recovery: RecoveryTimings | None = None
     """The last recovery."""
     failures: tuple[PastFailure, ...] = ()

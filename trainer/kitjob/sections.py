@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from kitjob import names
 from kitjob.durations import seconds
 from kitjob.fields import (
+    Bytes,
     Count,
     Domain,
     Duration,
@@ -51,7 +52,7 @@ class Volume(Record):
     """An existing ConfigMap."""
     secret: ObjectName = ""
     """An existing Secret."""
-    empty_dir: Quantity | None = None
+    empty_dir: Bytes | None = None
     """Scratch space of this size, deleted with the pod."""
     host_path: str = ""
     """A folder or device of the Kubernetes node."""
@@ -88,8 +89,6 @@ class Nccl(Record):
 class Rendezvous(Record):
     """How the nodes find each other."""
 
-    backend: Sent[Literal["hub", "c10d"]] = "hub"
-    """hub: detects lost nodes at once, and orders ranks like the pods; c10d: torchrun's."""
     port: Port = names.RENDEZVOUS_PORT
     """Port of the rendezvous, on node 0."""
     join_timeout: Sent[Duration] = "15m"
@@ -107,7 +106,7 @@ class Snapshots(Record):
     """Whether to take snapshots; without, a restart begins at step 0."""
     claim: ObjectName = ""
     """An existing PersistentVolumeClaim. Empty: ``<name>-snapshots`` is created, and outlives the job."""
-    size: Quantity = "10Gi"
+    size: Bytes = "10Gi"
     """Size of the claim that is created."""
     storage_class: ObjectName = ""
     """Its storage class. Empty: the cluster's default."""

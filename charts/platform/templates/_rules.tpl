@@ -35,7 +35,7 @@
   resources: [pods/log]
   verbs: [get]
 - apiGroups: [""]
-  resources: [pods/exec]
+  resources: [pods/exec, pods/portforward]
   verbs: [get, create]
 - apiGroups: [""]
   resources: [events, limitranges, resourcequotas]

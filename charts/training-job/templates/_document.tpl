@@ -6,6 +6,7 @@ from them is in the document (`training-job.document`).
 {
   "version": 2,
   "limit": 98304,
+  "image": "pytorch/pytorch:2.9.1-cuda12.8-cudnn9-runtime",
   "exitCodes": {
     "done": 0,
     "drained": 75,
@@ -26,6 +27,7 @@ from them is in the document (`training-job.document`).
   "job": {
     "name": "",
     "namespace": "",
+    "trainer": "auto",
     "nodes": 1,
     "gpusPerNode": 0,
     "procsPerNode": "auto",
@@ -38,7 +40,6 @@ from them is in the document (`training-job.document`).
       "interface": ""
     },
     "rendezvous": {
-      "backend": "hub",
       "joinTimeout": "15m",
       "lastCall": "3s"
     },

@@ -48,6 +48,7 @@
 {{- $_ := set $labels.pod . $name }}
 {{- end }}
 {{- $size := .Values.scale | default $max }}
+{{- $defaults := get (lookup "v1" "ConfigMap" $namespace "kitctl-defaults" | default dict) "data" | default dict }}
 {{- $annotations := dict }}
 {{- if and .Values.scheduling.queue $kind.queueAdmitsFewer (lt $min $max) }}
 {{- $_ := set $annotations "kueue.x-k8s.io/elastic-job" "true" }}
@@ -74,11 +75,35 @@
   "needsTmp" (and (eq .Values.security.profile "restricted") .Values.security.readOnlyRoot)
   "serviceAccount" (.Values.security.serviceAccount | default (.Values.security.reportStatus | ternary $name ""))
   "claim" (.Values.snapshots.claim | default (printf "%s-snapshots" $name))
-  "secretName" (and .Values.security.rendezvousSecret (eq .Values.rendezvous.backend "hub") | ternary (printf "%s-rendezvous" $name) "")
+  "secretName" (empty .Values.security.rendezvousSecret | ternary "" (printf "%s-rendezvous" $name))
   "statusName" (printf "%s-status" $name)
   "sourcesName" (printf "%s-sources" $name)
+  "trainerNames" (eq .Values.trainer "image" | ternary list (list (printf "%s-trainer" $name) (printf "%s-trainer-2" $name)))
+  "image" (include "training-job.image" (list .Values.image $defaults (include "training-job.defaults" . | fromJson).image))
+  "imagePullSecrets" (.Values.imagePullSecrets | default (compact (splitList " " (get $defaults "imagePullSecrets"))))
   "rendezvousHost" (printf "%s.%s.svc.%s" $node $namespace .Values.rendezvous.clusterDomain)
   | toJson }}
+{{- end }}
+
+{{/* The image of a job in a namespace with these defaults, equal to kitctl's namespace_defaults.py. Takes both, and kitctl's own. */}}
+{{- define "training-job.image" -}}
+{{- $image := index . 0 }}
+{{- $defaults := index . 1 }}
+{{- if eq $image "auto" }}
+{{- $image = get $defaults "image" | default (index . 2) }}
+{{- end }}
+{{- $host := contains "/" $image | ternary (splitList "/" $image | first) "" }}
+{{- $mirror := get $defaults "mirror" | trimSuffix "/" }}
+{{- if or (contains "." $host) (contains ":" $host) (eq $host "localhost") (empty $mirror) }}
+{{- $image }}
+{{- else }}
+{{- printf "%s/%s" $mirror $image }}
+{{- end }}
+{{- end }}
+
+{{/* What identifies the trainer that is sent, as in kitctl/code/trainer_package.py. */}}
+{{- define "training-job.trainerDigest" -}}
+{{- printf "%s%s" (.Files.Get "files/bootstrap.py") (.Files.Get "files/kittrain.tar.xz") | sha256sum }}
 {{- end }}
 
 {{/* The plugins that start nodes only together, equal to kitctl/render/pod_groups.py. */}}

@@ -19,7 +19,7 @@ spec:
   {{- with $job.serviceAccount }}
   serviceAccountName: {{ . | toJson }}
   {{- end }}
-  {{- with .Values.imagePullSecrets }}
+  {{- with $job.imagePullSecrets }}
   imagePullSecrets:
     {{- range . }}
     - name: {{ . | toJson }}
@@ -61,9 +61,15 @@ spec:
   {{- end }}
   containers:
     - name: pytorch
-      image: {{ .Values.image | toJson }}
-      args: # not command: the image's entrypoint is an init
-        {{- range concat (list "python" "-P" "-m" "kittrain.agent" "--") .Values.command .Values.args }}
+      image: {{ $job.image | toJson }}
+      {{- if $job.trainerNames }}
+      command:
+        {{- range list "python3" "-c" (.Files.Get "files/launcher.py") "/var/run/kitctl.dev/trainer" (include "training-job.trainerDigest" .) (toString $job.kind.exitCodes.fatal) }}
+        - {{ include "training-job.literal" . }}
+        {{- end }}
+      {{- end }}
+      args: # without a command, the image's entrypoint is an init
+        {{- range concat (empty $job.trainerNames | ternary (list "python" "-P" "-m") list) (list "kittrain.agent" "--") .Values.command .Values.args }}
         - {{ include "training-job.literal" . }}
         {{- end }}
       {{- if or .Values.sources .Values.code.digest }}
@@ -129,6 +135,11 @@ spec:
           subPath: {{ $job.name | toJson }} # other jobs may use an existing claim, too
           {{- end }}
         {{- end }}
+        {{- if $job.trainerNames }}
+        - name: trainer
+          mountPath: /var/run/kitctl.dev/trainer
+          readOnly: true
+        {{- end }}
         {{- if .Values.sources }}
         - name: sources
           mountPath: /workspace
@@ -173,6 +184,14 @@ spec:
     {{- if .Values.snapshots.enabled }}
     - name: snapshots
       persistentVolumeClaim: {claimName: {{ $job.claim | toJson }}}
+    {{- end }}
+    {{- with $job.trainerNames }}
+    - name: trainer
+      projected:
+        sources:
+          {{- range . }}
+          - configMap: {name: {{ . | toJson }}}
+          {{- end }}
     {{- end }}
     {{- with .Values.sources }}
     - name: sources

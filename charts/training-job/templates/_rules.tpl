@@ -218,6 +218,9 @@ command: {{ . }} is not sent by the chart; fix: add --set-file 'sources.{{ repla
 {{- if and .Values.workdir (not .Values.code.digest) }}
 workdir: a chart cannot read the folder; fix: kitctl upload sends it; give what that prints as code
 {{- end }}
+{{- if and (ne .Values.trainer "image") (not (.Files.Get "files/kittrain.tar.xz")) }}
+trainer: the chart lacks its file files/kittrain.tar.xz; fix: in a checkout, make setup packs it
+{{- end }}
 {{- if and .Values.requirements.file (not .Values.code.requirements) }}
 requirements: a chart cannot read the file; fix: kitctl upload sends it; give what that prints as code
 {{- end }}

@@ -11,6 +11,7 @@ from kitctl.base import printable
 from kitctl.base.quantity import duration, significant
 from kitctl.output.view.columns import columns
 from kitctl.state.phase import JobState, NodeState
+from kitctl.state.why.explain import explain
 from kitjob.report import Progress, RecoveryTimings, Termination
 
 _LIST = ("NAME", "PHASE", "NODES", "RANKS", "STEP", "LOSS", "RESTARTS", "AGE")
@@ -29,10 +30,13 @@ def job_list(jobs: Sequence[JobState], now: float, *, namespaces: bool = False, 
 
 def job_page(job: JobState, now: float, *, wide: bool = False) -> list[str]:
     """One job, the most important first; with ``wide`` all its nodes, else only outliers if there are many."""
+    found = explain(job, now)
     facts = [
         ("Job", f"{job.namespace}/{job.name}"),
         ("Phase", job.phase + (f": {job.reason}" if job.reason else "")),
-        ("Fix", job.failure.fix if job.failure else ""),
+        ("Fix", found.fix),
+        ("Then", found.go_on if found.fix else ""),
+        ("No step", job.still(now).removeprefix("no step ")),
         ("Runs on", f"{job.target} ({job.job_kind})"),
         ("Queue", f"{job.queue.name} ({job.queue.state.lower()})" if job.queue else ""),
         ("Nodes", _nodes(job)),
@@ -101,12 +105,22 @@ def _list_row(job: JobState, now: float, *, namespaces: bool, wide: bool) -> lis
         job.phase,
         job.node_range if job.finished else f"{job.ready_nodes}/{job.node_range}",
         str(job.world_size or "-"),
-        "-" if progress.step is None else str(progress.step),
+        _step(job, now),
         "-" if progress.loss is None else f"{progress.loss:.4f}",
         str(job.restarts),
         duration(now - job.created),
     ]
-    return row + ([job.target, job.job_kind, str(progress.snapshot_step or "-"), job.reason] if wide else [])
+    return row + (
+        [job.target, job.job_kind, str(progress.snapshot_step or "-"), job.still(now) or explain(job, now).cause]
+        if wide
+        else []
+    )
+
+
+def _step(job: JobState, now: float) -> str:
+    """``120``, or ``120 (42s ago)`` if that is unusually long."""
+    step, still = job.progress.step, job.standstill
+    return "-" if step is None else f"{step} ({duration(now - still.since)} ago)" if still else str(step)
 
 
 def _nodes(job: JobState) -> str:

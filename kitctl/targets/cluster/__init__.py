@@ -26,7 +26,7 @@ def connect(options: TargetOptions) -> ClusterTarget:
 
 
 def remarks(submission: Submission) -> Iterator[str]:
-    """Warns of likely credentials, of modules that are not sent, and of pods that many namespaces refuse."""
+    """Warns of likely credentials and mistakes, of modules that are not sent, and of pods that many refuse."""
     from kitctl.code import credentials  # noqa: PLC0415 - as above
     from kitctl.code.workdir.imports import import_warnings  # noqa: PLC0415
     from kitctl.render import overlay  # noqa: PLC0415 - as above
@@ -36,3 +36,7 @@ def remarks(submission: Submission) -> Iterator[str]:
     yield from credentials.warnings(submission.spec, submission.sources)
     yield from import_warnings(submission.spec, submission.sources, submission.folder)
     yield from filter(None, [overlay.warning(submission.spec)])
+    if submission.checks:
+        from kitctl.targets.cluster.submit import likely_mistakes  # noqa: PLC0415 - as above
+
+        yield from likely_mistakes.warnings(submission)

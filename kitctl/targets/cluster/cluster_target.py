@@ -1,4 +1,4 @@
-"""The verbs of the cluster target: each is a few requests, and can be repeated after a crash between any two."""
+"""The commands of the cluster target: each is a few requests, and can be repeated after a crash between any two."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from kitctl.kinds import of_object
 from kitctl.state.checks import Finding
 from kitctl.state.facts import JobFacts
 from kitctl.state.faults import FaultInjection
+from kitctl.state.history import JobHistory
 from kitctl.state.logs import Line
-from kitctl.targets import Change, SnapshotStore, Submission
-from kitctl.targets.cluster import pod_faults
+from kitctl.state.running_job import RankPlace
+from kitctl.state.stacks import NodeStacks
+from kitctl.targets import Change, Session, SnapshotStore, Submission
+from kitctl.targets.cluster import pod_faults, pod_tools, port_forward
 from kitctl.targets.cluster.checks import cluster_checks
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.kubeconfig import Context
 from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.log_copies import LogCopies
 from kitctl.targets.cluster.queue import kueue, queues, run_control
-from kitctl.targets.cluster.read import events, finding, job_facts, lifecycle, pod_logs
+from kitctl.targets.cluster.read import events, finding, job_facts, lifecycle, past, pod_logs
 from kitctl.targets.cluster.read.agent_runs import count_missing
 from kitctl.targets.cluster.read.existing import wait_deleted
 from kitctl.targets.cluster.read.pod_logs import Source
-from kitctl.targets.cluster.read.reports import report
+from kitctl.targets.cluster.read.reports import history_tail, report
 from kitctl.targets.cluster.submit import claims, code_sending, helper_pod, preflight, submitting
 from kitctl.targets.conflicts import check_scale, snapshots_disabled
 from kitjob import variables
@@ -94,7 +97,10 @@ class ClusterTarget:
         return sorted(found_facts, key=lambda job: job.created)
 
     def job(self, namespace: str, name: str) -> JobFacts:
-        """One job, in three requests: its report's owner shows its kind. If pods are missing, one more for events."""
+        """One job, in three requests: its report's owner shows its kind.
+
+        If pods are missing, or do not start, more for events.
+        """
         status = self.api.find("ConfigMap", namespace, names.status_name(name))
         job = self._find(namespace, name, *job_facts.owner_keys(status))
         pods = finding.pods(self.api, job)
@@ -108,6 +114,7 @@ class ClusterTarget:
             target=self._context.name,
             now=time.time(),
             events=warnings,
+            stuck=events.stuck_pods(self.api, pods),
             queue=queues.facts(self.api, job),
         )
 
@@ -178,6 +185,27 @@ class ClusterTarget:
         own = [pod for pod in finding.pods(self.api, job) if of_object(job).owns_pod(job, pod)]
         pod_faults.inject(self.api, own, injection)
 
+    def stacks(self, namespace: str, name: str, nodes: frozenset[int]) -> list[NodeStacks]:
+        """The stacks of the ranks of running nodes: a command in the pod of each, all at once."""
+        return pod_tools.stacks(self.api, finding.pods(self.api, self._find(namespace, name)), nodes)
+
+    def run_in_rank(self, namespace: str, name: str, place: RankPlace, command: Sequence[str], session: Session) -> int:
+        """Run a command in the pod of a rank."""
+        pod = pod_tools.pod_of(finding.pods(self.api, self._find(namespace, name)), place.node)
+        return pod_tools.attend(self.api, pod, self._user(), place, command, session)
+
+    def profile(self, namespace: str, name: str, place: RankPlace, steps: int, seconds: float) -> Iterator[bytes]:
+        """A trace of some steps of a rank."""
+        pod = pod_tools.pod_of(finding.pods(self.api, self._find(namespace, name)), place.node)
+        return pod_tools.profile(self.api, pod, place, steps, seconds)
+
+    def forward_port(
+        self, namespace: str, name: str, place: RankPlace, ports: tuple[int, int], announce: Callable[[str], object]
+    ) -> None:
+        """Forward a port to the pod of a rank."""
+        pod = pod_tools.pod_of(finding.pods(self.api, self._find(namespace, name)), place.node)
+        port_forward.serve(self.api, pod, self._user(), place, ports, announce)
+
     def delete(self, namespace: str, name: str, *, snapshots: bool, outputs: bool) -> bool:
         """Delete a job with all that it owns; with ``snapshots`` its claim as well, if it was made for this job.
 
@@ -197,16 +225,40 @@ class ClusterTarget:
         wait_deleted(self.api, job, job_facts.grace_seconds(job) + run_control.STOP_SLACK_SECONDS)
         return snapshots and claims.remove(self.api, job, self._user(), self._warn)
 
+    def history(self, namespace: str, name: str) -> JobHistory:
+        """What its objects say of its past, and what agents have written: read in a running pod, else in a helper."""
+        job = self._find(namespace, name)
+        pods = finding.pods(self.api, job)
+        folder = job_facts.plain_environment(job).get(variables.KIT_SNAPSHOT_DIR)
+        status = self.api.find("ConfigMap", namespace, names.status_name(name))
+        written = self._history_lines(job, pods, (names.HISTORY, folder)) if folder else [history_tail(status)]
+        run = report(status)
+        queued = bool(kueue.queue_of(job))
+        workload = kueue.workload_of(job, queues.all_workloads(self.api, namespace)) if queued else None
+        told = run.run if run else ""
+        return past.history(job, pods, b"".join(written), run=told, queued=queued, workload=workload, now=time.time())
+
+    def _history_lines(self, job: Object, pods: list[Object], command: Sequence[str]) -> Iterator[bytes]:
+        own = [pod for pod in pods if of_object(job).owns_pod(job, pod) and job_facts.is_running(pod)]
+        if own:
+            where = own[0]["metadata"]
+            inside = [*job_facts.python(own[0]), *command]
+            return self.api.execute(
+                where["namespace"], where["name"], inside, container=job_facts.container_name(own[0])
+            )
+        self._warn(f"a helper pod reads claim {job_facts.snapshot_claim(job)}")
+        return helper_pod.command_output(self.api, job, command)
+
     def run_snapshot_tool(self, store: SnapshotStore, args: Sequence[str]) -> Iterator[bytes]:
         """The output of ``kittrain.rank.snapshots`` in a helper pod with the claim of a job, which may be deleted."""
-        job = finding.lookup(self.api, store.namespace, store.name)
+        job, trainer = finding.lookup(self.api, store.namespace, store.name), None
         if job is None or not of_object(job).runs_kit(job):
-            job = helper_pod.synthetic_job(self.api, store)
+            job, trainer = helper_pod.synthetic_job(self.api, store)
         folder = job_facts.plain_environment(job).get(variables.KIT_SNAPSHOT_DIR)
         if not folder:
             raise snapshots_disabled(store.name)
         self._warn(f"a helper pod reads claim {job_facts.snapshot_claim(job)}")
-        return helper_pod.command_output(self.api, job, (*names.SNAPSHOTS_COMMAND, folder, *args))
+        return helper_pod.command_output(self.api, job, (*names.SNAPSHOTS, folder, *args), trainer)
 
     @property
     def retry_seconds(self) -> float:

@@ -17,7 +17,7 @@ from kitctl.targets.cluster.read.agent_runs import AgentRun, ReadLog
 from kitctl.targets.cluster.submit import helper_pod
 from kitctl.targets.cluster.submit.helper_pod import RunCommand
 
-COMMAND: Final = ("python", "-P", "-m", "kittrain.helper.log_copies")
+COMMAND: Final = ("kittrain.helper.log_copies",)
 FILES_PER_COMMAND: Final = 20  # their names have to fit into the URL of one request
 
 

@@ -35,7 +35,7 @@ def inject(api: Api, pods: Sequence[Object], injection: FaultInjection) -> None:
 
 def _within(api: Api, found: Object, injection: FaultInjection) -> None:
     output, namespace, pod = list[bytes](), found["metadata"]["namespace"], found["metadata"]["name"]
-    command = ["python", *injection.command()]
+    command = [*job_facts.python(found), *injection.command()]
 
     def run() -> None:
         for part in api.execute(namespace, pod, command, container=job_facts.container_name(found)):

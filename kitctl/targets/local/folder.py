@@ -3,7 +3,7 @@
 <state>/jobs/<namespace>/<name>/
     job.json            what was submitted: spec, run id, folder (written once)
     secret              by which the run's nodes authenticate (written once, readable by the user only)
-    desired.json        desired state: nodes, suspended, cancelled, restarts (written by verbs)
+    desired.json        desired state: nodes, suspended, cancelled, restarts (written by commands)
     runtime.json        what the supervisor chose: the rendezvous port
     result.json         how it ended; absent before
     report.json         published by rank 0's agent

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kitctl.state.facts import JobFacts, NodeFacts
+from kitctl.state.history import Attempt, JobHistory
 from kitctl.targets.local import launch, outputs, supervisor_log
 from kitctl.targets.local.folder import JobFolder, NodeFolder
 from kitctl.targets.local.reconcile import Observed, describe
@@ -35,6 +36,34 @@ def from_folder(folder: JobFolder, state: Path) -> JobFacts:
         snapshots=str(snapshots or ""),
         outputs=outputs.place(folder, state),
         note=_supervisor_note(folder) if not result else "",
+    )
+
+
+def history(folder: JobFolder, facts: JobFacts, lines: bytes, *, now: float) -> JobHistory:
+    """A job's past: the starts of its nodes, and the lines that these have written."""
+    attempts = [_past(node, attempt) for node in folder.nodes() for attempt in range(1, node.attempts + 1)]
+    return JobHistory(
+        name=facts.name,
+        namespace=facts.namespace,
+        nodes=max(len(facts.nodes), 1 + max((one.node for one in attempts), default=0)),
+        submitted=facts.created,
+        now=now,
+        ended=facts.ended,
+        result=facts.result or "",
+        run=folder.job.run,
+        attempts=tuple(attempts),
+        lines=lines,
+    )
+
+
+def _past(node: NodeFolder, attempt: int) -> Attempt:
+    started, exited = node.started(attempt), node.exited(attempt)
+    seen = _attempt(node, attempt, alive=False)
+    return Attempt(
+        node=node.index,
+        started=started.time if started else None,
+        ended=exited.time if exited else None,
+        how=describe(seen) if exited and seen.outcome == "lost" else "",
     )
 
 

@@ -26,7 +26,7 @@ class ForkServer:
 
     def __init__(self, job: SubmittedJob, env: Mapping[str, str]) -> None:
         process = subprocess.Popen(
-            [job.python, *names.FORK_SERVER_COMMAND[1:], shim.__file__],
+            [job.python, *names.PYTHON[1:], names.FORK_SERVER, shim.__file__],
             cwd=job.folder,
             env=env,
             stdin=subprocess.PIPE,

@@ -14,13 +14,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import kitctl
-from kitctl.base.errors import UnsupportedError, UsageError
+from kitctl.base import names
+from kitctl.base.errors import TargetError, UnsupportedError, UsageError
 
 LIBRARY: Final = "kittrain"
 CONTRACT: Final = "kitjob"  # which it imports
@@ -69,6 +70,17 @@ def check(python: str, *, pip: bool = False) -> str:
     if pip and not found["pip"]:
         raise _unsupported(python, "has no pip, which installs the requirements", f"{python} -m ensurepip")
     return f"{python} has torch {torch}"
+
+
+def command(python: str, words: Sequence[str]) -> list[str]:
+    """The command line of a module of the trainer, for the interpreter that a job runs with.
+
+    Raises:
+        TargetError: the interpreter is gone, as after its environment was removed.
+    """
+    if not os.access(python, os.X_OK):
+        raise TargetError(f"the job's interpreter is gone: {python}", fix="create that environment again")
+    return [python, *names.PYTHON[1:], *words]
 
 
 def link_library(state: Path) -> Path:

@@ -25,7 +25,7 @@ LOOPBACK = "127.0.0.1"
 
 def command(job: SubmittedJob) -> list[str]:
     """The agent's command line, with the interpreter that the job was submitted with."""
-    return [job.python, *names.AGENT_COMMAND[1:], *arguments(job)]
+    return [job.python, *names.PYTHON[1:], names.AGENT, *arguments(job)]
 
 
 def arguments(job: SubmittedJob) -> list[str]:

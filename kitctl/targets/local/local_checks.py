@@ -8,12 +8,14 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from kitctl.base.errors import TargetError, UnsupportedError, UsageError
-from kitctl.base.quantity import amount, format_bytes
+from kitctl.base.quantity import amount, format_bytes, pluralize
+from kitctl.code import syntax
 from kitctl.code.workdir.imports import import_warnings
 from kitctl.spec.job_spec import JobSpec
 from kitctl.state.checks import CheckWarning, Finding, run_checks
@@ -27,6 +29,7 @@ IGNORED: Final = (
     "imagePullSecrets",
     "kind",
     "image",
+    "trainer",
     "gpuResource",
     "envFrom",
     "secrets",
@@ -50,6 +53,9 @@ IGNORED: Final = (
     "security.serviceAccount",
     "pod",
 )
+DEVICES: Final = Path("/dev")
+OTHER_GPUS: Final = ("dxg", "kfd")  # devices for all GPUs of Windows' subsystem and of AMD
+MANY_RANKS: Final = 8  # for each core; a few are fine for a test
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where torch's data loaders put their batches
 
 
@@ -60,7 +66,8 @@ def remarks(submission: Submission) -> list[str]:
     given = written(spec)
     ignored = [field for field in IGNORED if _given(given, field)]
     remarks = [f"the local target ignores what only a cluster has: {', '.join(ignored)}"] if ignored else []
-    return [*remarks, *missing]
+    likely = [_crowded(spec), _likely_slip(submission)] if submission.checks else []
+    return [*remarks, *missing, *filter(None, likely)]
 
 
 def _given(tree: Mapping[str, Any], field: str) -> bool:
@@ -80,6 +87,11 @@ def require_runnable(submission: Submission) -> None:
     _requirements(submission)
     _script(submission)
     _outputs(submission.spec)
+    if submission.checks:
+        with suppress(CheckWarning):  # a remark
+            _syntax(submission)
+        _interface(submission.spec)
+        _gpus(submission.spec)
 
 
 def check_machine(submission: Submission, state: Path) -> Iterator[Finding]:
@@ -89,12 +101,14 @@ def check_machine(submission: Submission, state: Path) -> Iterator[Finding]:
         ("packages", partial(_packages, submission)),
         ("requirements", partial(_requirements, submission)),
         ("script", partial(_script, submission)),
+        ("syntax", partial(_syntax, submission)),
         ("outputs", partial(_outputs, spec)),
         ("GPUs", partial(_gpus, spec)),
         ("shared memory", partial(_shared_memory, spec)),
         ("disk", partial(_disk, state)),
         ("processors", partial(_processors, spec)),
         ("loopback", _loopback),
+        ("interface", partial(_interface, spec)),
     ]
     return run_checks(checks)
 
@@ -144,10 +158,53 @@ def _script(submission: Submission) -> str:
     return script or f"module {submission.spec.command[-1]}"
 
 
+def _syntax(submission: Submission) -> str:
+    script = submission.spec.script
+    if not script or not script.endswith(".py"):
+        return "no script in Python"
+    workdir = submission.sources.workdir
+    path = (workdir.folder if workdir else submission.folder) / script
+    try:
+        found = syntax.mistake(script, path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return f"{script} cannot be read as text"
+    if found and submission.spec.python:
+        raise CheckWarning(f"{found} (by {syntax.version()})", fix=f"check it with {submission.spec.python}")
+    if found:
+        raise UsageError(f"command: {found}", fix=f"correct that line; ranks run with {syntax.version()}")
+    return f"{syntax.version()} parses {script}"
+
+
+def _likely_slip(submission: Submission) -> str:
+    try:
+        _syntax(submission)
+    except CheckWarning as warning:
+        return f"{warning.message}; {warning.fix}"
+    except UsageError:
+        pass  # refused later
+    return ""
+
+
+def _interface(spec: JobSpec) -> str:
+    """That of the job, as NCCL reads it: names, or how they begin; = for whole names, ^ for all others."""
+    asked = spec.nccl.interface
+    if not asked or asked.startswith("^"):
+        return "loopback"
+    there = [name for _, name in socket.if_nameindex()]
+    whole, names = asked.startswith("="), asked.removeprefix("=").split(",")
+    if not any(name == one if whole else one.startswith(name) for name in names for one in there):
+        what = f"nccl.interface: this machine has no interface {asked!r}"
+        raise UsageError(what, fix=f"leave out --interface: all nodes are here, and meet at {there[0]}")
+    return f"{asked} is there"
+
+
 def _gpus(spec: JobSpec) -> str:
-    available, needed = len([*Path("/dev").glob("nvidia[0-9]*")]), spec.gpus_per_node * spec.max_nodes
-    if needed > available:
-        what = f"{spec.max_nodes} nodes of {spec.gpus_per_node} need {needed}, and this machine has {available}"
+    available, needed = len([*DEVICES.glob("nvidia[0-9]*")]), spec.gpus_per_node * spec.max_nodes
+    if needed and any((DEVICES / name).exists() for name in OTHER_GPUS):
+        return f"{needed} requested; those of this machine cannot be counted"
+    if needed > available and spec.backend != "gloo":
+        nodes = pluralize(spec.max_nodes, "node")
+        what = f"{nodes} of {spec.gpus_per_node} need {needed}, and this machine has {available}"
         raise UnsupportedError(what, fix="request fewer, or run with --backend gloo on the CPU")
     return f"{needed} of {available}" if needed else "none requested"
 
@@ -173,6 +230,14 @@ def _disk(state: Path) -> str:
             f"{format_bytes(free)} are free for snapshots, in {state}", fix="free disk space, or --keep fewer"
         )
     return f"{format_bytes(free)} are free for snapshots, in {state}"
+
+
+def _crowded(spec: JobSpec) -> str:
+    """A warning for a job whose ranks hardly get on, as one that was meant for a cluster."""
+    ranks, cores = spec.max_ranks, os.cpu_count() or 1
+    if spec.gpus_per_node or ranks <= MANY_RANKS * cores:
+        return ""
+    return f"{ranks} ranks share {cores} cores of this machine; fewer of them (--nodes, --procs-per-node) train faster"
 
 
 def _processors(spec: JobSpec) -> str:

@@ -1,4 +1,4 @@
-"""The verbs of the local target: each reads or changes a job's folder, and starts its supervisor if it has none."""
+"""The commands of the local target: each reads or changes a job's folder, and starts its supervisor if it has none."""
 
 from __future__ import annotations
 
@@ -13,21 +13,28 @@ from typing import NoReturn
 
 import msgspec
 
-from kitctl.base.errors import ConflictError, NotFound, TargetError, UnsupportedError
+from kitctl.base import names
+from kitctl.base.errors import ConflictError, JobNotFound, TargetError, UnsupportedError
 from kitctl.code.workdir.summary import sent
 from kitctl.spec.job_spec import JobSpec
 from kitctl.state.checks import Finding
 from kitctl.state.facts import JobFacts
 from kitctl.state.faults import FaultInjection
+from kitctl.state.history import JobHistory
 from kitctl.state.logs import Line
-from kitctl.targets import SnapshotStore, Submission
+from kitctl.state.running_job import RankPlace
+from kitctl.state.stacks import NodeStacks
+from kitctl.targets import Session, SnapshotStore, Submission
 from kitctl.targets.conflicts import already_exists, check_scale, no_snapshots, snapshots_disabled
 from kitctl.targets.local import (
     code_store,
     folder_facts,
+    interpreter,
     launch,
     local_checks,
     node_logs,
+    node_session,
+    node_tools,
     process_faults,
     recording,
     snapshot_tool,
@@ -177,6 +184,27 @@ class LocalTarget:
         """Inject a fault into one of its nodes, or a rank of it."""
         process_faults.inject(self._open(namespace, name), injection)
 
+    def stacks(self, namespace: str, name: str, nodes: frozenset[int]) -> list[NodeStacks]:
+        """The stacks of the ranks of running nodes."""
+        return node_tools.stacks(self._open(namespace, name), nodes)
+
+    def run_in_rank(self, namespace: str, name: str, place: RankPlace, command: Sequence[str], session: Session) -> int:
+        """Run a command where a rank is, as this user."""
+        return node_session.run(self._open(namespace, name), self.state, place, command, session)
+
+    def profile(self, namespace: str, name: str, place: RankPlace, steps: int, seconds: float) -> Iterator[bytes]:
+        """A trace of some steps of a rank."""
+        return node_tools.profile(self._open(namespace, name), place, steps, seconds)
+
+    def forward_port(
+        self, namespace: str, name: str, place: RankPlace, ports: tuple[int, int], announce: Callable[[str], object]
+    ) -> None:
+        """Say that nothing need be forwarded: a local rank's ports are this machine's."""
+        node_tools.agent(self._open(namespace, name), place.node)
+        announce(
+            f"nothing to forward: rank {place.rank} runs on this machine, its port is {launch.LOOPBACK}:{ports[1]}"
+        )
+
     def delete(self, namespace: str, name: str, *, snapshots: bool, outputs: bool) -> bool:
         """Stop a job and remove its folder; what its ranks wrote is moved out of it, unless ``outputs`` is set.
 
@@ -199,6 +227,15 @@ class LocalTarget:
         code_store.remove_unused(self.state)
         return snapshots
 
+    def history(self, namespace: str, name: str) -> JobHistory:
+        """What the job's folder and the folder of its snapshots say of its past."""
+        folder = self._open(namespace, name)
+        job = folder.job
+        near = launch.snapshot_dir(job.spec, self.state) or folder.path
+        command = interpreter.command(job.python, [names.HISTORY, str(near)])
+        lines = b"".join(snapshot_tool.output(command, job.library))
+        return folder_facts.history(folder, self._facts(folder), lines, now=time.time())
+
     def run_snapshot_tool(self, store: SnapshotStore, args: Sequence[str]) -> Iterator[bytes]:
         """The output of ``kittrain.rank.snapshots`` for a folder of snapshots, whose job may be deleted."""
         folder = self._path(store.namespace, store.name)
@@ -208,7 +245,9 @@ class LocalTarget:
         claim = job.spec.snapshots.claim if job else store.claim
         snapshots = launch.stored_dir(self.state, store.namespace, store.name, claim)
         if not (job or snapshots.is_dir()):
-            raise no_snapshots(store.name, "on this machine", f"see {self.state} for the snapshots of earlier jobs")
+            raise no_snapshots(
+                store.name, store.namespace, "on this machine", f"see {self.state} for the snapshots of earlier jobs"
+            )
         python, library = (job.python, job.library) if job else (sys.executable, "")
         return snapshot_tool.run(python, library, snapshots, args)
 
@@ -219,7 +258,8 @@ class LocalTarget:
         path = self._path(namespace, name)
         if not (path / "job.json").is_file():
             fix = "kitctl list -A shows all jobs"
-            raise NotFound(f"no job {name!r} in namespace {namespace!r} on this machine", fix=fix)
+            what = f"no job {name!r} in namespace {namespace!r} on this machine"
+            raise JobNotFound(what, name, namespace, fix=fix)
         return JobFolder(path)
 
     def _settle_outputs(self, folder: JobFolder, *, delete: bool, stored: Path | None) -> None:

@@ -8,6 +8,7 @@ import subprocess
 
 from kitctl.base.errors import ConflictError
 from kitctl.state.faults import FAULTS, FaultInjection
+from kitctl.targets.local import node_tools
 from kitctl.targets.local.folder import JobFolder
 from kitctl.targets.local.interpreter import with_library
 
@@ -39,7 +40,7 @@ def _agent(folder: JobFolder, injection: FaultInjection) -> int:
 
 
 def _within(folder: JobFolder, injection: FaultInjection, agent: int) -> None:
-    command = [folder.job.python, *injection.command("--agent", str(agent))]
+    command = node_tools.command(folder, injection.command("--agent", str(agent)))
     done = subprocess.run(
         command, check=False, capture_output=True, text=True, env=with_library(os.environ, folder.job.library)
     )

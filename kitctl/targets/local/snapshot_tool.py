@@ -11,7 +11,7 @@ from typing import Final
 
 from kitctl.base import names
 from kitctl.targets.conflicts import trainer_failed
-from kitctl.targets.local.interpreter import with_library
+from kitctl.targets.local.interpreter import command, with_library
 
 CHUNK_BYTES: Final = 1 << 20
 
@@ -22,11 +22,19 @@ def run(python: str, library: str, folder: Path, args: Sequence[str]) -> Iterato
     Raises:
         TargetError: it failed; with the last line of its stderr.
     """
-    command = [python, *names.SNAPSHOTS_COMMAND[1:], str(folder), *args]
+    return output(command(python, [*names.SNAPSHOTS, str(folder), *args]), library)
+
+
+def output(words: Sequence[str], library: str) -> Iterator[bytes]:
+    """The stdout of a tool of the trainer, as it arrives.
+
+    Raises:
+        TargetError: it failed; with the last line of its stderr.
+    """
     with (
         tempfile.TemporaryFile() as errors,  # a pipe would fill up, since it is read at the end only
         subprocess.Popen(
-            command,
+            words,
             env=with_library(os.environ, library),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -1,11 +1,13 @@
 """``python3 -m tests.cluster.kind COMMAND...``: creates and deletes the test cluster. Every command may be repeated.
 
-up      create the cluster, or what of it is missing
-image   build the trainer image from the repository's Dockerfile and push it, as localhost:5001/kitctl/trainer:<version>
-pause   freeze the nodes, which compute even without pods; `resume` and `up` let them go on
-down    delete the cluster, its volumes and the registry; what was built is kept
-stop    stop the docker daemon that `up` started
-forget  delete what was pushed and pulled; run it after `down`
+up           create the cluster, or what of it is missing
+controllers  install what few tests need, after `up`: JobSet, Kubeflow Trainer and Kueue
+image        build the trainer image from the repository's Dockerfile and push it, as
+             localhost:5001/kitctl/trainer:<version>
+pause        freeze the nodes, which compute even without pods; `resume` and `up` let them go on
+down         delete the cluster, its volumes and the registry; what was built is kept
+stop         stop the docker daemon that `up` started
+forget       delete what was pushed and pulled; run it after `down`
 """
 
 from __future__ import annotations
@@ -17,9 +19,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
-from kitjob.names import DEFAULT_IMAGE
 from tests.cluster.kind import addons, cluster, host, images, programs, stores
-from tests.cluster.kind.settings import BIN, HERE, KUBECONFIG, STORAGE, TORCH_IMAGE, TRAINER_IMAGE
+from tests.cluster.kind.settings import BIN, HERE, KUBECONFIG, STORAGE, TORCH_IMAGE, TRAINER_IMAGE, TRAINER_NAME
 from tests.cluster.kind.steps import alone, run, step
 from tools import system_changes
 
@@ -39,6 +40,11 @@ def up() -> None:
     _do(_nodes(published=published) | _cluster(published=published) | _addons())
     print(f"ready after {time.monotonic() - began:.0f} s\n")
     print(f"export KUBECONFIG={KUBECONFIG}\nexport PATH={BIN}:$PATH")
+
+
+def controllers() -> None:
+    """Install the controllers of `make test-controllers`, and wait until they are ready."""
+    _do(_controllers())
 
 
 def _nodes(*, published: bool) -> Steps:
@@ -66,19 +72,27 @@ def _addons() -> Steps:
         **_builds("helm"),
         "storage class": addons.storage_class,
         "second domain": addons.second_domain,
-        **_builds("training-operator", "jobset", "trainer"),
-        "kinds image": images.kinds,
+        **_builds("training-operator"),
+        "training operator image": images.training_operator,
         "training operator": addons.training_operator,
+        "definitions": addons.definitions,
+        "nodes ready": cluster.ready,
+        "add-ons ready": partial(addons.ready, addons.OPERATOR),
+        "platform chart": addons.platform,
+    }
+
+
+def _controllers() -> Steps:
+    return {
+        **_builds("jobset", "trainer", "kueue"),
+        "controllers image": images.controllers,
+        "Kueue image": images.kueue,
         "jobset": addons.jobset,
         "trainer": addons.trainer,
-        **_builds("kueue"),
-        "Kueue image": images.kueue,
         "Kueue": addons.kueue,
-        "pod groups": addons.pod_groups,
-        "nodes ready": cluster.ready,
-        "add-ons ready": addons.ready,
+        "controllers ready": partial(addons.ready, *addons.CONTROLLERS),
+        "webhooks answer": addons.webhooks,
         "queue positions": addons.queue_positions,
-        "platform chart": addons.platform,
     }
 
 
@@ -98,7 +112,9 @@ def image() -> None:
                 run, "docker", "build", "-t", TRAINER_IMAGE, "--build-arg", f"BASE_IMAGE={TORCH_IMAGE}", repository
             ),
             "push": partial(images.push, TRAINER_IMAGE),
-            "remove from nodes": partial(cluster.nodes_remove_image, DEFAULT_IMAGE),
+            "push torch": partial(images.push, TORCH_IMAGE),
+            "push default": images.push_default,
+            "remove from nodes": partial(cluster.nodes_remove_image, TRAINER_NAME),
             "pull on nodes": partial(cluster.nodes_pull, TRAINER_IMAGE),
         }
     )
@@ -140,7 +156,16 @@ def _do(steps: Steps) -> None:
         step(name, work)
 
 
-COMMANDS = {"up": up, "image": image, "pause": pause, "resume": resume, "down": down, "stop": stop, "forget": forget}
+COMMANDS = {
+    "up": up,
+    "controllers": controllers,
+    "image": image,
+    "pause": pause,
+    "resume": resume,
+    "down": down,
+    "stop": stop,
+    "forget": forget,
+}
 
 if __name__ == "__main__":
     if not sys.argv[1:] or set(sys.argv[1:]) - COMMANDS.keys():

@@ -7,24 +7,41 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import textwrap
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.cluster.kind.images import KINDS_IMAGE, KUEUE_IMAGE, pushed
+from tests.cluster.kind.images import CONTROLLERS_IMAGE, KUEUE_IMAGE, OPERATOR_IMAGE, pushed
 from tests.cluster.kind.programs import source
-from tests.cluster.kind.settings import CLUSTER, HERE, SECOND_DOMAIN, STATE
+from tests.cluster.kind.settings import CLUSTER, ENVIRON, HERE, SECOND_DOMAIN, STATE
 from tests.cluster.kind.steps import eventually, read, run, works
 
 CONTROL_PLANE: Final = f"{CLUSTER}-control-plane"
 VISIBILITY: Final = "kueue-visibility-server"
 _UNIT: Final = "etc/systemd/system/volumes.service"
-DEPLOYMENTS: Final = (
-    ("kubeflow", "training-operator"),
-    ("jobset-system", "jobset-controller-manager"),
-    ("kubeflow-system", "kubeflow-trainer-controller-manager"),
-    ("kueue-system", "kueue-controller-manager"),
-)
+# Namespaces and names of deployments.
+OPERATOR: Final = ("kubeflow", "training-operator")
+JOBSET: Final = ("jobset-system", "jobset-controller-manager")
+TRAINER: Final = ("kubeflow-system", "kubeflow-trainer-controller-manager")
+KUEUE: Final = ("kueue-system", "kueue-controller-manager")
+CONTROLLERS: Final = (JOBSET, TRAINER, KUEUE)
+# Module -> the folder of its definitions. kitctl finds out which of them a cluster has.
+DEFINITIONS: Final = {
+    "jobset": "config/components/crd/bases",
+    "trainer": "manifests/base/crds",
+    "kueue": "config/components/crd/bases",
+}
+
+
+# Of each controller one kind that its webhooks see.
+SEEN: Final = {
+    "jobset.x-k8s.io/v1alpha2": "JobSet",
+    "trainer.kubeflow.org/v1alpha1": "TrainJob",
+    "kueue.x-k8s.io/v1beta2": "ClusterQueue",
+}
 
 
 class Certificate(NamedTuple):
@@ -69,10 +86,10 @@ def second_domain() -> None:
 
 def training_operator() -> None:
     """Kubeflow's operator with PyTorchJob only: the other kinds' definitions would be five sixths of the manifests."""
-    if works("kubectl", "-n", "kubeflow", "get", "deployment", "training-operator"):
+    if _is_there(*OPERATOR):
         return  # see _once
     certificate = Certificate("training-operator-webhook-cert", "training-operator-ca", "training-operator.kubeflow")
-    folder = _kustomization("training-operator", "manifests", certificate)
+    folder = _kustomization("training-operator", "manifests", certificate, OPERATOR_IMAGE)
     definitions = folder / "upstream/base/crds/kustomization.yaml"
     definitions.write_text("resources: [kubeflow.org_pytorchjobs.yaml]\n", encoding="utf-8")
     run("kubectl", "apply", "--server-side", "--force-conflicts", "-k", folder)
@@ -81,14 +98,28 @@ def training_operator() -> None:
 def kueue() -> None:
     """Kueue, for the jobs of namespaces that have its label: those of all others must not depend on it."""
     certificate = Certificate("kueue-webhook-server-cert", "kueue-ca", "kueue-webhook-service.kueue-system")
-    _once("kueue", "config", *DEPLOYMENTS[3], certificate, KUEUE_IMAGE)  # half of that is one definition of 1.4 MB
+    _once("kueue", "config", *KUEUE, certificate, KUEUE_IMAGE)  # half of that is one definition of 1.4 MB
 
 
-def pod_groups() -> None:
-    """The definitions of PodGroups, for dry runs; no scheduler here reads them."""
+def definitions() -> None:
+    """Those of PodGroups, for dry runs, and those of controllers that are not there: jobs see the same API then.
+
+    A controller that is there has applied its own, with its webhooks in them.
+    """
+    for name, (namespace, deployment) in zip(DEFINITIONS, CONTROLLERS, strict=True):
+        if not _is_there(namespace, deployment):
+            bases = sorted((source(name) / DEFINITIONS[name]).glob("*_*.yaml"))
+            _apply(bases)
     coscheduling = source("scheduler-plugins") / "manifests/coscheduling/crd.yaml"
-    files = (coscheduling, HERE / "manifests/volcano-pod-group.yaml")
+    _apply([coscheduling, HERE / "manifests/volcano-pod-group.yaml"])
+
+
+def _apply(files: Iterable[Path]) -> None:
     run("kubectl", "apply", "--server-side", "--force-conflicts", *(f"--filename={file}" for file in files))
+
+
+def _is_there(namespace: str, deployment: str) -> bool:
+    return works("kubectl", "-n", namespace, "get", "deployment", deployment)
 
 
 def queue_positions() -> None:
@@ -110,12 +141,12 @@ def queue_positions() -> None:
 def jobset() -> None:
     """The JobSet controller. Its webhooks see JobSets and their pods only, so other jobs do not depend on it."""
     certificate = Certificate("jobset-webhook-server-cert", "jobset-ca", "jobset-webhook-service.jobset-system")
-    _once("jobset", "config", *DEPLOYMENTS[1], certificate)
+    _once("jobset", "config", *JOBSET, certificate)
 
 
 def trainer() -> None:
     """Kubeflow Trainer, whose kind is TrainJob."""
-    namespace, deployment = DEPLOYMENTS[2]
+    namespace, deployment = TRAINER
     certificate = Certificate("kubeflow-trainer-webhook-cert", "kubeflow-trainer-ca", f"{deployment}.{namespace}")
     _once("trainer", "manifests", namespace, deployment, certificate)
 
@@ -130,15 +161,15 @@ def platform() -> None:
 
 
 def _once(
-    name: str, upstream: str, namespace: str, deployment: str, certificate: Certificate, image: str = KINDS_IMAGE
+    name: str, upstream: str, namespace: str, deployment: str, certificate: Certificate, image: str = CONTROLLERS_IMAGE
 ) -> None:
     """Apply a controller's manifests, unless it is there: they would change its certificate, but not in its pod."""
-    if not works("kubectl", "-n", namespace, "get", "deployment", deployment):
+    if not _is_there(namespace, deployment):
         folder = _kustomization(name, upstream, certificate, image)
         run("kubectl", "apply", "--server-side", "--force-conflicts", "-k", folder)
 
 
-def _kustomization(name: str, upstream: str, certificate: Certificate, image: str = KINDS_IMAGE) -> Path:
+def _kustomization(name: str, upstream: str, certificate: Certificate, image: str) -> Path:
     folder = STATE / "manifests" / name
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(source(name) / upstream, folder / "upstream", copy_function=shutil.copyfile)
@@ -150,7 +181,22 @@ def _kustomization(name: str, upstream: str, certificate: Certificate, image: st
     return folder
 
 
-def ready() -> None:
-    """Wait for all of them."""
-    for namespace, name in DEPLOYMENTS:
+def ready(*deployments: tuple[str, str]) -> None:
+    """Wait for deployments."""
+    for namespace, name in deployments:
         run("kubectl", "-n", namespace, "rollout", "status", f"deployment/{name}", "--timeout=120s")
+
+
+def webhooks() -> None:
+    """Wait until the API server reaches the controllers' webhooks, which is later than their pods are ready."""
+    for version, kind in SEEN.items():
+        probe = {"apiVersion": version, "kind": kind, "metadata": {"name": "probe", "namespace": "default"}, "spec": {}}
+        reached = partial(_is_seen, json.dumps(probe))
+        eventually(reached, seconds=120, what=f"the API server reaches the webhook of {kind}")
+
+
+def _is_seen(probe: str) -> bool:
+    """Whether the webhooks of a kind were asked about an object, which they may refuse."""
+    command = ("kubectl", "create", "--dry-run=server", "-f", "-")
+    done = subprocess.run(command, check=False, env=ENVIRON, input=probe, capture_output=True, text=True)
+    return done.returncode == 0 or "denied the request" in done.stderr or "is invalid" in done.stderr

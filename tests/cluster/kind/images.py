@@ -19,6 +19,7 @@ from tests.cluster.kind.settings import (
     KIND_IMAGE,
     KUBERNETES,
     NODE_IMAGE,
+    PUBLIC_IMAGE,
     PUBLISHED_NODE,
     REGISTRY,
     STATE,
@@ -28,7 +29,8 @@ from tests.cluster.kind.steps import digest, finish, finished, read, run, works
 
 IMAGES: Final = HERE / "images"
 KUEUE_IMAGE: Final = f"{REGISTRY}/kitctl/kueue:test"
-KINDS_IMAGE: Final = f"{REGISTRY}/kitctl/kinds:test"
+OPERATOR_IMAGE: Final = f"{REGISTRY}/kitctl/training-operator:test"
+CONTROLLERS_IMAGE: Final = f"{REGISTRY}/kitctl/controllers:test"
 REGISTRY_IMAGE: Final = "kitctl/registry"
 CONTROL_PLANE: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "etcd", "coredns")
 CONTROL_PLANE_TARGETS: Final = ("pause", "kube-proxy", "coredns", "control-plane")  # as in control-plane.Dockerfile
@@ -196,20 +198,32 @@ def kueue() -> None:
     push(KUEUE_IMAGE)
 
 
-def kinds() -> None:
-    """The image of the controllers of kinds of job, pushed."""
-    build("kinds", KINDS_IMAGE, BIN / "training-operator", BIN / "jobset", BIN / "trainer")
-    push(KINDS_IMAGE)
+def training_operator() -> None:
+    """The image of the controller of PyTorchJobs, pushed."""
+    build("training-operator", OPERATOR_IMAGE, BIN / "training-operator")
+    push(OPERATOR_IMAGE)
+
+
+def controllers() -> None:
+    """The image of the controllers of JobSets and TrainJobs, pushed."""
+    build("controllers", CONTROLLERS_IMAGE, BIN / "jobset", BIN / "trainer")
+    push(CONTROLLERS_IMAGE)
 
 
 def torch_cpu() -> None:
-    """The CPU base of the trainer image; not pushed, since the trainer image contains its layers."""
+    """The CPU base of the trainer image."""
     build("torch-cpu", TORCH_IMAGE, Path("/etc/ssl/certs/ca-certificates.crt"))
 
 
 def push(image: str) -> None:
     """Push an image to the registry; only new layers are transferred."""
     run("docker", "push", "-q", image)
+
+
+def push_default() -> None:
+    """Push that base as the public image that jobs have which name none: nodes find docker.io's images here, too."""
+    run("docker", "tag", TORCH_IMAGE, PUBLIC_IMAGE)
+    push(PUBLIC_IMAGE)
 
 
 @cache

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,6 +97,23 @@ MODULES: Final = {
 }
 
 
+# Programs that may be this machine's own, and the arguments with which they tell their version.
+VERSIONS: Final = {"kind": ("version",), "helm": ("version", "--short")}
+
+
+def on_path(name: str, path: str = os.environ["PATH"]) -> str | None:
+    """A program of this machine with the major and minor version that is pinned here; None if there is none."""
+    found = shutil.which(name, path=os.pathsep.join(one for one in path.split(os.pathsep) if one != str(BIN)))
+    if found is None:
+        return None
+    try:
+        told = subprocess.run([found, *VERSIONS[name]], check=False, capture_output=True, text=True, timeout=30).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    version = re.search(r"v\d+\.\d+\.", told)
+    return found if version and MODULES[name].version.startswith(version[0]) else None
+
+
 def is_built(name: str) -> bool:
     """Whether a module's programs exist, in its pinned version and built by this Go."""
     return finished(f"built-{name}", _key(name)) and all((BIN / program).exists() for program in MODULES[name].programs)
@@ -105,11 +124,16 @@ def _key(name: str) -> str:
 
 
 def build(name: str) -> None:
-    """Build a module's programs, unless they exist already."""
+    """Build a module's programs, unless they exist already, here or in a fitting version on this machine's PATH."""
     if is_built(name):
         return
     module = MODULES[name]
     BIN.mkdir(parents=True, exist_ok=True)
+    for program in module.programs:
+        (BIN / program).unlink(missing_ok=True)  # it may be a link to a program that no longer fits
+    if name in VERSIONS and (found := on_path(name)):
+        (BIN / name).symlink_to(found)  # without a stamp: its version is asked for again next time
+        return
     folder = STATE / "go" / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -6,13 +6,14 @@ import os
 from pathlib import Path
 from typing import Final
 
+from kitjob import __version__
 from kitjob.names import DEFAULT_IMAGE
 
 HERE: Final = Path(__file__).parent
 _CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 # All state except for the machine's Debian packages and Go's own caches.
-STATE: Final = Path(os.environ.get("KITCTL_CLUSTER_STATE") or _CACHE / "kitctl-cluster")
+STATE: Final = Path(os.environ.get("KIT_CLUSTER_STATE") or _CACHE / "kitctl-cluster")
 BIN: Final = STATE / "bin"
 KUBECONFIG: Final = STATE / "kubeconfig"  # never the user's own
 SHARED: Final = STATE / "shared"  # contents of ReadWriteMany volumes; mounted into every node
@@ -28,8 +29,10 @@ REGISTRY_PORT: Final = int(os.environ.get("REGISTRY_PORT", "5001"))
 REGISTRY: Final = f"localhost:{REGISTRY_PORT}"  # the same name on this machine and on the nodes
 REGISTRY_CONTAINER: Final = "kitctl-registry"
 TORCH_IMAGE: Final = f"{REGISTRY}/kitctl/torch-cpu:sid"  # the BASE_IMAGE of the CPU trainer image
+PUBLIC_IMAGE: Final = f"{REGISTRY}/{DEFAULT_IMAGE}"  # the same: on the nodes, it stands for that of jobs that name none
 # Several checkouts that share a cluster each set another name.
-TRAINER_IMAGE: Final = f"{REGISTRY}/{os.environ.get('TRAINER_IMAGE_NAME') or DEFAULT_IMAGE}"
+TRAINER_NAME: Final = f"kitctl/trainer:{__version__}"  # what Dockerfile makes
+TRAINER_IMAGE: Final = f"{REGISTRY}/{os.environ.get('TRAINER_IMAGE_NAME') or TRAINER_NAME}"
 
 # A published node image. If set, no image is built: CI's matrix over Kubernetes versions uses this.
 KIND_IMAGE: Final = os.environ.get("KIND_IMAGE", "")

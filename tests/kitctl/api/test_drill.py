@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -98,7 +97,7 @@ def test_nodes_that_were_started_again_are_counted() -> None:
 
 
 def test_the_table() -> None:
-    well = replace(
+    well = msgspec.structs.replace(
         assess(INJECTION, INJECTED_AT, job(OLD), job(STEPPED), last_step=57),
         timings=RecoveryTimings(stop=0.5, first_step=1.0),
     )
@@ -112,8 +111,6 @@ def test_the_table() -> None:
 
 def test_the_command_within_a_node() -> None:
     assert INJECTION.command("--agent", "7") == [
-        "-P",
-        "-m",
         "kittrain.agent.fault_injection",
         "KILL",
         "--rank",
@@ -122,8 +119,6 @@ def test_the_command_within_a_node() -> None:
         "7",
     ]
     assert FaultInjection(fault="kill-agent", node=1).command() == [
-        "-P",
-        "-m",
         "kittrain.agent.fault_injection",
         "KILL",
     ]

@@ -9,15 +9,15 @@ import click
 import pytest
 
 from kitctl import cli
-from kitctl.base.errors import UsageError
+from kitctl.base.errors import TargetError, UsageError
 from kitctl.cli import common
 
-VERBS = Path(cli.__file__).parent
+FOLDER = Path(cli.__file__).parent
 
 
 def test_no_other_module_prints_or_prompts() -> None:
     """Otherwise ranks' output could control the terminal, or an irreversible action run without a prompt."""
-    modules = [*VERBS.glob("*.py"), VERBS.parent / "__main__.py"]
+    modules = [*FOLDER.glob("*.py"), FOLDER.parent / "__main__.py"]
     printing = [path.name for path in modules if re.search(r"click\.(echo|secho|confirm)|\bprint\(", path.read_text())]
     assert printing == ["common.py"]
 
@@ -49,3 +49,13 @@ def test_in_a_terminal_the_user_is_prompted(answer: str, monkeypatch: pytest.Mon
         return
     with pytest.raises(click.Abort):
         common.confirm("delete all?", yes=False)
+
+
+def test_a_file_is_written_whole_or_its_error_is_told_and_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in ("absent", "file"):
+        with pytest.raises(TargetError, match=r"x\.svg cannot be written: No"):
+            common.save(tmp_path / folder / "x.svg", [b"<svg/>"])
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+    assert common.save(tmp_path / "x.svg", [b"<svg", b"/>"]) == 6
+    assert (tmp_path / "x.svg").read_bytes() == b"<svg/>"

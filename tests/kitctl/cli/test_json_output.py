@@ -1,4 +1,4 @@
-"""The output of each verb with `-o json` conforms to docs/output.schema.json."""
+"""The output of each command with `-o json` conforms to docs/output.schema.json."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ import pytest
 import kitctl
 from kitctl.api.drill import Drill
 from kitctl.cli.main import main
-from kitctl.output import API_VERSION
+from kitctl.output.documents import API_VERSION
 from kitctl.output.schema import output_schema
 from kitctl.state.faults import FaultResult
+from kitctl.state.stacks import NodeStacks
 from kitctl.targets import Change
 from kitctl.targets.local.local_target import LocalTarget
 from kitjob import history, record, typed
 from kitjob.report import NodeAssignment, PastFailure, Progress, RecoveryTimings, Report, Termination
-from tests.kitctl.localjobs import ended_job, running_job
+from kitjob.stacks import RankStack, StackFrame, ThreadStack
+from tests.kitctl.localjobs import ended_job, running_job, write_history
 
 DOCS = Path(__file__).parents[3] / "docs"
 TIMINGS = RecoveryTimings(cause="node 1 is lost", stop=0.1, form=0.2)
@@ -83,6 +85,8 @@ ANSWERS: dict[str, Any] = {
     "show": DETAILS,
     "audit": history.Audit(proofs=(PROOF,), unusable=()),
 }
+THREAD = ThreadStack(main=True, frames=(StackFrame(file="train.py", line=3, function="main"),))
+STACKS = [NodeStacks(node=0, ranks=(RankStack(rank=0, pid=7, threads=(THREAD,)),)), NodeStacks(node=1, note="gone")]
 RESULT = FaultResult(
     fault="kill-rank", target="rank 0 (node 0)", time=1.0, formed=1.5, timings=TIMINGS, phase="Running", recovered=True
 )
@@ -99,7 +103,7 @@ def strict_schema() -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def _target(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KITCTL_TARGET", "local")
-    ended_job("job", "Failed", failure=FAILURE, report=REPORT, lines=("[rank 0]: epoch 1",))
+    write_history(ended_job("job", "Failed", failure=FAILURE, report=REPORT, lines=("[rank 0]: epoch 1",)))
 
     def answers(_target: LocalTarget, _store: object, args: tuple[str, ...]) -> Iterator[bytes]:
         yield typed.dump(ANSWERS[args[0]])
@@ -108,6 +112,7 @@ def _target(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalTarget, "submit", lambda _target, submission: running_job(submission.spec.name))
     changes = [Change(before=None, after={"kind": "Service", "metadata": {"name": "job"}}, refusal="quota")]
     monkeypatch.setattr(LocalTarget, "preview", lambda _target, _submission: changes)
+    monkeypatch.setattr(LocalTarget, "stacks", lambda *_: STACKS)
     monkeypatch.setattr(Drill, "require_running", lambda drill: drill.target.job(drill.namespace, drill.name))
     monkeypatch.setattr(Drill, "run", lambda _drill, _selector, **_: iter([RESULT]))
 
@@ -141,12 +146,17 @@ def valid(text: str) -> dict[str, Any]:
         (("snapshots", "verify", "job"), "SnapshotList", 0),
         (("snapshots", "show", "job"), "Snapshot", 0),
         (("audit", "job"), "AuditReport", 0),
+        (("stacks", "job"), "StackReport", 0),
         (("logs", "job"), "LogLine", 0),
+        (("events", "job"), "EventList", 0),
+        (("goodput", "job"), "Goodput", 0),
+        (("goodput", "-A"), "GoodputList", 0),
+        (("plot", "job"), "SeriesList", 0),
         (("version",), "Version", 0),
     ],
     ids=str,
 )
-def test_every_verb_prints_an_object_of_the_schema(
+def test_every_command_prints_an_object_of_the_schema(
     words: tuple[str, ...], kind: str, exit_code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert printed(*words, capsys=capsys, exit_code=exit_code)["kind"] == kind

@@ -12,6 +12,7 @@ import pytest
 from kitctl.cli.main import main
 from kitctl.targets.local.locks import acquire_lock
 from kitctl.targets.local.records import Result
+from kitjob.report import NodeAssignment, PastFailure, Report, Termination
 from tests.kitctl.localjobs import append_line, ended_job, running_job
 
 LINES = (
@@ -91,3 +92,63 @@ def test_follow_continues_after_the_tail_until_the_job_ends() -> None:
         job.write(Result(phase="Succeeded", time=200.0))
         assert process.stdout.read() == ""
     assert process.returncode == 0
+
+
+THREE = Report(
+    formed=102.0,
+    world_size=3,
+    nodes={"0": NodeAssignment(ranks=(0, 1)), "1": NodeAssignment(ranks=(2, 2))},
+)
+
+
+@pytest.mark.parametrize("follow", [(), ("-f",), ("--tail", "1"), ("-f", "--tail", "1")])
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("--rank", "9"), "job 'three' has no rank 9\nfix: its ranks are 0-2, 5\n"),
+        (("--rank", "7", "--rank", "8", "--rank", "1"), "job 'three' has no rank 7-8\nfix: its ranks are 0-2, 5\n"),
+        (("--node", "4"), "job 'three' has no node 4\nfix: its nodes are 0-1\n"),
+    ],
+)
+def test_a_rank_or_node_that_there_is_not_is_an_error_that_names_those_there_are(
+    words: tuple[str, ...], error: str, follow: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended_job("three", lines=("[rank 0]: a", "[rank 5]: of a larger world"), report=THREE, nodes=3)
+    assert main(["logs", "three", *follow, *words, "--target", "local"]) == 102
+    assert capsys.readouterr().err == f"error: {error}"
+
+
+@pytest.mark.parametrize("follow", [(), ("-f",)])
+@pytest.mark.parametrize(("rank", "printed"), [("0", "[rank 0]: a\n"), ("5", "[rank 5]: old\n"), ("2", "")])
+def test_a_rank_that_is_silent_or_was_one_of_a_larger_world_is_none(
+    rank: str, printed: str, follow: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended_job("three", lines=("[rank 0]: a", "[rank 5]: old"), report=THREE, nodes=3)
+    assert main(["logs", "three", *follow, "--rank", rank, "--target", "local"]) == 0
+    assert capsys.readouterr().out == printed
+
+
+def test_a_job_without_ranks_so_far_may_get_any(capsys: pytest.CaptureFixture[str]) -> None:
+    ended_job("early", lines=("[agent 0]: starts",))
+    assert main(["logs", "early", "--rank", "9", "--target", "local"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_in_a_terminal_equal_lines_are_folded_and_a_pipe_gets_all(capsys: pytest.CaptureFixture[str]) -> None:
+    ended_job("warns", lines=("[rank 0]: warning",) * 50)
+    assert in_a_terminal("logs", "warns") == "[rank 0]: warning\n[rank 0]: ... 49 more like this\n"
+    assert in_a_terminal("logs", "warns", "-f") == "[rank 0]: warning\n[rank 0]: ... 49 more like this\n"
+    assert in_a_terminal("logs", "warns", "--full") == "[rank 0]: warning\n" * 50
+    assert main(["logs", "warns", "--target", "local"]) == 0
+    assert capsys.readouterr().out == "[rank 0]: warning\n" * 50
+
+
+def test_failed_ranks_are_those_of_all_rounds(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = tuple(f"[rank {rank}]: {word}" for rank, word in enumerate(("zero", "one", "two", "three")))
+    earlier = Report(failures=(PastFailure(time=1.0, node=0, rank=1, cause="exit code 3"),))
+    failure = Termination(outcome="fatal", reason="rank 3 failed", rank=3, node=0)
+    ended_job("broken", "Failed", failure=failure, report=earlier, lines=lines)
+    assert main(["logs", "broken", "--failed", "--target", "local"]) == 0
+    assert capsys.readouterr().out == "[rank 1]: one\n[rank 3]: three\n"
+    assert main(["logs", "job", "--failed", "--target", "local"]) == 102
+    assert "no rank of job 'job' has failed" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kitctl
-from kitctl.cli import VERBS
+from kitctl.cli import COMMANDS
 from kitctl.cli.main import main
 from kitctl.render import templates
 
@@ -45,9 +45,9 @@ def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, 
         (["-f", "absent.yaml"], "absent.yaml", "does not exist"),
     ],
 )
-@pytest.mark.parametrize("verb", [["render"], ["submit", "--dry-run=client"]])
+@pytest.mark.parametrize("command", [["render"], ["submit", "--dry-run=client"]])
 def test_invalid_input_names_field_and_fix_and_creates_nothing(
-    verb: list[str],
+    command: list[str],
     arguments: list[str],
     field: str,
     fix: str,
@@ -59,7 +59,7 @@ def test_invalid_input_names_field_and_fix_and_creates_nothing(
     Path("unknown.yaml").write_text("polcy: {}\n")
     Path("broken.yaml").write_text("env: [\nnodes: }\n")
     before = sorted(tmp_path.rglob("*"))
-    code, out, err = run(*verb, *arguments, capsys=capsys)
+    code, out, err = run(*command, *arguments, capsys=capsys)
     assert code == 2
     assert field in err
     assert fix in err
@@ -81,19 +81,19 @@ def test_render_has_no_effect_but_its_output(
     assert cache.stat().st_mode & 0o777 == 0o700, "a compiled template is code: other users must not write it"
 
 
-def test_an_unknown_verb_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "did you mean submit?" in run("sumbit", capsys=capsys)[2]
+def test_an_unknown_command_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "did you mean submit (" in run("sumbit", capsys=capsys)[2]
     code, _, err = run("frobnicate", capsys=capsys)
     assert code == 2
     assert "see kitctl --help" in err
 
 
-def test_help_lists_every_verb_by_section(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_every_command_by_section(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run("--help", capsys=capsys)
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines() if line[:2] == "  " and line.split()[:1][0] in VERBS] == list(
-        VERBS
-    )
+    assert [
+        line.split()[0] for line in out.splitlines() if line[:2] == "  " and line.split()[:1][0] in COMMANDS
+    ] == list(COMMANDS)
 
 
 def test_versions(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +106,7 @@ def test_completion_scripts_complete_kitctl(shell: str, capsys: pytest.CaptureFi
     assert "_KITCTL_COMPLETE" in run("completion", shell, capsys=capsys)[1]
 
 
-def test_completion_completes_verbs() -> None:
+def test_completion_completes_commands() -> None:
     environment = {**os.environ, "_KITCTL_COMPLETE": "bash_complete", "COMP_WORDS": "kitctl sus", "COMP_CWORD": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "kitctl"], env=environment, capture_output=True, text=True, check=False

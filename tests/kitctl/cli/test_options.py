@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from kitctl.base.field_type import FieldType
-from kitctl.cli import VERBS, cli, values
-from kitctl.cli.command import ALIASES, GROUPS
+from kitctl.cli import COMMANDS, cli, values
+from kitctl.cli.command import ALIASES, GROUPS, LongCommand
 from kitctl.cli.flags import FLAGS, Flag
 from kitctl.cli.options import JobCommand, job_options
 from kitctl.input.job_request import JobRequest
@@ -101,7 +101,7 @@ def test_every_alias_belongs_to_a_documented_option() -> None:
     assert not {f"--{alias}" for alias in ALIASES} & documented
 
 
-def test_aliases_work_for_other_verbs_too() -> None:
+def test_aliases_work_for_other_commands_too() -> None:
     result = CliRunner().invoke(cli, ["scale", "job", "--nnodes", "0"])
     assert "0 is not in the range" in result.output
 
@@ -158,29 +158,42 @@ def test_every_flag_sets_an_existing_field() -> None:
 
 
 def commands() -> Iterator[tuple[str, ...]]:
-    for verb in VERBS:
-        command = cli.get_command(click.Context(cli), verb)
-        yield (verb,)
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        yield (name,)
         if isinstance(command, click.Group):
-            yield from ((verb, name) for name in command.commands)
+            yield from ((name, part) for part in command.commands)
 
 
-def help_of(*words: str) -> str:
-    result = CliRunner().invoke(cli, [*words, "--help"], terminal_width=100)
+def help_of(*words: str, option: str = "--help") -> str:
+    result = CliRunner().invoke(cli, [*words, option], terminal_width=100)
     assert result.exit_code == 0, result.output
     return result.output
 
 
 @pytest.mark.parametrize("words", [*commands()], ids=" ".join)
-def test_the_help_of_every_verb_has_examples_and_groups(words: tuple[str, ...]) -> None:
+def test_the_help_of_every_command_has_examples_and_groups(words: tuple[str, ...]) -> None:
     text = help_of(*words)
     assert "Examples:" in text
     assert f"kitctl {' '.join(words)}" in text.partition("Examples:")[2]
-    assert "\nOptions:\n" not in text or words == ("snapshots",)
+    assert "\nOptions:\n" not in text or words in {("snapshots",), ("config",)}
+
+
+@pytest.mark.parametrize("words", [*commands()], ids=" ".join)
+def test_help_fits_a_terminal_and_help_all_has_every_option(words: tuple[str, ...]) -> None:
+    shown = help_of(*words).splitlines()
+    assert len(shown) <= 40
+    command = cli.get_command(click.Context(cli), words[0])
+    if isinstance(command, LongCommand):
+        told = help_of(*words, option="--help-all")
+        for option in command.params:
+            if isinstance(option, click.Option) and not option.hidden:
+                assert max(option.opts, key=len) in told
 
 
 def test_the_options_of_a_job_are_shown_in_groups() -> None:
-    headings = [line[:-1] for line in help_of("submit").splitlines() if line.endswith(":") and not line.startswith(" ")]
+    all_help = help_of("submit", option="--help-all")
+    headings = [line[:-1] for line in all_help.splitlines() if line.endswith(":") and not line.startswith(" ")]
     assert headings == [group for group in GROUPS if group not in {"Fault", "Filter"}]
 
 
@@ -216,7 +229,7 @@ def test_help_shows_the_default_of_the_spec(flag: Flag) -> None:
         value = value[key]
     expected = WORDS.get(f"--{flag.parameter.replace('_', '-')}") or ("none" if value in (None, "", {}) else str(value))
     assert flag.default == expected
-    assert f"[default: {expected}]" in " ".join(help_of("submit").split())
+    assert f"[default: {expected}]" in " ".join(help_of("submit", option="--help-all").split())
 
 
 def test_flags_and_a_file_make_one_job(tmp_path: Path) -> None:

@@ -97,8 +97,8 @@ def test_render_and_dry_run_warn_about_credentials(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "mine")
-    for verb in (["render"], ["submit", "--dry-run=client"]):
-        assert main([*verb, "-e", "WANDB_API_KEY", "-o", "name"]) == 0
+    for command in (["render"], ["submit", "--dry-run=client"]):
+        assert main([*command, "-e", "WANDB_API_KEY", "-o", "name"]) == 0
         stderr = capsys.readouterr().err
         assert stderr.count("warning: env.WANDB_API_KEY looks like a credential") == 1
         assert "mine" not in stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kitctl.base.errors import SpecError
+from kitctl.code import trainer_package
 from kitctl.code.code_tree import NO_SOURCES
 from kitctl.code.sources import SOURCES_LIMIT, sources
 from kitctl.spec.job_spec import JobSpec
@@ -31,7 +32,13 @@ def test_a_relative_script_is_sent_and_an_absolute_one_is_in_the_image(folder: P
     assert travelling(folder) == {"train.py": "# train.py ü\n"}
     assert travelling(folder, "./train.py") == {"train.py": "# train.py ü\n"}
     assert travelling(folder, "/opt/train.py") == {}
-    assert sources(JobSpec(name="job"), folder) == NO_SOURCES, "a module is the image's"
+    found = sources(JobSpec(name="job"), folder)
+    assert (dict(found.files), found.folders) == ({}, ()), "a module is the image's, or the trainer's"
+
+
+def test_the_trainer_is_sent_unless_the_image_has_it(folder: Path) -> None:
+    assert sources(JobSpec(name="job", trainer="image"), folder) == NO_SOURCES
+    assert sources(JobSpec(name="job"), folder).trainer == trainer_package.load()
 
 
 def test_folders_and_globs_are_sent_without_hidden_files(folder: Path) -> None:

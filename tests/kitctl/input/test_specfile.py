@@ -13,7 +13,7 @@ from kitctl.input.job_request import JobRequest, merge, nested
 from kitctl.kinds import KINDS
 from kitctl.spec.job_spec import JobSpec
 from kitctl.spec.rules import name_limit
-from kitjob.names import DEFAULT_COMMAND, DEFAULT_IMAGE
+from kitjob.names import DEFAULT_COMMAND
 
 
 def build(*settings: str, file: Path | None = None, suffix: str = "", **flags: Any) -> JobSpec:
@@ -39,7 +39,7 @@ def job_file(tmp_path: Path) -> Path:
 
 def test_without_a_command_the_default_workload_runs() -> None:
     spec = build()
-    assert (spec.name, spec.command, spec.image) == ("digits", DEFAULT_COMMAND, DEFAULT_IMAGE)
+    assert (spec.name, spec.command, spec.image) == ("digits", DEFAULT_COMMAND, "auto")
 
 
 def test_flags_win_over_the_file_key_by_key(job_file: Path) -> None:
@@ -53,14 +53,12 @@ def test_settings_win_over_flags(job_file: Path) -> None:
     assert build("nodes=5", "snapshots.keep=2", file=job_file, nodes=3).nodes == 5
 
 
-def test_the_file_overrides_the_users_defaults(job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    defaults = tmp_path / "config" / "kitctl" / "defaults.yaml"
-    defaults.parent.mkdir(parents=True)
-    defaults.write_text("image: from-defaults\nnamespace: team\n")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    assert build().image == "from-defaults"
-    assert (build(file=job_file).image, build(file=job_file).namespace) == ("from-file", "team")
-    assert build(file=job_file, image="from-flag").image == "from-flag"
+def test_the_file_overrides_the_users_profile(job_file: Path) -> None:
+    ours = {"image": "from-profile", "namespace": "team"}
+    assert specfile.build(JobRequest(defaults=ours)).image == "from-profile"
+    given = specfile.build(JobRequest(file=job_file, defaults=ours))
+    assert (given.image, given.namespace) == ("from-file", "team")
+    assert specfile.build(JobRequest(job_file, {"image": "from-flag"}, defaults=ours)).image == "from-flag"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +100,7 @@ def test_spellings_of_one_size_give_one_spec() -> None:
         ("env.EMPTY=", ("env", "EMPTY"), ""),
         ("env.EQUATION=a=b", ("env", "EQUATION"), "a=b"),
         ("policy.backoffLimit=5", ("policy", "backoff_limit"), 5),
-        ("policy.deadline=90", ("policy", "deadline"), "90"),
+        ("policy.deadline=90s", ("policy", "deadline"), "90s"),
         ("snapshots.enabled=false", ("snapshots", "enabled"), False),
         (
             "scheduling.nodeSelector.kubernetes.io/hostname=7",
@@ -133,6 +131,12 @@ def test_set_converts_to_the_fields_type(setting: str, where: tuple[str, ...], v
         ({"gpusPerNode": -1}, "gpusPerNode: -1 is not allowed; fix: give a whole number of at least 0"),
         ({"kind": "Job"}, f'kind: "Job" is not allowed; fix: give one of {", ".join(("auto", *KINDS))}'),
         ({"policy": {"ttl": "soon"}}, 'policy.ttl: "soon" is not allowed; fix: write it like 90s or 1h30m'),
+        ({"policy": {"deadline": "12"}}, "policy.deadline: 12 has no unit; fix: write 12s, 12m or 12h"),
+        (
+            {"sharedMemory": "4GB"},
+            "sharedMemory: 4GB has a unit that Kubernetes lacks; fix: write 4Gi, or 4G for powers of ten",
+        ),
+        ({"resources": {"limits": {"memory": "4"}}}, "resources.limits.memory: 4 has no unit; fix: write 4Gi or 4Mi"),
         (
             {"volumes": [{"claim": "x"}]},
             "volumes[0].mountPath: is missing; fix: give text; quote what looks like a number",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+import kitctl
 from kitctl.base.errors import SpecError
 from kitctl.code.code_tree import Sources
 from kitctl.kinds.job_set import SET_NAME
@@ -105,4 +106,4 @@ def test_a_pod_belongs_to_a_job_only_if_it_is_younger() -> None:
 
 def test_the_platform_chart_has_the_trainer_image_of_this_version() -> None:
     values = yaml.safe_load((PLATFORM / "values.yaml").read_text())
-    assert values["image"] == JobSpec().image
+    assert values["image"] == f"kitctl/trainer:{kitctl.__version__}"

@@ -57,7 +57,7 @@ def test_any_text_reaches_the_process_unchanged(texts: list[str]) -> None:
     (job,) = yaml.safe_load_all(render.to_yaml(render.manifests(spec)[-1:]))
     container = job["spec"]["template"]["spec"]["containers"][0]
     got = [expanded(text, env) for text in container["args"]]
-    assert got == [*names.AGENT_COMMAND, "--", *spec.command, *texts]
+    assert got == [*names.PYTHON, names.AGENT, "--", *spec.command, *texts]
     values = {variable["name"]: expanded(variable.get("value", ""), env) for variable in container["env"]}
     assert {name: values[name] for name in env} == env
 
@@ -68,7 +68,7 @@ def test_any_text_reaches_the_process_unchanged(texts: list[str]) -> None:
         (Policy(), None, None),
         (Policy(ttl="7d"), None, 604800),
         (Policy(deadline="12h"), 43200, None),
-        (Policy(deadline="90", ttl="0"), 90, 0),
+        (Policy(deadline="90s", ttl="0"), 90, 0),
     ],
 )
 @pytest.mark.parametrize("kind", ["IndexedJob", "PyTorchJob"])
@@ -98,8 +98,8 @@ def test_a_pod_without_resources_gets_default_requests(given: Resources, expecte
     assert resources(JobSpec(name="job", resources=given)) == expected
 
 
-AMOUNTS = st.dictionaries(
-    st.sampled_from(["cpu", "memory"]), st.sampled_from(["1m", "100m", "1", "1Mi", "512Mi", "1T"])
+AMOUNTS = st.fixed_dictionaries(
+    {}, optional={"cpu": st.sampled_from(["1m", "100m", "1", "4"]), "memory": st.sampled_from(["1Mi", "512Mi", "1T"])}
 )
 
 

@@ -70,7 +70,7 @@ def facts(*given: NodeFacts, progress: Progress | None = None, **more: Any) -> J
 
 
 def found(job: JobFacts) -> dict[str, Finding]:
-    return {finding.check: finding for finding in check_job(job)}
+    return {finding.check: finding for finding in check_job(job, 1000.0)}
 
 
 def test_a_training_job_has_no_warnings() -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from kitctl.state.facts import JobFacts, NodeFacts, QueueFacts
+from kitctl.state.facts import JobFacts, NodeFacts, QueuePosition
 from kitctl.state.phase import derive
 from kitjob import record
 from kitjob.report import NodeAssignment, PastFailure, Preparation, Progress, Report, Termination
@@ -42,7 +42,7 @@ FORMED = Report(
     nodes={"0": NodeAssignment(group_rank=1, ranks=(2, 3)), "1": NodeAssignment(group_rank=0, ranks=(0, 1))},
     progress=Progress(step=7, loss=0.5),
 )
-WAITS = QueueFacts(name="team", state="Waiting")
+WAITS = QueuePosition(name="team", state="Waiting")
 
 
 @pytest.mark.parametrize(

@@ -77,11 +77,8 @@ def test_a_permanent_failure_is_fatal_with_the_first_ranks_traceback(tmp_path: P
     assert "worker.py" not in output
 
 
-@pytest.mark.parametrize("rendezvous", ["hub", pytest.param("c10d", marks=pytest.mark.long)])
 @pytest.mark.parametrize("failing", [0, 1])
-def test_all_nodes_end_with_the_reason_of_the_one_that_fails_permanently(
-    tmp_path: Path, failing: int, rendezvous: str
-) -> None:
+def test_all_nodes_end_with_the_reason_of_the_one_that_fails_permanently(tmp_path: Path, failing: int) -> None:
     script = tmp_path / "failing.py"
     script.write_text(
         "import os, time\n"
@@ -91,7 +88,7 @@ def test_all_nodes_end_with_the_reason_of_the_one_that_fails_permanently(
         "time.sleep(600)\n"
     )
     other = 1 - failing
-    with Nodes(tmp_path, str(script), PET_MAX_RESTARTS="0", KIT_RENDEZVOUS_BACKEND=rendezvous) as nodes:
+    with Nodes(tmp_path, str(script), PET_MAX_RESTARTS="0") as nodes:
         nodes.start(0, 1)
         assert nodes.wait(failing) == 78
         assert nodes.wait(other) == 78

@@ -39,6 +39,13 @@ def test_the_last_line_is_not_a_librarys_message_at_exit() -> None:
     lines = ["no data", "[rank0]:[W1122 10:11:12.13 ProcessGroup.cpp:1] Warning: not destroyed", "  ", ""]
     assert last_line(lines) == "no data"
     assert last_line([]) == ""
+    caught = [
+        "Error executing job with overrides: []",
+        "Traceback (most recent call last):",
+        "RuntimeError: no such model",
+    ]
+    advice = "Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace."
+    assert last_line([*caught, "", advice]) == "RuntimeError: no such model"
 
 
 def test_an_error_without_an_inner_one_is_unchanged() -> None:

@@ -14,6 +14,7 @@ from kittrain.outcome import termination
 from kittrain.outcome.causes import cause_of
 from kittrain.outcome.failures import Failure
 from kittrain.outcome.termination import Ending
+from kittrain.system.texts import kept_error, kept_traceback
 
 LIMIT = 4096  # bytes: Kubernetes truncates there
 
@@ -79,3 +80,22 @@ def test_a_message_that_cannot_be_written_is_ignored(tmp_path: Path) -> None:
     termination.write(None, ending(), node_index=0)
     termination.write(tmp_path / "message", ending(), node_index=0)
     assert json.loads((tmp_path / "message").read_bytes())["outcome"] == "fatal"
+
+
+def test_a_deep_traceback_keeps_the_users_call_and_a_long_error_leaves_room_for_it() -> None:
+    calls = ['  File "train.py", line 9, in <module>', "    main(parse())"]
+    deep = [
+        "Traceback (most recent call last):",
+        *calls,
+        *['  File "train.py", line 3, in walk', "    walk(n + 1)"] * 2000,
+    ]
+    traceback = kept_traceback("\n".join([*deep, f"ValueError: {'y' * 1_000_000}"]))
+    end = ending(error=kept_error(f"ValueError: {'y' * 1_000_000}"), traceback=traceback)
+    data = termination.message(end, node_index=0)
+    content = json.loads(data)
+    assert len(data) <= LIMIT
+    first, *lines = content["traceback"].split("\n")
+    assert [first, *lines[:2]] == deep[:3]
+    assert [line for line in lines if line.startswith("  [... ")]
+    assert lines[-1].startswith("ValueError: yyy"), "a whole line, not its end"
+    assert 500 < len(content["error"]) < 1000

@@ -1,4 +1,4 @@
-"""Files in MNIST's format, of real images: scikit-learn's digits, enlarged."""
+"""Files in MNIST's format, of real images: the digits, enlarged."""
 
 from __future__ import annotations
 

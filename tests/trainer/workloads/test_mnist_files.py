@@ -25,7 +25,7 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def check(train: TensorDataset, test: TensorDataset) -> None:
-    """They are scikit-learn's."""
+    """They are the digits."""
     for found, original in zip((train, test), digits(), strict=True):
         assert found.tensors[0].dtype == torch.uint8
         assert found.tensors[0].shape == (len(original), 1, 28, 28)

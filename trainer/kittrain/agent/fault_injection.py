@@ -64,11 +64,16 @@ def rank_of(agent: int, rank: int) -> int:
     Raises:
         SystemExit: it has no such rank.
     """
-    for process in processes():
-        # A rank leads a session and is a child of the agent; processes that it started write to the same pipe.
-        if process.parent == agent and process.session == process.pid and rank in _writes_as(process.pid):
-            return process.pid
-    sys.exit(f"rank {rank} does not run here")
+    if rank not in (found := ranks_of(agent)):
+        sys.exit(f"rank {rank} does not run here")
+    return found[rank]
+
+
+def ranks_of(agent: int) -> dict[int, int]:
+    """The process ids of an agent's ranks, by rank."""
+    # A rank leads a session and is a child of the agent; processes that it started write to the same pipe.
+    leaders = [one.pid for one in processes() if one.parent == agent and one.session == one.pid]
+    return {rank: pid for pid in leaders for rank in _writes_as(pid)}
 
 
 def processes() -> Iterator[Process]:

@@ -63,7 +63,7 @@ def main(argv: Sequence[str]) -> int:
     if not node.warm_workers or sys.platform != "linux":
         return 1
     share_cores(node, os.environ)
-    agent.load(node)
+    agent.load()
     imported_in = preload()
     if cuda.initialized():
         return 1

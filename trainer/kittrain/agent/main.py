@@ -6,25 +6,26 @@ code tells Kubernetes, or the local supervisor, whether to restart the node (``k
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 import os
 import sys
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import kitjob
 from kitjob.names import EXIT_CODES
 from kittrain.agent.processes.pod_supervisor import supervise
 from kittrain.agent.processes.supervision import Supervision
 from kittrain.agent.processes.zygote import Zygote
 from kittrain.agent.rendezvous.hub_process import hub_process
 from kittrain.agent.rendezvous.settings import RendezvousSettings
+from kittrain.agent.report.history import History
 from kittrain.agent.report.last_step import report_last_step
 from kittrain.agent.report.log_copy import LogCopy, open_log_copy
 from kittrain.agent.rounds.drain import Drain, DrainRequested
@@ -44,6 +45,7 @@ from kittrain.outcome.marker import finished
 from kittrain.outcome.termination import Ending
 from kittrain.system import console
 from kittrain.system.apiserver import ApiError
+from kittrain.system.child_processes import show_as
 from kittrain.system.console import log
 from kittrain.system.imports import without_gc
 from kittrain.system.parent_death import adopt_orphans
@@ -55,12 +57,12 @@ if TYPE_CHECKING:
 
 
 def start(arguments: list[str]) -> int:
-    """Run the node, in a pod under a supervisor; returns the exit code."""
+    """Run the node, in a pod under a supervisor, which is the init of a container without one; returns the code."""
     try:
         node = node_env()
     except EnvError as error:
         return _misconfigured(error)
-    if node.run.restart_in_place and sys.platform == "linux":
+    if sys.platform == "linux" and (node.run.restart_in_place or os.getpid() == 1):
         return supervise(node, partial(main, arguments))
     return main(arguments)
 
@@ -74,12 +76,19 @@ def main(arguments: list[str], supervision: Supervision | None = None) -> int:
         node = node_env()
     except EnvError as error:
         return _misconfigured(error)
+    show_as(f"kit-agent-{node.node_index}")
     if supervision:
         node = replace(node, agent_restarts=supervision.restart.count, restart_cause=supervision.restart.cause)
     with _log_copy(node, supervision.started if supervision else time.time()) as log_copy:
         if node.agent_restarts:
             log(node.node_index, f"started again in place, restart {node.agent_restarts}: {node.restart_cause}")
-        ending = _run(node, command, drain, log_copy, supervision)
+        history = History(node, partial(log, node.node_index))
+        ending = _run(node, command, drain, log_copy, supervision, history)
+        history.state("exit")
+        history.event(
+            "drained" if ending.outcome == "drained" else "ended", outcome=ending.outcome, cause=ending.reason
+        )
+        history.close()
         termination.write(node.termination_log, ending, node_index=node.node_index)
         log(node.node_index, ending.summary)
     return node.run.exit_codes[ending.outcome]
@@ -139,10 +148,15 @@ def _ambiguous(node: NodeEnv, mark: Path) -> Ending:
 
 
 def _run(
-    node: NodeEnv, command: list[str], drain: Drain, log_copy: LogCopy | None, supervision: Supervision | None
+    node: NodeEnv,
+    command: list[str],
+    drain: Drain,
+    log_copy: LogCopy | None,
+    supervision: Supervision | None,
+    history: History,
 ) -> Ending:
-    if node.run.kitctl not in {"", version()}:
-        log(node.node_index, f"warning: kitctl is version {node.run.kitctl}, but the image has version {version()}")
+    if node.run.kitctl not in {"", kitjob.__version__}:
+        log(node.node_index, f"warning: kitctl is version {node.run.kitctl}, but kittrain is {kitjob.__version__}")
     try:
         with drain.interruptible():
             node = with_run_uid(node, os.environ, partial(log, node.node_index))
@@ -152,7 +166,8 @@ def _run(
             return ending
         with drain.interruptible():
             node = replace(node, packages=required_packages(node, partial(log, node.node_index)))
-        return _supervise(node, command, drain, log_copy, supervision)
+        history.state("start")
+        return _supervise(node, command, drain, log_copy, supervision, history)
     except DrainRequested:
         return Ending(outcome="drained", reason="received a stop signal")
     except (EnvError, CodeError, OutputsError, RequirementsError) as error:
@@ -165,7 +180,12 @@ def _run(
 
 
 def _supervise(
-    node: NodeEnv, command: list[str], drain: Drain, log_copy: LogCopy | None, supervision: Supervision | None
+    node: NodeEnv,
+    command: list[str],
+    drain: Drain,
+    log_copy: LogCopy | None,
+    supervision: Supervision | None,
+    history: History,
 ) -> Ending:
     """Set up the node, starting with what other nodes wait for, and run it until it ends."""
     settings = RendezvousSettings.from_conf(node.rendezvous_conf)
@@ -175,17 +195,26 @@ def _supervise(
         scratch = stack.enter_context(scratch_folder())
         stack.enter_context(memory_folder(node))
         with drain.interruptible():
-            hosts = node.hosts_rendezvous and node.job.rendezvous.backend == "hub"
+            hosts = node.hosts_rendezvous
             secret = run_secret(node, partial(log, node.node_index))
             hub = stack.enter_context(hub_process(node, settings, secret=secret)) if hosts else None
-            supervisor = load(node)
+            supervisor = load()
             zygote = _zygote(node, supervision, stack)
         _quiet_torch()
         if log_copy:
             log_copy.start()  # starts a thread, so only after the zygote is forked
             node = replace(node, agent_runs=log_copy.agent_runs)
+        history.open(node)  # this, too
         instance = supervisor(
-            node, command, settings=settings, secret=secret, hub=hub, zygote=zygote, drain=drain, scratch=scratch
+            node,
+            command,
+            settings=settings,
+            secret=secret,
+            hub=hub,
+            zygote=zygote,
+            drain=drain,
+            scratch=scratch,
+            history=history,
         )
         return instance.run()
 
@@ -199,36 +228,14 @@ def _zygote(node: NodeEnv, supervision: Supervision | None, stack: ExitStack) ->
     return zygote
 
 
-def load(node: NodeEnv) -> type[Supervisor]:
+def load() -> type[Supervisor]:
     """Import torch and the supervisor, which needs it."""
-    with without_gc(), _quiet_stores() if node.job.rendezvous.backend == "c10d" else nullcontext():
+    with without_gc():
         from kittrain.agent.rounds.supervise import Supervisor  # noqa: PLC0415
     return Supervisor
-
-
-@contextmanager
-def _quiet_stores() -> Iterator[None]:
-    """Raise torch's C++ log level during its import: else each use of a lost store prints a C++ stack.
-
-    Ranks forked from this process log errors, but no warnings.
-    """
-    name = "TORCH_CPP_LOG_LEVEL"  # read once, at import
-    given = os.environ.get(name)
-    os.environ.setdefault(name, "ERROR")
-    yield
-    if given is None:
-        del os.environ[name]
 
 
 def _quiet_torch() -> None:
     """Silence torch's logger in the agent, which logs the same events itself. Ranks are not affected."""
     if "LOGLEVEL" not in os.environ:  # torchrun's own switch
         logging.getLogger("torch.distributed").handlers[:] = [logging.NullHandler()]  # it does not propagate
-
-
-def version() -> str:
-    """The version of this package, or ``unknown`` if it is not installed."""
-    try:
-        return importlib.metadata.version("kittrain")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from kitjob import document, typed, variables
+from kitjob import document, older, typed, variables
 from kitjob.decoders import MalformedError
 from kitjob.document import DocumentError
 from kitjob.durations import seconds
@@ -195,7 +195,7 @@ def _settings(kind: type[Record], path: tuple[str, ...] = (), *, every: bool) ->
 def _value(name: str, text: str, hint: Any) -> Any:
     """A variable's text as a value of a type: a flag, a number or the text itself."""
     failure = MalformedError()
-    for candidate in (FLAGS.get(text), _whole(text), text):
+    for candidate in (FLAGS.get(text), _whole(text), text, older.with_unit(hint, text)):
         if candidate is None:
             continue
         try:

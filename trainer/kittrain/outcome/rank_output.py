@@ -21,7 +21,8 @@ _WORKER: Final = re.compile(r"RuntimeError: DataLoader worker \(pid \d+\) is (ki
 _OWN: Final = re.compile(r'  File "(<frozen runpy>|.*/kittrain/(node|system)/\w+\.py)"')  # below the script's frames
 # What libraries print at exit, unrelated to the failure.
 _NOISE: Final = re.compile(
-    r"(\[rank\d+\]:)?\[[WI]\d{4} |.*resource_tracker: |.*\bWarning: |  warnings\.warn\(|Extension modules: "
+    r"(\[rank\d+\]:)?\[[WI]\d{4} |.*resource_tracker: |.*\bWarning: |  warnings\.warn\(|Extension modules: |"
+    r"Set the environment variable HYDRA_FULL_ERROR="  # below the error that Hydra has caught
 )
 
 

@@ -13,8 +13,11 @@ from kitjob import typed
 from kitjob.names import Outcome
 from kitjob.report import Termination
 from kittrain.outcome.failures import Failure
+from kittrain.system.texts import shortened
 
 Content: TypeAlias = dict[str, Any]
+ERROR: Final = 900  # characters of an error that leave room for its traceback
+FIRST: Final = 9  # lines of a traceback that show where it begins: its header, and four calls
 LIMIT: Final = 4096  # bytes: the kubelet truncates a termination message there
 
 
@@ -52,7 +55,8 @@ def message(ending: Ending, *, node_index: int) -> bytes:
     """The message as JSON of at most :data:`LIMIT` bytes.
 
     If it is too long, it loses the rank's last lines (the oldest first) if there is a traceback that explains the
-    failure, then the traceback's first lines, then the ends of the other texts.
+    failure, then what is beyond ``ERROR`` characters of the error, then lines in the middle of the traceback: it begins
+    with the user's call, and ends with the error. Then the traceback's first lines, and the ends of the other texts.
     """
     failure = ending.failure
     about: Content = {}
@@ -65,9 +69,22 @@ def message(ending: Ending, *, node_index: int) -> bytes:
     last: list[str] = content["lines"]
     while last and len(_encode(content)) > LIMIT:
         del last[0]
+    if len(_encode(content)) > LIMIT and content["traceback"]:
+        content["error"] = shortened(content["error"], head=ERROR * 2 // 3, tail=ERROR // 3)
+        _cut_middle(content, "traceback")
     for key, keep_end in (("traceback", True), ("error", False), ("reason", False), ("fix", False)):
         _cut(content, key, keep_end=keep_end)
     return _encode(content)
+
+
+def _cut_middle(content: Content, key: str) -> None:
+    """Leave out lines after the first ``FIRST`` until the message fits, or one line is left after them."""
+    first, rest, left_out = content[key].split("\n")[:FIRST], content[key].split("\n")[FIRST:], 0
+    while len(rest) > 1 and (over := len(_encode(content)) - LIMIT) > 0:
+        while len(rest) > 1 and over > 0:
+            over -= len(json.dumps(rest.pop(0), ensure_ascii=False).encode("utf-8", "replace"))
+            left_out += 1
+        content[key] = "\n".join([*first, f"  [... {left_out} lines ...]", *rest])
 
 
 def _cut(content: Content, key: str, *, keep_end: bool) -> None:

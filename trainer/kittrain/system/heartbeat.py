@@ -43,11 +43,10 @@ class Phase(IntEnum):
 STEP: Final = range(Phase.DATA, Phase.SYNCING + 1)
 BUSY: Final = frozenset({Phase.DATA, Phase.FORWARD, Phase.UPDATING})  # the rank does not wait for others
 
-_IS_BUSY: Final = tuple(phase in BUSY for phase in Phase)  # hashing an enum member is slow
-
-_NOW: Final = struct.Struct("<QQQd")  # beats, finished steps, phase, busy seconds
+_NOW: Final = struct.Struct("<QQQd")  # beats, finished steps, phase, when it began
 _FIRST: Final = struct.Struct(f"<{len(Phase)}d")  # time.monotonic() when each phase first began; 0: not yet
 _MOMENT: Final = struct.Struct("<d")  # one of these
+_MOMENT_SIZE: Final = _MOMENT.size
 # Calls of optimizers, steps, largest process group, newest checkpoint, timed backward passes, updates without an
 # optimizer, exchanges of models since the first backward pass, busy seconds before the timed ones.
 _SCRIPT: Final = struct.Struct("<QQQQQQQd")
@@ -56,7 +55,10 @@ _SCRIPT_AT: Final = _NOW.size + _FIRST.size
 _SEPARATE: Final = struct.Struct("<Q")
 _SEPARATE_AT: Final = _SCRIPT_AT + _SCRIPT.size
 _FILES_AT: Final = _SEPARATE_AT + _SEPARATE.size
-SIZE: Final = _FILES_AT + heartbeat_files.SIZE
+_SPENT: Final = struct.Struct(f"<{len(Phase)}d")  # seconds in each phase of the library's loop, until the current one
+_SPENT_AT: Final = _FILES_AT + heartbeat_files.SIZE
+SIZE: Final = _SPENT_AT + _SPENT.size
+READS: Final = 3  # of a page that its rank changes meanwhile
 
 
 class HeartbeatWriter:
@@ -69,21 +71,21 @@ class HeartbeatWriter:
         self._beats = self._step = 0
         self._phase = Phase.STARTING
         self._since = time.monotonic()
-        self._busy = 0.0
+        self._spent = [0.0] * len(Phase)
         self._first = [0.0] * len(Phase)
 
     def beat(self, phase: Phase, *, step: int | None = None) -> None:
         """Enter a phase; ``step`` is the number of finished steps, if it changed."""
         if self._page is None:
             return
-        now = time.monotonic()
-        if _IS_BUSY[self._phase]:
-            self._busy += now - self._since
+        now, last = time.monotonic(), self._phase
+        self._spent[last] = spent = self._spent[last] + now - self._since
         if step is not None:
             self._step = step
         self._phase, self._since = phase, now
         self._beats += 1
-        _NOW.pack_into(self._page, 0, self._beats, self._step, phase, self._busy)
+        _MOMENT.pack_into(self._page, _SPENT_AT + last * _MOMENT_SIZE, spent)
+        _NOW.pack_into(self._page, 0, self._beats, self._step, phase, now)
         if not self._first[phase]:
             self._first[phase] = now
             _write_first(self._page, phase, now)
@@ -239,6 +241,8 @@ class HeartbeatState:
         phase: what it is doing.
         busy: seconds in which it did not wait for others, in all timed steps.
         timed: steps whose busy seconds are known; in phase SCRIPT backward passes.
+        since: when the current phase began, in ``time.monotonic()``; of the library's loop.
+        spent: by phase, the seconds in it before the current one; of the library's loop.
         first: by phase, when it first began, in ``time.monotonic()``; 0: not yet.
         group: ranks of the largest process group that it has joined; 0: none.
         updates: of its parameters in a loop of the script's own: optimizer steps, or backward passes if it uses none.
@@ -259,6 +263,8 @@ class HeartbeatState:
     separate: int = 0
     loaded: int = 0
     timed: int = 0
+    since: float = 0.0
+    spent: tuple[float, ...] = (0.0,) * len(Phase)
     files: Files = NO_FILES
 
     @classmethod
@@ -268,8 +274,10 @@ class HeartbeatState:
         Raises:
             OSError: it is gone.
         """
-        page = file.read_bytes()
-        beats, step, number, busy = _NOW.unpack_from(page)
+        page = _settled(file)
+        beats, step, number, since = _NOW.unpack_from(page)
+        spent: tuple[float, ...] = _SPENT.unpack_from(page, _SPENT_AT)
+        busy = sum(spent[phase] for phase in BUSY)
         first: tuple[float, ...] = _FIRST.unpack_from(page, _NOW.size)
         calls, steps, group, loaded, timed, by_hand, met, script_busy = _SCRIPT.unpack_from(page, _SCRIPT_AT)
         (separate,) = _SEPARATE.unpack_from(page, _SEPARATE_AT)
@@ -281,7 +289,46 @@ class HeartbeatState:
             first, timed = (*first[: Phase.SCRIPT], 0.0), step
         seen = {"group": group, "separate": separate, "loaded": loaded, "timed": timed, "updates": updates, "met": met}
         files = Files.read(page, _FILES_AT)
-        return cls(beats=beats, step=step, phase=phase, busy=busy, first=first, files=files, **seen)
+        return cls(
+            beats=beats,
+            step=step,
+            phase=phase,
+            busy=busy,
+            first=first,
+            files=files,
+            since=since,
+            spent=spent,
+            **seen,
+        )
+
+    def phases(self, began: float, now: float) -> dict[Phase, float]:
+        """The seconds in each phase from the start of the rank to now; together they are all of that time.
+
+        Args:
+            began: when the rank was started, in ``time.monotonic()``.
+            now: the same clock.
+        """
+        if self.since and self.phase is not Phase.SCRIPT:
+            found = {phase: self.spent[phase] for phase in Phase if phase and self.spent[phase]}
+            found[self.phase] = found.get(self.phase, 0.0) + max(now - self.since, 0.0)
+            return {Phase.STARTING: max(now - began - sum(found.values()), 0.0), **found}
+        reached = [(began, Phase.STARTING)]
+        for phase in (Phase.JOINING, Phase.PREPARING, Phase.SCRIPT):
+            if self.first[phase]:
+                reached.append((min(max(self.first[phase], reached[-1][0]), now), phase))
+        ends = [*(moment for moment, _ in reached[1:]), now]
+        return {phase: end - moment for (moment, phase), end in zip(reached, ends, strict=True)}
+
+
+def _settled(file: Path) -> bytes:
+    """A page that no beat has changed while it was read, as far as that can be had."""
+    page = file.read_bytes()
+    for _ in range(READS):
+        again = file.read_bytes()
+        if again[: _NOW.size] == page[: _NOW.size]:
+            break
+        page = again
+    return page
 
 
 def prepare(file: Path) -> Path:

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 CUT: Final = " … "  # between what is left of a text that is too long
+LINE: Final = 800  # characters of a line of a traceback
+HEAD: Final = 20  # first lines of one that is too long
+TAIL: Final = 16000  # characters of its last ones
 NAME: Final = 100  # characters of a key in JSON
 VALUE: Final = 4096  # characters of a text in JSON
 ENTRIES: Final = 200  # of a script's mapping
@@ -32,8 +35,22 @@ def kept_error(text: str) -> str:
 
 
 def kept_traceback(text: str) -> str:
-    """A traceback of limited size: its end explains more."""
-    return shortened(encodable(text), head=1000, tail=31000)
+    """A traceback of limited size, in whole lines: where it begins, and its end, which explains more.
+
+    A line that is too long, such as one with an array's values, keeps its ends, so that it pushes out no other.
+    """
+    lines = text.split("\n")
+    return "\n".join(encodable(shortened(line, head=LINE // 2, tail=LINE // 2)) for line in shortened_lines(lines))
+
+
+def shortened_lines(lines: list[str]) -> list[str]:
+    """The first ``HEAD`` lines, and as many of the last ones as ``TAIL`` characters hold."""
+    size, first = 0, len(lines)
+    while first > HEAD and size + min(len(lines[first - 1]), LINE) < TAIL:
+        first -= 1
+        size += min(len(lines[first]), LINE) + 1
+    left_out = first - min(HEAD, first)
+    return lines if not left_out else [*lines[:HEAD], f"  [... {left_out} lines ...]", *lines[first:]]
 
 
 def of_error(error: BaseException) -> str:

@@ -1,17 +1,10 @@
-"""torchrun's elastic agent and rendezvous, for agents."""
+"""torchrun's elastic agent, for agents."""
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
-import torch.distributed as dist
 from torch.distributed.elastic.agent.server.api import RunResult, SimpleElasticAgent, WorkerGroup
-from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
-    DynamicRendezvousHandler,
-    _Action,
-    _RendezvousContext,
-)
 
 
 class ElasticAgent(SimpleElasticAgent):
@@ -70,37 +63,3 @@ class ElasticAgent(SimpleElasticAgent):
 
     def _exit_barrier(self) -> None:
         self.exit_barrier()
-
-
-class LeavableRendezvous(DynamicRendezvousHandler):
-    """Torch's rendezvous over a store, which one node can leave: torch can only close it for all."""
-
-    @property
-    def store(self) -> dist.Store:
-        """The store without a round's prefix, as given to ``from_backend``."""
-        return self._store
-
-    @property
-    def was_closed(self) -> bool:
-        """Whether it was closed, by the state that was read last. ``is_closed`` sends another request."""
-        return bool(self._state_holder.state.closed)
-
-    def remove_this_node(self, *, timeout: float) -> None:
-        """Stop this node's heartbeats, and remove it from the shared state.
-
-        Raises:
-            RendezvousError: the store cannot be reached, or not within ``timeout`` seconds.
-        """
-        self._stop_heartbeats()
-        self._op_executor.run(_leave, time.monotonic() + timeout)
-
-
-def _leave(context: _RendezvousContext, deadline: float) -> _Action:
-    state = context.state
-    members_of = (
-        (state.participants, _Action.REMOVE_FROM_PARTICIPANTS),
-        (state.wait_list, _Action.REMOVE_FROM_WAIT_LIST),
-        (state.redundancy_list, _Action.REMOVE_FROM_REDUNDANCY_LIST),
-    )
-    mine = (action for members, action in members_of if context.node in members)
-    return next(mine, _Action.FINISH) if time.monotonic() < deadline else _Action.ERROR_TIMEOUT

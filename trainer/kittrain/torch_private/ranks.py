@@ -50,7 +50,7 @@ def fake_tensors() -> AbstractContextManager[object]:
 
     ``torch.save`` writes such tensors like real ones without their bytes; it does not do so with meta tensors.
     """
-    from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: PLC0415  the verbs for snapshots rarely need it
+    from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: PLC0415  the commands for snapshots rarely need it
 
     mode: AbstractContextManager[object] = FakeTensorMode()
     return mode

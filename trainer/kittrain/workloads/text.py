@@ -1,4 +1,4 @@
-"""Trains a transformer to classify passages of documentation: Python's, NumPy's, scikit-learn's or PyTorch's.
+"""Trains a transformer to classify passages of documentation: Python's, NumPy's, SymPy's or PyTorch's.
 
     torchrun --nproc-per-node 2 -m kittrain.workloads.text
     kitctl submit --nodes 3 --gpus-per-node 4 -m kittrain.workloads.text --model bert
@@ -28,8 +28,8 @@ from torch.utils.data import TensorDataset
 from kittrain import Data, Training, evaluate, join
 from kittrain.workloads.schedule import warmup_and_decay
 
-LIBRARIES: Final = ("Python", "NumPy", "scikit-learn", "PyTorch")
-MODULES: Final = {"NumPy": "numpy", "scikit-learn": "sklearn", "PyTorch": "torch"}
+LIBRARIES: Final = ("Python", "NumPy", "SymPy", "PyTorch")
+MODULES: Final = {"NumPy": "numpy", "SymPy": "sympy", "PyTorch": "torch"}
 PARTS: Final = {"PyTorch": ("nn", "optim", "distributed", "utils/data", "autograd", "distributions")}  # of thousands
 PYTHON: Final = (
     "asyncio",
@@ -47,7 +47,7 @@ SHORTEST: Final = 60  # characters of a passage
 TEST_EVERY: Final = 5  # every fifth file is for evaluation only
 WORDS: Final = 8192  # size of the vocabulary; 0 is padding
 DOCSTRING: Final = re.compile(r'"""(.*?)"""', re.DOTALL)
-NAMES: Final = re.compile(r"python|numpy|\bnp\b|scikit-learn|sklearn|scipy|pytorch|torch", re.IGNORECASE)
+NAMES: Final = re.compile(r"python|numpy|\bnp\b|sympy|pytorch|torch", re.IGNORECASE)
 WORD: Final = re.compile(r"[a-z]+|\d|[^\sa-z\d]")
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-import kitctl
 from kitctl import kinds
 from kitctl.base import names
 from kitctl.base.errors import Forbidden, UnsupportedError, UsageError
@@ -24,8 +23,7 @@ from kitctl.targets.cluster.checks import rights
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.queue import queue_checks
-from kitctl.targets.cluster.submit import code_sending, dry_run, kind_choice, preflight, submitting
-from kitjob.names import DEFAULT_IMAGE
+from kitctl.targets.cluster.submit import code_sending, dry_run, kind_choice, namespace_defaults, preflight, submitting
 
 OLDEST: Final = (1, 31)  # what a job's fields need: docs/cluster.md
 ASK: Final = "ask for these permissions (docs/platform.md has a role for users)"
@@ -168,16 +166,12 @@ def _queue(api: Api, spec: JobSpec) -> str:
 
 
 def _image(api: Api, spec: JobSpec) -> str:
-    repository, _, tag = DEFAULT_IMAGE.rpartition(":")
-    if spec.image.startswith(f"{repository}:") and tag != kitctl.__version__:
-        raise CheckWarning(
-            f"{spec.image} is not of kitctl {kitctl.__version__}", fix="use the image of kitctl's own version"
-        )
+    image = namespace_defaults.apply_namespace_defaults(api, spec).image
     nodes = [node for page in api.pages("Node", preflight.NODES_A_PAGE) for node in page]
-    having = [node for node in nodes if any(spec.image in _names(image) for image in node["status"].get("images", []))]
+    having = [node for node in nodes if any(image in _names(one) for one in node["status"].get("images", []))]
     if having:
-        return f"{spec.image} is on {len(having)} of {len(nodes)} nodes"
-    return f"{spec.image} is on no node yet; whether it can be pulled is not known before the first start"
+        return f"{image} is on {len(having)} of {len(nodes)} nodes"
+    return f"{image} is on no node yet; whether it can be pulled is not known before the first start"
 
 
 def _names(image: Object) -> list[str]:

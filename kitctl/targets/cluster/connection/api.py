@@ -5,17 +5,21 @@ Why: decision 9.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Final
 from urllib.parse import urlencode
 
 import urllib3
+from kubernetes.client import Configuration
 from kubernetes.client.api_client import ApiClient
 
 from kitctl.base import names
 from kitctl.base.errors import NotFound, UnsupportedError, UsageError
+from kitctl.targets import Session
 from kitctl.targets.cluster.connection.api_errors import not_an_api_server
 from kitctl.targets.cluster.connection.resources import RESOURCES, Object, Resource, key_of
 from kitctl.targets.cluster.connection.transport import READ_SECONDS, Transport
@@ -203,16 +207,48 @@ class Api:
         Raises:
             TargetError: it failed.
         """
-        from kitctl.targets.cluster.connection import pod_exec  # noqa: PLC0415 - it imports much, for few verbs
+        from kitctl.targets.cluster.connection import pod_exec  # noqa: PLC0415 - it imports much, for few commands
 
-        path = RESOURCES["Pod"].path(namespace, pod, "exec")
         query = [("container", container), ("stdout", "true"), ("stderr", "true")]
         query += [("stdin", "true")] if stdin else []
         query += [("command", word) for word in command]
+        return pod_exec.stream_stdout(*self._socket(namespace, pod, "exec", query), stdin)
+
+    def attend(
+        self, namespace: str, pod: str, command: Sequence[str], session: Session, container: str = names.CONTAINER
+    ) -> int:
+        """Run a command in a pod's container with the user's input and output; returns its exit code.
+
+        Raises:
+            TargetError: it could not be run.
+        """
+        from kitctl.targets.cluster.connection import pod_session  # noqa: PLC0415 - as above
+
+        query = [("container", container), ("stdout", "true")]
+        query += [("tty", "true")] if session.tty else [("stderr", "true")]
+        query += [("stdin", "true")] if session.stdin is not None else []
+        query += [("command", word) for word in command]
+        return pod_session.run(*self._socket(namespace, pod, "exec", query), session)
+
+    def forward(self, namespace: str, pod: str, port: int, connection: socket.socket) -> None:
+        """Join a connection to a port of a pod, until either end is closed.
+
+        Raises:
+            TargetError: the pod refuses it, or cannot be reached.
+        """
+        from kitctl.targets.cluster.connection import pod_exec, pod_session  # noqa: PLC0415 - as above
+
+        where = self._socket(namespace, pod, "portforward", [("ports", str(port))])
+        pod_session.forward(connection, partial(pod_exec.connect, *where))
+
+    def _socket(
+        self, namespace: str, pod: str, sub: str, query: list[tuple[str, str]]
+    ) -> tuple[Configuration, str, str | None]:
+        """What a web socket to a pod takes: the client's configuration, the address, and the authorization."""
+        path = RESOURCES["Pod"].path(namespace, pod, sub)
         headers: dict[str, str] = {}
         self._client.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
-        url = f"{self.server}{path}?{urlencode(query)}"
-        return pod_exec.stream_stdout(self._client.configuration, url, headers.get("authorization"), stdin)
+        return self._client.configuration, f"{self.server}{path}?{urlencode(query)}", headers.get("authorization")
 
     def _resource(self, kind: str) -> Resource:
         """Where the server has a kind.

@@ -43,16 +43,9 @@ def stream_stdout(
         KitError: for the server's error response.
         TargetError: the command failed, or the connection broke, or was silent for ``SILENT_SECONDS``, before it ended.
     """
-    headers = {"sec-websocket-protocol": PROTOCOL} | ({"authorization": authorization} if authorization else {})
     errors, status = bytearray(), bytearray()
-    try:
-        connect = partial(create_websocket, configuration, get_websocket_url(url), headers)
-        socket = within(OPEN_SECONDS, connect)
-        socket.settimeout(SILENT_SECONDS)
-    except WebSocketBadStatusException as error:
-        raise error_from_status(error.status_code, error.resp_body or b"", "Pod") from error
-    except (WebSocketException, OSError) as error:
-        raise unreachable(configuration.host, error) from error
+    socket = connect(configuration, url, authorization)
+    socket.settimeout(SILENT_SECONDS)
     try:
         for piece in stdin:
             socket.send_binary(bytes([STDIN]) + piece)
@@ -67,7 +60,24 @@ def stream_stdout(
         raise unreachable(configuration.host, error) from error
     finally:
         socket.close()
-    _check(bytes(status), bytes(errors))
+    if exit_code(bytes(status)):
+        raise trainer_failed(bytes(errors))
+
+
+def connect(configuration: Configuration, url: str, authorization: str | None, protocols: str = PROTOCOL) -> Any:
+    """A web socket to a pod, for an exec or a portforward request.
+
+    Raises:
+        KitError: for the server's error response.
+        TargetError: it cannot be reached.
+    """
+    headers = {"sec-websocket-protocol": protocols} | ({"authorization": authorization} if authorization else {})
+    try:
+        return within(OPEN_SECONDS, partial(create_websocket, configuration, get_websocket_url(url), headers))
+    except WebSocketBadStatusException as error:
+        raise error_from_status(error.status_code, error.resp_body or b"", "Pod") from error
+    except (WebSocketException, OSError) as error:
+        raise unreachable(configuration.host, error) from error
 
 
 def _messages(socket: Any) -> Iterator[tuple[int, bytes]]:
@@ -90,8 +100,12 @@ def _messages(socket: Any) -> Iterator[tuple[int, bytes]]:
         heard = time.monotonic()  # not before the caller asks for more: what it does with the data takes its own time
 
 
-def _check(status: bytes, stderr: bytes) -> None:
-    """The last message is a Status: success, or a failure with the exit code among its causes."""
+def exit_code(status: bytes) -> int:
+    """The exit code of a command, from the last message: a Status, with the code among its causes if it failed.
+
+    Raises:
+        TargetError: it was not run, or the connection broke before it ended.
+    """
     if not status:
         raise TargetError("the connection broke before the command ended", fix="try again")
     try:
@@ -100,7 +114,8 @@ def _check(status: bytes, stderr: bytes) -> None:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TargetError("the exec request ended with a status of unknown form", fix="try again") from error
     if ended == "Success":
-        return
-    if not any(cause.get("reason") == "ExitCode" for cause in causes):
+        return 0
+    codes = [cause.get("message") for cause in causes if cause.get("reason") == "ExitCode"]
+    if not codes:
         raise TargetError(f"the command could not be run: {answer.get('message', 'no reason given')}")
-    raise trainer_failed(stderr)
+    return int(codes[0]) if str(codes[0]).isdecimal() else 1

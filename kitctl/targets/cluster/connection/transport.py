@@ -29,7 +29,6 @@ from kitctl.targets.cluster.connection.api_errors import (
     unreachable,
 )
 from kitctl.targets.cluster.connection.resources import Object
-from kitctl.targets.cluster.connection.retries import RETRIED, pause, retry_after
 
 T = TypeVar("T")
 _JITTER: Final = random.SystemRandom()  # a caller of the Python API may have seeded the global generator
@@ -41,6 +40,11 @@ LEAST_SECONDS: Final = 1.0  # for an answer, in the last try of a request
 ANSWER_BYTES: Final = 256 << 20  # the pods of a job of 4,096 nodes are 104 MiB
 PIECE_BYTES: Final = 1 << 16
 RETRY_SECONDS: Final = 10.0  # from the first failure on; watching a job sets more
+# The server is overloaded, or a backend is away for a moment. Error responses with other codes are final.
+RETRIED: Final = frozenset({429, 500, 502, 503, 504})
+FIRST_PAUSE_SECONDS: Final = 0.25
+LONGEST_PAUSE_SECONDS: Final = 8.0
+LONGEST_RETRY_AFTER_SECONDS: Final = 60.0
 REDIRECT, ERROR = 300, 400  # HTTP's own
 
 
@@ -218,3 +222,21 @@ class Transport:
             if text and text not in self._warned:
                 self._warned.add(text)
                 self._warn(f"the cluster warns: {one_line(text)}")
+
+
+def pause(attempt: int, retry_after_seconds: float, jitter: float) -> float:
+    """Seconds until the next try: doubled each time, minus up to half as jitter, so that clients spread.
+
+    Args:
+        attempt: number of failures before this one.
+        retry_after_seconds: the server's ``Retry-After``; the pause is never shorter.
+        jitter: a random number from 0 to 1.
+    """
+    longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(attempt, 16))
+    return max(retry_after_seconds, longest * (1 - jitter / 2))
+
+
+def retry_after(headers: Mapping[str, str]) -> float:
+    """``Retry-After`` in seconds; 0 where it is absent, or a date."""
+    text = headers.get("Retry-After", "")
+    return min(float(text), LONGEST_RETRY_AFTER_SECONDS) if text.isascii() and text.isdecimal() else 0.0

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from kitctl.base import names
 from kitctl.kinds import of_object
-from kitctl.state.facts import QueueFacts
+from kitctl.state.facts import QueuePosition
 
 Object: TypeAlias = dict[str, Any]
 STOP: Final[Object] = {"spec": {"active": False}}  # Kueue suspends the job, and frees its quota once no pod runs
@@ -39,7 +39,7 @@ def workload_of(job: Object, workloads: Sequence[Object]) -> Object | None:
     return max(admitted or open_ones, key=_created, default=None)
 
 
-def facts(job: Object, workload: Object | None, position: int | None = None) -> QueueFacts | None:
+def facts(job: Object, workload: Object | None, position: int | None = None) -> QueuePosition | None:
     """A job's position in its queue; None: it is in none.
 
     Args:
@@ -51,10 +51,10 @@ def facts(job: Object, workload: Object | None, position: int | None = None) -> 
         return None
     if workload is None:
         waits = of_object(job).suspended(job)
-        return QueueFacts(name=queue, state="Waiting" if waits else "Admitted")
+        return QueuePosition(name=queue, state="Waiting" if waits else "Admitted")
     state = _state(workload)
     place = None if position is None or state != "Waiting" else position + 1
-    return QueueFacts(name=queue, state=state, position=place, reason=_reason(workload, state))
+    return QueuePosition(name=queue, state=state, position=place, reason=_reason(workload, state))
 
 
 def is_scalable(job: Object) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 
 from kitctl.base import names
 from kitctl.base.errors import Forbidden, KitError, TargetError
-from kitctl.state.facts import QueueFacts
+from kitctl.state.facts import QueuePosition
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object, key_of
 from kitctl.targets.cluster.queue import kueue
@@ -22,7 +22,7 @@ WORKLOAD_SECONDS: Final = 10.0  # for Kueue to make one
 RIGHT: Final = "ask for the right to change workloads (ClusterRole kueue-workload-editor-role), or use kitctl delete"
 
 
-def facts(api: Api, job: Object) -> QueueFacts | None:
+def facts(api: Api, job: Object) -> QueuePosition | None:
     """A job's position in its queue; None: it is in none."""
     if not kueue.queue_of(job):
         return None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from kitctl.kinds import all_kinds
-from kitctl.state.facts import QueueFacts
+from kitctl.state.facts import QueuePosition
 from kitctl.targets.cluster.read import lifecycle
 
 Object = dict[str, Any]
@@ -18,6 +19,9 @@ SLACK_SECONDS: Final = 15.0  # after the grace period; then a pod that still exi
 
 OUT_OF_MEMORY: Final = "OOMKilled"
 MORE_MEMORY_FIX: Final = "raise resources.limits.memory, or use less: fewer data loader workers, smaller batches"
+
+NOT_STARTED: Final = frozenset({"StartError", "ContainerCannotRun"})  # containerd's, and docker's
+NO_PROGRAM: Final = re.compile(r'exec: "(?:[^"]*/)?([^"/]+)":[^:]* (?:not found|no such file)')
 
 # Waiting reasons that do not resolve by themselves, and what to do.
 FIXES: Final = {
@@ -33,7 +37,7 @@ def pod_reason(pod: Object, state: Object, now: float) -> str:
     return next(_pod_reasons(pod, state, now), "")
 
 
-def job_reason(job: Object, queue: QueueFacts | None, events: Sequence[Object]) -> str:
+def job_reason(job: Object, queue: QueuePosition | None, events: Sequence[Object]) -> str:
     """Why a job has no pods: an interrupted submit, a queue, or its latest warning event."""
     if lifecycle.is_pending(job):
         return "submit was interrupted: run it again, or kitctl delete"
@@ -60,12 +64,23 @@ def _pod_reasons(pod: Object, state: Object, now: float) -> Iterator[str]:
         fix = FIXES.get(waiting.get("reason", ""), "")
         yield format_condition(waiting) + (f" ({fix})" if fix else "")
     ended = state.get("terminated") or {}
+    if ended.get("reason") in NOT_STARTED and ended.get("message"):
+        yield _not_started(ended["message"])
     if ended.get("reason", "Error") not in USUAL_REASONS:
         yield f"{ended['reason']} (exit code {ended['exitCode']}{_limit(pod, ended['reason'])})"
     if disruption := conditions.get("DisruptionTarget"):
         yield format_condition(disruption)
     if pod["status"].get("reason"):  # Evicted, NodeLost: the kubelet's, or the node controller's
         yield format_condition(pod["status"])
+
+
+def _not_started(message: str) -> str:
+    """Why a container's process could not be started, from the words of runc."""
+    if missing := NO_PROGRAM.search(message):
+        return f"the image has no {missing[1]} (choose one with Python 3.11 and torch 2.6, or later)"
+    if "exec format error" in message:
+        return "the image is for processors of another kind than the node's (choose one for both, or set nodeSelector)"
+    return f"its container could not be started: {message.rpartition('unable to start container process: ')[2]}"
 
 
 def _termination(pod: Object, state: Object, now: float) -> Iterator[str]:
@@ -93,7 +108,7 @@ def _limit(pod: Object, reason: str) -> str:
     return next((f", the limit is {limit['memory']}" for limit in limits if "memory" in limit), "")
 
 
-def _queue_reason(queue: QueueFacts) -> str:
+def _queue_reason(queue: QueuePosition) -> str:
     """``waits in queue research, position 2: couldn't assign flavors ...``."""
     if queue.state == "Stopped":
         return queue.reason

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Final
 
 from kitctl.base.errors import Forbidden
 from kitctl.kinds import of_object
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
-from kitctl.targets.cluster.read.conditions import time_of
+from kitctl.targets.cluster.read.conditions import format_condition, time_of
+
+OF_CONTAINERS: Final = frozenset({"Failed", "BackOff"})  # their status says the same soon, and more
+MAX_STUCK: Final = 3  # pods whose events are read: those of one job mostly lack the same
 
 
 def warning_events(api: Api, job: Object) -> Sequence[Object]:
@@ -22,6 +26,29 @@ def warning_events(api: Api, job: Object) -> Sequence[Object]:
             theirs = _warnings(api, where["namespace"], f"involvedObject.name={creator}")
             found += (one for one in theirs if time_of(one) >= where["creationTimestamp"])
     return found
+
+
+def stuck_pods(api: Api, pods: Sequence[Object]) -> dict[str, str]:
+    """By name, the latest warning about pods that are scheduled and do not start, as for a volume: of a few of them.
+
+    Their status says only that containers are being created.
+    """
+    creating = [pod for pod in pods if _is_creating(pod)][:MAX_STUCK]
+    found = {}
+    with suppress(Forbidden):
+        for pod in creating:
+            about = f"involvedObject.uid={pod['metadata']['uid']}"
+            warnings = _warnings(api, pod["metadata"]["namespace"], about)
+            others = (one for one in warnings if one.get("reason") not in OF_CONTAINERS)
+            if latest := max(others, key=time_of, default=None):
+                found[pod["metadata"]["name"]] = format_condition(latest)
+    return found
+
+
+def _is_creating(pod: Object) -> bool:
+    status = pod["status"]
+    waiting = [one.get("state", {}).get("waiting") or {} for one in status.get("containerStatuses", [])]
+    return status.get("phase") == "Pending" and any(one.get("reason") == "ContainerCreating" for one in waiting)
 
 
 def _warnings(api: Api, namespace: str, about: str) -> list[Object]:

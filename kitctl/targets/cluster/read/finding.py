@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kitctl.base import names
-from kitctl.base.errors import Forbidden, NotFound, UnsupportedError
+from kitctl.base.errors import Forbidden, JobNotFound, UnsupportedError
 from kitctl.kinds import JobKind, all_kinds, of_object
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
@@ -18,12 +18,13 @@ def find(api: Api, namespace: str, name: str, *likely: str) -> Object:
     """The job of that name; ``likely`` are keys of kinds to look at first.
 
     Raises:
-        NotFound: there is none that runs kitctl.
+        JobNotFound: there is none that runs kitctl.
     """
     kinds = sorted(all_kinds().values(), key=lambda kind: kind.key not in likely)
     job = lookup(api, namespace, name, *kinds)
     if job is None or not of_object(job).runs_kit(job):
-        raise NotFound(f"no job {name!r} in namespace {namespace!r}", fix="kitctl list -A shows all jobs")
+        fix = "kitctl list -A shows all jobs"
+        raise JobNotFound(f"no job {name!r} in namespace {namespace!r}", name, namespace, fix=fix)
     return job
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 from kitctl.base import documents, names
 from kitctl.kinds import all_kinds, of_object
 from kitctl.kinds.job_kind import plain_env
-from kitctl.state.facts import JobFacts, NodeFacts, QueueFacts
+from kitctl.state.facts import JobFacts, NodeFacts, QueuePosition
 from kitctl.targets.cluster.read import conditions, reports
 from kitctl.targets.cluster.read.lifecycle import annotations_of
 from kitjob import typed
@@ -33,11 +34,15 @@ def from_objects(
     target: str,
     now: float,
     events: Sequence[Object] = (),
-    queue: QueueFacts | None = None,
+    queue: QueuePosition | None = None,
+    stuck: Mapping[str, str] = MappingProxyType({}),
 ) -> JobFacts:
-    """The facts of a job from its object, pods, status ConfigMap and, if pods are missing, its warning events."""
+    """The facts of a job from its object, pods, status ConfigMap and, if pods are missing, its warning events.
+
+    ``stuck``: by name, why pods do not start whose status does not say so.
+    """
     kind = of_object(job)
-    nodes = _nodes(job, pods, now)
+    nodes = _nodes(job, pods, now, stuck)
     how, ended, message = result(job)
     published = reports.report(status) or reports.own_report(job)
     return JobFacts(
@@ -141,6 +146,12 @@ def container_name(pod: Object) -> str:
     return str(container_status(pod).get("name", names.CONTAINER))
 
 
+def python(pod: Object) -> list[str]:
+    """What starts a module of kittrain in a pod, or a pod template: of the trainer that was sent, or the image's."""
+    command: list[str] = pod["spec"]["containers"][0].get("command") or []
+    return command if names.TRAINER_PATH in command else [*names.PYTHON]
+
+
 def has_logs(pod: Object) -> bool:
     """Whether its container has ever run."""
     status = container_status(pod)
@@ -190,7 +201,7 @@ def unix_seconds(time: str) -> float:
     return datetime.fromisoformat(time).timestamp()
 
 
-def _nodes(job: Object, pods: Iterable[Object], now: float) -> tuple[NodeFacts, ...]:
+def _nodes(job: Object, pods: Iterable[Object], now: float, stuck: Mapping[str, str]) -> tuple[NodeFacts, ...]:
     groups: dict[int, list[Object]] = defaultdict(list)
     for pod in pods:
         if (number := node_index(pod)) is not None:
@@ -198,10 +209,10 @@ def _nodes(job: Object, pods: Iterable[Object], now: float) -> tuple[NodeFacts, 
     kind, name = of_object(job), job["metadata"]["name"]
     count = max(kind.desired_nodes(job), *(number + 1 for number in groups), 0)
     absent = {number: NodeFacts(index=number, pod=kind.pod_name(name, number)) for number in range(count)}
-    return tuple((absent | {number: _node(number, group, now) for number, group in groups.items()}).values())
+    return tuple((absent | {number: _node(number, group, now, stuck) for number, group in groups.items()}).values())
 
 
-def _node(number: int, pods: Sequence[Object], now: float) -> NodeFacts:
+def _node(number: int, pods: Sequence[Object], now: float, stuck: Mapping[str, str]) -> NodeFacts:
     """One node from all its pods; the youngest one is the current one."""
     pod = max(pods, key=_created)
     status = container_status(pod)
@@ -218,7 +229,7 @@ def _node(number: int, pods: Sequence[Object], now: float) -> NodeFacts:
         exit_code=ended.get("exitCode"),
         signal=ended.get("signal"),
         termination=_termination(ended.get("message", "")),
-        note=conditions.pod_reason(pod, state, now),
+        note=conditions.pod_reason(pod, state, now) or stuck.get(pod["metadata"]["name"], ""),
         before=_how_ended(sorted(pods, key=_created)[-2], now) if len(pods) > 1 else "",
     )
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeVar
 from kitctl.kinds import of_object
 from kitjob import typed
 from kitjob.decoders import MalformedError
-from kitjob.names import PREPARING_KEY, REPORT_KEY
+from kitjob.names import HISTORY_KEY, PREPARING_KEY, REPORT_KEY
 from kitjob.report import Preparation, Report
 
 Object: TypeAlias = dict[str, Any]
@@ -17,6 +17,11 @@ T = TypeVar("T")
 def report(config_map: Object | None) -> Report | None:
     """The latest report of rank 0's agent."""
     return _read(_data(config_map).get(REPORT_KEY, ""), Report)
+
+
+def history_tail(config_map: Object | None) -> bytes:
+    """The lines of a run's history that has no volume, as ``kittrain.helper.history`` prints them; perhaps empty."""
+    return _data(config_map).get(HISTORY_KEY, "").encode()
 
 
 def own_report(job: Object) -> Report | None:

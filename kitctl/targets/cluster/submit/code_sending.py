@@ -18,14 +18,12 @@ from kitctl.base.quantity import format_bytes
 from kitctl.code.code_tree import ARCHIVE_LIMIT, SentFolder
 from kitctl.code.workdir.reading import content, largest
 from kitctl.code.workdir.summary import sent
-from kitctl.render import objects as render
 from kitctl.spec.job_spec import JobSpec
 from kitctl.targets import Change, Submission
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.read.existing import create_or_find, name_conflict
 from kitctl.targets.cluster.submit import helper_pod, preflight
-from kitctl.targets.cluster.submit.namespace_defaults import apply_namespace_defaults
 
 T = TypeVar("T", Mapping[str, Any], Mapping[str, Any] | None)
 
@@ -59,8 +57,21 @@ def check(api: Api, spec: JobSpec, sent: SentFolder) -> None:
         raise Forbidden(f"{what}. You may not send it to the job's claim", fix=fix)
 
 
-def send(api: Api, job: Object, folders: Sequence[SentFolder], notify: Callable[[str], None]) -> None:
+def send(
+    api: Api,
+    job: Object,
+    folders: Sequence[SentFolder],
+    notify: Callable[[str], None],
+    trainer: Object | None = None,
+) -> None:
     """Send the files that the claim lacks, and report how much that is; small folders are in ConfigMaps already.
+
+    Args:
+        api: the server.
+        job: as ``helper_pod.running`` takes it, and ``trainer`` as well.
+        folders: what is sent.
+        notify: gets a line for each.
+        trainer: see ``job``.
 
     Raises:
         KitError: it could not be sent, or a folder has changed.
@@ -70,7 +81,7 @@ def send(api: Api, job: Object, folders: Sequence[SentFolder], notify: Callable[
         if one.archive is not None:
             notify(sent(one, f"ConfigMap {CONFIG_MAPS[one.key](job['metadata']['name'])}"))
     if large:
-        with helper_pod.running(api, job) as run:
+        with helper_pod.running(api, job, trainer) as run:
             for one in large:
                 notify(_send(run, one, helper_pod.claim_of(job)))
 
@@ -80,7 +91,7 @@ def _send(run: helper_pod.RunCommand, folder: SentFolder, claim: str) -> str:
     from kitctl.code.workdir.archive import tar_pieces  # noqa: PLC0415 - few jobs need it
 
     tree = folder.tree
-    store = (*names.CODE_STORE_COMMAND, MOUNTED[folder.key])
+    store = (names.CODE_STORE, MOUNTED[folder.key])
     sizes = {file.sha256: file.size for file in tree.files.values()}
     missing = b"".join(run((*store, "missing"), [json.dumps(sizes).encode() + b"\n"])).decode().split()
     b"".join(run((*store, "receive"), _frames(tar_pieces(tree, missing, partial(content, folder)))))
@@ -113,8 +124,8 @@ def publish(api: Api, submission: Submission, notify: Callable[[str], None]) -> 
     places = {one.key: _publish_small(api, spec.namespace, one, notify) for one in folders if one not in large}
     if large:
         preflight.check_storage(api, spec)
-        adapted = apply_namespace_defaults(api, spec)
-        send(api, render.manifests(adapted, submission.sources)[-1], large, notify)
+        job, trainer = helper_pod.unsubmitted_job(api, spec, submission.sources)
+        send(api, job, large, notify, trainer)
     found = {one.key: {"digest": one.tree.digest} | places.get(one.key, {}) for one in folders}
     requirements = {"requirements": found["requirements"]} if "requirements" in found else {}
     return found.get("workdir", {}) | requirements

@@ -2,25 +2,48 @@
 
 They have their own service account, so the default account's pull secrets do not apply. They state requests, so a
 limit range's default requests do not apply. What this user may not read is left out.
+
+An administrator sets the image of jobs that name none, and a mirror for images that name no registry, in a ConfigMap of
+the namespace; the chart training-job reads it, too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 
+from kitctl.base import names
 from kitctl.base.errors import Forbidden
 from kitctl.render.template_values import DEFAULT_REQUESTS
 from kitctl.spec.job_spec import JobSpec
 from kitctl.targets.cluster.connection.api import Api
+from kitjob.names import AUTO, DEFAULT_IMAGE
 from kitjob.record import replace
 
 
 def apply_namespace_defaults(api: Api, spec: JobSpec) -> JobSpec:
     """The job with the defaults of its namespace."""
-    for part in (_pull_secrets, _requests):
+    for part in (_image, _pull_secrets, _requests):
         with suppress(Forbidden):
             spec = part(api, spec)
     return spec
+
+
+def image(spec: JobSpec, defaults: Mapping[str, str]) -> str:
+    """The image of a job in a namespace with these defaults: ``image``, ``mirror``."""
+    wanted = defaults.get("image") or DEFAULT_IMAGE if spec.image == AUTO else spec.image
+    host = wanted.partition("/")[0] if "/" in wanted else ""
+    has_registry = "." in host or ":" in host or host == "localhost"  # as docker reads image names
+    mirror = defaults.get("mirror", "").rstrip("/")
+    return wanted if has_registry or not mirror else f"{mirror}/{wanted}"
+
+
+def _image(api: Api, spec: JobSpec) -> JobSpec:
+    """The administrator's image, mirror and pull secrets, where the job has none of its own."""
+    found = api.find("ConfigMap", spec.namespace, names.NAMESPACE_DEFAULTS) or {}
+    defaults = found.get("data") or {}
+    secrets = spec.image_pull_secrets or tuple(defaults.get("imagePullSecrets", "").split())
+    return replace(spec, image=image(spec, defaults), image_pull_secrets=secrets)
 
 
 def _pull_secrets(api: Api, spec: JobSpec) -> JobSpec:

@@ -33,7 +33,7 @@ from kitctl.targets.cluster.read.existing import (
     wait_deleted,
 )
 from kitctl.targets.cluster.read.finding import lookup
-from kitctl.targets.cluster.submit import claims, code_sending, dry_run, preflight, run_secret
+from kitctl.targets.cluster.submit import claims, code_sending, dry_run, preflight, run_secret, trainer_sending
 from kitctl.targets.cluster.submit.claims import Claimant
 from kitctl.targets.conflicts import already_exists
 
@@ -66,7 +66,8 @@ def submit(api: Api, submission: Submission, user: str, warn: Callable[[str], No
         preflight.check(api, spec)
         for remark in queue_checks.check(api, spec, manifest) if spec.scheduling.queue else ():
             warn(remark)
-        dry_run.dry_run_objects(api, [*children, manifest], claimant, replaces=existing is not None)
+        own = [child for child in children if not trainer_sending.is_shared(child)]
+        dry_run.dry_run_objects(api, [*own, manifest], claimant, replaces=existing is not None)
         _check_pod(api, spec, manifest, warn)
     if existing is None:
         job = _create(api, lifecycle.outside_queue(manifest))
@@ -115,7 +116,8 @@ def _find_existing_job(api: Api, manifest: Object, user: str, *, replace: bool) 
     if job is None:
         return None
     digest = lifecycle.annotations_of(manifest).get(names.ANNOTATION_SPEC_HASH, "")
-    if key_of(job) == key_of(manifest) and lifecycle.is_partial_submit(job, digest, user):
+    same = key_of(job) == key_of(manifest) and _launch(job) == _launch(manifest)  # the job's pods have its own trainer
+    if same and lifecycle.is_partial_submit(job, digest, user):
         return ExistingJob(job, partial=True)
     if not lifecycle.is_kitctl_object(job):
         what = f"name: {job['kind']} {name!r} already exists and is not managed by kitctl"
@@ -123,6 +125,10 @@ def _find_existing_job(api: Api, manifest: Object, user: str, *, replace: bool) 
     if not replace:
         raise already_exists(name)
     return ExistingJob(job, partial=False)
+
+
+def _launch(job: Object) -> list[str]:
+    return job_facts.python(job_facts.pod_template(job))
 
 
 def _create(api: Api, manifest: Object) -> Object:
@@ -176,6 +182,9 @@ def _apply_children(api: Api, children: Iterable[Object], job: Object, claimant:
 def _apply_child(api: Api, child: Object, job: Object, claimant: Claimant) -> None:
     if child["kind"] in lifecycle.OUTLIVES_JOB:
         claims.attach(api, child, job, claimant)
+        return
+    if trainer_sending.is_shared(child):
+        trainer_sending.attach(api, child, job)
         return
     for found in create_or_find(api, lifecycle.with_owner_reference(run_secret.fill(child), job)):
         if lifecycle.is_terminating(found, job):

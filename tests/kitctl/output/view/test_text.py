@@ -11,7 +11,7 @@ from kitctl.output.view.columns import columns
 from kitctl.output.view.text import failure_lines, job_list, job_page, progress_line
 from kitctl.state.phase import JobState, NodeState
 from kitjob import record
-from kitjob.report import PastFailure, Progress, RecoveryTimings, Termination
+from kitjob.report import PastFailure, Progress, RecoveryTimings, Standstill, Termination
 
 RUNNING = JobState(
     name="digits",
@@ -163,3 +163,11 @@ def test_of_many_nodes_only_the_unusual_ones_are_shown() -> None:
     assert page[-1] == "... and 999 running (-o wide shows all)"
     assert len(page) < 20
     assert len(job_page(msgspec.structs.replace(RUNNING, nodes=tuple(places)), now=200.0, wide=True)) > 1000
+
+
+def test_where_ranks_are_that_take_no_step() -> None:
+    still = msgspec.structs.replace(RUNNING, standstill=Standstill(since=900.0, what="rank 1 sleeps at h.py:5"))
+    assert "No step    for 1m40s: rank 1 sleeps at h.py:5" in job_page(still, 1000.0)
+    assert "120 (1m40s ago)" in job_list([still], 1000.0)[1]
+    assert job_list([still], 1000.0, wide=True)[1].endswith("no step for 1m40s: rank 1 sleeps at h.py:5")
+    assert not [line for line in job_page(RUNNING, 1000.0) if "No step" in line]

@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from kitctl.kinds import KINDS
 from kitctl.targets.cluster.checks.rights import Right
+from tests.kitctl.targets.cluster.kubelet import Kubelet
 from tests.kitctl.targets.cluster.objectstore import Key, Object, ObjectStore, Refused
 
 Body = Object | str | bytes
@@ -99,6 +100,7 @@ class ApiServer(ThreadingHTTPServer):
         self.groups = {kind.group: [kind.api_version.rpartition("/")[2]] for kind in KINDS.values() if kind.operator}
         self.kueue: Sequence[str] = ()  # versions of Kueue's API; empty: not installed
         self.pending: list[Object] = []  # Workloads in a queue, as Kueue's API for positions lists them
+        self.kubelet = Kubelet()
         self.requests: list[Request] = []
         self.faults: list[Fault] = []
         self._lock = threading.Lock()
@@ -184,6 +186,10 @@ class Handler(BaseHTTPRequestHandler):
         if fault.lost == "before":
             self.close_connection = True
             return
+        if self.headers.get("Upgrade") and not fault.answer and self._may_enter(request):
+            self.close_connection = True
+            self.server.kubelet.serve(self)
+            return
         status, body = fault.answer or self._respond(request)
         if fault.lost == "after":
             self.close_connection = True
@@ -215,6 +221,19 @@ class Handler(BaseHTTPRequestHandler):
         except Refused as refused:
             status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": refused.status}
             return refused.status, status | {"message": refused.message, "reason": refused.reason}
+
+    def _may_enter(self, request: Request) -> bool:
+        """Whether an exec or portforward request is allowed, and its pod exists."""
+        user = self.server.users.get(self.headers.get("Authorization", "").removeprefix("Bearer "))
+        where = PATH.fullmatch(request.path)
+        if user is None or where is None:
+            return False
+        try:
+            key = Key("pods", where["namespace"] or "", where["name"] or "")
+            self._authorize(user, request, where, key)
+            return bool(self.server.store.get(key))
+        except Refused:
+            return False
 
     def _handle(self, request: Request) -> tuple[int, Body]:
         """The server's own response."""

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from kitctl.api.client import Client
 from kitctl.cli.main import main
-from kitctl.code.code_tree import NO_SOURCES
+from kitctl.code import trainer_package
+from kitctl.code.code_tree import Sources
 from kitctl.input import specfile
 from kitctl.input.job_request import JobRequest
 from kitctl.targets import Submission
 from kitctl.targets.cluster.cluster_target import ClusterTarget
 from tests.kitctl.targets.cluster.apiserver import ApiServer
+
+SENT: Final = Sources(trainer=trainer_package.load())  # what is sent with every job
 
 
 @dataclass
@@ -77,4 +80,4 @@ class Kit:
     def submission(self, *, replace: bool = False, checks: bool = True, **fields: Any) -> Submission:
         """The submission of a job, as the target gets it."""
         spec = specfile.build(JobRequest(flags={"name": "run", "namespace": "default"} | fields))
-        return Submission(spec=spec, sources=NO_SOURCES, folder=self.folder, replace=replace, checks=checks)
+        return Submission(spec=spec, sources=SENT, folder=self.folder, replace=replace, checks=checks)

@@ -1,4 +1,4 @@
-"""The command line on a fake API server: what verbs print, and which objects they act on."""
+"""The command line on a fake API server: what commands print, and which objects they act on."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from kitctl.base import names
 from kitctl.cli import cli
 from kitctl.kinds.indexed_job import INDEX
 from kitctl.targets.cluster.connection import transport
+from kitjob import timeline
+from kitjob.names import HISTORY_KEY
+from kitjob.timeline import Event, Row, Writer
 from tests.kitctl.targets.cluster.apiserver import ApiServer
 from tests.kitctl.targets.cluster.clients import Kit
 from tests.kitctl.targets.cluster.objectstore import Key, Object
@@ -118,3 +121,44 @@ def test_names_of_jobs_are_completed(server: ApiServer, kit: Kit) -> None:
     words = ["status", "--kubeconfig", str(server.kubeconfig(kit.folder))]
     completed = ShellComplete(cli, {}, "kitctl", "_KITCTL_COMPLETE").get_completions(words, "digits-")
     assert [item.value for item in completed] == ["digits-one", "digits-two"]
+
+
+def test_without_a_claim_events_come_from_the_status_config_map(server: ApiServer, kit: Kit) -> None:
+    kit.submit(**NO_CLAIM)
+    pod(server)
+    assert "has no history" in kit("events", "run", exit_code=101)
+    lines: list[timeline.Line] = [
+        Writer(node=0, id="a", time=5.0),
+        Event(time=6.0, what="joined", node=0, round=1, world=1, nodes=1),
+        Row(time=8.0, seconds=1.0, round=1, world=1, step=3, steps=3, loss=0.5),
+    ]
+    tail = '{"run": "r"}\n' + timeline.content(lines).decode()
+    server.store.patch(Key("configmaps", "default", "run-status"), {"data": {HISTORY_KEY: tail}}, apply=False)
+    assert "group 1: 1 node, 1 rank" in kit("events", "run")
+    assert "loss: 0.5" in kit("plot", "run", "--metric", "loss")
+
+
+def test_a_volume_whose_config_map_is_missing_is_told_from_the_events_of_its_pod(server: ApiServer, kit: Kit) -> None:
+    kit.submit(**NO_CLAIM)
+    waits = pod(server)
+    creating = {"name": names.CONTAINER, "state": {"waiting": {"reason": "ContainerCreating"}}}
+    status = {"phase": "Pending", "containerStatuses": [creating]}
+    server.store.patch(Key("pods", "default", "run-0"), {"status": status}, apply=False)
+    about = {"kind": "Pod", "name": "run-0", "uid": waits["metadata"]["uid"]}
+    message = 'MountVolume.SetUp failed for volume "config" : configmap "nocm" not found'
+    event: dict[str, Any] = {
+        "type": "Warning",
+        "reason": "Failed",
+        "message": "Error: ErrImagePull",
+        "involvedObject": about,
+    }
+    server.put("events", "run-0.0", **event)
+    assert "ErrImagePull" not in kit("status", "run"), "the container's status will say it, with the image's name"
+    server.put("events", "run-0.1", **event | {"reason": "FailedMount", "message": message})
+    page = kit("status", "run")
+    assert message in page
+    assert "Fix        create it in the job's namespace" in page
+    cause, fix, *_ = kit("why", "run").splitlines()
+    assert cause == "the configmap nocm, which a volume of the job names, does not exist"
+    assert fix.startswith("fix: create it in the job's namespace")
+    assert f"FailedMount: {message}" in kit("doctor", "run")

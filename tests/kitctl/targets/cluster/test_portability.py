@@ -34,7 +34,7 @@ sys.exit(main())
 
 
 def run(*words: str, kubeconfig: Path | None = None) -> tuple[int, str]:
-    """The exit code and output of a verb there."""
+    """The exit code and output of a command there."""
     environ = {**os.environ, "KITCTL_DEBUG": "1"} | ({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {})
     command = [sys.executable, "-c", WITHOUT, *words]
     done = subprocess.run(command, env=environ, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kitctl.base.errors import UnsupportedError, UsageError
+from kitctl.base.errors import TargetError, UnsupportedError, UsageError
 from kitctl.targets.local import interpreter
 
 
@@ -67,3 +67,13 @@ def test_the_jobs_pythonpath_follows_the_kits() -> None:
     assert interpreter.with_library({"A": "b"}, "") == {"A": "b"}
     assert interpreter.with_library({}, "/x") == {"PYTHONPATH": "/x"}
     assert interpreter.with_library({"PYTHONPATH": "/y"}, "/x") == {"PYTHONPATH": f"/x{os.pathsep}/y"}
+
+
+def test_an_interpreter_that_is_gone_is_named(tmp_path: Path) -> None:
+    python = tmp_path / "venv" / "bin" / "python"
+    with pytest.raises(
+        TargetError, match=f"the job's interpreter is gone: {python}\nfix: create that environment again"
+    ):
+        interpreter.command(str(python), ["kittrain.helper.history"])
+    found = interpreter.command(sys.executable, ["kittrain.helper.history", "folder"])
+    assert found == [sys.executable, "-P", "-m", "kittrain.helper.history", "folder"]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import socket
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +22,7 @@ from kitctl.state.checks import Finding
 from kitctl.targets import Submission
 from kitctl.targets.local import local_checks
 from kitctl.targets.local.folder import JobFolder
-from kitjob.sections import Scheduling
+from kitjob.sections import Nccl, Scheduling
 
 EVERY_OPTION = Path(__file__).parents[3] / "cases" / "every-option.yaml"
 
@@ -106,7 +110,7 @@ def test_each_field_is_either_used_or_ignored_on_purpose() -> None:
     heard |= {"workdir", "python", "outputs"}
     heard |= {f"requirements.{key}" for key in ("file", "indexUrl", "extraIndexUrls", "findLinks", "noIndex")}
     heard |= {"resume", "fromScratch", "virtualRanks", "backend", "nccl", "security.rendezvousSecret"}
-    heard |= {f"rendezvous.{key}" for key in ("backend", "joinTimeout", "lastCall")}
+    heard |= {f"rendezvous.{key}" for key in ("joinTimeout", "lastCall")}
     heard |= {f"snapshots.{key}" for key in ("enabled", "claim", "everySteps", "every", "memoryEverySteps", "keep")}
     heard |= {"snapshots.keepEvery", "snapshots.keepBest", "snapshots.copy", "snapshots.modelFile"}
     heard |= {f"policy.{key}" for key in ("maxRestarts", "backoffLimit", "deadline", "gracePeriod", "hangTimeout")}
@@ -143,3 +147,56 @@ def test_a_submit_warns_about_ignored_options(
     assert stderr.count("warning: ") == 1
     assert "image, secrets, volumes, scheduling" in stderr
     assert len(started) == 1
+
+
+SLIP = "import torch\nprint(1\nloss = 2\n"
+
+
+@pytest.mark.parametrize(
+    ("spec", "error"),
+    [
+        (JobSpec(name="job", command=("slip.py",)), "command: slip.py, line 2: '(' was never closed: print(1"),
+        (JobSpec(name="job", nccl=Nccl(interface="ib0")), "nccl.interface: this machine has no interface 'ib0'"),
+        (JobSpec(name="job", nccl=Nccl(interface="=l")), "nccl.interface: this machine has no interface '=l'"),
+        (JobSpec(name="job", nodes=2, gpus_per_node=4096), "2 nodes of 4096 need 8192, and this machine has "),
+    ],
+)
+def test_what_cannot_work_here_is_refused_unless_checks_are_skipped(
+    spec: JobSpec, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_checks, "OTHER_GPUS", ())
+    (tmp_path / "slip.py").write_text(SLIP, encoding="utf-8")
+    asked = submission(tmp_path, spec)
+    with pytest.raises(UsageError, match=re.escape(error)) as raised:
+        local_checks.require_runnable(asked)
+    assert raised.value.fix
+    local_checks.require_runnable(replace(asked, checks=False))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        JobSpec(name="job", command=("fine.py",)),
+        JobSpec(name="job", command=("run.sh",)),
+        JobSpec(name="job", nccl=Nccl(interface="lo")),
+        JobSpec(name="job", nccl=Nccl(interface="ib,l")),
+        JobSpec(name="job", nccl=Nccl(interface="^docker")),
+        JobSpec(name="job", gpus_per_node=4096, backend="gloo"),
+        JobSpec(name="job", command=("slip.py",), python=sys.executable),  # perhaps of another version
+    ],
+)
+def test_what_may_work_here_is_not_refused(spec: JobSpec, tmp_path: Path) -> None:
+    for name, text in (("fine.py", 'print("\\d")\n'), ("run.sh", "if ["), ("slip.py", SLIP)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    local_checks.require_runnable(submission(tmp_path, spec))
+    warned = [one for one in local_checks.remarks(submission(tmp_path, spec)) if "slip.py, line 2" in one]
+    assert bool(warned) == bool(spec.python)
+
+
+def test_a_few_ranks_for_each_core_are_no_reason_for_a_warning(tmp_path: Path) -> None:
+    cores = os.cpu_count() or 1
+    few, many = JobSpec(name="job", nodes=4 * cores), JobSpec(name="job", nodes=9 * cores)
+    assert local_checks.remarks(submission(tmp_path, few)) == []
+    (warning,) = local_checks.remarks(submission(tmp_path, many))
+    assert warning.startswith(f"{9 * cores} ranks share {cores} cores")
+    assert local_checks.remarks(replace(submission(tmp_path, many), checks=False)) == []

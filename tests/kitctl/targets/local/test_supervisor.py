@@ -148,12 +148,12 @@ def test_a_list_recovers_a_job_whose_supervisor_was_killed_and_says_so_once(targ
 
 def test_a_job_whose_supervisor_and_nodes_were_killed_can_be_restarted_and_deleted(target: LocalTarget) -> None:
     folder = begin(target, SLEEP)
-    for attempt, verb in enumerate((target.restart, target.cancel), start=1):
+    for attempt, act in enumerate((target.restart, target.cancel), start=1):
         eventually(partial(runs, folder, attempt))
         kill_supervisor(folder)
         for index in (0, 1):
             os.killpg(agent_pid(folder, index), signal.SIGKILL)
-        verb("default", "job")
+        act("default", "job")
     assert state.derive(target.job("default", "job")).phase == "Cancelled"
     target.delete("default", "job", snapshots=False, outputs=False)
     assert not list((target.state / "jobs" / "default").iterdir())

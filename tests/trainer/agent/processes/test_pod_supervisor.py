@@ -15,7 +15,10 @@ from typing import Protocol
 
 import pytest
 
+from kitjob import document
+from kitjob.job_keys import JobKeys
 from kitjob.names import EXIT_CODES
+from kitjob.run import RunFacts
 from kittrain.outcome.restarts import MAX_RESTARTS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pods run Linux")
@@ -121,7 +124,7 @@ class Container:
 class Start(Protocol):
     """Start a container whose agents call these functions of PROGRAM, in order."""
 
-    def __call__(self, *agents: str) -> Container: ...
+    def __call__(self, *agents: str, in_place: bool = True) -> Container: ...
 
 
 @pytest.fixture
@@ -131,9 +134,10 @@ def container(tmp_path: Path) -> Iterator[Start]:
     (tmp_path / "message").touch()
     given = {"KIT_TERMINATION_LOG": str(tmp_path / "message"), "KIT_SNAPSHOT_DIR": str(tmp_path / "snapshots")}
 
-    def start(*agents: str) -> Container:
+    def start(*agents: str, in_place: bool = True) -> Container:
         command = [sys.executable, "-c", PROGRAM, *agents]
-        started.append(subprocess.Popen(command, env=os.environ | given, stdout=subprocess.PIPE, text=True))
+        spec = {"KIT_SPEC": document.write(JobKeys(), RunFacts(restart_in_place=in_place))}
+        started.append(subprocess.Popen(command, env=os.environ | given | spec, stdout=subprocess.PIPE, text=True))
         return Container(started[-1], tmp_path)
 
     yield start
@@ -167,6 +171,13 @@ def test_after_any_other_exit_the_agent_is_restarted_and_knows_the_cause(
     assert here.process.returncode == 0
     assert (first.split(maxsplit=3)[1], second.split(maxsplit=3)[1]) == ("0", "1")
     assert second.split(maxsplit=3)[3] == cause
+
+
+@pytest.mark.parametrize(("end", "code"), [("retryable", EXIT_CODES["retryable"]), ("killed", 128 + signal.SIGKILL)])
+def test_without_restarts_in_place_the_container_ends_as_its_agent(container: Start, end: str, code: int) -> None:
+    here = container(end, "done", in_place=False)
+    assert len(here.wait()) == 1
+    assert here.process.returncode == code
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import math
 import os
 import signal
@@ -14,9 +15,11 @@ from typing import cast
 
 import pytest
 
+from kittrain.agent.processes import stack_file
 from kittrain.agent.processes.rank_logs import RankLogs
 from kittrain.agent.processes.rank_watch import POLL_INTERVAL, RankWatch
-from kittrain.agent.rendezvous.backend import Rendezvous
+from kittrain.agent.rendezvous.diagnosis import RankStatus
+from kittrain.agent.rendezvous.interface import Rendezvous
 from kittrain.system.heartbeat import HeartbeatWriter, Phase, ScriptWriter, prepare
 
 
@@ -26,7 +29,8 @@ class Ranks:
     def __init__(self, folder: Path, timeout: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
-        self.stalled = self.frozen = self.stacks_requested = False
+        self.stalled = self.frozen = self.quiet = self.stacks_requested = self.look_requested = False
+        self.seen: list[RankStatus] = []
         self.logged: list[str] = []
         watch = partial(RankWatch, cast("Rendezvous", self), cast("RankLogs", None))
         self.watch = watch(timeout=timeout, log=self.logged.append)
@@ -37,9 +41,12 @@ class Ranks:
         self.heartbeats = [HeartbeatWriter(file) for file in files]
         self.hooks = [ScriptWriter(file) for file in files]
 
-    def heartbeat(self, *, stalled: bool, frozen: bool, progress: Mapping[int, tuple[int, float]]) -> None:
-        self.stalled, self.frozen = stalled, frozen
+    def heartbeat(self, *, stalled: bool, frozen: bool, progress: Mapping[int, tuple[int, float]], quiet: bool) -> None:
+        self.stalled, self.frozen, self.quiet = stalled, frozen, quiet
         self.progress = progress
+
+    def report_look(self, ranks: list[RankStatus]) -> None:
+        self.look_requested, self.seen = False, ranks
 
     def beat(self, phase: Phase, *, step: int | None = None) -> None:
         for writer in self.heartbeats:
@@ -205,3 +212,76 @@ def test_a_busy_rank_may_take_longer_but_not_forever_nor_with_a_given_timeout(ra
         status = ranks.watch._status(1, watched, None)
         assert (status.busy, status.exempt) == (True, False)
         busy.kill()
+
+
+def quiet_after(ranks: Ranks) -> float:
+    """Seconds until the watched ranks count as quiet; they do nothing meanwhile."""
+    began = ranks.now
+    ranks.rest(POLL_INTERVAL)
+    while not ranks.quiet and ranks.now < began + 100:
+        ranks.rest(POLL_INTERVAL)
+    return ranks.now - began
+
+
+def test_fifteen_seconds_without_a_step_are_unusual_and_ten_times_the_median_if_that_is_longer(ranks: Ranks) -> None:
+    for _ in range(5):
+        ranks.script_step(1.0)
+    assert quiet_after(ranks) == pytest.approx(15.0, abs=1.0)
+    ranks.script_step(20.0)  # one long step among short ones changes nothing
+    assert quiet_after(ranks) == pytest.approx(15.0, abs=1.0)
+    for _ in range(8):
+        ranks.script_step(4.0)
+    assert not ranks.quiet
+    assert quiet_after(ranks) == pytest.approx(40.0, abs=1.0)
+    assert not ranks.stalled  # and nothing is judged by it
+
+
+def test_steps_of_the_librarys_loop_count_as_well(ranks: Ranks) -> None:
+    for number in range(1, 20):
+        ranks.step(number, 3.0)
+    ranks.beat(Phase.EVALUATING)
+    assert quiet_after(ranks) == pytest.approx(30.0, abs=1.0)
+
+
+def test_before_the_first_step_that_counts_from_the_group_on(ranks: Ranks) -> None:
+    ranks.rest(14.0)
+    for hooks in ranks.hooks:
+        hooks.group_formed(2)
+    assert quiet_after(ranks) == pytest.approx(15.0, abs=1.0)
+
+
+def test_one_rank_that_takes_steps_is_enough_unless_all_others_have_ended(ranks: Ranks) -> None:
+    ranks.script_step(1.0)
+    for _ in range(30):
+        ranks.rest(1.0)
+        ranks.hooks[1].optimizer_called(1)
+    assert not ranks.quiet
+    ranks.process.kill()
+    ranks.process.wait()
+    ranks.rest(1.0)
+    assert ranks.quiet
+
+
+def test_ranks_are_asked_where_they_are_and_one_that_has_ended_or_cannot_answer_is_told_so(
+    ranks: Ranks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIT_HEARTBEAT_FILE", str(tmp_path / "0"))
+    stack_file.register()  # in this process, which stands for rank 0
+    try:
+        ranks.script_step(1.0)
+        ranks.look_requested = True
+        ranks.rest(3.0)
+    finally:
+        faulthandler.unregister(stack_file.SIGNAL)
+    first, second = ranks.seen
+    assert first.has_stack
+    assert "test_rank_watch.py" in first.location.line
+    assert (first.stepped, first.ended) == (True, False)
+    assert first.stalled_seconds == pytest.approx(3.0, abs=1.5)
+    assert (second.has_stack, second.ended) == (False, False)  # `sleep`, which such a signal would end
+    assert ranks.process.poll() is None
+    ranks.process.kill()
+    ranks.process.wait()
+    ranks.look_requested = True
+    ranks.rest(3.0)
+    assert ranks.seen[1].ended

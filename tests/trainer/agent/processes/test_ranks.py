@@ -51,8 +51,9 @@ def test_a_rank_finds_the_state_of_a_new_interpreter(job: StartJob, warm: str) -
         "import os, signal, threading, time, atexit\n"
         "print(__name__, sys.argv[1:], os.environ['RANK'], os.getsid(0) == os.getpid(), os.getcwd())\n"
         "print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, signal.getsignal(signal.SIGINT).__name__)\n"
-        # less the heartbeat's: Python's mmap keeps it
-        "print(len(os.listdir('/proc/self/fd')) - 1, os.environ.get('TORCH_CPP_LOG_LEVEL'), sys.path[0])\n"
+        # less the heartbeat's, which Python's mmap keeps, and that of stacks, which faulthandler does
+        "opened = [os.path.realpath(f'/proc/self/fd/{one}') for one in os.listdir('/proc/self/fd')]\n"
+        "print(sum('.heartbeat' not in one for one in opened), os.environ.get('TORCH_CPP_LOG_LEVEL'), sys.path[0])\n"
         "atexit.register(print, 'at exit')\n"
         "threading.Thread(target=lambda: (time.sleep(0.2), print('thread'))).start()\n"
         "print('half a line', end='')\n"

@@ -58,7 +58,6 @@ HOSTILE = {
     "TORCH_LOGS": "+dynamo",
     "TORCH_DISTRIBUTED_DEBUG": "DETAIL",
     "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
-    "KIT_RENDEZVOUS_BACKEND": "c10d",  # its agents suppress torch's warnings
 }  # variables of the job that libraries read at import
 
 

@@ -90,7 +90,7 @@ def test_a_valid_stack_report_is_accepted(hub: HubThread) -> None:
         form_round(register(zero, 0), register(one, 1))
         one.send({"type": "StackReport", "ranks": [STATUS]})
         one.send({"type": "Get", "keys": []})
-        assert one.receive() == {"type": "Values", "values": []}
+        assert one.receive()["values"] == []
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_messages_of_a_node_outside_the_round_are_ignored() -> None:
         assert [reply["type"] for reply in form_round(zero, late)] == ["Round", "Round"]
         zero.send({"type": "Get", "keys": ["key"]})
         zero.send({"type": "Set", "values": {"key": "zero's"}})
-        assert zero.receive() == {"type": "Values", "values": ["zero's"]}
+        assert zero.receive()["values"] == ["zero's"]
 
 
 def test_values_and_requests_end_with_their_round(hub: HubThread) -> None:
@@ -184,7 +184,7 @@ def test_values_and_requests_end_with_their_round(hub: HubThread) -> None:
         one.send({"type": "Get", "keys": ["key"]})
         assert one.receive()["type"] == "Values"
         zero.send({"type": "Get", "keys": []})
-        assert zero.receive() == {"type": "Values", "values": []}, "not the reply to the last round's request"
+        assert zero.receive()["values"] == [], "not the reply to the last round's request"
         one.send({"type": "Set", "values": {"other": "new"}})
         one.send({"type": "Get", "keys": ["other"]})
         assert one.receive()["values"] == ["new"]

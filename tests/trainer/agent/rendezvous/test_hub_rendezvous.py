@@ -17,12 +17,12 @@ from torch.distributed.elastic.rendezvous import RendezvousConnectionError, Rend
 
 from kitjob import typed
 from kittrain.agent.rendezvous import handshake, messages
-from kittrain.agent.rendezvous.backend import JobEnded, RoundOver
 from kittrain.agent.rendezvous.diagnosis import RankStatus
 from kittrain.agent.rendezvous.handshake import Greeting, Key, Proof
 from kittrain.agent.rendezvous.hub_backend import HubBackend
 from kittrain.agent.rendezvous.hub_process import hub_process
 from kittrain.agent.rendezvous.hub_rendezvous import HubRendezvous
+from kittrain.agent.rendezvous.interface import JobEnded, RoundOver
 from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.agent.rendezvous.stacks import Location
 from kittrain.job.env import NodeEnv, node_env

@@ -111,3 +111,11 @@ def test_the_last_report_is_read_back(server: ApiServer, sink: ConfigMapSink) ->
     server.status = 403
     with pytest.raises(OSError, match="run-status"):
         sink.last()
+
+
+def test_the_tail_of_a_history_comes_with_the_report_in_one_request(server: ApiServer, sink: ConfigMapSink) -> None:
+    assert sink.tail() == ""
+    sink.put(Report(round=1), "a tail")
+    assert server.objects[REPORT]["metadata"]["resourceVersion"] == "1"
+    sink.put(Report(round=2))
+    assert (sink.tail(), sink.last()) == ("a tail", Report(round=2))

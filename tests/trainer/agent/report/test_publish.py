@@ -17,10 +17,10 @@ import torch.distributed as dist
 from kitjob.report import Preparation, Progress, Report
 from kittrain.agent.report import publish
 from kittrain.agent.report.configmap import ConfigMapSink
-from kittrain.agent.report.publish import Reporter
+from kittrain.agent.report.publish import Reporter, assignment
 from kittrain.agent.report.report_sinks import FileSink, Sink, sink_of
-from kittrain.job.env import node_env
-from kittrain.outcome.failures import Failure
+from kittrain.job.env import NodeEnv, node_env
+from kittrain.outcome.failures import BRIEF, Failure
 from tests.trainer.nodes import free_port
 from tests.trainer.reports import plain, report_in
 
@@ -141,7 +141,7 @@ class FaultySink:
         self._error = error
         self._hangs = hangs
 
-    def put(self, report: Report) -> None:  # noqa: ARG002  named as the sinks' own
+    def put(self, report: Report, tail: str = "") -> None:  # noqa: ARG002  named as the sinks' own
         self.put_up += 1
         if self._hangs:
             self.released.wait()
@@ -150,6 +150,9 @@ class FaultySink:
 
     def last(self) -> Report | None:
         return None
+
+    def tail(self) -> str:
+        return ""
 
     def prepare(self, node: int, note: Preparation | None) -> None:
         raise NotImplementedError
@@ -238,3 +241,8 @@ def test_failures_are_reported_and_survive_the_node_that_saw_them(tmp_path: Path
         second.failed(failed(2, f"ValueError: {number}"))
     assert len(second._failures.known) == 10
     del store
+
+
+def test_restarts_are_reported_with_a_short_cause() -> None:
+    entry = assignment(NodeEnv(agent_restarts=2, restart_cause="x" * 5000), 0, (0, 1))
+    assert (entry.agent_restarts, len(entry.restart_cause)) == (2, BRIEF)

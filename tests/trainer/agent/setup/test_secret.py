@@ -114,18 +114,6 @@ def test_a_server_that_does_not_answer_is_retried_and_then_an_error(
         read_secret(node(KIT_SECRET_NAME="run-rendezvous"), tmp_path)
 
 
-def test_torchs_rendezvous_is_a_warning(tmp_path: Path) -> None:
-    file = tmp_path / "key"
-    file.write_text("0123456789abcdef")
-    env = node(KIT_RENDEZVOUS_BACKEND="c10d", KIT_SECRET_FILE=str(file))
-    found, logged = read_secret(env, tmp_path)
-    assert found is None
-    assert "can run code on all nodes" in logged[0]
-    required = node(KIT_RENDEZVOUS_BACKEND="c10d", KIT_SECURITY_RENDEZVOUS_SECRET="require")
-    with pytest.raises(EnvError, match="c10d has no authentication"):
-        read_secret(required, tmp_path)
-
-
 def test_a_secret_that_cannot_be_filled_is_an_error_after_a_time(
     server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from kitjob.history import Proof
 from kittrain.rank.snapshots.folder.ledger import Ledger, extend
 from kittrain.rank.snapshots.folder.snapshot import Manifest, read_manifest
-from kittrain.rank.snapshots.proof import Proof, prove
+from kittrain.rank.snapshots.proof import prove
 from kittrain.rank.world.order import STEPS, Cursor
 from tests.trainer import runs, saved
 

@@ -238,7 +238,7 @@ def one_head(model: nn.Module, batch: list[Tensor]) -> Tensor:
 def a_head_a_rank(model: nn.Module, batch: list[Tensor]) -> Tensor:
     """Each rank uses a different head."""
     assert isinstance(model, Net)
-    head = (model[2], model.other)[rank_or_0()]
+    head = (model[2], model.other)[rank_or_0() % 2]
     return squares(head(model.encode(batch[0])), batch)
 
 
@@ -280,26 +280,26 @@ OPTIONS = {
 @pytest.mark.slow
 def test_options_of_ddp_take_effect_and_messages_are_averaged(tmp_path: Path) -> None:
     port = free_port()
-    ranks = [fork(learn_with_options, rank, port, tmp_path / f"{rank}.pt") for rank in (0, 1)]
-    assert [finish(rank) for rank in ranks] == [0, 0]
-    found = [torch.load(tmp_path / f"{rank}.pt", weights_only=False) for rank in (0, 1)]
-    assert [list(one) for one in found] == [list(OPTIONS)] * 2
+    ranks = [fork(learn_with_options, rank, port, tmp_path / f"{rank}.pt") for rank in range(RANKS)]
+    assert [finish(rank) for rank in ranks] == [0] * RANKS
+    found = [torch.load(tmp_path / f"{rank}.pt", weights_only=False) for rank in range(RANKS)]
+    assert [list(one) for one in found] == [list(OPTIONS)] * RANKS
     for name in OPTIONS:
         tolerance = 3e-2 if name.startswith("hook") else 1e-5
-        (gradients, losses, received), (others, *same) = (one[name] for one in found)
-        expected, parts = mean_of_both(name)
-        for ours in (gradients, others):
+        (gradients, losses, received), *others = (one[name] for one in found)
+        expected, parts = mean_of_all(name)
+        for ours in (gradients, *(one for one, *_ in others)):
             assert list(ours) == list(expected)
             for parameter in ours:
                 torch.testing.assert_close(ours[parameter], expected[parameter], rtol=tolerance, atol=tolerance)
         torch.testing.assert_close(losses[-1], parts, rtol=1e-5, atol=1e-5)
-        assert same == [losses, received]
+        assert [same for _, *same in others] == [[losses, received]] * (RANKS - 1)
         assert received == asdict(StepMessage(stop=True, written=True))
 
 
 def learn_with_options(rank: int, port: int, out: Path) -> None:
     """Three steps of each case: saves the last gradients, the losses, and the last received message."""
-    os.environ.update({**placed(rank, 2, port), "KIT_BACKEND": "gloo"})
+    os.environ.update({**placed(rank, RANKS, port), "KIT_BACKEND": "gloo"})
     results = {}
     with join(seed=1) as world:
         for name, (options, given) in OPTIONS.items():
@@ -320,18 +320,18 @@ def learn_with_options(rank: int, port: int, out: Path) -> None:
 
 
 def pairs() -> Data:
-    """One step of 6 samples, 3 per rank."""
+    """One step of 6 samples, 2 per rank."""
     generator = torch.Generator().manual_seed(0)
     return Data(TensorDataset(*(torch.rand(6, width, generator=generator) for width in (5, 1))), batch=6)
 
 
-def mean_of_both(name: str) -> tuple[dict[str, Tensor], float]:
-    """The result of plain torch: the mean of both ranks' gradients and losses, each from its own half."""
+def mean_of_all(name: str) -> tuple[dict[str, Tensor], float]:
+    """The result of plain torch: the mean of all ranks' gradients and losses, each from its own part."""
     _, given = OPTIONS[name]
     sums: dict[str, Tensor] = {}
     losses = 0.0
-    for rank in (0, 1):
-        world = World(env=RankEnv(rank=rank, world_size=2), device=torch.device("cpu"))
+    for rank in range(RANKS):
+        world = World(env=RankEnv(rank=rank, world_size=RANKS), device=torch.device("cpu"))
         torch.manual_seed(3)
         model = Net()
         with pytest.MonkeyPatch.context() as patch:
@@ -339,8 +339,8 @@ def mean_of_both(name: str) -> tuple[dict[str, Tensor], float]:
             lost = given(model, next(pairs().batches(LAST, LAST.epoch + 1, world)).samples)
         if lost.requires_grad:
             lost.backward()
-        losses += lost.item() / 2
+        losses += lost.item() / RANKS
         for key, one in model.named_parameters():
             if one.grad is not None:
-                sums[key] = sums.get(key, torch.zeros(())) + one.grad / 2
+                sums[key] = sums.get(key, torch.zeros(())) + one.grad / RANKS
     return {key: sums[key] for key, _ in Net().named_parameters() if key in sums}, losses

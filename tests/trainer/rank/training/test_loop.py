@@ -218,6 +218,13 @@ def test_metrics_are_saved_with_their_state_and_the_best_snapshot_is_kept(tmp_pa
     assert {one.step: dict(one.metrics) for one in manifests(tmp_path / "best")} == {8: metrics[1], 12: metrics[2]}
 
 
+def test_what_resumes_after_the_last_step_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        with training(tmp_path) as run:
+            run.fit()
+    assert f"resuming after step {STEPS * EPOCHS}, at the end of epoch {EPOCHS} with 1 rank" in capsys.readouterr().out
+
+
 def manifests(folder: Path) -> list[Manifest]:
     """The manifests of all snapshots in a folder."""
     return [read_manifest(path) for path in folder.glob("step-*")]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any, Final
 
@@ -321,15 +322,133 @@ def ahead(batches: Iterator[Any], depth: int) -> Iterator[Any]:
     yield from taken
 
 
-def taken_ahead(job: Job) -> None:
-    for _ in job.run.epochs(1):
-        for (inputs,) in ahead(job.run.batches(job.train), 1):
-            job.learn(inputs)
+class Copied:
+    """What loops over batches that are copied ahead look like: those that were taken are let go of."""
+
+    def __init__(self, batches: Iterator[Any]) -> None:
+        self._batches = batches
+        self._next: Any = None
+        self._load()
+
+    def __iter__(self) -> Iterator[Any]:
+        while (batch := self._next) is not None:
+            self._load()
+            yield batch
+
+    def _load(self) -> None:
+        self._next = next(([one.clone() for one in batch] for batch in self._batches), None)
 
 
-def test_batches_that_are_taken_ahead_are_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(RuntimeError, match="before the steps that precede them"):
-        trained(taken_ahead, None, 1)
+def each(job: Job, batches: Iterable[Any], *counts: int) -> None:
+    """Learn from batches, so many in each step, and from one in each step that follows."""
+    due, left = count_of(counts), 0
+    for (inputs,) in batches:
+        left = left or next(due)
+        loss = job.model(inputs).square().mean()
+        loss.backward()
+        left -= 1
+        if not left:
+            job.update(loss)
+
+
+def count_of(counts: Iterable[int]) -> Iterator[int]:
+    yield from counts
+    while True:
+        yield 1
+
+
+AHEAD: Final[dict[str, Callable[[Job], None]]] = {
+    "one ahead": lambda job: each(job, ahead(job.run.batches(job.small), 1)),
+    "copied": lambda job: each(job, Copied(job.run.batches(job.small))),
+    "three ahead": lambda job: each(job, ahead(job.run.batches(job.small), 3)),
+    "accumulated": lambda job: each(job, ahead(job.run.batches(job.small), 1), 2, 2, 2, 2, 2, 2),
+    "accumulated, by need": lambda job: each(job, ahead(job.run.batches(job.small), 2), 1, 3, 2),
+    "two loaders": lambda job: zipped(job, ahead(zip(*map(job.run.batches, (job.small, job.train)), strict=False), 1)),
+    "critic": lambda job: critics(job, ahead(job.run.batches(job.small), 1), repeat(3)),
+}
+RIGHT: Final[dict[str, Callable[[Job], None]]] = {
+    "two at first": lambda job: each(job, job.run.batches(job.small), 2),
+    "by need": lambda job: each(job, job.run.batches(job.small), 4, 3, 1, 2),
+    "less and less": lambda job: each(job, job.run.batches(job.small), 6, 3, 2),
+    "joined": lambda job: joined(job, 3, 2, 4),
+    "closures": lambda job: critics(job, job.run.batches(job.train), chain([9], repeat(5))),
+}
+
+
+def zipped(job: Job, batches: Iterable[Any]) -> None:
+    for (inputs,), (more,) in batches:
+        job.learn(torch.cat([inputs, more]))
+
+
+def critics(job: Job, batches: Iterable[Any], passes: Iterable[int]) -> None:
+    """Several backward passes for each batch."""
+    for (inputs,), number in zip(batches, passes, strict=False):
+        for _ in range(number - 1):
+            job.model(inputs).sum().backward()
+        job.learn(inputs)
+
+
+def joined(job: Job, *counts: int) -> None:
+    batches = job.run.batches(job.small)
+    for number in counts:
+        job.learn(torch.cat([inputs for (inputs,) in islice(batches, number)]))
+    for (inputs,) in batches:
+        job.learn(inputs)
+
+
+@pytest.mark.parametrize("over", ["epochs", "steps"])
+@pytest.mark.parametrize("name", AHEAD)
+def test_batches_that_are_taken_ahead_are_an_error_in_the_third_step(name: str, over: str) -> None:
+    def loop(job: Job) -> None:
+        with job.run as run:
+            for _ in getattr(run, over)(1 if over == "epochs" else 40):
+                AHEAD[name](job)
+
+    job = Job(None, 100, kill_at=9)  # if it is not noticed: a loop over steps has no end
+    with pytest.raises(RuntimeError, match=r"the first step took .* that do not account for that"):
+        loop(job)
+    assert [fact[1] for fact in job.log] == [1, 2]
+    assert not any(one._post_accumulate_grad_hooks for one in job.model.parameters())
+
+
+def test_data_that_are_taken_ahead_are_an_error() -> None:
+    def loop(job: Job, samples: int) -> None:
+        job.data = Data(TensorDataset(torch.rand(samples, 3)), batch=3)
+        job.run = Run(job.run._world, model=job.model, optimizer=job.optimizer, data=job.data)
+        with job.run as run:
+            for _ in run.epochs(1):
+                for batch in ahead(run.batches(job.data), 1):
+                    job.learn(batch.samples[0])
+
+    for samples, message in ((20, "do not account for that"), (5, "this one took none")):
+        with pytest.raises(RuntimeError, match=message):
+            loop(Job(None, 100), samples)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_steps_of_different_numbers_of_batches_are_right(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def loop(job: Job) -> None:
+        for _ in job.run.epochs(2):
+            RIGHT[name](job)
+
+    job = trained(loop, None, 1)
+    assert "ahead" not in capsys.readouterr().out
+    assert not any(one._post_accumulate_grad_hooks for one in job.model.parameters())
+
+
+def test_where_nothing_counts_backward_passes_the_end_of_a_pass_tells(capsys: pytest.CaptureFixture[str]) -> None:
+    def loop(job: Job) -> None:
+        for _ in job.run.epochs(1):
+            for (inputs,) in ahead(job.run.batches(job.train), 1):
+                parameters = list(job.model.parameters())
+                for one, slope in zip(
+                    parameters, torch.autograd.grad(job.model(inputs).sum(), parameters), strict=True
+                ):
+                    one.grad = slope
+                job.update(torch.zeros(()))
+
+    with pytest.raises(RuntimeError, match="this one took none"):
+        trained(loop, None, 1)
     assert capsys.readouterr().out.count("the first step took 2 batches from Run.batches(), the second 1") == 1
 
 

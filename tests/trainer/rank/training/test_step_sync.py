@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 
@@ -20,6 +21,7 @@ from kittrain.rank.training.step_sync import (
     StepSync,
     StopRequest,
     all_reduce_message,
+    average_message,
 )
 from kittrain.rank.world.distributed import World
 from kittrain.rank.world.order import Cursor
@@ -57,6 +59,23 @@ def test_snapshot_flags_are_reset_if_no_new_message_arrives() -> None:
     assert sync.received == StepMessage(stop=True, written=True, due=True, copied=True)
     assert sync.flush() is None
     assert sync.received == StepMessage(stop=True)
+
+
+class Unusual(torch.Tensor):
+    """A script's own type, which no short cut is taken for."""
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [0.5, torch.tensor(0.5), torch.tensor([[0.5]], requires_grad=True), torch.tensor(0.5).as_subclass(Unusual), None],
+    ids=["number", "tensor", "matrix", "type", "none"],
+)
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_loss_counts_as_much_as_those_of_the_other_ranks(loss: torch.Tensor | float | None, size: int) -> None:
+    world = World(env=RankEnv(world_size=size), device=torch.device("cpu"))
+    mean, *others = average_message(loss, StepMessage(stop=True, copied=True), world, samples=7).read()
+    assert others == [1, 0, 0, 1, 7]
+    assert math.isnan(mean) if loss is None else mean == 0.5 / size
 
 
 def averaged(size: int, count: int, *, chunks: int = 1) -> StepMessage:

@@ -110,15 +110,15 @@ def write_losses(rank: int, size: int, port: int, out: Path) -> None:
 @pytest.mark.slow
 def test_the_same_curve_across_a_kill_and_a_resize(tmp_path: Path) -> None:
     ranks = runner(tmp_path / "killed", rest="0.05")
-    ranks.start(2)
+    ranks.start(3)
     deadline = time.monotonic() + TIMEOUT
     while len(read(ranks.folder)) < 8:
         assert time.monotonic() < deadline, ranks.log.read_text()
         time.sleep(0.05)
-    for rank in (0, 1):
+    for rank in range(3):
         ranks.signal(rank, signal.SIGKILL)
     ranks.wait()
-    assert ranks.run(3) == [0, 0, 0], ranks.log.read_text()
+    assert ranks.run(4) == [0] * 4, ranks.log.read_text()
     assert read(ranks.folder) == curve(tmp_path / "whole", 1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 
 from kittrain.job.env import RankEnv
-from kittrain.rank.world.distributed import DistributedError, World, choose_backend, join, wait_for_rank_0
+from kittrain.rank.world.distributed import DistributedError, World, choose_backend, join, step_timeout, wait_for_rank_0
 from tests.trainer.nodes import TIMEOUT, free_port
 from tests.trainer.settings import job
 
@@ -96,3 +97,8 @@ def test_only_rank_0_prints(capsys: pytest.CaptureFixture[str]) -> None:
     for rank in range(2):
         World(env=RankEnv(rank=rank, world_size=2), device=CPU).print(f"I am {rank}")
     assert capsys.readouterr().out == "I am 0\n"
+
+
+@pytest.mark.parametrize(("hang_timeout", "seconds"), [(None, 300), (60.0, 300), (1200.0, 1200), (math.inf, 24 * 3600)])
+def test_the_timeout_is_at_least_the_hang_timeout(hang_timeout: float | None, seconds: int) -> None:
+    assert step_timeout(hang_timeout).total_seconds() == seconds

@@ -2,7 +2,8 @@
 
 A new pod waits for its controller, whose delays grow with each failure; here they do not exceed a second. The agent's
 zygote, which has torch imported, becomes the next agent; if there is none, a new one is forked from this process, which
-imports no torch and does nothing else, so that little can kill it. Linux only.
+imports no torch and does nothing else, so that little can kill it. As a container's first process it is its init, too:
+it passes stop signals on and reaps orphans. Linux only.
 
 Why: decision 42.
 """
@@ -63,7 +64,7 @@ class _Supervisor:
         restart = Restart()
         while True:
             end = self._process.run(restart)
-            if self._process.stopped or end.code in self._final_codes():
+            if self._process.stopped or not self._node.run.restart_in_place or end.code in self._final_codes():
                 return self._exit_code(end)
             cause = self._cause(end)
             delay = self._budget.charge(self._newest_snapshot(), lived=end.lived, gave_up=self._gave_up(end))

@@ -4,6 +4,9 @@ A rank is stalled when it has not beaten for longer than its phase may take. In 
 are known, between which it may also evaluate or save: there a rank has more time. Time is counted in polls, so that an
 agent that was suspended itself sees no stall. The CPU and I/O usage of stalled ranks is reported, too: a busy rank does
 not end the round, unless the job sets a step timeout.
+
+Long before that, when no rank takes a step for unusually long, the hub asks where they are, and the job's report shows
+it (``kittrain.agent.rendezvous.standstill``).
 """
 
 from __future__ import annotations
@@ -16,13 +19,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from kittrain.agent.hooks.script_progress import ScriptProgress, trains_alone
+from kittrain.agent.processes import stack_file
 from kittrain.agent.processes.activity import INTERVAL, WINDOW, Activity
 from kittrain.agent.processes.rank_logs import RankLogs
-from kittrain.agent.rendezvous.backend import Rendezvous
 from kittrain.agent.rendezvous.diagnosis import RankStatus, doing
+from kittrain.agent.rendezvous.interface import Rendezvous
 from kittrain.agent.rendezvous.stacks import Location, locate
 from kittrain.system.heartbeat import STEP, HeartbeatState, Phase
 from kittrain.system.heartbeat_files import LoadedFile
@@ -34,6 +39,10 @@ STEP_TIMEOUT_FACTOR: Final = 10  # times the 99th percentile of the step times
 MIN_SCRIPT_TIMEOUT: Final = 300.0  # seconds between two optimizer steps of a script's own loop
 SCRIPT_TIMEOUT_FACTOR: Final = 10  # times the longest time between two of them
 STEP_TIMES_KEPT: Final = 200  # the last ones, for the percentile
+MIN_QUIET: Final = 15.0  # seconds without a step that are unusual
+QUIET_FACTOR: Final = 10  # times the median of the last steps
+PACES_KEPT: Final = 100  # of these
+LOOK_SECONDS: Final = 1.5  # for the ranks' answers, and to see whether they work
 STACK_TIMEOUT: Final = 2.0  # seconds for the ranks to print their stacks
 STACK_QUIET_TIME: Final = 0.2  # seconds without a new line: they are complete
 
@@ -59,6 +68,7 @@ class _WatchedRank:
     still: float = 0.0  # seconds since the last beat
     stepping: float = 0.0  # seconds since the last step
     steps: deque[float] = field(default_factory=lambda: deque(maxlen=STEP_TIMES_KEPT))
+    paces: deque[float] = field(default_factory=lambda: deque(maxlen=PACES_KEPT))  # of any loop's steps, in seconds
     fresh: int = 0  # changes of the step until a further training of the script, which begins at any step, has settled
     longest: float = 0.0  # seconds between two beats of a script's own loop
     activity: Activity = field(default_factory=Activity)
@@ -78,9 +88,33 @@ class _WatchedRank:
             if beat.step != self.beat.step:
                 if self.beat.first[Phase.SYNCING] and not self.fresh:  # skip a first step: it compiles and connects
                     self.steps.append(self.stepping / max(beat.step - self.beat.step, 1))
+                if self.stepped:
+                    self.paces.append(self.stepping / max(beat.step - self.beat.step, 1))
                 self.fresh = max(self.fresh - 1, 0)
                 self.stepping = 0.0
             self.beat = beat
+
+    @property
+    def stepped(self) -> bool:
+        """Whether it has taken a step since it started."""
+        return self.beat.phase is Phase.SCRIPT or bool(self.beat.first[Phase.SYNCING])
+
+    @property
+    def quiet_limit(self) -> float:
+        """Seconds without a step that are unusual."""
+        return max(MIN_QUIET, QUIET_FACTOR * median(self.paces)) if self.paces else MIN_QUIET
+
+    def is_quiet(self, now: float) -> bool:
+        """Whether it has taken no step for unusually long.
+
+        Before its first step that counts from when its group was formed, or without one from its start.
+        """
+        if self.stepping <= MIN_QUIET:
+            return False
+        if self.stepped:
+            return self.stepping > self.quiet_limit
+        began = self.beat.first[Phase.PREPARING] or self.beat.first[Phase.JOINING]
+        return bool(began) and now > began + MIN_QUIET
 
     def limit(self, timeout: float | None) -> float:
         """The timeout of the current phase, in seconds."""
@@ -114,16 +148,25 @@ class RankWatch:
         self._log = log
         self._ranks: dict[int, _WatchedRank] = {}
         self._script = ScriptProgress()
-        self._polled = self._sampled = time.monotonic()
+        self._polled = self._sampled = self._began = self.read_at = time.monotonic()
+        self._asked: float | None = None  # when the ranks were asked where they are
+        self._looked: dict[int, Activity] = {}  # their usage since
 
-    def begin(self, ranks: Mapping[int, tuple[int, Path]]) -> None:
-        """Start watching a round's ranks, given the process id and the heartbeat file of each."""
+    def begin(self, ranks: Mapping[int, tuple[int, Path]], *, began: float | None = None) -> None:
+        """Start watching a round's ranks.
+
+        Args:
+            ranks: the process id and the heartbeat file of each.
+            began: when they were started, in ``time.monotonic()``; None is now.
+        """
+        self._began = self.read_at = time.monotonic() if began is None else began
         self._ranks = {
             rank: _WatchedRank(pid=pid, file=file, beat=HeartbeatState.read(file))
             for rank, (pid, file) in ranks.items()
         }
         self._script = ScriptProgress()
         self._polled = time.monotonic()
+        self._asked = None
 
     def poll(self) -> None:
         """Read the heartbeats, at most every POLL_INTERVAL, and report to the hub.
@@ -141,7 +184,8 @@ class RankWatch:
         progress = {number: (rank.beat.timed, rank.beat.busy) for number, rank in self._ranks.items()}
         stalled = all(rank.still > rank.limit(self._timeout) for rank in self._ranks.values())
         frozen = any(map(self._stopped, self._ranks.values()))
-        self._rendezvous.heartbeat(stalled=stalled, frozen=frozen, progress=progress)
+        self._rendezvous.heartbeat(stalled=stalled, frozen=frozen, progress=progress, quiet=self._quiet(now))
+        self._look(now)
         if self._rendezvous.stacks_requested:
             self._rendezvous.report_stacks(self._rank_statuses())
 
@@ -150,6 +194,7 @@ class RankWatch:
         self._read(0.0)
 
     def _read(self, passed: float) -> None:
+        self.read_at = time.monotonic()
         for rank in self._ranks.values():
             rank.update(passed)
         self._script.add(self.script_steps, time.monotonic(), time.time())
@@ -165,9 +210,73 @@ class RankWatch:
         for rank, _ in limits:
             rank.activity.add(used.get(rank.pid), now)
 
+    def _quiet(self, now: float) -> bool:
+        """Whether no rank has taken a step for unusually long, apart from those that have ended."""
+        silent = [rank.is_quiet(now) for rank in self._ranks.values()]
+        if all(silent):
+            return True
+        others = [rank for rank, one in zip(self._ranks.values(), silent, strict=True) if not one]
+        return any(silent) and all(_ended(rank.pid) for rank in others)
+
+    def _look(self, now: float) -> None:
+        """Ask the ranks where they are, if the hub has asked; tell it in a later poll, and what they used meanwhile."""
+        if self._asked is None:
+            if self._rendezvous.look_requested:
+                for rank in self._ranks.values():
+                    stack_file.ask(rank.pid, stack_file.path_of(rank.file))
+                self._asked, self._looked = now, {number: Activity() for number in self._ranks}
+                self._add_usage(now)
+        elif now >= self._asked + LOOK_SECONDS:
+            self._asked = None
+            self._add_usage(now)
+            self._rendezvous.report_look([self._seen(number, rank) for number, rank in self._ranks.items()])
+
+    def _add_usage(self, now: float) -> None:
+        used = usage([rank.pid for rank in self._ranks.values()])
+        for number, rank in self._ranks.items():
+            self._looked[number].add(used.get(rank.pid), now)
+
+    def _seen(self, number: int, rank: _WatchedRank) -> RankStatus:
+        """What a rank does, of which nothing is judged."""
+        location = locate(stack_file.answer(stack_file.path_of(rank.file)))
+        return _report(
+            number,
+            rank,
+            location,
+            stalled_seconds=rank.stepping,
+            busy=self._looked[number].busy,
+            cores=self._looked[number].cores,
+            stepped=rank.stepped,
+            grouped=rank.beat.group > 0,
+            ended=_ended(rank.pid),
+        )
+
     def _stopped(self, rank: _WatchedRank) -> bool:
         """Whether its process has been stopped (SIGSTOP) for longer than a step may take, whatever its phase."""
         return rank.still > (MIN_STEP_TIMEOUT if self._timeout is None else self._timeout) and _frozen(rank.pid)
+
+    def phases(self) -> dict[Phase, float]:
+        """By phase, the seconds since the ranks were started, averaged over them, when they were last read."""
+        found = [rank.beat.phases(self._began, self.read_at) for rank in self._ranks.values()]
+        return {phase: sum(one.get(phase, 0.0) for one in found) / len(found) for phase in set().union(*found)}
+
+    @property
+    def last(self) -> tuple[Phase, int, float]:
+        """The phase and the step of the rank that has been still for longest, and the busy seconds of the slowest."""
+        beats = [rank.beat for rank in self._ranks.values()]
+        stillest = min(beats, key=lambda beat: beat.since)
+        return stillest.phase, max(beat.step for beat in beats), max(beat.busy for beat in beats)
+
+    @property
+    def moved(self) -> float:
+        """When a rank last moved, in ``time.monotonic()``."""
+        own_loop = [self.read_at - one.still for one in self._ranks.values() if one.beat.phase is Phase.SCRIPT]
+        return max([*own_loop, *(one.beat.since for one in self._ranks.values())])
+
+    @property
+    def pids(self) -> list[int]:
+        """The ranks' process ids."""
+        return [rank.pid for rank in self._ranks.values()]
 
     def reached(self, phase: Phase) -> float:
         """When all ranks of this node had reached a phase, in ``time.monotonic()``; 0 if not all have."""
@@ -238,17 +347,14 @@ class RankWatch:
 
     def _status(self, number: int, rank: _WatchedRank, location: Location | None) -> RankStatus:
         busy = rank.activity.busy
-        return RankStatus(
-            rank=number,
-            step=rank.beat.step,
-            phase=rank.beat.phase,
+        return _report(
+            number,
+            rank,
+            location,
             stalled_seconds=rank.still,
-            has_stack=location is not None,
-            frozen=_frozen(rank.pid),
             busy=busy,
             cores=rank.activity.cores,
             exempt=busy and self._timeout is None and rank.still < rank.limit(None) + MAX_BUSY_EXTENSION,
-            location=location or Location(),
         )
 
     def _stacks(self) -> dict[int, Location | None]:
@@ -265,9 +371,32 @@ class RankWatch:
         return {number: locate(output[number]) for number in self._ranks}
 
 
+def _report(number: int, rank: _WatchedRank, location: Location | None, **found: Any) -> RankStatus:
+    """A rank's status: what its heartbeat and its process show, and what was found besides."""
+    return RankStatus(
+        rank=number,
+        step=rank.beat.step,
+        phase=rank.beat.phase,
+        has_stack=location is not None,
+        frozen=_frozen(rank.pid),
+        location=location or Location(),
+        **found,
+    )
+
+
 def _frozen(pid: int) -> bool:
     """Whether a process is stopped, by SIGSTOP or a debugger; False if unknown."""
+    return _state(pid) in {"T", "t"}
+
+
+def _ended(pid: int) -> bool:
+    """Whether a process has ended; False if unknown."""
+    return _state(pid) in {"Z", "X"} or (not _state(pid) and Path("/proc/self").exists())
+
+
+def _state(pid: int) -> str:
+    """Its state, as in proc(5); empty if there is none."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in {"T", "t"}
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return ""

@@ -47,6 +47,11 @@ class RankFiles:
         return self.folder / f"{self.rank}.heartbeat"
 
     @property
+    def environment(self) -> Path:
+        """The variables that its agent gave it, for commands that are run where it is."""
+        return self.folder / f"{self.rank}.env"
+
+    @property
     def finished(self) -> Path:
         """A marker that training has finished, written by any rank of the node."""
         return self.folder / "finished"

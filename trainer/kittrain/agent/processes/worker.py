@@ -22,8 +22,10 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Final
 
-from kittrain.agent.hooks import script_hooks
+from kittrain.agent.hooks import profiling, script_hooks
+from kittrain.agent.processes import stack_file
 from kittrain.outcome.failures import Failure
+from kittrain.system.child_processes import show_as
 from kittrain.system.parent_death import die_with_parent
 from kittrain.system.texts import of_error
 
@@ -39,6 +41,9 @@ def main(command: list[str]) -> None:
     """Run the command; an exception exits with code 1, a SystemExit with its own."""
     faulthandler.enable()  # print Python's stack on a fatal signal
     faulthandler.register(signal.SIGUSR1, all_threads=True)
+    stack_file.register()
+    profiling.offer()
+    show_as(f"kit-rank-{os.environ.get('RANK', '0')}")
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # the agent gets each line at once, and whole
     script_hooks.install()

@@ -12,7 +12,7 @@ from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from kitjob.variables import KIT_FINISHED_FILE
 from kittrain.agent.processes.ranks import RankFiles
-from kittrain.agent.rendezvous.backend import Rendezvous
+from kittrain.agent.rendezvous.interface import Rendezvous
 from kittrain.job.env import NodeEnv
 
 MONITOR_INTERVAL: Final = 0.05  # seconds

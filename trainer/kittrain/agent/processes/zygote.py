@@ -25,6 +25,7 @@ from kittrain.agent.processes import worker
 from kittrain.agent.processes.supervision import Supervision
 from kittrain.system import cuda
 from kittrain.system.after_fork import record_generators, reset_after_fork, run_and_exit
+from kittrain.system.child_processes import show_as
 from kittrain.system.import_path import add_packages, with_packages
 from kittrain.system.imports import without_gc
 from kittrain.system.lines import ConnectionLost, LineStream, Message
@@ -131,6 +132,7 @@ class Zygote:
 
 def _serve(connection: socket.socket, agent: int, supervision: Supervision | None) -> None:
     """Fork ranks until the agent exits; then take its place, if it has a supervisor that wants that."""
+    show_as("kit-zygote")
     if not supervision:
         die_with_parent(agent)
     for number in (signal.SIGTERM, signal.SIGINT):  # they are meant for the agent

@@ -53,6 +53,9 @@ class RankStatus:
         cores: how many CPU cores it used.
         exempt: whether it may exceed the hang timeout because it is busy.
         location: of its main thread.
+        stepped: whether it has taken a step since it started.
+        grouped: whether it has joined a process group.
+        ended: whether its process has.
         node: name of its node.
     """
 
@@ -67,6 +70,9 @@ class RankStatus:
     cores: float = 0.0
     exempt: bool = False
     node: str = ""
+    stepped: bool = False
+    grouped: bool = False
+    ended: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

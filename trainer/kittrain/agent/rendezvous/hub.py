@@ -25,6 +25,7 @@ from kittrain.agent.rendezvous.messages import Message
 from kittrain.agent.rendezvous.peers import Peer, PeerServer
 from kittrain.agent.rendezvous.resumes import Resume, distinct
 from kittrain.agent.rendezvous.round_values import RoundValues
+from kittrain.agent.rendezvous.standstill import StandstillWatch
 from kittrain.agent.rendezvous.stragglers import StragglerDetector
 from kittrain.outcome.termination import Ending
 from kittrain.system.port import BACKLOG
@@ -57,6 +58,8 @@ class Hub:
         self._membership = membership
         self._hang_detector = hang_detector
         self._stragglers = StragglerDetector()
+        self._standstill = StandstillWatch()
+        self._told = ""  # the first node, of a standstill
         self._alone: dict[Node, int] = {}  # ranks that train a model of their own
         self._resumes: dict[Node, Resume] = {}  # from what the ranks of the round have gone on
         self._timings_sent_at = 0.0
@@ -145,11 +148,14 @@ class Hub:
                 self._values.set(values)
             case messages.Get(keys=keys):
                 self._values.get(node, keys)
-            case messages.Heartbeat(stalled=stalled, frozen=frozen, progress=progress):
+            case messages.Heartbeat(stalled=stalled, frozen=frozen, progress=progress, quiet=quiet):
+                self._standstill.record_heartbeat(node, quiet=quiet)
                 self._hang_detector.record_heartbeat(node, stalled=stalled, frozen=frozen)
                 self._stragglers.update(progress, time.monotonic())
             case messages.StackReport(ranks=ranks):
                 self._hang_detector.record_stacks(node, [replace(rank, node=node.name) for rank in ranks])
+            case messages.Look(ranks=ranks):
+                self._standstill.record(node, ranks)
             case messages.OwnAlone(ranks=ranks):
                 self._alone[node] = ranks
                 self._send(self._membership.group[0], messages.AllAlone(ranks=sum(self._alone.values())))
@@ -206,6 +212,8 @@ class Hub:
             return
         self._hang_detector.reset()
         self._stragglers.reset()
+        self._standstill.reset()
+        self._told = ""
         self._alone.clear()
         self._resumes.clear()
         group = self._membership.group
@@ -224,6 +232,7 @@ class Hub:
         if group and now > self._timings_sent_at + self._timings_interval:  # as often as heartbeats arrive
             self._timings_sent_at = now
             self._send(group[0], messages.StepTimings(busy=self._stragglers.busy(), slow=self._stragglers.slow()))
+        self._show_standstill(group, now)
         if self._hang_detector.should_request_stacks(group, now):
             for node in group:
                 self._send(node, messages.RequestStacks())
@@ -231,12 +240,24 @@ class Hub:
             ended = self._membership.end_round(group[0])
             self._end_round(ended, lost=True, reason=hang.text, culprit=(hang.rank, hang.step))
 
+    def _show_standstill(self, group: list[Node], now: float) -> None:
+        """Look where the ranks are while none takes a step, and tell the first node."""
+        if self._standstill.should_look(group, now):
+            for node in group:
+                self._send(node, messages.RequestLook())
+        seconds = self._standstill.look(group, now)
+        if group and self._told != self._standstill.text:
+            self._told = self._standstill.text
+            self._send(group[0], messages.StandsStill(seconds=seconds or 0.0, what=self._told))
+
     def _end_round(self, group: list[Node], *, lost: bool, reason: str, culprit: tuple[int, int] | None = None) -> None:
         """Send nodes the end of their round, and drop the round's values; nothing to do for an empty group."""
         for node in group:
             self._send(node, messages.RoundEnded(lost=lost, reason=reason, culprit=culprit))
         if group:
             self._hang_detector.reset()
+            self._standstill.reset()
+            self._told = ""
             self._values.clear()
 
     def _send(self, node: Node, message: Message) -> None:

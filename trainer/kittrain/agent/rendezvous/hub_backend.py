@@ -16,7 +16,7 @@ from kittrain.job.env import NodeEnv
 
 
 class HubBackend:
-    """See ``kittrain.agent.rendezvous.backend.Backend``.
+    """This node's way to the others, over one connection after another.
 
     Args:
         node: this one.
@@ -35,7 +35,11 @@ class HubBackend:
         self._store = RankStore()
 
     def connect(self, *, deadline: float, waiting: Callable[[str], None] = lambda _: None) -> None:
-        """See the protocol."""
+        """Connect to node 0; the arguments are those of ``kittrain.system.port.connect``.
+
+        Raises:
+            RendezvousError: it could not be reached in time.
+        """
         node, settings = self._node, self._settings
         try:
             self._connection = connect(
@@ -50,7 +54,7 @@ class HubBackend:
             raise RendezvousTimeoutError(str(error)) from error
 
     def handler(self, local_addr: str) -> HubRendezvous:
-        """See the protocol."""
+        """The rendezvous over this connection; other nodes reach this one at ``local_addr``."""
         node = self._node
         rendezvous = HubRendezvous(
             self._connection,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -16,13 +16,12 @@ from torch.distributed.elastic.rendezvous import (
 )
 
 from kittrain.agent.rendezvous import messages, rank_store
-from kittrain.agent.rendezvous.backend import JobEnded, Rendezvous, RoundOver
 from kittrain.agent.rendezvous.connection import Connection
 from kittrain.agent.rendezvous.diagnosis import RankStatus
+from kittrain.agent.rendezvous.interface import JobEnded, Rendezvous, RoundOver
 from kittrain.agent.rendezvous.messages import Message
 from kittrain.agent.rendezvous.rank_store import RankStore
 from kittrain.agent.rendezvous.resumes import Resume
-from kittrain.agent.rendezvous.round_store import RoundStore
 from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.outcome.termination import FINISHED, Ending, as_fatal
 from kittrain.system.lines import ConnectionLost
@@ -37,6 +36,48 @@ class LastRound:
 
     round: int = 0
     size: int = 0
+
+
+class RoundStore:
+    """Values that the nodes of a round share, with the methods that torch's elastic agent and the report use.
+
+    The hub holds them until the round ends; a key is set only once.
+
+    Args:
+        send: sends a message to the hub.
+        request: sends a request to the hub, and returns its reply.
+
+    Attributes:
+        clock: the hub's clock, ``theirs`` in Unix seconds ``at`` a moment of ``time.monotonic()``, from the answer
+            that came fastest; at most ``error`` seconds wrong. None: there was no answer yet.
+    """
+
+    def __init__(self, send: Callable[[Message], None], request: Callable[[messages.Get], messages.Values]) -> None:
+        self._send = send
+        self._request = request
+        self.clock: dict[str, float] | None = None
+
+    def set(self, key: str, value: str | bytes) -> None:
+        """Set a key."""
+        self.multi_set([key], [value])
+
+    def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
+        """Set keys."""
+        texts = (value if isinstance(value, str) else value.decode() for value in values)
+        self._send(messages.Set(values=dict(zip(keys, texts, strict=True))))
+
+    def get(self, key: str) -> bytes:
+        """A key's value; blocks until it is set."""
+        return self.multi_get([key])[0]
+
+    def multi_get(self, keys: Sequence[str]) -> list[bytes]:
+        """The values of these keys; blocks until all of them are set."""
+        asked = time.monotonic()
+        answer = self._request(messages.Get(keys=keys))
+        error = (time.monotonic() - asked) / 2
+        if answer.time and (self.clock is None or error < self.clock["error"]):
+            self.clock = {"theirs": answer.time, "at": asked + error, "error": error}
+        return [value.encode() for value in answer.values]
 
 
 class HubRendezvous(Rendezvous):
@@ -68,7 +109,7 @@ class HubRendezvous(Rendezvous):
         self._address = address
         self._store = store
         self._round_ended = self._done = self._resumed = False
-        self._reported = (False, False)  # of the ranks: stalled, frozen
+        self._reported = (False, False, False)  # of the ranks: stalled, frozen, quiet
         self._last_heartbeat = self._last_sent = 0.0
         self.lost = False
 
@@ -85,7 +126,8 @@ class HubRendezvous(Rendezvous):
         message = self._wait_for_round()
         self._store.begin(first=message.rank == 0)
         self._round_ended = self._done = self.lost = self.stacks_requested = False
-        self._reported = (False, False)
+        self._reported = (False, False, False)
+        self.look_requested, self.standstill = False, None
         self.reason, self.culprit, self.step_timings = "", None, None
         self.training_alone = self._own_alone = 0
         self.resumes, self._resumed = (), False
@@ -107,12 +149,15 @@ class HubRendezvous(Rendezvous):
         self._keep_alive()
         return int(self._round_ended and self.culprit is None)
 
-    def heartbeat(self, *, stalled: bool, frozen: bool, progress: Mapping[int, tuple[int, float]]) -> None:
+    def heartbeat(
+        self, *, stalled: bool, frozen: bool, progress: Mapping[int, tuple[int, float]], quiet: bool = False
+    ) -> None:
         """See the base class: sent at once when the state changes, else every few seconds."""
         now = time.monotonic()
-        if (stalled, frozen) != self._reported or now > self._last_heartbeat + self._settings.keep_alive_timeout:
-            self._reported, self._last_heartbeat = (stalled, frozen), now
-            self.send(messages.Heartbeat(stalled=stalled, frozen=frozen, progress=progress))
+        state = (stalled, frozen, quiet)
+        if state != self._reported or now > self._last_heartbeat + self._settings.keep_alive_timeout:
+            self._reported, self._last_heartbeat = state, now
+            self.send(messages.Heartbeat(stalled=stalled, frozen=frozen, progress=progress, quiet=quiet))
 
     def report_alone(self, ranks: int) -> None:
         """See the base class."""
@@ -130,6 +175,11 @@ class HubRendezvous(Rendezvous):
         """See the base class."""
         self.stacks_requested = False
         self.send(messages.StackReport(ranks=ranks))
+
+    def report_look(self, ranks: Sequence[RankStatus]) -> None:
+        """See the base class."""
+        self.look_requested = False
+        self.send(messages.Look(ranks=ranks))
 
     def drain(self) -> None:
         """See the base class."""
@@ -218,16 +268,10 @@ class HubRendezvous(Rendezvous):
         match message:
             case messages.RoundEnded():
                 self._round_ended = True
+                self.standstill = None
                 self.lost, self.reason, self.culprit = message.lost, message.reason, message.culprit
-            case messages.StepTimings():
-                timings = {"busy": message.busy, "slow": message.slow}
-                self.step_timings = {
-                    name: {str(rank): one for rank, one in by_rank.items()} for name, by_rank in timings.items()
-                }
-            case messages.AllAlone(ranks=ranks):
-                self.training_alone = ranks
-            case messages.AllResumes(resumes=resumes):
-                self.resumes = resumes
+            case messages.RequestLook():
+                self.look_requested = True
             case messages.RequestStacks():
                 self.stacks_requested = True
             case messages.JobFailed(ending=ending):
@@ -237,6 +281,24 @@ class HubRendezvous(Rendezvous):
                 raise JobEnded(FINISHED)
             case messages.Rejected(reason=reason):
                 raise RendezvousConnectionError(reason)
+            case _:
+                self._learn(message)
+
+    def _learn(self, message: Message) -> None:
+        """Take what the hub tells the first node of a round."""
+        match message:
+            case messages.StepTimings():
+                timings = {"busy": message.busy, "slow": message.slow}
+                self.step_timings = {
+                    name: {str(rank): one for rank, one in by_rank.items()} for name, by_rank in timings.items()
+                }
+            case messages.AllAlone(ranks=ranks):
+                self.training_alone = ranks
+            case messages.AllResumes(resumes=resumes):
+                self.resumes = resumes
+            case messages.StandsStill(seconds=seconds, what=what):
+                since = self.standstill[0] if self.standstill else time.time() - seconds
+                self.standstill = (since, what) if what else None
 
     def get_backend(self) -> str:
         """See the base class."""

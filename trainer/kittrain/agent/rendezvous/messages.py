@@ -82,16 +82,27 @@ class Get(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Heartbeat(Message):
-    """State of its ranks, every few seconds: whether all are stalled, whether one is frozen, and their progress."""
+    """State of its ranks, every few seconds: whether all are stalled, whether one is frozen, and their progress.
+
+    ``quiet``: none has taken a step for unusually long, which is no judgement.
+    """
 
     stalled: bool
     frozen: bool
     progress: Progress
+    quiet: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class StackReport(Message):
     """The status of its ranks, as the hub requested."""
+
+    ranks: Sequence[RankStatus]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look(Message):
+    """Where its ranks are, as the hub asked."""
 
     ranks: Sequence[RankStatus]
 
@@ -147,9 +158,10 @@ class RoundEnded(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Values(Message):
-    """The values of the requested keys, in their order."""
+    """The values of the requested keys, in their order; ``time`` is the hub's clock, in Unix seconds."""
 
     values: Sequence[str]
+    time: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +179,19 @@ class Rejected(Message):
 @dataclass(frozen=True, kw_only=True)
 class RequestStacks(Message):
     """Request for a :class:`StackReport`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestLook(Message):
+    """Request for a :class:`Look`: no step is taken, which may be as it should."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StandsStill(Message):
+    """To the first node of a round: for how many seconds no rank has taken a step, and what they do; empty: they do."""
+
+    seconds: Finite
+    what: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +232,7 @@ Table = Mapping[str, type[Message]]
 FROM_NODES: Final[Table] = {
     kind.__name__: kind
     for kind in (
-        *(Hello, Join, Drain, EndRound, Done, Set, Get, Heartbeat, StackReport),
+        *(Hello, Join, Drain, EndRound, Done, Set, Get, Heartbeat, StackReport, Look),
         *(OwnAlone, OwnResume, KeepAlive, Fail),
     )
 }
@@ -220,6 +245,8 @@ FROM_HUB: Final[Table] = {
         JobFinished,
         Rejected,
         RequestStacks,
+        RequestLook,
+        StandsStill,
         StepTimings,
         AllAlone,
         AllResumes,

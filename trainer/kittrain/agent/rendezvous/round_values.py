@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,4 +54,4 @@ class RoundValues:
 
     def _reply(self, request: _Request) -> None:
         if not request.missing:
-            self._send(request.node, Values(values=[self._values[key] for key in request.keys]))
+            self._send(request.node, Values(values=[self._values[key] for key in request.keys], time=time.time()))

@@ -25,6 +25,7 @@ WAITS: Final[tuple[tuple[str, str, str], ...]] = (
     ("kittrain/rank/training/step_sync.py", "_wait", "the sum of the losses"),
     ("kittrain/rank/training/step_sync.py", "read", "the sum of the losses"),
 )
+LOADER: Final = early.WAITS_FOR_WORKERS
 WRAPPERS: Final = ("torch/distributed/c10d_logger.py",)  # decorators around the function that is called
 # Not user code; the bundled workloads count as user code.
 LIBRARY: Final = re.compile(
@@ -52,10 +53,12 @@ class Location:
     Attributes:
         wait: the collective that it is in; empty if it is in none.
         line: the innermost line of user code, or of any code if there is none.
+        loads: whether it waits for the workers of its data loader.
     """
 
     wait: str = ""
     line: str = ""
+    loads: bool = False
 
 
 def locate(printed: Iterable[str]) -> Location | None:
@@ -69,7 +72,8 @@ def locate(printed: Iterable[str]) -> Location | None:
     if not frames:
         return None
     user = next((frame for frame in frames if not LIBRARY.search(frame.file)), frames[0])
-    return Location(wait=_wait(frames), line=str(user))
+    loads = any(frame.file.endswith(file) and frame.function == name for frame in frames for file, name in LOADER)
+    return Location(wait=_wait(frames), line=str(user), loads=loads)
 
 
 def _wait(frames: list[Frame]) -> str:

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 from kitjob import typed
 from kitjob.decoders import MalformedError
-from kitjob.names import PREPARING_KEY, REPORT_KEY
+from kitjob.names import HISTORY_KEY, PREPARING_KEY, REPORT_KEY
 from kitjob.report import Preparation, Report
 from kittrain.system.apiserver import ApiError, ApiServer
 
@@ -28,7 +28,7 @@ class ReportRejectedError(OSError):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigMapSink:
-    """Writes the key ``REPORT_KEY`` of a ConfigMap in the pod's namespace, and a node's own key while it prepares."""
+    """Writes keys of a ConfigMap in the pod's namespace: report, tail of the history, and what a node prepares."""
 
     # The load on the API server equals that of two nodes' leases, which are renewed every 10 s.
     interval: ClassVar[float] = 5.0
@@ -36,13 +36,13 @@ class ConfigMapSink:
     name: str
     server: ApiServer = field(default_factory=ApiServer)
 
-    def put(self, report: Report) -> None:
-        """Replace the report.
+    def put(self, report: Report, tail: str = "") -> None:
+        """Replace the report and the tail, in one request.
 
         Raises:
             ReportRejectedError: it was rejected.
         """
-        self._set(REPORT_KEY, typed.dump(report).decode())
+        self._set({REPORT_KEY: typed.dump(report).decode()} | ({HISTORY_KEY: tail} if tail else {}))
 
     def last(self) -> Report | None:
         """The key's content.
@@ -50,11 +50,15 @@ class ConfigMapSink:
         Raises:
             ReportRejectedError: the API server did not return it.
         """
-        try:
-            found = self.server.get("api/v1", "configmaps", self.name)
-        except ApiError as error:
-            raise ReportRejectedError(f"the ConfigMap {self.name}: {error}") from error
-        return parsed((found.get("data") or {}).get(REPORT_KEY) or "")
+        return parsed(self._get(REPORT_KEY))
+
+    def tail(self) -> str:
+        """The other key's content.
+
+        Raises:
+            ReportRejectedError: the API server did not return it.
+        """
+        return self._get(HISTORY_KEY)
 
     def prepare(self, node: int, note: Preparation | None) -> None:
         """Replace or remove the node's key.
@@ -62,11 +66,18 @@ class ConfigMapSink:
         Raises:
             ReportRejectedError: it was rejected.
         """
-        self._set(f"{PREPARING_KEY}{node}", None if note is None else typed.dump(note).decode())
+        self._set({f"{PREPARING_KEY}{node}": None if note is None else typed.dump(note).decode()})
 
-    def _set(self, key: str, text: str | None) -> None:
+    def _get(self, key: str) -> str:
         try:
-            self.server.patch("api/v1", "configmaps", self.name, {"data": {key: text}})
+            found = self.server.get("api/v1", "configmaps", self.name)
+        except ApiError as error:
+            raise ReportRejectedError(f"the ConfigMap {self.name}: {error}") from error
+        return (found.get("data") or {}).get(key) or ""
+
+    def _set(self, data: Mapping[str, str | None]) -> None:
+        try:
+            self.server.patch("api/v1", "configmaps", self.name, {"data": dict(data)})
         except ApiError as error:
             why = f"the ConfigMap {self.name}: {ERRORS.get(error.status, error)}" if error.status else str(error)
             raise ReportRejectedError(why) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from kittrain.agent.report import history
 from kittrain.system.heartbeat import Phase
 from kittrain.system.heartbeat_files import LoadedFile
 
@@ -22,8 +23,8 @@ class Store(Protocol):
         """The values of these keys; waits until all are set."""
 
 
-class Ranks(Protocol):
-    """The part of ``RankWatch`` that is used here."""
+class Ranks(history.Ranks, Protocol):
+    """The part of ``RankWatch`` that is used here, besides what the history reads."""
 
     def reached(self, phase: Phase) -> float:
         """When all ranks of this node had reached a phase, in ``time.monotonic()``; 0 if not all have."""

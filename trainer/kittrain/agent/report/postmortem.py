@@ -44,8 +44,8 @@ class Postmortem:
         lines = rank_output.excerpt(output)
         message: Any = record.message
         if isinstance(message, dict):
-            traceback = str(message["extraInfo"].get("py_callstack", ""))
-            error = rank_output.innermost_error(str(message.get("message", "")).strip(), traceback)
+            traceback = kept_traceback(str(message["extraInfo"].get("py_callstack", "")))
+            error = rank_output.innermost_error(kept_error(str(message.get("message", "")).strip()), traceback)
         elif record.exitcode < 0:
             error, traceback = self._killed(record, output), ""
         else:
@@ -57,7 +57,7 @@ class Postmortem:
             rank=rank,
             exit_code=record.exitcode,
             error=kept_error(error),
-            traceback=kept_traceback(traceback),
+            traceback=traceback,
             lines=lines,
             time=int(record.timestamp),
         )

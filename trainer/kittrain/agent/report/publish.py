@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -13,12 +15,12 @@ from typing import Any, Final
 from kitjob import typed
 from kitjob.decoders import MalformedError
 from kitjob.record import replace
-from kitjob.report import NodeAssignment, PastFailure, RankProgress, Report
+from kitjob.report import NodeAssignment, PastFailure, RankProgress, Report, Standstill
 from kittrain.agent.hooks.script_progress import alone
 from kittrain.agent.rendezvous.resumes import Resume
-from kittrain.agent.report.assignment import assignment
 from kittrain.agent.report.departures import Departures, departure
 from kittrain.agent.report.failure_log import FailureLog
+from kittrain.agent.report.history import History
 from kittrain.agent.report.observed import Ranks, Store
 from kittrain.agent.report.private_files import PrivateFiles
 from kittrain.agent.report.recovery import RecoveryClock
@@ -26,11 +28,12 @@ from kittrain.agent.report.report_sinks import Sink
 from kittrain.agent.report.resumed_steps import ResumedSteps
 from kittrain.agent.report.steps_taken import StepsTaken, last_step
 from kittrain.job.env import NodeEnv
-from kittrain.outcome.failures import Failure
+from kittrain.outcome.failures import BRIEF, Failure
 from kittrain.system.console import log
 from kittrain.system.texts import fit
 
 NOTHING: Final = RankProgress()
+CLOCK_READS: Final = 2
 FINAL_REPORT_TIMEOUT: Final = 3.0  # seconds to write the last report: a draining node has little time
 
 
@@ -40,8 +43,11 @@ class Reporter:
     A background thread writes it, so a sink that fails or hangs does not slow down training.
     """
 
-    def __init__(self, node: NodeEnv, *, sink: Sink | None, progress_file: Path) -> None:
+    def __init__(
+        self, node: NodeEnv, *, sink: Sink | None, progress_file: Path, history: History | None = None
+    ) -> None:
         self._node = node
+        self.history = history or History(node, self._log)
         self._sink = sink
         self._progress_file = progress_file
         self._ranks = (0, -1)
@@ -55,7 +61,9 @@ class Reporter:
         self._leads = False  # whether this node has group rank 0
         self._timings: Mapping[str, Mapping[str, float]] = {}
         self._slow: set[str] = set()  # ranks already logged as slow
+        self.standstill: tuple[float, str] | None = None  # as ``Rendezvous.standstill``
         self._alone = ""  # a warning that ranks train models of their own
+        self._told_alone = False
         self._world = 1
         self.loaded = 0  # as ``Ranks.loaded``, of this round, and of all nodes' former ones
         self._script_progress = RankProgress()  # of a script that writes no progress file
@@ -110,7 +118,9 @@ class Reporter:
         self.files.begin()
         self._explain(Failure(**agreed["departed"]) if agreed["departed"] else None)
         self.departures = Departures(round=self._round, size=group_size)
-        self._round_over, self._timings, self._slow = False, {}, set()
+        self._round_over, self._timings, self._slow, self.standstill = False, {}, set(), None
+        self._measure_clock(store)
+        self.history.joined(self._round, world=world, nodes=group_size)
         if group_rank == 0 and self._sink:
             self._lead(
                 self._sink, {str(node["index"]): typed.decode(NodeAssignment, node["node"]) for node in nodes}, world
@@ -118,6 +128,13 @@ class Reporter:
         else:
             self._report = None  # another node writes it now
         return self._round
+
+    def _measure_clock(self, store: Store) -> None:
+        """Compare this node's clock with node 0's, by a key that is set, so that the answer comes at once."""
+        for _ in range(CLOCK_READS):
+            store.get("kit/round")
+        if (clock := getattr(store, "clock", None)) is not None:
+            self.history.clock(**clock)
 
     def _explain(self, departed: Failure | None) -> None:
         """Take which rank ended the last round by leaving; ``departures`` are still those of that round."""
@@ -153,8 +170,10 @@ class Reporter:
             failed: whether a rank failed or a node was lost; else the number of nodes changes.
             noticed: when this node detected it, in ``time.monotonic()``; None for now.
         """
-        self._round_over = True
+        self._round_over, self.standstill = True, None
         self._failed = self._failed or failed
+        if failed:
+            self.history.fault(cause, at=noticed)
         self.recovery.begin(cause, noticed=noticed)
         if self._report:
             self._report = replace(self._report, forming=True)
@@ -177,6 +196,7 @@ class Reporter:
             resumes: as ``Rendezvous.resumes``.
         """
         self.recovery.update(ranks.reached)
+        self.history.observe(ranks, self._progress if self._leads else None)
         self.loaded = max(self.loaded, ranks.loaded)
         self.script_steps = ranks.script_steps
         if self._taken.add(self.script_steps, time.time_ns(), ranks.loaded):
@@ -185,13 +205,17 @@ class Reporter:
                 self._log(self._taken.anew or str(self._taken))
         if self._leads and self._resumed.add(self._own_progress):
             self._log(self._resumed.text)
+        if self._leads and not self._resumed.unknown:
+            self.history.recovered(self.recovery.complete, lost=self._resumed.lost or self._taken.lost)
         for text in self.files.observe(ranks.saved, resumes):
             self._log(f"warning: {text}")
         if facts := {**ranks.script_progress, **self._taken.facts}:
             self._script_progress = RankProgress(**facts)
-        warned = self._alone
         self._alone = alone(training=training_alone, group=ranks.group, separate=ranks.separate, world=self._world)
-        if self._alone and not warned:
+        if (
+            self._alone and not self._told_alone
+        ):  # once: ranks that are slow to exchange something may look so for a while
+            self._told_alone = True
             self._log(f"warning: {self._alone}")
         self._timings = timings or self._timings
         for rank, ratio in self._timings.get("slow", {}).items():
@@ -226,6 +250,9 @@ class Reporter:
         """Write the report at once when the round changes, and at intervals for the progress."""
         if self._unknown:
             self._remember(sink)
+        if not self.history.has_volume:
+            with suppress(OSError):  # the former leader's lines are missing then
+                self.history.tail(sink.tail())
         last = False
         while not last:
             self._changed.wait(sink.interval)
@@ -252,10 +279,11 @@ class Reporter:
             for index, node in report.nodes.items()
             if (ranks := [rank for rank in range(node.ranks[0], node.ranks[1] + 1) if rank in busy])
         }
-        slow, failures = self._timings.get("slow", {}), tuple(self._failures.known)
+        slow, failures, still = self._timings.get("slow", {}), tuple(self._failures.known), self.standstill
         return {
             "busy": slowest,
             "slow": dict(slow),
+            "standstill": Standstill(since=round(still[0], 1), what=still[1]) if still else None,
             "last_recovery": self._resumed.explained(self.recovery.complete),
             "failures": failures,
             "warning": self.warning or self.files.notice,
@@ -263,7 +291,7 @@ class Reporter:
 
     def _put(self, sink: Sink, report: Report) -> None:
         try:
-            sink.put(report)
+            sink.put(report, "" if self.history.has_volume else self.history.tail())
         except OSError as error:  # a full disk or an unreachable server: the next report may succeed
             reason = str(error)
             if reason not in self._warned:
@@ -284,3 +312,24 @@ class Reporter:
         except (OSError, MalformedError):
             return NOTHING
         return found
+
+
+def assignment(node: NodeEnv, group_rank: int, ranks: tuple[int, int]) -> NodeAssignment:
+    """A node's part in a round.
+
+    Args:
+        node: the node's environment.
+        group_rank: in this round.
+        ranks: first and last.
+    """
+    return NodeAssignment(
+        pod=node.pod,
+        host=node.host,
+        pid=os.getpid(),
+        group_rank=group_rank,
+        ranks=ranks,
+        joined=time.time(),
+        agent_runs=node.agent_runs,
+        agent_restarts=node.agent_restarts,
+        restart_cause=node.restart_cause[:BRIEF],
+    )

@@ -23,11 +23,18 @@ class Sink(Protocol):
     def interval(self) -> float:
         """Seconds between two reports while only the progress changes."""
 
-    def put(self, report: Report) -> None:
-        """Replace the report.
+    def put(self, report: Report, tail: str = "") -> None:
+        """Replace the report, and the tail of the run's history if it is given.
 
         Raises:
             OSError: it could not be written; the next one may succeed.
+        """
+
+    def tail(self) -> str:
+        """The tail that is there, perhaps of a former run; empty: there is none, or it is kept elsewhere.
+
+        Raises:
+            OSError: the destination did not answer.
         """
 
     def last(self) -> Report | None:
@@ -53,9 +60,13 @@ class FileSink:
 
     path: Path
 
-    def put(self, report: Report) -> None:
+    def put(self, report: Report, tail: str = "") -> None:  # noqa: ARG002  the history has files of its own
         """Replace the file."""
         _replace(self.path, report)
+
+    def tail(self) -> str:
+        """Nothing."""
+        return ""
 
     def last(self) -> Report | None:
         """The file's content."""
@@ -81,13 +92,21 @@ class Sinks:
         """The shortest one."""
         return min(sink.interval for sink in self.sinks)
 
-    def put(self, report: Report) -> None:
+    def put(self, report: Report, tail: str = "") -> None:
         """Replace the report in each.
 
         Raises:
             OSError: of the first one that failed.
         """
-        self._each(lambda sink: sink.put(report))
+        self._each(lambda sink: sink.put(report, tail))
+
+    def tail(self) -> str:
+        """Of the first sink that has one.
+
+        Raises:
+            OSError: that sink, or one before it, did not answer.
+        """
+        return next((tail for sink in self.sinks if (tail := sink.tail())), "")
 
     def last(self) -> Report | None:
         """Of the first sink that has one.

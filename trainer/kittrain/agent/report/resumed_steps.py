@@ -12,12 +12,13 @@ class ResumedSteps:
     """The steps of the current ranks' resume, as the agent with group rank 0 sees them.
 
     Attributes:
+        lost: steps that are taken again.
         text: where the ranks have resumed, and how many steps are lost; empty if none are, or if it is not known yet.
     """
 
     def __init__(self) -> None:
         self.text = self._about = ""
-        self._reached = 0
+        self._reached = self.lost = 0
         self._before: float | None = None  # when the ranks of the round before took their first step
 
     @staticmethod
@@ -28,7 +29,7 @@ class ResumedSteps:
     def restart(self, reached: int, progress: Progress) -> None:
         """Ranks start again, after this step; ``progress`` is still that of the former ones."""
         self._about = ""  # before the number, if that is only known from a report
-        self.text, self._reached, self._before = "", reached, progress.resumed_at
+        self.text, self._reached, self._before, self.lost = "", reached, progress.resumed_at, 0
 
     def remember(self, reached: int) -> None:
         """Take the step that a former start had reported; later ones may have been taken. From any thread."""
@@ -43,8 +44,14 @@ class ResumedSteps:
             return False  # the current ranks have not taken a step yet
         step = int(progress.resumed_from or 0)
         lost, self._reached = self._reached - step, 0
+        self.lost = max(lost, 0)
         self.text = f"resumed at step {step}: {self._about}{lost} step{'s'[: lost != 1]} lost" if lost > 0 else ""
         return bool(self.text)
+
+    @property
+    def unknown(self) -> bool:
+        """Whether it is not known yet where the ranks resumed."""
+        return bool(self._reached)
 
     @property
     def warning(self) -> str:

@@ -43,7 +43,11 @@ class TrainerStatusSink:
     ca: Path
     token: Path
 
-    def put(self, report: Report) -> None:
+    def tail(self) -> str:
+        """Nothing: a status has no place for it."""
+        return ""
+
+    def put(self, report: Report, tail: str = "") -> None:  # noqa: ARG002  likewise
         """Replace the progress.
 
         Raises:

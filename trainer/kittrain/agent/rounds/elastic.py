@@ -6,6 +6,8 @@ to the restart budget, forwards a drain to the ranks, and publishes who runs whe
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -22,7 +24,7 @@ from kittrain.agent.processes.rank_logs import RankLogs
 from kittrain.agent.processes.rank_watch import RankWatch
 from kittrain.agent.processes.ranks import RankFiles, RankProcesses, Starter
 from kittrain.agent.processes.worker_group import MONITOR_INTERVAL, process_failures, rank_environment, worker_spec
-from kittrain.agent.rendezvous.backend import LOST, JobEnded, Rendezvous, RoundOver
+from kittrain.agent.rendezvous.interface import LOST, JobEnded, Rendezvous, RoundOver
 from kittrain.agent.report.drain_outcome import DrainOutcome, drained_reason
 from kittrain.agent.report.failure_message import GivenUpError, failure_ending
 from kittrain.agent.report.postmortem import Postmortem
@@ -41,7 +43,9 @@ from kittrain.outcome.failures import (
 from kittrain.outcome.marker import seen_finished
 from kittrain.outcome.termination import FINISHED, Ending
 from kittrain.system import heartbeat
+from kittrain.system.child_processes import OrphanReaper
 from kittrain.system.console import log
+from kittrain.system.import_path import with_packages
 from kittrain.torch_private.elastic import ElasticAgent
 
 EXIT_TIMEOUT: Final = 300.0  # seconds that a node whose ranks are done waits for the others
@@ -91,10 +95,12 @@ class NodeAgent(ElasticAgent):
         self._budget = budget
         self._reporter = reporter
         self._on_failure = on_failure
+        self._history = reporter.history
         self._watch = RankWatch(
             rendezvous, logs, timeout=node.job.policy.hang_seconds, log=partial(log, node.node_index)
         )
         self._ranks = RankProcesses()
+        self._orphans = OrphanReaper()
         self._postmortem = Postmortem()
         self._files: list[RankFiles] = []
         self._drain_forwarded = False
@@ -107,6 +113,7 @@ class NodeAgent(ElasticAgent):
             GivenUpError: ranks of this node left too many rounds that others still needed.
             JobEnded: training has finished, and the other nodes do not come back.
         """
+        self._history.state("join", cause=self._handler.reason)
         with self._drain.interruptible():
             self._handler.waiting = partial(self._end_if_finished, time.monotonic(), self._handler.reason)
             super().rendezvous(worker_group)
@@ -151,18 +158,23 @@ class NodeAgent(ElasticAgent):
         folder = self._logs.begin(ranks)
         self._files = [RankFiles(folder, rank) for rank in ranks]
         self._ranks = RankProcesses()
+        self._orphans = OrphanReaper()
         self._postmortem = Postmortem()
+        began = self._history.ranks_start()
         restarts = worker_group.spec.max_restarts - self.remaining_restarts
         heartbeats = [heartbeat.prepare(files.heartbeat) for files in self._files]
+        paths = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
         for worker, files in zip(worker_group.workers, self._files, strict=True):
             env = rank_environment(worker_group, worker, restarts=restarts, files=files)
+            files.environment.write_text(json.dumps(with_packages(paths | env, self._node.packages)))
             self._ranks.add(self._starter.start(env, files.pipe))
-        self._watch.begin(dict(zip(ranks, zip(self._ranks.pids, heartbeats, strict=True), strict=True)))
+        self._watch.begin(dict(zip(ranks, zip(self._ranks.pids, heartbeats, strict=True), strict=True)), began=began)
         return dict(enumerate(self._ranks.pids))
 
     def monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         """See the base class. Forwards a drain to the ranks, and stops them when they fail or hang."""
         codes = self._ranks.exit_codes()
+        self._orphans.look()
         self._observe_departures(codes)
         self._drain_outcome.observe(codes, draining=self._drain.requested)
         if self._drain.requested and not self._drain_forwarded:
@@ -182,6 +194,7 @@ class NodeAgent(ElasticAgent):
             return RunResult(state=WorkerState.HEALTHY)
         self._watch.finish()
         self._observe(worker_group, ended=True)
+        self._history.ranks_end(self._watch, "barrier")
         return RunResult(
             state=WorkerState.SUCCEEDED,
             return_values=dict.fromkeys(worker.global_rank for worker in worker_group.workers),
@@ -200,6 +213,7 @@ class NodeAgent(ElasticAgent):
             if resume := self._reporter.files.resume:
                 self._handler.report_resume(resume)
         handler = self._handler
+        self._reporter.standstill = None if ended else handler.standstill
         self._reporter.observe(
             self._watch, handler.step_timings, training_alone=handler.training_alone, resumes=handler.resumes
         )
@@ -220,7 +234,10 @@ class NodeAgent(ElasticAgent):
 
     def _failed(self, worker_group: WorkerGroup) -> RunResult:
         noticed = time.monotonic()
+        self._watch.finish()
+        self._history.ranks_end(self._watch, "stop")
         codes = self._ranks.exit_codes()
+        self._orphans.look()
         self._observe_departures(codes)
         agreed = WORKER_DRAINED in codes or not any(codes)
         with suppress(*LOST):  # then the others know already
@@ -235,6 +252,9 @@ class NodeAgent(ElasticAgent):
     def _hung(self, culprit: int, step: int) -> RunResult:
         """All nodes' ranks hang; the hub has named the culprit."""
         noticed = time.monotonic()
+        self._watch.finish()
+        self._history.ranks_end(self._watch, "stop", self._handler.reason)
+        self._history.fault(self._handler.reason, at=noticed, hang=True)
         self._ranks.stop(LOST_STOP_TIMEOUT)
         self._logs.finish()
         hang = Failure(rank=culprit, exit_code=SIGKILL_EXIT, error=self._handler.reason, time=int(time.time()))
@@ -248,12 +268,16 @@ class NodeAgent(ElasticAgent):
             log(self._node.node_index, self._handler.reason)
         if not self._reporter.departures.explained:  # else they were stopped
             self._observe_departures(self._ranks.exit_codes())
+        self._watch.finish()
+        self._history.ranks_end(self._watch, "stop", self._handler.reason)
         self._reporter.round_ended(self._handler.reason, failed=self._handler.lost)
         self.shutdown()
         self._reporter.recovery.mark("stop")
 
     def shutdown(self) -> None:
         """See the base class: at once if ranks are lost, else within the grace period."""
+        self._watch.finish()
+        self._history.ranks_end(self._watch, "stop", self._handler.reason)
         agreed = self._drain.requested or WORKER_DRAINED in self._ranks.exit_codes() or not self._handler.lost
         self._ranks.stop(self._stop_timeout if agreed else LOST_STOP_TIMEOUT)
         self._logs.finish()
@@ -268,6 +292,7 @@ class NodeAgent(ElasticAgent):
         began = time.monotonic()
         try:
             while not self._handler.done(timeout=MONITOR_INTERVAL):
+                self._reporter.standstill = self._handler.standstill  # of the others, perhaps because of these
                 # A node that was killed at the very end finds the run finished and does not rejoin.
                 marked = self._marked()
                 if self._drain.requested and self._node.hosts_rendezvous and not marked:
@@ -275,6 +300,7 @@ class NodeAgent(ElasticAgent):
                 timeout = FINISHED_EXIT_TIMEOUT if marked else max(EXIT_TIMEOUT, self._node.grace_period)
                 if self._drain.requested or time.monotonic() > began + timeout:
                     return
+            self._reporter.standstill = None
             self._reporter.observe(self._watch, training_alone=self._handler.training_alone)
         except RoundOver:
             if not self._marked():

@@ -17,11 +17,11 @@ from torch.distributed.elastic.rendezvous import RendezvousTimeoutError
 from kittrain.agent.processes.rank_logs import RankLogs
 from kittrain.agent.processes.ranks import Starter
 from kittrain.agent.processes.zygote import Zygote
-from kittrain.agent.rendezvous.backend import LOST, Backend, JobEnded
-from kittrain.agent.rendezvous.c10d import C10dBackend
 from kittrain.agent.rendezvous.hub_backend import HubBackend
+from kittrain.agent.rendezvous.interface import LOST, JobEnded
 from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.agent.report.failure_message import GivenUpError
+from kittrain.agent.report.history import History
 from kittrain.agent.report.publish import Reporter
 from kittrain.agent.report.report_sinks import sink_of
 from kittrain.agent.rounds.drain import Drain, DrainRequested
@@ -52,9 +52,10 @@ class Supervisor:
         zygote: forks the ranks; None starts them cold.
         drain: the drain request.
         scratch: the agent's temporary folder.
+        history: this node's part of the run's history.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what a node consists of
         self,
         node: NodeEnv,
         command: list[str],
@@ -65,6 +66,7 @@ class Supervisor:
         zygote: Zygote | None,
         drain: Drain,
         scratch: Path,
+        history: History | None = None,
     ) -> None:
         self._node = node
         self._settings = settings
@@ -79,7 +81,8 @@ class Supervisor:
         self._logs = RankLogs(scratch)
         progress = scratch / "progress.json"
         os.environ["KIT_PROGRESS_FILE"] = str(progress)  # inherited by the ranks
-        self._reporter = Reporter(node, sink=sink_of(node.run.report, self._log, os.environ), progress_file=progress)
+        sink = sink_of(node.run.report, self._log, os.environ)
+        self._reporter = Reporter(node, sink=sink, progress_file=progress, history=history)
 
     def run(self) -> Ending:
         """Run until the node ends.
@@ -88,7 +91,7 @@ class Supervisor:
             DrainRequested: a drain was requested while the node waited for others.
         """
         with self._drain.interruptible():
-            backend = self._backend()
+            backend = HubBackend(self._node, self._settings, started_at=time.time(), secret=self._secret)
         try:
             ending = self._check_gpus() or self._run_rounds(backend)
             if ending.outcome == "fatal":
@@ -99,12 +102,6 @@ class Supervisor:
             return ending
         finally:
             self._reporter.stop()
-            del backend  # c10d: its store is hosted until here
-
-    def _backend(self) -> Backend:
-        if self._node.job.rendezvous.backend == "c10d":
-            return C10dBackend(self._node, self._settings)
-        return HubBackend(self._node, self._settings, started_at=time.time(), secret=self._secret)
 
     def _check_gpus(self) -> Ending | None:
         try:
@@ -113,7 +110,7 @@ class Supervisor:
             return Ending(outcome="fatal", reason=str(error))
         return None
 
-    def _notify_others(self, backend: Backend, ending: Ending) -> None:
+    def _notify_others(self, backend: HubBackend, ending: Ending) -> None:
         """Make the other nodes end for the same reason. Node 0, which hosts the rendezvous, waits until they know."""
         with suppress(*LOST):  # node 0 is gone
             backend.connect(deadline=time.monotonic() + NOTIFY_TIMEOUT)
@@ -121,7 +118,7 @@ class Supervisor:
             rendezvous.fail(ending, timeout=NOTIFY_TIMEOUT if self._node.hosts_rendezvous else 0.0)
             rendezvous.leave()
 
-    def _run_rounds(self, backend: Backend) -> Ending:
+    def _run_rounds(self, backend: HubBackend) -> Ending:
         patience = self._settings.join_timeout
         deadline = time.monotonic() + patience
         while True:
@@ -143,7 +140,7 @@ class Supervisor:
             with self._drain.interruptible():
                 time.sleep(REJOIN_INTERVAL)
 
-    def _attempt(self, backend: Backend, deadline: float) -> Ending:
+    def _attempt(self, backend: HubBackend, deadline: float) -> Ending:
         """Connect once and run rounds until the connection is lost or the job ends."""
         self._joined, self._waiting_for = False, ""
         if ending := self._connect(backend, deadline):
@@ -174,7 +171,7 @@ class Supervisor:
             self._joined = agent.joined
             rendezvous.leave()
 
-    def _connect(self, backend: Backend, deadline: float) -> Ending | None:
+    def _connect(self, backend: HubBackend, deadline: float) -> Ending | None:
         """Connect to node 0, or end to make room for it."""
         patience = YIELD_TIMEOUT if self._node.node_index >= self._node.job.min_nodes else self._settings.join_timeout
         until = min(deadline, time.monotonic() + patience)

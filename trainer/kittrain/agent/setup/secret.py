@@ -22,10 +22,6 @@ from kittrain.system.apiserver import ApiError, ApiServer, DeniedError, NoAccoun
 SIZE: Final = 32  # bytes of a generated secret
 MIN_SIZE: Final = 16  # bytes
 NO_AUTH: Final = "this run has no secret: anyone who can reach port {port} of node 0 and knows the run id can join it"
-C10D: Final = (
-    "rendezvous c10d has no authentication: anyone who can reach port {port} of node 0 can run code on all nodes; only "
-    "a network policy protects it"
-)
 
 
 def run_secret(node: NodeEnv, log: Callable[[str], None], server: ApiServer | None = None) -> bytes | None:
@@ -35,9 +31,6 @@ def run_secret(node: NodeEnv, log: Callable[[str], None], server: ApiServer | No
         EnvError: it cannot be read, or the job requires one and there is none.
         ApiError: the API server does not answer.
     """
-    if node.job.rendezvous.backend == "c10d":
-        _warn_or_fail(node, log, C10D.format(port=node.run.rendezvous_port))
-        return None
     found = _mounted(Path(node.run.secret_file)) if node.run.secret_file else None
     why = ""
     if found is None and node.run.secret_name:

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from kitjob import typed
-from kitjob.history import Audit, EarlierData, LedgerEntry, Proof, SnapshotDetails, SnapshotFacts, Tensor
+from kitjob.history import Audit, SnapshotDetails, SnapshotFacts, Tensor
 from kitjob.record import Record
-from kittrain.rank.snapshots import proof as proving
+from kittrain.rank.snapshots import proof
 from kittrain.rank.snapshots.files.shards import CorruptError
 from kittrain.rank.snapshots.folder import catalogue
 from kittrain.rank.snapshots.folder.catalogue import CatalogueError, SnapshotInfo
@@ -30,13 +30,13 @@ Options = argparse.Namespace
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run a verb and print its result; errors end with exit code 1 and the reason on stderr."""
+    """Run a command and print its result; errors end with exit code 1 and the reason on stderr."""
     options = parser().parse_args(argv)
     output = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keep libraries' output out of the result
     try:
         with open(output, "wb") as stream:  # noqa: PTH123 - a descriptor
-            stream.writelines(VERBS[options.verb](options))
+            stream.writelines(COMMANDS[options.command](options))
     except (CatalogueError, CorruptError, IncompatibleError, OSError, ValueError) as error:
         sys.exit(str(error))
 
@@ -64,7 +64,7 @@ def show(options: Options) -> Iterable[bytes]:
 
 def export(options: Options) -> Iterable[Buffer]:
     """The model's plain state dict as a file."""
-    from kittrain.rank.snapshots.state import model_file, safetensors, weights  # noqa: PLC0415  only this verb needs torch
+    from kittrain.rank.snapshots.state import model_file, safetensors, weights  # noqa: PLC0415  only this command needs torch
 
     info, manifest = _pick(options)
     source = weights.of_snapshot(info.path)
@@ -78,7 +78,9 @@ def prune(options: Options) -> Iterable[bytes]:
     found = catalogue.inspect_all(options.folder, verify=True)
     selection = {"keep": options.keep, "damaged": options.damaged}
     if options.drop:
-        return _json([_row(one) for one in catalogue.delete(found, options.drop, **selection)])
+        gone = catalogue.delete(found, options.drop, **selection)
+        catalogue.delete_histories(options.folder, [one for one in found if one not in gone])
+        return _json([_row(one) for one in gone])
     return _json([_row(one) for one in catalogue.prunable(found, **selection)])
 
 
@@ -86,11 +88,11 @@ def audit(options: Options) -> Iterable[bytes]:
     """A proof and the ledger that it is based on, for each snapshot, the newest first."""
     found = [one for one in catalogue.inspect_all(options.folder) if one.path.name.startswith("step-")]
     manifests = {one.path.name: one.manifest for one in found if one.manifest}
-    proofs = tuple(_proof(proving.prove(one, manifests), one) for one in manifests.values())
+    proofs = tuple(proof.prove(one, manifests) for one in manifests.values())
     return _json(Audit(proofs=proofs, unusable=tuple(_row(one) for one in found if not one.manifest)))
 
 
-VERBS: Final[Mapping[str, Callable[[Options], Iterable[Buffer]]]] = {
+COMMANDS: Final[Mapping[str, Callable[[Options], Iterable[Buffer]]]] = {
     "list": list_,
     "verify": verify,
     "show": show,
@@ -101,11 +103,11 @@ VERBS: Final[Mapping[str, Callable[[Options], Iterable[Buffer]]]] = {
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line: a folder, a verb, and its options."""
+    """The command line: a folder, a command, and its options."""
     line = argparse.ArgumentParser(prog="python -m kittrain.rank.snapshots", description=__doc__)
     line.add_argument("--folder", type=Path, required=True, help="folder of the snapshots")
-    verbs = line.add_subparsers(dest="verb", required=True)
-    made = {name: verbs.add_parser(name, help=run.__doc__) for name, run in VERBS.items()}
+    commands = line.add_subparsers(dest="command", required=True)
+    made = {name: commands.add_parser(name, help=run.__doc__) for name, run in COMMANDS.items()}
     for name in ("verify", "show", "export"):
         made[name].add_argument("which", nargs="?", help="step or name of a snapshot (default: the newest good one)")
     made["export"].add_argument("--format", choices=("pt", "safetensors"), default="pt")
@@ -139,11 +141,6 @@ def _row(info: SnapshotInfo) -> SnapshotFacts:
     )
 
 
-def _proof(found: proving.Proof, manifest: Manifest) -> Proof:
-    parts = tuple(EarlierData(**asdict(one)) for one in found.earlier)
-    return Proof(**asdict(found) | {"earlier": parts, "ledger": _entries(manifest)})
-
-
 def _epoch(manifest: Manifest) -> int | None:
     """The epoch of the last step, from 1; None if the order of the data is not known."""
     reached = manifest.cursor
@@ -161,14 +158,8 @@ def _details(manifest: Manifest) -> dict[str, Any]:
         "torch": manifest.torch,
         "parent": manifest.parent.name if manifest.parent else "",
         "digest": manifest.digest,
-        "ledger": _entries(manifest),
+        "ledger": proof.entries(manifest),
     }
-
-
-def _entries(manifest: Manifest) -> tuple[LedgerEntry, ...]:
-    return tuple(
-        LedgerEntry(**{name: getattr(one, name) for name in LedgerEntry.__fields__}) for one in manifest.ledger
-    )
 
 
 def _json(value: Record | Sequence[Record]) -> list[bytes]:

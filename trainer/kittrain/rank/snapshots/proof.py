@@ -3,71 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from kitjob.history import EarlierData, LedgerEntry, Proof
 from kittrain.rank.snapshots.folder.ledger import Entry, LedgerError, Segment, audit, first_divergence, new_order_start
 from kittrain.rank.snapshots.folder.snapshot import Manifest
 from kittrain.rank.world.order import Cursor, Order
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """A part of a history in one order of the data. An epoch that it does not complete starts over in the next one.
-
-    Attributes:
-        samples: size of the data set; 0: the order of the data is not known, so only steps are counted.
-        batch: samples in a step.
-        seed: of the order.
-        before: epochs before it, in other orders.
-        epochs: that it completes.
-        position: samples of the epoch after those.
-        counted: samples that it counts once.
-        steps: optimizer steps that took them.
-    """
-
-    samples: int
-    batch: int
-    seed: int
-    before: int
-    epochs: int
-    position: int
-    counted: int
-    steps: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Proof:
-    """What one snapshot's history proves.
-
-    Attributes:
-        snapshot: its name.
-        before: epochs before its current order of the data.
-        epochs: that are complete in this order.
-        position: samples of the epoch after those.
-        samples: size of the data set; 0: the order of the data is not known, so only steps are counted.
-        counted: samples counted once, over all of these epochs.
-        steps: optimizer steps that took them.
-        earlier: the earlier parts of the history, in other orders.
-        generations: number of starts of the ranks that committed something.
-        broken: where and why the proof fails; empty if it holds.
-        entry: index of the ledger's entry where it fails, if it is one.
-    """
-
-    snapshot: str
-    before: int = 0
-    epochs: int
-    position: int
-    samples: int
-    counted: int
-    steps: int
-    earlier: tuple[Part, ...] = ()
-    generations: int
-    broken: str = ""
-    entry: int | None = None
-
-
 def prove(manifest: Manifest, others: Mapping[str, Manifest]) -> Proof:
     """Audit a snapshot's ledger, and compare it with its cursor and with its parent snapshot.
+
+    An epoch that one order of the data does not complete starts over in the next one.
 
     Args:
         manifest: the snapshot's.
@@ -88,10 +34,18 @@ def prove(manifest: Manifest, others: Mapping[str, Manifest]) -> Proof:
         generations=len({one.generation for one in manifest.ledger}),
         broken=broken,
         entry=entry,
+        ledger=entries(manifest),
     )
 
 
-def _parts(manifest: Manifest) -> Iterator[Part]:
+def entries(manifest: Manifest) -> tuple[LedgerEntry, ...]:
+    """The entries of a snapshot's ledger, without their hashes."""
+    return tuple(
+        LedgerEntry(**{name: getattr(one, name) for name in LedgerEntry.__fields__}) for one in manifest.ledger
+    )
+
+
+def _parts(manifest: Manifest) -> Iterator[EarlierData]:
     """The parts of the history by order of the data, the current one last."""
     start, first = Cursor(), 0
     for segment in (*manifest.earlier, manifest.segment):
@@ -102,9 +56,9 @@ def _parts(manifest: Manifest) -> Iterator[Part]:
         start, first = new_order_start(reached), segment.entries
 
 
-def _part(segment: Segment, start: Cursor, reached: Cursor, steps: int) -> Part:
+def _part(segment: Segment, start: Cursor, reached: Cursor, steps: int) -> EarlierData:
     epochs = reached.epoch - start.epoch
-    return Part(
+    return EarlierData(
         samples=segment.samples,
         batch=segment.batch,
         seed=segment.seed,
@@ -116,8 +70,8 @@ def _part(segment: Segment, start: Cursor, reached: Cursor, steps: int) -> Part:
     )
 
 
-def _steps_only(start: Cursor, steps: int) -> Part:
-    return Part(samples=0, batch=0, seed=0, before=start.epoch, epochs=0, position=0, counted=0, steps=steps)
+def _steps_only(start: Cursor, steps: int) -> EarlierData:
+    return EarlierData(samples=0, batch=0, seed=0, before=start.epoch, epochs=0, position=0, counted=0, steps=steps)
 
 
 def _end(entries: Sequence[Entry], segment: Segment, start: Cursor) -> Cursor:

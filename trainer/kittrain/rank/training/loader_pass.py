@@ -23,6 +23,7 @@ from torch.utils.data import DataLoader
 from kittrain.rank.snapshots.state.state import StateError, frozen, has_state
 from kittrain.rank.training.loader_position import PositionedLoader, generators, is_map_style, samplers, undrawn
 from kittrain.rank.training.resumed_place import Position, Resize, Resumed, resumed_elsewhere, resumed_place
+from kittrain.rank.training.taken_ahead import FirstSteps
 from kittrain.rank.world import rng
 from kittrain.torch_private.ranks import has_read_to_the_end
 
@@ -51,9 +52,7 @@ class LoaderPass:
         current: whether the last step has.
         ended: whether it gives no more batches: all were taken, or the loop has left it.
         exhausted: whether the loop has been told that there are no more.
-        steps: that took batches of it since it was begun or resumed.
-        first: batches that the first of those took.
-        least: the fewest that one of them took.
+        steps: the first of those that took batches of it since it was begun or resumed.
     """
 
     def __init__(
@@ -75,8 +74,9 @@ class LoaderPass:
         self._stateful = stateful_part(loader)
         self._start: Position = {}
         self._batches: Iterator[Any] = iter(())
+        self._length: int | None = None
         self.taken = self.pending = self.thread = 0
-        self.steps = self.first = self.least = 0
+        self.steps = FirstSteps()
         self.learning = self.skipped = False
         self.trained = self.current = self.ended = self.exhausted = False
 
@@ -93,7 +93,7 @@ class LoaderPass:
     @property
     def complete(self) -> bool:
         """Whether all batches were taken, as far as is known."""
-        return self.exhausted or self.taken == self.length
+        return self.exhausted or self.taken == self._length
 
     @property
     def number(self) -> int:
@@ -101,12 +101,15 @@ class LoaderPass:
         part, whole = self.length, self.whole
         return self.taken if part is None or whole is None else max(0, whole - part + self.taken)
 
-    def end_step(self) -> None:
-        """A step has taken the batches."""
-        self.first = self.first or self.pending
-        self.least = min(self.least or self.pending, self.pending)
-        self.steps += 1
+    def end_step(self, passes: int) -> str | None:
+        """A step has taken the batches, with so many backward passes; returns a note if it may have taken too many.
+
+        Raises:
+            TakenAheadError: the first step took batches of later ones.
+        """
+        note = self.steps.add(self.pending, passes)
         self.pending, self.learning = 0, False
+        return note
 
     def is_over(self, loader: object) -> bool:
         """Whether it is a pass over this loader."""
@@ -198,10 +201,14 @@ class LoaderPass:
 
     def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
         self._batches = batches
+        self._length = self.length  # not asked for each batch: samplers count
+        return self._count()
+
+    def _count(self) -> Iterator[Any]:
         try:
             while True:
                 self._ask(self)
-                if (batch := next(batches, _END)) is _END:
+                if (batch := next(self._batches, _END)) is _END:
                     self.exhausted = True
                     return
                 self.taken += 1

@@ -13,6 +13,7 @@ from kittrain.rank.training.loader_pass import LoaderPass, OnResize, is_exact
 from kittrain.rank.training.loader_position import is_map_style
 from kittrain.rank.training.resumed_place import Position, Resize
 from kittrain.rank.training.sample_order import PositionError
+from kittrain.rank.training.taken_ahead import TakenAheadError
 from kittrain.rank.world.distributed import World
 
 Positions = dict[str, list[Position]]
@@ -28,14 +29,20 @@ class Loaders:
         world: of this rank.
         resumed: called when a resumed pass is at its position, before its next batch is loaded.
         ask: called before a batch of a pass is loaded.
+        begin: called when a pass begins, with whether nothing was taken since the last step.
     """
 
     def __init__(
-        self, world: World, resumed: Callable[[], None], ask: Callable[[LoaderPass], None] = lambda _: None
+        self,
+        world: World,
+        resumed: Callable[[], None],
+        ask: Callable[[LoaderPass], None] = lambda _: None,
+        begin: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self._world = world
         self._resumed = resumed
         self._ask = ask
+        self._begin = begin
         self._known: dict[int, KnownLoader] = {}
         self._keys = Counter[str]()  # kinds of loaders that are known
         self._passed = Counter[str]()  # kinds of the passes of this epoch
@@ -72,14 +79,19 @@ class Loaders:
         """The number of the last batch of a loader's newest pass, from 0 on."""
         return next(one.number - 1 for _, one in reversed(self._passes) if one.is_over(loader))
 
-    def end_step(self) -> None:
-        """A step has taken the batches since the one before.
+    @property
+    def decided(self) -> bool:
+        """Whether it is known of each pass that it is not taken ahead of its steps, as far as that can be known."""
+        return all(one.steps.decided or one.ended for _, one in self._passes if one.trained)
+
+    def end_step(self, backward: int = 0) -> None:
+        """A step has taken the batches since the one before, with so many backward passes; 0: unknown.
 
         Batches of a pass that has ended meanwhile, while another has not, were an evaluation's.
 
         Raises:
             PositionError: the pass that the snapshot was taken in was not continued.
-            RuntimeError: the loop takes its batches before the step that precedes them.
+            TakenAheadError: the loop takes its batches before the step that precedes them.
         """
         for saved in self._saved:
             if saved.get("current"):
@@ -96,30 +108,23 @@ class Loaders:
             one.current = one in current
             one.trained = one.trained or one.current
         for one in taken:
-            one.end_step()
+            note = one.end_step(backward if one in current else 0)
+            if note and one in current and not one.skipped:
+                self._note_once(note)
 
     def _check_ahead(self, passes: list[LoaderPass], current: list[LoaderPass]) -> None:
         """Check that no batch was taken ahead of its step: a resume would leave it out."""
         elsewhere = any(one.thread != threading.get_ident() for one in current)
         over = [] if current else [one for one in passes if one.current and one.exhausted]
-        late = any(one.first > (one.least if one.steps > 1 else 1) for one in over)
-        if elsewhere or late:
-            how = "in another thread" if elsewhere else "before the steps that precede them: this one took none"
-            raise RuntimeError(
-                f"the loop takes batches from Run.batches() {how}, so a resume would leave some out. Take each batch "
-                "after the step before it, and let the loader load ahead (num_workers, prefetch_factor)"
-            )
+        if elsewhere:
+            raise TakenAheadError("in another thread")
+        if any(one.steps.late for one in over):
+            raise TakenAheadError("before the steps that precede them: this one took none")
         if over:
             self._note_once(
                 "note: steps take no batches from Run.batches() any more; where the run is interrupted among them, "
                 "they are begun anew, with the state that they had reached"
             )
-        for one in current:
-            if one.steps == 1 and one.first > one.pending and not one.skipped:
-                self._note_once(
-                    f"note: the first step took {one.first} batches from Run.batches(), the second {one.pending}. If "
-                    "the loop takes batches ahead of their steps, a resume leaves them out"
-                )
 
     def restore(self, saved: Positions | list[Position], others: Sequence[Any] = (), *, ranks: int) -> None:
         """Let the next passes continue at saved positions.
@@ -195,6 +200,7 @@ class Loaders:
     def _new_pass(self, loader: Iterable[Any], epoch: int) -> tuple[LoaderPass, KnownLoader]:
         known = self._known.get(id(loader)) or KnownLoader(loader, kind_of(loader, self._keys))
         self._known[id(loader)] = known
+        self._begin(not any(one.pending for _, one in self._passes))
         one = LoaderPass(
             loader,
             known.positioned,

@@ -7,12 +7,10 @@ import math
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
-
-from tqdm import tqdm
 
 from kitjob import typed
 from kitjob.report import RankProgress
@@ -20,6 +18,7 @@ from kittrain.rank.snapshots.folder.chain import Committed
 from kittrain.rank.training.grace_period import GracePeriodCheck
 from kittrain.rank.training.step_sync import Step
 from kittrain.rank.world.distributed import World
+from kittrain.system.progress_bar import progress_bar
 
 TICK_SECONDS: Final = 0.5  # between two updates of speed, bar and file
 LINE_SECONDS: Final = 5.0  # between two plain lines
@@ -34,11 +33,13 @@ class Plan:
         epochs: in all, including those before a restart; None: it has none, or they are not known yet.
         steps_per_epoch: optimizer steps.
         total_steps: optimizer steps in all; None is the product of both.
+        refresh: called before they are read, which is a few times a second at most; may change them.
     """
 
     epochs: int | None = None
     steps_per_epoch: int | None = None
     total_steps: int | None = None
+    refresh: Callable[[], None] = lambda: None
 
     @property
     def total(self) -> int | None:
@@ -70,7 +71,7 @@ class ProgressReporter:
         self._print = world.print
         self._file = world.env.progress_file
         self._plan = plan
-        self._bar = tqdm(total=plan.total, unit="step", disable=not (self._main and sys.stderr.isatty()))
+        self._bar = progress_bar(plan.total, shown=self._main and sys.stderr.isatty())
         self._last_tick = self._last_line = time.monotonic()
         self._samples = Speed(self._last_tick)
         self._steps = Speed(self._last_tick)
@@ -122,10 +123,12 @@ class ProgressReporter:
         if now < self._last_tick + TICK_SECONDS:
             return
         self._last_tick = now
+        self._plan.refresh()
         self._samples.tick(now)
         self._steps.tick(now)
         self._bar.total = self._plan.total
-        self._bar.set_postfix(loss=f"{step.loss:.4f}", refresh=False)
+        if not self._bar.disable:
+            self._bar.set_postfix(loss=f"{step.loss:.4f}", refresh=False)
         self._write()
         if self._bar.disable and now >= self._last_line + LINE_SECONDS:
             self._last_line = now
@@ -158,6 +161,7 @@ class ProgressReporter:
 
     def epoch(self, epoch: int, metrics: Mapping[str, float]) -> None:
         """An epoch has ended, with these metrics."""
+        self._plan.refresh()
         self.metrics(metrics)
         loss = f" loss {self._step.loss:.4f}" if self._step else ""
         text = "".join(f" {name} {value:.4f}" for name, value in metrics.items())
@@ -166,6 +170,7 @@ class ProgressReporter:
     def evaluation(self, steps: int, metrics: Mapping[str, float]) -> None:
         """An evaluation after so many steps had these results."""
         self.metrics(metrics)
+        self._plan.refresh()
         self._print(f"step {_of(steps, self._plan.total)}" + "".join(f" {name} {v:.4f}" for name, v in metrics.items()))
 
     def metrics(self, metrics: Mapping[str, Any]) -> None:
@@ -190,6 +195,7 @@ class ProgressReporter:
 
     def _write(self) -> None:
         """Replace the progress file, which the agent reads. A failed write is repeated at the next update."""
+        self._plan.refresh()
         step, epochs = self._step, self._plan.epochs
         if self._file is None or (step is None and not self._resumed_from):
             return

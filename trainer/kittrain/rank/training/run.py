@@ -26,8 +26,9 @@ from kittrain.rank.training.own_objects import OwnObjects, is_shared
 from kittrain.rank.training.report import Plan
 from kittrain.rank.training.session import OnStep, Session
 from kittrain.rank.training.snapshot_places import SnapshotPlaces
-from kittrain.rank.training.step_sync import all_reduce_message, part_of_mean
+from kittrain.rank.training.step_sync import average_message
 from kittrain.rank.training.taken import Taken
+from kittrain.rank.training.taken_ahead import BackwardPasses
 from kittrain.rank.world import rng
 from kittrain.rank.world.data import Data
 from kittrain.rank.world.distributed import World
@@ -67,17 +68,18 @@ class Run:
             raise ValueError("a run has one Data, whose order the snapshots refer to; pass other loaders to batches()")
         self._own_objects = OwnObjects(objects)
         self._world = world
-        self._taken = Taken(data[0] if data else None, world, self._asked_for_data)
-        self._plan = Plan()
+        self._taken = Taken(data[0] if data else None, world, self._asked_for_data, self._begun)
+        self._plan = Plan(refresh=self._estimate)
         state = State(**{name: one for name, one in objects.items() if is_shared(one)})
         self._replicas = ReplicaState(state.parameter_names, world.print)
+        self._backward = BackwardPasses(state.parameter_names)
         self._own = RankState(world.rank, self._position, replicas=self._replicas, separate_streams=False)
         if data:
             refuse_tensor_parallelism(state.model)
         self._session = Session(
             world, state, self._taken.order, self._plan, snapshot_every=snapshot_every, on_step=on_step, own=self._own
         )
-        self._loaders = Loaders(world, self._restore_late, self._asked_for_batch)
+        self._loaders = Loaders(world, self._restore_late, self._asked_for_batch, self._begun)
         self._epoch = self._epoch_start = 0  # and the step that it started after
         self._in_epochs = self._in_steps = self._entered = False
         self._places = SnapshotPlaces(self._session)
@@ -100,6 +102,7 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._entered = False
+        self._backward.stop()
         if error is not None:
             self._session.__exit__(kind, error, traceback)
             return
@@ -187,18 +190,20 @@ class Run:
         Raises:
             Drained: a rank was asked to stop; a snapshot was taken. Raised where that is taken.
             PositionError: the pass that the snapshot was taken in was not continued.
-            RuntimeError: the run was not entered, or the loop takes batches before the step that precedes them.
+            TakenAheadError: the loop takes batches before the step that precedes them.
+            RuntimeError: the run was not entered.
         """
         self._check_entered()
-        mean = all_reduce_message(part_of_mean(loss, self._world), self._session.message(), samples=samples or 0)
+        mean = average_message(loss, self._session.message(), self._world, samples=samples or 0)
         self._own.generators = None
-        ids, size = self._taken.end_step()
-        self._loaders.end_step()
+        backward = self._backward.take()
+        ids, size = self._taken.end_step(backward)
+        self._loaders.end_step(backward)
+        if self._taken.decided and self._loaders.decided:
+            self._backward.stop()
         if self._in_epochs and not self._taken.known:
             self._loaders.note_untracked()
         self._session.send(self._taken.cursor, mean, ids=ids, size=size, epoch=self._epoch, has_loss=loss is not None)
-        if self._in_epochs and (steps := self._loaders.steps_of_epoch(self.steps_done - self._epoch_start)):
-            self._plan.estimate(self._epoch_start, self._epoch, steps)
         self._places.step()
         if not self._in_steps and not self._awaited:
             self._places.take()  # the batches come from elsewhere: nothing will be asked for
@@ -228,9 +233,12 @@ class Run:
         """Whether the loop is going to ask for another batch to train on."""
         return self._loaders.awaited or self._taken.awaited
 
+    def _begun(self, between: bool) -> None:  # noqa: FBT001  callback
+        self._backward.start(between=between)
+
     def _asked_for_batch(self, one: LoaderPass) -> None:
         if one.current and not self._loaders.pending:
-            self._places.take(tail=one.complete and self._in_epochs)
+            self._places.take(tail=self._in_epochs and one.complete)
 
     def _asked_for_data(self) -> None:
         if not self._taken.pending:
@@ -261,6 +269,11 @@ class Run:
         self._own.generators = None
         self._places.change()
         self._loaders.end_epoch()
+
+    def _estimate(self) -> None:
+        """How long the run is, for reports."""
+        if self._in_epochs and (steps := self._loaders.steps_of_epoch(self.steps_done - self._epoch_start)):
+            self._plan.estimate(self._epoch_start, self._epoch, steps)
 
     def _position(self) -> Mapping[str, Any]:
         return {

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from kittrain.rank.training.taken_ahead import FirstSteps, TakenAheadError
 from kittrain.rank.world.data import Batch, Data
 from kittrain.rank.world.distributed import World
 from kittrain.rank.world.order import STEPS, Cursor
@@ -20,6 +22,7 @@ class Taken:
         data: of the run; None: its order is not known.
         world: all ranks.
         ask: called before a batch is loaded.
+        begin: called when a loop begins to take batches, with whether nothing was taken since the last step.
 
     Attributes:
         order: that the cursor refers to.
@@ -27,10 +30,20 @@ class Taken:
         awaited: whether the loop is going to ask for another batch.
     """
 
-    def __init__(self, data: Data | None, world: World, ask: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        data: Data | None,
+        world: World,
+        ask: Callable[[], None] = lambda: None,
+        begin: Callable[[bool], None] = lambda _: None,
+    ) -> None:
         self._data = data
         self._world = world
         self._ask = ask
+        self._begin = begin
+        self._first_steps = FirstSteps()
+        self._thread = 0
+        self._exhausted = False
         self.awaited = False
         self._batches: list[Batch] = []
         self.order = data.order if data else STEPS
@@ -51,11 +64,15 @@ class Taken:
             raise ValueError("pass the Data to Run, too, as data=: its order is needed before anything is restored")
         batches = data.batches(self.cursor, ENDLESS if epoch is None else epoch + 1, self._world)
         self.awaited = True
+        self._begin(not self._batches)
+        self._first_steps, self._exhausted = FirstSteps(), False
         try:
             while True:
                 self._ask()
                 if (batch := next(batches, None)) is None:
+                    self._exhausted = True
                     return
+                self._thread = threading.get_ident()
                 self.cursor = data.order.after(batch.span)
                 self._batches.append(batch)
                 yield batch
@@ -71,11 +88,30 @@ class Taken:
         """The number of a batch in its epoch, from 0 on."""
         return batch.span.start // self.order.batch
 
-    def end_step(self) -> tuple[list[int], int]:
-        """This rank's sample ids in the step that ends, and the number of samples of all ranks; 0 if unknown."""
+    @property
+    def decided(self) -> bool:
+        """Whether it is known that batches are not taken ahead of their steps, as far as that can be known."""
+        return self._first_steps.decided or self._exhausted or not self._first_steps.first
+
+    def end_step(self, backward: int = 0) -> tuple[list[int], int]:
+        """This rank's sample ids in the step that ends, and the number of samples of all ranks; 0 if unknown.
+
+        Args:
+            backward: backward passes since the last step; 0: unknown.
+
+        Raises:
+            TakenAheadError: the loop takes its batches before the step that precedes them.
+        """
         if not self._data:
             self.cursor = Cursor(0, self.cursor.position + 1)
         batches, self._batches = self._batches, []
+        if batches:
+            if self._thread != threading.get_ident():
+                raise TakenAheadError("in another thread")
+            if note := self._first_steps.add(len(batches), backward):
+                self._world.print(note)
+        elif self._exhausted and self._first_steps.late:
+            raise TakenAheadError("before the steps that precede them: this one took none")
         return [sample for batch in batches for sample in batch.ids], sum(batch.span.size for batch in batches)
 
     def end_epoch(self, epoch: int) -> None:

@@ -7,17 +7,16 @@ a world of size 1, without a process group.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Final, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from kitjob import typed
 from kitjob.decoders import MalformedError
@@ -25,7 +24,7 @@ from kittrain.job.env import RankEnv, rank_env
 from kittrain.rank.world import exchange
 from kittrain.rank.world.replicas import DDPOptions, is_fully_sharded, replicate
 from kittrain.rank.world.rng import seed_all
-from kittrain.rank.world.timeouts import JOIN_TIMEOUT, step_timeout
+from kittrain.system import progress_bar
 from kittrain.system.heartbeat import HeartbeatWriter, Phase
 from kittrain.system.port import connect
 from kittrain.torch_private.ranks import set_collective_timeout
@@ -33,6 +32,9 @@ from kittrain.torch_private.ranks import set_collective_timeout
 T = TypeVar("T")
 RankError = tuple[int, str] | None  # of one rank: index of the type of error, and its text
 
+JOIN_TIMEOUT: Final = timedelta(minutes=15)  # imports and a first CUDA context differ by minutes between nodes
+STEP_TIMEOUT: Final = timedelta(minutes=5)  # a step, an evaluation's share, or rank 0's publishing of a snapshot
+LONGEST_TIMEOUT: Final = timedelta(days=1)  # where hang detection is off
 LISTEN_TIMEOUT: Final = 60.0  # seconds to wait for rank 0 before torch does
 
 
@@ -66,13 +68,11 @@ class World:
     def print(self, text: str) -> None:
         """Print a line on rank 0 only; not collective."""
         if self.is_main:
-            tqdm.write(text, file=sys.stdout)  # does not break a progress bar
-            sys.stdout.flush()
+            progress_bar.write(text)
 
     def warn(self, text: str) -> None:
         """Print a warning on this rank; not collective."""
-        tqdm.write(f"warning: {text}", file=sys.stdout)
-        sys.stdout.flush()
+        progress_bar.write(f"warning: {text}")
 
     def attempt(self, act: Callable[[], T], *errors: type[Exception]) -> T:
         """Call a function on every rank. If any fails with one of these errors, raise the lowest rank's on all of them.
@@ -243,3 +243,9 @@ def choose_backend(env: RankEnv, *, gpus: int) -> tuple[str, torch.device]:
             "start fewer ranks (procsPerNode), share GPUs with `backend: gloo`, or train on CPUs with gpusPerNode 0"
         )
     return "nccl", torch.device("cuda", env.local_rank)
+
+
+def step_timeout(hang_timeout: float | None) -> timedelta:
+    """The timeout of a collective, at least the job's hang timeout in seconds (None: the job does not set one)."""
+    requested = min(hang_timeout or 0.0, LONGEST_TIMEOUT.total_seconds())
+    return max(STEP_TIMEOUT, timedelta(seconds=requested))

@@ -2,7 +2,9 @@
 
 From three ranks on, the order of a sum matters: (a + b) + c is not a + (b + c). An all-reduce adds an element in an
 order that depends on its place in the bucket of gradients, and DDP forms the buckets anew after the first backward pass
-of a process. A resumed process therefore gets the buckets of the one before it, from its first step on.
+of a process. A resumed process therefore gets the buckets of the one before it, from its first step on. Of a static
+graph, DDP forms them after the second one: if a process saved its state between the two, the next process notes the
+order in its own first step.
 
 Why: decision 50.
 """
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary, ref
 
 import torch
@@ -24,8 +26,11 @@ from kittrain.rank.world import comm_hooks as hook_states
 from kittrain.rank.world.comm_hooks import HookStateError
 from kittrain.torch_private.ddp import (
     Buckets,
+    ReadyOrder,
     averaged_parameters,
+    call_before_forward,
     comm_hooks,
+    is_static_after_one_step,
     rebuilds_buckets,
     rebuilt_buckets,
     set_buckets,
@@ -63,6 +68,7 @@ class ReplicaState:
         self._told: set[str] = set()
         self._keys: WeakKeyDictionary[DistributedDataParallel, str] = WeakKeyDictionary()  # "": not of this run
         self._buckets: WeakKeyDictionary[DistributedDataParallel, Buckets] = WeakKeyDictionary()
+        self._noting: WeakKeyDictionary[DistributedDataParallel, ReadyOrder] = WeakKeyDictionary()
         self._saved: dict[str, dict[str, Any]] = {}  # what was restored, and is not set yet
 
     def capture(self) -> list[dict[str, Any]]:
@@ -95,14 +101,16 @@ class ReplicaState:
 
     def _capture(self, module: DistributedDataParallel) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        if buckets := self._final_buckets(module):
+        buckets = self._final_buckets(module)
+        if buckets is not None:
             values["buckets"] = buckets
-        elif module.static_graph:
-            values["buckets"] = []
         hooks = [self._hook_state(hook, state) for hook, state in comm_hooks(module)]
         return values | ({"hooks": hooks} if any(one is not None for one in hooks) else {})
 
     def _final_buckets(self, module: DistributedDataParallel) -> Buckets | None:
+        """None: not known, as in a new process; empty: one step more, and they are known."""
+        if module in self._noting and not self._end_noting(module):
+            return []
         if module not in self._buckets and rebuilds_buckets(module):
             try:
                 buckets = rebuilt_buckets(module)
@@ -110,7 +118,24 @@ class ReplicaState:
                 return None
             if buckets and _complete(buckets, len(averaged_parameters(module))):
                 self._buckets[module] = buckets
+            elif is_static_after_one_step(module):
+                return []
         return self._buckets.get(module)
+
+    def _note_order(self, module: DistributedDataParallel) -> None:
+        """Form the buckets after the next backward pass, which is the second one of a static graph in this run."""
+        self._noting[module] = ReadyOrder(module)
+        weak = ref(module)  # it would hold itself
+        call_before_forward(module, lambda: self._end_noting(cast("DistributedDataParallel", weak())))
+
+    def _end_noting(self, module: DistributedDataParallel) -> bool:
+        """Whether the buckets are final. Collective."""
+        if (order := self._noting.get(module)) is not None:
+            if not order:
+                return False
+            del self._noting[module]
+            self._set_buckets(module, [order.end()])
+        return True
 
     def _hook_state(self, hook: Callable[..., Any], state: Any) -> Any:
         try:
@@ -121,18 +146,19 @@ class ReplicaState:
 
     def _apply(self, module: DistributedDataParallel, saved: Mapping[str, Any]) -> None:
         parameters = averaged_parameters(module)
-        if (buckets := saved.get("buckets")) == []:
-            self._tell_once(
-                "note: the snapshot is of the first step of a static graph, of which DDP knows the order of gradients "
-                "after two steps; from three ranks on, its third step may round in another way than without the restart"
-            )
+        buckets = saved.get("buckets")
+        if buckets == [] and module.static_graph:
+            self._note_order(module)
         elif buckets and rebuilds_buckets(module) and _complete(buckets, len(parameters)):
-            buckets = _agreed(buckets, module, parameters[0].device)
-            set_buckets(module, buckets)
-            self._buckets[module] = buckets
+            self._set_buckets(module, buckets)
         for (_, state), values in zip(comm_hooks(module), saved.get("hooks", ()), strict=False):
             if values is not None and state is not None:
                 hook_states.restore(state, values, parameters[0].device)
+
+    def _set_buckets(self, module: DistributedDataParallel, buckets: Buckets) -> None:
+        buckets = _agreed(buckets, module, averaged_parameters(module)[0].device)
+        set_buckets(module, buckets)
+        self._buckets[module] = buckets
 
     def _tell_once(self, text: str) -> None:
         if text not in self._told:

@@ -50,7 +50,7 @@ def test_a_server_that_accepts_but_does_not_answer(kubeconfig: Path, closed: int
     assert f"error: the cluster at https://127.0.0.1:{port} cannot be reached" in capsys.readouterr().err
 
 
-VERBS = [
+COMMANDS = [
     ["list"],
     ["status", "run"],
     ["logs", "run"],
@@ -60,9 +60,9 @@ VERBS = [
 ]
 
 
-@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
-def test_a_server_that_does_not_answer(verb: list[str], kubeconfig: Path, closed: int, capsys) -> None:
-    assert main([verb[0], "--kubeconfig", str(kubeconfig), *verb[1:]]) == 1
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_a_server_that_does_not_answer(command: list[str], kubeconfig: Path, closed: int, capsys) -> None:
+    assert main([command[0], "--kubeconfig", str(kubeconfig), *command[1:]]) == 1
     output = capsys.readouterr()
     assert f"error: the cluster at https://127.0.0.1:{closed} cannot be reached" in output.err
     assert "fix: check network, VPN and context" in output.err
@@ -71,10 +71,10 @@ def test_a_server_that_does_not_answer(verb: list[str], kubeconfig: Path, closed
     assert output.out == ""
 
 
-@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
-def test_an_unknown_context_is_an_error_that_lists_the_known_ones(verb: list[str], kubeconfig: Path, capsys) -> None:
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_an_unknown_context_is_an_error_that_lists_the_known_ones(command: list[str], kubeconfig: Path, capsys) -> None:
     flags = ["--kubeconfig", str(kubeconfig), "--context", "three"]
-    assert main([verb[0], *flags, *verb[1:]]) == 2
+    assert main([command[0], *flags, *command[1:]]) == 2
     stderr = capsys.readouterr().err
     assert "three" in stderr
     assert "fix: choose one of its contexts with --context: one, two" in stderr

@@ -1,4 +1,4 @@
-"""Servers that never finish an answer, or send too much: every verb ends, and says why."""
+"""Servers that never finish an answer, or send too much: every command ends, and says why."""
 
 from __future__ import annotations
 
@@ -106,22 +106,22 @@ def serve() -> Iterator[Callable[[Answer], Raw]]:
 
 
 SLOW = [silent, drip, drip_in_the_header, chunked]
-VERBS = [("list",), ("status", "run"), ("status", "run", "-w"), ("submit", "--name", "run"),
+COMMANDS = [("list",), ("status", "run"), ("status", "run", "-w"), ("submit", "--name", "run"),
          ("submit", "--name", "run", "--wait"), ("submit", "--name", "run", "--replace"), ("diff", "--name", "run"),
          ("delete", "run", "-y"), ("logs", "run"), ("logs", "run", "-f"), ("cancel", "run"), ("suspend", "run"),
          ("resume", "run"), ("restart", "run"), ("scale", "run", "--nodes", "1"), ("doctor", "run")]  # fmt: skip
 
 
 @pytest.mark.parametrize("answer", SLOW, ids=lambda one: one.__name__)
-@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_every_verb_ends_where_an_answer_does_not(
-    kit: Kit, serve: Callable[[Answer], Raw], monkeypatch: pytest.MonkeyPatch, answer: Answer, verb: tuple[str, ...]
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_ends_where_an_answer_does_not(
+    kit: Kit, serve: Callable[[Answer], Raw], monkeypatch: pytest.MonkeyPatch, answer: Answer, command: tuple[str, ...]
 ) -> None:
     """Each read gets its byte in time: only the limit of the whole answer ends it."""
     monkeypatch.setattr(transport, "REQUEST_SECONDS", 0.3)
     monkeypatch.setattr(transport, "RETRY_SECONDS", 0.1)
     monkeypatch.setattr(transport, "LEAST_SECONDS", 0.1)
-    output = kit(*verb, exit_code=1, url=serve(answer).url)
+    output = kit(*command, exit_code=1, url=serve(answer).url)
     assert "cannot be reached: no whole answer within" in output
 
 
@@ -306,7 +306,11 @@ def test_a_fault_ends_where_its_command_does_not(
     monkeypatch.setattr(api, "server", serve(answer).url)
     index = {"batch.kubernetes.io/job-completion-index": "0"}
     where = {"name": "p", "namespace": "default", "annotations": index, "labels": index}
-    pod = {"metadata": where, "status": {"containerStatuses": [{"name": "pytorch", "state": {"running": {}}}]}}
+    pod = {
+        "metadata": where,
+        "spec": {"containers": [{}]},
+        "status": {"containerStatuses": [{"name": "pytorch", "state": {"running": {}}}]},
+    }
     fault = FaultInjection(fault="kill-rank", node=0, rank=0)
     with pytest.raises(TargetError, match="pod p did not answer") if told else nullcontext():
         pod_faults.inject(api, [pod], fault)

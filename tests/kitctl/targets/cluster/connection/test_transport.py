@@ -17,7 +17,7 @@ from tests.kitctl.targets.cluster.objectstore import Key
 
 LOGIN = (200, "<html><title>Log in to continue</title></html>")
 STATUS = {"kind": "Status", "message": "the server is overloaded", "reason": "ServiceUnavailable"}
-VERBS = [("list",), ("status", "run"), ("submit", "--name", "run"), ("delete", "run"), ("logs", "run"), ("doctor",)]
+COMMANDS = [("list",), ("status", "run"), ("submit", "--name", "run"), ("delete", "run"), ("logs", "run"), ("doctor",)]
 # fmt: off
 # The server's answer, and part of the error message.
 NO_API: list[tuple[str, dict[str, Any], str]] = [
@@ -46,12 +46,12 @@ def test_a_server_that_is_not_an_api_server_is_an_error_with_a_fix(
     assert "HTTPS_PROXY and NO_PROXY" in words or "write https://" in words
 
 
-@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
-def test_every_verb_reports_a_server_that_is_not_an_api_server(
-    server: ApiServer, kit: Kit, verb: tuple[str, ...]
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_every_command_reports_a_server_that_is_not_an_api_server(
+    server: ApiServer, kit: Kit, command: tuple[str, ...]
 ) -> None:
     server.plan(".", times=999, answer=LOGIN)
-    assert "does not seem to be a Kubernetes API server" in kit(*verb, exit_code=1)
+    assert "does not seem to be a Kubernetes API server" in kit(*command, exit_code=1)
     assert server.names("jobs.batch") == set()
 
 
@@ -117,7 +117,7 @@ def test_a_rejected_request_is_not_retried(server: ApiServer, kit: Kit) -> None:
 def test_watching_continues_after_an_outage(
     server: ApiServer, kit: Kit, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Other verbs would fail at once: their retry time is set to 0."""
+    """Other commands would fail at once: their retry time is set to 0."""
     kit.submit()
     key = Key("jobs.batch", "default", "run")
 
@@ -181,3 +181,26 @@ def test_a_server_that_accepts_a_request_and_stays_silent_is_an_error(
         assert "fix:" in kit("list", exit_code=1)
     finally:
         ended.set()
+
+
+def test_each_delay_is_twice_the_previous_one_up_to_a_limit() -> None:
+    longest = [transport.pause(attempt, 0.0, 0.0) for attempt in range(8)]
+    assert longest == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
+    assert transport.pause(10_000, 0.0, 0.0) == 8.0
+
+
+def test_jitter_subtracts_up_to_half() -> None:
+    assert transport.pause(3, 0.0, 1.0) == 1.0
+    assert 1.0 < transport.pause(3, 0.0, 0.5) < 2.0
+
+
+def test_retry_after_is_a_minimum() -> None:
+    assert transport.pause(0, 7.0, 0.5) == 7.0
+    assert transport.pause(5, 1.0, 0.0) == 8.0
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("3", 3.0), ("86400", 60.0), ("Wed, 21 Oct 2026 07:28:00 GMT", 0.0), ("", 0.0), ("-1", 0.0)]
+)
+def test_retry_after(text: str, seconds: float) -> None:
+    assert transport.retry_after({"Retry-After": text} if text else {}) == seconds

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kitctl.base import names
-from kitctl.state.facts import QueueFacts
+from kitctl.state.facts import QueuePosition
 from kitctl.targets.cluster.queue import kueue
 
 Object = dict[str, Any]
@@ -74,7 +74,7 @@ def test_a_job_without_a_queue_is_in_none() -> None:
     ],
 )
 def test_kueues_own_reason_is_shown(found: Object, state: Any, reason: str) -> None:
-    assert kueue.facts(job(), found) == QueueFacts(name="research", state=state, reason=reason)
+    assert kueue.facts(job(), found) == QueuePosition(name="research", state=state, reason=reason)
 
 
 def test_without_the_right_to_read_workloads_the_job_itself_shows_whether_it_waits() -> None:

@@ -165,16 +165,16 @@ def test_status_shows_position_and_reason(kit: Kit, kueue: ApiServer) -> None:
     assert "Pending: waits in queue team\n" in kit("status", "run"), "at once, without the reason"
 
 
-@pytest.mark.parametrize("verb", ["suspend", "cancel"])
-def test_a_queued_job_is_stopped_by_its_workload(kit: Kit, kueue: ApiServer, verb: str) -> None:
+@pytest.mark.parametrize("command", ["suspend", "cancel"])
+def test_a_queued_job_is_stopped_by_its_workload(kit: Kit, kueue: ApiServer, command: str) -> None:
     kit("submit", *QUEUED)
     running(kueue)
-    kit(verb, "run")
+    kit(command, "run")
     assert kueue.store.get(WORKLOAD)["spec"]["active"] is False
     assert kueue.store.get(JOB)["spec"]["suspend"] is False, "only Kueue sets it, later"
     page = kit("status", "run")
-    assert ("Cancelled" if verb == "cancel" else "Suspended") in page
-    kit("restart" if verb == "cancel" else "resume", "run")
+    assert ("Cancelled" if command == "cancel" else "Suspended") in page
+    kit("restart" if command == "cancel" else "resume", "run")
     assert kueue.store.get(WORKLOAD)["spec"]["active"] is True
     assert names.ANNOTATION_CANCELLED not in kueue.store.get(JOB)["metadata"]["annotations"]
 
@@ -184,8 +184,8 @@ def test_without_the_right_to_change_workloads_nothing_is_changed(kit: Kit, kueu
     running(kueue)
     kueue.users["plain"] = User("plain", [READ, JOBS])
     before = kueue.written()
-    for verb in ("suspend", "cancel", "restart"):
-        output = kit(verb, "run", token="plain", exit_code=1)
+    for command in ("suspend", "cancel", "restart"):
+        output = kit(command, "run", token="plain", exit_code=1)
         assert "queue 'team' decides when this job runs, and you may not change its Workload" in output
         assert "kueue-workload-editor-role" in output
     assert [one for one in kueue.written()[len(before) :] if "/workloads/" not in one] == []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kitctl.base import names
-from kitctl.state.facts import QueueFacts
+from kitctl.state.facts import QueuePosition
 from kitctl.targets.cluster.read import conditions, job_facts
 from tests.kitctl.targets.cluster.recorded import recorded
 
@@ -58,12 +58,32 @@ def test_the_reason_of_an_oom_kill_has_the_memory_limit() -> None:
     assert conditions.pod_reason(pod, state, 0.0) == "OOMKilled (exit code 137, the limit is 512Mi)"
 
 
+RUNC = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
+    "unable to start container process: "
+)
+NO_PYTHON = 'exec: "python3": executable file not found in $PATH: unknown'
+
+
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
         ({"waiting": {"reason": "ContainerCreating"}}, ""),
         ({"waiting": {"reason": "InvalidImageName", "message": "no"}}, "InvalidImageName: no (check the image's name)"),
         ({"terminated": {"reason": "OOMKilled", "exitCode": 137}}, "OOMKilled (exit code 137)"),
+        ({"terminated": {"reason": "StartError", "exitCode": 128}}, "StartError (exit code 128)"),
+        (
+            {"terminated": {"reason": "StartError", "exitCode": 128, "message": RUNC + NO_PYTHON}},
+            "the image has no python3 (choose one with Python 3.11 and torch 2.6, or later)",
+        ),
+        (
+            {"terminated": {"reason": "StartError", "exitCode": 128, "message": RUNC + "exec format error: unknown"}},
+            "the image is for processors of another kind than the node's (choose one for both, or set nodeSelector)",
+        ),
+        (
+            {"terminated": {"reason": "StartError", "exitCode": 128, "message": RUNC + "error during container init"}},
+            "its container could not be started: error during container init",
+        ),
         ({"terminated": {"reason": "Error", "exitCode": 1}}, ""),
         ({"terminated": {"exitCode": 1}}, ""),
     ],
@@ -93,12 +113,12 @@ def test_a_waiting_job_shows_its_reason(name: str, holder: str) -> None:
     job["metadata"]["annotations"][names.ANNOTATION_RELEASED] = "false"
     assert "submit was interrupted" in conditions.job_reason(job, None, [])
     job["metadata"]["annotations"][names.ANNOTATION_RELEASED] = "true"
-    waits = QueueFacts(name="team", state="Waiting")
+    waits = QueuePosition(name="team", state="Waiting")
     assert conditions.job_reason(job, waits, []) == "waits in queue team"
-    third = QueueFacts(name="team", state="Waiting", position=3, reason="no quota")
+    third = QueuePosition(name="team", state="Waiting", position=3, reason="no quota")
     assert conditions.job_reason(job, third, []) == "waits in queue team, position 3: no quota"
-    assert conditions.job_reason(job, QueueFacts(name="team", state="Admitted"), []) == ""
-    assert conditions.job_reason(job, QueueFacts(name="team", state="Stopped", reason="due to X"), []) == "due to X"
+    assert conditions.job_reason(job, QueuePosition(name="team", state="Admitted"), []) == ""
+    assert conditions.job_reason(job, QueuePosition(name="team", state="Stopped", reason="due to X"), []) == "due to X"
 
 
 def test_the_latest_warning_is_shown() -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from kitctl.base import names
+from kitjob.names import DEFAULT_IMAGE
 from tests.kitctl.rendered import Object
 from tests.kitctl.targets.cluster.apiserver import ApiServer, User
 from tests.kitctl.targets.cluster.clients import Kit
@@ -80,3 +82,37 @@ def test_a_partial_submit_is_recognized_again(server: ApiServer, kit: Kit) -> No
     server.plan("DELETE .*/jobs/run", answer=(403, {"kind": "Status", "message": "cannot"}))
     kit("submit", "--name", "run", "--no-checks", exit_code=1)
     assert "continuing" in kit("submit", "--name", "run")
+
+
+@pytest.mark.parametrize(
+    ("defaults", "wanted", "expected"),
+    [
+        ({}, "auto", DEFAULT_IMAGE),
+        ({"image": ""}, "auto", DEFAULT_IMAGE),
+        ({"image": "team/torch:3"}, "auto", "team/torch:3"),
+        ({"image": "team/torch:3"}, "mine:1", "mine:1"),
+        ({"mirror": "registry.example/hub"}, "auto", f"registry.example/hub/{DEFAULT_IMAGE}"),
+        ({"mirror": "registry.example/hub/"}, "mine:1", "registry.example/hub/mine:1"),
+        ({"mirror": "registry.example/hub"}, "ghcr.io/mine:1", "ghcr.io/mine:1"),
+        ({"mirror": "registry.example/hub"}, "localhost/mine", "localhost/mine"),
+        ({"mirror": "registry.example/hub"}, "box:5000/mine", "box:5000/mine"),
+        ({"mirror": "registry.example", "image": "ghcr.io/torch"}, "auto", "ghcr.io/torch"),
+    ],
+)
+def test_an_administrator_sets_image_and_mirror(
+    server: ApiServer, kit: Kit, defaults: dict[str, str], wanted: str, expected: str
+) -> None:
+    server.put("configmaps", names.NAMESPACE_DEFAULTS, data=defaults)
+    kit.submit(image=wanted)
+    assert pod(server)["containers"][0]["image"] == expected
+
+
+def test_an_administrator_sets_pull_secrets(server: ApiServer, kit: Kit) -> None:
+    server.put("configmaps", names.NAMESPACE_DEFAULTS, data={"imagePullSecrets": "one two"})
+    kit.submit()
+    assert pod(server)["imagePullSecrets"] == [{"name": "one"}, {"name": "two"}]
+
+
+def test_doctor_shows_the_image_that_a_job_would_have(server: ApiServer, kit: Kit) -> None:
+    server.put("configmaps", names.NAMESPACE_DEFAULTS, data={"image": "team/torch:3"})
+    assert "team/torch:3 is on no node yet" in kit("doctor", "--name", "run")

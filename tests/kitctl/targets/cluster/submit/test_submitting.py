@@ -15,6 +15,7 @@ from kitctl.kinds import KINDS
 from kitctl.output.view import changes
 from kitctl.targets.cluster.read import existing
 from kitctl.targets.cluster.read.lifecycle import annotations_of
+from kitjob.names import DEFAULT_IMAGE
 from tests.kitctl.targets.cluster.apiserver import ApiServer, User
 from tests.kitctl.targets.cluster.clients import Clock, Kit
 from tests.kitctl.targets.cluster.objectstore import Key, Object
@@ -75,8 +76,8 @@ def test_two_submits_at_once_have_one_winner(server: ApiServer, kit: Kit, kind: 
     assert annotations_of(made)[names.ANNOTATION_USER] == winner
     assert annotations_of(made)[names.ANNOTATION_RELEASED] == "true"
     assert set(map(frozenset, children(server).values())) == {frozenset({made["metadata"]["uid"]})}
-    rendered = kit.submission(kind=kind, **({} if winner == "alice" else second)).spec
-    assert annotations_of(made)[names.ANNOTATION_SPEC_HASH] == rendered.digest({})
+    wanted = kit.submission(kind=kind, image=DEFAULT_IMAGE, **({} if winner == "alice" else second)).spec
+    assert annotations_of(made)[names.ANNOTATION_SPEC_HASH] == wanted.digest({})
 
 
 def test_a_concurrent_submit_takes_over_or_fails(server: ApiServer, kit: Kit) -> None:
@@ -129,8 +130,8 @@ def test_lost_responses_do_not_change_the_result(server: ApiServer, kit: Kit, ki
 
 
 def test_a_job_that_was_recreated_in_between_is_not_changed(server: ApiServer, kit: Kit) -> None:
-    """Each verb reads the job; before its write, the job is replaced by another one of that name."""
-    for verb, request in (
+    """Each command reads the job; before its write, the job is replaced by another one of that name."""
+    for command, request in (
         ("delete", "DELETE .*/jobs/run"),
         ("cancel", "PATCH .*/jobs/run"),
         ("suspend", "PATCH .*/jobs/run"),
@@ -143,11 +144,11 @@ def test_a_job_that_was_recreated_in_between_is_not_changed(server: ApiServer, k
             kit.submit()
 
         server.plan(request, before=again)
-        output = kit(verb, "run", exit_code=2)
-        assert "it was deleted and created again meanwhile" in output, verb
+        output = kit(command, "run", exit_code=2)
+        assert "it was deleted and created again meanwhile" in output, command
         after = job(server)
         assert after["metadata"]["uid"] != first
-        assert not after["spec"].get("suspend"), verb
+        assert not after["spec"].get("suspend"), command
         server.store.remove(Key("jobs.batch", "default", "run"))
 
 

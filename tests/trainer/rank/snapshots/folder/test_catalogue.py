@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from pathlib import Path
 
 import pytest
 
+from kitjob import timeline
 from kittrain.rank.snapshots.folder import catalogue
 from kittrain.rank.snapshots.folder.catalogue import CatalogueError
 from tests.trainer import runs
@@ -129,3 +132,19 @@ def test_delete_refuses_all_if_one_is_not_prunable(tmp_path: Path) -> None:
     assert steps(catalogue.inspect_all(tmp_path)) == ["3", "2", "1"]
     assert steps(catalogue.delete(found, [first], keep=1, damaged=False)) == ["1"]
     assert [path.name for path in sorted(tmp_path.iterdir())] == [second, third]
+
+
+def test_histories_go_with_the_snapshots_of_their_run(tmp_path: Path) -> None:
+    runs.run(tmp_path, 1, 2)
+    step, _ = catalogue.inspect_all(tmp_path)
+    assert step.manifest
+    for age, name in enumerate([step.manifest.run, "gone", "newest"]):
+        folder = tmp_path / timeline.FOLDER / name
+        (folder / "node-0").mkdir(parents=True)
+        os.utime(folder, (age, age))
+    broken = dataclasses.replace(step, manifest=None)
+    assert catalogue.delete_histories(tmp_path, [step, broken]) == []
+    assert catalogue.delete_histories(tmp_path, [step]) == ["gone"]
+    assert catalogue.delete_histories(tmp_path, []) == [step.manifest.run]
+    assert [one.name for one in (tmp_path / timeline.FOLDER).iterdir()] == ["newest"]
+    assert catalogue.delete_histories(tmp_path / "absent", []) == []

@@ -93,25 +93,25 @@ def test_any_number_of_ranks_resumes_and_all_skip_damaged_copies(tmp_path: Path,
     for folder in (snapshots, whole):
         folder.mkdir(parents=True)
     env = {"KIT_SNAPSHOTS_EVERY_STEPS": "100", "KIT_SNAPSHOTS_MEMORY_EVERY_STEPS": "1", "KIT_MEMORY_DIR": str(memory)}
-    codes = sharded.run([snapshots] * 2, kind, 3, dies_at=9, env=env)
-    assert codes[1] == -signal.SIGKILL
-    held = [{path.name for path in memory.glob(f"{rank}/step-*")} for rank in range(2)]
-    older, *newer = sorted(held[0] & held[1])
+    codes = sharded.run([snapshots] * 3, kind, 3, dies_at=9, env=env)
+    assert codes[-1] == -signal.SIGKILL
+    held = [{path.name for path in memory.glob(f"{rank}/step-*")} for rank in range(3)]
+    older, *newer = sorted(set.intersection(*held))
     for name in newer:
         runs.flip(memory / "1" / name / "shard-00001.bin")
-    assert sharded.run([snapshots] * 3, kind, 3, env=env) == [0, 0, 0]
+    assert sharded.run([snapshots] * 4, kind, 3, env=env) == [0] * 4
     log = (tmp_path / "run" / "log-0").read_text()
     assert log.count("shard-00001.bin differs from its checksum") == len(newer)
     step = int(older.split("-")[1])
     assert f"resuming after step {step}, " in log
-    assert "from copies in memory, with 3 ranks" in log
+    assert "from copies in memory, with 4 ranks" in log
 
-    # The same from a snapshot of that step: with 2 ranks before it and 3 after it, as sums depend on their number.
-    assert sharded.run([whole] * 2, kind, 3, env={"KIT_SNAPSHOTS_EVERY_STEPS": str(step)}) == [0, 0]
+    # The same from a snapshot of that step: with 3 ranks before it and 4 after it, as sums depend on their number.
+    assert sharded.run([whole] * 3, kind, 3, env={"KIT_SNAPSHOTS_EVERY_STEPS": str(step)}) == [0] * 3
     for path in whole.iterdir():
         if not path.name.startswith(f"step-{step:08}"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    assert sharded.run([whole] * 3, kind, 3) == [0, 0, 0]
+    assert sharded.run([whole] * 4, kind, 3) == [0] * 4
     assert f"resuming after step {step}, in epoch" in (tmp_path / "whole" / "log-0").read_text()
     expected = torch.load(whole / "model.pt", weights_only=True)
     found = torch.load(snapshots / "model.pt", weights_only=True)

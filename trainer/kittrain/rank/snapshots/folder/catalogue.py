@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from kitjob import timeline
 from kittrain.rank.snapshots.files.shards import CorruptError
 from kittrain.rank.snapshots.folder import snapshot
 from kittrain.rank.snapshots.folder.listing import SnapshotFolder, list_folders
@@ -155,6 +156,23 @@ def delete(found: Sequence[SnapshotInfo], names: Collection[str], *, keep: int, 
         files.sync_folder(path.parent)  # nor after a power cut
         shutil.rmtree(scratch)
     return [allowed[name] for name in names]
+
+
+def delete_histories(folder: Path, left: Sequence[SnapshotInfo]) -> list[str]:
+    """Delete the histories of runs that have no snapshot left, but for the newest one; returns the runs' ids.
+
+    Raises:
+        OSError: one cannot be deleted.
+    """
+    top = folder / timeline.FOLDER
+    runs = sorted(top.iterdir(), key=lambda one: one.stat().st_mtime) if top.is_dir() else []
+    if not all(one.manifest for one in left):
+        return []  # whose they are is unknown
+    kept = {one.manifest.run for one in left if one.manifest} | {one.name for one in runs[-1:]}
+    gone = [one for one in runs if one.name not in kept]
+    for one in gone:
+        shutil.rmtree(one)
+    return [one.name for one in gone]
 
 
 def _info(folder: SnapshotFolder, read: Callable[[Path], Manifest]) -> SnapshotInfo:

@@ -1,0 +1,22 @@
+"""Why a job is in its state, as plain text. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kitctl.base import printable
+from kitctl.state.phase import JobState
+from kitctl.state.why.explain import Explanation
+
+
+def lines(found: Explanation, job: JobState) -> Iterator[str]:
+    """The cause first; then its fix, how to go on, and the evidence."""
+    well = f"nothing is known to be wrong: {job.phase}"
+    yield printable.line(found.cause or found.fact or well)
+    named = (("fix", found.fix), ("then", found.go_on), ("now", found.fact if found.cause else ""))
+    for name, text in named:
+        if text:
+            yield printable.line(f"{name}: {text}")
+    if found.cause or found.fact:
+        yield "evidence:"
+        yield from (f"  {printable.line(line.expandtabs())}" for line in found.evidence)

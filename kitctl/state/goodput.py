@@ -1,0 +1,520 @@
+"""What a job's node-seconds were spent on: each in exactly one bucket, or unknown. Pure.
+
+Intervals come from what was measured: the states of agents, the phases of their ranks, the moments that the target
+knows. None is computed as what is left; what no measurement covers is ``unknown``.
+
+Why: decision 54.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import msgspec
+
+from kitctl.state.history import Attempt, JobHistory, WriterLog, writers
+from kitjob.timeline import AgentState, Event, Row
+
+BUCKETS: Final[Mapping[str, str]] = {
+    "queue": "waits for quota in a queue",
+    "placement": "waits for a place: scheduling, and on this machine the supervisor",
+    "image and code": "the image is pulled, code is unpacked, packages are installed",
+    "start and join": "agents and ranks start, import, and form their process group",
+    "restore": "a snapshot is read, at a first start",
+    "training": "steps: forward, backward, update, exchange",
+    "data wait": "the loop waits for its data",
+    "evaluation": "evaluation, between steps",
+    "snapshot stall": "training waits for a snapshot",
+    "waiting for a peer": "this node is ready, and another one is not",
+    "repeated steps": "steps that had been taken before",
+    "recovery": "from a fault to the next step",
+    "idle after a hang": "no rank moves, until that is recognized",
+    "drained": "stopped as requested: suspended, preempted, scaled down",
+    "ended": "this node has ended, or its script's training; the job has not",
+}
+UNKNOWN: Final = "unknown"
+PHASES: Final[Mapping[str, str]] = {
+    "STARTING": "start and join",
+    "JOINING": "start and join",
+    "PREPARING": "start and join",
+    "RESTORING": "restore",
+    "DATA": "data wait",
+    "FORWARD": "training",
+    "BACKWARD": "training",
+    "UPDATING": "training",
+    "COMPUTING": "training",
+    "SYNCING": "training",
+    "SCRIPT": "training",
+    "EVALUATING": "evaluation",
+    "SAVING": "snapshot stall",
+    "FINISHING": "ended",
+}
+PARTS: Final[Mapping[str, str]] = {  # of a recovery, by phase; what comes before the first step otherwise is its part
+    "STARTING": "start",
+    "JOINING": "join",
+    "PREPARING": "restore",
+    "RESTORING": "restore",
+}
+STATE_PARTS: Final[Mapping[str, str]] = {"code": "start", "start": "start", "join": "form", "stop": "stop"}
+BEFORE: Final = frozenset(PARTS)  # phases before the first step
+IN_STEP: Final = ("training", "data wait")
+SYNCHRONOUS: Final = frozenset({"BACKWARD", "SYNCING", "COMPUTING", "SCRIPT"})  # phases that include waiting for others
+BUSY: Final = frozenset({"DATA", "FORWARD", "UPDATING"})
+CARRIED: Final = 2.5  # seconds after a killed agent's last line in which it is taken to have gone on
+ROUNDING: Final = 0.002  # seconds
+LARGEST_ERROR: Final = 0.005  # of the elapsed node-seconds
+
+Kind = tuple[str, str, str]  # bucket, cause, part
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a bucket."""
+
+    part: str
+    """What it is. Empty: the whole bucket has no parts."""
+    cause: str = ""
+    """Of a recovery or a hang: what ended the group before."""
+    seconds: float
+    """Node-seconds."""
+
+
+class Bucket(msgspec.Struct, frozen=True, kw_only=True):
+    """What node-seconds were spent on."""
+
+    name: str
+    """Its name."""
+    seconds: float
+    """Node-seconds."""
+    share: float
+    """Of all node-seconds, from 0 to 1."""
+    parts: tuple[Share, ...] = ()
+    """What it consists of, the longest first."""
+
+
+class Goodput(msgspec.Struct, frozen=True, kw_only=True):
+    """What the node-seconds of a job were spent on since its submission."""
+
+    name: str
+    """Name of the job."""
+    namespace: str
+    """Its namespace."""
+    nodes: int
+    """Its nodes."""
+    elapsed_seconds: float
+    """Seconds since submission, until its end or now, by the clock of the API server or of the supervisor."""
+    node_seconds: float
+    """The same, times the nodes."""
+    buckets: tuple[Bucket, ...]
+    """All buckets; with ``unknownSeconds`` they add up to ``nodeSeconds``."""
+    unknown_seconds: float
+    """Node-seconds that no measurement covers."""
+    overlap_seconds: float
+    """Node-seconds that two measurements cover, of which the first counts: an error if it is more than rounding."""
+    carried_seconds: float
+    """Node-seconds after the last line of killed agents, which count as their last second did."""
+    goodput: float
+    """Training, divided by all node-seconds."""
+    ettr: float
+    """Effective training time ratio: steps that were not repeated, divided by all node-seconds."""
+    ettr_since_admission: float
+    """The same without the time in a queue."""
+    repeated_steps: int
+    """Steps that were taken again."""
+    faults: int
+    """Ends of groups by a fault."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether what is unknown, or measured twice, is within the error that is allowed."""
+        return max(self.unknown_seconds, self.overlap_seconds) <= max(LARGEST_ERROR * self.node_seconds, 0.5)
+
+
+class _Span(NamedTuple):
+    """An interval of a node, and what its seconds were spent on, in proportion."""
+
+    start: float
+    end: float
+    kinds: Mapping[Kind, float]
+
+
+def account(job: JobHistory) -> Goodput:
+    """Where a job's node-seconds went."""
+    logs = writers(job)
+    end = max(job.now if job.ended is None else job.ended, job.submitted)
+    totals: dict[Kind, float] = defaultdict(float)
+    unknown = overlap = carried = 0.0
+    context = _Context(logs)
+    for node in range(job.nodes):
+        spans, more = _node(job, node, [log for log in logs if log.writer.node == node], context, end)
+        found = _lay(spans, job.submitted, end, totals)
+        unknown, overlap, carried = unknown + found[0], overlap + found[1], carried + more
+    whole = (end - job.submitted) * job.nodes
+    return _summary(job, end, whole, totals, unknown=unknown, overlap=overlap, carried=carried, context=context)
+
+
+class _Context:
+    """What all nodes' lines say together: the first step of each group, repeated steps, the slowest node."""
+
+    def __init__(self, logs: Sequence[WriterLog]) -> None:
+        self.logs = logs
+        events = [event for log in logs for event in log.events]
+        self.faults = sorted((one for one in events if one.what == "fault"), key=lambda one: one.time)
+        self.lost = {one.round: one.lost_steps for one in events if one.what == "recovered"}
+        self.reached, self.repeated_steps = _reached(logs, self.lost)
+        busy: dict[int, list[tuple[float, float, float]]] = defaultdict(list)
+        for row in (row for log in logs for row in log.rows):
+            if row.seconds > 0:
+                busy[row.round].append((row.time - row.seconds, row.time, min(row.busy / row.seconds, 1.0)))
+        self._slowest = defaultdict(lambda: _Slowest(()), {number: _Slowest(one) for number, one in busy.items()})
+
+    def cause(self, time: float, otherwise: str) -> str:
+        """What ended a group about then, as other nodes saw it."""
+        near = min(self.faults, key=lambda one: abs(one.time - time), default=None)
+        return near.cause if near and abs(near.time - time) < CARRIED and near.cause else otherwise or "node lost"
+
+    def repeated(self, row: Row) -> float:
+        """The share of a row's steps that had been taken before."""
+        if row.step is None:
+            return 0.0
+        limit = self.lost.get(row.round, 0) if "SCRIPT" in row.phases else self.reached.get(row.round, 0)
+        first = row.step - row.steps
+        if row.step <= limit:
+            return 1.0
+        return (limit - first) / row.steps if row.steps and first < limit else 0.0
+
+    def wait(self, row: Row) -> float:
+        """Seconds of a row in which its ranks waited for the slowest rank of all nodes."""
+        slowest = self._slowest[row.round]
+        needed = slowest.until(row.time) - slowest.until(row.time - row.seconds)
+        own = sum(row.phases.get(phase, 0.0) for phase in BUSY) if "SCRIPT" not in row.phases else row.busy
+        most = sum(row.phases.get(phase, 0.0) for phase in SYNCHRONOUS)
+        return min(max(needed - own, 0.0), most)
+
+
+def _reached(logs: Sequence[WriterLog], lost: Mapping[int, int]) -> tuple[dict[int, int], int]:
+    """By group the last step of the groups before it, in the library's loop, and how many steps were taken again.
+
+    The latter as the agents tell it, else as rows show: these are a second apart.
+    """
+    ran: dict[int, list[tuple[int, int, bool]]] = defaultdict(
+        list
+    )  # first step, last one, whether that is of another fit
+    for log in logs:
+        steps: dict[int, list[int]] = defaultdict(list)
+        for row in log.rows:
+            if row.step and "SCRIPT" not in row.phases:
+                steps[row.round].append(row.step)
+        for number, found in steps.items():
+            anew = max((index for index, (one, other) in enumerate(pairwise(found), 1) if other < one), default=0)
+            ran[number].append((found[0], max(found[anew:]), anew > 0))
+    reached: dict[int, int] = {}
+    again, most = dict(lost), 0
+    for number in sorted(ran):
+        reached[number] = most
+        first, last = min(one[0] for one in ran[number]), max(one[1] for one in ran[number])
+        if number not in lost:
+            again[number] = max(min(most, last) - first + 1, 0)
+        most = last if any(one[2] for one in ran[number]) else max(most, last)
+    return reached, sum(again.values())
+
+
+class _Slowest:
+    """The seconds in which the slowest rank of a group did not wait for others, summed up over time."""
+
+    def __init__(self, spans: Sequence[tuple[float, float, float]]) -> None:
+        self._moments: list[float] = []
+        self._sums: list[float] = []
+        active: list[tuple[float, float]] = []  # the largest rate first, with its end
+        begins, total = sorted(spans), 0.0
+        cuts = sorted({moment for begin, end, _ in spans for moment in (begin, end)})
+        at = 0
+        for index, cut in enumerate(cuts):
+            self._moments.append(cut)
+            self._sums.append(total)
+            while at < len(begins) and begins[at][0] <= cut:
+                heappush(active, (-begins[at][2], begins[at][1]))
+                at += 1
+            while active and active[0][1] <= cut:
+                heappop(active)
+            if active and index + 1 < len(cuts):
+                total -= active[0][0] * (cuts[index + 1] - cut)
+
+    def until(self, time: float) -> float:
+        """From the beginning to this moment."""
+        index = bisect_right(self._moments, time)
+        if index == 0:
+            return 0.0
+        if index == len(self._moments):
+            return self._sums[-1]
+        begin, end = self._moments[index - 1 : index + 1]
+        low, high = self._sums[index - 1 : index + 1]
+        return low + (high - low) * (time - begin) / (end - begin)
+
+
+def _node(
+    job: JobHistory, node: int, logs: Sequence[WriterLog], context: _Context, end: float
+) -> tuple[list[_Span], float]:
+    """The spans of a node in order, and the seconds that are carried on from a last line."""
+    attempts = [one for one in job.attempts if one.node == node]
+    spans = [*_before_start(job, attempts, logs)]
+    carried, cause, gone = 0.0, "", ""
+    for index, log in enumerate(logs):
+        following = logs[index + 1].writer.time if index + 1 < len(logs) else None
+        attempt = _attempt(attempts, log)
+        if index:
+            spans += _between(spans, attempt, log, gone, cause)
+        elif attempt and attempt.started is not None:
+            spans.append(_Span(attempt.started, log.writer.time, {("start and join", "", ""): 1.0}))
+        own, cause = _written(log, context, cause)
+        spans += own
+        stop = _stop(attempt, following, job, context, log, end)
+        if log.ending is None and stop > log.last:
+            tail = min(stop, log.last + CARRIED) - log.last
+            if own and tail > 0:
+                spans.append(_Span(log.last, log.last + tail, own[-1].kinds))
+                carried += tail
+            if following is not None or (attempt and attempt.ended):
+                cause = context.cause(stop, attempt.how if attempt else "")
+                gone = "recovery"
+        else:
+            gone = _after(log.ending)
+            cause = cause if gone == "recovery" else ""
+            last = spans[-1].end if spans else log.last
+            if stop > last:
+                spans.append(_Span(last, stop, {(gone, cause if gone == "recovery" else "", ""): 1.0}))
+    if spans and gone and (not logs or logs[-1].ending is not None or (attempts and attempts[-1].ended)):
+        kind = (gone, cause, "replace") if gone == "recovery" else (gone, "", "")
+        spans.append(_Span(spans[-1].end, end, {kind: 1.0}))
+    return spans, carried
+
+
+def _before_start(job: JobHistory, attempts: Sequence[Attempt], logs: Sequence[WriterLog]) -> Iterator[_Span]:
+    """From the submission to the first start of the node's process."""
+    at = job.submitted
+    first = attempts[0] if attempts else None
+    if logs and first and first.started is not None and first.started > logs[0].writer.time + CARRIED:
+        first = None  # the pod that wrote first is gone, and with it when it was scheduled and started
+    if job.queued and (admitted := job.admitted if job.admitted is not None else job.now) > at:
+        yield _Span(at, admitted, {("queue", "", ""): 1.0})
+        at = admitted
+    if first is None:
+        return
+    if first.scheduled is not None and first.scheduled > at:
+        yield _Span(at, first.scheduled, {("placement", "", ""): 1.0})
+        at = first.scheduled
+    started = job.now if first.started is None else first.started
+    if started > at:
+        yield _Span(at, started, {("placement" if first.scheduled is None else "image and code", "", ""): 1.0})
+
+
+def _between(spans: Sequence[_Span], attempt: Attempt | None, log: WriterLog, gone: str, cause: str) -> Iterator[_Span]:
+    """From the end of one agent to the first line of the next."""
+    at = spans[-1].end if spans else log.writer.time
+    began = attempt.started if attempt and attempt.started is not None and attempt.started >= at else log.writer.time
+    recovering = gone == "recovery"
+    yield _Span(at, began, {(gone or UNKNOWN, cause if recovering else "", "replace" if recovering else ""): 1.0})
+    kind = ("recovery", cause, "start") if recovering else ("start and join", "", "")
+    yield _Span(began, log.writer.time, {kind: 1.0})
+
+
+def _attempt(attempts: Sequence[Attempt], log: WriterLog) -> Attempt | None:
+    """The start of the node that a writer belongs to."""
+    before = [one for one in attempts if one.started is not None and one.started <= log.writer.time + CARRIED]
+    return before[-1] if before else None
+
+
+def _stop(
+    attempt: Attempt | None,
+    following: float | None,
+    job: JobHistory,
+    context: _Context,
+    log: WriterLog,
+    end: float,
+) -> float:
+    """When a writer's process ended, as its parent or the others saw it; else its last line."""
+    limit = end if following is None else min(following, end)
+    if attempt and attempt.ended is not None and log.last - ROUNDING <= attempt.ended <= limit:
+        if log.ending is None:  # the others may have noticed before its parent did
+            limit = attempt.ended
+        else:
+            return attempt.ended
+    elif log.ending is None and following is None and job.ended is None:
+        return limit  # it runs
+    seen = [one.time for one in context.faults if log.last - 1.0 <= one.time <= min(limit, log.last + CARRIED)]
+    known = attempt is not None and attempt.ended == limit
+    return max(min([*seen, *([limit] if known else [])], default=log.last), log.last)
+
+
+def _after(ending: Event | None) -> str:
+    """What the time after an agent's end counts as."""
+    if ending is None or ending.outcome == "retryable":
+        return "recovery"
+    return "drained" if ending.what == "drained" else "ended"
+
+
+def _written(log: WriterLog, context: _Context, cause: str) -> tuple[list[_Span], str]:
+    """The spans of one writer, and the cause of the recovery that it is in at its end; empty: it is in none."""
+    spans: list[_Span] = []
+    states, rows, events = log.states, log.rows, log.events
+    firsts = {one.round: one.time for one in events if one.what == "first step"}
+    faults = {one.round: one for one in events if one.what == "fault"}
+    ends = [*(one.time for one in states[1:]), log.last][: len(states)]
+    number = 0
+    for index, (state, end) in enumerate(zip(states, ends, strict=True)):
+        if state.state == "ranks":
+            own = [
+                row for row in rows if state.time - ROUNDING <= row.time - row.seconds and row.time <= end + ROUNDING
+            ]
+            for row in own:
+                number = row.round
+                spans.append(_row(row, context, cause, firsts.get(number), faults.get(number)))
+            if number in firsts and own:
+                cause = ""
+            continue
+        if state.state == "stop":
+            seen = faults.get(number)
+            cause = (seen.cause if seen else "") or state.cause or "resized"
+        spans.append(_Span(state.time, end, {_state_kind(state, states[index:], log.ending, cause): 1.0}))
+    return spans, cause
+
+
+def _state_kind(state: AgentState, rest: Sequence[AgentState], ending: Event | None, cause: str) -> Kind:
+    """What a state of an agent counts as; ``rest`` are the states from it on."""
+    last = not any(one.state == "ranks" for one in rest)
+    if state.state == "exit" or (state.state in {"stop", "join"} and last and ending and cause and len(rest) > 1):
+        after = _after(ending)
+        return (after, cause, "stop") if after == "recovery" else (after, "", "")
+    if state.state == "barrier":
+        return "waiting for a peer", "", "at the end"
+    if cause:
+        return "recovery", cause, STATE_PARTS[state.state]
+    return {
+        "code": ("image and code", "", "code"),
+        "start": ("start and join", "", ""),
+        "join": ("waiting for a peer", "", "to form a group"),
+        "stop": ("recovery", "resized", "stop"),
+    }[state.state]
+
+
+def _row(row: Row, context: _Context, cause: str, first: float | None, fault: Event | None) -> _Span:
+    """A row's span: phases as buckets, before the first step, in a hang, and of steps taken before."""
+    begin = row.time - row.seconds
+    ready = row.time if first is None else min(max(first, begin), row.time)  # the first step has ended
+    kinds: dict[Kind, float] = defaultdict(float)
+    early = {phase: seconds for phase, seconds in row.phases.items() if phase in BEFORE}
+    late = {phase: seconds for phase, seconds in row.phases.items() if phase not in BEFORE}
+    before = max(ready - begin - sum(early.values()), 0.0)
+    whole = sum(late.values())
+    share = min(before / whole, 1.0) if whole else 0.0
+    for phase, seconds in early.items():
+        kinds["recovery" if cause else PHASES[phase], cause, PARTS[phase] if cause else ""] += seconds
+    kinds["recovery" if cause else "start and join", cause, "first step"] += whole * share
+    buckets = _late(row, late, 1 - share, context)
+    if fault and fault.since is not None:
+        idle = min(row.time, fault.time) - max(begin, fault.since)
+        kind = ("idle after a hang", fault.cause, "") if fault.outcome else ("recovery", fault.cause, "detect")
+        _move(buckets, max(idle, 0.0), kind)
+    for kind, seconds in buckets.items():
+        kinds[kind] += seconds
+    return _Span(begin, row.time, {kind: seconds for kind, seconds in kinds.items() if seconds > 0})
+
+
+def _late(row: Row, late: Mapping[str, float], share: float, context: _Context) -> dict[Kind, float]:
+    """What the phases after the first step count as."""
+    kinds: dict[Kind, float] = defaultdict(float)
+    for phase, seconds in late.items():
+        part = "script" if phase == "FINISHING" else ""
+        kinds[PHASES.get(phase, UNKNOWN), "", part] += seconds * share
+    training = kinds.get(("training", "", ""), 0.0)
+    wait = min(context.wait(row) * share, training)
+    if wait:
+        kinds["training", "", ""] -= wait
+        kinds["waiting for a peer", "", "in steps"] += wait
+    if again := context.repeated(row):
+        for kind in (*((one, "", "") for one in IN_STEP), ("waiting for a peer", "", "in steps")):
+            if seconds := kinds.get(kind, 0.0) * again:
+                kinds[kind] -= seconds
+                kinds["repeated steps", "", ""] += seconds
+    return kinds
+
+
+def _move(kinds: dict[Kind, float], idle: float, into: Kind) -> None:
+    """Count so many seconds as another kind, in proportion from all."""
+    whole = sum(kinds.values())
+    part = min(idle / whole, 1.0) if whole else 0.0
+    for kind in kinds:
+        kinds[kind] *= 1 - part
+    if part:
+        kinds[into] = kinds.get(into, 0.0) + whole * part
+
+
+def _lay(spans: Iterable[_Span], begin: float, end: float, totals: dict[Kind, float]) -> tuple[float, float]:
+    """Lay a node's spans one after the other, and add them up; returns the seconds that are unknown, and overlaps."""
+    at, unknown, overlap = begin, 0.0, 0.0
+    for span in sorted(spans, key=lambda one: (one.start, one.end)):
+        start, stop = max(span.start, begin), min(span.end, end)
+        if stop <= start:
+            continue
+        if start < at - ROUNDING:
+            overlap += min(at, stop) - start
+        unknown += max(start - at, 0.0)
+        start = max(start, at)
+        if stop <= start:
+            continue
+        whole = sum(span.kinds.values())
+        for kind, weight in span.kinds.items():
+            totals[kind] += (stop - start) * weight / whole if whole else 0.0
+        unknown += 0.0 if whole else stop - start
+        at = stop
+    unknown += max(end - at, 0.0) + 0.0
+    unknown += totals.pop((UNKNOWN, "", ""), 0.0)
+    return unknown, overlap
+
+
+def _summary(
+    job: JobHistory,
+    end: float,
+    whole: float,
+    totals: Mapping[Kind, float],
+    *,
+    unknown: float,
+    overlap: float,
+    carried: float,
+    context: _Context,
+) -> Goodput:
+    by_name: dict[str, list[Share]] = {name: [] for name in BUCKETS}
+    for (name, cause, part), seconds in sorted(totals.items(), key=lambda one: -one[1]):
+        by_name[name].append(Share(part=part, cause=cause, seconds=seconds))
+    spent = {name: sum(one.seconds for one in parts) for name, parts in by_name.items()}
+    in_steps = sum(one.seconds for one in by_name["waiting for a peer"] if one.part == "in steps")
+    productive = spent["training"] + spent["data wait"] + in_steps
+    admitted = whole - spent["queue"]
+    return Goodput(
+        name=job.name,
+        namespace=job.namespace,
+        nodes=job.nodes,
+        elapsed_seconds=end - job.submitted,
+        node_seconds=whole,
+        buckets=tuple(
+            Bucket(
+                name=name,
+                seconds=spent[name],
+                share=spent[name] / whole if whole else 0.0,
+                parts=tuple(parts) if any(one.part or one.cause for one in parts) else (),
+            )
+            for name, parts in by_name.items()
+        ),
+        unknown_seconds=unknown,
+        overlap_seconds=overlap,
+        carried_seconds=carried,
+        goodput=spent["training"] / whole if whole else 0.0,
+        ettr=productive / whole if whole else 0.0,
+        ettr_since_admission=productive / admitted if admitted > 0 else 0.0,
+        repeated_steps=context.repeated_steps,
+        faults=len({one.round for one in context.faults}),
+    )

@@ -1,0 +1,35 @@
+"""Causes in how a container or a process was ended. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kitctl.state.why.rule import Family, Rule
+
+_LESS: Final = "use less: fewer data loader workers, smaller batches, files that are read on demand"
+ENDS: Final = Family(
+    "Ends of containers and processes",
+    (
+        Rule(
+            r"OOMKilled|killed by SIGKILL: out of memory|MemoryError|Cannot allocate memory|not enough memory"
+            r"|can't allocate memory",
+            "",
+            f"raise resources.limits.memory, or {_LESS}",
+            local=f"{_LESS}, or fewer ranks: they share this machine's memory",
+        ),
+        Rule(r"Evicted\b.*?memory", "", f"--memory, which sets request and limit, or {_LESS}"),
+        Rule(r"Evicted\b.*?(?:ephemeral|disk)", "", "write less to the pod's own disk, or to a volume: --volume"),
+        Rule(
+            r"killed by SIGABRT.*?(?:[Rr]eceived data size doesn't match expected size"
+            r"|op\.preamble\.length <= op\.nbytes)",
+            "the ranks exchange tensors of different shapes, in the same call",
+            "make the shape the same on all ranks at the line in the message, as by padding a last, shorter batch",
+        ),
+        Rule(
+            r"killed by SIGBUS.*?/dev/shm",
+            "",
+            "raise sharedMemory, or use fewer data loader workers",
+            local="free space in /dev/shm, or use fewer data loader workers; if a mapped file was truncated, fix that",
+        ),
+    ),
+)

@@ -1,0 +1,106 @@
+"""Chooses the cause of a job's state and its fix, with the evidence. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from kitctl.state.phase import JobState
+from kitctl.state.why.ends import ENDS
+from kitctl.state.why.hangs import HANGS
+from kitctl.state.why.images import IMAGES
+from kitctl.state.why.network import NETWORK
+from kitctl.state.why.rule import Family, brief
+from kitctl.state.why.scheduling import SCHEDULING
+from kitctl.state.why.scripts import SCRIPTS
+from kitctl.state.why.volumes import VOLUMES
+from kitjob.report import Termination
+
+FAMILIES: Final[tuple[Family, ...]] = (SCHEDULING, IMAGES, VOLUMES, ENDS, SCRIPTS, NETWORK, HANGS)
+EVIDENCE: Final = 12  # lines
+TEXTS: Final = 20  # different reasons of nodes that are looked at
+_FRAME: Final = re.compile(r'^ *File "(?:[^"]*/)?([^"/]+)", line (\d+)', re.MULTILINE)
+_LIBRARIES: Final = re.compile(r'^ *File "[^"]*/(?:site-packages|dist-packages|lib/python[\d.]+)/.*$', re.MULTILINE)
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a job is in its state."""
+
+    cause: str
+    """In one line of at most 160 characters. Empty: nothing is known to be wrong."""
+    fix: str
+    """What to do about it. Empty: unknown."""
+    go_on: str
+    """The command that continues the job, once that is done. Empty: it goes on by itself."""
+    fact: str
+    """Where the ranks are while none takes a step: no cause, as it may be as it should. Empty: steps are taken."""
+    evidence: tuple[str, ...]
+    """What shows the cause: messages of pods, nodes and ranks."""
+
+
+def explain(job: JobState, now: float) -> Explanation:
+    """The cause of a job's state; ``now`` is in Unix seconds."""
+    local = job.target == "local"
+    cause, fix = next(_causes(job, local=local), ("", ""))
+    go_on = f"kitctl restart {job.name}" if job.phase == "Failed" else ""
+    fact = job.still(now)
+    return Explanation(cause=cause, fix=fix, go_on=go_on, fact=fact, evidence=tuple(_evidence(job))[:EVIDENCE])
+
+
+def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
+    """Causes and their fixes, the most telling first."""
+    if job.failure and job.phase == "Failed":
+        yield _of_failure(job.failure, local=local)
+    elif not job.finished:
+        texts = [job.reason, *(node.reason for node in job.nodes if node.state != "Running")]
+        if job.last_failure and job.reason.startswith("before: "):
+            yield _of_failure(job.last_failure, local=local)
+        for text in [*dict.fromkeys(filter(None, texts))][:TEXTS]:
+            if found := _known(text, local=local):
+                yield found[:2]
+        if job.reason:
+            yield brief(job.reason), ""
+
+
+def _of_failure(failure: Termination, *, local: bool) -> tuple[str, str]:
+    """Of the rank that failed first, if one did; else of the job."""
+    goes_on = failure.error.startswith("ended with ")  # of a rank that left with 0: the sentence names it
+    where = "" if failure.rank is None else f"rank {failure.rank}{' ' if goes_on else ': '}"
+    known = _known("\n".join((failure.error, failure.reason, *failure.lines)), local=local)
+    cause = failure.error or failure.reason
+    fix = (known[1] if known else "") or failure.fix or _place(failure.traceback)
+    said = known[0] if known and known[2] else cause
+    return brief(f"{where}{said}"), fix
+
+
+def _known(text: str, *, local: bool) -> tuple[str, str, bool] | None:
+    """Cause, fix, and whether the cause is in the table's own words; None for an unknown message."""
+    for family in FAMILIES:
+        for rule in family.rules:
+            if found := rule.matches(text):
+                return (
+                    brief(rule.cause.format(*found.groups()) or text),
+                    rule.fixed(found, local=local),
+                    bool(rule.cause),
+                )
+    return None
+
+
+def _place(traceback: str) -> str:
+    """Where the user's own code was, of an error that explains itself; empty without a traceback."""
+    frames = _FRAME.findall(_LIBRARIES.sub("", traceback))
+    return f"see {frames[-1][0]}:{frames[-1][1]}, where it was raised" if frames else ""
+
+
+def _evidence(job: JobState) -> Iterator[str]:
+    yield f"phase {job.phase}" + (f": {job.reason}" if job.reason else "")
+    failure = job.failure or job.last_failure
+    if failure:
+        yield from (failure.traceback.rstrip().split("\n")[-6:] if failure.traceback else failure.lines)
+    for node in job.nodes:
+        if node.reason and node.reason not in job.reason:
+            yield f"node {node.index} ({node.state}): {node.reason}"
+    yield from (f"before: rank {one.rank} of node {one.node}: {one.cause}" for one in job.failures)

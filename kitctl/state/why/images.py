@@ -1,0 +1,41 @@
+"""Causes in images and their pulls. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kitctl.state.why.rule import Family, Rule
+
+_PULL: Final = r"(?:ErrImagePull|ImagePullBackOff)\b.*?"
+IMAGES: Final = Family(
+    "Images",
+    (
+        Rule(
+            r"no match for platform in manifest",
+            "the image has no build for the machine's processor",
+            "an image for both kinds of processors, or scheduling.nodeSelector: {{kubernetes.io/arch: ...}}",
+        ),
+        Rule(
+            r"exec format error|processors of another kind",
+            "the image is for another kind of processor than the machine's",
+            "an image for both kinds, or scheduling.nodeSelector: {{kubernetes.io/arch: ...}}",
+        ),
+        Rule(
+            _PULL + r"(?:unauthorized|denied|forbidden|authentication required|no basic auth)",
+            "the registry does not let this cluster pull the image",
+            "imagePullSecrets with a Secret of the namespace that may pull it; a wrong name may look the same",
+        ),
+        Rule(
+            _PULL + r"(?:not found|manifest unknown|does not exist)",
+            "the registry has no such image or tag",
+            "--image with a name and a tag that exist",
+        ),
+        Rule(
+            _PULL + r"(?:no such host|i/o timeout|connection refused|deadline exceeded|x509)",
+            "the machine does not reach the image's registry",
+            "check the registry's name, the machine's network and its proxy; or use a mirror (docs/platform.md)",
+        ),
+        Rule(r"ErrImagePull|ImagePullBackOff", "", "check the image's name, and the cluster's right to pull it"),
+        Rule(r"InvalidImageName", "the image's name is not valid", "--image with a valid one"),
+    ),
+)

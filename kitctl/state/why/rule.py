@@ -1,0 +1,63 @@
+"""A row of the tables of causes, and how a text becomes a cause that fits a line. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+LIMIT: Final = 160  # characters of a cause
+_PREFIXES: Final = (
+    # What libraries put before their own words: the place in their source.
+    (re.compile(r"\[enforce fail at [^\]]*\] ?(?:[\w.]+ == [\w.]+\. |\S+ != \S+\. )?"), ""),
+    (re.compile(r"\[/[^\]]*\] "), ""),
+    (re.compile(r"\. This is typically caused by .*"), ""),
+    (re.compile(r"(?<![\w/.])(?:/[^/\s:'\"]+){3,}((?:/[^/\s:'\"]+){2})"), r"…\1"),  # all but a path's last two parts
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A cause.
+
+    Attributes:
+        pattern: by which a message is recognized.
+        cause: in words; ``{0}`` is the pattern's first group. Empty: the message itself.
+        fix: what the user can do.
+        local: the fix on this machine, where that differs: it has no limits of memory, no images and no volumes.
+    """
+
+    pattern: str
+    cause: str
+    fix: str
+    local: str = ""
+
+    def matches(self, text: str) -> re.Match[str] | None:
+        """Where the message is in a text."""
+        return re.search(self.pattern, text, re.DOTALL)
+
+    def fixed(self, found: re.Match[str], *, local: bool) -> str:
+        """The fix, with what the message says."""
+        return (self.local if local and self.local else self.fix).format(*found.groups())
+
+
+@dataclass(frozen=True)
+class Family:
+    """Causes of one kind, in their order: the first that matches counts.
+
+    Attributes:
+        title: of their chapter in the documentation.
+        rules: the rows.
+    """
+
+    title: str
+    rules: Sequence[Rule]
+
+
+def brief(text: str) -> str:
+    """A message in one line of at most LIMIT characters, without what comes before its own words."""
+    line = " ".join(text.split())
+    for pattern, replacement in _PREFIXES if len(line) > LIMIT // 2 else ():
+        line = pattern.sub(replacement, line)
+    return line if len(line) <= LIMIT else f"{line[: LIMIT * 2 // 3]}…{line[-(LIMIT - LIMIT * 2 // 3 - 1) :]}"

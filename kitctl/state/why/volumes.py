@@ -1,0 +1,30 @@
+"""Causes in volumes, and in Secrets and ConfigMaps that a pod names. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kitctl.state.why.rule import Family, Rule
+
+VOLUMES: Final = Family(
+    "Volumes, Secrets and ConfigMaps",
+    (
+        Rule(
+            r'FailedMount\b.*?(configmap|secret) "([^"]+)" not found',
+            "the {0} {1}, which a volume of the job names, does not exist",
+            "create it in the job's namespace: the pods go on by themselves",
+        ),
+        Rule(
+            r'CreateContainerConfigError\b.*?(configmap|secret) "([^"]+)" not found',
+            "the {0} {1}, which a variable of the job names, does not exist",
+            "create it in the job's namespace: the pods go on by themselves",
+        ),
+        Rule(
+            r"FailedAttachVolume|Multi-Attach error",
+            "a volume is attached to another machine, which may take it alone",
+            "wait until its pod there has ended, or use a claim that all nodes share (ReadWriteMany)",
+        ),
+        Rule(r"FailedMount", "", "check the volume in the message, and its server or driver"),
+        Rule(r"CreateContainerConfigError", "", "create the Secret or ConfigMap that it names"),
+    ),
+)

@@ -1,0 +1,92 @@
+"""Whether what is told of a situation is right; and the page with all of them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kitctl.state.why.explain import Explanation
+from tests.corpus.situations import Situation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What was told of a situation.
+
+    Attributes:
+        situation: which.
+        said: the cause, or the fact.
+        cause: whether it is right.
+        fix: the same of the fix; None: none is asked for.
+        seconds: from the first round of the ranks, or the submission, until it was told; None: never.
+        phase: at the end.
+    """
+
+    situation: Situation
+    said: str
+    cause: bool
+    fix: bool | None
+    seconds: float | None = None
+    phase: str = ""
+
+
+def judge(one: Situation, found: Explanation, *, seconds: float | None = None, phase: str = "") -> Told:
+    """A healthy job may show a fact while it lasts, and neither a cause nor a fix, and has to end well."""
+    said = found.cause or found.fact
+    well = not found.cause and not found.fix and phase in {"", "Running", "Starting", "Pending", "Succeeded"}
+    fix = bool(re.search(one.fix, found.fix)) if one.fix and not one.healthy else None
+    right = well if one.healthy else bool(re.search(one.cause, said))
+    return Told(situation=one, said=said, cause=right, fix=fix, seconds=seconds, phase=phase)
+
+
+INTRODUCTION: Final = (
+    "Situations that are made live on this machine, on two nodes, and what `kitctl why` tells of them. `make corpus`",
+    "writes this page and records the jobs' states, on which `tests/corpus` tests the rules. Of healthy jobs nothing",
+    "may be told but where their ranks are while none takes a step. Seconds count from the first group of ranks, or",
+    "from the submission if there was none, on a machine of two busy cores.",
+)
+
+# What a later run cannot show.
+FIRST_SCORE: Final = (
+    "Before anything was mended all causes were right, and of the fixes 2 of 5 and 3 of 7. The rules have the same",
+    "author as the situations, who knew reports of both halves: this is no blind test.",
+)
+
+
+def page(results: Sequence[Told]) -> str:
+    """docs/corpus.md."""
+    rows = [
+        f"| {one.situation.name} | {one.situation.half} | {_cell(one.said)} | {_mark(one.cause)} | {_mark(one.fix)} |"
+        f" {'-' if one.seconds is None else f'{one.seconds:.0f}'} | {len(one.said)} |"
+        for one in results
+    ]
+    halves = [
+        f"{half} half: {sum(one.cause for one in part)} of {len(part)} causes right"
+        for half in ("first", "second")
+        if (part := [one for one in results if one.situation.half == half])
+    ]
+    return "\n".join(
+        [
+            "# Corpus",
+            "",
+            *INTRODUCTION,
+            "",
+            f"{'; '.join(halves)}. The halves are drawn by chance.",
+            *FIRST_SCORE,
+            "",
+            "| Situation | Half | Told | Right | Fix | Seconds | Characters |",
+            "|---|---|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _cell(text: str) -> str:
+    return f"`{text.replace('|', '¦').replace('`', chr(39))}`" if text else "-"
+
+
+def _mark(right: bool | None) -> str:  # noqa: FBT001  a cell's value
+    return "-" if right is None else "yes" if right else "**no**"

@@ -1,0 +1,286 @@
+"""Where a job's time went: for any history the buckets add up, and known losses come out as they were."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kitctl.state import goodput, history
+from kitctl.state.goodput import Goodput
+from kitctl.state.history import Attempt, JobHistory
+from kitjob import timeline
+from kitjob.timeline import AgentState, Clock, Event, Line, Row, Writer
+
+STEP = {"DATA": 0.1, "FORWARD": 0.4, "BACKWARD": 0.3, "UPDATING": 0.1, "SYNCING": 0.1}
+PHASES = sorted(goodput.PHASES)
+
+
+def job(*writers: Sequence[Line], attempts: Sequence[Attempt] = (), nodes: int = 1, end: float = 100.0) -> JobHistory:
+    lines = b"".join(json.dumps({"run": "r"}).encode() + b"\n" + timeline.content(one) for one in writers)
+    return JobHistory(
+        name="job",
+        namespace="default",
+        nodes=nodes,
+        submitted=0.0,
+        now=end,
+        ended=end,
+        run="r",
+        attempts=tuple(attempts),
+        lines=lines,
+    )
+
+
+def agent(node: int = 0, *, at: float = 2.0, name: str = "") -> list[Line]:
+    """An agent that starts its ranks after 2 s."""
+    return [
+        Writer(node=node, id=name or f"{node}-{at}", time=at),
+        AgentState(time=at, state="code"),
+        AgentState(time=at + 0.5, state="start"),
+        AgentState(time=at + 1.5, state="join"),
+        AgentState(time=at + 2.0, state="ranks"),
+    ]
+
+
+def steps(begin: float, count: int, *, number: int = 1, first: int = 0, busy: float = 0.6) -> list[Line]:
+    """Rows of a second with ten steps each, in which the rank does not wait for so many seconds."""
+    phases = STEP | {"FORWARD": busy - 0.2, "BACKWARD": 0.9 - busy}
+    return [
+        Row(
+            time=begin + second + 1,
+            seconds=1.0,
+            round=number,
+            world=1,
+            step=first + 10 * (second + 1),
+            steps=10,
+            phases=phases,
+            phase="BACKWARD",
+            busy=busy,
+        )
+        for second in range(count)
+    ]
+
+
+def done(at: float, outcome: str = "done") -> list[Line]:
+    return [
+        AgentState(time=at, state="exit"),
+        Event(time=at, what="drained" if outcome == "drained" else "ended", outcome=outcome),
+    ]
+
+
+def seconds(found: Goodput) -> dict[str, float]:
+    spent = {one.name: round(one.seconds, 3) for one in found.buckets if one.seconds > 0.001}
+    return spent | ({"unknown": round(found.unknown_seconds, 3)} if found.unknown_seconds > 0.001 else {})
+
+
+def test_an_undisturbed_job() -> None:
+    lines = [*agent(), Event(time=4.0, what="first step", round=1), *steps(4.0, 90), *done(94.0)]
+    found = goodput.account(job(lines, attempts=[Attempt(node=0, started=1.0, ended=95.0)]))
+    assert seconds(found) == {
+        "placement": 1.0,
+        "image and code": 0.5,
+        "start and join": 2.0,  # from the process' start
+        "waiting for a peer": 0.5,
+        "training": 81.0,
+        "data wait": 9.0,
+        "ended": 6.0,
+    }
+    assert (found.goodput, found.ettr, found.faults) == pytest.approx((0.81, 0.9, 0))
+
+
+def test_a_killed_agent_a_repeated_step_and_a_straggler() -> None:
+    healthy = [
+        *agent(0, at=0.0),
+        Event(time=2.0, what="first step", round=1),
+        *steps(2.0, 20, busy=0.6),
+        AgentState(time=22.0, state="stop", cause="node 1 is lost"),
+        Event(time=22.0, what="fault", round=1, cause="node 1 is lost"),
+        AgentState(time=23.0, state="join", cause="node 1 is lost"),
+        AgentState(time=27.0, state="ranks"),
+        Row(time=28.0, seconds=1.0, round=2, step=100, phases={"STARTING": 0.5, "RESTORING": 0.5}),
+        Event(time=28.0, what="first step", round=2),
+        Event(time=28.5, what="recovered", round=2, lost_steps=100),
+        *steps(28.0, 20, number=2, first=100),
+        *done(48.0),
+    ]
+    killed = [*agent(1, at=0.0), Event(time=2.0, what="first step", round=1), *steps(2.0, 19, busy=0.8)]
+    again = [
+        *agent(1, at=25.0),
+        Row(time=28.0, seconds=1.0, round=2, step=100, phases={"STARTING": 0.5, "RESTORING": 0.5}),
+        Event(time=28.0, what="first step", round=2),
+        *steps(28.0, 20, number=2, first=100),
+        *done(48.0),
+    ]
+    attempts = [
+        Attempt(node=0, started=0.0, ended=48.0),
+        Attempt(node=1, started=0.0, ended=22.0, how="was killed by signal 9"),
+        Attempt(node=1, started=24.0, ended=48.0),
+    ]
+    found = goodput.account(job(healthy, killed, again, attempts=attempts, nodes=2, end=48.0))
+    spent = seconds(found)
+    assert (spent["recovery"], spent["repeated steps"], found.repeated_steps) == (12.0, 20.0, 100)
+    assert found.carried_seconds == pytest.approx(1.0)
+    waits = next(one for one in found.buckets if one.name == "waiting for a peer")
+    in_steps = {one.part: one.seconds for one in waits.parts}["in steps"]
+    assert in_steps == pytest.approx(19 * 0.2)  # node 1 is busy for 0.2 s of a second longer
+    assert {one.cause for one in next(b for b in found.buckets if b.name == "recovery").parts} == {"node 1 is lost"}
+    assert (found.unknown_seconds, found.overlap_seconds, found.faults) == (0.0, 0.0, 1)
+    assert found.holds
+
+
+def test_repeated_steps_are_counted_where_no_agent_is_left_to_tell() -> None:
+    one = [*agent(at=0.0), Event(time=2.0, what="first step", round=1), *steps(2.0, 20)]
+    two = [*agent(at=25.0), Event(time=27.0, what="first step", round=2), *steps(27.0, 20, number=2, first=90)]
+    attempts = [Attempt(node=0, started=0.0, ended=22.0, how="was killed"), Attempt(node=0, started=25.0, ended=50.0)]
+    found = goodput.account(job(one, two, attempts=attempts, end=50.0))
+    assert found.repeated_steps == 101  # from step 100, where the first row ends, to step 200
+    assert seconds(found)["repeated steps"] == pytest.approx(11.0)
+
+
+def test_groups_whose_numbers_begin_anew_are_different_ones() -> None:
+    def start(at: float, first: int, number: int) -> list[Line]:
+        joined = Event(time=at + 1.9, what="joined", node=0, round=number, world=1, nodes=1)
+        ready = Event(time=at + 2.0, what="first step", node=0, round=number)
+        return [*agent(at=at), joined, ready, *steps(at + 2.0, 8, number=number, first=first)]
+
+    again = [*start(0.0, 0, 1), AgentState(time=10.0, state="stop"), *start(10.0, 80, 2)[4:]]
+    logs = [again, start(30.0, 160, 1), start(50.0, 240, 1)]  # each goes on where the last one ended
+    attempts = [Attempt(node=0, started=at, ended=at + 20.0, how="was killed") for at in (0.0, 30.0, 50.0)]
+    found = goodput.account(job(*logs, attempts=attempts, end=60.0))
+    assert (found.repeated_steps, seconds(found).get("repeated steps", 0.0)) == (0, 0.0)
+    told = [one.round for one in history.events(job(*logs)) if one.what == "joined"]
+    assert told == [1, 2, 3, 4]
+
+
+def test_a_second_training_of_a_script_repeats_nothing() -> None:
+    one = [*agent(at=0.0), Event(time=2.0, what="first step", round=1), *steps(2.0, 20), *steps(22.0, 3)]
+    two = [*agent(at=28.0), Event(time=30.0, what="first step", round=2), *steps(30.0, 10, number=2, first=20)]
+    attempts = [Attempt(node=0, started=0.0, ended=25.0, how="was killed"), Attempt(node=0, started=28.0, ended=40.0)]
+    found = goodput.account(job(one, two, attempts=attempts, end=40.0))
+    assert (found.repeated_steps, seconds(found)["repeated steps"]) == pytest.approx((1, 1.0))
+
+
+def test_a_hang_is_idle_from_the_last_movement_on() -> None:
+    lines = [
+        *agent(at=0.0),
+        Event(time=2.0, what="first step", round=1),
+        *steps(2.0, 28),
+        Row(time=50.0, seconds=20.0, round=1, step=280, phases={"BACKWARD": 20.0}, phase="BACKWARD"),
+        Event(time=50.0, what="fault", round=1, cause="rank 0 hangs", since=30.0, outcome="hang"),
+        AgentState(time=50.0, state="stop"),
+        AgentState(time=51.0, state="exit"),
+        Event(time=51.0, what="ended", outcome="fatal", cause="rank 0 hangs"),
+    ]
+    spent = seconds(goodput.account(job(lines, attempts=[Attempt(node=0, started=0.0, ended=51.0)], end=51.0)))
+    assert (spent["idle after a hang"], spent["training"]) == pytest.approx((20.0, 28 * 0.9))
+
+
+def test_a_suspended_job_is_drained_until_it_is_resumed() -> None:
+    one = [*agent(at=0.0), Event(time=2.0, what="first step", round=1), *steps(2.0, 8)]
+    one += [AgentState(time=10.0, state="stop"), *done(11.0, "drained")]
+    two = [*agent(at=40.0), Event(time=42.0, what="first step", round=1), *steps(42.0, 8, first=80), *done(50.0)]
+    attempts = [Attempt(node=0, started=0.0, ended=11.0), Attempt(node=0, started=40.0, ended=50.0)]
+    found = goodput.account(job(one, two, attempts=attempts, end=50.0))
+    spent = seconds(found)
+    assert spent["drained"] == pytest.approx(30.0)
+    assert "recovery" not in spent
+    assert found.unknown_seconds == 0.0
+
+
+def test_a_clock_that_is_wrong_is_corrected() -> None:
+    lines = [*agent(at=302.0), Event(time=304.0, what="first step", round=1), *steps(304.0, 90), *done(394.0)]
+    skewed = [lines[0], Clock(time=303.9, offset=-300.0, error=0.001), *lines[1:]]
+    found = goodput.account(job(skewed, attempts=[Attempt(node=0, started=1.0, ended=95.0)]))
+    assert (seconds(found)["training"], found.unknown_seconds) == (81.0, 0.0)
+    assert [event.time for event in history.events(job(skewed)) if event.what == "first step"] == [4.0]
+
+
+def test_what_nothing_covers_is_unknown_and_no_account() -> None:
+    lines = [*agent(), Event(time=4.0, what="first step", round=1), *steps(4.0, 10), *steps(64.0, 30), *done(94.0)]
+    found = goodput.account(job(lines, attempts=[Attempt(node=0, started=1.0, ended=95.0)]))
+    assert (found.unknown_seconds, found.holds) == (50.0, False)
+
+
+def test_what_is_measured_twice_is_an_error() -> None:
+    one = [*agent(name="a"), Event(time=4.0, what="first step", round=1), *steps(4.0, 90), *done(94.0)]
+    two = [*agent(name="b", at=50.0), *steps(52.0, 40), *done(92.0)]
+    found = goodput.account(job(one, two))
+    assert found.overlap_seconds > 30
+    assert not found.holds
+
+
+def test_lines_that_are_in_two_files_count_once() -> None:
+    lines = [*agent(), Event(time=4.0, what="first step", round=1), *steps(4.0, 90), *done(94.0)]
+    once, twice = (goodput.account(job(*[lines] * times)) for times in (1, 2))
+    assert once == twice
+
+
+times = st.floats(0.0, 200.0)
+lines_of_any_kind = st.one_of(
+    st.builds(
+        AgentState, time=times, state=st.sampled_from(["code", "start", "join", "ranks", "stop", "barrier", "exit"])
+    ),
+    st.builds(
+        Row,
+        time=times,
+        seconds=st.floats(0.0, 20.0),
+        round=st.integers(0, 3),
+        step=st.none() | st.integers(0, 500),
+        steps=st.integers(0, 50),
+        phases=st.dictionaries(st.sampled_from(PHASES), st.floats(0.0, 20.0), max_size=4),
+        busy=st.floats(0.0, 20.0),
+    ),
+    st.builds(
+        Event,
+        time=times,
+        what=st.sampled_from(["first step", "fault", "recovered", "ended", "drained", "snapshot"]),
+        round=st.integers(0, 3),
+        since=st.none() | times,
+        lost_steps=st.integers(0, 100),
+        outcome=st.sampled_from(["", "done", "drained", "retryable", "fatal"]),
+    ),
+    st.builds(Clock, time=times, offset=st.floats(-50.0, 50.0)),
+)
+writer_logs = st.builds(
+    lambda node, at, name, lines: [Writer(node=node, id=str(name), time=at), *sorted(lines, key=lambda one: one.time)],
+    st.integers(0, 2),
+    times,
+    st.integers(0, 5),
+    st.lists(lines_of_any_kind, max_size=12),
+)
+attempts_of_any_kind = st.lists(
+    st.builds(
+        Attempt,
+        node=st.integers(0, 2),
+        scheduled=st.none() | times,
+        started=st.none() | times,
+        ended=st.none() | times,
+        how=st.sampled_from(["", "was killed"]),
+    ),
+    max_size=6,
+)
+
+
+queues = st.fixed_dictionaries({"queued": st.booleans(), "admitted": st.none() | times})
+
+
+@given(st.lists(writer_logs, max_size=5), attempts_of_any_kind, queues)
+def test_whatever_the_history_the_buckets_add_up(
+    logs: list[list[Line]], attempts: list[Attempt], queue: dict[str, Any]
+) -> None:
+    known = job(*logs, attempts=attempts, nodes=3, end=150.0)
+    found = goodput.account(JobHistory(**{**_fields(known), **queue}))
+    assert all(one.seconds >= 0 and part.seconds >= 0 for one in found.buckets for part in one.parts)
+    assert found.unknown_seconds >= -1e-6
+    total = sum(one.seconds for one in found.buckets) + found.unknown_seconds
+    assert total == pytest.approx(found.node_seconds, abs=1e-6)
+    assert 0 <= found.goodput <= found.ettr <= 1 + 1e-9
+    assert history.events(known)
+
+
+def _fields(known: JobHistory) -> dict[str, Any]:
+    return {name: getattr(known, name) for name in known.__struct_fields__}

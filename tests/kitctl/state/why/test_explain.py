@@ -1,0 +1,140 @@
+"""Causes and fixes of messages as they were seen: of pods on a cluster, and of ranks on this machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kitctl.state.phase import JobState, NodeState
+from kitctl.state.why.explain import FAMILIES, explain
+from kitctl.state.why.rule import LIMIT, brief
+from kitjob.report import Progress, Standstill, Termination
+
+JOB = JobState(
+    name="x",
+    namespace="default",
+    target="kind-kitctl",
+    job_kind="IndexedJob",
+    phase="Pending",
+    reason="",
+    node_range="2",
+    ready_nodes=0,
+    world_size=0,
+    restarts=0,
+    created=0.0,
+    ended=None,
+    progress=Progress(),
+    failure=None,
+    nodes=(),
+    snapshots="",
+)
+
+
+def waiting(reason: str) -> JobState:
+    node = NodeState(
+        index=0, state="Pending", ranks=(), pod="x-0", host="", restarts=0, since=None, reason=reason
+    )  # fmt: skip
+    return replace(JOB, nodes=(node,))
+
+
+def failed(error: str, *lines: str, target: str = "local", **more: Any) -> JobState:
+    end = Termination(
+        outcome="fatal", reason=f"rank 1 failed ({error[:99]})", rank=1, node=1, error=error, lines=lines, **more
+    )
+    return replace(JOB, phase="Failed", target=target, reason=end.reason, failure=end)
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause", "fix"),
+    [
+        ('FailedMount: MountVolume.SetUp failed for volume "cfg" : configmap "nocm" not found',
+         "the configmap nocm, which a volume of the job names, does not exist", "create it in the job's namespace"),
+        ('CreateContainerConfigError: secret "nosecret" not found',
+         "the secret nosecret, which a variable of the job names, does not exist", "create it"),
+        ('FailedCreate: Error creating: pods "x-1" is forbidden: exceeded quota: small, requested: pods=1',
+         "the namespace's quota small is used up", "kubectl describe quota small"),
+        ("Unschedulable: 0/4 nodes are available: 1 node(s) had untolerated taint {a: }, 3 Insufficient memory.",
+         "no machine has enough free memory", "ask for less"),
+        ("Unschedulable: 0/4 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.",
+         "no machine has the labels of scheduling.nodeSelector", "--show-labels"),
+        ('ErrImagePull: failed to pull and unpack image "r/x:1": no match for platform in manifest: not found',
+         "the image has no build for the machine's processor", "kubernetes.io/arch"),
+        ('ImagePullBackOff: Back-off pulling image "x": ErrImagePull: rpc error: code = NotFound desc = x:1: not found',
+         "the registry has no such image or tag", "--image"),
+        ("ErrImagePull: pull access denied, repository does not exist or may require authorization",
+         "the registry does not let this cluster pull the image", "imagePullSecrets"),
+        ("exec /usr/bin/python3: exec format error", "the image is for another kind of processor", "for both kinds"),
+    ],
+)  # fmt: skip
+def test_what_a_pod_waits_for(reason: str, cause: str, fix: str) -> None:
+    found = explain(waiting(reason), 0.0)
+    assert found.cause.startswith(cause)
+    assert fix in found.fix
+    assert any(reason[:20] in line for line in found.evidence)
+
+
+GLOO = "[enforce fail at /__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/device.cc:84] ifa != nullptr. "
+
+
+@pytest.mark.parametrize(
+    ("job", "cause", "fix"),
+    [
+        (failed(f"RuntimeError: {GLOO}Unable to find address for: eth99"),
+         "the node has no network interface eth99", "ip link"),
+        (failed("killed by SIGABRT at shapes.py:12", "Received data size doesn't match expected size"),
+         "the ranks exchange tensors of different shapes, in the same call", "the same on all ranks"),
+        (failed("MemoryError: "), "rank 1: MemoryError:", "they share this machine's memory"),
+        (failed("MemoryError: ", target="kind"), "rank 1: MemoryError:", "raise resources.limits.memory"),
+        (failed("SnapshotError: /a/b/c/d/e is of run 678: its model has other parameters"),
+         "the snapshots that it should resume from are of another model", "--from-scratch"),
+        (failed("FileNotFoundError: [Errno 2] No such file or directory: '/data/cfg.yaml'"),
+         "the node has no /data/cfg.yaml", "another path"),
+        (failed("exit code 3: config file missing"), "rank 1: exit code 3: config file missing", ""),
+        (failed("ModuleNotFoundError: No module named 'x'", fix="name a file with x as --requirements"),
+         "rank 1: ModuleNotFoundError: No module named 'x'", "--requirements"),
+        (failed("ValueError: no", traceback='  File "/a/train.py", line 7\n  File "/lib/python3.11/a.py", line 1'),
+         "rank 1: ValueError: no", "see train.py:7, where it was raised"),
+    ],
+)  # fmt: skip
+def test_why_a_rank_failed(job: JobState, cause: str, fix: str) -> None:
+    found = explain(job, 0.0)
+    assert found.cause.removeprefix("rank 1: ") == cause.removeprefix("rank 1: ")
+    assert fix in found.fix
+    assert "resources.limits" not in found.fix or job.target != "local"
+    assert found.go_on == "kitctl restart x"
+
+
+def test_a_job_that_stands_still_has_a_fact_and_no_cause() -> None:
+    still = Standstill(since=100.0, what="rank 1 sleeps at h.py:5")
+    found = explain(replace(JOB, phase="Running", standstill=still), 142.0)
+    assert (found.cause, found.fix, found.fact) == ("", "", "no step for 42s: rank 1 sleeps at h.py:5")
+    healthy = explain(replace(JOB, phase="Running"), 142.0)
+    assert (healthy.cause, healthy.fix, healthy.fact, healthy.go_on) == ("", "", "", "")
+
+
+def test_a_cause_keeps_its_own_words() -> None:
+    path = "/home/user/.local/state/kitctl/snapshots/default/kfull"
+    assert brief(f"SnapshotError: no snapshots can be written to {path}{'/x' * 30}: [Errno 28] No space left").endswith(
+        ": [Errno 28] No space left"
+    )
+    assert len(brief("x" * 1000 + " at the end")) == LIMIT
+    assert brief("x" * 1000 + " at the end").endswith("at the end")
+    assert "enforce" not in brief(GLOO + "Unable to find address for: eth99")
+
+
+def test_every_row_has_a_fix_that_can_be_filled_in() -> None:
+    for family in FAMILIES:
+        for rule in family.rules:
+            groups = ["x"] * 3
+            assert rule.fix.format(*groups), rule.pattern
+            assert len(rule.cause.format(*groups)) <= LIMIT
+
+
+def test_what_ranks_recover_from_is_told_with_its_fix_while_they_do() -> None:
+    ended = failed("FileNotFoundError: [Errno 2] No such file or directory: '/data/cfg.yaml'")
+    before = replace(ended, phase="Recovering", reason="before: node 1: rank 1 failed", failure=None)
+    found = explain(replace(before, last_failure=ended.failure), 0.0)
+    assert (found.cause, found.go_on) == ("rank 1: the node has no /data/cfg.yaml", "")
+    assert "create it" in found.fix

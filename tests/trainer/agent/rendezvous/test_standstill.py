@@ -1,0 +1,114 @@
+"""What is told of ranks that take no step: where they are, and nothing of those that may be on their way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kittrain.agent.rendezvous.diagnosis import RankStatus
+from kittrain.agent.rendezvous.membership import Node
+from kittrain.agent.rendezvous.stacks import BACKWARD, Location
+from kittrain.agent.rendezvous.standstill import LIMIT, StandstillWatch, sentence
+from kittrain.system.heartbeat import Phase
+
+
+def rank(number: int, line: str = "h.py:5 in step", *, wait: str = "", loads: bool = False, **more: Any) -> RankStatus:
+    location = Location(line=line, wait=wait, loads=loads)
+    facts = {"phase": Phase.SCRIPT, "has_stack": True, "frozen": False, "stepped": True, "grouped": True} | more
+    return RankStatus(rank=number, step=9, stalled_seconds=42.0, location=location, **facts)
+
+
+SLEEPS = rank(1, "h.py:5 in <module>")
+JOINING: Any = {"phase": Phase.STARTING, "stepped": False, "grouped": False}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [
+        ([rank(0, wait=BACKWARD), SLEEPS], "rank 1 sleeps at h.py:5, rank 0 waits in all_reduce of its backward pass"),
+        ([rank(0, "a.py:9 in f", wait="barrier"), rank(1, busy=True)],
+         "rank 1 is busy at h.py:5 in step, rank 0 waits in barrier at a.py:9 in f"),
+        ([rank(0, wait="barrier"), rank(1, "h.py:6 in step", wait="all_gather")],
+         "rank 0 waits in barrier at h.py:5 in step, rank 1 waits in all_gather at h.py:6 in step"),
+        ([rank(0, loads=True), rank(1, loads=True)], "ranks 0-1 wait for their data loader at h.py:5 in step"),
+        ([rank(0, ended=True, has_stack=False), rank(1, wait="barrier")],
+         "rank 0 has ended, rank 1 waits in barrier at h.py:5 in step"),
+        ([rank(0, frozen=True, has_stack=False), rank(1, has_stack=False)],
+         "rank 0 is stopped (by SIGSTOP, or a debugger), rank 1 does not show where it is"),
+        ([rank(number, f"h.py:{number} in f") for number in range(9)],
+         "rank 0 sleeps at h.py:0 in f, rank 1 sleeps at h.py:1 in f, rank 2 sleeps at h.py:2 in f, and 6 more"),
+        ([rank(0, busy=True, phase=Phase.EVALUATING), rank(1, busy=True, phase=Phase.EVALUATING)],
+         "ranks 0-1 are busy at h.py:5 in step"),
+        # Before the first step: one that waits for others is worth a word, ranks that work are not.
+        ([rank(0, wait="init_process_group", **JOINING), rank(1, busy=True, **JOINING)],
+         "rank 1 is busy at h.py:5 in step, rank 0 waits in init_process_group at h.py:5 in step"),
+        ([rank(0, busy=True, **JOINING), rank(1, busy=True, **JOINING)], ""),
+        ([rank(0, **JOINING), rank(1, **JOINING)], ""),  # scripts that have nothing to do with torch
+        ([rank(0, stepped=False), rank(1, stepped=False)], "ranks 0-1 sleep at h.py:5 in step"),
+        ([rank(0, stepped=False, busy=True, wait="all_reduce")], ""),  # a loop of collectives, without an optimizer
+        # What comes after training takes no steps.
+        ([rank(0, phase=Phase.FINISHING), rank(1, phase=Phase.FINISHING)], ""),
+        ([], ""),
+    ],
+)  # fmt: skip
+def test_where_ranks_are(statuses: list[RankStatus], expected: str) -> None:
+    assert sentence(statuses) == expected
+
+
+def test_the_sentence_is_bounded_and_names_nodes_that_have_ended() -> None:
+    assert sentence([SLEEPS], left=[0]) == "node 0 has ended, rank 1 sleeps at h.py:5"
+    assert sentence([SLEEPS], left=[0, 2, 3]).startswith("nodes 0, 2-3 have ended, ")
+    many = [rank(number, f"{'x' * 200}.py:{number} in f") for number in range(2000)]
+    assert len(sentence(many)) == LIMIT
+
+
+class Round:
+    """Two nodes of a round, each with one rank."""
+
+    def __init__(self) -> None:
+        self.watch = StandstillWatch()
+        self.nodes = [Node(index=index, started_at=0.0) for index in range(2)]
+
+    def quiet(self, *indices: int) -> None:
+        for index in indices:
+            self.watch.record_heartbeat(self.nodes[index], quiet=True)
+
+    def looks(self, now: float) -> bool:
+        return self.watch.should_look(self.nodes, now)
+
+    def answer(self, now: float, *statuses: RankStatus) -> float | None:
+        for one in statuses:
+            self.watch.record(self.nodes[one.rank], [one])
+        return self.watch.look(self.nodes, now)
+
+
+def test_nodes_are_asked_once_all_are_quiet_and_ever_more_seldom() -> None:
+    job = Round()
+    job.quiet(0)
+    assert not job.looks(20.0)
+    job.quiet(1)
+    assert job.looks(20.0)
+    assert not job.looks(20.1)  # it has asked
+    assert job.answer(20.2, rank(0, wait="barrier")) is None
+    assert job.answer(20.3, SLEEPS) == 42.0
+    assert job.watch.text.startswith("rank 1 sleeps at h.py:5, rank 0 waits")
+    assert [job.looks(now) for now in (25.2, 25.3)] == [False, True]
+    job.answer(25.3, rank(0), SLEEPS)
+    assert [job.looks(now) for now in (35.2, 35.3)] == [False, True]
+    job.answer(40.3, SLEEPS)  # node 0 does not answer in time
+    assert job.watch.text == "rank 1 sleeps at h.py:5"
+
+
+def test_a_step_ends_it_and_a_node_that_is_done_is_not_asked() -> None:
+    job = Round()
+    job.quiet(0, 1)
+    assert job.looks(20.0)
+    job.answer(20.0, rank(0), SLEEPS)
+    job.watch.record_heartbeat(job.nodes[0], quiet=False)
+    assert job.watch.text == ""
+    assert not job.looks(100.0)
+    job.nodes[0].done = True
+    assert job.looks(100.0)
+    job.answer(100.0, SLEEPS)
+    assert job.watch.text == "node 0 has ended, rank 1 sleeps at h.py:5"

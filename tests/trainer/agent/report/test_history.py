@@ -1,0 +1,108 @@
+"""What an agent writes of its run's history, on volumes that do not take it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from kitjob import timeline
+from kitjob.timeline import AgentState, Event, Row, Writer
+from kittrain.agent.report import history
+from kittrain.agent.report.history import History
+from kittrain.job.env import NodeEnv
+
+
+def started(folder: Path, log: list[str]) -> tuple[History, NodeEnv, Path]:
+    node = NodeEnv(run_id="run", snapshot_dir=folder)
+    found = History(node, log.append)
+    return found, node, folder / timeline.FOLDER / "run" / "node-0" / f"{found._name}.jsonl"
+
+
+def test_what_was_before_the_volume_is_there_is_written(tmp_path: Path) -> None:
+    log: list[str] = []
+    found, node, path = started(tmp_path, log)
+    found.state("start")
+    found.open(node)
+    found.state("exit")
+    found.close()
+    lines = [*timeline.lines(path.read_bytes())]
+    assert isinstance(lines[0], Writer)
+    assert [one.state for one in lines if isinstance(one, AgentState)] == ["code", "start", "exit"]
+    assert not log
+
+
+def test_without_a_folder_nothing_is_written(tmp_path: Path) -> None:
+    found = History(NodeEnv(run_id="run"), pytest.fail)
+    found.open(NodeEnv(run_id="run"))
+    found.state("exit")
+    found.close()
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_volume_that_takes_nothing_is_warned_of_once(tmp_path: Path) -> None:
+    log: list[str] = []
+    (tmp_path / "snapshots").write_text("a file where a folder should be")
+    found, node, _ = started(tmp_path / "snapshots", log)
+    found.open(node)
+    for _ in range(3):
+        found.event("snapshot")
+    found.close()
+    (warning,) = log
+    assert warning.startswith("warning: cannot write the history of this run: ")
+
+
+def test_a_full_disk_costs_lines_but_not_the_first(tmp_path: Path) -> None:
+    log: list[str] = []
+    found, node, path = started(tmp_path, log)
+    path.parent.mkdir(parents=True)
+    path.symlink_to("/dev/full")
+    found.open(node)
+    found.event("joined")
+    while not log:
+        time.sleep(0.01)
+    path.unlink()  # as if the disk had space again
+    found.event("snapshot")
+    found.close()
+    lines = [*timeline.lines(path.read_bytes())]
+    assert isinstance(lines[0], Writer)
+    assert [one.what for one in lines if isinstance(one, Event)][-1:] == ["snapshot"]
+    assert len(log) == 1
+
+
+def test_a_volume_that_hangs_holds_up_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "CLOSE_TIMEOUT", 0.1)
+    found, node, path = started(tmp_path, [])
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)  # opening it waits for a reader, which never comes
+    found.open(node)
+    for _ in range(2 * history.QUEUED):
+        found.event("snapshot")
+    assert len(found._lines) == history.QUEUED
+    found.close()
+    os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+
+
+def test_without_a_volume_a_tail_of_few_bytes_is_kept_over_restarts_of_the_agent() -> None:
+    node = NodeEnv(run_id="run")
+    tail = ""
+    for _ in range(3):
+        found = History(node, pytest.fail)
+        found.open(node)
+        assert not found.has_volume
+        tail = found.tail(tail)
+        for number in range(500):
+            found._put(Row(time=found.now + number, seconds=1.0, round=1, step=number + 1, steps=1, loss=1.0))
+            if number % 50 == 0:
+                tail = found.tail()
+        tail = found.tail()
+        assert len(tail) < timeline.TAIL_BYTES + 100
+    lines = [*timeline.lines(tail.encode())]
+    assert len([line for line in lines if isinstance(line, Writer)]) == 3
+    assert sum(line.steps for line in lines if isinstance(line, Row)) == 1500
+    other = History(NodeEnv(run_id="other"), pytest.fail)
+    other.open(NodeEnv(run_id="other"))
+    other.tail(tail)
+    assert len([line for line in timeline.lines(other.tail().encode()) if isinstance(line, Writer)]) == 1

@@ -1,0 +1,139 @@
+"""Shows what the ranks do while no step is taken, as a fact: no cause, no judgement, and nothing is ended by it. Pure.
+
+A healthy job may stand still: it evaluates, one rank saves, a step compiles. So the nodes look after a while, ever more
+seldom, and one sentence says where the ranks are, until one takes a step. Whether that is a hang is judged elsewhere
+(``hang_detector``).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
+
+from kittrain.agent.rendezvous.diagnosis import RankStatus, ranges
+from kittrain.agent.rendezvous.hang_detector import STACKS_TIMEOUT
+from kittrain.agent.rendezvous.membership import Node
+from kittrain.agent.rendezvous.stacks import BACKWARD
+from kittrain.system.heartbeat import Phase
+
+FIRST_DELAY: Final = 5.0  # seconds between two looks; doubles each time
+MAX_DELAY: Final = 60.0
+LIMIT: Final = 150  # characters of the sentence
+PLURALS: Final = {"is": "are", "has": "have", "does": "do"}  # verbs of the sentence; others lose their s
+SHOWN: Final = 3  # different places in it
+
+
+class StandstillWatch:
+    """Looks at the ranks of the current round while none takes a step. ``now`` is of any monotonic clock."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """A round was formed or has ended."""
+        self._quiet: set[Node] = set()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._requested_at: float | None = None
+        self._next, self._delay = float("-inf"), FIRST_DELAY
+        self._reports: dict[Node, Sequence[RankStatus]] = {}
+        self.text = ""  # where the ranks are; empty: they take steps, or nothing is known
+
+    def record_heartbeat(self, node: Node, *, quiet: bool) -> None:
+        """A node has reported whether none of its ranks has taken a step for unusually long."""
+        (self._quiet.add if quiet else self._quiet.discard)(node)
+        if not quiet:
+            self._begin()
+
+    def record(self, node: Node, statuses: Sequence[RankStatus]) -> None:
+        """A node has reported where its ranks are."""
+        self._reports[node] = statuses
+
+    def should_look(self, group: Sequence[Node], now: float) -> bool:
+        """Whether to ask all nodes now where their ranks are."""
+        running = [node for node in group if not node.done]
+        if self._requested_at is not None or now < self._next or not running or not self._quiet.issuperset(running):
+            return False
+        self._requested_at = now
+        self._reports.clear()
+        return True
+
+    def look(self, group: Sequence[Node], now: float) -> float | None:
+        """Once all have answered, or time is up: seconds since the last step. :attr:`text` says the rest."""
+        if self._requested_at is None:
+            return None
+        complete = self._reports.keys() >= {node for node in group if not node.done}
+        if not complete and now < self._requested_at + STACKS_TIMEOUT:
+            return None
+        self._requested_at, self._next = None, now + self._delay
+        self._delay = min(2 * self._delay, MAX_DELAY)
+        statuses = sorted((one for report in self._reports.values() for one in report), key=lambda one: one.rank)
+        self.text = sentence(statuses, left=[node.index for node in group if node.done])
+        return min((one.stalled_seconds for one in statuses if not one.ended), default=0.0)
+
+
+def sentence(statuses: Sequence[RankStatus], *, left: Sequence[int] = ()) -> str:
+    """``rank 1 sleeps at h.py:5, rank 0 waits in all_reduce at h.py:9``; empty if there is nothing to tell.
+
+    Args:
+        statuses: of all ranks that are known, in order.
+        left: nodes whose ranks have all ended.
+    """
+    running = [one for one in statuses if not one.ended]
+    if not running or all(one.phase is Phase.FINISHING for one in running):
+        return ""
+    if not any(one.stepped for one in running) and not _is_telling(running):
+        return ""
+    waiting = {_words(one, where=False) for one in running if one.location.wait}
+    groups: dict[tuple[bool, str], list[int]] = defaultdict(list)
+    for one in statuses:  # ranks that wait for others come last; they explain nothing
+        groups[bool(one.location.wait), _words(one, where=len(waiting) > 1 or not _alone(one))].append(one.rank)
+    ordered = sorted(groups.items(), key=lambda item: (item[0][0], len(item[1])))
+    ended = [f"node{'s'[: len(left) > 1]} {ranges(left)} {'have' if len(left) > 1 else 'has'} ended"] if left else []
+    parts = [*ended, *(_clause(ranks, words) for (_, words), ranks in ordered[:SHOWN])]
+    hidden = sum(len(ranks) for _, ranks in ordered[SHOWN:])
+    text = ", ".join([*parts, *([f"and {hidden} more"] if hidden else [])])
+    return text if len(text) <= LIMIT else f"{text[: LIMIT - 1]}…"
+
+
+def _is_telling(running: Sequence[RankStatus]) -> bool:
+    """Whether ranks without a step so far stand still: some idly wait for others, or for data, or all idle in a group.
+
+    Before the first step they may import, download or compile for as long as they like.
+    """
+    idle = [one for one in running if not one.busy]
+    if any(one.location.wait or one.location.loads for one in idle):
+        return True
+    return len(idle) == len(running) and all(one.grouped for one in running)
+
+
+def _alone(one: RankStatus) -> bool:
+    """Whether the words say enough without a place in the script."""
+    return one.location.wait == BACKWARD and not one.busy
+
+
+def _words(one: RankStatus, *, where: bool) -> str:
+    """The first row that applies, with the place in the script."""
+    wait, at = one.location.wait, one.location.line.removesuffix(" in <module>")
+    rows = (
+        (one.ended, "has ended"),
+        (one.frozen, "is stopped (by SIGSTOP, or a debugger)"),
+        (not one.has_stack, "does not show where it is"),
+        (one.location.loads, "waits for its data loader{at}"),
+        (wait == BACKWARD and one.busy, "is in its backward pass{at}"),
+        (wait == BACKWARD, "waits in all_reduce of its backward pass{at}"),
+        (bool(wait), f"waits in {wait}{{at}}"),
+        (one.busy, "is busy{at}"),
+        (True, "sleeps{at}"),
+    )
+    return next(words for holds, words in rows if holds).replace("{at}", f" at {at}" if at and where else "")
+
+
+def _clause(ranks: Sequence[int], words: str) -> str:
+    """``rank 1 sleeps at h.py:5``, ``ranks 0-2 wait in barrier``."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]} {words}"
+    verb, rest = words.split(" ", 1)
+    return f"ranks {ranges(ranks)} {PLURALS.get(verb, verb.removesuffix('s'))}{f' {rest}'.replace(' its ', ' their ')}"

@@ -1,0 +1,335 @@
+"""This node's part of the run's history: what its agent and its ranks did, written from a background thread.
+
+What a rank does is in its heartbeat already, so nothing is added to its steps but the sums of its phases.
+
+Why: decision 54.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from kitjob import timeline
+from kitjob.report import RankProgress, RecoveryTimings
+from kitjob.thinning import thin
+from kitjob.timeline import AgentState, Clock, Event, Line, Row, State, What, Writer
+from kittrain.agent.report.history_file import SUFFIX, HistoryFile
+from kittrain.job.env import NodeEnv
+from kittrain.system.heartbeat import Phase
+
+ROW_SECONDS: Final = 1.0
+QUEUED: Final = 4096  # lines that wait for the volume; the oldest are dropped
+CLOSE_TIMEOUT: Final = 3.0  # seconds to write the rest when the node ends
+BRIEF: Final = 300  # characters of a cause
+EVALUATION: Final = 0.05  # seconds from which on an evaluation is an event
+
+
+class Ranks(Protocol):
+    """The part of ``RankWatch`` that is used here."""
+
+    @property
+    def read_at(self) -> float:
+        """When the heartbeats were read, in ``time.monotonic()``."""
+
+    def phases(self) -> dict[Phase, float]:
+        """By phase, the seconds since the ranks were started, averaged over them."""
+
+    def reached(self, phase: Phase) -> float:
+        """When all ranks had reached a phase, in ``time.monotonic()``; 0 if not all have."""
+
+    @property
+    def last(self) -> tuple[Phase, int, float]:
+        """The phase and the step of the rank that has been still for longest, and the busy seconds of the slowest."""
+
+    @property
+    def moved(self) -> float:
+        """When a rank last moved, in ``time.monotonic()``."""
+
+    @property
+    def pids(self) -> list[int]:
+        """The ranks' process ids."""
+
+
+class History:
+    """Collects lines, and writes them once ``open`` was called.
+
+    Args:
+        node: the node's environment.
+        log: called with the volume's first error.
+    """
+
+    def __init__(self, node: NodeEnv, log: Callable[[str], None]) -> None:
+        self._node = node
+        self._log = log
+        self._shift = time.time() - time.monotonic()  # a change of the clock does not tear the history
+        self._pid = os.getpid()
+        self._change = threading.Condition()
+        self._lines: deque[Line] = deque(maxlen=QUEUED)
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self._tail: list[Line] = []  # all lines, without a volume
+        self._state: State = "code"
+        self._round = self._world = 0
+        self._row: _Sums | None = None
+        self._moved: float | None = None  # when a rank of the last round last moved, in ``time.monotonic()``
+        self._fault = False  # the last round's end is written
+        self._snapshot: float | None = None  # when the last one was published
+        self._saved: int | None = None  # its step
+        self._evaluated = 0.0
+        self._told: RecoveryTimings | int | None = None  # the recovery, or the round with lost steps
+        self._started = self.now
+        name = f"{self._started * 1000:013.0f}-{os.getpid()}"
+        self._name = name
+        self._writer = Writer(
+            node=node.node_index,
+            id=name,
+            time=self.now,
+            pod=node.pod,
+            host=node.host,
+            restarts=node.agent_restarts,
+            cause=node.restart_cause[:BRIEF],
+        )
+        self._put(AgentState(time=self.now, state="code"))
+        self.event("started", cause=node.restart_cause[:BRIEF])
+
+    @property
+    def now(self) -> float:
+        """This moment."""
+        return self._shift + time.monotonic()
+
+    def open(self, node: NodeEnv) -> None:
+        """Write from now on; starts a thread. ``node`` has the id of the run."""
+        folder = history_folder(node)
+        if folder is None and not self._tail:
+            self._tail = [self._writer]
+        if folder is None or self._thread:
+            return
+        path = folder / f"node-{node.node_index}" / f"{self._name}{SUFFIX}"
+        self._thread = threading.Thread(target=self._run, args=(path,), name="history", daemon=True)
+        self._thread.start()
+
+    @property
+    def has_volume(self) -> bool:
+        """Whether it is written to files; else others may keep its ``tail``."""
+        return not self._tail
+
+    def tail(self, former: str = "") -> str:
+        """The history of a run without a volume, in few bytes: of this agent, and ``former`` lines of others."""
+        with self._change:
+            found = list(self._lines)
+            self._lines.clear()
+        self._tail = thin([*_lines_of(self._node.run_id, former), *self._tail, *found], timeline.TAIL_BYTES)
+        return f"{_run_line(self._node.run_id)}\n{timeline.content(self._tail).decode()}"
+
+    def close(self) -> None:
+        """Write the rest."""
+        with self._change:
+            self._closed = True
+            self._change.notify()
+        if self._thread:
+            self._thread.join(CLOSE_TIMEOUT)
+
+    def state(self, state: State, *, at: float | None = None, cause: str = "") -> None:
+        """The agent does something else, since ``at`` in ``time.monotonic()`` or from now on."""
+        if state != self._state:
+            self._state = state
+            self._put(AgentState(time=self._at(at), state=state, cause=cause[:BRIEF]))
+
+    def event(self, what: What, *, at: float | None = None, **facts: Any) -> None:
+        """Something has happened to this node."""
+        self._put(Event(time=self._at(at), what=what, node=self._node.node_index, **facts))
+
+    def clock(self, *, theirs: float, at: float, error: float) -> None:
+        """Node 0's clock showed ``theirs`` at this moment of ``time.monotonic()``."""
+        ours = self._at(at)
+        self._put(Clock(time=ours, offset=theirs - ours, error=error))
+
+    def joined(self, number: int, *, world: int, nodes: int) -> None:
+        """A group has formed."""
+        facts: dict[str, Any] = {"round": number, "world": world, "nodes": nodes}
+        self.event("joined", **facts)
+        if self._world not in {0, world}:
+            self.event("resized", cause=f"from {self._world} to {world} ranks", **facts)
+        self._round, self._world, self._fault = number, world, False
+
+    def ranks_start(self) -> float:
+        """The ranks are started now; returns the moment in ``time.monotonic()``."""
+        at = time.monotonic()
+        self.state("ranks", at=at)
+        self._row, self._evaluated = _Sums(at), 0.0
+        return at
+
+    def observe(self, ranks: Ranks, read: Callable[[], RankProgress] | None = None, *, now: bool = False) -> None:
+        """Write a row if it is time for one, or ``now``; ``read`` returns the progress, on the node with rank 0."""
+        sums = self._row
+        if sums is None or (ranks.read_at < sums.at + ROW_SECONDS and not (now and ranks.read_at > sums.at)):
+            return
+        phases, (phase, step, busy) = ranks.phases(), ranks.last
+        known = read() if read else None
+        self._first_step(ranks, sums)
+        row = Row(
+            time=self._at(ranks.read_at),
+            seconds=ranks.read_at - sums.at,
+            round=self._round,
+            world=self._world,
+            step=step or None,
+            steps=max(step - sums.step, 0) if sums.step else 0,
+            phases={one.name: seconds for one in phases if (seconds := phases[one] - sums.phases.get(one, 0.0)) > 0},
+            phase=phase.name,
+            busy=max(busy - sums.busy, 0.0),
+            memory=sum(map(_resident, ranks.pids)),
+            **_progress(known if sums.first else None),  # before the first step it is the last round's
+        )
+        self._put(row)
+        self._row = _Sums(ranks.read_at, phases, step, busy, first=sums.first)
+        if known:
+            self._snapshot_of(known)
+            self._evaluation(phase, phases)
+
+    def ranks_end(self, ranks: Ranks, state: State, cause: str = "") -> None:
+        """The ranks are to be stopped, or have ended."""
+        if self._row is not None:
+            self.observe(ranks, now=True)
+            self._moved = ranks.moved or None
+            self.state(state, at=self._row.at, cause=cause)
+            self._row = None
+
+    def fault(self, cause: str, *, at: float | None = None, hang: bool = False) -> None:
+        """A round has ended by a failure, or since its ranks were recognized to ``hang``."""
+        if not self._fault:
+            self._fault = True
+            self.event(
+                "fault",
+                at=at,
+                cause=cause[:BRIEF],
+                round=self._round,
+                world=self._world,
+                since=None if self._moved is None else self._at(self._moved),
+                outcome="hang" if hang else "",
+            )
+
+    def recovered(self, found: RecoveryTimings | None, *, lost: int) -> None:
+        """The last recovery, on the node with rank 0; written once. A new agent knows at most ``lost``."""
+        told = found or (self._round if lost else None)
+        if told and told != self._told:
+            self._told = told
+            self.event(
+                "recovered",
+                cause=found.cause[:BRIEF] if found else "",
+                seconds=sum(found.parts.values()) if found else None,
+                parts=found.parts if found else {},
+                round=self._round,
+                world=self._world,
+                lost_steps=lost,
+            )
+
+    def _first_step(self, ranks: Ranks, sums: _Sums) -> None:
+        at = ranks.reached(Phase.SYNCING) or ranks.reached(Phase.SCRIPT)
+        if at and not sums.first:
+            sums.first = True
+            self.event("first step", at=at, round=self._round, world=self._world)
+
+    def _snapshot_of(self, known: RankProgress) -> None:
+        if known.snapshot_time and known.snapshot_time != self._snapshot and known.snapshot_step != self._saved:
+            if self._snapshot is not None or known.snapshot_time > self._started:
+                parts = {"stall": known.snapshot_stall_seconds or 0.0}
+                at = time.monotonic() - (time.time() - known.snapshot_time)
+                self.event("snapshot", at=at, step=known.snapshot_step, seconds=known.snapshot_seconds, parts=parts)
+            self._snapshot, self._saved = known.snapshot_time, known.snapshot_step
+
+    def _evaluation(self, phase: Phase, phases: Mapping[Phase, float]) -> None:
+        spent = phases.get(Phase.EVALUATING, 0.0)
+        if phase is not Phase.EVALUATING and spent > self._evaluated + EVALUATION:
+            self.event("evaluated", seconds=spent - self._evaluated)
+        if phase is not Phase.EVALUATING:
+            self._evaluated = spent
+
+    def _at(self, moment: float | None) -> float:
+        return self.now if moment is None else self._shift + moment
+
+    def _put(self, line: Line) -> None:
+        if os.getpid() != self._pid:
+            return  # a rank forked from this process
+        with self._change:
+            self._lines.append(line)
+            self._change.notify()
+
+    def _run(self, path: Path) -> None:
+        file: HistoryFile | None = None
+        begun = warned = False
+        while found := self._next():
+            try:
+                file = file or HistoryFile(path, timeline.node_bytes(self._node.job.max_nodes))
+                if not begun:  # without this line readers ignore the others
+                    file.append(timeline.encode(self._writer))
+                    begun = True
+                file.append(timeline.content(found))
+            except OSError as error:  # a full disk: what comes later may be written
+                if not warned:
+                    warned = True
+                    self._log(f"warning: cannot write the history of this run: {error}")
+
+    def _next(self) -> list[Line]:
+        """Wait for lines and take them; none after ``close``."""
+        with self._change:
+            self._change.wait_for(lambda: self._lines or self._closed)
+            found = list(self._lines)
+            self._lines.clear()
+        return found
+
+
+class _Sums:
+    """What the ranks of a round had done by the last row."""
+
+    def __init__(
+        self,
+        at: float,
+        phases: Mapping[Phase, float] | None = None,
+        step: int = 0,
+        busy: float = 0.0,
+        *,
+        first: bool = False,
+    ) -> None:
+        self.at = at
+        self.phases = phases or {}
+        self.step = step
+        self.busy = busy
+        self.first = first  # the first step is written
+
+
+def history_folder(node: NodeEnv) -> Path | None:
+    """Where the history of this run is: among its snapshots, else next to a report that is a file."""
+    scheme, _, path = node.run.report.partition(":")
+    near = node.snapshot_dir or (Path(path).parent if scheme == "file" and path else None)
+    return near / timeline.FOLDER / node.run_id if near else None
+
+
+def _run_line(run: str) -> str:
+    return json.dumps({"run": run})
+
+
+def _lines_of(run: str, text: str) -> list[Line]:
+    """The lines of a tail, if it is of this run."""
+    first, _, rest = text.partition("\n")
+    return [*timeline.lines(rest.encode())] if first == _run_line(run) else []
+
+
+def _progress(known: RankProgress | None) -> dict[str, Any]:
+    if known is None:
+        return {}
+    return {"loss": known.loss, "samples_per_second": known.samples_per_second, "epoch": known.epoch}
+
+
+def _resident(pid: int) -> int:
+    """Bytes of main memory that a process holds; 0 if it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        return 0
