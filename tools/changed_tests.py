@@ -46,12 +46,12 @@ LEFT_OUT: Final = ("tests/cluster/*", "tests/gpu/*", "tests/frameworks/*")  # ea
 
 # What imports do not show: modules found by a computed name, and those of processes that tests start.
 UNSEEN: Final = (
-    ("kitctl/cli/__init__.py", "kitctl/cli/*.py"),
+    ("kitctl/cli/__init__.py", "kitctl/cli/commands/*.py"),
     ("kitctl/__init__.py", "kitctl/api/client.py"),
     ("kitctl/targets/__init__.py", "kitctl/targets/*/__init__.py"),
     ("tests/local/conftest.py", "trainer/kittrain/agent/forkserver.py"),
     ("tests/tutorial/test_*.py", "trainer/kittrain/agent/forkserver.py"),
-    ("tests/charts/helm.py", "kitctl/cli/render.py"),
+    ("tests/charts/helm.py", "kitctl/cli/commands/render.py"),
 )
 # Files that are no Python -> the tests that read them.
 DATA: Final = (

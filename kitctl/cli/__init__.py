@@ -1,7 +1,7 @@
-"""The command line: one thin file per command, imported only when that command runs.
+"""The command line: the table of commands, and the group that shows it without importing them.
 
-What lives here: the table of commands, and the group that shows it without importing them. What never does: work. A
-command parses, calls one function below this layer, and prints.
+``commands`` has one thin file a command, imported only when that command runs. What they share stands next to it:
+options with their groups and variables, completions, printing, and advice for a word that is unknown.
 
 Why: decision 7.
 """
@@ -26,7 +26,7 @@ class Entry(NamedTuple):
     help: str
 
 
-# The module ``kitctl.cli.<command>``, with ``_`` for ``-``, holds the command as ``command``.
+# The module ``kitctl.cli.commands.<command>``, with ``_`` for ``-``, holds the command as ``command``.
 COMMANDS: Final = {
     "submit": Entry("Run", "Run a script or a module on several nodes"),
     "init": Entry("Run", "Write a workload's script as a starting point of your own"),
@@ -75,13 +75,13 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """The commands in the table's order."""
-        return [*COMMANDS]  # not list(): once a command ``list`` is imported, that name is its module here
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - likewise
         """Import a command; None if there is no such command."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"kitctl.cli.{cmd_name.replace('-', '_')}").command
+        command: click.Command = import_module(f"kitctl.cli.commands.{cmd_name.replace('-', '_')}").command
         return command
 
     def resolve_command(

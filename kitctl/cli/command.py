@@ -172,6 +172,18 @@ def option(*names: str, group: str = "Other", **attributes: Any) -> Callable[[F]
     return click.option(*names, cls=Option, group=group, **attributes)
 
 
+def timeout_option(function: F) -> F:
+    """``--timeout 10m``."""
+    return option(
+        "--timeout", group="Wait", metavar="TIME", default_text="none", help="Stop waiting after this long (exit 124)."
+    )(function)
+
+
+def yes_option(function: F) -> F:
+    """``-y``."""
+    return option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(function)
+
+
 def documented_spelling(word: str) -> str:
     """``--nnodes`` as ``--nodes``; other words are unchanged."""
     return f"--{_documented(word[2:])}" if word.startswith("--") else word

@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kitctl.base import printable
-from kitctl.cli.command import option
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kitctl.state.phase import JobState
     from kitctl.state.series import Picture
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 WIDEST_PLOT: Final = 160
 
@@ -92,18 +89,6 @@ def confirm(question: str, *, yes: bool) -> None:
     if not (sys.stdin and sys.stdin.isatty()):
         raise UsageError(f"{question} confirmation needed, but stdin is not a terminal", fix="give -y (--yes)")
     click.confirm(printable.text(question), abort=True, err=True)
-
-
-def timeout_option(function: F) -> F:
-    """``--timeout 10m``."""
-    return option(
-        "--timeout", group="Wait", metavar="TIME", default_text="none", help="Stop waiting after this long (exit 124)."
-    )(function)
-
-
-def yes_option(function: F) -> F:
-    """``-y``."""
-    return option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(function)
 
 
 def seconds(text: str | None) -> float | None:

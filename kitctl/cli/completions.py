@@ -6,17 +6,19 @@ A completion asks nobody for longer than a moment, and prints nothing: what cann
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
 import click
 from click.shell_completion import CompletionItem
 
 from kitctl.base.deadline import within
 from kitctl.base.errors import KitError
+from kitctl.cli import settings
 
 if TYPE_CHECKING:
+    from kitctl.api.client import Client
     from kitctl.base.field_type import FieldType
     from kitctl.cli.flags import Flag
     from kitctl.state.facts import JobFacts
@@ -66,19 +68,23 @@ def phases(incomplete: str) -> list[CompletionItem]:
 
 def jobs(context: click.Context, incomplete: str) -> list[CompletionItem]:
     """Jobs of the target and the namespace that were given so far."""
-    from kitctl.cli.target_options import client_of
 
     def ask() -> list[JobState]:
-        return client_of(context.params).jobs(context.params.get("namespace"))
+        return _client(context.params).jobs(context.params.get("namespace"))
 
     with suppress(KitError, TimeoutError):
         return [CompletionItem(job.name, help=job.phase) for job in within(SECONDS, ask) if _fits(job.name, incomplete)]
     return []
 
 
+def _client(given: Mapping[str, Any]) -> Client:
+    """The client for options as they were given so far; it prints nothing."""
+    target, context, kubeconfig = (given.get(name) for name in ("target", "context", "kubeconfig"))
+    return settings.client(target, context, kubeconfig, notify=lambda _: None)
+
+
 def members(context: click.Context, what: Literal["ranks", "nodes"], incomplete: str) -> list[CompletionItem]:
     """Ranks or nodes of the job that was named before."""
-    from kitctl.cli.target_options import client_of
     from kitctl.state import members as of_job
 
     name = context.params.get("name") or next(iter(context.args), "")  # before an option without its value
@@ -86,7 +92,7 @@ def members(context: click.Context, what: Literal["ranks", "nodes"], incomplete:
         return []
 
     def ask() -> JobFacts:
-        client = client_of(context.params)
+        client = _client(context.params)
         return client.target.job(context.params.get("namespace") or client.namespace, name)
 
     with suppress(KitError, TimeoutError):

@@ -8,12 +8,15 @@ something.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from kitctl.cli.common import info
+
 if TYPE_CHECKING:
+    from kitctl.api.client import Client
     from kitctl.input.profiles import Profile
 
 PREFIX: Final = "KITCTL_"
@@ -41,13 +44,27 @@ def profile() -> Profile:
     return found
 
 
+def client(
+    target: str | None, context: str | None, kubeconfig: str | None, notify: Callable[[str], None] = info
+) -> Client:
+    """The client for these options; the profile stands in for those that are not given."""
+    from pathlib import Path
+
+    from kitctl.api.client import Client
+
+    ours = profile().target if not (context or kubeconfig) else {}
+    kubeconfig = kubeconfig or ours.get("kubeconfig")
+    path = Path(kubeconfig).expanduser() if kubeconfig else None
+    target, context = target or ours.get("target"), context or ours.get("context")
+    return Client(target=target, context=context if target != "local" else None, kubeconfig=path, notify=notify)
+
+
 def warn_of_unknown() -> None:
     """A warning for each variable that begins as kitctl's do, and is none."""
     given = [name for name in os.environ if name.startswith(PREFIX) and name not in OTHERS]
     if not given:
         return
     from kitctl.cli import near
-    from kitctl.cli.common import info
 
     known = [*_known(given)]
     for name in sorted({*given} - {*known}):

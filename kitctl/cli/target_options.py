@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -25,7 +25,7 @@ def target_options(function: F) -> F:
 
     @functools.wraps(function)
     def command(*, target: str | None, context: str | None, kubeconfig: str | None, **rest: Any) -> Any:
-        return function(connect=functools.partial(_client, target, context, kubeconfig), **rest)
+        return function(connect=functools.partial(settings.client, target, context, kubeconfig), **rest)
 
     decorated: F = _decorated(command, _TARGET)
     return decorated
@@ -123,20 +123,6 @@ def _namespace(context: click.Context, option: click.Parameter, given: str | Non
     return object_name(context, option, given)
 
 
-def _client(
-    target: str | None, context: str | None, kubeconfig: str | None, notify: Callable[[str], None] = info
-) -> Client:
-    from pathlib import Path
-
-    from kitctl.api.client import Client
-
-    ours = settings.profile().target if not (context or kubeconfig) else {}
-    kubeconfig = kubeconfig or ours.get("kubeconfig")
-    path = Path(kubeconfig).expanduser() if kubeconfig else None
-    target, context = target or ours.get("target"), context or ours.get("context")
-    return Client(target=target, context=context if target != "local" else None, kubeconfig=path, notify=notify)
-
-
 def _job_name(_context: click.Context, _argument: click.Parameter, given: str) -> str:
     from kitctl.base.errors import JobNotFound
     from kitjob.fields import is_name
@@ -144,11 +130,6 @@ def _job_name(_context: click.Context, _argument: click.Parameter, given: str) -
     if not is_name(given):
         raise JobNotFound(f"no job {given!r}: not a valid name", given, fix="kitctl list -A shows all jobs")
     return given
-
-
-def client_of(given: Mapping[str, Any]) -> Client:
-    """The client for options as they are given, for completions."""
-    return _client(given.get("target"), given.get("context"), given.get("kubeconfig"), notify=lambda _: None)
 
 
 def _complete_jobs(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

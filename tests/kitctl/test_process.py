@@ -30,7 +30,8 @@ def run(*words: str, stdout: int = subprocess.PIPE, **environ: str) -> subproces
 
 
 @pytest.mark.parametrize(
-    "module", ["kitctl.cli", "click", "kitctl.cli.render", "kitctl.cli.flags", "kitctl.input.specfile", "msgspec"]
+    "module",
+    ["kitctl.cli", "click", "kitctl.cli.commands.render", "kitctl.cli.flags", "kitctl.input.specfile", "msgspec"],
 )
 def test_an_interrupt_during_imports_is_no_traceback(module: str, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTER, encoding="utf-8")
@@ -45,7 +46,7 @@ def test_an_ignored_interrupt_stays_ignored(tmp_path: Path) -> None:
         f"import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n{INTERRUPTER}", encoding="utf-8"
     )
     path = os.pathsep.join([str(tmp_path), *sys.path])
-    done = run("version", PYTHONPATH=path, INTERRUPT_AT="kitctl.cli.version")
+    done = run("version", PYTHONPATH=path, INTERRUPT_AT="kitctl.cli.commands.version")
     assert (done.returncode, done.stderr) == (0, "")
 
 

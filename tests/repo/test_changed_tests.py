@@ -25,7 +25,7 @@ REACHED = [
     ("trainer/kittrain/workloads/toy.py", "tests/local/test_lifecycle.py", 1),
     ("trainer/kittrain/agent/forkserver.py", "tests/local/test_kill.py", 2),
     ("trainer/kittrain/agent/rendezvous/hub.py", "tests/local/test_kill.py", None),
-    ("kitctl/cli/drill.py", "tests/local/test_drill.py", None),
+    ("kitctl/cli/commands/drill.py", "tests/local/test_drill.py", None),
     ("kitctl/state/__init__.py", "tests/kitctl/state/test_phase.py", None),
     ("trainer/kitjob/names.py", "tests/trainer/agent/processes/test_pod_supervisor.py", 1),
     ("manifests/indexed-job.yaml.j2", "tests/kitctl/render/test_objects.py", 1),

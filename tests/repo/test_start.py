@@ -41,7 +41,7 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
 
 def test_help_of_the_group_imports_no_command_and_no_spec() -> None:
     modules = imported_by("--help")
-    assert not modules & {"msgspec", "yaml", "kitctl.spec.job_spec", "kitctl.cli.submit"}
+    assert not modules & {"msgspec", "yaml", "kitctl.spec.job_spec", "kitctl.cli.commands.submit"}
 
 
 def test_render_imports_neither_torch_nor_kubernetes() -> None:

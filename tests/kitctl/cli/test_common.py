@@ -17,7 +17,7 @@ FOLDER = Path(cli.__file__).parent
 
 def test_no_other_module_prints_or_prompts() -> None:
     """Otherwise ranks' output could control the terminal, or an irreversible action run without a prompt."""
-    modules = [*FOLDER.glob("*.py"), FOLDER.parent / "__main__.py"]
+    modules = [*FOLDER.rglob("*.py"), FOLDER.parent / "__main__.py"]
     printing = [path.name for path in modules if re.search(r"click\.(echo|secho|confirm)|\bprint\(", path.read_text())]
     assert printing == ["common.py"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from kitctl.api.job import Job
 from kitctl.base.errors import JobCancelled
-from kitctl.cli.wait import wait_until_end
+from kitctl.cli.commands.wait import wait_until_end
 from kitctl.state.facts import JobFacts
 
 PENDING = JobFacts(

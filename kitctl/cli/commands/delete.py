@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.command import Command, option
-from kitctl.cli.common import confirm, info, yes_option
+from kitctl.cli.command import Command, option, yes_option
+from kitctl.cli.common import confirm, info
 from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:

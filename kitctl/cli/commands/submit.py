@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.command import option
-from kitctl.cli.common import echo, echo_job, echo_manifests, info, seconds, timeout_option
+from kitctl.cli.command import option, timeout_option
+from kitctl.cli.commands.submission import objects, rendered
+from kitctl.cli.common import echo, echo_job, echo_manifests, info, seconds
 from kitctl.cli.options import JobCommand, job_options, output_option, templates_option
-from kitctl.cli.submission import objects, rendered
 from kitctl.cli.target_options import announced, target_options
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ def _suffix() -> str:
 
 
 def _watch(job: Job, mode: str, timeout: float | None) -> None:
-    from kitctl.cli.logs import follow_until_end
-    from kitctl.cli.wait import wait_until_end
+    from kitctl.cli.commands.logs import follow_until_end
+    from kitctl.cli.commands.wait import wait_until_end
 
     if mode == "follow":
         info(f"job {job.name!r} submitted; following its logs (Ctrl-C leaves it running)")

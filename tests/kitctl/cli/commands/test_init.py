@@ -11,7 +11,7 @@ from kitctl.base.errors import ConflictError, UsageError
 from kitctl.cli import cli
 from kitctl.input.workloads import WORKLOADS
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture(autouse=True)

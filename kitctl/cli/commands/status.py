@@ -48,7 +48,7 @@ def command(job: Job, output: str | None, watch: bool, exit_code: bool) -> None:
 
 def _watch(job: Job, output: str | None) -> JobState:
     """In a terminal one page that is refreshed; elsewhere a page for each change of phase, with -o json a line."""
-    from kitctl.cli.wait import detach
+    from kitctl.cli.commands.wait import detach
 
     states = job.states()
     try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kitctl.cli.doctor import command
+from kitctl.cli.commands.doctor import command
 
 
 def parsed(*args: str) -> tuple[object, tuple[str, ...]]:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.command import Command
-from kitctl.cli.common import info, seconds, timeout_option
+from kitctl.cli.command import Command, timeout_option
+from kitctl.cli.common import info, seconds
 from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:

@@ -129,7 +129,7 @@ def follow_until_end(
 ) -> None:
     """Print lines until the job ends; then why it failed, or with ``check`` raise the error of its final phase."""
     from kitctl.api.job import error_for_phase
-    from kitctl.cli.wait import detach, name_outputs
+    from kitctl.cli.commands.wait import detach, name_outputs
     from kitctl.state.logs import Filter
 
     selected, fold = selected or Filter(), fold or folds()
