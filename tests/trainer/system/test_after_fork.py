@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -70,3 +71,39 @@ os.chdir("/tmp")
 reset_after_fork(os.environ)
 print(multiprocessing.process.ORIGINAL_DIR, multiprocessing.current_process().authkey != before)"""
     assert ended(body) == (0, "/tmp True\n", "")
+
+
+HEAP = """
+import gc, os, random, sys
+from pathlib import Path
+from kittrain.system.after_fork import record_generators, reseed_generators
+
+class Own(random.Random):
+    pass
+
+made = {"nested": [random.Random(1), Own(1)]}
+heap = [[number] for number in range(400_000)]  # 50 MB
+gc.disable()
+gc.freeze()
+
+def private():
+    rollup = Path("/proc/self/smaps_rollup").read_text()
+    return int(rollup.split("Private_Dirty:")[1].split()[0])
+
+if child := os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+before = private()
+record_generators()
+grown = private() - before
+states = [one.getstate() for one in made["nested"]]
+reseed_generators()
+changed = [one.getstate() != state for one, state in zip(made["nested"], states)]
+print(changed, grown < 5_000 or grown, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="Linux tells which memory is shared")
+def test_generators_are_found_without_a_copy_of_the_memory_that_is_shared() -> None:
+    done = subprocess.run([sys.executable, "-c", HEAP], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[True, True] True\n", "")

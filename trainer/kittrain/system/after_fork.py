@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -21,9 +21,21 @@ _generators: list[random.Random] = []  # created by modules at import
 
 
 def record_generators() -> None:
-    """Remember all existing ``random.Random`` objects, so that processes forked later can reseed them."""
+    """Remember all existing ``random.Random`` objects, so that processes forked later can reseed them.
+
+    They are found as what refers to their class. A list of all objects would change each one's reference count, and so
+    copy the memory that a forked process shares with its parent: with torch imported, 100 MB and 0.1 s.
+    """
     gc.unfreeze()  # frozen objects are not listed
-    _generators[:] = [one for one in gc.get_objects() if issubclass(type(one), random.Random)]
+    classes = [*_with_subclasses(random.Random)]
+    _generators[:] = [one for one in gc.get_referrers(*classes) if issubclass(type(one), random.Random)]
+
+
+def _with_subclasses(base: type) -> Iterator[type]:
+    subclasses: list[type] = base.__subclasses__()
+    yield base
+    for one in subclasses:
+        yield from _with_subclasses(one)
 
 
 def reset_after_fork(env: Mapping[str, str]) -> None:
