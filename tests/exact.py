@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,8 +13,7 @@ import torch
 from kittrain.rank.snapshots.folder.ledger import Ledger, audit
 from kittrain.rank.snapshots.folder.snapshot import read_manifest
 from kittrain.rank.world.order import Cursor, Order, Span
-from tests.trainer.nodes import free_port
-from tests.trainer.worlds import placed
+from tests.trainer.worlds import Ranks
 
 TOLERANCE: Final = 1e-5  # relative, of weights and loss: sums over other numbers of ranks round otherwise
 
@@ -72,16 +68,13 @@ def counted(ledger: Ledger, ids: RecordedIds, order: Order) -> dict[int, Counter
 
 def undisturbed(workload: Sequence[str], folder: Path, *, ranks: int = 1) -> Path:
     """Run ``toy`` without faults; returns its snapshot folder, with its records in ``record``."""
+    option, module, *words = workload
+    assert option == "-m"
     whole = folder / "undisturbed"
     whole.mkdir()
-    command = [sys.executable, *workload, "--record", str(whole / "record")]
-    shared = {"KIT_SNAPSHOT_DIR": str(whole), "KIT_BACKEND": "gloo", "OMP_NUM_THREADS": "1"}
-    port = free_port()
-    started = [
-        subprocess.Popen(command, env=os.environ | shared | placed(rank, ranks, port), stdout=subprocess.DEVNULL)
-        for rank in range(ranks)
-    ]
-    assert [one.wait() for one in started] == [0] * ranks
+    shared = {"KIT_SNAPSHOT_DIR": str(whole), "OMP_NUM_THREADS": "1"}
+    world = Ranks(whole, module, *words, "--record", str(whole / "record"), **shared)
+    assert world.run(ranks) == [0] * ranks, world.log.read_text()
     return whole
 
 

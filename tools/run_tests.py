@@ -32,6 +32,7 @@ from typing import Final, NamedTuple
 from tests.cluster.kind import host
 from tools import system_changes
 
+ROOT: Final = Path(__file__).parents[1]
 LOGS: Final = Path(".cache")  # logs of background commands
 TIMEOUT: Final = 40 * 60.0  # seconds for a background command; creating the whole cluster takes far less
 PYTEST: Final = (sys.executable, "-m", "pytest", "-rs", "--durations=10", "--durations-min=5")
@@ -39,8 +40,8 @@ PYTEST: Final = (sys.executable, "-m", "pytest", "-rs", "--durations=10", "--dur
 FAST_RECORD, SLOW_RECORD = (f"--junitxml={LOGS}/{part}-tests.xml" for part in ("fast", "slow"))
 WORKERS: Final = os.environ.get("WORKERS", "auto")  # test processes: auto means one a core, but enough for two cores
 SPREAD: Final = ("--dist=loadgroup", "-n")
-# Fast tests wait for a third of their time, those on the cluster for most of it.
-FAST, SLOW = ((*SPREAD, str(max(least, os.cpu_count() or 1)) if WORKERS == "auto" else WORKERS) for least in (4, 3))
+# Fast tests wait for a third of their time, slow ones for two thirds, those on the cluster for most of it.
+FAST, SLOW = ((*SPREAD, str(max(least, os.cpu_count() or 1)) if WORKERS == "auto" else WORKERS) for least in (4, 6))
 CLUSTER: Final = (*SPREAD, "4")
 # Run after the cluster tests, since creating the cluster builds helm, and short tests at the end keep all workers busy.
 HELM_TESTS: Final = "tests/charts"
@@ -48,11 +49,19 @@ CHAOS: Final = "tests/cluster/test_chaos.py::test_fifty_random_faults_do_not_cha
 
 BUILT: Final = "not controllers"  # of the tests for which the cluster of `make test` is enough
 
+
+def slow_files() -> list[str]:
+    """The files with slow tests, so that workers import no others; first those whose tests take longest."""
+    files = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("tests/**/test_*.py"))]
+    found = [one for one in files if "mark.slow" in (ROOT / one).read_text(encoding="utf-8")]
+    return sorted(found, key=lambda one: not one.startswith(("tests/tutorial/", "tests/local/")))
+
+
 # Part -> its commands by name.
 PARTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "lint": {"lint": ("make", "--no-print-directory", "lint")},
     "fast": {"fast tests": (*PYTEST, f"--ignore={HELM_TESTS}", "-m", "not slow and not long", FAST_RECORD, *FAST)},
-    "slow": {"slow tests": (*PYTEST, "-m", "slow and not long and not frameworks", SLOW_RECORD, *SLOW)},
+    "slow": {"slow tests": (*PYTEST, *slow_files(), "-m", "slow and not long and not frameworks", SLOW_RECORD, *SLOW)},
     "cluster": {
         "cluster tests": (*PYTEST, "tests/cluster", HELM_TESTS, "-m", f"not long and not alone and {BUILT}", *CLUSTER),
         "power tests": (*PYTEST, "tests/cluster", "-m", f"not long and alone and {BUILT}"),

@@ -163,6 +163,16 @@ def marks(name: str) -> str:
     return command[command.index("-m", command.index("pytest")) + 1]
 
 
+def test_all_files_with_slow_tests_are_run_and_the_longest_first() -> None:
+    files = run_tests.slow_files()
+    assert files[0].startswith("tests/local/")
+    assert files.index("tests/tutorial/test_guide.py") < files.index("tests/contract/test_bootstrap.py")
+    assert {*files} <= {*run_tests._command("slow tests")}
+    others = [path for path in Path("tests").rglob("*.py") if not path.name.startswith("test_")]
+    marking = [str(path) for path in others if "mark.slow" in path.read_text(encoding="utf-8")]
+    assert marking == ["tests/frameworks/marks.py"], "whose tests have a target of their own"
+
+
 def test_each_test_of_the_cluster_runs_once_with_the_controllers_that_it_needs() -> None:
     commands = ("cluster tests", "power tests", "controllers' tests")
     for alone, controllers in product([False, True], repeat=2):

@@ -23,8 +23,8 @@ def run(folder: Path, script: str, *, python: str | Path = sys.executable, **env
 
 
 def run_warm(folder: Path, script: str, **env: str) -> HeartbeatState:
-    """Run a script in a warm rank, which has imported torch; returns what the agent reads afterwards."""
-    file, log = _prepare(folder, script), folder / "output"
+    """Run a script in a warm rank, which has imported torch, in its folder; returns what the agent reads afterwards."""
+    file, log = _prepare(folder, f"import os; os.chdir({str(folder)!r})\n{dedent(script)}"), folder / "output"
     log.touch()
     whole = {**warm_environ(), "KIT_HEARTBEAT_FILE": str(file), **RANK, **env}
     code = warm_agent_server().start([str(folder / "train.py")], whole, log).wait(timeout=120)

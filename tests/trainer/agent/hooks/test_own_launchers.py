@@ -20,7 +20,8 @@ if __name__ == "__main__":
     if sys.argv[1] == "program":
         subprocess.run([sys.argv[2], "--nproc-per-node", "3", "train.py"], check=True)
     else:
-        config = LaunchConfig(1, 1, 3, run_id="own", rdzv_backend="c10d", rdzv_endpoint="localhost:0")
+        rendezvous = {"run_id": "own", "rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0"}
+        config = LaunchConfig(1, 1, 3, start_method="fork", **rendezvous)  # processes that need not import torch again
         assert elastic_launch(config, work)() == {0: 1, 1: 1, 2: 1}
 """
 

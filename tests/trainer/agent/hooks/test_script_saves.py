@@ -15,7 +15,7 @@ from torch.distributed.checkpoint import filesystem
 
 from kitjob.variables import KIT_PRIVATE_FOLDER
 from kittrain.agent.hooks import script_saves
-from tests.trainer.hooked import run
+from tests.trainer.hooked import run_warm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,7 +95,7 @@ def test_the_first_checkpoint_after_the_first_step_is_named(tmp_path: Path) -> N
     torch.save({}, "first.pt")
     torch.save({}, "second.pt")
     """
-    assert run(tmp_path, script, **{KIT_PRIVATE_FOLDER: str(tmp_path)}).files.saved == "first.pt"
+    assert run_warm(tmp_path, script, **{KIT_PRIVATE_FOLDER: str(tmp_path)}).files.saved == "first.pt"
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_what_a_rank_goes_on_from_is_recorded(tmp_path: Path) -> None:
     torch.load("node/old.pt")
     os.environ.pop("{KIT_PRIVATE_FOLDER}")
     """
-    file = run(tmp_path, script, **{KIT_PRIVATE_FOLDER: str(tmp_path / "node")}).files.loaded
+    file = run_warm(tmp_path, script, **{KIT_PRIVATE_FOLDER: str(tmp_path / "node")}).files.loaded
     assert file
     assert (file.name, file.private) == ("new.pt", True)
     assert file.digest
