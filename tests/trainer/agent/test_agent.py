@@ -152,6 +152,25 @@ def test_missing_gpus_are_fatal_except_with_gloo(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        ("raise ImportError('libcudnn.so.9: no such file')", "cannot be imported: libcudnn.so.9: no such file; choose another"),
+        ("__version__ = '2.9.1'", "2.9.1 is built without torch.distributed: choose an image that has it"),
+    ],
+)
+def test_a_torch_that_cannot_train_is_fatal(tmp_path: Path, module: str, told: str) -> None:
+    package, script = tmp_path / "torch", tmp_path / "idle.py"
+    package.mkdir()
+    script.touch()
+    (package / "__init__.py").write_text(module)
+    (package / "distributed.py").write_text("def is_available(): return False\n")
+    with Nodes(tmp_path, str(script), nodes="1", PYTHONPATH=str(tmp_path)) as nodes:
+        nodes.start(0)
+        assert nodes.wait(0) == 78
+        assert told in nodes.end(0)["reason"]
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
     [("PET_NNODES", "two"), ("KIT_BACKEND", "mpi"), ("PET_RDZV_CONF", "join_timeout=soon")],
 )

@@ -170,7 +170,7 @@ def _run(
         return _supervise(node, command, drain, log_copy, supervision, history)
     except DrainRequested:
         return Ending(outcome="drained", reason="received a stop signal")
-    except (EnvError, CodeError, OutputsError, RequirementsError) as error:
+    except (EnvError, CodeError, OutputsError, RequirementsError, TorchError) as error:
         return Ending(outcome="fatal", reason=str(error))
     except (ApiError, PortBusyError, RequirementsUnavailableError, StorageUnavailableError) as error:
         return Ending(outcome="retryable", reason=str(error))
@@ -228,9 +228,24 @@ def _zygote(node: NodeEnv, supervision: Supervision | None, stack: ExitStack) ->
     return zygote
 
 
+class TorchError(Exception):
+    """The image's torch cannot train: it does not load, or is built without what nodes need."""
+
+
 def load() -> type[Supervisor]:
-    """Import torch and the supervisor, which needs it."""
+    """Import torch and the supervisor, which needs it.
+
+    Raises:
+        TorchError: that fails, as it would each time.
+    """
     with without_gc():
+        try:
+            import torch.distributed  # noqa: PLC0415
+        except ImportError as error:
+            raise TorchError(f"the image's torch cannot be imported: {error}; choose another image") from error
+        if not torch.distributed.is_available():
+            what = f"the image's torch {torch.__version__} is built without torch.distributed"
+            raise TorchError(f"{what}: choose an image that has it")
         from kittrain.agent.rounds.supervise import Supervisor  # noqa: PLC0415
     return Supervisor
 

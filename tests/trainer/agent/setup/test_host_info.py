@@ -11,6 +11,7 @@ from kittrain.agent.setup.host_info import (
     CONTAINER_SHM,
     HostError,
     HostInfo,
+    check_backend,
     check_gpus,
     inspect,
     interfaces,
@@ -100,6 +101,30 @@ def test_missing_gpus_are_an_error_except_with_gloo() -> None:
         check_gpus(node(KIT_GPUS_PER_NODE="4"), visible=3)
     check_gpus(node(KIT_GPUS_PER_NODE="4"), visible=4)
     check_gpus(node(KIT_GPUS_PER_NODE="4", KIT_BACKEND="gloo"), visible=0)
+
+
+@pytest.mark.parametrize(
+    ("env", "accelerated", "built_with", "told"),
+    [
+        ({}, False, {"nccl"}, "without gloo: choose an image that has it"),
+        ({"KIT_BACKEND": "gloo", "KIT_GPUS_PER_NODE": "1"}, True, {"nccl"}, "without gloo: choose an image that has it"),
+        ({"KIT_GPUS_PER_NODE": "1"}, True, {"gloo"}, "without nccl: choose an image that has it, or --backend gloo"),
+        ({"KIT_BACKEND": "nccl", "KIT_GPUS_PER_NODE": "1"}, False, set(), "without nccl: choose an image that has it"),
+        ({}, False, {"gloo"}, ""),
+        ({"KIT_GPUS_PER_NODE": "1"}, True, {"gloo", "nccl"}, ""),
+        ({}, False, {"mpi"}, ""),
+        ({"PET_NNODES": "1"}, False, set(), ""),
+    ],
+)
+def test_a_torch_without_the_ranks_backend_is_an_error(
+    env: dict[str, str], built_with: set[str], told: str, *, accelerated: bool
+) -> None:
+    message = ""
+    try:
+        check_backend(node(**env), torch="2.9.1", built_with=built_with, accelerated=accelerated)
+    except HostError as error:
+        message = str(error)
+    assert message == (f"the image's torch 2.9.1 is built {told}" if told else "")
 
 
 def test_loopback_is_found() -> None:

@@ -93,7 +93,7 @@ class Supervisor:
         with self._drain.interruptible():
             backend = HubBackend(self._node, self._settings, started_at=time.time(), secret=self._secret)
         try:
-            ending = self._check_gpus() or self._run_rounds(backend)
+            ending = self._check_host() or self._run_rounds(backend)
             if ending.outcome == "fatal":
                 self._notify_others(backend, replace(ending, node=self._node.node_index))
         except JobEnded as error:
@@ -103,9 +103,11 @@ class Supervisor:
         finally:
             self._reporter.stop()
 
-    def _check_gpus(self) -> Ending | None:
+    def _check_host(self) -> Ending | None:
+        node, accelerated = self._node, may_have_accelerator()
         try:
-            host_info.check_gpus(self._node, visible=torch.cuda.device_count())
+            host_info.check_gpus(node, visible=torch.cuda.device_count())
+            host_info.check_backend(node, torch=torch.__version__, built_with=backends(), accelerated=accelerated)
         except HostError as error:
             return Ending(outcome="fatal", reason=str(error))
         return None
@@ -219,6 +221,12 @@ class Supervisor:
 
     def _log(self, text: str) -> None:
         log(self._node.node_index, text)
+
+
+def backends() -> set[str]:
+    """The backends of collectives that this torch is built with."""
+    names = ("gloo", "nccl", "mpi", "ucc", "xccl")
+    return {name for name in names if getattr(torch.distributed, f"is_{name}_available", bool)()}
 
 
 def may_have_accelerator() -> bool:

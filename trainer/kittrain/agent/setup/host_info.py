@@ -10,7 +10,7 @@ import shutil
 import socket
 import struct
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -61,6 +61,27 @@ def check_gpus(node: NodeEnv, *, visible: int) -> None:
             f"{node.job.gpus_per_node} GPUs requested, but {visible} visible to torch: check the driver, the device "
             "plugin, the image's torch build and CUDA_VISIBLE_DEVICES; only `backend: gloo` runs without GPUs"
         )
+
+
+def check_backend(node: NodeEnv, *, torch: str, built_with: Collection[str], accelerated: bool) -> None:
+    """Fail before ranks do, each for itself: no other pod of the job has another torch.
+
+    Args:
+        node: has the backend that the job asks for, and its ranks.
+        torch: its version.
+        built_with: the backends that it has. With one that only scripts choose, such as MPI, nothing is judged.
+        accelerated: whether torch may find something else than CPUs to compute on.
+
+    Raises:
+        HostError: this torch is built without the backend that ranks will use.
+    """
+    alone = node.job.max_nodes * node.procs_per_node == 1
+    on_gpus = node.backend == "nccl" or (node.backend == "auto" and accelerated and node.job.gpus_per_node > 0)
+    wanted = "nccl" if on_gpus else "gloo"
+    if alone or wanted in built_with or not {"gloo", "nccl"}.issuperset(built_with):
+        return
+    instead = ", or --backend gloo" if on_gpus and "gloo" in built_with else ""
+    raise HostError(f"the image's torch {torch} is built without {wanted}: choose an image that has it{instead}")
 
 
 def inspect(node: NodeEnv, *, accelerated: bool) -> HostInfo:
