@@ -166,12 +166,14 @@ def _queue(api: Api, spec: JobSpec) -> str:
 
 
 def _image(api: Api, spec: JobSpec) -> str:
-    image = namespace_defaults.apply_namespace_defaults(api, spec).image
+    given = namespace_defaults.apply_namespace_defaults(api, spec)
+    image = given.image
+    source = f", from the ConfigMap {names.NAMESPACE_DEFAULTS}," if namespace_defaults.remark(spec, given) else ""
     nodes = [node for page in api.pages("Node", preflight.NODES_A_PAGE) for node in page]
     having = [node for node in nodes if any(image in _names(one) for one in node["status"].get("images", []))]
     if having:
-        return f"{image} is on {len(having)} of {len(nodes)} nodes"
-    return f"{image} is on no node yet; whether it can be pulled is not known before the first start"
+        return f"{image}{source} is on {len(having)} of {len(nodes)} nodes"
+    return f"{image}{source} is on no node yet; whether it can be pulled is not known before the first start"
 
 
 def _names(image: Object) -> list[str]:

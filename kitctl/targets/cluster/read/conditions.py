@@ -22,6 +22,8 @@ MORE_MEMORY_FIX: Final = "raise resources.limits.memory, or use less: fewer data
 
 NOT_STARTED: Final = frozenset({"StartError", "ContainerCannotRun"})  # containerd's, and docker's
 NO_PROGRAM: Final = re.compile(r'exec: "(?:[^"]*/)?([^"/]+)":[^:]* (?:not found|no such file)')
+NO_BUILD: Final = "no match for platform"  # containerd's words, while it pulls
+OTHER_PROCESSOR_FIX: Final = "choose one for both, or set nodeSelector"
 
 # Waiting reasons that do not resolve by themselves, and what to do.
 FIXES: Final = {
@@ -62,6 +64,8 @@ def _pod_reasons(pod: Object, state: Object, now: float) -> Iterator[str]:
     waiting = state.get("waiting") or {}
     if waiting and waiting.get("reason") not in USUAL_REASONS:
         fix = FIXES.get(waiting.get("reason", ""), "")
+        if NO_BUILD in waiting.get("message", ""):
+            fix = OTHER_PROCESSOR_FIX
         yield format_condition(waiting) + (f" ({fix})" if fix else "")
     ended = state.get("terminated") or {}
     if ended.get("reason") in NOT_STARTED and ended.get("message"):
@@ -79,7 +83,7 @@ def _not_started(message: str) -> str:
     if missing := NO_PROGRAM.search(message):
         return f"the image has no {missing[1]} (choose one with Python 3.11 and torch 2.6, or later)"
     if "exec format error" in message:
-        return "the image is for processors of another kind than the node's (choose one for both, or set nodeSelector)"
+        return f"the image is for processors of another kind than the node's ({OTHER_PROCESSOR_FIX})"
     return f"its container could not be started: {message.rpartition('unable to start container process: ')[2]}"
 
 

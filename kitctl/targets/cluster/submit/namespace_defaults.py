@@ -29,6 +29,13 @@ def apply_namespace_defaults(api: Api, spec: JobSpec) -> JobSpec:
     return spec
 
 
+def remark(asked: JobSpec, given: JobSpec) -> str:
+    """What an administrator's defaults have made of a job's image; empty: nothing."""
+    if given.image in {asked.image, DEFAULT_IMAGE}:
+        return ""
+    return f"image: {given.image}, from the ConfigMap {names.NAMESPACE_DEFAULTS} of namespace {given.namespace!r}"
+
+
 def image(spec: JobSpec, defaults: Mapping[str, str]) -> str:
     """The image of a job in a namespace with these defaults: ``image``, ``mirror``."""
     wanted = defaults.get("image") or DEFAULT_IMAGE if spec.image == AUTO else spec.image

@@ -33,7 +33,15 @@ from kitctl.targets.cluster.read.existing import (
     wait_deleted,
 )
 from kitctl.targets.cluster.read.finding import lookup
-from kitctl.targets.cluster.submit import claims, code_sending, dry_run, preflight, run_secret, trainer_sending
+from kitctl.targets.cluster.submit import (
+    claims,
+    code_sending,
+    dry_run,
+    namespace_defaults,
+    preflight,
+    run_secret,
+    trainer_sending,
+)
 from kitctl.targets.cluster.submit.claims import Claimant
 from kitctl.targets.conflicts import already_exists
 
@@ -53,6 +61,8 @@ def submit(api: Api, submission: Submission, user: str, warn: Callable[[str], No
         UsageError: the cluster could never run it.
     """
     spec, folders = preflight.adapt(api, submission.spec, warn), submission.sources.folders
+    if remark := namespace_defaults.remark(submission.spec, spec):
+        warn(remark)
     for one in folders:
         code_sending.check(api, spec, one)
     call = uuid.uuid4().hex

@@ -107,7 +107,12 @@ def test_missing_gpus_are_an_error_except_with_gloo() -> None:
     ("env", "accelerated", "built_with", "told"),
     [
         ({}, False, {"nccl"}, "without gloo: choose an image that has it"),
-        ({"KIT_BACKEND": "gloo", "KIT_GPUS_PER_NODE": "1"}, True, {"nccl"}, "without gloo: choose an image that has it"),
+        (
+            {"KIT_BACKEND": "gloo", "KIT_GPUS_PER_NODE": "1"},
+            True,
+            {"nccl"},
+            "without gloo: choose an image that has it",
+        ),
         ({"KIT_GPUS_PER_NODE": "1"}, True, {"gloo"}, "without nccl: choose an image that has it, or --backend gloo"),
         ({"KIT_BACKEND": "nccl", "KIT_GPUS_PER_NODE": "1"}, False, set(), "without nccl: choose an image that has it"),
         ({}, False, {"gloo"}, ""),

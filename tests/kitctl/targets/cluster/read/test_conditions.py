@@ -70,6 +70,10 @@ NO_PYTHON = 'exec: "python3": executable file not found in $PATH: unknown'
     [
         ({"waiting": {"reason": "ContainerCreating"}}, ""),
         ({"waiting": {"reason": "InvalidImageName", "message": "no"}}, "InvalidImageName: no (check the image's name)"),
+        (
+            {"waiting": {"reason": "ErrImagePull", "message": "no match for platform in manifest: not found"}},
+            "ErrImagePull: no match for platform in manifest: not found (choose one for both, or set nodeSelector)",
+        ),
         ({"terminated": {"reason": "OOMKilled", "exitCode": 137}}, "OOMKilled (exit code 137)"),
         ({"terminated": {"reason": "StartError", "exitCode": 128}}, "StartError (exit code 128)"),
         (

@@ -113,6 +113,15 @@ def test_an_administrator_sets_pull_secrets(server: ApiServer, kit: Kit) -> None
     assert pod(server)["imagePullSecrets"] == [{"name": "one"}, {"name": "two"}]
 
 
-def test_doctor_shows_the_image_that_a_job_would_have(server: ApiServer, kit: Kit) -> None:
+def test_submit_and_doctor_show_an_administrators_image(server: ApiServer, kit: Kit) -> None:
     server.put("configmaps", names.NAMESPACE_DEFAULTS, data={"image": "team/torch:3"})
-    assert "team/torch:3 is on no node yet" in kit("doctor", "--name", "run")
+    assert "team/torch:3, from the ConfigMap kitctl-defaults, is on no node yet" in kit("doctor", "--name", "run")
+    shown = "image: team/torch:3, from the ConfigMap kitctl-defaults of namespace 'default'\n"
+    assert shown in kit("submit", "--name", "first")
+    assert "image: " not in kit("submit", "--name", "second", "--image", "mine:1")
+
+
+def test_the_built_in_image_is_not_an_administrators(server: ApiServer, kit: Kit) -> None:
+    server.put("configmaps", names.NAMESPACE_DEFAULTS, data={"imagePullSecrets": "one"})
+    assert f"{DEFAULT_IMAGE} is on no node yet" in kit("doctor", "--name", "run")
+    assert "kitctl-defaults" not in kit("submit", "--name", "run")
