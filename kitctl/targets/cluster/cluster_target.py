@@ -26,7 +26,7 @@ from kitctl.targets.cluster.connection.kubeconfig import Context
 from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.log_copies import LogCopies
 from kitctl.targets.cluster.queue import kueue, queues, run_control
-from kitctl.targets.cluster.read import events, finding, job_facts, lifecycle, past, pod_logs
+from kitctl.targets.cluster.read import events, finding, job_facts, last_lines, lifecycle, past, pod_logs
 from kitctl.targets.cluster.read.agent_runs import count_missing
 from kitctl.targets.cluster.read.existing import wait_deleted
 from kitctl.targets.cluster.read.pod_logs import Source
@@ -114,7 +114,7 @@ class ClusterTarget:
             target=self._context.name,
             now=time.time(),
             events=warnings,
-            stuck=events.stuck_pods(self.api, pods),
+            stuck=events.stuck_pods(self.api, pods) | last_lines.of_silent_pods(self.api, pods),
             queue=queues.facts(self.api, job),
         )
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import Final, TextIO, TypeVar
 
 from tests.cluster.kind.settings import ENVIRON, STATE
 
@@ -22,6 +22,8 @@ class StepError(Exception):
 
 _log: TextIO = sys.stderr  # the running step's log
 Result = TypeVar("Result")
+REQUESTS: Final = 4  # of one kind, until one is answered
+REQUEST_INTERVAL: Final = 3.0  # seconds between them
 
 
 def step(name: str, work: Callable[[], Result]) -> Result:
@@ -55,10 +57,24 @@ def _logged(path: Path) -> Iterator[None]:
 
 
 def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None, given: str = "") -> None:
-    """Run a command into the step's log; ``given`` is its standard input."""
-    subprocess.run(
-        command, check=True, cwd=cwd, env=ENVIRON | (env or {}), input=given, text=True, stdout=_log, stderr=_log
-    )
+    """Run a command into the step's log; ``given`` is its standard input.
+
+    A request of kubectl is tried again: on a busy machine, the API server gives up on some.
+    """
+    for left in reversed(range(REQUESTS if command[0] == "kubectl" else 1)):
+        done = subprocess.run(
+            command,
+            check=not left,
+            cwd=cwd,
+            env=ENVIRON | (env or {}),
+            input=given,
+            text=True,
+            stdout=_log,
+            stderr=_log,
+        )
+        if done.returncode == 0:
+            return
+        time.sleep(REQUEST_INTERVAL)
 
 
 def read(*command: str | Path) -> str:

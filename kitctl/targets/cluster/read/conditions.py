@@ -22,6 +22,7 @@ MORE_MEMORY_FIX: Final = "raise resources.limits.memory, or use less: fewer data
 
 NOT_STARTED: Final = frozenset({"StartError", "ContainerCannotRun"})  # containerd's, and docker's
 NO_PROGRAM: Final = re.compile(r'exec: "(?:[^"]*/)?([^"/]+)":[^:]* (?:not found|no such file)')
+NO_MODULE: Final = re.compile(r"No module named '?(kittrain|kitjob)")
 NO_BUILD: Final = "no match for platform"  # containerd's words, while it pulls
 OTHER_PROCESSOR_FIX: Final = "choose one for both, or set nodeSelector"
 
@@ -78,12 +79,21 @@ def _pod_reasons(pod: Object, state: Object, now: float) -> Iterator[str]:
         yield format_condition(pod["status"])
 
 
+def before_the_agent(line: str) -> str:
+    """Why a process never became an agent, from the last line of its log; empty if that does not tell."""
+    if "exec format error" in line:
+        return f"the image is for processors of another kind than the node's ({OTHER_PROCESSOR_FIX})"
+    if missing := NO_MODULE.search(line):
+        return f"the image has no {missing[1]} (leave out --trainer image, or choose an image that has it)"
+    return ""
+
+
 def _not_started(message: str) -> str:
     """Why a container's process could not be started, from the words of runc."""
     if missing := NO_PROGRAM.search(message):
         return f"the image has no {missing[1]} (choose one with Python 3.11 and torch 2.6, or later)"
-    if "exec format error" in message:
-        return f"the image is for processors of another kind than the node's ({OTHER_PROCESSOR_FIX})"
+    if known := before_the_agent(message):
+        return known
     return f"its container could not be started: {message.rpartition('unable to start container process: ')[2]}"
 
 

@@ -39,7 +39,7 @@ def from_objects(
 ) -> JobFacts:
     """The facts of a job from its object, pods, status ConfigMap and, if pods are missing, its warning events.
 
-    ``stuck``: by name, why pods do not start whose status does not say so.
+    ``stuck``: by name, why pods do not start, or ended, whose status does not say so.
     """
     kind = of_object(job)
     nodes = _nodes(job, pods, now, stuck)
@@ -56,7 +56,7 @@ def from_objects(
         suspended=queue.state == "Stopped" if queue else kind.suspended(job),
         result=how,
         ended=ended,
-        failure=_failure(nodes, pods, message, now) if how == "Failed" else None,
+        failure=_failure(nodes, pods, message, now, stuck) if how == "Failed" else None,
         nodes=nodes,
         report=published,
         preparing=reports.preparing(status),
@@ -214,7 +214,7 @@ def _nodes(job: Object, pods: Iterable[Object], now: float, stuck: Mapping[str, 
 
 def _node(number: int, pods: Sequence[Object], now: float, stuck: Mapping[str, str]) -> NodeFacts:
     """One node from all its pods; the youngest one is the current one."""
-    pod = max(pods, key=_created)
+    pod = max(pods, key=created)
     status = container_status(pod)
     state = status.get("state", {})
     running, ended = state.get("running"), state.get("terminated") or {}
@@ -230,18 +230,20 @@ def _node(number: int, pods: Sequence[Object], now: float, stuck: Mapping[str, s
         signal=ended.get("signal"),
         termination=_termination(ended.get("message", "")),
         note=conditions.pod_reason(pod, state, now) or stuck.get(pod["metadata"]["name"], ""),
-        before=_how_ended(sorted(pods, key=_created)[-2], now) if len(pods) > 1 else "",
+        before=_how_ended(sorted(pods, key=created)[-2], now, stuck) if len(pods) > 1 else "",
     )
 
 
-def _how_ended(pod: Object, now: float) -> str:
+def _how_ended(pod: Object, now: float, stuck: Mapping[str, str]) -> str:
     """Why a node's pod ended, if known."""
     state = container_status(pod).get("state", {})
     ended = _termination((state.get("terminated") or {}).get("message", ""))
-    return conditions.pod_reason(pod, state, now) or (ended.reason if ended else "")
+    told = conditions.pod_reason(pod, state, now) or stuck.get(pod["metadata"]["name"], "")
+    return told or (ended.reason if ended else "")
 
 
-def _created(pod: Object) -> str:
+def created(pod: Object) -> str:
+    """When a pod was created, as the API server writes it."""
     return str(pod["metadata"]["creationTimestamp"])
 
 
@@ -253,13 +255,15 @@ def _termination(message: str) -> Termination | None:
     return found
 
 
-def _failure(nodes: Sequence[NodeFacts], pods: Sequence[Object], message: str, now: float) -> Termination:
+def _failure(
+    nodes: Sequence[NodeFacts], pods: Sequence[Object], message: str, now: float, stuck: Mapping[str, str]
+) -> Termination:
     """The first failure that an agent reported; else the controller's message, and how the last pod ended."""
     fatal = [node.termination for node in nodes if node.termination and node.termination.outcome == "fatal"]
     if fatal:
         return min(fatal, key=lambda one: one.time)
     last = max(pods, key=_finished, default=None)
-    how = _how_ended(last, now) if last and _finished(last) else ""
+    how = _how_ended(last, now, stuck) if last and _finished(last) else ""
     reason = f"{message}; the last, node {node_index(last)}: {how}" if last and how else message
     return Termination(
         outcome="fatal", reason=reason, fix=conditions.MORE_MEMORY_FIX if conditions.OUT_OF_MEMORY in how else ""

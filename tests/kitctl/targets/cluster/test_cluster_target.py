@@ -54,6 +54,40 @@ def test_logs_have_timestamps_and_a_start_time_on_request(server: ApiServer, kit
     assert kit("logs", "run", "--since-time", TIMES[2]).splitlines() == ["[rank 0]: line 2", "[rank 0]: line 3"]
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("exec /usr/bin/python3: exec format error", "the image is for processors of another kind than the node's ("),
+        ("/usr/bin/python3: No module named kittrain", "the image has no kittrain (leave out --trainer image, or "),
+        ("ValueError: anything else", ""),
+    ],
+)
+def test_what_ended_before_an_agent_is_told_from_its_log(server: ApiServer, kit: Kit, line: str, told: str) -> None:
+    kit.submit(**NO_CLAIM)
+    ended = {"exitCode": 1, "reason": "Error", "finishedAt": TIMES[3]}
+    status = {"phase": "Failed", "containerStatuses": [{"name": names.CONTAINER, "state": {"terminated": ended}}]}
+    pod(server)
+    server.store.patch(Key("pods", "default", "run-0"), {"status": status}, apply=False)
+    server.logs["run-0"] = [f"{TIMES[0]} {line}"]
+    output = kit("status", "run")
+    assert told in output
+    assert ("the image" in output) == bool(told)
+    failed = {"type": "Failed", "status": "True", "lastTransitionTime": TIMES[3], "message": "too many"}
+    server.store.patch(Key("jobs.batch", "default", "run"), {"status": {"conditions": [failed]}}, apply=False)
+    assert told in kit("status", "run")
+    assert told in kit("wait", "run", exit_code=100)
+
+
+def test_a_log_that_cannot_be_read_delays_no_status(server: ApiServer, kit: Kit) -> None:
+    kit.submit(**NO_CLAIM)
+    ended = {"exitCode": 1, "reason": "Error", "finishedAt": TIMES[3]}
+    status = {"phase": "Failed", "containerStatuses": [{"name": names.CONTAINER, "state": {"terminated": ended}}]}
+    pod(server)
+    server.store.patch(Key("pods", "default", "run-0"), {"status": status}, apply=False)
+    server.plan("GET .*/pods/run-0/log", answer=(403, {"kind": "Status", "message": "cannot"}))
+    assert "run-0" in kit("status", "run")
+
+
 def test_follow_with_tail_starts_with_the_last_lines_and_repeats_none(server: ApiServer, kit: Kit) -> None:
     kit.submit(**NO_CLAIM)
     key = Key("pods", "default", "run-0")
