@@ -12,7 +12,7 @@ SECONDS ?= 60
 PY      := .venv/bin/python
 READY   := .venv/ready
 GPU_PYTHON ?= $(PYTHON)
-BENCHES := start loop step hooks snapshot planning model-file memory virtual nodes recovery scale status submit compare cluster-recovery
+BENCHES := start loop step hooks snapshot planning model-file memory virtual nodes recovery recovery-spare scale status submit compare cluster-recovery
 
 export OMP_NUM_THREADS ?= 1
 # Without cached bytecode, each of some thousand processes of a test run would compile this repository's modules anew.
@@ -129,10 +129,11 @@ bench-nodes: setup ## Digits on 1, 2 and 3 nodes: accuracy and seconds
 bench-status: setup ## kitctl status compared with kubectl get and torchx status, on the test cluster
 bench-submit: setup ## kitctl submit compared with kubectl apply, to the first optimizer step, on the test cluster
 bench-recovery: setup ## Time from a fault to the next optimizer step, compared with torchrun; needs root; resumable
+bench-recovery-spare: setup ## The same with a node that stands by; needs root; resumable
 bench-cluster-recovery: setup ## The same for a killed agent, a deleted pod and a lost machine on the test cluster; resumable
 bench-compare: setup ## One model alone, with DDP and with FSDP2, on one node and on several; with a plot
 bench-scale: setup ## Rendezvous of thousands of agents, compared with torchrun's; resumable
-bench-recovery bench-scale bench-cluster-recovery: MORE = $(if $(MINUTES),--minutes $(MINUTES))
+bench-recovery bench-recovery-spare bench-scale bench-cluster-recovery: MORE = $(if $(MINUTES),--minutes $(MINUTES))
 $(BENCHES:%=bench-%):
 	@echo "== $@"
 	@$(PY) -m bench.$(subst -,_,$(@:bench-%=%)) $(MORE)

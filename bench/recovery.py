@@ -21,9 +21,10 @@ from bench.measure import earlier
 from bench.recovery_faults import FAULTS, LIMIT, NODES, Fault, Trial, measure
 from bench.recovery_jobs import RIVALS, Job
 from bench.recovery_network import Network, NetworkUnavailableError
-from bench.recovery_table import chosen, publish
+from bench.recovery_table import TABLES, chosen, publish
 
 STEADY = 20  # steps of a whole group before a fault
+STAND_BY_SECONDS = 8.0  # until a node that was started again stands by
 START_LIMIT = 240.0  # seconds until the first group has formed
 TRIALS: Mapping[str, int] = {
     "kitctl": 10,
@@ -34,7 +35,7 @@ TRIALS: Mapping[str, int] = {
 }
 
 
-def main() -> None:
+def main(table: str = "recovery") -> None:
     """Measure, and write the table."""
     parser = argparse.ArgumentParser("bench.recovery", description=__doc__)
     parser.add_argument(
@@ -42,24 +43,30 @@ def main() -> None:
     )
     parser.add_argument("--rivals", nargs="+", choices=RIVALS, default=list(RIVALS), help="what to measure")
     args = parser.parse_args()
+    faults = TABLES[table][1]
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the namespaces are removed on exit
     deadline = time.monotonic() + 60 * args.minutes if args.minutes else float("inf")
-    trials = [Trial(**one) for one in earlier("recovery")]
+    trials = [Trial(**one) for one in earlier(table)]
     try:
-        while (batch := next_batch(trials, args.rivals)) and time.monotonic() < deadline:
+        while (batch := next_batch(trials, args.rivals, faults)) and time.monotonic() < deadline:
             for trial in run_batch(*batch):
                 trials.append(trial)
-                publish(trials)
-                print(f"  {trial.rival}, {trial.fault}: {outcome(trial)}; {forecast(trials, args.rivals)}", flush=True)
+                publish(table, trials)
+                print(
+                    f"  {trial.rival}, {trial.fault}: {outcome(trial)}; {forecast(trials, args.rivals, faults)}",
+                    flush=True,
+                )
                 if time.monotonic() > deadline:
                     break
     except NetworkUnavailableError as error:
         sys.exit(f"bench.recovery: {error}")
 
 
-def next_batch(trials: Sequence[Trial], rivals: Sequence[str]) -> tuple[str, list[Fault]] | None:
+def next_batch(
+    trials: Sequence[Trial], rivals: Sequence[str], faults: Sequence[Fault] = FAULTS
+) -> tuple[str, list[Fault]] | None:
     """The next job: a rival, and the faults of one shape that have the fewest trials."""
-    left = missing(trials, rivals)
+    left = missing(trials, rivals, faults)
     if not left:
         return None
     counts = {(rival, fault): len(chosen(trials, fault, rival)) for rival, fault in left}
@@ -68,9 +75,11 @@ def next_batch(trials: Sequence[Trial], rivals: Sequence[str]) -> tuple[str, lis
     return rival, [f for r, f in counts if (r, f.shape) == (rival, first.shape) and counts[r, f] == fewest]
 
 
-def missing(trials: Sequence[Trial], rivals: Sequence[str]) -> list[tuple[str, Fault]]:
+def missing(
+    trials: Sequence[Trial], rivals: Sequence[str], faults: Sequence[Fault] = FAULTS
+) -> list[tuple[str, Fault]]:
     """Rivals and faults that need more trials."""
-    each = ((rival, fault) for rival in rivals for fault in FAULTS)
+    each = ((rival, fault) for rival in rivals for fault in faults)
     return [(rival, fault) for rival, fault in each if len(chosen(trials, fault, rival)) < TRIALS[rival]]
 
 
@@ -82,13 +91,15 @@ def run_batch(rival: str, faults: Sequence[Fault]) -> Iterator[Trial]:
         Job(RIVALS[rival], Path(scratch), network.machines, nodes=faults[0].shape) as job,
     ):
         start = time.monotonic()
-        for node in range(faults[0].before):
+        for node in range(faults[0].before + faults[0].spares):
             job.start(node)
         running, limit = faults[0].before, START_LIMIT
         for fault in faults:
             if running != fault.before or not job.await_group(fault.before, steps=STEADY, limit=limit):
                 assert limit != START_LIMIT, f"{rival} did not start: {job.log(0)}"
                 return
+            if fault.spares:
+                time.sleep(STAND_BY_SECONDS)
             trial = measure(job, rival, fault, start=start)
             yield trial
             if trial.seconds is None:
@@ -101,10 +112,10 @@ def outcome(trial: Trial) -> str:
     return "dead" if trial.seconds is None else f"{trial.seconds:.2f} s"
 
 
-def forecast(trials: Sequence[Trial], rivals: Sequence[str]) -> str:
+def forecast(trials: Sequence[Trial], rivals: Sequence[str], faults: Sequence[Fault] = FAULTS) -> str:
     """Estimate the remaining time from the trials so far."""
     left, seconds = 0, 0.0
-    for rival, fault in missing(trials, rivals):
+    for rival, fault in missing(trials, rivals, faults):
         count = TRIALS[rival] - len(chosen(trials, fault, rival))
         known = [one.took for one in chosen(trials, fault, rival)] or [one.took for one in trials]
         left += count

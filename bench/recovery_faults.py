@@ -11,7 +11,7 @@ from typing import Literal
 from bench.recovery_jobs import POLL_SECONDS, Job, Rank, alive
 from bench.recovery_ranks import SNAPSHOT_EVERY, STEP_SECONDS
 
-Shape = Literal["2:3", "3"]
+Shape = Literal["2:3", "3", "3+1"]
 Action = Callable[[Job, int], None]
 
 NODES = 3  # of a whole group
@@ -25,7 +25,7 @@ class Fault:
 
     Attributes:
         name: as in the table.
-        shape: the job's number of nodes.
+        shape: the job's number of nodes; behind a plus those that stand by.
         node: the target.
         inject: the fault.
         goal: kitctl's median time as a fraction of that of tuned torchrun.
@@ -47,6 +47,11 @@ class Fault:
     repair: Action | None = None
     measured_from: Literal["fault", "last step"] = "fault"
 
+    @property
+    def spares(self) -> int:
+        """Nodes that stand by."""
+        return int(self.shape.partition("+")[2] or 0)
+
 
 FAULTS = (
     Fault(name="a rank is killed", node=1, inject=Job.kill_rank, goal=1 / 4),
@@ -65,6 +70,11 @@ FAULTS = (
     Fault(name="3 to 2 nodes", node=2, inject=Job.terminate, after=2, goal=1 / 4),
     Fault(name="2 to 3 nodes", node=2, inject=Job.replace, before=2, measured_from="last step", goal=1 / 4),
     Fault(name="a node is killed, fixed size", shape="3", node=2, inject=Job.kill, restart=Job.start, goal=0.65),
+)
+
+WITH_A_SPARE = (
+    Fault(name="a node is killed", shape="3+1", node=2, inject=Job.kill, restart=Job.start, goal=1 / 4),
+    Fault(name="a node is drained", shape="3+1", node=1, inject=Job.terminate, restart=Job.replace, goal=1 / 4),
 )
 
 

@@ -36,7 +36,8 @@ def ours(
 ) -> tuple[list[str], dict[str, str]]:
     """Command and environment of kitctl's agent, whose ranks have one of the loops of ``recovery_ranks``."""
     env = {
-        "PET_NNODES": nodes,
+        "PET_NNODES": nodes.partition("+")[0],
+        "KIT_SPARES": nodes.partition("+")[2] or "0",
         "PET_RDZV_ENDPOINT": f"{host.address}:{PORT}",
         "PET_RDZV_ID": "bench",
         "KIT_NODE_INDEX": str(node),
@@ -69,7 +70,13 @@ def tuned(node: int, machine: Machine, host: Machine, nodes: str, folder: Path) 
 def torchrun(machine: Machine, host: Machine, nodes: str, conf: str, *rest: str) -> list[str]:
     """A node's command: in a namespace, torchrun needs its address and that of the host as options."""
     endpoint = (f"--rdzv-endpoint={host.address}:{PORT}", f"--local-addr={machine.address}")
-    launch = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={nodes}", "--nproc-per-node=1"]
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        f"--nnodes={nodes.partition('+')[0]}",
+        "--nproc-per-node=1",
+    ]
     return [*launch, "--rdzv-id=bench", "--rdzv-backend=c10d", *endpoint, f"--rdzv-conf={conf.lower()}", *rest]
 
 
@@ -151,7 +158,7 @@ class Job:
         start: returns the command and environment of a node.
         folder: for the job's files.
         machines: one for each node, and a spare one.
-        nodes: number of nodes, such as ``3`` or ``2:3``.
+        nodes: number of nodes, such as ``3``, ``2:3``, or ``3+1`` with one that stands by.
     """
 
     def __init__(self, start: Start, folder: Path, machines: Sequence[Machine], *, nodes: str) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 
 from bench.measure import Result, interval, write
-from bench.recovery_faults import FAULTS, LIMIT, RESTART_AFTER, Fault, Trial
+from bench.recovery_faults import FAULTS, LIMIT, RESTART_AFTER, WITH_A_SPARE, Fault, Trial
 from bench.recovery_jobs import GROUP_TIMEOUT, RIVALS, TUNED
 from bench.recovery_ranks import SNAPSHOT_EVERY, STEP_SECONDS
 
@@ -28,20 +28,28 @@ timeout of {GROUP_TIMEOUT} s, and a loop that restarts it; stock: `torchrun --ma
 node. Both are given the host, their address and `GLOO_SOCKET_IFNAME`, which kitctl detects. Dead: no step within
 {LIMIT:.0f} s, or all nodes have ended. Steps lost: repeated after the fault. The phases: stop of the old ranks,
 formation of a group and start of a rank, imports, joining, and restore with the first step."""
+SPARE_NOTE = """\
+As above, with a fixed size of three nodes and a fourth one that stands by: `--nodes 3+1`; of torchrun a fourth agent,
+which waits at its rendezvous."""
+TABLES: Mapping[str, tuple[str, Sequence[Fault]]] = {
+    "recovery": (NOTE, FAULTS),
+    "recovery-spare": (SPARE_NOTE, WITH_A_SPARE),
+}
 
 
-def publish(trials: Sequence[Trial]) -> None:
+def publish(table: str, trials: Sequence[Trial]) -> None:
     """Write the results so far."""
+    note, faults = TABLES[table]
     save = Result(
-        note=f"{' '.join(NOTE.split())} {invalid_steps(trials)}",
+        note=f"{' '.join(note.split())} {invalid_steps(trials)}",
         columns=(
             *("fault", "system", "trials", "median s", "interval s", "/ tuned", "goal", "steps lost", "pause s"),
             "stop + form + import + join + step",
         ),
-        rows=[row(trials, fault, rival) for fault in FAULTS for rival in RIVALS if chosen(trials, fault, rival)],
+        rows=[row(trials, fault, rival) for fault in faults for rival in RIVALS if chosen(trials, fault, rival)],
         raw=[asdict(one) for one in trials],
     )
-    write("recovery", save)
+    write(table, save)
 
 
 def invalid_steps(trials: Sequence[Trial]) -> str:

@@ -166,7 +166,8 @@ class TrainJob(JobSetPods):
 
     def nodes(self, job: Object) -> str:
         """The range that its agents read; a TrainJob has none."""
-        env, most = plain_env(self.pod_template(job)), self.desired_nodes(job)
+        env = plain_env(self.pod_template(job))
+        most = self.desired_nodes(job) - documents.read_settings(env).spares
         low = documents.min_nodes(env, most)
         return str(most) if low == most else f"{low}:{most}"
 

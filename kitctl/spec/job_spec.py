@@ -33,6 +33,9 @@ class JobSpec(JobKeys):
         _check(_job_type().object_errors(self))
         values = vars(self)
         values.update({name: tuple(value) for name, value in values.items() if isinstance(value, list)})
+        nodes, plus, spares = str(self.nodes).partition("+")
+        if plus:
+            values |= {"nodes": nodes, "spares": int(spares)}
         if self.min_nodes == self.max_nodes > 0:
             values["nodes"] = self.min_nodes
         if self.ranks_by_node and len(set(self.ranks_by_node)) == 1 and len(self.ranks_by_node) == self.max_nodes:

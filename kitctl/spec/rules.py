@@ -41,7 +41,7 @@ def default_name(spec: JobKeys, suffix: str = "") -> str:
 
 def name_limit(spec: JobKeys) -> int:
     """The maximum length of the name."""
-    return kinds.of_spec(spec.kind).name_limit(spec.max_nodes)
+    return kinds.of_spec(spec.kind).name_limit(spec.all_nodes)
 
 
 def _kind(spec: JobKeys) -> Iterator[Problem]:
@@ -56,15 +56,19 @@ def _nodes(spec: JobKeys) -> Iterator[Problem]:
     elif spec.min_nodes > spec.max_nodes:
         swapped = f"{spec.max_nodes}:{spec.min_nodes}"
         yield Problem.of("nodes", f"{spec.nodes} has a minimum above its maximum", f"write {swapped}")
-    elif spec.max_nodes > _MAX_NODES:
-        yield Problem.of("nodes", f"{spec.nodes} is more than a job can have", f"use at most {_MAX_NODES}")
+    elif spec.all_nodes > _MAX_NODES:
+        field, given = ("spares", spec.node_range) if spec.spares else ("nodes", spec.nodes)
+        yield Problem.of(field, f"{given} is more than a job can have", f"use at most {_MAX_NODES}")
 
 
 def _procs(spec: JobKeys) -> Iterator[Problem]:
     ranks, field = spec.ranks_by_node, "procsPerNode"
     if not ranks:
         return
-    if spec.elastic:
+    if spec.spares:
+        what = "a spare needs as many ranks as the node that it replaces"
+        yield Problem.of(field, what, "give one number, or spares: 0")
+    elif spec.elastic:
         yield Problem.of(field, "a number for each node needs a fixed number of nodes", "give one number, or nodes: N")
     elif len(ranks) != spec.max_nodes:
         what = f"{spec.procs_per_node} are for {len(ranks)} nodes, and there are {spec.max_nodes}"
@@ -147,8 +151,8 @@ def _plain(path: str) -> str:
 
 
 def _snapshots(spec: JobKeys) -> Iterator[Problem]:
-    if spec.snapshots.enabled and spec.max_nodes > 1 and spec.snapshots.access_mode != "ReadWriteMany":
-        what = f"{spec.snapshots.access_mode} cannot be mounted by {spec.max_nodes} nodes"
+    if spec.snapshots.enabled and spec.all_nodes > 1 and spec.snapshots.access_mode != "ReadWriteMany":
+        what = f"{spec.snapshots.access_mode} cannot be mounted by {spec.all_nodes} nodes"
         yield Problem.of("snapshots.accessMode", what, "use ReadWriteMany, or nodes: 1")
     if spec.resume and not spec.snapshots.enabled:
         yield Problem.of("resume", "needs snapshots", "set snapshots.enabled")

@@ -31,6 +31,7 @@ BUCKETS: Final[Mapping[str, str]] = {
     "evaluation": "evaluation, between steps",
     "snapshot stall": "training waits for a snapshot",
     "waiting for a peer": "this node is ready, and another one is not",
+    "spare": "this node stands by, to take the place of a lost one",
     "repeated steps": "steps that had been taken before",
     "recovery": "from a fault to the next step",
     "idle after a hang": "no rank moves, until that is recognized",
@@ -175,7 +176,7 @@ class _Context:
     def cause(self, time: float, otherwise: str) -> str:
         """What ended a group about then, as other nodes saw it."""
         near = min(self.faults, key=lambda one: abs(one.time - time), default=None)
-        return near.cause if near and abs(near.time - time) < CARRIED and near.cause else otherwise or "node lost"
+        return near.cause if near and abs(near.time - time) < CARRIED and near.cause else otherwise
 
     def repeated(self, row: Row) -> float:
         """The share of a row's steps that had been taken before."""
@@ -279,7 +280,7 @@ def _node(
                 spans.append(_Span(log.last, log.last + tail, own[-1].kinds))
                 carried += tail
             if following is not None or (attempt and attempt.ended):
-                cause = context.cause(stop, attempt.how if attempt else "")
+                cause = context.cause(stop, attempt.how if attempt else "") or "node lost"
                 gone = "recovery"
         else:
             gone = _after(log.ending)
@@ -375,6 +376,10 @@ def _written(log: WriterLog, context: _Context, cause: str) -> tuple[list[_Span]
                 spans.append(_row(row, context, cause, firsts.get(number), faults.get(number)))
             if number in firsts and own:
                 cause = ""
+            continue
+        if state.state == "spare":
+            spans.append(_Span(state.time, end, {("spare", "", ""): 1.0}))
+            cause = context.cause(end, "")  # of the round that it joins, if a fault ended the one before
             continue
         if state.state == "stop":
             seen = faults.get(number)

@@ -65,7 +65,7 @@ def _most(job: JobFacts) -> Members:
     now = of(job)
     if not job.report or not now.ranks or derive(job).phase in TERMINAL_PHASES:
         return now
-    nodes = int(job.node_range.rpartition(":")[2])
+    nodes = int(job.node_range.partition("+")[0].rpartition(":")[2])
     per_node = max(last - first + 1 for first, last in (one.ranks for one in job.report.nodes.values()))
     return Members(now.ranks | set(range(nodes * per_node)), now.nodes | set(range(nodes)))
 

@@ -33,7 +33,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     """Index of the node, from 0."""
     state: str
-    """Pending, Joining, Running, Done, Drained, Failed, Lost, Stopped or Absent."""
+    """Pending, Joining, Running, Spare, Done, Drained, Failed, Lost, Stopped or Absent."""
     ranks: tuple[int, ...]
     """The ranks that run on it now."""
     pod: str
@@ -64,9 +64,9 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     """Why it is in this phase. Empty: nothing to explain."""
     node_range: str
-    """The number of nodes that was asked for: ``3``, or ``2:4`` for an elastic job."""
+    """The number of nodes that was asked for: ``3``, ``2:4`` for an elastic job, ``3+1`` with a spare."""
     ready_nodes: int
-    """Nodes that run now."""
+    """Nodes that run now, without spares that stand by."""
     world_size: int
     """Ranks that train now."""
     restarts: int
@@ -85,6 +85,8 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     """Where its snapshots are: ``claim NAME``, or a folder. Empty: it takes none."""
     outputs: str = ""
     """Where its ranks write by relative path: the folder of ``--outputs``, else each node's. Empty: none of its own."""
+    spares: tuple[int, ...] = ()
+    """Nodes that stand by, to take the place of one that is lost."""
     queue: QueuePosition | None = None
     """Its place in a queue. Null: it is in none."""
     slow: dict[str, float] = {}
@@ -130,7 +132,8 @@ def derive(facts: JobFacts) -> JobState:
         phase=(phase := _phase(facts)),
         reason=_reason(facts, phase),
         node_range=facts.node_range,
-        ready_nodes=sum(node.alive for node in facts.nodes),
+        ready_nodes=sum(node.alive for node in facts.nodes) - len(spares := _spares(facts, phase)),
+        spares=spares,
         world_size=report.world_size if phase == "Running" else 0,
         restarts=max(sum(_restarts(node, report) for node in facts.nodes), report.restarts),
         created=facts.created,
@@ -162,6 +165,14 @@ def _phase(facts: JobFacts) -> Phase:
     if facts.report is None or not facts.report.formed:
         return "Recovering" if any(node.attempts > 1 for node in facts.nodes) else "Starting"
     return "Running" if _is_complete(facts.report, present) else "Recovering"
+
+
+def _spares(facts: JobFacts, phase: Phase) -> tuple[int, ...]:
+    """The nodes that stand by, of those that are still there."""
+    if phase != "Running" or facts.report is None:
+        return ()
+    alive = {node.index for node in facts.nodes if node.alive}
+    return tuple(index for index in facts.report.spares if index in alive)
 
 
 def _waits(facts: JobFacts) -> bool:
@@ -243,7 +254,9 @@ def _node(node: NodeFacts, facts: JobFacts, phase: Phase) -> NodeState:
     first, last = assignment.ranks if assignment else (0, -1)
     return NodeState(
         index=node.index,
-        state=_node_state(node, assigned=assignment is not None or not facts.reports, phase=phase),
+        state="Spare"
+        if node.index in _spares(facts, phase)
+        else _node_state(node, assigned=assignment is not None or not facts.reports, phase=phase),
         ranks=tuple(range(first, last + 1)),
         pod=node.pod,
         host=assignment.host if assignment else node.host,

@@ -66,7 +66,9 @@ Bytes: TypeAlias = Annotated[str, Meta(pattern=BYTES, examples=("512Mi", "10Gi")
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Port: TypeAlias = Annotated[int, Meta(ge=1, le=65535)]
-Size: TypeAlias = Positive | Annotated[str, Meta(pattern=r"^[0-9]{1,9}(:[0-9]{1,9})?$", examples=("2:4",))]
+Size: TypeAlias = (
+    Positive | Annotated[str, Meta(pattern=r"^[0-9]{1,9}(:[0-9]{1,9})?(\+[0-9]{1,9})?$", examples=("2:4", "8+1"))]
+)
 Processes: TypeAlias = (
     Positive | Annotated[str, Meta(pattern=r"^(auto|[1-9][0-9]{0,4}(,[1-9][0-9]{0,4})+)$", examples=("auto", "2,4"))]
 )

@@ -60,7 +60,9 @@ class JobKeys(Record):
     image_pull_secrets: tuple[GivenName, ...] = ()
     """Secrets to pull the image with. Empty: ``submit`` uses those of the namespace's default ServiceAccount."""
     nodes: Sent[Size] = 1
-    """Number of nodes: 3, or "2:4" for an elastic job."""
+    """Number of nodes: 3, or "2:4" for an elastic job. "8+1" sets ``spares``, too."""
+    spares: Sent[Count] = 0
+    """Further nodes, which stand by with everything imported: one takes the place of a lost node at once."""
     gpus_per_node: Sent[Count] = 0
     """GPUs per node."""
     gpu_resource: DeviceName = "nvidia.com/gpu"
@@ -126,12 +128,35 @@ class JobKeys(Record):
     @property
     def min_nodes(self) -> int:
         """Minimum number of nodes."""
-        return int(str(self.nodes).partition(":")[0])
+        return int(self._sizes[0])
 
     @property
     def max_nodes(self) -> int:
         """Maximum number of nodes."""
-        return int(str(self.nodes).rpartition(":")[2])
+        return int(self._sizes[-1])
+
+    @property
+    def _sizes(self) -> list[str]:
+        return str(self.nodes).partition("+")[0].split(":")
+
+    @property
+    def all_nodes(self) -> int:
+        """Nodes that are started: the maximum that train, and spares."""
+        return self.max_nodes + self.spares
+
+    @property
+    def node_range(self) -> str:
+        """``3``, ``2:4``, or with spares ``3+1``."""
+        return f"{self.nodes}+{self.spares}" if self.spares else str(self.nodes)
+
+    def started(self, nodes: int) -> int:
+        """Nodes that are started for so many that train: there are spares only next to the maximum."""
+        return nodes + self.spares if nodes == self.max_nodes else nodes
+
+    @property
+    def may_lack_nodes(self) -> bool:
+        """Whether the job may end well without some of its nodes."""
+        return self.elastic or self.spares > 0
 
     @property
     def elastic(self) -> bool:

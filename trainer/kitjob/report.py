@@ -171,6 +171,8 @@ class Report(Record):
     """How often the ranks were started again after a failure or a lost node, as far as nodes that are left know."""
     nodes: dict[str, NodeAssignment] = {}
     """Its nodes, by index."""
+    spares: tuple[int, ...] = ()
+    """Nodes that stand by, to take the place of one that is lost."""
     progress: Progress = Progress()
     """How far training is."""
     busy: dict[str, float] = {}

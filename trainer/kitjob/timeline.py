@@ -22,9 +22,10 @@ RUN_BYTES: Final = 8 << 20  # of all files of a run
 LEAST_BYTES: Final = 4 << 10  # of a node's, however many nodes there are
 TAIL_BYTES: Final = 16 << 10  # of the tail in the status ConfigMap
 
-State = Literal["code", "start", "join", "ranks", "stop", "barrier", "exit"]
+State = Literal["code", "start", "join", "spare", "ranks", "stop", "barrier", "exit"]
 """What an agent does: ``code`` unpacks code and installs packages; ``start`` imports and connects; ``join`` waits for
-the round; ``ranks`` run; ``stop`` stops them; ``barrier`` waits for other nodes' ranks to end; ``exit`` is the end."""
+the round; ``spare`` stands by while others train; ``ranks`` run; ``stop`` stops them; ``barrier`` waits for other
+nodes' ranks to end; ``exit`` is the end."""
 
 What = Literal[
     "submitted",

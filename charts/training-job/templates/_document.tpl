@@ -29,6 +29,7 @@ from them is in the document (`training-job.document`).
     "namespace": "",
     "trainer": "auto",
     "nodes": 1,
+    "spares": 0,
     "gpusPerNode": 0,
     "procsPerNode": "auto",
     "outputs": "",

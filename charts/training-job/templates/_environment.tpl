@@ -85,7 +85,8 @@ PYTHONUNBUFFERED: "1"
 {{- $own := dict
   "name" $job.name
   "namespace" $job.namespace
-  "nodes" (eq (int $job.minNodes) (int $job.maxNodes) | ternary (int $job.minNodes) .Values.nodes)
+  "nodes" (eq (int $job.minNodes) (int $job.maxNodes) | ternary (int $job.minNodes) $job.nodes)
+  "spares" $job.spares
   "procsPerNode" $procs }}
 {{- $settings := include "training-job.selected" (dict "values" (merge $own .Values) "defaults" $defaults.job) | fromJson }}
 {{- $document := dict "version" $defaults.version "job" $settings "run" (include "training-job.run" . | fromJson) | toJson }}

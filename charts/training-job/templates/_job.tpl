@@ -5,7 +5,9 @@
 {{- $name := .Values.name | default .Release.Name }}
 {{- $namespace := .Values.namespace | default .Release.Namespace }}
 {{- $kind := include "training-job.kind" . | fromJson }}
-{{- $sizes := splitList ":" (toString .Values.nodes) }}
+{{- $given := splitList "+" (toString .Values.nodes) }}
+{{- $sizes := first $given | splitList ":" }}
+{{- $spares := gt (len $given) 1 | ternary (last $given) (toString .Values.spares) | atoi }}
 {{- $min := first $sizes | atoi }}
 {{- $max := last $sizes | atoi }}
 {{- $procs := toString .Values.procsPerNode }}
@@ -61,10 +63,14 @@
   "name" $name
   "namespace" $namespace
   "kind" $kind
-  "nodes" (eq $min $max | ternary (toString $min) .Values.nodes)
+  "nodes" (eq $min $max | ternary (toString $min) (first $given))
   "minNodes" $min
   "maxNodes" $max
+  "spares" $spares
   "size" (int64 $size)
+  "pods" (eq (int $size) $max | ternary (add $size $spares) (int64 $size))
+  "allNodes" (add $max $spares)
+  "mayLackNodes" (or (lt $min $max) (gt $spares 0))
   "ranksPerNode" (int64 $most)
   "ranksByNode" $byNode
   "ranks" (empty $byNode | ternary (mul $size $most) $sum)

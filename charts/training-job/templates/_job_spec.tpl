@@ -1,14 +1,14 @@
 {{/* The spec of an Indexed Job with one pod per node, equal to manifests/job-spec.yaml.j2. */}}
 {{- define "training-job.jobSpec" -}}
 {{- $job := include "training-job.job" . | fromJson }}
-{{- $size := $job.size }}
+{{- $size := $job.pods }}
 {{- if and .Values.scheduling.queue (not .Values.scale) }}
 {{- $size = dig "spec" "parallelism" $size (include "training-job.live" . | fromJson) }}
 {{- end -}}
 completionMode: Indexed
 completions: {{ $size }}
 parallelism: {{ $size }} # in a queue, Kueue may have admitted fewer than the maximum
-{{- if lt $job.minNodes $job.maxNodes }}
+{{- if $job.mayLackNodes }}
 successPolicy: # the job completes without nodes that never started
   rules:
     - succeededCount: {{ $job.minNodes }}

@@ -39,7 +39,9 @@ scale: {{ $size }} is outside nodes, {{ .Values.nodes }}; fix: give {{ $min }} t
 {{- $job := include "training-job.job" . | fromJson }}
 {{- $gpus := int64 .Values.gpusPerNode }}
 {{- with $job.ranksByNode }}
-{{- if ne (int64 $job.minNodes) (int64 $job.maxNodes) }}
+{{- if $job.spares }}
+procsPerNode: a spare needs as many ranks as the node that it replaces; fix: give one number, or spares: 0
+{{- else if ne (int64 $job.minNodes) (int64 $job.maxNodes) }}
 procsPerNode: a number for each node needs a fixed number of nodes; fix: give one number, or nodes: N
 {{- else if ne (len .) (int $job.maxNodes) }}
 procsPerNode: {{ $.Values.procsPerNode }} are for {{ len . }} nodes, and there are {{ $job.maxNodes }}; fix: give a number for each node, or one for all
@@ -62,7 +64,7 @@ scheduling.queue: a {{ $kind.name }} cannot wait in a queue; fix: use another ki
 
 {{- define "training-job.nameProblems" -}}
 {{- $job := include "training-job.job" . | fromJson }}
-{{- $ending := printf $job.kind.podName "" (sub $job.maxNodes 1) }}
+{{- $ending := printf $job.kind.podName "" (sub $job.allNodes 1) }}
 {{- $limit := sub 63 (add (len $ending) ($job.kind.randomSuffix | default 0)) | int }}
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $job.name) }}
 name: '{{ $job.name }}' is not a DNS label; fix: use lower-case letters, digits and '-', a letter first and no '-' last
@@ -169,8 +171,8 @@ volumes[{{ $number }}].mountPath: '{{ .mountPath }}' is relative; fix: begin it 
 {{- define "training-job.snapshotProblems" -}}
 {{- $job := include "training-job.job" . | fromJson }}
 {{- with .Values.snapshots }}
-{{- if and .enabled (gt (int64 $job.maxNodes) 1) (ne .accessMode "ReadWriteMany") }}
-snapshots.accessMode: {{ .accessMode }} cannot be mounted by {{ $job.maxNodes }} nodes; fix: use ReadWriteMany, or nodes: 1
+{{- if and .enabled (gt (int64 $job.allNodes) 1) (ne .accessMode "ReadWriteMany") }}
+snapshots.accessMode: {{ .accessMode }} cannot be mounted by {{ $job.allNodes }} nodes; fix: use ReadWriteMany, or nodes: 1
 {{- end }}
 {{- if not (hasPrefix "/" .path) }}
 snapshots.path: '{{ .path }}' is relative; fix: begin it with /

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kitctl.base import printable
-from kitctl.base.quantity import duration, significant
+from kitctl.base.quantity import duration, pluralize, significant
 from kitctl.output.view.columns import columns
 from kitctl.state.phase import JobState, NodeState
 from kitctl.state.why.explain import explain
@@ -126,7 +126,9 @@ def _step(job: JobState, now: float) -> str:
 def _nodes(job: JobState) -> str:
     ranks = f", {job.world_size} ranks" if job.world_size else ""
     restarts = f", {job.restarts} restart{'s'[: job.restarts > 1]}" if job.restarts else ""
-    return f"{job.node_range if job.finished else f'{job.ready_nodes} of {job.node_range} up'}{ranks}{restarts}"
+    train, _, spares = job.node_range.partition("+")
+    ready = f", {len(job.spares)} of {pluralize(int(spares), 'spare')} ready" if spares else ""
+    return f"{job.node_range if job.finished else f'{job.ready_nodes} of {train} up{ready}'}{ranks}{restarts}"
 
 
 def _snapshot(job: JobState, now: float) -> str:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
-from kitctl.base import names
+from kitctl.base import documents, names
 from kitctl.base.errors import ConflictError, UnsupportedError
 from kitctl.kinds import of_object
 from kitctl.state.checks import Finding
@@ -141,7 +141,8 @@ class ClusterTarget:
         if kind.fixed_size:
             fix = "submit it with --replace --resume and other --nodes: it goes on from its last snapshot"
             raise UnsupportedError(f"{name!r} is a {kind.resource}: {kind.fixed_size}", fix=fix)
-        run_control.scale(self.api, job, nodes)
+        settings = documents.read_settings(job_facts.plain_environment(job))
+        run_control.scale(self.api, job, settings.started(nodes))
 
     def suspend(self, namespace: str, name: str) -> None:
         """Drain all nodes, and wait for it: their agents take a snapshot within the grace period."""

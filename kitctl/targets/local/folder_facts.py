@@ -22,7 +22,7 @@ def from_folder(folder: JobFolder, state: Path) -> JobFacts:
         namespace=job.spec.namespace,
         target="local",
         kind="processes",
-        node_range=str(job.spec.nodes),
+        node_range=job.spec.node_range,
         desired_nodes=desired.nodes,
         created=job.created,
         suspended=desired.suspended,

@@ -117,7 +117,7 @@ def _share(spec: JobSpec, index: int, base: Mapping[str, str]) -> dict[str, str]
     share = {} if "OMP_NUM_THREADS" in base else {"OMP_NUM_THREADS": str(_threads(spec))}
     if spec.gpus_per_node:
         visible = [gpu for gpu in base.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
-        gpus = visible or [str(gpu) for gpu in range(spec.gpus_per_node * spec.max_nodes)]
+        gpus = visible or [str(gpu) for gpu in range(spec.gpus_per_node * spec.all_nodes)]
         share["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[index * spec.gpus_per_node :][: spec.gpus_per_node])
     return share
 

@@ -199,11 +199,11 @@ def _interface(spec: JobSpec) -> str:
 
 
 def _gpus(spec: JobSpec) -> str:
-    available, needed = len([*DEVICES.glob("nvidia[0-9]*")]), spec.gpus_per_node * spec.max_nodes
+    available, needed = len([*DEVICES.glob("nvidia[0-9]*")]), spec.gpus_per_node * spec.all_nodes
     if needed and any((DEVICES / name).exists() for name in OTHER_GPUS):
         return f"{needed} requested; those of this machine cannot be counted"
     if needed > available and spec.backend != "gloo":
-        nodes = pluralize(spec.max_nodes, "node")
+        nodes = pluralize(spec.all_nodes, "node")
         what = f"{nodes} of {spec.gpus_per_node} need {needed}, and this machine has {available}"
         raise UnsupportedError(what, fix="request fewer, or run with --backend gloo on the CPU")
     return f"{needed} of {available}" if needed else "none requested"

@@ -81,7 +81,7 @@ class LocalTarget:
         job = recording.new_job(submission, path, self.state)
         try:
             folder = create(
-                path, job, Desired(nodes=spec.max_nodes), partial(code_store.add, sources.folders, state=self.state)
+                path, job, Desired(nodes=spec.all_nodes), partial(code_store.add, sources.folders, state=self.state)
             )
         except FileExistsError as error:
             phase = self.job(spec.namespace, spec.name).result or "Running"
@@ -146,7 +146,8 @@ class LocalTarget:
         """
         spec = self._open(namespace, name).job.spec
         check_scale(name, nodes, low=spec.min_nodes, high=spec.max_nodes)
-        self._change(namespace, name, lambda desired: msgspec.structs.replace(desired, nodes=nodes))
+        started = spec.started(nodes)
+        self._change(namespace, name, lambda desired: msgspec.structs.replace(desired, nodes=started))
 
     def suspend(self, namespace: str, name: str) -> None:
         """Drain all nodes, and wait for it."""

@@ -101,15 +101,15 @@ def _failure(spec: JobSpec, desired: Desired, nodes: list[Observed], age: float)
 
 
 def _succeeded(spec: JobSpec, desired: Desired, nodes: list[Observed]) -> bool:
-    """Whether every node is done; of an elastic job those that ran to the end, lost ones do not count."""
+    """Whether every node is done; of a job that may lack nodes those that ran to the end: lost ones do not count."""
     done = [node for node in nodes if _is_done(node, desired)]
     all_done = all(node in done for node in nodes[: desired.nodes])
-    return all_done or (spec.elastic and bool(done) and not any(node.alive for node in nodes))
+    return all_done or (spec.may_lack_nodes and bool(done) and not any(node.alive for node in nodes))
 
 
 def _converge(spec: JobSpec, desired: Desired, nodes: list[Observed], now: float) -> list[Action]:
     """Start missing nodes, stop surplus and outdated ones."""
-    finishing = spec.elastic and any(_is_done(node, desired) for node in nodes)
+    finishing = spec.may_lack_nodes and any(_is_done(node, desired) for node in nodes)
     outdated = [node for node in nodes if node.alive and (node.index >= desired.nodes or _is_outdated(node, desired))]
     missing = [
         node

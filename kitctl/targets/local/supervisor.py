@@ -83,7 +83,7 @@ class Supervisor:
     def _loop(self) -> None:
         while not self.folder.result:
             desired = self.folder.desired
-            observed = self.observe(max(desired.nodes, self.job.spec.max_nodes))
+            observed = self.observe(max(desired.nodes, self.job.spec.all_nodes))
             actions = reconcile(self.job.spec, desired, observed, self.now, self.job.created)
             if self.folder.desired != desired:
                 continue  # the desired state has changed meanwhile

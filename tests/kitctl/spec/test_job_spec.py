@@ -62,3 +62,17 @@ def test_a_job_file_is_loaded_with_its_name_in_errors(tmp_path: Path) -> None:
     path.write_text("kind: Deployment\n")
     with pytest.raises(SpecError, match=r"job\.yaml"):
         load(path)
+
+
+@pytest.mark.parametrize(
+    ("given", "nodes", "spares", "pods"),
+    [("8+1", 8, 1, 9), ("2:4+2", "2:4", 2, 6), ("3:3+1", 3, 1, 4), ("3+0", 3, 0, 3)],
+)
+def test_spares_may_be_written_behind_the_nodes(given: str, nodes: int | str, spares: int, pods: int) -> None:
+    spec = JobSpec(nodes=given)
+    assert (spec.nodes, spec.spares, spec.all_nodes) == (nodes, spares, pods)
+    assert spec == JobSpec(nodes=nodes, spares=spares)
+
+
+def test_there_are_spares_only_next_to_the_maximum() -> None:
+    assert [JobSpec(nodes="2:4+1").started(nodes) for nodes in (2, 3, 4)] == [2, 3, 5]

@@ -70,6 +70,15 @@ def test_limits_are_inclusive(changes: dict[str, Any]) -> None:
         ({"command": ("-c", "pass")}, "command: -c is not supported"),
         ({"command": ("-m", "")}, "command: has an empty element"),
         ({"command": ("",)}, "command: has an empty element"),
+        ({"nodes": "99999+2"}, "spares: 99999+2 is more than a job can have; fix: use at most 100000"),
+        (
+            {"nodes": "1+1", "snapshots": Snapshots(access_mode="ReadWriteOnce")},
+            "snapshots.accessMode: ReadWriteOnce cannot be mounted by 2 nodes; fix: use ReadWriteMany, or nodes: 1",
+        ),
+        (
+            {"nodes": 2, "spares": 1, "procs_per_node": "2,4"},
+            "procsPerNode: a spare needs as many ranks as the node that it replaces; fix: give one number, or ",
+        ),
         ({"nodes": 100_001}, "nodes: 100001 is more than a job can have; fix: use at most 100000"),
         ({"env": {"RANK": "0"}}, "env.RANK: is set by the launcher for every rank; fix: use another name"),
         ({"env": {"KIT_X": "0"}}, "env.KIT_X: is set by the launcher"),

@@ -284,3 +284,17 @@ def test_whatever_the_history_the_buckets_add_up(
 
 def _fields(known: JobHistory) -> dict[str, Any]:
     return {name: getattr(known, name) for name in known.__struct_fields__}
+
+
+def test_the_time_of_a_spare_is_its_own_until_it_replaces_a_node() -> None:
+    spare: list[Line] = [*agent(), AgentState(time=5.0, state="spare"), AgentState(time=41.0, state="ranks")]
+    early = Row(time=43.0, seconds=2.0, round=2, world=1, phases={"STARTING": 1.0, "RESTORING": 1.0})
+    first = Event(time=43.0, what="first step", round=2)
+    end: list[Line] = [AgentState(time=63.0, state="exit"), Event(time=63.0, what="ended", outcome="done")]
+    lines = [*spare[:4], *spare[5:], early, first, *steps(43.0, 20, number=2), *end]
+    lost = Event(time=40.5, what="fault", cause="node 1 is lost", round=1)
+    found = goodput.account(job([*lines[:-2], lost, *lines[-2:]], end=63.0))
+    seconds = {one.name: one.seconds for one in found.buckets}
+    assert seconds["spare"] == pytest.approx(36.0)
+    assert seconds["recovery"] == pytest.approx(2.0)
+    assert found.unknown_seconds == pytest.approx(2.0)  # nothing is known of the time before the agent

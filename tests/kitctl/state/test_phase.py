@@ -303,3 +303,12 @@ def test_the_first_failure_is_told_while_the_job_recovers(
 def test_a_failure_of_a_pod_that_still_runs_is_told_from_the_report() -> None:
     report = record.replace(FORMED, failures=(PastFailure(time=19.0, node=1, rank=2, cause="ValueError: no"),))
     assert derive(facts(node(0), node(1), report=report)).reason == "before: node 1: rank 2 failed (ValueError: no)"
+
+
+def test_a_spare_is_neither_lost_nor_joining_and_does_not_count_as_up() -> None:
+    guarded = record.replace(FORMED, spares=(2, 3))
+    job = derive(facts(node(0), node(1), node(2, started=30.0), gone(3), node_range="2+2", report=guarded))
+    assert (job.phase, job.ready_nodes, job.spares) == ("Running", 2, (2,))
+    assert [one.state for one in job.nodes] == ["Running", "Running", "Spare", "Lost"]
+    recovering = derive(facts(node(0), gone(1), node(2), node_range="2+2", report=guarded))
+    assert (recovering.phase, recovering.spares, recovering.nodes[2].state) == ("Recovering", (), "Joining")

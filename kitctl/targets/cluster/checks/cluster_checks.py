@@ -138,11 +138,11 @@ def _quota(api: Api, spec: JobSpec) -> str:
 
 def _needs(spec: JobSpec) -> dict[str, float]:
     """The sum of all pods' requests and limits, by the names that quotas use."""
-    needs: dict[str, float] = defaultdict(float, {"pods": spec.max_nodes, "count/pods": spec.max_nodes})
+    needs: dict[str, float] = defaultdict(float, {"pods": spec.all_nodes, "count/pods": spec.all_nodes})
     resources = template_values.resources(spec)
     for part in ("requests", "limits"):
         for resource, quantity in {**resources.get("limits", {}), **resources.get(part, {})}.items():
-            needs[f"{part}.{resource}"] += amount(quantity) * spec.max_nodes
+            needs[f"{part}.{resource}"] += amount(quantity) * spec.all_nodes
     return needs | {short: needs[f"requests.{short}"] for short in ("cpu", "memory")}
 
 

@@ -38,7 +38,7 @@ def check(api: Api, spec: JobSpec, manifest: Object) -> Iterator[str]:
         if cluster_queue := api.find("ClusterQueue", None, queue["spec"]["clusterQueue"]):
             _check_quota(api, spec, manifest, cluster_queue)
     if spec.elastic and not kind.queue_admits_fewer:
-        yield f"Kueue starts a {kind.title} with all of its {spec.max_nodes} nodes or not at all"
+        yield f"Kueue starts a {kind.title} with all of its {spec.all_nodes} nodes or not at all"
 
 
 def local_queue(api: Api, spec: JobSpec) -> Object:
@@ -77,7 +77,7 @@ def _check_priority(api: Api, spec: JobSpec) -> None:
 
 def _check_quota(api: Api, spec: JobSpec, manifest: Object, queue: Object) -> None:
     kind = of_spec(spec.kind)
-    nodes = spec.min_nodes if kind.queue_admits_fewer else spec.max_nodes
+    nodes = spec.min_nodes if kind.queue_admits_fewer else spec.all_nodes
     pod = quota.pod_requests(kind.pod_template(manifest))
     if found := list(quota.obstacles(queue, _cohort(api, queue), pod, nodes)):
         name = queue["metadata"]["name"]

@@ -50,7 +50,7 @@ def from_objects(
         namespace=job["metadata"]["namespace"],
         target=target,
         kind=kind.name,
-        node_range=kind.nodes(job),
+        node_range=_node_range(job),
         desired_nodes=kind.desired_nodes(job),
         created=unix_seconds(job["metadata"]["creationTimestamp"]),
         suspended=queue.state == "Stopped" if queue else kind.suspended(job),
@@ -67,6 +67,12 @@ def from_objects(
         queue=queue,
         note=conditions.job_reason(job, queue, events),
     )
+
+
+def _node_range(job: Object) -> str:
+    """``3``, ``2:4``, or with spares ``3+1``."""
+    spares = documents.read_settings(plain_environment(job)).spares
+    return f"{of_object(job).nodes(job)}+{spares}" if spares else of_object(job).nodes(job)
 
 
 def snapshot_claim(job: Object) -> str:

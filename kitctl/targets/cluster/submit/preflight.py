@@ -155,7 +155,7 @@ def check_storage(api: Api, spec: JobSpec) -> None:
         raise NotFound(f"snapshots.claim: no claim {name!r} in namespace {spec.namespace!r}", fix=fix)
     if claim is None:
         _check_class(spec, {one["metadata"]["name"]: one for one in api.select("StorageClass")})
-    elif spec.max_nodes > 1 and MANY not in claim["spec"]["accessModes"]:
+    elif spec.all_nodes > 1 and MANY not in claim["spec"]["accessModes"]:
         modes = ", ".join(claim["spec"]["accessModes"])
         what = f"claim {name!r} is {modes}, but {spec.nodes} nodes need {MANY}"
         raise UsageError(f"snapshots: {what}", fix="use a claim that can be shared, or run on one node")
@@ -168,7 +168,7 @@ def _check_class(spec: JobSpec, classes: Mapping[str, Any]) -> None:
         what = f"the cluster has no storage class {name!r}" if name else "the cluster has no default storage class"
         there = f"there {'are' if len(classes) > 1 else 'is'} {', '.join(classes)}" if classes else "there are none"
         raise UsageError(f"snapshots.storageClass: {what}; {there}", fix=HOW_TO_SHARE)
-    if spec.max_nodes > 1 and classes[name]["provisioner"] in DISKS:
+    if spec.all_nodes > 1 and classes[name]["provisioner"] in DISKS:
         what = f"class {name!r} provides disks ({classes[name]['provisioner']}) that one node at a time can mount"
         raise UsageError(f"snapshots.storageClass: {what}, but the job has {spec.nodes}", fix=HOW_TO_SHARE)
 

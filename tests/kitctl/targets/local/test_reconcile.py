@@ -177,3 +177,13 @@ def test_no_node_is_started_twice_or_left_running(seen: list[Observed], wanted: 
     if any(isinstance(action, Finish) for action in actions):
         assert len(actions) == 1
         assert not any(node.alive for node in nodes)
+
+
+def test_a_job_with_spares_starts_them_and_ends_well_without_them() -> None:
+    spec = JobSpec(name="job", nodes="2+1")
+    assert decide(spec, [absent(0), absent(1), absent(2)], nodes=3) == [Start(0), Start(1), Start(2)]
+    done = [node(0, code=0), node(1, code=0), node(2, signal=9)]
+    assert decide(spec, [done[0], running(1), done[2]], nodes=3) == []  # a lost spare is not started again at the end
+    (finish,) = decide(spec, done, nodes=3)
+    assert isinstance(finish, Finish)
+    assert finish.result.phase == "Succeeded"

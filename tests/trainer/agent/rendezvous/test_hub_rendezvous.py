@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousInfo, RendezvousTimeoutError
 
-from kitjob import typed
+from kitjob import record, typed
 from kittrain.agent.rendezvous import handshake, messages
 from kittrain.agent.rendezvous.diagnosis import RankStatus
 from kittrain.agent.rendezvous.handshake import Greeting, Key, Proof
@@ -352,3 +352,32 @@ def test_a_hub_without_the_secret_receives_nothing() -> None:
         with pytest.raises(ConnectionLost):
             lines.read()
         lines.close()
+
+
+@pytest.mark.parametrize("job", ["1"], indirect=True)
+def test_a_spare_waits_without_a_limit_and_takes_the_place_of_a_lost_node(job: Job) -> None:
+    job.node = replace(job.node, job=record.replace(job.node.job, spares=1))
+    job._settings = replace(SETTINGS, join_timeout=2)
+    job.start_hub()
+    zero, one = job.connect(job.backend(0), job.backend(1))
+    job.rounds(zero)
+    told: list[str] = []
+    one.standing_by = lambda: told.append("stands by")
+    later = job._pool.submit(one.next_rendezvous)
+    until(lambda: not zero.num_nodes_waiting() and list(zero.spares) == [1])
+    time.sleep(3.0)  # longer than a node may wait for the others
+    assert (told, later.done()) == (["stands by"], False)
+    zero.leave()
+    assert later.result(60).world_size == 1
+
+
+@two_nodes
+def test_the_first_node_hears_when_a_spare_is_gone(job: Job) -> None:
+    job.node = replace(job.node, job=record.replace(job.node.job, spares=1))
+    job.start_hub()
+    zero, one, two = job.connect(job.backend(0), job.backend(1), job.backend(2))
+    job._pool.submit(two.next_rendezvous)
+    job.rounds(zero, one)
+    until(lambda: not zero.num_nodes_waiting() and list(zero.spares) == [2])
+    two.leave()
+    until(lambda: not zero.num_nodes_waiting() and not zero.spares)

@@ -10,8 +10,8 @@ from kittrain.agent.rendezvous.membership import Membership, Node, Superseded
 class Job:
     """A membership whose nodes connect and disconnect by their indices."""
 
-    def __init__(self, min_nodes: int, max_nodes: int) -> None:
-        self.membership = Membership(min_nodes=min_nodes, max_nodes=max_nodes, last_call_timeout=3.0)
+    def __init__(self, min_nodes: int, max_nodes: int, spares: int = 0) -> None:
+        self.membership = Membership(min_nodes=min_nodes, max_nodes=max_nodes, spares=spares, last_call_timeout=3.0)
         self.nodes: dict[int, Node] = {}
 
     def connect(self, *indices: int) -> None:
@@ -36,10 +36,13 @@ class Job:
         self.membership.form_round(now)
         return [node.index for node in self.membership.group]
 
+    def standing_by(self) -> list[int]:
+        return [node.index for node in self.membership.standing_by]
 
-def running(min_nodes: int, max_nodes: int, *indices: int) -> Job:
+
+def running(min_nodes: int, max_nodes: int, *indices: int, spares: int = 0) -> Job:
     """A job whose first round consists of these nodes."""
-    job = Job(min_nodes, max_nodes)
+    job = Job(min_nodes, max_nodes, spares)
     job.connect(*indices)
     job.join(*indices)
     job.group(0.0)
@@ -212,3 +215,105 @@ def test_each_round_has_its_own_last_call() -> None:
     job.connect(3)
     job.join(3)
     assert len(job.membership.scale_up(200.0)) == 3, "the maximum is reached"
+
+
+def with_spare() -> Job:
+    """Three nodes train, and one stands by."""
+    job = running(3, 3, 0, 1, 2, spares=1)
+    job.connect(3)
+    job.join(3)
+    assert (job.group(), job.standing_by()) == ([0, 1, 2], [3])
+    return job
+
+
+def test_a_spare_takes_the_place_of_a_lost_node_at_once() -> None:
+    job = with_spare()
+    assert job.remove(1) == [0, 1, 2]
+    assert job.standing_by() == []
+    job.rejoin(0)
+    assert job.group() == []  # node 2 is stopping its ranks
+    job.rejoin(2)
+    assert job.group() == [0, 3, 2]
+    job.connect(1)
+    job.join(1)  # its replacement is the new spare
+    assert job.membership.scale_up(100.0) == []
+    assert job.standing_by() == [1]
+
+
+def test_a_spare_stays_one_when_ranks_fail() -> None:
+    job = with_spare()
+    job.remove(1)
+    job.rejoin(0, 2)
+    assert job.group() == [0, 3, 2]
+    job.connect(1)
+    job.join(1)
+    job.rejoin(3)
+    assert job.group() == []
+    job.rejoin(0, 2)
+    assert (job.group(), job.standing_by()) == ([0, 3, 2], [1])
+
+
+def test_a_lost_spare_ends_no_round() -> None:
+    job = with_spare()
+    assert job.remove(3) == []
+    assert (job.group(), job.standing_by()) == ([0, 1, 2], [])
+
+
+def test_without_a_spare_left_the_others_wait() -> None:
+    job = with_spare()
+    job.remove(1)
+    job.remove(3)
+    job.rejoin(0, 2)
+    assert job.group(100.0) == []
+
+
+def test_a_draining_node_is_replaced_once_it_has_left() -> None:
+    job = with_spare()
+    job.nodes[2].draining = True
+    assert job.membership.end_round(job.nodes[2])
+    job.rejoin(0, 1)
+    assert job.group(100.0) == []  # it takes its snapshot
+    job.remove(2)
+    assert job.group(100.0) == [0, 1, 3]
+
+
+def test_the_first_round_prefers_the_first_nodes_for_a_while() -> None:
+    job = Job(2, 2, spares=2)
+    job.connect(0, 1, 2, 3)
+    job.join(0, 2, 3)
+    assert job.group(5.0) == []
+    assert job.group(7.9) == []
+    assert job.group(8.0) == [0, 2]
+    job = Job(2, 2, spares=1)
+    job.connect(0, 1, 2)
+    job.join(2, 0)
+    assert job.group(5.0) == []
+    job.join(1)
+    assert job.group(5.0) == [0, 1]
+
+
+def test_an_elastic_job_is_made_full_by_a_spare() -> None:
+    job = running(1, 2, 0, 1, spares=1)
+    job.connect(2)
+    job.join(2)
+    assert job.standing_by() == [2]
+    job.remove(1)
+    job.rejoin(0)
+    assert job.group(0.0) == [0, 2]  # no last call
+
+
+def test_a_new_hub_takes_spares_for_the_nodes_that_it_does_not_know() -> None:
+    job = Job(3, 3, spares=1)  # node 0 was lost, so its hub is new
+    job.connect(1, 2, 3)
+    job.join(1, 2, last_round=(7, 3))
+    assert job.group() == []
+    job.join(3)
+    assert job.group() == [1, 2, 3]
+    assert job.membership.round == 8
+
+
+def test_spares_are_released_when_the_job_has_finished() -> None:
+    job = with_spare()
+    for index in (0, 1, 2):
+        job.membership.mark_done(job.nodes[index])
+    assert job.membership.finish() == [job.nodes[index] for index in (0, 1, 2, 3)]

@@ -31,7 +31,10 @@ def main() -> None:
     die_with_parent(config.parent_pid)
     raise_fd_limit()
     membership = Membership(
-        min_nodes=config.min_nodes, max_nodes=config.max_nodes, last_call_timeout=config.last_call_timeout
+        min_nodes=config.min_nodes,
+        max_nodes=config.max_nodes,
+        spares=config.spares,
+        last_call_timeout=config.last_call_timeout,
     )
     keep_alive_timeout = config.keep_alive_interval * config.keep_alive_max_attempt
     hang_detector = HangDetector(

@@ -62,6 +62,7 @@ class Hub:
         self._told = ""  # the first node, of a standstill
         self._alone: dict[Node, int] = {}  # ranks that train a model of their own
         self._resumes: dict[Node, Resume] = {}  # from what the ranks of the round have gone on
+        self._spares: list[Node] = []  # that know that they stand by for this round
         self._timings_sent_at = 0.0
         self._timings_interval = keep_alive[0] * keep_alive[1]
         self._peers: dict[Node, Peer] = {}
@@ -106,8 +107,8 @@ class Hub:
         if peer in self._nodes:
             self._reject(peer, "Hello was sent twice")
             return
-        if hello.node >= self._membership.max_nodes:
-            last = self._membership.max_nodes - 1
+        if hello.node >= self._membership.all_nodes:
+            last = self._membership.all_nodes - 1
             self._reject(peer, f"node {hello.node} is not part of this job, whose last node is {last}")
             return
         node = Node(index=hello.node, started_at=hello.started_at, pod=hello.pod)
@@ -208,14 +209,30 @@ class Hub:
         self._end_round(self._membership.scale_up(now), lost=False, reason="more nodes are available: scaling up")
         for node in self._membership.finish():
             self._send(node, messages.JobFinished())
-        if not self._membership.form_round(now):
-            return
+        if self._membership.form_round(now):
+            self._begin_round()
+        self._tell_spares()
+
+    def _tell_spares(self) -> None:
+        """Tell nodes that they stand by, and the first node of the round which ones do."""
+        spares = self._membership.standing_by
+        for node in spares:
+            if node not in self._spares:
+                self._send(node, messages.StandBy())
+        if self._spares != spares and self._membership.group:
+            self._send(self._membership.group[0], messages.Spares(nodes=[node.index for node in spares]))
+        if self._membership.group:
+            self._spares = spares
+
+    def _begin_round(self) -> None:
+        """Reset what was known of the last round, and send its nodes the new one."""
         self._hang_detector.reset()
         self._stragglers.reset()
         self._standstill.reset()
         self._told = ""
         self._alone.clear()
         self._resumes.clear()
+        self._spares = []
         group = self._membership.group
         first = group[0]
         round_ = messages.Round(

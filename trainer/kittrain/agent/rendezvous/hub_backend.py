@@ -46,7 +46,7 @@ class HubBackend:
                 (node.run.rendezvous_host, node.run.rendezvous_port),
                 self._key,
                 keep_alive=(settings.keep_alive_interval, settings.keep_alive_max_attempt),
-                nodes=node.job.max_nodes,
+                nodes=node.job.all_nodes,
                 deadline=deadline,
                 waiting=waiting,
             )

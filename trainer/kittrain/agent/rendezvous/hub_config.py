@@ -16,6 +16,7 @@ class HubConfig:
         secret: of the run; None if it has none.
         min_nodes: of a round.
         max_nodes: of a round.
+        spares: nodes beyond those of a round.
         last_call_timeout: seconds that fewer than the expected nodes wait for more.
         keep_alive_interval: seconds between two keep-alives of an idle connection.
         keep_alive_max_attempt: how many of them may be missed.
@@ -28,6 +29,7 @@ class HubConfig:
     secret: bytes | None
     min_nodes: int
     max_nodes: int
+    spares: int
     last_call_timeout: float
     keep_alive_interval: int
     keep_alive_max_attempt: int

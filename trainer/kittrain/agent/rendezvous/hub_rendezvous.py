@@ -85,7 +85,8 @@ class HubRendezvous(Rendezvous):
 
     Args:
         connection: to the hub.
-        settings: ``join_timeout`` limits the wait for a round, ``read_timeout`` the wait for a reply.
+        settings: ``join_timeout`` limits the wait for a round, unless this node stands by; ``read_timeout`` the wait
+            for a reply.
         last_round: updated with each round.
         run_id: id of the run.
         address: where the other nodes reach this one.
@@ -108,7 +109,7 @@ class HubRendezvous(Rendezvous):
         self._run_id = run_id
         self._address = address
         self._store = store
-        self._round_ended = self._done = self._resumed = False
+        self._round_ended = self._done = self._resumed = self._stands_by = False
         self._reported = (False, False, False)  # of the ranks: stalled, frozen, quiet
         self._last_heartbeat = self._last_sent = 0.0
         self.lost = False
@@ -130,7 +131,9 @@ class HubRendezvous(Rendezvous):
         self.look_requested, self.standstill = False, None
         self.reason, self.culprit, self.step_timings = "", None, None
         self.training_alone = self._own_alone = 0
+        self.spares = ()
         self.resumes, self._resumed = (), False
+        self._stands_by = False
         last.round, last.size = message.number, message.size
         return RendezvousInfo(
             RoundStore(self.send, self.request),  # type: ignore[arg-type]  # what torch's agent uses of a store
@@ -241,7 +244,7 @@ class HubRendezvous(Rendezvous):
 
     def _wait_for_round(self) -> messages.Round:
         deadline = time.monotonic() + self._settings.join_timeout
-        while (left := deadline - time.monotonic()) > POLL_SECONDS:
+        while (left := deadline - time.monotonic()) > POLL_SECONDS or self._stands_by:
             with suppress(RendezvousTimeoutError):
                 return self._wait_for(messages.Round, timeout=POLL_SECONDS)
             self.waiting()
@@ -281,6 +284,9 @@ class HubRendezvous(Rendezvous):
                 raise JobEnded(FINISHED)
             case messages.Rejected(reason=reason):
                 raise RendezvousConnectionError(reason)
+            case messages.StandBy():
+                self._stands_by = True
+                self.standing_by()
             case _:
                 self._learn(message)
 
@@ -296,6 +302,8 @@ class HubRendezvous(Rendezvous):
                 self.training_alone = ranks
             case messages.AllResumes(resumes=resumes):
                 self.resumes = resumes
+            case messages.Spares(nodes=nodes):
+                self.spares = nodes
             case messages.StandsStill(seconds=seconds, what=what):
                 since = self.standstill[0] if self.standstill else time.time() - seconds
                 self.standstill = (since, what) if what else None

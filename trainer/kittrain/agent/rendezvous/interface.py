@@ -45,6 +45,8 @@ class Rendezvous(RendezvousHandler):
             ranks do.
         step_timings: of all ranks, on the node with group rank 0: ``busy`` (seconds of a step by rank) and ``slow``
             (for each straggler, how many times longer than the others' its steps take).
+        spares: the nodes that stand by, on the node with group rank 0.
+        standing_by: called once a round is full without this node, which may take the place of a lost one.
         waiting: called about once a second while the next round is not formed; what it raises ends the wait.
         training_alone: ranks that train a model of their own: of all nodes, on the node with group rank 0; elsewhere
             of this node.
@@ -61,6 +63,8 @@ class Rendezvous(RendezvousHandler):
     standstill: tuple[float, str] | None = None
     step_timings: Mapping[str, Mapping[str, float]] | None = None
     training_alone = 0
+    spares: Sequence[int] = ()
+    standing_by: Callable[[], None] = staticmethod(lambda: None)
     waiting: Callable[[], None] = staticmethod(lambda: None)
 
     def report_alone(self, ranks: int) -> None:

@@ -1,7 +1,10 @@
 """Decides which nodes form a round and when it ends: the rules of the rendezvous, without clocks or sockets.
 
 One process forms each round, from the nodes that are ready. The round ends for all of its nodes as soon as one of them
-is lost, one reports that its ranks have stopped, or more nodes can make the job larger.
+is lost, one reports that its ranks have stopped, or more nodes can make the job larger. Nodes that are ready next to a
+full round are spares: the next round takes them in place of those that are lost, at once.
+
+Why: decision 10; of spares decision 55.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ class Node:
         port: free there.
         ready: whether it waits for the next round.
         active: whether it is in the current round.
+        place: its group rank in the latest round that it was in, as far as this hub formed it.
         in_last_round: whether it was in the latest round, so that it will soon be ready for the next.
         done: whether its ranks have succeeded.
         draining: whether it was asked to stop: ranks of other nodes may have stopped in agreement with its own.
@@ -33,6 +37,7 @@ class Node:
     port: int = 0
     ready: bool = False
     active: bool = False
+    place: int | None = None
     in_last_round: bool = False
     done: bool = False
     draining: bool = False
@@ -53,20 +58,28 @@ class Membership:
     Args:
         min_nodes: of a round.
         max_nodes: of a round.
+        spares: nodes beyond those of a round.
         last_call_timeout: seconds that fewer than the expected nodes wait for more.
     """
 
-    def __init__(self, *, min_nodes: int, max_nodes: int, last_call_timeout: float) -> None:
+    def __init__(self, *, min_nodes: int, max_nodes: int, last_call_timeout: float, spares: int = 0) -> None:
         self.min_nodes = min_nodes
         self.max_nodes = max_nodes
+        self.all_nodes = max_nodes + spares
         self._last_call_timeout = last_call_timeout
         self._nodes: dict[int, Node] = {}
         self._expected = max_nodes  # nodes that a last call waits for: those of the last round that may come back
+        self._size = 0  # nodes of the last round
         self._last_call_began: float | None = None
         self._finished = False  # whether the ranks of a whole round have succeeded; no round follows
         self._replaced: set[tuple[int, float]] = set()  # agents whose places others have taken, while connected
         self.round = 0
         self.group: list[Node] = []  # nodes of the current round by rank; empty between two rounds
+
+    @property
+    def standing_by(self) -> list[Node]:
+        """The spares that are ready, while a round of full size is trained by others."""
+        return self._ready() if len(self.group) == self.max_nodes else []
 
     def predecessor(self, node: Node, *, first: bool) -> Node | None:
         """The older agent that is connected with a node's index, if any.
@@ -157,25 +170,43 @@ class Membership:
         if self.group:
             return False
         ready = self._ready()
-        if len(ready) < self.min_nodes or (len(ready) < self.max_nodes and self._more_may_join(ready, now)):
+        if len(ready) < self.min_nodes or self._is_stopping() or self._better_may_come(ready, now):
             return False
         self.round += 1
-        self.group = ready[: self.max_nodes]
-        for node in self.group:
-            node.active = True
-        self._expected = len(self.group)
+        self.group = self._placed(ready)
+        for place, node in enumerate(self.group):
+            node.active, node.place = True, place
+        self._size = self._expected = len(self.group)
         self._last_call_began = None
         for node in self._nodes.values():
             node.in_last_round = node.active
             node.ready = node.ready and not node.active
         return True
 
-    def _more_may_join(self, ready: list[Node], now: float) -> bool:
-        former = [node for node in self._nodes.values() if node.in_last_round]
-        if not all(node.ready for node in former):  # one still stops its ranks, which may take a snapshot first
-            return True
-        here = len(former) if self.round else len(ready)
-        return here < self._expected and not self._last_call_is_over(now)
+    def _is_stopping(self) -> bool:
+        """Whether a node of the last round still stops its ranks, which may take a snapshot first."""
+        return not all(node.ready for node in self._nodes.values() if node.in_last_round)
+
+    def _better_may_come(self, ready: list[Node], now: float) -> bool:
+        """Whether a last call may bring more nodes or, for the first round, those that are no spares."""
+        if len(ready) < self.max_nodes:
+            here = sum(node.in_last_round for node in self._nodes.values()) if self.round else len(ready)
+            waits = here < self._expected
+        else:
+            waits = not self.round and ready[self.max_nodes - 1].index >= self.max_nodes
+        return waits and not self._last_call_is_over(now)
+
+    def _placed(self, ready: list[Node]) -> list[Node]:
+        """The next round's nodes by group rank: by index, but in a round of the same size survivors stay in place.
+
+        Nodes of the last round come first: they have its state in their memory, and a spare stays one.
+        """
+        chosen = sorted(ready, key=lambda node: (not node.in_last_round, node.index))[: self.max_nodes]
+        kept = {node.place: node for node in chosen if node.place is not None and node.in_last_round}
+        if len(chosen) != self._size or not kept:
+            return sorted(chosen, key=lambda node: node.index)
+        others = iter(sorted((node for node in chosen if node not in kept.values()), key=lambda node: node.index))
+        return [kept.get(place) or next(others) for place in range(len(chosen))]
 
     def _ready(self) -> list[Node]:
         return sorted((node for node in self._nodes.values() if node.ready), key=lambda node: node.index)

@@ -217,6 +217,18 @@ class AllResumes(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StandBy(Message):
+    """To a node that is ready: the round is full without it, and it may take the place of one that is lost."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spares(Message):
+    """To the first node of a round: the nodes that stand by, whenever that changes."""
+
+    nodes: Sequence[Count]
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobFailed(Message):
     """Another node has failed permanently."""
 
@@ -250,6 +262,8 @@ FROM_HUB: Final[Table] = {
         StepTimings,
         AllAlone,
         AllResumes,
+        StandBy,
+        Spares,
         JobFailed,
         FailureSeen,
     )

@@ -266,7 +266,7 @@ class History:
         begun = warned = False
         while found := self._next():
             try:
-                file = file or HistoryFile(path, timeline.node_bytes(self._node.job.max_nodes))
+                file = file or HistoryFile(path, timeline.node_bytes(self._node.job.all_nodes))
                 if not begun:  # without this line readers ignore the others
                     file.append(timeline.encode(self._writer))
                     begun = True

@@ -36,7 +36,7 @@ class PrivateFiles:
     def observe(self, saved: tuple[int, str] | None, resumes: Sequence[Resume]) -> Iterator[str]:
         """Take the first checkpoint, with its rank, and how all nodes resumed; yields what is new."""
         if saved and not self.notice:
-            self.notice = _notice(*saved, several=self._node.job.max_nodes > 1, pod=self._node.run.restart_in_place)
+            self.notice = _notice(*saved, several=self._node.job.all_nodes > 1, pod=self._node.run.restart_in_place)
             yield self.notice
         if not self.difference and (found := difference(resumes)):
             self.difference = found

@@ -62,6 +62,7 @@ class Reporter:
         self._timings: Mapping[str, Mapping[str, float]] = {}
         self._slow: set[str] = set()  # ranks already logged as slow
         self.standstill: tuple[float, str] | None = None  # as ``Rendezvous.standstill``
+        self.spares: Sequence[int] = ()  # as ``Rendezvous.spares``
         self._alone = ""  # a warning that ranks train models of their own
         self._told_alone = False
         self._world = 1
@@ -283,6 +284,7 @@ class Reporter:
         return {
             "busy": slowest,
             "slow": dict(slow),
+            "spares": tuple(self.spares),
             "standstill": Standstill(since=round(still[0], 1), what=still[1]) if still else None,
             "last_recovery": self._resumed.explained(self.recovery.complete),
             "failures": failures,

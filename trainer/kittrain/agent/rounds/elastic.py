@@ -30,6 +30,7 @@ from kittrain.agent.report.failure_message import GivenUpError, failure_ending
 from kittrain.agent.report.postmortem import Postmortem
 from kittrain.agent.report.publish import Reporter
 from kittrain.agent.rounds.drain import Drain, DrainRequested
+from kittrain.agent.rounds.read_ahead import ReadAhead
 from kittrain.job.env import WORKER_DRAINED, NodeEnv
 from kittrain.outcome.failures import (
     Budget,
@@ -116,6 +117,7 @@ class NodeAgent(ElasticAgent):
         self._history.state("join", cause=self._handler.reason)
         with self._drain.interruptible():
             self._handler.waiting = partial(self._end_if_finished, time.monotonic(), self._handler.reason)
+            self._handler.standing_by = self._stand_by
             super().rendezvous(worker_group)
             self.joined = True
             self._reporter.recovery.mark("form")
@@ -137,6 +139,12 @@ class NodeAgent(ElasticAgent):
         if self.joined and time.monotonic() > began + FINISHED_JOIN_TIMEOUT and self._marked():
             cut = f"what the script did after its training was cut short: {why or 'a node is lost'}"
             raise JobEnded(replace(FINISHED, reason=f"{FINISHED.reason}; {cut}"))
+
+    def _stand_by(self) -> None:
+        """This node waits until it takes the place of one that is lost, however long that may be."""
+        self._handler.waiting = ReadAhead(self._node.snapshot_dir)
+        self._history.state("spare")
+        log(self._node.node_index, "stands by, to take the place of a node that is lost")
 
     def _charge_departure(self) -> None:
         """Charge the last round to this node if one of its ranks left it with 0, and others lost it."""
@@ -213,6 +221,7 @@ class NodeAgent(ElasticAgent):
             if resume := self._reporter.files.resume:
                 self._handler.report_resume(resume)
         handler = self._handler
+        self._reporter.spares = handler.spares
         self._reporter.standstill = None if ended else handler.standstill
         self._reporter.observe(
             self._watch, handler.step_timings, training_alone=handler.training_alone, resumes=handler.resumes

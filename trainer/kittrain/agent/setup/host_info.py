@@ -141,7 +141,7 @@ def _warnings(node: NodeEnv, host: HostInfo, environ: Mapping[str, str]) -> list
         warnings += ["shared memory has the container default of 64 MiB: data loaders and NCCL may need more"]
     remote = host.local_addr and not ipaddress.ip_address(host.local_addr).is_loopback
     for name in INTERFACE_VARIABLES:
-        if remote and node.job.max_nodes > 1 and environ.get(name, "").split("=")[-1] in LOOPBACK:
+        if remote and node.job.all_nodes > 1 and environ.get(name, "").split("=")[-1] in LOOPBACK:
             warnings += [f"{name}={environ[name]}: other nodes cannot be reached through the loopback interface"]
     return warnings
 

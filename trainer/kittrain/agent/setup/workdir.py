@@ -80,7 +80,7 @@ def enter_workdir(node: NodeEnv, log: Callable[[str], None]) -> None:
         _change_to(copy)
     else:
         own = node.run.restart_in_place  # a folder of the image, in a pod
-    if own and (node.job.max_nodes > 1 or node.run.restart_in_place) and Path.cwd() != Path("/"):
+    if own and (node.job.all_nodes > 1 or node.run.restart_in_place) and Path.cwd() != Path("/"):
         os.environ[KIT_PRIVATE_FOLDER] = str(Path.cwd())  # the ranks' hooks warn of checkpoints in it
 
 

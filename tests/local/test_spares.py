@@ -1,0 +1,40 @@
+"""A node that stands by takes the place of a lost one: at a fixed size, at once, and each sample is counted once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.local.conftest import Kit
+
+TOY = ["-m", "kittrain.workloads.toy", "12", "--samples", "512", "--batch_size", "16", "--step-time", "0.02"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_spare_replaces_a_lost_node_which_then_is_the_spare(kit: Kit) -> None:
+    kit.run("submit", "--name", "guarded", "--nodes", "2+1", "--snapshot-every", "20", "--", *TOY)
+    job = kit.until("guarded", lambda job: job["spares"] == [2] and (job["progress"]["step"] or 0) > 25)
+    assert (job["phase"], job["nodeRange"], job["readyNodes"], job["worldSize"]) == ("Running", "2+1", 2, 2)
+    assert [(one["state"], one["ranks"]) for one in job["nodes"]] == [("Running", [0]), ("Running", [1]), ("Spare", [])]
+    assert "2 of 2 up, 1 of 1 spare ready, 2 ranks" in kit.read("status", "guarded")
+
+    os.killpg(kit.agent("guarded", 1), signal.SIGKILL)
+    job = kit.until("guarded", lambda job: job["spares"] == [1] and job["lastRecovery"])
+    assert [one["ranks"] for one in job["nodes"]] == [[0], [], [1]]
+    assert "node 1" in job["lastRecovery"]["cause"]
+
+    kit.run("wait", "guarded")
+    job = kit.status("guarded")
+    assert [one["state"] for one in job["nodes"]] == ["Done", "Done", "Done"]
+    assert job["progress"]["step"] == job["progress"]["totalSteps"]
+    assert "exactly once" in kit.run("audit", "guarded")
+    account = json.loads(kit.read("goodput", "guarded", "-o", "json"))
+    spent = {one["name"]: one["seconds"] for one in account["buckets"]}
+    assert spent["spare"] > 0
+    assert account["unknownSeconds"] <= max(0.5, 0.005 * account["nodeSeconds"])
